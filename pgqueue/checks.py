@@ -1,0 +1,67 @@
+"""What `manage.py check` says of the project's settings and database."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from django.apps import AppConfig
+from django.core.checks import CheckMessage, Error, Tags, register
+from django.core.exceptions import ImproperlyConfigured
+from django.db import connections
+from django.utils.connection import ConnectionDoesNotExist
+
+from pgqueue.conf import settings
+
+OLDEST = 15
+
+
+@register("pgqueue")
+def check_settings(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> list[CheckMessage]:
+    """Say which option of `PGQUEUE` can't be, and that the queue needs PostgreSQL."""
+    try:
+        connection = connections[settings().database]
+    except ImproperlyConfigured as error:
+        return [Error(str(error), id="pgqueue.E001")]
+    except ConnectionDoesNotExist:
+        return [
+            Error(
+                f"PGQUEUE['DATABASE'] is {settings().database!r}, which DATABASES does not have.",
+                hint=f"It has {', '.join(map(repr, connections))}.",
+                id="pgqueue.E002",
+            )
+        ]
+    if connection.vendor != "postgresql":
+        return [
+            Error(
+                f"The queue's database {connection.alias!r} is {connection.display_name}.",
+                hint="pgqueue needs PostgreSQL 15 or newer: "
+                "name another alias of DATABASES in PGQUEUE['DATABASE'].",
+                id="pgqueue.E003",
+            )
+        ]
+    return []
+
+
+@register(Tags.database, "pgqueue")
+def check_server(
+    app_configs: Sequence[AppConfig] | None,
+    databases: Sequence[str] | None = None,
+    **kwargs: Any,
+) -> list[CheckMessage]:
+    """Say when the queue's PostgreSQL is too old."""
+    try:
+        connection = connections[settings().database]
+    except (ImproperlyConfigured, ConnectionDoesNotExist):
+        return []
+    if connection.alias not in (databases or []) or connection.vendor != "postgresql":
+        return []
+    connection.ensure_connection()
+    version = connection.connection.info.server_version // 10000
+    if version >= OLDEST:
+        return []
+    return [
+        Error(
+            f"The queue's database {connection.alias!r} is PostgreSQL {version}.",
+            hint=f"pgqueue needs PostgreSQL {OLDEST} or newer.",
+            id="pgqueue.E004",
+        )
+    ]

@@ -1,0 +1,109 @@
+"""The `PGQUEUE` setting, checked once and read through `settings()`."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from datetime import timedelta
+from difflib import get_close_matches
+from functools import cache
+from typing import Any
+
+from django.conf import settings as django_settings
+from django.core.exceptions import ImproperlyConfigured
+from django.core.signals import setting_changed
+
+from pgqueue.retries import Backoff, Exponential, as_backoff, as_timedelta
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    """What the `PGQUEUE` dict may say, in lower case, and what holds where it says nothing.
+
+    Durations are given as seconds or `timedelta`.
+    """
+
+    database: str = "default"
+    """The alias of the database that the queue's tables are in."""
+    default_channel: str = "default"
+    """The channel of tasks that name none."""
+    lease: timedelta = timedelta(seconds=30)
+    """How long a worker may be silent before others take over what it runs."""
+    poll_interval: timedelta = timedelta(seconds=5)
+    """How long an idle worker naps at most: the delay of a notification that got lost."""
+    threads: int = 8
+    """Tasks that one worker runs at once."""
+    grace: timedelta = timedelta(seconds=25)
+    """How long a worker that was asked to stop waits for the tasks it is running."""
+    max_attempts: int = 5
+    """Errors after which a message is dead."""
+    max_lost: int = 3
+    """Workers that a message may take down with it before it is dead."""
+    backoff: Backoff = field(default_factory=Exponential)
+    """How long a failed message waits: a policy, a list of delays or a function."""
+
+    @property
+    def heartbeat(self) -> timedelta:
+        """How often leases are renewed: two heartbeats may fail before one runs out."""
+        return self.lease / 3
+
+
+@cache
+def settings() -> Settings:
+    """Return the project's settings.
+
+    Raises:
+        ImproperlyConfigured: an option has an unknown name or a value that can't be.
+    """
+    return read(getattr(django_settings, "PGQUEUE", {}))
+
+
+def read(given: Mapping[str, Any]) -> Settings:
+    """Turn a `PGQUEUE` dict into settings."""
+    known = {each.name.upper(): each for each in fields(Settings)}
+    for name in given:
+        if name not in known:
+            near = get_close_matches(name.upper(), known, n=1)
+            hint = f" Did you mean {near[0]!r}?" if near else f" It knows {', '.join(known)}."
+            raise ImproperlyConfigured(f"PGQUEUE has no option {name!r}.{hint}")
+    return Settings(
+        **{
+            known[name].name: _checked(name, value, known[name].type)
+            for name, value in given.items()
+        }
+    )
+
+
+def _checked(name: str, value: Any, kind: Any) -> Any:
+    try:
+        return _CHECKS[kind](value)
+    except (TypeError, ValueError) as error:
+        raise ImproperlyConfigured(f"PGQUEUE[{name!r}] = {value!r}: {error}") from error
+
+
+def _positive(value: Any) -> timedelta:
+    duration = as_timedelta(value)
+    if duration <= timedelta():
+        raise ValueError("it must be longer than 0 seconds.")
+    return duration
+
+
+def _count(value: Any) -> int:
+    if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+        raise ValueError("it must be a whole number, 1 or more.")
+    return value
+
+
+def _name(value: Any) -> str:
+    if not isinstance(value, str) or not value:
+        raise ValueError("it must be a name.")
+    return value
+
+
+_CHECKS = {str: _name, int: _count, timedelta: _positive, Backoff: as_backoff}
+
+
+def _forget(*, setting: str, **kwargs: Any) -> None:
+    if setting == "PGQUEUE":
+        settings.cache_clear()
+
+
+setting_changed.connect(_forget, dispatch_uid="pgqueue.conf")

@@ -1,0 +1,44 @@
+"""Everything that pgqueue raises: one class a cause, its docstring the message."""
+
+
+class PGQueueError(Exception):
+    """Something in pgqueue went wrong."""
+
+    def __str__(self) -> str:
+        return super().__str__() or (self.__doc__ or "").strip()
+
+
+class InvalidTask(PGQueueError):
+    """This function or these options can't make a task."""
+
+
+class LeaseLost(PGQueueError):
+    """Another worker may hold this message by now: its lease ran out, or it was cancelled."""
+
+
+class TaskResultDoesNotExist(PGQueueError):
+    """No message has this id: it never existed, was rolled back, or its history was purged."""
+
+
+class TaskResultMismatch(PGQueueError):
+    """This result belongs to another task."""
+
+
+class TaskFailed(PGQueueError):
+    """The task did not succeed, so it has no return value."""
+
+
+class TaskTimeout(PGQueueError):
+    """The task ran longer than its timeout."""
+
+
+class WaitTimeout(PGQueueError):
+    """The message had not ended when the time to wait for it was over."""
+
+
+class UnsupportedDatabase(PGQueueError):
+    """pgqueue needs PostgreSQL 15 or newer, through Django's own postgresql backend."""
+
+
+class OtherTransactionWarning(UserWarning):
+    """A message was enqueued outside the transaction that is open on another database."""

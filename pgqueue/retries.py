@@ -1,0 +1,131 @@
+"""How long a failed message waits for its next attempt.
+
+A backoff is a function of the error and the result so far. It returns seconds or a
+`timedelta`, or None to give up at once. `max_attempts` bounds it in any case.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from datetime import timedelta
+from typing import Any, Protocol, TypeAlias
+
+from django.utils.module_loading import import_string
+
+
+class Failed(Protocol):
+    """What a backoff is told of the message: in practice, its `TaskResult`."""
+
+    @property
+    def failures(self) -> int:
+        """How often it has failed, this time included."""
+
+
+Delay: TypeAlias = "float | timedelta | None"
+Backoff: TypeAlias = "Callable[[BaseException, Any], Delay]"
+
+
+@dataclass(frozen=True)
+class Exponential:
+    """Wait `base` seconds, then twice as long each time, never more than `cap`.
+
+    Each delay is drawn from ±`jitter` around that, so that messages which failed
+    together don't come back together.
+    """
+
+    base: float = 2
+    cap: float = 3600
+    jitter: float = 0.2
+
+    def __post_init__(self) -> None:
+        if self.base <= 0 or self.cap <= 0 or not 0 <= self.jitter <= 1:
+            raise ValueError(f"{self!r}: base and cap must be above 0, jitter between 0 and 1.")
+
+    def __call__(self, error: BaseException | None, result: Failed) -> float:
+        """Return the seconds to wait after failure number `result.failures`."""
+        doublings = min(max(result.failures - 1, 0), 64)
+        delay = min(self.base * 2.0**doublings, self.cap)
+        return delay * random.uniform(1 - self.jitter, 1 + self.jitter)  # noqa: S311
+
+
+@dataclass(frozen=True)
+class Delays:
+    """Wait each of `seconds` in turn, and the last one from then on."""
+
+    seconds: tuple[float, ...]
+
+    def __post_init__(self) -> None:
+        if not self.seconds or min(self.seconds) < 0:
+            raise ValueError("A list of delays needs at least one, and none below 0.")
+
+    def __call__(self, error: BaseException | None, result: Failed) -> float:
+        """Return the seconds to wait after failure number `result.failures`."""
+        return self.seconds[min(max(result.failures, 1), len(self.seconds)) - 1]
+
+
+def as_timedelta(value: Any) -> timedelta:
+    """Return `value`, seconds or a timedelta, as a timedelta.
+
+    Raises:
+        TypeError: it is neither.
+        ValueError: it is not a number, or too large.
+    """
+    if isinstance(value, timedelta):
+        return value
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise TypeError(f"{value!r} is neither seconds nor a timedelta.")
+    try:
+        return timedelta(seconds=value)
+    except OverflowError as error:
+        raise ValueError(f"{value!r} seconds is too long.") from error
+
+
+def as_backoff(value: Any) -> Backoff:
+    """Return `value`, a policy, a list of delays or a function, as a backoff.
+
+    Raises:
+        TypeError: it is none of them.
+        ValueError: a delay is negative, or the list is empty.
+    """
+    if callable(value) and not isinstance(value, type):
+        return value  # type: ignore[no-any-return]
+    if isinstance(value, Sequence) and not isinstance(value, str):
+        return Delays(tuple(as_timedelta(delay).total_seconds() for delay in value))
+    raise TypeError(
+        f"{value!r} is no backoff: give Exponential(…), a list of seconds, "
+        "or a function of (exception, result)."
+    )
+
+
+def dump_backoff(backoff: Backoff) -> Any:
+    """Describe `backoff` in JSON, to travel with one message.
+
+    Raises:
+        ValueError: it is a function that can't be imported by its name.
+    """
+    if isinstance(backoff, Exponential):
+        return asdict(backoff)
+    if isinstance(backoff, Delays):
+        return list(backoff.seconds)
+    path = f"{backoff.__module__}.{getattr(backoff, '__qualname__', '?')}"
+    try:
+        found = import_string(path)
+    except ImportError:
+        found = None
+    if found is not backoff:
+        raise ValueError(
+            f"{path} can't travel with a message: only a function at the top of a module can. "
+            "Give it to @task(backoff=…) instead, or define it there."
+        )
+    return path
+
+
+def load_backoff(described: Any) -> Backoff:
+    """Return the backoff that `dump_backoff` described."""
+    if isinstance(described, dict):
+        return Exponential(**described)
+    if isinstance(described, list):
+        return as_backoff(described)
+    return import_string(described)  # type: ignore[no-any-return]

@@ -1,0 +1,44 @@
+"""SQL lies in a file beside the verb that runs it, each statement under its name.
+
+    -- name: claim
+    -- Why it is written this way.
+    SELECT …
+
+A line `-- include: NAME` stands for another statement of the same file, or of
+`shared.sql` beside it: a fragment that several of them need.
+"""
+
+import re
+from functools import cache
+from importlib.resources import files
+
+_NAME = re.compile(r"^-- name: (\w+)$", re.MULTILINE)
+_INCLUDE = re.compile(r"^[ ]*-- include: (\w+)$", re.MULTILINE)
+_COMMENT = re.compile(r"^[ ]*--.*\n?", re.MULTILINE)
+
+
+def load(module: str) -> dict[str, bytes]:
+    """Return the statements of `module`, from the .sql file of its name.
+
+    Args:
+        module: a module's `__name__`.
+    """
+    package, _, name = module.rpartition(".")
+    texts = {**_read(package, "shared"), **_read(package, name)}
+    return {
+        statement: _COMMENT.sub("", _with_includes(text, texts)).strip().encode()
+        for statement, text in texts.items()
+    }
+
+
+def _with_includes(text: str, texts: dict[str, str]) -> str:
+    return _INCLUDE.sub(lambda found: _with_includes(texts[found[1]], texts).rstrip(), text)
+
+
+@cache
+def _read(package: str, name: str) -> dict[str, str]:
+    file = files(package) / f"{name}.sql"
+    if not file.is_file():
+        return {}
+    _, *parts = _NAME.split(file.read_text("utf-8"))
+    return dict(zip(parts[::2], parts[1::2], strict=True))

@@ -1,0 +1,58 @@
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+from django.core.exceptions import ImproperlyConfigured
+from django.test import override_settings
+
+from pgqueue.conf import read, settings
+from pgqueue.retries import Delays, Exponential
+
+
+def test_nothing_need_be_set() -> None:
+    options = read({})
+
+    assert (options.database, options.default_channel, options.threads) == ("default",) * 2 + (8,)
+    assert (options.lease, options.heartbeat) == (timedelta(seconds=30), timedelta(seconds=10))
+    assert options.backoff == Exponential(base=2, cap=3600, jitter=0.2)
+
+
+def test_durations_are_seconds_or_timedeltas() -> None:
+    options = read({"LEASE": 6, "GRACE": timedelta(minutes=1), "POLL_INTERVAL": 0.5})
+
+    assert options.heartbeat == timedelta(seconds=2)
+    assert options.grace == timedelta(minutes=1)
+    assert options.poll_interval == timedelta(seconds=0.5)
+
+
+def test_a_list_is_a_backoff() -> None:
+    assert read({"BACKOFF": [1, timedelta(seconds=5)]}).backoff == Delays((1.0, 5.0))
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"LEASES": 1}, "Did you mean 'LEASE'"),
+        ({"lease": 1}, "Did you mean 'LEASE'"),
+        ({"COLOUR": 1}, "It knows DATABASE"),
+        ({"LEASE": 0}, "longer than 0"),
+        ({"LEASE": "30"}, "neither seconds nor"),
+        ({"LEASE": True}, "neither seconds nor"),
+        ({"THREADS": 0}, "1 or more"),
+        ({"THREADS": 2.5}, "whole number"),
+        ({"MAX_ATTEMPTS": True}, "whole number"),
+        ({"DATABASE": ""}, "must be a name"),
+        ({"BACKOFF": "soon"}, "no backoff"),
+    ],
+)
+def test_what_cannot_be_is_refused_by_name(given: dict[str, object], message: str) -> None:
+    with pytest.raises(ImproperlyConfigured, match=message):
+        read(given)
+
+
+def test_a_change_of_the_settings_is_seen() -> None:
+    with override_settings(PGQUEUE={"THREADS": 3}):
+        assert settings().threads == 3
+
+    assert settings().threads == 8

@@ -1,0 +1,77 @@
+"""The package as others install it."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import venv
+from pathlib import Path
+
+import pytest
+
+import pgqueue
+
+ROOT = Path(__file__).parent.parent
+
+
+@pytest.fixture(scope="module")
+def empty(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An empty virtual environment with pgqueue installed as a user would; returns its python."""
+    # From a copy: building leaves things beside what it builds, and takes them for true.
+    source = tmp_path_factory.mktemp("source")
+    shutil.copytree(ROOT / "pgqueue", source / "pgqueue")
+    for name in ("setup.cfg", "pyproject.toml", "README.md", "LICENSE"):
+        shutil.copy(ROOT / name, source)
+    folder = tmp_path_factory.mktemp("venv")
+    venv.create(folder, with_pip=True)
+    python = folder / "bin" / "python"
+    subprocess.run(
+        [python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", source],
+        check=True,
+        timeout=300,
+    )
+    return python
+
+
+@pytest.mark.timeout(400)
+def test_importing_it_needs_neither_settings_nor_spark_nor_the_embedded_server(empty: Path) -> None:
+    script = (
+        "import sys, pgqueue\n"
+        "assert 'django' not in sys.modules, 'imports Django'\n"
+        "pgqueue.task, pgqueue.Exponential, pgqueue.Task, dir(pgqueue)\n"
+        "from django.conf import settings\n"
+        "assert not settings.configured, 'reads the settings'\n"
+        "print(pgqueue.__file__)\n"
+    )
+
+    done = subprocess.run(
+        [empty, "-I", "-c", script], cwd="/", capture_output=True, text=True, timeout=60
+    )
+
+    assert done.returncode == 0, done.stderr
+    assert "site-packages" in done.stdout
+
+
+@pytest.mark.timeout(400)
+def test_the_installed_package_has_every_file_that_is_not_python(empty: Path) -> None:
+    script = "import pathlib, pgqueue; print(pathlib.Path(pgqueue.__file__).parent)"
+    done = subprocess.run(
+        [empty, "-I", "-c", script], cwd="/", capture_output=True, text=True, timeout=60
+    )
+    installed = Path(done.stdout.strip())
+
+    ours = {
+        path.relative_to(ROOT / "pgqueue")
+        for path in (ROOT / "pgqueue").rglob("*")
+        if path.is_file() and "__pycache__" not in path.parts
+    }
+
+    assert ours
+    assert {path for path in ours if not (installed / path).is_file()} == set()
+
+
+def test_every_public_name_can_be_had() -> None:
+    for name in pgqueue.__all__:
+        assert getattr(pgqueue, name).__name__ == name or name == "task"
+    with pytest.raises(AttributeError, match="no attribute 'nothing'"):
+        pgqueue.nothing  # noqa: B018

@@ -1,0 +1,57 @@
+from __future__ import annotations
+
+from datetime import timedelta
+from types import SimpleNamespace
+
+import pytest
+
+from pgqueue.retries import Delays, Exponential, as_backoff, dump_backoff, load_backoff
+
+
+def after(failures: int) -> SimpleNamespace:
+    return SimpleNamespace(failures=failures)
+
+
+def quick(error: BaseException, result: object) -> float:
+    return 0.1
+
+
+def test_an_exponential_backoff_doubles_up_to_its_cap() -> None:
+    backoff = Exponential(base=2, cap=60, jitter=0)
+
+    delays = [backoff(None, after(failures)) for failures in (1, 2, 3, 4, 5, 6, 7, 10_000)]
+
+    assert delays == [2, 4, 8, 16, 32, 60, 60, 60]
+
+
+def test_jitter_spreads_messages_that_failed_together() -> None:
+    backoff = Exponential(base=10, jitter=0.2)
+
+    delays = {backoff(None, after(1)) for _ in range(1000)}
+
+    assert min(delays) >= 8
+    assert max(delays) <= 12
+    assert len(delays) > 900
+
+
+def test_the_last_of_a_list_of_delays_repeats() -> None:
+    backoff = as_backoff([1, timedelta(seconds=5)])
+
+    assert [backoff(ValueError(), after(failures)) for failures in (1, 2, 3)] == [1, 5, 5]
+
+
+@pytest.mark.parametrize("backoff", [Exponential(base=1, cap=9), Delays((1.0, 2.5)), quick])
+def test_a_backoff_travels_with_a_message(backoff: object) -> None:
+    assert load_backoff(dump_backoff(backoff)) == backoff  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("wrong", [Exponential, "x", 3, None, [], [-1], ["1"]])
+def test_what_is_no_backoff_is_refused(wrong: object) -> None:
+    with pytest.raises((TypeError, ValueError)):
+        as_backoff(wrong)
+
+
+@pytest.mark.parametrize("wrong", [{"base": 0}, {"cap": -1}, {"jitter": 2}])
+def test_an_exponential_backoff_has_bounds(wrong: dict[str, float]) -> None:
+    with pytest.raises(ValueError, match="above 0"):
+        Exponential(**wrong)

@@ -1,0 +1,88 @@
+"""The connections that a worker owns, beside those that Django opens for its threads.
+
+They persist whatever CONN_MAX_AGE says: connecting anew for each message costs more than
+the message.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+import psycopg
+from django.db import connections
+from psycopg.types.string import TextLoader
+
+logger = logging.getLogger(__name__)
+
+
+class _RawJSON(TextLoader):
+    """Leave JSON as it came: whoever needs it parses it, and no other message suffers."""
+
+    def load(self, data: Any) -> bytes:
+        return bytes(data)
+
+
+def connect(alias: str, *, name: str) -> psycopg.Connection[Any]:
+    """Open a connection to the database `alias` as Django would, in autocommit.
+
+    Args:
+        name: what it is for; PostgreSQL shows it as the application_name.
+    """
+    wrapper = connections[alias]
+    parameters = dict(wrapper.get_connection_params())
+    # Django's own cursors, adapters and pools are not for us: ours prepare statements.
+    for key in ("context", "cursor_factory", "prepare_threshold"):
+        parameters.pop(key, None)
+    parameters.setdefault("connect_timeout", 10)
+    parameters.setdefault("keepalives_idle", 10)
+    parameters.setdefault("keepalives_interval", 5)
+    parameters.setdefault("keepalives_count", 3)
+    parameters.setdefault("tcp_user_timeout", 30_000)
+    connection = psycopg.connect(**parameters, autocommit=True, application_name=f"pgqueue {name}")
+    connection.adapters.register_loader("jsonb", _RawJSON)
+    if role := wrapper.settings_dict["OPTIONS"].get("assume_role"):
+        connection.execute(psycopg.sql.SQL("SET ROLE {}").format(psycopg.sql.Identifier(role)))
+    if connection.info.backend_pid != _backend_pid(connection):
+        # A transaction pooler: each transaction may meet another server process.
+        connection.prepare_threshold = None
+    else:
+        # Compiling takes longer than any of our statements, however dear they look.
+        connection.execute("SET jit = off")
+    return connection
+
+
+def _backend_pid(connection: psycopg.Connection[Any]) -> int:
+    row = connection.execute("SELECT pg_backend_pid()").fetchone()
+    return int(row[0]) if row else 0
+
+
+def is_pooled(connection: psycopg.Connection[Any]) -> bool:
+    """Say whether a transaction pooler is in between, so that LISTEN would be deaf."""
+    return connection.prepare_threshold is None
+
+
+class Session:
+    """A connection that one service owns: opened when first used, replaced once it broke."""
+
+    def __init__(self, alias: str, *, name: str) -> None:
+        self.alias = alias
+        self.name = name
+        self._connection: psycopg.Connection[Any] | None = None
+
+    @property
+    def connection(self) -> psycopg.Connection[Any]:
+        """The open connection; a new one where there is none, or it was lost.
+
+        Raises:
+            psycopg.OperationalError: the database can't be reached.
+        """
+        if self._connection is None or self._connection.closed:
+            self._connection = connect(self.alias, name=self.name)
+        return self._connection
+
+    def close(self) -> None:
+        """Close the connection; using the session again opens another."""
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None

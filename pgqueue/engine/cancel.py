@@ -1,0 +1,23 @@
+from collections.abc import Collection
+from typing import NamedTuple
+
+from pgqueue.engine import partitions
+from pgqueue.engine.values import Connection
+from pgqueue.statements import load
+
+SQL = load(__name__)
+
+
+class Cancelled(NamedTuple):
+    """The messages that ended at once, and those that run and were asked to."""
+
+    ended: set[int]
+    asked: set[int]
+
+
+def cancel(connection: Connection, ids: Collection[int]) -> Cancelled:
+    """End messages that are not running; ask those that are."""
+    rows = partitions.repeat_if_missing(connection, SQL["cancel"], {"ids": list(ids)})
+    return Cancelled(
+        {id for id, how in rows if how == "cancelled"}, {id for id, how in rows if how == "asked"}
+    )

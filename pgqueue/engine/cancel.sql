@@ -1,0 +1,19 @@
+-- name: cancel
+-- What is not running ends here. What runs is only told: removing it under its task would
+-- break limits and order, so its own end decides.
+WITH chosen AS MATERIALIZED (
+    SELECT id, state
+    FROM pgqueue_message
+    WHERE id = ANY (%(ids)s::bigint[])
+    ORDER BY id
+    FOR UPDATE
+), mine AS (
+    SELECT id, statement_timestamp() AS cancel_requested_at FROM chosen WHERE state <> 'running'
+), asked AS (
+    UPDATE pgqueue_message
+    SET cancel_requested_at = coalesce(cancel_requested_at, statement_timestamp())
+    WHERE id = ANY (ARRAY(SELECT id FROM chosen WHERE state = 'running'))
+    RETURNING id
+),
+-- include: cancelled_as_asked
+SELECT id, 'cancelled' FROM cancelled UNION ALL SELECT id, 'asked' FROM asked

@@ -1,0 +1,93 @@
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import NamedTuple
+from uuid import UUID
+
+from pgqueue.engine.values import Claim, Connection
+from pgqueue.statements import load
+
+SQL = load(__name__)
+
+
+class Known(NamedTuple):
+    """A lane that is claimed from after a mark: the last message taken of it."""
+
+    channel: str
+    key: str
+    rank: int
+    run_at: datetime
+    id: int
+    quota: int
+
+
+class Search(NamedTuple):
+    """A channel whose lanes are looked for, from after all of a key (None: its front).
+
+    At most `room` lanes are met; a `share` of messages is divided among them, at least
+    one for each.
+    """
+
+    channel: str
+    after: str | None
+    room: int
+    share: int
+
+
+class Met(NamedTuple):
+    """How many lanes a search met, and the last of them."""
+
+    lanes: int
+    last_key: str
+
+
+@dataclass(frozen=True, slots=True)
+class Claimed:
+    """The messages of one claim, and what each search met."""
+
+    claims: list[Claim]
+    met: Mapping[str, Met]
+
+
+def claim(
+    connection: Connection,
+    *,
+    known: Collection[Known],
+    searched: Sequence[Search],
+    limit: int,
+    worker_id: UUID,
+    lease: timedelta,
+) -> Claimed:
+    """Lease up to `limit` messages of free lanes that are ready."""
+    rows = connection.execute(
+        SQL["claim"],
+        {
+            "channels": [lane.channel for lane in known],
+            "keys": [lane.key for lane in known],
+            "ranks": [lane.rank for lane in known],
+            "run_ats": [lane.run_at for lane in known],
+            "ids": [lane.id for lane in known],
+            "quotas": [lane.quota for lane in known],
+            "searched": [search.channel for search in searched],
+            "after_keys": [search.after or "" for search in searched],
+            # Ranks go from -100 to 100: before all of '', or after all of the key.
+            "after_ranks": [-32768 if search.after is None else 32767 for search in searched],
+            "rooms": [search.room for search in searched],
+            "shares": [search.share for search in searched],
+            "limit": limit,
+            "worker_id": worker_id,
+            "lease": lease,
+        },
+    ).fetchall()
+    return Claimed(
+        [Claim(*row[3:]) for row in rows if row[3] is not None],
+        {row[2]: Met(row[0], row[1]) for row in rows if row[2] is not None},
+    )
+
+
+def channels(connection: Connection, *, excluded: Sequence[str]) -> list[str]:
+    """Return the channels that have something ready in a free lane."""
+    rows = connection.execute(SQL["channels"], {"excluded": list(excluded)}).fetchall()
+    return [channel for (channel,) in rows]

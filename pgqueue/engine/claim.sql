@@ -1,0 +1,89 @@
+-- name: channels
+-- Every channel with something ready, by a loose index scan: one probe a channel.
+WITH RECURSIVE found AS (
+    (SELECT channel FROM pgqueue_message
+     WHERE state = 'ready' AND NOT governed
+     ORDER BY channel LIMIT 1)
+    UNION ALL
+    SELECT next.channel FROM found CROSS JOIN LATERAL (
+        SELECT channel FROM pgqueue_message
+        WHERE state = 'ready' AND NOT governed AND channel > found.channel
+        ORDER BY channel LIMIT 1) next
+)
+SELECT channel FROM found WHERE channel <> ALL (%(excluded)s::text[])
+
+-- name: claim
+-- Lease the heads of lanes: of those that are known, each from after its mark, and of
+-- those that a loose index scan finds in the searched channels, from a position on.
+-- Resuming like this never walks the dead entries that earlier claims left behind and
+-- that a long transaction elsewhere may keep alive.
+--
+-- A lost claim is only a message that is ready again, so it needs no flush: `fast` is
+-- referenced below, or else it would not run.
+WITH RECURSIVE fast AS MATERIALIZED (
+    SELECT set_config('synchronous_commit', 'off', true)
+), paused AS MATERIALIZED (
+    SELECT name FROM pgqueue_channel WHERE paused
+), searched AS MATERIALIZED (
+    SELECT *
+    FROM unnest(%(searched)s::text[], %(after_keys)s::text[], %(after_ranks)s::smallint[],
+                %(rooms)s::int[], %(shares)s::int[])
+        AS s (channel, key, rank, room, share)
+    WHERE channel NOT IN (SELECT name FROM paused)
+), found AS (
+    -- The row comparison lets one probe begin at a channel's front ('' is a key) or after
+    -- all of a key. "(channel, key) > … AND channel = …" would begin at the channel's front.
+    SELECT s.channel, first.key, s.room, s.share, 1 AS n
+    FROM searched s CROSS JOIN LATERAL (
+        SELECT key FROM pgqueue_message m
+        WHERE m.state = 'ready' AND NOT m.governed AND m.channel = s.channel
+          AND (m.key, m.rank) > (s.key, s.rank)
+        ORDER BY m.key, m.rank, m.run_at, m.id LIMIT 1) first
+    UNION ALL
+    SELECT f.channel, next.key, f.room, f.share, f.n + 1
+    FROM found f CROSS JOIN LATERAL (
+        SELECT key FROM pgqueue_message m
+        WHERE m.state = 'ready' AND NOT m.governed AND m.channel = f.channel AND m.key > f.key
+        ORDER BY m.key, m.rank, m.run_at, m.id LIMIT 1) next
+    WHERE f.n < f.room
+), met AS MATERIALIZED (
+    SELECT channel, count(*)::int AS lanes, max(key) AS last_key FROM found GROUP BY channel
+), lanes AS (
+    SELECT *
+    FROM unnest(%(channels)s::text[], %(keys)s::text[], %(ranks)s::smallint[],
+                %(run_ats)s::timestamptz[], %(ids)s::bigint[], %(quotas)s::int[])
+        AS k (channel, key, rank, run_at, id, quota)
+    WHERE channel NOT IN (SELECT name FROM paused)
+    UNION ALL
+    SELECT f.channel, f.key, (-32768)::smallint, 'epoch'::timestamptz, 0::bigint,
+           greatest(1, f.share / met.lanes)
+    FROM found f JOIN met USING (channel)
+), due AS MATERIALIZED (
+    -- MATERIALIZED fences the LIMIT: joined as a plain subquery, the planner may run it
+    -- again for each row and lease more than was asked for.
+    SELECT head.id
+    FROM lanes CROSS JOIN LATERAL (
+        SELECT m.id FROM pgqueue_message m
+        WHERE m.state = 'ready' AND NOT m.governed
+          AND m.channel = lanes.channel AND m.key = lanes.key
+          AND (m.rank, m.run_at, m.id) > (lanes.rank, lanes.run_at, lanes.id)
+        ORDER BY m.rank, m.run_at, m.id
+        LIMIT lanes.quota
+        FOR NO KEY UPDATE SKIP LOCKED) head
+    LIMIT %(limit)s
+), taken AS (
+    UPDATE pgqueue_message m
+    SET state = 'running',
+        attempt = m.attempt + 1,
+        worker_id = %(worker_id)s::uuid,
+        lease_until = statement_timestamp() + %(lease)s::interval,
+        claimed_at = statement_timestamp()
+    FROM fast
+    WHERE m.id = ANY (ARRAY(SELECT id FROM due))
+    RETURNING m.id, m.channel, m.key, m.task, m.payload, m.metadata, m.options, m.priority,
+              m.run_at, m.attempt, m.failures, m.lost, m.max_attempts, m.created_at,
+              m.claimed_at, m.worker_id
+)
+SELECT met.lanes, met.last_key, met.channel, taken.*
+FROM taken FULL JOIN met ON met.channel = taken.channel
+ORDER BY taken.priority DESC, taken.run_at, taken.id

@@ -1,0 +1,30 @@
+from collections.abc import Collection
+from datetime import timedelta
+
+from pgqueue.engine.values import Connection
+from pgqueue.statements import load
+
+SQL = load(__name__)
+
+
+def due(connection: Connection, names: Collection[str]) -> dict[str, timedelta]:
+    """Return how long until each duty is due; negative where it is overdue.
+
+    A duty without a row, being new or flushed away, gets one, and is due at once.
+    """
+    found = {name: timedelta(seconds=left) for name, left in connection.execute(SQL["due"])}
+    missing = [name for name in names if name not in found]
+    if missing:
+        connection.execute(SQL["add"], {"names": missing})
+    return {name: found.get(name, timedelta()) for name in names}
+
+
+def take(connection: Connection, name: str, *, early: bool) -> bool:
+    """Lock a duty for this transaction, if it is due (or `early`) and nobody is at it."""
+    row = connection.execute(SQL["take"], {"name": name, "early": early}).fetchone()
+    return row is not None
+
+
+def done(connection: Connection, name: str, *, again_in: timedelta) -> None:
+    """Say that the duty taken was done, and when it is due again."""
+    connection.execute(SQL["done"], {"name": name, "again_in": again_in})

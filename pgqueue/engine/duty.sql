@@ -1,0 +1,18 @@
+-- name: take
+-- Whoever locks the row does the duty; its lock ends with its transaction, however it dies.
+SELECT name FROM pgqueue_duty
+WHERE name = %(name)s AND (due_at <= statement_timestamp() OR %(early)s)
+FOR UPDATE SKIP LOCKED
+
+-- name: done
+UPDATE pgqueue_duty
+SET ran_at = clock_timestamp(), due_at = clock_timestamp() + %(again_in)s::interval
+WHERE name = %(name)s
+
+-- name: add
+INSERT INTO pgqueue_duty (name, due_at)
+SELECT unnest(%(names)s::text[]), statement_timestamp()
+ON CONFLICT DO NOTHING
+
+-- name: due
+SELECT name, extract(epoch FROM due_at - clock_timestamp())::float8 FROM pgqueue_duty

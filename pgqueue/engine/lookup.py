@@ -1,0 +1,44 @@
+from __future__ import annotations
+
+from datetime import datetime
+from typing import NamedTuple
+from uuid import UUID
+
+from pgqueue.engine.values import Cursors
+from pgqueue.statements import load
+
+SQL = load(__name__)
+
+
+class Found(NamedTuple):
+    """A message, live or ended: `state` is the one or the other's word. JSON is not parsed."""
+
+    id: int
+    state: str
+    channel: str
+    task: str
+    payload: str
+    metadata: str
+    options: str | None
+    priority: int
+    key: str
+    run_at: datetime
+    attempt: int
+    failures: int
+    lost: int
+    max_attempts: int
+    errors: str
+    created_at: datetime
+    claimed_at: datetime | None
+    started_at: datetime | None
+    finished_at: datetime | None
+    worker_id: UUID | None
+    result: str | None
+
+
+def find(connection: Cursors, id: int) -> Found | None:
+    """Return the message with this id, wherever it is now."""
+    with connection.cursor() as cursor:
+        cursor.execute(SQL["find"], {"id": id})
+        row = cursor.fetchone()
+    return Found(*row) if row else None

@@ -1,0 +1,13 @@
+-- name: find
+-- A message moves from one table to the other in one statement: one snapshot always finds it.
+SELECT id, state, channel, task, payload::text, metadata::text, options::text, priority, key, run_at, attempt,
+       failures, lost, max_attempts, errors::text, created_at, claimed_at, started_at, NULL::timestamptz,
+       worker_id, NULL::text
+FROM pgqueue_message
+WHERE id = %(id)s
+UNION ALL
+SELECT id, outcome, channel, task, payload::text, metadata::text, options::text, priority, key, run_at, attempt,
+       failures, lost, max_attempts, errors::text, created_at, claimed_at, started_at, finished_at,
+       worker_id, result::text
+FROM pgqueue_history
+WHERE id = %(id)s

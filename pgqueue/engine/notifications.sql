@@ -1,0 +1,3 @@
+-- name: channel
+SELECT
+-- include: notification_channel

@@ -1,0 +1,23 @@
+from collections.abc import Collection
+from datetime import timedelta
+
+from pgqueue.engine.values import Connection
+from pgqueue.statements import load
+
+SQL = load(__name__)
+
+
+def promote(connection: Connection, *, limit: int = 1000) -> int:
+    """Make delayed messages ready that are due; return how many."""
+    return len(connection.execute(SQL["promote"], {"limit": limit}).fetchall())
+
+
+def next_due(connection: Connection) -> timedelta | None:
+    """Return how long until the next delayed message is due, or None without any."""
+    row = connection.execute(SQL["next_due"]).fetchone()
+    return timedelta(seconds=row[0]) if row else None
+
+
+def run_now(connection: Connection, ids: Collection[int]) -> set[int]:
+    """Make delayed messages ready whatever their time; return the ids of those that were."""
+    return {row[0] for row in connection.execute(SQL["run_now"], {"ids": list(ids)})}

@@ -1,0 +1,103 @@
+"""How a run ends. Each verb is one statement on a batch, and a transaction of its own.
+
+Each returns the ids it settled: what is missing was fenced off, its lease being lost.
+"""
+
+from collections.abc import Collection
+from datetime import timedelta
+from typing import NamedTuple
+
+from pgqueue.engine import partitions
+from pgqueue.engine.values import Claim, Connection, Lease, array, fence
+from pgqueue.statements import load
+
+SQL = load(__name__)
+
+
+class Done(NamedTuple):
+    """A run that succeeded; the times are seconds from the claim."""
+
+    lease: Lease | Claim
+    result: str | None
+    started: float
+    finished: float
+
+
+class Failure(NamedTuple):
+    """A run that failed, and after what delay to try again."""
+
+    lease: Lease | Claim
+    error: str
+    started: float
+    delay: timedelta = timedelta()
+
+
+class Deferral(NamedTuple):
+    """A message that was handed back, and how long to leave it alone."""
+
+    lease: Lease | Claim
+    delay: timedelta
+
+
+def complete(connection: Connection, done: Collection[Done]) -> set[int]:
+    """Move what succeeded into history."""
+    return _ids(
+        connection,
+        "complete",
+        {
+            **fence(end.lease for end in done),
+            # A shorter array is as good as one filled up with NULL.
+            "results": [end.result for end in done] if any(end.result for end in done) else [],
+            "started": array(end.started for end in done),
+            "finished": array(end.finished for end in done),
+        },
+    )
+
+
+def retry(connection: Connection, failures: Collection[Failure]) -> set[int]:
+    """Charge a failure, and make each ready again after its delay."""
+    return _ids(
+        connection,
+        "retry",
+        {
+            **fence(failure.lease for failure in failures),
+            "errors": [failure.error for failure in failures],
+            "delays": [failure.delay for failure in failures],
+            "started": array(failure.started for failure in failures),
+        },
+    )
+
+
+def bury(connection: Connection, failures: Collection[Failure]) -> set[int]:
+    """Charge a failure, and keep each as a dead letter."""
+    return _ids(
+        connection,
+        "bury",
+        {
+            **fence(failure.lease for failure in failures),
+            "errors": [failure.error for failure in failures],
+            "started": array(failure.started for failure in failures),
+        },
+    )
+
+
+def defer(connection: Connection, deferrals: Collection[Deferral]) -> set[int]:
+    """Make each ready again after its delay, or at once, without charging it."""
+    return _ids(
+        connection,
+        "defer",
+        {
+            **fence(deferral.lease for deferral in deferrals),
+            "delays": [deferral.delay for deferral in deferrals],
+        },
+    )
+
+
+def release(connection: Connection, leases: Collection[Lease | Claim]) -> set[int]:
+    """Hand back what was not run, for others to take at once."""
+    return defer(connection, [Deferral(lease, timedelta()) for lease in leases])
+
+
+def _ids(connection: Connection, verb: str, parameters: dict[str, object]) -> set[int]:
+    rows = partitions.repeat_if_missing(connection, SQL[verb], parameters)
+    return {row[0] for row in rows}

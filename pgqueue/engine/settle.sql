@@ -1,0 +1,117 @@
+-- Every verb here first locks its rows in the order of their ids, fenced by (id, attempt,
+-- worker_id). Unsorted beside cancels, which touch several rows too, they deadlock.
+
+-- name: mine
+-- Follows "WITH ended AS (… AS e (message, fence, holder …))". Each row is looked up by its
+-- id, whatever the statistics say of so restless a table: the LIMIT keeps the state out of
+-- the lookup, or its partial index is taken, and all that runs in the fleet read each time.
+mine AS MATERIALIZED (
+    SELECT locked.id, locked.cancel_requested_at
+    FROM (SELECT * FROM ended ORDER BY message) e CROSS JOIN LATERAL (
+        SELECT m.id, m.state, m.cancel_requested_at
+        FROM pgqueue_message m
+        WHERE m.id = e.message AND m.attempt = e.fence AND m.worker_id = e.holder
+        LIMIT 1
+        FOR UPDATE) locked
+    WHERE locked.state = 'running'
+)
+
+-- name: complete
+WITH ended AS MATERIALIZED (
+    SELECT *
+    FROM unnest(%(ids)s::bigint[], %(attempts)s::int[], %(workers)s::uuid[],
+                %(results)s::text[], %(started)s::float8[], %(finished)s::float8[])
+        AS e (message, fence, holder, result, started_after, finished_after)
+),
+-- include: mine
+, done AS (
+    DELETE FROM pgqueue_message WHERE id = ANY (ARRAY(SELECT id FROM mine)) RETURNING *
+), kept AS (
+    INSERT INTO pgqueue_history (
+-- include: history_columns
+        , started_at, outcome, result, finished_at)
+    SELECT
+-- include: history_columns
+        , claimed_at + started_after * interval '1 second', 'succeeded', result::jsonb,
+        least(claimed_at + finished_after * interval '1 second', statement_timestamp())
+    FROM done JOIN ended ON ended.message = done.id
+)
+SELECT id FROM done
+
+-- name: retry
+-- The first error and the last nine are kept: "- 1" drops the second.
+WITH ended AS MATERIALIZED (
+    SELECT *
+    FROM unnest(%(ids)s::bigint[], %(attempts)s::int[], %(workers)s::uuid[],
+                %(errors)s::text[], %(delays)s::interval[], %(started)s::float8[])
+        AS e (message, fence, holder, error, delay, started_after)
+),
+-- include: mine
+, changed AS (
+    UPDATE pgqueue_message m
+    SET state = CASE WHEN delay > interval '0' THEN 'scheduled' ELSE 'ready' END,
+        run_at = statement_timestamp() + delay,
+        failures = failures + 1,
+        errors = CASE WHEN jsonb_array_length(errors) < 10 THEN errors ELSE errors - 1 END
+                 || (error::jsonb || jsonb_build_object('at', statement_timestamp())),
+        started_at = claimed_at + started_after * interval '1 second',
+        worker_id = NULL,
+        lease_until = NULL
+    FROM ended
+    WHERE m.id = ANY (ARRAY(SELECT id FROM mine WHERE cancel_requested_at IS NULL))
+      AND m.id = ended.message
+    RETURNING m.id, m.channel, m.state
+),
+-- include: cancelled_as_asked
+,
+-- include: told
+SELECT id, (SELECT count(*) FROM told) FROM changed UNION ALL SELECT id, 0 FROM cancelled
+
+-- name: bury
+WITH ended AS MATERIALIZED (
+    SELECT *
+    FROM unnest(%(ids)s::bigint[], %(attempts)s::int[], %(workers)s::uuid[],
+                %(errors)s::text[], %(started)s::float8[])
+        AS e (message, fence, holder, error, started_after)
+),
+-- include: mine
+, changed AS (
+    UPDATE pgqueue_message m
+    SET state = 'dead',
+        failures = failures + 1,
+        errors = CASE WHEN jsonb_array_length(errors) < 10 THEN errors ELSE errors - 1 END
+                 || (error::jsonb || jsonb_build_object('at', statement_timestamp())),
+        started_at = claimed_at + started_after * interval '1 second',
+        worker_id = NULL,
+        lease_until = NULL
+    FROM ended
+    WHERE m.id = ANY (ARRAY(SELECT id FROM mine WHERE cancel_requested_at IS NULL))
+      AND m.id = ended.message
+    RETURNING m.id
+),
+-- include: cancelled_as_asked
+SELECT id FROM changed UNION ALL SELECT id FROM cancelled
+
+-- name: defer
+-- Not a failure: nothing is charged.
+WITH ended AS MATERIALIZED (
+    SELECT *
+    FROM unnest(%(ids)s::bigint[], %(attempts)s::int[], %(workers)s::uuid[], %(delays)s::interval[])
+        AS e (message, fence, holder, delay)
+),
+-- include: mine
+, changed AS (
+    UPDATE pgqueue_message m
+    SET state = CASE WHEN delay > interval '0' THEN 'scheduled' ELSE 'ready' END,
+        run_at = CASE WHEN delay > interval '0' THEN statement_timestamp() + delay ELSE run_at END,
+        worker_id = NULL,
+        lease_until = NULL
+    FROM ended
+    WHERE m.id = ANY (ARRAY(SELECT id FROM mine WHERE cancel_requested_at IS NULL))
+      AND m.id = ended.message
+    RETURNING m.id, m.channel, m.state
+),
+-- include: cancelled_as_asked
+,
+-- include: told
+SELECT id, (SELECT count(*) FROM told) FROM changed UNION ALL SELECT id, 0 FROM cancelled

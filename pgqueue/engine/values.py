@@ -1,0 +1,73 @@
+"""What the verbs take and give."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from contextlib import AbstractContextManager
+from datetime import datetime
+from typing import Any, NamedTuple, Protocol, TypeAlias
+from uuid import UUID
+
+import psycopg
+
+Connection: TypeAlias = "psycopg.Connection[Any]"
+
+
+class Cursors(Protocol):
+    """A connection of psycopg's, or Django's: its queries are then seen as any of Django's."""
+
+    def cursor(self) -> AbstractContextManager[Any]:
+        """Return a cursor."""
+
+
+class Lease(NamedTuple):
+    """The fence: whoever holds an older one can change nothing."""
+
+    id: int
+    attempt: int
+    worker_id: UUID
+
+
+class Claim(NamedTuple):
+    """A message that this worker leased. JSON columns are as they came, not parsed yet."""
+
+    id: int
+    channel: str
+    key: str
+    task: str
+    payload: bytes | None
+    metadata: bytes
+    options: bytes | None
+    priority: int
+    run_at: datetime
+    attempt: int
+    failures: int
+    lost: int
+    max_attempts: int
+    created_at: datetime
+    claimed_at: datetime
+    worker_id: UUID
+
+    @property
+    def lease(self) -> Lease:
+        """The fence of this claim."""
+        return Lease(self.id, self.attempt, self.worker_id)
+
+
+def fence(leases: Iterable[Lease | Claim]) -> dict[str, str]:
+    """Return the parameters that fence a statement on `leases`."""
+    held = list(leases)
+    return {
+        "ids": array(lease.id for lease in held),
+        "attempts": array(lease.attempt for lease in held),
+        "workers": array(lease.worker_id for lease in held),
+    }
+
+
+def array(values: Iterable[int | float | UUID]) -> str:
+    """Return `values` as the text of a PostgreSQL array.
+
+    For types whose text needs no quotes: it takes a fifth of the time that adapting a
+    list item by item does, which is most of what a settle costs its client.
+    """
+    return "{" + ",".join(map(str, values)) + "}"

@@ -1,0 +1,77 @@
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+from uuid import UUID
+
+from pgqueue.engine.values import Connection
+from pgqueue.statements import load
+
+SQL = load(__name__)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Registration:
+    """What others may know of a worker. `channels` None: all, also those yet to come."""
+
+    host: str
+    pid: int
+    started_at: datetime
+    channels: Sequence[str] | None
+    excluded: Sequence[str]
+    info: Mapping[str, Any]
+
+
+def register(
+    connection: Connection, worker_id: UUID, registration: Registration, *, before: UUID | None
+) -> None:
+    """Enter a worker under a new id, in place of the row it had `before`."""
+    connection.execute(
+        SQL["register"],
+        {
+            "id": worker_id,
+            "before": before,
+            "host": registration.host,
+            "pid": registration.pid,
+            "started_at": registration.started_at,
+            "channels": _listed(registration.channels),
+            "excluded": list(registration.excluded),
+            "info": json.dumps(registration.info),
+        },
+    )
+
+
+def beat(connection: Connection, worker_id: UUID, *, notify_for: timedelta | None) -> bool:
+    """Say that the worker lives, and for how long it wants to be told of new messages.
+
+    Returns False where its row is gone: somebody took it for dead.
+    """
+    row = connection.execute(SQL["beat"], {"id": worker_id, "notify_for": notify_for}).fetchone()
+    return row is not None
+
+
+def retire(connection: Connection, worker_id: UUID) -> None:
+    """Remove a worker that stopped."""
+    connection.execute(SQL["retire"], {"id": worker_id})
+
+
+def forget(connection: Connection, *, silent_for: timedelta) -> int:
+    """Remove the rows of workers that died without a word; return how many."""
+    return connection.execute(SQL["forget"], {"silent_for": silent_for}).rowcount
+
+
+def unfinished(
+    connection: Connection, *, channels: Sequence[str] | None, excluded: Sequence[str]
+) -> bool:
+    """Say whether anything is ready, running or waiting for a retry on these channels."""
+    row = connection.execute(
+        SQL["unfinished"], {"channels": _listed(channels), "excluded": list(excluded)}
+    ).fetchone()
+    return bool(row and row[0])
+
+
+def _listed(channels: Sequence[str] | None) -> list[str] | None:
+    return None if channels is None else list(channels)

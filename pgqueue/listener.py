@@ -1,0 +1,90 @@
+"""Hear notifications, and pass them on."""
+
+from __future__ import annotations
+
+import selectors
+import socket
+from collections.abc import Callable
+from contextlib import suppress
+from datetime import timedelta
+from typing import Any
+
+import psycopg
+
+from pgqueue.connections import Session
+from pgqueue.service import NO_NAP, Service
+
+# A connection that died half-open says nothing: ask it something now and then.
+PROBE_EVERY = timedelta(seconds=10)
+
+
+class Listener(Service):
+    """Calls `heard` with the text of each notification, and with None when some may be missed.
+
+    Args:
+        session: a connection of its own; behind a transaction pooler it would be deaf.
+        listen: issues the LISTEN.
+        heard: must be quick, and must not raise.
+    """
+
+    def __init__(
+        self,
+        session: Session,
+        *,
+        listen: Callable[[psycopg.Connection[Any]], None],
+        heard: Callable[[str | None], None],
+    ) -> None:
+        super().__init__()
+        self._session = session
+        self._listen = listen
+        self._heard = heard
+        self._listening: psycopg.Connection[Any] | None = None
+        self._bell, self._rope = socket.socketpair()
+
+    @property
+    def is_listening(self) -> bool:
+        """Whether it hears what is notified from now on."""
+        return self._listening is not None and not self._listening.closed
+
+    def tick(self) -> timedelta:
+        """Wait for notifications, and pass them on."""
+        connection = self._connection()
+        if not self._readable(connection):
+            connection.execute("SELECT 1")
+        for notification in connection.notifies(timeout=0):
+            self._heard(notification.payload)
+        return NO_NAP
+
+    def _connection(self) -> psycopg.Connection[Any]:
+        connection = self._session.connection
+        if connection is not self._listening:
+            self._listen(connection)
+            self._listening = connection
+            self._heard(None)
+        return connection
+
+    def _readable(self, connection: psycopg.Connection[Any]) -> bool:
+        with selectors.DefaultSelector() as selector:
+            selector.register(connection.fileno(), selectors.EVENT_READ)
+            selector.register(self._bell, selectors.EVENT_READ)
+            return bool(selector.select(PROBE_EVERY.total_seconds()))
+
+    def wake(self) -> None:
+        """End the wait."""
+        super().wake()
+        self._ring()
+
+    def stop(self) -> None:
+        """Ask it to end."""
+        super().stop()
+        self._ring()
+
+    def _ring(self) -> None:
+        with suppress(OSError):  # closed: it has ended already
+            self._rope.send(b".")
+
+    def finish(self) -> None:
+        """Close what it listened on."""
+        self._session.close()
+        self._bell.close()
+        self._rope.close()

@@ -1,0 +1,53 @@
+-- One partition for each UTC day, made ahead; none by default: with one, attaching
+-- would wait for readers and detaching concurrently would be refused.
+CREATE TABLE pgqueue_history (
+    id bigint NOT NULL,
+    channel text COLLATE "C" NOT NULL,
+    key text COLLATE "C" NOT NULL,
+    task text NOT NULL,
+    payload jsonb,
+    body bytea,
+    metadata jsonb NOT NULL,
+    options jsonb,
+    priority smallint NOT NULL,
+    run_at timestamptz NOT NULL,
+    expires_at timestamptz,
+    worker_id uuid,
+    attempt integer NOT NULL,
+    failures integer NOT NULL,
+    lost integer NOT NULL,
+    max_attempts integer NOT NULL,
+    ordered boolean NOT NULL,
+    dedupe_key text COLLATE "C",
+    progress jsonb,
+    errors jsonb NOT NULL,
+    claimed_at timestamptz,
+    started_at timestamptz,
+    cancel_requested_at timestamptz,
+    parent_id bigint,
+    created_at timestamptz NOT NULL,
+    outcome text NOT NULL,
+    result jsonb,
+    finished_at timestamptz NOT NULL DEFAULT statement_timestamp(),
+    -- Of the transaction that settled it: readers follow commits by it.
+    txid bigint NOT NULL DEFAULT pg_current_xact_id()::text::bigint,
+    CONSTRAINT pgqueue_history_outcome
+        CHECK (outcome IN ('succeeded', 'cancelled', 'discarded', 'expired'))
+) PARTITION BY RANGE (finished_at);
+
+CREATE INDEX pgqueue_history_id ON pgqueue_history (id);
+CREATE INDEX pgqueue_history_txid ON pgqueue_history (txid, id);
+CREATE INDEX pgqueue_history_finished_at ON pgqueue_history USING brin (finished_at);
+
+DO $$
+DECLARE
+    today timestamp := date_trunc('day', statement_timestamp() AT TIME ZONE 'UTC');
+    day timestamp;
+BEGIN
+    FOR day IN SELECT generate_series(today - interval '1 day', today + interval '14 days', '1 day') LOOP
+        EXECUTE format(
+            'CREATE TABLE %I PARTITION OF pgqueue_history FOR VALUES FROM (%L) TO (%L)',
+            'pgqueue_history_' || to_char(day, 'YYYYMMDD'),
+            day AT TIME ZONE 'UTC', (day + interval '1 day') AT TIME ZONE 'UTC');
+    END LOOP;
+END $$;

@@ -1,0 +1,201 @@
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator
+from contextlib import contextmanager
+from functools import reduce
+from typing import NamedTuple
+
+from django.db import connections, models, transaction
+from django.db.models import F, Q
+from psycopg.errors import LockNotAvailable
+
+from pgqueue.engine import cancel, dead, promote
+from pgqueue.engine.values import Connection
+from pgqueue.models.clock import StatementTimestamp
+from pgqueue.states import State
+
+BATCH = 1000
+# Shorter than PostgreSQL's deadlock_timeout: where an operator and a task wait for each
+# other, it is the operator who gives way.
+PATIENCE = "500ms"
+
+
+class Operated(NamedTuple):
+    """What came of an operation, by ids; a message in none of the sets was left as it was."""
+
+    done: frozenset[int] = frozenset()
+    asked: frozenset[int] = frozenset()
+    """They run, and were asked to stop: their end decides."""
+    busy: frozenset[int] = frozenset()
+    """Somebody's open transaction has them locked: an atomic task, as it runs."""
+
+    def __or__(self, other: Operated) -> Operated:
+        return Operated(*(mine | theirs for mine, theirs in zip(self, other, strict=True)))
+
+
+Verb = Callable[[Connection, Collection[int]], Operated]
+
+
+class MessageQuerySet(models.QuerySet["Message"]):
+    def dead(self) -> MessageQuerySet:
+        """Failed or lost too often: kept for a replay."""
+        return self.filter(state=State.DEAD)
+
+    def lost(self) -> MessageQuerySet:
+        """Running, but the lease ran out: the worker died."""
+        return self.filter(state=State.RUNNING, lease_until__lt=StatementTimestamp())
+
+    def run_now(self) -> Operated:
+        """Make delayed messages ready, whatever their time."""
+        return self._operate(
+            lambda connection, ids: Operated(frozenset(promote.run_now(connection, ids)))
+        )
+
+    def cancel(self) -> Operated:
+        """End messages that are not running; ask those that are."""
+
+        def verb(connection: Connection, ids: Collection[int]) -> Operated:
+            ended, asked = cancel.cancel(connection, ids)
+            return Operated(frozenset(ended), frozenset(asked))
+
+        return self._operate(verb)
+
+    def replay(self) -> Operated:
+        """Make dead letters ready, with all attempts before them."""
+        return self._operate(
+            lambda connection, ids: Operated(frozenset(dead.replay(connection, ids)))
+        )
+
+    def discard(self) -> Operated:
+        """End dead letters for good."""
+        return self._operate(
+            lambda connection, ids: Operated(frozenset(dead.discard(connection, ids)))
+        )
+
+    def _operate(self, verb: Verb) -> Operated:
+        """Run a verb on what is here now, each 1 000 in a transaction of its own."""
+        self._for_write = True
+        ids = sorted(self.values_list("pk", flat=True))
+        batches = (ids[start : start + BATCH] for start in range(0, len(ids), BATCH))
+        return reduce(Operated.__or__, (self._run(verb, batch) for batch in batches), Operated())
+
+    def _run(self, verb: Verb, ids: list[int]) -> Operated:
+        try:
+            with _briefly(self.db) as connection:
+                return verb(connection, ids)
+        except LockNotAvailable:
+            return self._run_unlocked(verb, ids)
+
+    def _run_unlocked(self, verb: Verb, ids: list[int]) -> Operated:
+        """Leave out what is locked; the rest is locked before the verb can wait for any."""
+        these = self.model._base_manager.using(self.db).filter(pk__in=ids)
+        with _briefly(self.db) as connection:
+            free = frozenset(these.select_for_update(skip_locked=True).values_list("pk", flat=True))
+            busy = frozenset(these.values_list("pk", flat=True)) - free
+            return verb(connection, free) | Operated(busy=busy)
+
+
+@contextmanager
+def _briefly(alias: str) -> Iterator[Connection]:
+    """Open a transaction that waits for no lock longer than `PATIENCE`."""
+    with transaction.atomic(using=alias):
+        connection: Connection = connections[alias].connection
+        row = connection.execute("SELECT current_setting('lock_timeout')").fetchone()
+        before = (row or ("0",))[0]
+        connection.execute("SELECT set_config('lock_timeout', %s, true)", [PATIENCE])
+        yield connection
+        # In a transaction of the caller's this was a savepoint: what follows is not ours.
+        connection.execute("SELECT set_config('lock_timeout', %s, true)", [before])
+
+
+class Message(models.Model):
+    """One unit of work, one row from when it is enqueued until it ends."""
+
+    id = models.BigAutoField(primary_key=True)
+    channel = models.TextField(db_collation="C")
+    key = models.TextField(
+        db_collation="C",
+        db_default="",
+        blank=True,
+        help_text="The sub-queue inside its channel: a tenant, a user.",
+    )
+    task = models.TextField(help_text="The import path of the task's function.")
+    payload = models.JSONField(null=True, blank=True)
+    body = models.BinaryField(null=True, blank=True)
+    metadata = models.JSONField(db_default={}, blank=True)
+    options = models.JSONField(
+        null=True, blank=True, help_text="What the task's using() changed for this message alone."
+    )
+    priority = models.SmallIntegerField(db_default=0, help_text="-100 to 100, higher first.")
+    rank = models.GeneratedField(
+        expression=F("priority") * -1,
+        output_field=models.SmallIntegerField(),
+        db_persist=True,
+        help_text="-priority: an index and a row comparison need one direction.",
+    )
+    state = models.TextField(choices=State.choices)
+    run_at = models.DateTimeField(db_default=StatementTimestamp())
+    expires_at = models.DateTimeField(null=True, blank=True)
+    lease_until = models.DateTimeField(null=True, blank=True)
+    worker_id = models.UUIDField(null=True, blank=True)
+    attempt = models.IntegerField(
+        db_default=0, help_text="Claims so far. A part of the fence: never reset."
+    )
+    failures = models.IntegerField(db_default=0, help_text="Errors it raised so far.")
+    lost = models.IntegerField(db_default=0, help_text="Workers that died while they ran it.")
+    max_attempts = models.IntegerField(help_text="Errors after which it is dead.")
+    ordered = models.BooleanField(db_default=False)
+    governed = models.BooleanField(db_default=False)
+    # Null, unlike '', is equal to nothing.
+    dedupe_key = models.TextField(db_collation="C", null=True, blank=True)  # noqa: DJ001
+    progress = models.JSONField(null=True, blank=True)
+    errors = models.JSONField(db_default=[], help_text="The first error and the last nine.")
+    claimed_at = models.DateTimeField(null=True, blank=True)
+    started_at = models.DateTimeField(null=True, blank=True)
+    cancel_requested_at = models.DateTimeField(null=True, blank=True)
+    parent_id = models.BigIntegerField(null=True, blank=True)
+    created_at = models.DateTimeField(db_default=StatementTimestamp())
+
+    objects = MessageQuerySet.as_manager()
+
+    class Meta:
+        db_table = "pgqueue_message"
+        permissions = [
+            ("operate_message", "Can run, cancel and replay messages"),
+            ("purge_message", "Can discard messages"),
+        ]
+        constraints = [
+            models.CheckConstraint(
+                condition=Q(state__in=State.values), name="pgqueue_message_state"
+            ),
+            models.CheckConstraint(
+                condition=Q(priority__range=(-100, 100)), name="pgqueue_message_priority"
+            ),
+        ]
+        # Each serves one query. State is a literal in those, so that a partial index applies.
+        indexes = [
+            models.Index(
+                fields=["channel", "key", "rank", "run_at", "id"],
+                condition=Q(state=State.READY, governed=False),
+                name="pgqueue_message_free",
+            ),
+            models.Index(
+                fields=["run_at"],
+                condition=Q(state=State.SCHEDULED),
+                name="pgqueue_message_due",
+            ),
+            # No lease_until in it: a heartbeat must not touch an index.
+            models.Index(
+                fields=["channel", "key"],
+                condition=Q(state=State.RUNNING),
+                name="pgqueue_message_running",
+            ),
+            models.Index(
+                fields=["channel", "key", "id"],
+                condition=Q(state=State.DEAD),
+                name="pgqueue_message_dead",
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.task} #{self.pk}"

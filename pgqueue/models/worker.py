@@ -1,0 +1,46 @@
+from __future__ import annotations
+
+from datetime import timedelta
+
+from django.contrib.postgres.fields import ArrayField
+from django.db import models
+
+from pgqueue.models.clock import StatementTimestamp
+
+
+class WorkerQuerySet(models.QuerySet["Worker"]):
+    def alive(self, lease: timedelta) -> WorkerQuerySet:
+        """Seen within the lease, so that nobody takes its messages over."""
+        return self.filter(last_seen__gt=StatementTimestamp() - lease)
+
+
+class Worker(models.Model):
+    """A process that serves channels, and its heartbeat.
+
+    Its id changes with each connection it claims on: a claim that was lost in a server
+    crash gives its attempt number out again, and must not be taken for the new one.
+    """
+
+    id = models.UUIDField(primary_key=True)
+    host = models.TextField()
+    pid = models.IntegerField()
+    started_at = models.DateTimeField()
+    last_seen = models.DateTimeField()
+    channels = ArrayField(
+        models.TextField(db_collation="C"),
+        null=True,
+        help_text="Null: every channel, also those yet to come.",
+    )
+    excluded = ArrayField(models.TextField(db_collation="C"), db_default=[])
+    notify_until = models.DateTimeField(
+        null=True, help_text="Until then it is idle, and wants to be told of new messages."
+    )
+    info = models.JSONField(db_default={}, help_text="What it runs: threads, version, …")
+
+    objects = WorkerQuerySet.as_manager()
+
+    class Meta:
+        db_table = "pgqueue_worker"
+
+    def __str__(self) -> str:
+        return f"{self.host}:{self.pid}"

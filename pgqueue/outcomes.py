@@ -1,0 +1,55 @@
+"""How a run ends, as values: deciding that and writing it down stay apart."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import ClassVar
+
+
+@dataclass(frozen=True, slots=True)
+class Succeeded:
+    """The task returned; `result` is what, as JSON."""
+
+    result: str | None
+    word: ClassVar[str] = "succeeded"
+    error: ClassVar[None] = None
+
+
+@dataclass(frozen=True, slots=True)
+class Retried:
+    """It raised, and is to be tried again after `delay`."""
+
+    error: BaseException
+    entry: str
+    delay: timedelta
+    word: ClassVar[str] = "failed, to be retried,"
+
+
+@dataclass(frozen=True, slots=True)
+class Died:
+    """It raised, and is not to be tried again."""
+
+    error: BaseException
+    entry: str
+    word: ClassVar[str] = "died"
+
+
+@dataclass(frozen=True, slots=True)
+class HandedBack:
+    """It was not run; others may take it after `delay`. Nothing is charged."""
+
+    delay: timedelta = timedelta()
+    word: ClassVar[str] = "handed back"
+    error: ClassVar[None] = None
+
+
+@dataclass(frozen=True, slots=True)
+class Closed:
+    """Nothing is left to write: it was settled with its effects, or was no longer ours."""
+
+    word: ClassVar[str] = "closed"
+    error: ClassVar[None] = None
+
+
+Outcome = Succeeded | Retried | Died | HandedBack | Closed

@@ -1,0 +1,66 @@
+"""A loop in a thread of its own: it ticks, naps as long as the tick said, and can be woken."""
+
+from __future__ import annotations
+
+import random
+import threading
+from datetime import timedelta
+
+from pgqueue import signals
+
+NO_NAP = timedelta()
+LONGEST_BACKOFF = timedelta(seconds=10)
+
+
+class Service(threading.Thread):
+    """Something that lives until it is stopped. Stopping it twice, or before start, is fine."""
+
+    def __init__(self) -> None:
+        super().__init__(name=type(self).__name__.lower(), daemon=True)
+        self._stopping = threading.Event()
+        self._nudge = threading.Event()
+        self._failures = 0
+
+    def tick(self) -> timedelta:
+        """Do what there is to do; return how long to nap."""
+        raise NotImplementedError
+
+    def run(self) -> None:
+        """Tick and nap until stopped."""
+        while not self._stopping.is_set():
+            nap = self._try_tick()
+            if nap > NO_NAP:
+                self._nudge.wait(nap.total_seconds())
+            self._nudge.clear()
+        self.finish()
+
+    def _try_tick(self) -> timedelta:
+        try:
+            nap = self.tick()
+        except Exception as error:
+            # The database went away, most likely. Come back, but not in a hot loop, nor
+            # together with every other worker.
+            self._failures += 1
+            signals.service_failed.send_robust(type(self), service=self.name, error=error)
+            backoff = min(timedelta(seconds=0.1) * 2.0 ** min(self._failures, 10), LONGEST_BACKOFF)
+            return backoff * random.uniform(0.5, 1)  # noqa: S311
+        self._failures = 0
+        return nap
+
+    def wake(self) -> None:
+        """End the nap."""
+        self._nudge.set()
+
+    def finish(self) -> None:
+        """Clean up, in the service's own thread, after its last tick."""
+
+    def stop(self) -> None:
+        """Ask it to end after the tick it is in."""
+        self._stopping.set()
+        self._nudge.set()
+
+    def stopped(self, timeout: timedelta) -> bool:
+        """Wait until it has ended; say whether it has."""
+        if self.is_alive():
+            self.join(timeout.total_seconds())
+        return not self.is_alive()

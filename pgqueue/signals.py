@@ -1,0 +1,89 @@
+"""What happens to messages, for those who want to know; and the one place that words the log.
+
+Receivers are called where it happened: in the producer's transaction, or in the worker's
+thread. An exception in one is logged and stops nothing.
+"""
+
+import logging
+from typing import Any
+
+from django.dispatch import Signal, receiver
+
+logger = logging.getLogger("pgqueue")
+
+task_enqueued = Signal(use_caching=True)
+"""Sent with `task_result`, inside the transaction that stored it. Sender: the Task."""
+
+task_started = Signal(use_caching=True)
+"""Sent with `context`, in the thread that is about to run it. Sender: the Task."""
+
+task_finished = Signal(use_caching=True)
+"""Sent with `context` and `outcome`, in that thread, before it is settled. Sender: the Task."""
+
+task_unknown = Signal()
+"""Sent with `name` and `delay` when a worker hands back a message whose task it doesn't know."""
+
+lease_lost = Signal()
+"""Sent with `claim` when a worker finds that a message is no longer its own."""
+
+message_rescued = Signal()
+"""Sent with `rescued` for each message that was taken from a silent worker."""
+
+worker_started = Signal()
+"""Sent with `channels` when a worker serves them. Sender: the Worker's class."""
+
+worker_stopped = Signal()
+"""Sent with `released`, the messages handed back, when a worker has stopped."""
+
+service_failed = Signal()
+"""Sent with `service` and `error` when a part of the worker failed and will try again."""
+
+
+@receiver(task_finished)
+def _log_finished(sender: Any, context: Any, outcome: Any, **kwargs: Any) -> None:
+    if outcome.error is None:
+        logger.debug("%s #%s %s", sender.name, context.id, outcome.word)
+    else:
+        logger.warning(
+            "%s #%s %s on attempt %s",
+            sender.name,
+            context.id,
+            outcome.word,
+            context.attempt,
+            exc_info=outcome.error,
+        )
+
+
+@receiver(task_unknown)
+def _log_unknown(sender: Any, name: str, delay: float, **kwargs: Any) -> None:
+    logger.warning(
+        "No task is named %s here: its messages are handed back, the first for %d s. "
+        "Is its app in INSTALLED_APPS, or is this worker older than who enqueued it?",
+        name,
+        delay,
+    )
+
+
+@receiver(lease_lost)
+def _log_lost(sender: Any, claim: Any, **kwargs: Any) -> None:
+    logger.warning("%s #%s: the lease was lost; what it did is not recorded", claim.task, claim.id)
+
+
+@receiver(message_rescued)
+def _log_rescued(sender: Any, rescued: Any, **kwargs: Any) -> None:
+    logger.warning("%s #%s lost its worker; now %s", rescued.task, rescued.id, rescued.state)
+
+
+@receiver(worker_started)
+def _log_started(sender: Any, channels: Any, **kwargs: Any) -> None:
+    logger.info("Serving %s", "every channel" if channels is None else ", ".join(channels))
+
+
+@receiver(worker_stopped)
+def _log_stopped(sender: Any, released: int, **kwargs: Any) -> None:
+    logger.info("Stopped; %d messages handed back", released)
+
+
+@receiver(service_failed)
+def _log_failed(sender: Any, service: str, error: BaseException, **kwargs: Any) -> None:
+    logger.error("%s failed and will try again: %s", service, error, exc_info=error)

@@ -1,0 +1,262 @@
+"""A task's arguments and its return value, as JSON for jsonb columns.
+
+A payload is `{"args": [...], "kwargs": {...}}`; whoever writes one in SQL may leave out
+either. How a value looks in it is told in `encoding`.
+"""
+
+from __future__ import annotations
+
+import reprlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cached_property
+from inspect import Parameter
+from itertools import count
+from operator import contains
+from typing import Any, TypeVar
+
+from pgqueue.exceptions import PGQueueError
+from pgqueue.tasks.encoding import Hint, from_json, to_json
+from pgqueue.tasks.hints import hints_of, signature_of
+from pgqueue.tasks.scalars import Unstorable, write_str
+
+# --- move to exceptions.py
+
+
+class InvalidArguments(PGQueueError):
+    """A task can't be called with these arguments."""
+
+
+class InvalidArgument(InvalidArguments):
+    """An argument can't be stored and come back as what it is."""
+
+
+class PayloadTooLarge(InvalidArguments):
+    """The arguments take more than 16 MiB: store the data elsewhere, and pass where it is."""
+
+
+class InvalidResult(PGQueueError):
+    """A task returned what can't be stored and come back as what it is."""
+
+
+class UnreadablePayload(PGQueueError):
+    """This JSON was not written for this task, or the task has changed since."""
+
+
+# --- up to here
+
+
+PAYLOAD_LIMIT = 16 * 1024 * 1024  # bytes
+RESULT_LIMIT = 64 * 1024  # bytes
+# Text this short holds no number of more digits than Python parses.
+SHORT = 4300
+UNREADABLE = (ValueError, TypeError, LookupError, ArithmeticError, RecursionError)
+
+T = TypeVar("T")
+
+
+class Codec:
+    """Turns the calls of one function, and what it returns, into JSON and back.
+
+    With `skip_first`, the function's first parameter is a context that it is given as it
+    runs, not an argument. Signature and hints are looked at when first needed, so a hint may
+    name what is defined or imported later.
+    """
+
+    def __init__(self, func: Callable[..., Any], *, skip_first: bool = False) -> None:
+        self.func = func
+        self.skip_first = skip_first
+
+    def encode(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> str:
+        """Return the payload for calling the function with these arguments.
+
+        Raises:
+            InvalidArguments: they don't fit the function.
+            InvalidArgument: one of them can't be stored; the message says which, and where.
+            PayloadTooLarge: together they take more than `PAYLOAD_LIMIT`.
+        """
+        if not kwargs and self._parameters.take_untouched(args) and (short := short_json(args)):
+            return f'{{"args":{short},"kwargs":{{}}}}'
+        self._check_fit(args, kwargs)
+        written, named = self._parameters.each(self._write, args, kwargs)
+        pairs = [f"{to_json(name)}:{text}" for name, text in named.items()]
+        payload = f'{{"args":[{",".join(written)}],"kwargs":{{{",".join(pairs)}}}}}'
+        if size(payload) > PAYLOAD_LIMIT:
+            raise PayloadTooLarge(self._too_large("the arguments", payload, PAYLOAD_LIMIT))
+        return payload
+
+    def decode(self, text: str | bytes | memoryview) -> tuple[list[Any], dict[str, Any]]:
+        """Return the arguments that `encode` was given.
+
+        Model instances are fetched from the database, one query each.
+
+        Raises:
+            UnreadablePayload: it isn't a payload, or not one for this function.
+            ObjectDoesNotExist: the row of a model instance is gone.
+        """
+        args, kwargs = self._split(text)
+        if not kwargs and self._parameters.take_untouched(args):
+            return args, kwargs
+        return self._parameters.each(self._read, args, kwargs)
+
+    def encode_result(self, value: Any) -> str:
+        """Return as JSON what the function returned.
+
+        Raises:
+            InvalidResult: it can't be stored, or takes more than `RESULT_LIMIT`.
+        """
+        try:
+            text = self._parameters.returned.dump(value)
+        except Unstorable as error:
+            raise InvalidResult(error.about(self._of("the result"))) from error
+        if size(text) > RESULT_LIMIT:
+            raise InvalidResult(self._too_large("the result", text, RESULT_LIMIT))
+        return text
+
+    def decode_result(self, text: str | bytes | memoryview) -> Any:
+        """Return what the function returned.
+
+        Raises:
+            UnreadablePayload: it isn't JSON, or no result of this function.
+            ObjectDoesNotExist: the row of a model instance is gone.
+        """
+        what = self._of("the result")
+        return read(what, self._parameters.returned, parse(what, text))
+
+    @cached_property
+    def _parameters(self) -> Parameters:
+        return Parameters(self.func, skip_first=self.skip_first)
+
+    def _check_fit(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
+        try:
+            self._parameters.signature.bind(*args, **kwargs)
+        except TypeError as error:
+            raise InvalidArguments(f"{self._of('a call')} doesn't fit: {error}.") from error
+
+    def _split(self, text: str | bytes | memoryview) -> tuple[list[Any], dict[str, Any]]:
+        payload = parse(self._of("the payload"), text)
+        if type(payload) is dict and payload.keys() <= {"args", "kwargs"}:
+            args, kwargs = payload.get("args", []), payload.get("kwargs", {})
+            if type(args) is list and type(kwargs) is dict:
+                return args, kwargs
+        raise UnreadablePayload(
+            f'{self._of("the payload")} should be {{"args": […], "kwargs": {{…}}}}, '
+            f"but is {reprlib.repr(payload)}."
+        )
+
+    def _write(self, name: str, hint: Hint, value: Any) -> str:
+        try:
+            write_str(name)  # **kwargs takes any
+            return hint.dump(value)
+        except Unstorable as error:
+            raise InvalidArgument(error.about(self._argument(name))) from error
+
+    def _read(self, name: str, hint: Hint, plain: Any) -> Any:
+        return read(self._argument(name), hint, plain)
+
+    def _too_large(self, what: str, text: str, limit: int) -> str:
+        return (
+            f"{self._of(what)} would take {size(text):,} bytes, more than {limit:,}: "
+            "store the data elsewhere, and say where it is."
+        )
+
+    def _argument(self, name: str) -> str:
+        return self._of(f"argument {name!r}")
+
+    def _of(self, what: str) -> str:
+        return f"{what} of {self.func.__module__}.{self.func.__qualname__}"
+
+
+class Parameters:
+    """What a function takes and returns: its signature, and a hint for each."""
+
+    def __init__(self, func: Callable[..., Any], *, skip_first: bool) -> None:
+        types = hints_of(func)
+        signature = signature_of(func)
+        parameters = list(signature.parameters.values())[skip_first:]
+        hints = {each.name: Hint(types.get(each.name, Any)) for each in parameters}
+
+        def of_kind(*kinds: Any) -> dict[str, Hint]:
+            return {each.name: hints[each.name] for each in parameters if each.kind in kinds}
+
+        self.signature = signature.replace(parameters=parameters)
+        self.returned = Hint(types.get("return", Any))
+        self._positional = of_kind(Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD)
+        self._named = of_kind(Parameter.POSITIONAL_OR_KEYWORD, Parameter.KEYWORD_ONLY)
+        self._rest = of_kind(Parameter.VAR_POSITIONAL)
+        self._others = next(iter(of_kind(Parameter.VAR_KEYWORD).values()), Hint())
+
+    def each(
+        self,
+        step: Callable[[str, Hint, Any], T],
+        args: Sequence[Any],
+        kwargs: Mapping[str, Any],
+    ) -> tuple[list[T], dict[str, T]]:
+        """Return the arguments, each replaced by `step(name, hint, value)`."""
+        return (
+            [
+                step(name, hint, value)
+                for value, (name, hint) in zip(args, self._each_positional(), strict=False)
+            ],
+            {
+                name: step(name, self._named.get(name, self._others), value)
+                for name, value in kwargs.items()
+            },
+        )
+
+    def take_untouched(self, args: Sequence[Any]) -> bool:
+        """Tell whether the function takes these positional arguments, and all are plain JSON."""
+        return len(args) in self._counts and all(map(contains, self._untouched, map(type, args)))
+
+    @cached_property
+    def _counts(self) -> range:
+        """How many positional arguments make a call without any named ones."""
+        needed = {
+            name
+            for name, parameter in self.signature.parameters.items()
+            if parameter.default is Parameter.empty and name in self._positional | self._named
+        }
+        if needed - self._positional.keys():
+            return range(0)
+        return range(len(needed), len(self._positional) + 1)
+
+    @cached_property
+    def _untouched(self) -> list[frozenset[type]]:
+        return [hint.untouched for hint in self._positional.values()]
+
+    def _each_positional(self) -> Iterator[tuple[str, Hint]]:
+        yield from self._positional.items()
+        name, hint = next(iter(self._rest.items()), ("args", Hint()))
+        for index in count():
+            yield f"{name}[{index}]", hint
+
+
+def short_json(args: Sequence[Any]) -> str | None:
+    """Return plain scalars as JSON, or None where they need a closer look."""
+    try:
+        text = to_json(args)
+    except ValueError:  # more digits than Python converts
+        return None
+    harmless = len(text) < SHORT and text.isascii() and "\\u0000" not in text
+    return text if harmless else None
+
+
+def read(what: str, hint: Hint, plain: Any) -> Any:
+    """Return what `plain` means under `hint`, or say that `what` can't be read."""
+    try:
+        return hint.read(plain)
+    except UNREADABLE as error:
+        raise UnreadablePayload(
+            f"{what} can't be read from {reprlib.repr(plain)}: {type(error).__name__}: {error}."
+        ) from error
+
+
+def parse(what: str, text: str | bytes | memoryview) -> Any:
+    try:
+        return from_json(text if isinstance(text, str) else str(text, "utf-8"))
+    except (ValueError, RecursionError) as error:
+        raise UnreadablePayload(f"{what} can't be parsed: {error}.") from error
+
+
+def size(text: str) -> int:
+    """Return how many bytes `text` takes."""
+    return len(text) if text.isascii() else len(text.encode())

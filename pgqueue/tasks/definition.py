@@ -1,0 +1,386 @@
+from __future__ import annotations
+
+import inspect
+import json
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
+from datetime import datetime, timedelta
+from functools import cache, cached_property, partial
+from typing import Any, Concatenate, Generic, Literal, ParamSpec, TypeVar, overload
+
+from asgiref.sync import async_to_sync, sync_to_async
+from django.db import connections, transaction
+
+from pgqueue import registry, signals
+from pgqueue.conf import settings
+from pgqueue.engine import enqueue as engine
+from pgqueue.exceptions import InvalidTask, OtherTransactionWarning, TaskResultMismatch
+from pgqueue.retries import Backoff, load_backoff
+from pgqueue.states import State
+from pgqueue.tasks import options as task_options
+from pgqueue.tasks.arguments import Codec
+from pgqueue.tasks.context import TaskContext
+from pgqueue.tasks.result import TaskResult, fetch
+
+P = ParamSpec("P")
+T = TypeVar("T")
+Call = tuple[Sequence[Any], Mapping[str, Any]]
+
+BATCH = 1000
+BATCH_LENGTH = 16 * 1024 * 1024  # characters; a jsonb array holds 256 MB
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Task(Generic[P, T]):
+    """A function that can be enqueued, and how its messages are treated.
+
+    Frozen: `using()` returns a changed copy. Each option is documented at `@task`.
+    """
+
+    func: Callable[..., Any]
+    channel: str | None = None
+    key: str | Callable[..., str] = ""
+    priority: int = 0
+    run_after: datetime | timedelta | None = None
+    max_attempts: int | None = None
+    backoff: Backoff | None = None
+    timeout: timedelta | None = None
+    atomic: bool = False
+    metadata: Mapping[str, Any] = field(default_factory=dict)
+    enqueue_on_commit: bool | str = False
+    database: str | None = None
+    takes_context: bool = False
+
+    def __repr__(self) -> str:
+        return f"<Task {self.name}>"
+
+    @cached_property
+    def name(self) -> str:
+        """The import path of the function: what a message knows its task by."""
+        return f"{self.func.__module__}.{self.func.__qualname__}"
+
+    @property
+    def module_path(self) -> str:
+        """The same, by the name it has in django.tasks."""
+        return self.name
+
+    @property
+    def queue_name(self) -> str:
+        """The channel of its messages."""
+        return self.channel or settings().default_channel
+
+    @property
+    def alias(self) -> str:
+        """The database that its messages are stored in."""
+        return self.database or settings().database
+
+    @property
+    def codec(self) -> Codec:
+        """How its arguments and its result become JSON."""
+        return _codec(self.func, skip_first=self.takes_context)
+
+    def using(self, **options: Any) -> Task[P, T]:
+        """Return a copy with other options: any that `@task` takes, but takes_context.
+
+        Raises:
+            InvalidTask: an option is unknown, or has a value that can't be.
+        """
+        if "takes_context" in options:
+            raise InvalidTask("takes_context belongs to the function: give it to @task.")
+        return replace(self, **task_options.checked(options))
+
+    def enqueue(self, *args: P.args, **kwargs: P.kwargs) -> TaskResult[T]:
+        """Store a message that runs this task with these arguments.
+
+        It is part of the transaction that is open on the queue's database: it is seen by
+        workers when that commits, and vanishes with it.
+
+        Returns:
+            The message, by which its state and return value can be asked for.
+
+        Raises:
+            InvalidArguments: the arguments don't fit the function, or can't be stored.
+        """
+        self._flag_other_transactions()
+        return self._store([(args, kwargs)], [self.codec.encode(args, kwargs)])[0]
+
+    async def aenqueue(self, *args: P.args, **kwargs: P.kwargs) -> TaskResult[T]:
+        """Store a message, from async code."""
+        return await sync_to_async(self.enqueue)(*args, **kwargs)
+
+    def enqueue_many(
+        self, calls: Iterable[Sequence[Any] | Mapping[str, Any]]
+    ) -> list[TaskResult[T]]:
+        """Store a message for each of `calls`, one statement for every 1 000: all or none.
+
+        Args:
+            calls: each a tuple or list of positional arguments, or a dict of named ones.
+
+        Raises:
+            InvalidArguments: one call doesn't fit the function, or can't be stored.
+        """
+        self._flag_other_transactions()
+        with transaction.atomic(using=self.alias):
+            return [
+                result
+                for batch, payloads in self._batches(calls)
+                for result in self._store(batch, payloads)
+            ]
+
+    async def aenqueue_many(
+        self, calls: Iterable[Sequence[Any] | Mapping[str, Any]]
+    ) -> list[TaskResult[T]]:
+        """Store many messages, from async code."""
+        return await sync_to_async(self.enqueue_many)(calls)
+
+    def get_result(self, result_id: str | int) -> TaskResult[T]:
+        """Look up a message of this task.
+
+        Raises:
+            TaskResultDoesNotExist: there is none: it was rolled back, or is no longer kept.
+            TaskResultMismatch: it is another task's.
+        """
+        return fetch(self, result_id)
+
+    async def aget_result(self, result_id: str | int) -> TaskResult[T]:
+        """Look up a message of this task, from async code."""
+        return await sync_to_async(self.get_result)(result_id)
+
+    def call(self, *args: Any, **kwargs: Any) -> T:
+        """Run the function here and now."""
+        function = self._as_sync if self.is_async else self.func
+        result: T = function(*args, **kwargs)
+        return result
+
+    @cached_property
+    def is_async(self) -> bool:
+        """Whether the function is a coroutine function."""
+        return inspect.iscoroutinefunction(self.func)
+
+    @cached_property
+    def _as_sync(self) -> Callable[..., Any]:
+        # What the coroutine does through sync_to_async, the ORM above all, comes back to
+        # the thread that runs it, and so to its connections and its transaction.
+        return async_to_sync(self.func)
+
+    def for_message(self, changed: bytes | None) -> Task[P, T]:
+        """Return this task with the options that `using()` gave one message."""
+        if not changed:
+            return self
+        found = json.loads(changed)
+        if found.get("backoff") is not None:
+            found["backoff"] = load_backoff(found["backoff"])
+        if found.get("timeout") is not None:
+            found["timeout"] = timedelta(seconds=found["timeout"])
+        return replace(self, **found)
+
+    def check_is_of(self, name: str, result_id: str | int) -> None:
+        """Say no to a message of another task.
+
+        Raises:
+            TaskResultMismatch: it is.
+        """
+        if name != self.name:
+            raise TaskResultMismatch(f"Message {result_id} is of {name}, not of {self.name}.")
+
+    def _as_call(self, call: Sequence[Any] | Mapping[str, Any]) -> Call:
+        if isinstance(call, Mapping):
+            return (), call
+        if isinstance(call, Sequence) and not isinstance(call, str | bytes):
+            return call, {}
+        raise TypeError(
+            f"enqueue_many() of {self.name}: {call!r} is neither a tuple of arguments nor a dict."
+        )
+
+    def _batches(
+        self, calls: Iterable[Sequence[Any] | Mapping[str, Any]]
+    ) -> Iterator[tuple[list[Call], list[str]]]:
+        """Yield calls and their payloads, as many as go into one statement."""
+        batch, payloads, length = [], [], 0
+        for call in map(self._as_call, calls):
+            payload = self.codec.encode(*call)
+            batch.append(call)
+            payloads.append(payload)
+            length += len(payload)
+            if len(batch) == BATCH or length > BATCH_LENGTH:
+                yield batch, payloads
+                batch, payloads, length = [], [], 0
+        if batch:
+            yield batch, payloads
+
+    def _store(self, calls: Sequence[Call], payloads: Sequence[str]) -> list[TaskResult[T]]:
+        store = partial(
+            engine.enqueue,
+            channel=self.queue_name,
+            task=self.name,
+            key=self._key(calls),
+            payloads=payloads,
+            max_attempts=self.max_attempts or settings().max_attempts,
+            **self._columns,
+        )
+        if self.enqueue_on_commit:
+            return self._store_on_commit(calls, store)
+        stored = _run(self.alias, store)
+        return self._results(calls, stored.ids, stored.state, stored.created_at)
+
+    def _store_on_commit(
+        self, calls: Sequence[Call], store: Callable[..., engine.Enqueued]
+    ) -> list[TaskResult[T]]:
+        on_commit = self.enqueue_on_commit
+        alias = on_commit if isinstance(on_commit, str) else self.alias
+        ids = _run(self.alias, partial(engine.reserve, count=len(calls)))
+        transaction.on_commit(partial(_run, self.alias, partial(store, ids=ids)), using=alias)
+        later = self.run_after is not None
+        return self._results(calls, ids, State.SCHEDULED if later else State.READY, None)
+
+    def _results(
+        self, calls: Sequence[Call], ids: Sequence[int], state: State, stored_at: datetime | None
+    ) -> list[TaskResult[T]]:
+        results: list[TaskResult[T]] = [
+            TaskResult(self, str(id), state, args, kwargs, stored_at)
+            for id, (args, kwargs) in zip(ids, calls, strict=True)
+        ]
+        if signals.task_enqueued.has_listeners(self):
+            for result in results:
+                signals.task_enqueued.send_robust(self, task_result=result)
+        return results
+
+    def _key(self, calls: Sequence[Call]) -> str | list[str]:
+        """Return the key of all, or each one's where a function makes them."""
+        if isinstance(self.key, str):
+            return self.key
+        return [self._checked_key(self.key(*args, **kwargs)) for args, kwargs in calls]
+
+    def _checked_key(self, key: Any) -> str:
+        try:
+            return task_options.checked_key(key)
+        except (TypeError, ValueError) as error:
+            raise InvalidTask(f"The key {key!r} of {self.name}: {error}") from error
+
+    @cached_property
+    def _columns(self) -> dict[str, Any]:
+        """What all its messages have in common."""
+        at = self.run_after
+        return {
+            "metadata": json.dumps(self.metadata),
+            "options": task_options.travelling(_options(self), _options(self._declared)),
+            "priority": self.priority,
+            "run_at": at if isinstance(at, datetime) else None,
+            "run_after": at if isinstance(at, timedelta) else None,
+        }
+
+    @property
+    def _declared(self) -> Task[P, T]:
+        """The task as its decorator made it, which is what a worker finds."""
+        return registry.get(self.name) or self
+
+    def _flag_other_transactions(self) -> None:
+        """Warn where a transaction is open, but not the one that the message is part of."""
+        if self.enqueue_on_commit or connections[self.alias].in_atomic_block:
+            return
+        for other in connections.all(initialized_only=True):
+            if other.in_atomic_block:
+                warnings.warn(
+                    f"{self.name} was enqueued on the database {self.alias!r} inside a "
+                    f"transaction on {other.alias!r}: the message stays even if that rolls back. "
+                    f"Use using(enqueue_on_commit={other.alias!r}), or open a transaction on "
+                    f"{self.alias!r}.",
+                    OtherTransactionWarning,
+                    stacklevel=3,
+                )
+
+
+@overload
+def task(function: Callable[P, T], /) -> Task[P, T]: ...
+
+
+@overload
+def task(
+    *,
+    takes_context: Literal[True],
+    channel: str | None = ...,
+    key: str | Callable[..., str] = ...,
+    priority: int = ...,
+    run_after: datetime | timedelta | float | None = ...,
+    max_attempts: int | None = ...,
+    backoff: Backoff | Sequence[float | timedelta] | None = ...,
+    timeout: timedelta | float | None = ...,
+    atomic: bool = ...,
+    metadata: Mapping[str, Any] = ...,
+    enqueue_on_commit: bool | str = ...,
+    database: str | None = ...,
+    queue_name: str = ...,
+) -> Callable[[Callable[Concatenate[TaskContext, P], T]], Task[P, T]]: ...
+
+
+@overload
+def task(
+    *,
+    takes_context: Literal[False] = ...,
+    channel: str | None = ...,
+    key: str | Callable[..., str] = ...,
+    priority: int = ...,
+    run_after: datetime | timedelta | float | None = ...,
+    max_attempts: int | None = ...,
+    backoff: Backoff | Sequence[float | timedelta] | None = ...,
+    timeout: timedelta | float | None = ...,
+    atomic: bool = ...,
+    metadata: Mapping[str, Any] = ...,
+    enqueue_on_commit: bool | str = ...,
+    database: str | None = ...,
+    queue_name: str = ...,
+) -> Callable[[Callable[P, T]], Task[P, T]]: ...
+
+
+def task(function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
+    """Make a function at the top of a module a task.
+
+    Args:
+        channel: the named stream its messages are in; workers serve channels.
+            (`queue_name`, as django.tasks calls it, is the same.)
+        key: the sub-queue inside its channel, a tenant for example, or a function of the
+            call's arguments that returns it. Keys take turns, however much each has waiting.
+        priority: -100 to 100; higher first within a key.
+        run_after: an aware datetime, or seconds or a timedelta from when it is enqueued.
+        max_attempts: errors after which a message is dead.
+        backoff: how long a failed message waits: `Exponential(…)`, a list of seconds or
+            timedeltas, or a function of (exception, result) that returns one, or None to give up.
+        timeout: seconds or a timedelta after which `TaskTimeout` is raised in a run.
+        atomic: run and settle in one transaction on the queue's database: what the task does
+            there happens exactly once.
+        metadata: a dict that travels with the message.
+        enqueue_on_commit: store the message only when the transaction on the queue's database,
+            or on that of the alias given, commits.
+        database: the alias of the queue's database, if not the one of `PGQUEUE`.
+        takes_context: pass a `TaskContext` as the first argument.
+
+    Raises:
+        InvalidTask: an option is unknown or can't be, or the function can't be imported by name.
+    """
+    if function is None:
+        return partial(_declare, options=options)
+    return _declare(function, options)
+
+
+def _declare(function: Callable[..., Any], options: Mapping[str, Any]) -> Task[Any, Any]:
+    if not inspect.isfunction(function) or "." in function.__qualname__:
+        raise InvalidTask(f"{function!r} must be a function at the top of a module to be a task.")
+    declared: Task[Any, Any] = Task(func=function, **task_options.checked(options))
+    registry.add(declared)
+    return declared
+
+
+@cache
+def _codec(function: Callable[..., Any], *, skip_first: bool) -> Codec:
+    # One for all copies that using() makes: it looks at signature and hints.
+    return Codec(function, skip_first=skip_first)
+
+
+def _options(task: Task[Any, Any]) -> dict[str, Any]:
+    return {each.name: getattr(task, each.name) for each in fields(task)}
+
+
+def _run(alias: str, verb: Callable[..., Any]) -> Any:
+    """Run a verb of the engine on Django's connection, as a query of Django's would."""
+    return verb(connections[alias])

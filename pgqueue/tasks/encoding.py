@@ -1,0 +1,325 @@
+"""Values as JSON, and back as what they were.
+
+One rule covers it: **plain JSON is read by the hint, and a tag wins over the hint.**
+
+Each type has a form: how its values look in JSON, and which kinds of plain JSON it reads. A
+hint puts the forms of the types it names in front of those that are always known; among the
+named ones JSON's own types (None, bool, int, float, str, list, dict) come first, so that a
+plain string for `UUID | str` is a str. A value is written by the form of its type. Where
+plain JSON of that kind would be read by another form, it is tagged with the type's name:
+
+    hint datetime    datetime(2030, 1, 1)   →  "2030-01-01T00:00:00"
+    hint datetime    "2030-01-01"           →  {"@": "str", "value": "2030-01-01"}
+    no hint          datetime(2030, 1, 1)   →  {"@": "datetime", "value": "2030-01-01T00:00:00"}
+    no hint          {"@": 1}               →  {"@": "dict", "value": {"@": 1}}
+
+So a value that doesn't match its hint comes back as given, and plain SQL can send an ISO
+string for a datetime, a number or a string for a Decimal, seconds for a timedelta, the key
+for a model instance.
+
+What doesn't come back: the order of a dict's keys (jsonb sorts them); the name of a time
+zone (its offset does) and `fold`; the class of a subclass of str, int, datetime and their
+like, which returns as that. Dataclasses, models and enums need the hint, because no tag ever
+makes us import anything.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from dataclasses import fields, is_dataclass
+from decimal import Decimal
+from enum import Enum
+from functools import cache, cached_property
+from itertools import chain, repeat
+from json import JSONDecoder, JSONEncoder
+from operator import attrgetter
+from types import NoneType
+from typing import Any
+from uuid import UUID
+
+from pgqueue.tasks.hints import classes_in, hints_of, signature_of
+from pgqueue.tasks.scalars import SCALARS, Form, Unstorable, write_key
+
+TAG = "@"
+JSON_TYPES = (NoneType, bool, int, float, str, list, dict)
+CONTAINERS = (list, dict, tuple, set, frozenset)
+
+
+def refuse(constant: str) -> None:
+    raise ValueError(f"{constant} is not JSON")
+
+
+# An encoder that looks for cycles takes longer; they end in a RecursionError anyway.
+to_json = JSONEncoder(ensure_ascii=False, check_circular=False, separators=(",", ":")).encode
+from_json = JSONDecoder(parse_float=Decimal, parse_constant=refuse).decode
+
+
+class Hint:
+    """Writes and reads what one type hint speaks of. Looks into the hint when first used."""
+
+    def __init__(self, annotation: Any = Any) -> None:
+        self._annotation = annotation
+
+    def write(self, value: Any) -> Any:
+        """Return `value` as JSON.
+
+        Raises:
+            Unstorable: it, or something in it, could not come back as what it is.
+        """
+        form = self._by_type.get(type(value)) or self._adopting(value)
+        plain = form.write(value)
+        if self._by_kind[type(plain)] is form and not is_tagged(plain):
+            return plain
+        return {TAG: form.tag, "value": plain}
+
+    def dump(self, value: Any) -> str:
+        """Return `value` as JSON text.
+
+        Raises:
+            Unstorable: as `write` does.
+        """
+        try:
+            return to_json(self.write(value))
+        except RecursionError:
+            raise Unstorable("is nested too deeply, or contains itself.") from None
+        except ValueError as error:  # fewer digits allowed in an int than usual
+            raise Unstorable(f"can't be written: {error}.") from error
+
+    def read(self, plain: Any) -> Any:
+        """Return the value that was written, or that plain JSON means here.
+
+        Raises:
+            ValueError, TypeError, LookupError, ArithmeticError: it means nothing here.
+        """
+        if not is_tagged(plain):
+            return self._by_kind[type(plain)].read(plain)
+        if plain.keys() != {TAG, "value"} or plain[TAG] not in self._by_tag:
+            raise ValueError(f"{plain!r:.200} has no tag that is known here")
+        return self._by_tag[plain[TAG]].read(plain["value"])
+
+    @cached_property
+    def untouched(self) -> frozenset[type]:
+        """The types whose values are their own JSON here."""
+        scalars = (NoneType, bool, int, str)
+        return frozenset(kind for kind in scalars if self._by_kind[kind] is KNOWN[kind])
+
+    def _adopting(self, value: Any) -> Form:
+        # `__class__`, since for a lazy object like request.user it is what that stands for.
+        cls = value.__class__
+        form = next((self._by_type[base] for base in cls.__mro__ if base in self._by_type), None)
+        if form and (form.of is cls or (form.adopts and comes_back(value, form))):
+            return form
+        raise Unstorable(refusal(cls))
+
+    @cached_property
+    def _forms(self) -> tuple[Form, ...]:
+        named = [form for named in classes_in(self._annotation) if (form := form_of(*named))]
+        named.sort(key=lambda form: form.of not in JSON_TYPES)
+        return (*named, *KNOWN.values())
+
+    # The first form wins, so each is built from the last to the first.
+
+    @cached_property
+    def _by_type(self) -> dict[type, Form]:
+        return {form.of: form for form in reversed(self._forms)}
+
+    @cached_property
+    def _by_tag(self) -> dict[str, Form]:
+        return {form.tag: form for form in reversed(self._forms)}
+
+    @cached_property
+    def _by_kind(self) -> dict[type, Form]:
+        return {kind: form for form in reversed(self._forms) for kind in form.kinds}
+
+
+def is_tagged(plain: Any) -> bool:
+    return type(plain) is dict and TAG in plain
+
+
+def comes_back(value: Any, form: Form) -> bool:
+    """Tell whether all that `form` writes of `value` is read again: nanoseconds are not."""
+    plain = form.write(value)
+    return bool(form.write(form.read(plain)) == plain)
+
+
+def refusal(cls: type) -> str:
+    """Say why no value of `cls` can be written, and what to do."""
+    name = full_name(cls)
+    if is_dataclass(cls) or is_model(cls) or issubclass(cls, Enum):
+        return f"is a {name}, which needs that class as its type hint, imported at run time."
+    for base in cls.__mro__:
+        if base in KNOWN:
+            return f"is a {name}, which would come back as a {base.__name__}: pass one instead."
+    return f"is a {name}, which JSON can't say: pass text, numbers, or a list or dict of them."
+
+
+def full_name(cls: type) -> str:
+    return f"{cls.__module__}.{cls.__qualname__}".removeprefix("builtins.")
+
+
+# --- Which form a class has
+
+
+def form_of(cls: type, arguments: tuple[Any, ...]) -> Form | None:
+    """Return the form of `cls[*arguments]`, or None if values of it can't be written."""
+    if arguments and cls in CONTAINERS:
+        return container_form(cls, arguments)
+    if cls in KNOWN:
+        return KNOWN[cls]
+    if issubclass(cls, Enum):
+        return enum_form(cls)
+    if is_dataclass(cls):
+        return dataclass_form(cls)
+    return model_form(cls) if is_model(cls) else None
+
+
+def container_form(cls: type, arguments: tuple[Any, ...]) -> Form:
+    if cls is dict:
+        return dict_form(Hint(arguments[-1]))
+    if cls is tuple and arguments[-1] is not ...:
+        return items_form(cls, *map(Hint, arguments))
+    return items_form(cls, rest=Hint(arguments[0]))
+
+
+def is_model(cls: Any) -> bool:
+    """Tell whether `cls` is a model with rows, without importing Django's."""
+    models = sys.modules.get("django.db.models")
+    if models is None or not issubclass(cls, models.Model):
+        return False
+    return hasattr(cls, "_meta") and not cls._meta.abstract
+
+
+# --- Containers
+
+
+def items_form(of: type, *firsts: Hint, rest: Hint | None = None) -> Form:
+    """Return the form of a collection: the hints of its first items, and of the rest."""
+
+    def hints() -> Iterator[Hint]:
+        return chain(firsts, repeat(rest or ANYTHING))
+
+    def write(items: Any) -> list[Any]:
+        pairs = zip(items, hints(), strict=False)
+        return [write_at("[{}]", index, *pair) for index, pair in enumerate(pairs)]
+
+    def read(plain: Any) -> Any:
+        return of(map(Hint.read, hints(), expect(list, plain)))
+
+    return Form(of, of.__name__, (list,), write, read)
+
+
+def dict_form(hint: Hint) -> Form:
+    """Return the form of a dict whose values have this hint."""
+
+    def write(items: Any) -> dict[str, Any]:
+        return {
+            write_key(key): write_at("[{!r:.99}]", key, item, hint) for key, item in items.items()
+        }
+
+    def read(plain: Any) -> dict[str, Any]:
+        return dict(zip(expect(dict, plain), map(hint.read, plain.values()), strict=True))
+
+    return Form(dict, "dict", (dict,), write, read)
+
+
+def write_at(step: str, key: Any, value: Any, hint: Hint) -> Any:
+    """Return `value` as JSON; where it has none, say at which step it was met.
+
+    This also makes writing recurse deeper than reading: what can be stored can be read.
+    """
+    try:
+        return hint.write(value)
+    except Unstorable as error:
+        error.path = step.format(key) + error.path
+        raise
+
+
+# --- Classes that need the hint
+
+
+@cache
+def dataclass_form(cls: type) -> Form:
+    """Return the form of a dataclass: an object of its fields."""
+    types = hints_of(cls)
+    hints = {field.name: Hint(types.get(field.name, Any)) for field in fields(cls)}
+    taken = {field.name for field in fields(cls) if field.init}
+    refused = unbuildable(cls, taken)
+
+    def write(value: Any) -> dict[str, Any]:
+        if refused:
+            raise Unstorable(refused)
+        return {
+            name: write_at(".{}", name, getattr(value, name), hint) for name, hint in hints.items()
+        }
+
+    def read(plain: Any) -> Any:
+        if unknown := expect(dict, plain).keys() - hints:
+            raise ValueError(f"{full_name(cls)} has no field {min(unknown)!r}")
+        values = {}
+        for name, item in plain.items():
+            values[name] = hints[name].read(item)
+        built = cls(**{name: values[name] for name in values.keys() & taken})
+        # Also what __init__ doesn't take, or __post_init__ changes. Frozen ones forbid setattr.
+        for name, value in values.items():
+            object.__setattr__(built, name, value)
+        return built
+
+    return Form(cls, full_name(cls), (dict,), write, read)
+
+
+def unbuildable(cls: type, taken: set[str]) -> str:
+    """Say why `cls` can't be built from its fields again; '' if it can."""
+    try:
+        signature_of(cls).bind(**dict.fromkeys(taken))
+    except (TypeError, ValueError) as error:
+        return f"is a {full_name(cls)}, which can't be built from its fields: {error}."
+    return ""
+
+
+def enum_form(cls: type[Enum]) -> Form:
+    """Return the form of an enum: the member's value if all are str or int, else its name."""
+    if all(type(member.value) in (str, int) for member in cls):
+        kinds = tuple({type(member.value) for member in cls})
+        return Form(cls, full_name(cls), kinds, lambda member: ANYTHING.write(member.value), cls)
+    return Form(cls, full_name(cls), (str,), attrgetter("name"), cls.__getitem__)
+
+
+def model_form(model: Any) -> Form:
+    """Return the form of a model's instances: their primary key."""
+
+    def write(instance: Any) -> Any:
+        if instance.pk is None or instance._state.adding:
+            raise Unstorable(f"is a {full_name(model)} that is not saved: save it first.")
+        pk = instance.pk
+        return str(pk) if isinstance(pk, UUID) else ANYTHING.write(pk)
+
+    def read(plain: Any) -> Any:
+        from django.core.exceptions import ValidationError
+
+        try:
+            return model._base_manager.get(pk=ANYTHING.read(plain))
+        except ValidationError as error:
+            raise ValueError(" ".join(error.messages)) from error
+
+    return Form(model, full_name(model), (int, str), write, read)
+
+
+def expect(kind: type, plain: Any) -> Any:
+    if type(plain) is not kind:
+        raise TypeError(f"{plain!r:.200} is no {kind.__name__}")
+    return plain
+
+
+ANYTHING = Hint()
+KNOWN = {
+    form.of: form
+    for form in (
+        *SCALARS,
+        items_form(list),
+        dict_form(ANYTHING),
+        items_form(tuple),
+        items_form(set),
+        items_form(frozenset),
+    )
+}

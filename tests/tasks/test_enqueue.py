@@ -1,0 +1,349 @@
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from asgiref.sync import async_to_sync
+from django.db import connection, connections, transaction
+from django.test import TestCase
+from django.test.utils import CaptureQueriesContext
+
+from pgqueue import Exponential, signals, task
+from pgqueue.exceptions import (
+    InvalidTask,
+    OtherTransactionWarning,
+    TaskResultDoesNotExist,
+    TaskResultMismatch,
+)
+from pgqueue.models import Message
+from pgqueue.states import State
+from pgqueue.tasks.arguments import InvalidArguments
+from tests import jobs
+
+
+@pytest.mark.django_db
+class TestAMessage:
+    def test_is_a_row_with_what_the_task_and_the_call_say(self) -> None:
+        result = jobs.mail.enqueue("a@example.com")
+
+        message = Message.objects.get()
+        assert result.id == str(message.pk)
+        assert (message.task, message.channel, message.key) == ("tests.jobs.mail", "mail", "")
+        assert message.payload == {"args": ["a@example.com"], "kwargs": {}}
+        assert (message.priority, message.rank, message.max_attempts) == (5, -5, 2)
+        assert message.metadata == {"from": "decorator"}
+        assert (message.state, message.options, message.attempt) == (State.READY, None, 0)
+
+    def test_takes_every_option_from_using(self) -> None:
+        changed = jobs.mail.using(
+            channel="fast",
+            key="k",
+            priority=-7,
+            max_attempts=9,
+            backoff=Exponential(base=1),
+            timeout=2.5,
+            atomic=True,
+            metadata={"from": "using"},
+        )
+        changed.enqueue("b@example.com")
+
+        message = Message.objects.get()
+        assert (message.channel, message.key, message.priority) == ("fast", "k", -7)
+        assert (message.max_attempts, message.metadata) == (9, {"from": "using"})
+        assert message.options == {
+            "backoff": {"base": 1, "cap": 3600, "jitter": 0.2},
+            "timeout": 2.5,
+            "atomic": True,
+        }
+
+    def test_may_have_a_backoff_function_that_travels_by_its_name(self) -> None:
+        jobs.add.using(backoff=jobs.give_up_on_value_errors).enqueue(1)
+
+        assert Message.objects.get().options == {"backoff": "tests.jobs.give_up_on_value_errors"}
+
+    def test_is_refused_a_backoff_that_could_not_travel(self) -> None:
+        with pytest.raises(InvalidTask, match="can't travel"):
+            jobs.add.using(backoff=lambda error, result: 1).enqueue(1)
+
+        assert not Message.objects.exists()
+
+    def test_has_the_key_that_a_function_of_its_arguments_returns(self) -> None:
+        jobs.keyed.enqueue(7)
+
+        assert Message.objects.get().key == "tenant:7"
+
+    @pytest.mark.parametrize(
+        ("run_after", "state"),
+        [
+            (timedelta(hours=1), State.SCHEDULED),
+            (3600, State.SCHEDULED),
+            (datetime(2099, 1, 1, tzinfo=UTC), State.SCHEDULED),
+            (datetime(1999, 1, 1, tzinfo=UTC), State.READY),
+            (None, State.READY),
+        ],
+    )
+    def test_is_scheduled_until_its_time_has_come(self, run_after: object, state: State) -> None:
+        result = jobs.add.using(run_after=run_after).enqueue(1)
+
+        assert result.status == Message.objects.get().state == state
+
+    def test_is_stored_by_one_query_that_django_sees(self) -> None:
+        jobs.add.enqueue(0)
+
+        with CaptureQueriesContext(
+            connection,
+        ) as queries:
+            jobs.add.enqueue(1)
+
+        assert len(queries) == 1
+        assert "pgqueue_message" in queries[0]["sql"]
+
+    def test_is_announced(self) -> None:
+        heard = []
+        signals.task_enqueued.connect(hear := lambda **kwargs: heard.append(kwargs["task_result"]))
+
+        result = jobs.add.enqueue(1)
+
+        signals.task_enqueued.disconnect(hear)
+        assert heard == [result]
+
+    @pytest.mark.parametrize("arguments", [(), (1, 2, 3), (object(),), (float("nan"),), ("\x00",)])
+    def test_that_cannot_be_is_not_half_written(self, arguments: tuple[object, ...]) -> None:
+        with pytest.raises(InvalidArguments, match=r"tests\.jobs\.add"):
+            jobs.add.enqueue(*arguments)  # type: ignore[arg-type]
+
+        assert not Message.objects.exists()
+
+    def test_can_be_looked_up_by_its_task_only(self) -> None:
+        result = jobs.add.enqueue(1, b=2)
+
+        found = jobs.add.get_result(result.id)
+
+        assert (found.id, found.args, found.kwargs) == (result.id, [1], {"b": 2})
+        with pytest.raises(TaskResultMismatch):
+            jobs.mail.get_result(result.id)
+        for missing in ("0", "x", "-1", "99999999999999999999"):
+            with pytest.raises(TaskResultDoesNotExist):
+                jobs.add.get_result(missing)
+
+
+@pytest.mark.django_db
+class TestManyMessages:
+    def test_are_stored_in_the_order_they_were_given(self) -> None:
+        results = jobs.add.enqueue_many([(1,), [2, 3], {"a": 4}, (5,)])
+
+        assert [result.args for result in results] == [(1,), [2, 3], (), (5,)]
+        stored = Message.objects.order_by("pk").values_list("pk", "payload")
+        assert [str(pk) for pk, _ in stored] == [result.id for result in results]
+        assert [payload["args"] for _, payload in stored] == [[1], [2, 3], [], [5]]
+
+    def test_cost_one_statement_a_thousand(self) -> None:
+        with CaptureQueriesContext(connection) as queries:
+            jobs.add.enqueue_many((number,) for number in range(2001))
+
+        inserts = [query for query in queries if "INSERT" in query["sql"]]
+        assert len(inserts) == 3
+        assert Message.objects.count() == 2001
+
+    def test_are_stored_all_or_none(self) -> None:
+        calls = [(number,) for number in range(1500)] + [(object(),)]
+
+        with pytest.raises(InvalidArguments):
+            jobs.add.enqueue_many(calls)  # type: ignore[arg-type]
+
+        assert not Message.objects.exists()
+        jobs.add.enqueue(1)  # the caller's transaction is none the worse
+
+    def test_may_be_none_at_all(self) -> None:
+        assert jobs.add.enqueue_many([]) == []
+
+    @pytest.mark.parametrize("call", ["ab", 7, None])
+    def test_refuse_what_is_no_call(self, call: object) -> None:
+        with pytest.raises(TypeError, match="neither a tuple"):
+            jobs.add.enqueue_many([call])  # type: ignore[list-item]
+
+
+class TestTransactions:
+    @pytest.mark.django_db(transaction=True)
+    def test_a_rollback_takes_the_message_with_it(self) -> None:
+        with pytest.raises(ZeroDivisionError), transaction.atomic():
+            jobs.add.enqueue(1)
+            1 / 0  # noqa: B018
+
+        assert not Message.objects.exists()
+
+    @pytest.mark.django_db(transaction=True)
+    def test_a_savepoint_takes_only_what_came_after_it(self) -> None:
+        with transaction.atomic():
+            jobs.add.enqueue(1)
+            with pytest.raises(ZeroDivisionError), transaction.atomic():
+                jobs.add.enqueue(2)
+                1 / 0  # noqa: B018
+
+        assert Message.objects.get().payload["args"] == [1]
+
+    @pytest.mark.django_db(transaction=True)
+    def test_nobody_sees_the_message_before_the_commit(self) -> None:
+        other = connection.copy()
+
+        def seen() -> int:
+            with other.cursor() as cursor:
+                cursor.execute("SELECT count(*) FROM pgqueue_message")
+                return int(cursor.fetchone()[0])
+
+        with transaction.atomic():
+            jobs.add.enqueue(1)
+            before = seen()
+        after = seen()
+        other.close()
+
+        assert (before, after) == (0, 1)
+
+    @pytest.mark.django_db(transaction=True)
+    def test_on_commit_the_message_gets_the_id_that_was_promised(self) -> None:
+        with transaction.atomic():
+            result = jobs.add.using(enqueue_on_commit=True).enqueue(1)
+            assert not Message.objects.exists()
+
+        assert str(Message.objects.get().pk) == result.id
+
+    @pytest.mark.django_db(transaction=True)
+    def test_on_rollback_nothing_is_enqueued_on_commit(self) -> None:
+        with pytest.raises(ZeroDivisionError), transaction.atomic():
+            jobs.add.using(enqueue_on_commit=True).enqueue_many([(1,), (2,)])
+            1 / 0  # noqa: B018
+
+        assert not Message.objects.exists()
+
+    @pytest.mark.django_db(transaction=True)
+    def test_outside_a_transaction_on_commit_means_now(self) -> None:
+        jobs.add.using(enqueue_on_commit=True).enqueue(1)
+
+        assert Message.objects.count() == 1
+
+    @pytest.mark.django_db(transaction=True)
+    def test_async_code_enqueues_too(self) -> None:
+        async def enqueue() -> list[str]:
+            one = await jobs.add.aenqueue(1)
+            many = await jobs.add.aenqueue_many([(2,), (3,)])
+            found = await jobs.add.aget_result(one.id)
+            await found.arefresh()
+            return [found.id, *(each.id for each in many)]
+
+        ids = async_to_sync(enqueue)()
+
+        assert sorted(map(int, ids)) == sorted(Message.objects.values_list("pk", flat=True))
+
+
+@pytest.mark.django_db(transaction=True, databases=["default", "second"])
+class TestTwoDatabases:
+    def test_a_task_may_name_the_other_one(self) -> None:
+        result = jobs.add.using(database="second").enqueue(1)
+
+        assert not Message.objects.exists()
+        assert str(Message.objects.using("second").get().pk) == result.id
+        assert jobs.add.using(database="second").get_result(result.id).status == State.READY
+
+    def test_the_setting_may_name_the_other_one(self, settings: object) -> None:
+        settings.PGQUEUE = {"DATABASE": "second"}  # type: ignore[attr-defined]
+
+        jobs.add.enqueue(1)
+
+        assert Message.objects.using("second").count() == 1
+
+    def test_an_enqueue_beside_the_open_transaction_is_flagged(self) -> None:
+        elsewhere = jobs.add.using(database="second")
+
+        with transaction.atomic():
+            with pytest.warns(OtherTransactionWarning, match="stays even if that rolls back"):
+                elsewhere.enqueue(1)
+            with pytest.warns(OtherTransactionWarning):
+                elsewhere.enqueue_many([(1,)])
+
+    def test_one_in_a_transaction_of_its_own_is_not(self) -> None:
+        with transaction.atomic(), transaction.atomic(using="second"):
+            jobs.add.using(database="second").enqueue(1)
+
+    def test_on_commit_may_wait_for_the_other_transaction(self) -> None:
+        waiting = jobs.add.using(database="second", enqueue_on_commit="default")
+
+        with pytest.raises(ZeroDivisionError), transaction.atomic():
+            waiting.enqueue(1)
+            1 / 0  # noqa: B018
+        with transaction.atomic():
+            waiting.enqueue(2)
+            assert not Message.objects.using("second").exists()
+
+        assert Message.objects.using("second").get().payload["args"] == [2]
+
+    def test_threads_of_the_test_leave_no_connection(self) -> None:
+        assert {each.alias for each in connections.all()} == {"default", "second"}
+
+
+class TestInATestCase(TestCase):
+    def test_messages_are_seen_and_undone(self) -> None:
+        jobs.add.enqueue(1)
+
+        assert Message.objects.count() == 1
+
+    def test_each_test_begins_without_them(self) -> None:
+        assert not Message.objects.exists()
+
+    def test_on_commit_hooks_can_be_captured(self) -> None:
+        with self.captureOnCommitCallbacks(execute=True) as callbacks:
+            jobs.add.using(enqueue_on_commit=True).enqueue(1)
+            assert not Message.objects.exists()
+
+        assert len(callbacks) == 1
+        assert Message.objects.count() == 1
+
+
+class TestOptions:
+    @pytest.mark.parametrize(
+        ("options", "message"),
+        [
+            ({"chanel": "x"}, "Did you mean 'channel'"),
+            ({"channel": ""}, "must be a name"),
+            ({"channel": "x" * 201}, "200 bytes"),
+            ({"channel": "\x00"}, "NUL"),
+            ({"key": 5}, "must be text"),
+            ({"key": "ä" * 501}, "1000 bytes"),
+            ({"priority": 101}, "-100 to 100"),
+            ({"priority": 1.0}, "whole number"),
+            ({"run_after": datetime(2030, 1, 1)}, "time zone"),
+            ({"run_after": "soon"}, "neither seconds nor"),
+            ({"max_attempts": 0}, "1 or more"),
+            ({"backoff": "soon"}, "no backoff"),
+            ({"backoff": []}, "at least one"),
+            ({"backoff": [-1]}, "none below 0"),
+            ({"timeout": 0}, "longer than 0"),
+            ({"timeout": float("inf")}, "too long"),
+            ({"metadata": {"a": object()}}, "not JSON serializable"),
+            ({"metadata": {"a": "\x00"}}, "NUL"),
+            ({"metadata": []}, "must be a dict"),
+            ({"atomic": 1}, "True or False"),
+            ({"takes_context": True}, "belongs to the function"),
+        ],
+    )
+    def test_that_cannot_be_are_refused_by_name(
+        self, options: dict[str, object], message: str
+    ) -> None:
+        with pytest.raises(InvalidTask, match=message):
+            jobs.add.using(**options)
+
+    def test_a_task_is_a_function_that_can_be_imported(self) -> None:
+        def inner() -> None: ...
+
+        for function in (inner, lambda: None, print, TestOptions):
+            with pytest.raises(InvalidTask, match="top of a module"):
+                task(function)  # type: ignore[call-overload]
+
+    def test_using_changes_a_copy(self) -> None:
+        changed = jobs.mail.using(queue_name="other")
+
+        assert (changed.queue_name, jobs.mail.queue_name) == ("other", "mail")
+        assert changed.name == jobs.mail.name
+
+    def test_a_task_can_be_called_here_and_now(self) -> None:
+        assert jobs.add.call(1, 2) == 3
+        assert jobs.double.call(4) == 8

@@ -1,0 +1,22 @@
+from datetime import timedelta
+
+from pgqueue.engine import workers
+from pgqueue.engine.values import Connection
+
+EVERY = timedelta(hours=1)
+SILENT_FOR = timedelta(days=1)
+
+
+class Forget:
+    """Remove the rows of workers that died without a word a day ago."""
+
+    name = "forget"
+
+    def may_run(self, connected_for: timedelta) -> bool:
+        """Anyone may."""
+        return True
+
+    def run(self, connection: Connection) -> timedelta:
+        """Remove them."""
+        workers.forget(connection, silent_for=SILENT_FOR)
+        return EVERY

@@ -1,0 +1,32 @@
+from collections.abc import Callable
+from datetime import timedelta
+
+from pgqueue import signals
+from pgqueue.engine import lease
+from pgqueue.engine.values import Connection
+
+EVERY = timedelta(seconds=1)
+
+
+class Rescue:
+    """Take messages away from workers that were silent for a whole lease."""
+
+    name = "rescue"
+
+    def __init__(self, *, lease: timedelta, max_lost: int, on_ready: Callable[[], None]) -> None:
+        self._lease = lease
+        self._max_lost = max_lost
+        self._on_ready = on_ready
+
+    def may_run(self, connected_for: timedelta) -> bool:
+        """Only who was connected for a lease: after an outage all are over, and all alive."""
+        return connected_for >= self._lease
+
+    def run(self, connection: Connection) -> timedelta:
+        """Rescue a batch."""
+        rescued = lease.rescue(connection, max_lost=self._max_lost)
+        for each in rescued:
+            signals.message_rescued.send_robust(type(self), rescued=each)
+        if rescued:
+            self._on_ready()
+        return EVERY

@@ -1,0 +1,217 @@
+"""Claim messages and fill the buffer; when there are none, wait well."""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from datetime import timedelta
+from typing import NamedTuple
+from uuid import UUID
+
+from pgqueue.connections import Session
+from pgqueue.engine import claim as engine
+from pgqueue.engine.claim import Claimed, Known, Search
+from pgqueue.engine.values import Connection
+from pgqueue.service import NO_NAP, Service
+from pgqueue.worker.buffer import Buffer
+from pgqueue.worker.held import Held, Holding
+from pgqueue.worker.presence import Presence
+from pgqueue.worker.turns import Turns
+
+BATCH = 500
+BUFFERED = 4 * BATCH
+"""More than this hides nothing: it is several claims ahead of the fastest threads."""
+HELD = BUFFERED + 4 * BATCH
+SHORTEST_NAP = timedelta(milliseconds=10)
+DEAF_NAP = timedelta(seconds=0.5)
+"""The longest nap of one who listens to nothing."""
+EMPTY_CLAIMS_AFTER_WITHDRAWAL = 3
+FULL_CLAIMS_WHEN_BUSY = 3
+CLAIMS_A_SECOND_WHEN_BUSY = 50
+
+
+class Claimant(NamedTuple):
+    """A connection to claim on, and the id that this is done under."""
+
+    connection: Connection
+    worker_id: UUID
+
+
+class Fetcher(Service):
+    """Claims as much as the threads will run in about a second, and never less than one each.
+
+    A worker that found nothing says so in its row and claims once more: from then on
+    producers notify it. A transaction that was open already did not see that; the naps,
+    doubling from 10 ms, find its messages not later than the rest of its own duration.
+
+    Notifying is dear for producers: a worker that finds work often, even if it keeps up,
+    withdraws that, and naps from 10 ms on until it found nothing three times in a row.
+
+    Args:
+        is_listening: whether notifications reach this worker now.
+    """
+
+    def __init__(
+        self,
+        session: Session,
+        buffer: Buffer,
+        holding: Holding,
+        presence: Presence,
+        *,
+        channels: Sequence[str] | None,
+        excluded: Sequence[str],
+        threads: int,
+        lease: timedelta,
+        poll_interval: timedelta,
+        is_listening: Callable[[], bool],
+    ) -> None:
+        super().__init__()
+        self._session = session
+        self._buffer = buffer
+        self._holding = holding
+        self._presence = presence
+        self._channels = channels
+        self._excluded = excluded
+        self._threads = threads
+        self._lease = lease
+        self._poll_interval = poll_interval
+        self._is_listening = is_listening
+        self._turns = Turns(find_channels=self._find_channels, take=self._take)
+        self._claimant: Claimant | None = None
+        self._nap = SHORTEST_NAP
+        self._empty_claims = 0
+        self._business = Business()
+        self._has_withdrawn = False
+        self._withdrawn_at = 0.0
+        self._pace = Pace(buffer)
+        self._waits_for_room = False
+        self.is_idle = False
+
+    def make_room(self) -> None:
+        """Say that there may be room now."""
+        if self._waits_for_room:
+            self.wake()
+
+    def tick(self) -> timedelta:
+        """Claim once, or find that there is no room, or nothing."""
+        room = self._room()
+        self._waits_for_room = room <= 0
+        if self._waits_for_room:
+            return self._poll_interval
+        self._connect()
+        claims = self._turns.claim(min(room, BATCH))
+        if not claims:
+            return self._wait()
+        self.is_idle = False
+        self._empty_claims = 0
+        self._nap = SHORTEST_NAP
+        self._business.note(is_full=len(claims) >= min(room, BATCH))
+        if self._business.is_brisk():
+            self._withdraw()
+        return NO_NAP
+
+    def _room(self) -> int:
+        """Return how much to claim: none until half of what was buffered is used up."""
+        wanted = min(max(self._threads, self._pace.per_second()), BUFFERED)
+        if len(self._buffer) > wanted // 2:
+            self._buffer.report_at(wanted // 2)
+            return 0
+        # What is held beyond the buffer is running, or waits to be settled: while settles
+        # are slow, claiming more would only pile it up. The settler wakes us.
+        return min(wanted, HELD + self._threads - len(self._holding))
+
+    def _find_channels(self) -> Sequence[str]:
+        if self._channels is not None:
+            return [name for name in self._channels if name not in self._excluded]
+        return engine.channels(self._session.connection, excluded=self._excluded)
+
+    def _take(self, known: Sequence[Known], searches: Sequence[Search], limit: int) -> Claimed:
+        connection, worker_id = self._claimant or self._connect()
+        asked_at = time.monotonic()
+        claimed = engine.claim(
+            connection,
+            known=known,
+            searched=searches,
+            limit=limit,
+            worker_id=worker_id,
+            lease=self._lease,
+        )
+        held = [Held(claim, asked_at) for claim in claimed.claims]
+        self._holding.add(held)
+        self._buffer.put(held)
+        return claimed
+
+    def _connect(self) -> Claimant:
+        """Return what to claim with: a new connection takes a new id, and begins afresh."""
+        connection = self._session.connection
+        if self._claimant is None or self._claimant.connection is not connection:
+            self._claimant = Claimant(connection, self._presence.register(connection))
+            self._turns.forget()
+        return self._claimant
+
+    def _wait(self) -> timedelta:
+        """Ask for notices, if nothing was found often enough; else nap."""
+        self._empty_claims += 1
+        is_listening = self._is_listening()
+        patience = EMPTY_CLAIMS_AFTER_WITHDRAWAL if self._has_withdrawn else 1
+        if is_listening and not self._presence.wants_notice and self._empty_claims >= patience:
+            self._presence.want_notice(self._session.connection, True)
+            self._has_withdrawn = False
+            return NO_NAP  # and claim once more, now that producers can see it
+        self.is_idle = True
+        longest = self._poll_interval if is_listening else min(self._poll_interval, DEAF_NAP)
+        nap = min(self._nap, longest)
+        self._nap = nap * 2
+        return nap
+
+    def _withdraw(self) -> None:
+        """Ask for no more notices, once a second at most."""
+        now = time.monotonic()
+        if self._presence.wants_notice and now - self._withdrawn_at >= 1:
+            self._withdrawn_at = now
+            self._has_withdrawn = True
+            self._presence.want_notice(self._session.connection, False)
+
+    def finish(self) -> None:
+        """Close the connection."""
+        self._session.close()
+
+
+class Business:
+    """Whether claims find so much work that notices would only cost."""
+
+    def __init__(self) -> None:
+        self._found_at: deque[float] = deque(maxlen=CLAIMS_A_SECOND_WHEN_BUSY)
+        self._full_in_a_row = 0
+
+    def note(self, *, is_full: bool) -> None:
+        """Count a claim that found work."""
+        self._found_at.append(time.monotonic())
+        self._full_in_a_row = self._full_in_a_row + 1 if is_full else 0
+
+    def is_brisk(self) -> bool:
+        """Whether several claims in a row were full, or a second saw many with something."""
+        if self._full_in_a_row >= FULL_CLAIMS_WHEN_BUSY:
+            return True
+        many = len(self._found_at) == CLAIMS_A_SECOND_WHEN_BUSY
+        return many and self._found_at[-1] - self._found_at[0] <= 1
+
+
+class Pace:
+    """How many messages a second the threads take from the buffer."""
+
+    def __init__(self, buffer: Buffer) -> None:
+        self._buffer = buffer
+        self._measured_at = time.monotonic()
+        self._taken = 0
+        self._rate = 0.0
+
+    def per_second(self) -> int:
+        """Return the rate since it was last asked for, smoothed over a few askings."""
+        now, taken = time.monotonic(), self._buffer.taken
+        elapsed = now - self._measured_at
+        if elapsed >= 0.001:
+            self._rate = (self._rate + (taken - self._taken) / elapsed) / 2
+            self._measured_at, self._taken = now, taken
+        return int(self._rate)

@@ -1,0 +1,57 @@
+"""Renew the leases of what is held, and learn which were lost or are to be cancelled."""
+
+from __future__ import annotations
+
+import random
+from datetime import timedelta
+
+from pgqueue.connections import Session
+from pgqueue.engine import lease
+from pgqueue.service import Service
+from pgqueue.worker.held import Holding
+from pgqueue.worker.presence import Presence
+
+
+class Heartbeat(Service):
+    """Beats three times a lease. The last service to stop, since tasks end before it."""
+
+    def __init__(
+        self,
+        session: Session,
+        holding: Holding,
+        presence: Presence,
+        *,
+        lease: timedelta,
+        every: timedelta,
+    ) -> None:
+        super().__init__()
+        self._session = session
+        self._holding = holding
+        self._presence = presence
+        self._lease = lease
+        self._every = every
+
+    def tick(self) -> timedelta:
+        """Beat once."""
+        self._presence.beat(self._session.connection)
+        self._renew()
+        return self._every * random.uniform(0.9, 1)  # noqa: S311
+
+    def _renew(self) -> None:
+        # What is over its time and can't be interrupted is left to the fence.
+        held = [each for each in self._holding.all() if not each.overdue and not each.lost]
+        if not held:
+            return
+        renewed = lease.extend(
+            self._session.connection, [each.claim for each in held], lease=self._lease
+        )
+        for each in held:
+            each.lost = each.claim.id not in renewed
+            each.cancelled = renewed.get(each.claim.id, False)
+
+    def finish(self) -> None:
+        """Say goodbye."""
+        try:
+            self._presence.retire(self._session.connection)
+        finally:
+            self._session.close()

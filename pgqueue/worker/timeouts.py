@@ -1,0 +1,95 @@
+"""Raise TaskTimeout in a thread whose task ran too long.
+
+By `PyThreadState_SetAsyncExc`: it arrives at the thread's next bytecode, so a task that is
+stuck in a call to C is not interrupted. Such a one loses its lease: heartbeats leave it out
+from then on, and the fence keeps its late end out of the tables.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ctypes
+import threading
+import time
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import contextmanager
+from datetime import timedelta
+from typing import Any
+
+from pgqueue.exceptions import TaskTimeout
+from pgqueue.service import Service
+from pgqueue.worker.held import Held
+
+LONGEST_NAP = timedelta(seconds=60)
+
+
+class _Run:
+    __slots__ = ("deadline", "held", "thread")
+
+    def __init__(self, held: Held, deadline: float) -> None:
+        self.held = held
+        self.deadline = deadline
+        self.thread = threading.get_ident()
+
+
+class Timeouts(Service):
+    """Watches the runs that have a timeout."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._runs: set[_Run] = set()
+        self._lock = threading.Lock()
+
+    @contextmanager
+    def limit(self, held: Held, timeout: timedelta) -> Iterator[None]:
+        """Raise TaskTimeout in the block if it takes longer.
+
+        Raises:
+            TaskTimeout: it did.
+        """
+        run = _Run(held, time.monotonic() + timeout.total_seconds())
+        with self._lock:
+            self._runs.add(run)
+        self.wake()
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._runs.discard(run)
+                # It may have been raised, but not have arrived: not in somebody else's block.
+                _interrupt(run.thread, None)
+
+    def tick(self) -> timedelta:
+        """Interrupt what is over its time; nap until the next deadline."""
+        with self._lock:
+            now = time.monotonic()
+            for run in [run for run in self._runs if run.deadline <= now]:
+                self._runs.discard(run)
+                run.held.overdue = True
+                _interrupt(run.thread, TaskTimeout)
+            nearest = min((run.deadline for run in self._runs), default=None)
+        return LONGEST_NAP if nearest is None else timedelta(seconds=max(nearest - now, 0.001))
+
+
+def within(
+    timeout: timedelta, function: Callable[..., Coroutine[Any, Any, Any]]
+) -> Callable[..., Coroutine[Any, Any, Any]]:
+    """Return a coroutine function that is cancelled, with TaskTimeout, when it takes longer."""
+
+    async def bounded(*args: Any, **kwargs: Any) -> Any:
+        limit = asyncio.timeout(timeout.total_seconds())
+        try:
+            async with limit:
+                return await function(*args, **kwargs)
+        except TimeoutError as error:
+            if limit.expired():
+                raise TaskTimeout from error
+            raise
+
+    return bounded
+
+
+def _interrupt(thread: int, error: type[BaseException] | None) -> None:
+    ctypes.pythonapi.PyThreadState_SetAsyncExc(
+        ctypes.c_ulong(thread), ctypes.py_object(error) if error is not None else None
+    )

@@ -1,0 +1,157 @@
+"""Whose turn it is: which lanes the next claim takes from, and from where in each.
+
+Channels take turns, and the keys within each: a claim's messages are divided over the
+channels, and a channel's share over its lanes.
+
+A channel with few lanes keeps them all in mind, each with a mark: the last message taken.
+The next claim goes on from there, so it never walks the dead index entries that claims
+leave behind. Latecomers before the mark (a higher priority, a retry, a transaction that
+committed late) are found by looking from the front again, at most every 250 ms, and less
+often where that is expensive.
+
+A channel with more lanes than a claim can take from is gone through like a wheel: one
+message of each lane, on to the next lanes, and at the end to the front again.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import NamedTuple
+
+from pgqueue.engine.claim import Claimed, Known, Met, Search
+from pgqueue.engine.values import Claim
+
+LOOK_AGAIN = 0.25  # seconds
+LOOK_AGAIN_COST = 20  # times what looking cost
+
+
+class Mark(NamedTuple):
+    """The last message that was taken of a lane."""
+
+    rank: int
+    run_at: datetime
+    id: int
+
+
+@dataclass(slots=True)
+class _Channel:
+    """How far a channel was taken."""
+
+    marks: dict[str, Mark] = field(default_factory=dict)
+    searching: bool = True
+    after: str | None = None
+
+    def is_done(self) -> bool:
+        """Whether nothing is known to be left in it."""
+        return not self.searching and not self.marks
+
+
+Take = Callable[[Sequence[Known], Sequence[Search], int], Claimed]
+
+
+class Turns:
+    """Decides what each claim asks for, and remembers what came of it.
+
+    Args:
+        find_channels: returns the channels to serve that may have something ready.
+        take: claims; given lanes, searches and the limit.
+    """
+
+    def __init__(self, *, find_channels: Callable[[], Sequence[str]], take: Take) -> None:
+        self._find_channels = find_channels
+        self._take = take
+        self._channels: dict[str, _Channel] = {}
+        self._look_at = 0.0
+        self._claims = 0
+        self._served: dict[str, int] = {}
+
+    def claim(self, limit: int) -> list[Claim]:
+        """Claim up to `limit` messages; none means that every front was seen to be empty."""
+        began = time.monotonic()
+        looking = began >= self._look_at or not self._channels
+        if looking:
+            self._look_from_the_front()
+        claims = self._go_on(limit)
+        if not claims and not looking:
+            # A claim that resumed and came back empty proves nothing.
+            self._look_from_the_front()
+            claims = self._go_on(limit)
+            looking = True
+        if looking:
+            now = time.monotonic()
+            self._look_at = now + max(LOOK_AGAIN, LOOK_AGAIN_COST * (now - began))
+        return claims
+
+    def forget(self) -> None:
+        """Begin at every front again."""
+        self._channels.clear()
+
+    def _look_from_the_front(self) -> None:
+        """Find the channels, and search those anew that keep their lanes in mind."""
+        before = self._channels
+        self._channels = {
+            name: before[name] if name in before and before[name].after is not None else _Channel()
+            for name in self._find_channels()
+        }
+
+    def _go_on(self, limit: int) -> list[Claim]:
+        """Claim once, or again where all that was met was locked by others, or used up."""
+        while self._channels:
+            known, searches = self._ask(limit)
+            claimed = self._take(known, searches, limit)
+            self._learn(known, searches, claimed)
+            if claimed.claims:
+                return claimed.claims
+        return []
+
+    def _ask(self, limit: int) -> tuple[list[Known], list[Search]]:
+        # As many channels as there is room for, those first that waited longest: so none is
+        # asked for more than fits, and none that was asked loses its turn.
+        names = sorted(self._channels, key=lambda name: self._served.get(name, 0))[:limit]
+        share = limit // len(names)
+        known, searches = [], []
+        for name in names:
+            state = self._channels[name]
+            # More lanes than share: those first that waited longest, here too.
+            marks = list(state.marks.items())[:share]
+            known += [Known(name, key, *mark, share // len(marks)) for key, mark in marks]
+            if state.searching:
+                # On a wheel each lane gives one; from the front, few lanes share what there is.
+                each = share if state.after is None else 1
+                searches.append(Search(name, state.after, share, each))
+        return known, searches
+
+    def _learn(self, known: Sequence[Known], searches: Sequence[Search], claimed: Claimed) -> None:
+        taken = Counter((claim.channel, claim.key) for claim in claimed.claims)
+        # Claims come in the order of (rank, run_at, id): a lane's last one is its mark.
+        last = {(claim.channel, claim.key): claim for claim in claimed.claims}
+        self._claims += 1
+        for (name, key), claim in last.items():
+            self._served[name] = self._claims
+            marks = self._channels[name].marks
+            marks.pop(key, None)  # to the end: it was served
+            marks[key] = Mark(-claim.priority, claim.run_at, claim.id)
+        for lane in known:
+            if taken[lane.channel, lane.key] < lane.quota:
+                self._channels[lane.channel].marks.pop(lane.key, None)
+        for search in searches:
+            self._learn_of(search, claimed.met.get(search.channel), was_empty=not last)
+        for name in [name for name, state in self._channels.items() if state.is_done()]:
+            del self._channels[name]
+
+    def _learn_of(self, search: Search, met: Met | None, *, was_empty: bool) -> None:
+        state = self._channels[search.channel]
+        if met is not None and met.lanes >= search.room:
+            # More lanes than it could take from: on from the last one.
+            state.after = met.last_key
+            state.marks.clear()
+        elif search.after is not None and not was_empty:
+            # The end of the wheel: to the front.
+            state.after = None
+            state.marks.clear()
+        else:
+            state.searching = False

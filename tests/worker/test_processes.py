@@ -1,0 +1,248 @@
+"""Workers as processes: signalled, killed, stopped, cut off."""
+
+from __future__ import annotations
+
+import signal
+from datetime import timedelta
+
+import pytest
+from django.contrib.auth.models import Group
+from django.db import connection
+
+from pgqueue.models import History, Message, Worker
+from pgqueue.states import Outcome, State
+from tests import jobs
+from tests.eventually import eventually
+from tests.processes import worker
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+SIGINT, SIGTERM, SIGKILL = signal.SIGINT, signal.SIGTERM, signal.SIGKILL
+
+
+def running() -> bool:
+    return Message.objects.filter(state=State.RUNNING).exists()
+
+
+def ended(count: int = 1) -> bool:
+    return History.objects.count() >= count
+
+
+def own_connections() -> dict[str, int]:
+    """The workers' own connections: what each is for, and its process in the server."""
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "SELECT split_part(application_name, ' ', 2), pid FROM pg_stat_activity "
+            "WHERE datname = current_database() AND application_name LIKE 'pgqueue %'"
+        )
+        return dict(cursor.fetchall())
+
+
+class TestAskedToStop:
+    @pytest.mark.parametrize("number", [SIGTERM, SIGINT])
+    def test_it_ends_what_runs_and_hands_back_the_rest(self, number: signal.Signals) -> None:
+        jobs.sleep.enqueue_many([(0.5, "first"), (0, "second"), (0, "third")])
+        with worker("--threads", "1") as process:
+            eventually(running)
+            process.signal(number)
+
+            assert process.exit_status() == 0
+
+        assert History.objects.get().outcome == Outcome.SUCCEEDED
+        assert Group.objects.get().name == "first"
+        left = Message.objects.order_by("pk")
+        assert [(each.state, each.failures, each.lost) for each in left] == [("ready", 0, 0)] * 2
+        assert not Worker.objects.exists()
+
+    def test_twice_it_hands_back_at_once_what_runs(self) -> None:
+        jobs.sleep.enqueue(60)
+        with worker("--threads", "1") as process:
+            eventually(running)
+            process.signal(SIGTERM)
+            eventually(lambda: "fetcher" not in own_connections())
+            process.signal(SIGTERM)
+
+            assert process.exit_status(within=5) == 0
+
+        message = Message.objects.get()
+        assert (message.state, message.failures, message.lost) == (State.READY, 0, 0)
+
+    def test_it_waits_for_the_grace_period_at_most(self) -> None:
+        jobs.sleep.enqueue(60)
+        with worker("--grace", "0.3") as process:
+            eventually(running)
+            process.signal(SIGTERM)
+
+            assert process.exit_status(within=5) == 0
+
+        assert Message.objects.get().state == State.READY
+
+    def test_when_idle_it_ends_at_once(self) -> None:
+        with worker() as process:
+            process.wait_until_it_idles()
+            process.signal(SIGTERM)
+
+            assert process.exit_status(within=5) == 0
+
+        assert not Worker.objects.exists()
+
+
+class TestALease:
+    def test_is_renewed_for_as_long_as_the_task_takes(self) -> None:
+        jobs.sleep.enqueue(3)
+
+        with worker(lease=1), worker(lease=1):
+            eventually(ended)
+
+        message = History.objects.get()
+        assert (message.attempt, message.lost) == (1, 0)
+
+    def test_of_a_dead_worker_is_taken_over(self) -> None:
+        jobs.sleep.enqueue(1.5, "effect")
+        with worker(lease=1) as process:
+            eventually(running)
+            process.signal(SIGKILL)
+            process.exit_status()
+
+        with worker(lease=1):
+            eventually(ended)
+
+        message = History.objects.get()
+        assert (message.attempt, message.lost, message.failures) == (2, 1, 0)
+        assert message.errors[0]["class"] == "pgqueue.exceptions.LeaseLost"
+
+    def test_of_a_worker_that_was_stopped_is_fenced(self) -> None:
+        jobs.sleep_and_sign.enqueue(1)
+        with worker(lease=1) as stopped:
+            eventually(running)
+            stopped.signal(signal.SIGSTOP)
+            with worker(lease=1):
+                eventually(ended)
+            stopped.signal(signal.SIGCONT)
+            eventually(lambda: Group.objects.count() == 2, what="the first one goes on")
+            stopped.signal(SIGTERM)
+            stopped.exit_status()
+
+        assert "the lease was lost" in stopped.log
+        message = History.objects.get()
+        assert (message.attempt, message.lost) == (2, 1)
+
+    def test_lost_too_often_makes_a_dead_letter(self) -> None:
+        jobs.kill_its_worker.enqueue()
+        for _ in range(3):
+            with worker(lease=0.5) as process:
+                assert process.exit_status(within=30) == -SIGKILL
+        with worker(lease=0.5):
+            message = eventually(lambda: Message.objects.dead().first())
+
+        assert (message.lost, message.failures, len(message.errors)) == (3, 0, 3)
+
+
+class TestAnIdleWorker:
+    def test_is_told_of_a_message_long_before_it_polls(self) -> None:
+        with worker(poll_interval=60) as process:
+            process.wait_until_it_idles()
+            eventually(lambda: nap_is_long(process.popen.pid), what="it still naps shortly")
+
+            jobs.add.enqueue(1)
+
+            eventually(ended, within=5)
+
+    def test_starts_a_delayed_message_on_time(self) -> None:
+        with worker(poll_interval=60) as process:
+            process.wait_until_it_idles()
+
+            jobs.add.using(run_after=0.3).enqueue(1)
+            jobs.add.using(run_after=2.2).enqueue(2)
+
+            eventually(lambda: ended(2), within=10)
+        for message in History.objects.all():
+            late = message.started_at - message.run_at
+            assert timedelta() <= late < timedelta(seconds=0.5)
+
+    def test_starts_a_retry_on_time(self) -> None:
+        with worker(poll_interval=60) as process:
+            process.wait_until_it_idles()
+
+            jobs.fail_twice.using(backoff=[0.4]).enqueue()
+
+            eventually(ended, within=10)
+        message = History.objects.get()
+        assert message.started_at - message.run_at < timedelta(seconds=0.5)
+
+    def test_polls_where_it_must_not_listen(self) -> None:
+        with worker("--poll-only"):
+            jobs.add.enqueue(1)
+
+            eventually(ended, within=5)
+            assert not Worker.objects.filter(notify_until__isnull=False).exists()
+
+
+def nap_is_long(pid: int) -> bool:
+    """Whether its fetcher's last claim is so long ago that it naps for seconds."""
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'pgqueue fetcher' "
+            "AND datname = current_database() AND state = 'idle' "
+            "AND clock_timestamp() - query_start > interval '1 second'"
+        )
+        return bool(cursor.fetchone()[0])
+
+
+class TestItsConnections:
+    def test_persist_whatever_conn_max_age_says(self) -> None:
+        with worker() as process:
+            process.wait_until_it_idles()
+            jobs.leave.enqueue("first")
+            eventually(ended)
+            before = own_connections()
+
+            jobs.leave.enqueue("second")
+
+            eventually(lambda: ended(2))
+            assert own_connections() == before
+            assert set(before) == {
+                "duties",
+                "fetcher",
+                "heartbeat",
+                "listener",
+                "settler",
+                "supervisor",
+            }
+
+    def test_are_replaced_when_they_are_cut(self) -> None:
+        with worker(poll_interval=60) as process:
+            process.wait_until_it_idles()
+            jobs.add.enqueue(1)
+            eventually(ended)
+            with connection.cursor() as cursor:
+                cursor.execute(
+                    "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
+                    "WHERE datname = current_database() AND application_name LIKE 'pgqueue %'"
+                )
+
+            jobs.leave.enqueue("after")
+
+            eventually(lambda: ended(2), within=20)
+            process.signal(SIGTERM)
+            assert process.exit_status() == 0
+
+
+def test_a_database_that_is_not_there_is_said_in_a_sentence() -> None:
+    import subprocess
+    import sys
+
+    from tests.processes import ROOT
+
+    done = subprocess.run(
+        [sys.executable, "manage.py", "runworker"],
+        cwd=ROOT,
+        env={"DATABASE_URL": "postgresql://nobody@127.0.0.1:1/nowhere", "PATH": ""},
+        capture_output=True,
+        text=True,
+        timeout=30,
+    )
+
+    assert done.returncode == 1
+    assert "can't be reached" in done.stderr
+    assert "Traceback" not in done.stderr

@@ -1,0 +1,301 @@
+"""What a worker makes of messages: run in this process until nothing is left."""
+
+from __future__ import annotations
+
+import pytest
+from django.contrib.auth.models import Group
+from django.core.management import CommandError, call_command
+
+from pgqueue import signals
+from pgqueue.exceptions import TaskFailed
+from pgqueue.models import Channel, History, Message, Worker
+from pgqueue.states import Outcome, State
+from tests import jobs
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+def drain(*arguments: str) -> None:
+    call_command("runworker", "--drain", *arguments, verbosity=1)
+
+
+class TestATask:
+    def test_that_returns_has_its_result_in_history(self) -> None:
+        result = jobs.add.enqueue(2, b=3)
+
+        drain()
+
+        result.refresh()
+        assert (result.status, result.return_value) == (Outcome.SUCCEEDED, 5)
+        ended = History.objects.get()
+        assert ended.created_at <= ended.claimed_at <= ended.started_at <= ended.finished_at
+        assert not Message.objects.exists()
+
+    def test_that_is_async_runs_too(self) -> None:
+        result = jobs.double.enqueue(21)
+
+        drain()
+
+        result.refresh()
+        assert result.return_value == 42
+
+    def test_is_told_its_context(self) -> None:
+        first = jobs.attempt_number.enqueue()
+        second = jobs.metadata.using(metadata={"trace": "abc"}).enqueue()
+
+        drain()
+
+        first.refresh()
+        second.refresh()
+        assert (first.return_value, second.return_value) == (1, {"trace": "abc"})
+
+    def test_that_fails_for_ever_is_a_dead_letter_with_every_error(self) -> None:
+        result = jobs.fail.enqueue("no use")
+
+        drain()
+
+        result.refresh()
+        message = Message.objects.get()
+        assert (message.state, message.failures, message.attempt) == (State.DEAD, 3, 3)
+        assert message.payload is not None
+        assert result.is_finished
+        assert [error.attempt for error in result.errors] == [1, 2, 3]
+        assert {error.exception_class_path for error in result.errors} == {"builtins.ValueError"}
+        assert "raise ValueError(f" in result.errors[0].traceback
+        with pytest.raises(TaskFailed):
+            result.return_value  # noqa: B018
+
+    def test_that_fails_at_first_succeeds_in_the_end(self) -> None:
+        result = jobs.fail_twice.enqueue()
+
+        drain()
+
+        result.refresh()
+        assert (result.status, result.attempt, result.failures) == (Outcome.SUCCEEDED, 3, 2)
+        assert len(result.errors) == 2
+
+    def test_gives_up_where_its_backoff_says_so(self) -> None:
+        jobs.fail_as.enqueue("value")
+
+        drain()
+
+        assert Message.objects.get().failures == 1
+
+    def test_obeys_the_options_of_its_message(self) -> None:
+        jobs.fail.using(max_attempts=1).enqueue("once")
+        jobs.fail_as.using(backoff=[0], max_attempts=2).enqueue("value")
+
+        drain()
+
+        assert sorted(Message.objects.values_list("failures", flat=True)) == [1, 2]
+
+    @pytest.mark.parametrize("task", [jobs.loop_for_ever, jobs.wait_for_ever])
+    def test_that_takes_too_long_is_interrupted(self, task) -> None:  # type: ignore[no-untyped-def]
+        result = task.enqueue()
+
+        drain()
+
+        result.refresh()
+        assert result.errors[0].exception_class_path == "pgqueue.exceptions.TaskTimeout"
+
+    def test_whose_result_cannot_be_stored_is_dead_at_once(self) -> None:
+        result = jobs.unstorable.enqueue()
+
+        drain()
+
+        result.refresh()
+        assert (result.status, result.failures) == (State.DEAD, 1)
+        assert "InvalidResult" in result.errors[0].exception_class_path
+
+    def test_whose_payload_cannot_be_read_is_dead_at_once_and_harms_no_other(self) -> None:
+        jobs.add.enqueue(1)
+        Message.objects.update(payload={"args": "nonsense"})
+        good = jobs.add.enqueue(1)
+
+        drain()
+
+        good.refresh()
+        assert good.status is Outcome.SUCCEEDED
+        assert Message.objects.get().state == State.DEAD
+
+    def test_cannot_end_its_worker(self) -> None:
+        ended = jobs.end_the_process.using(max_attempts=1).enqueue()
+        good = jobs.add.enqueue(1)
+
+        drain("--threads", "1")
+
+        ended.refresh()
+        good.refresh()
+        assert (ended.status, good.status) == (State.DEAD, Outcome.SUCCEEDED)
+
+    def test_that_nobody_knows_is_handed_back_uncharged_each_time_for_longer(self) -> None:
+        heard = []
+        signals.task_unknown.connect(hear := lambda **kwargs: heard.append(kwargs["name"]))
+        jobs.add.enqueue(1)
+        Message.objects.update(task="shop.tasks.of_tomorrow")
+        Message.objects.create(
+            channel="default", task="no", state="ready", max_attempts=1, attempt=3
+        )
+
+        drain()
+
+        signals.task_unknown.disconnect(hear)
+        first, later = Message.objects.order_by("pk")
+        assert (first.state, first.failures, first.attempt) == (State.SCHEDULED, 0, 1)
+        assert 25 < (first.run_at - first.claimed_at).total_seconds() < 35
+        assert 200 < (later.run_at - later.claimed_at).total_seconds() < 260
+        assert sorted(heard) == ["no", "shop.tasks.of_tomorrow"]
+
+    def test_that_is_cancelled_while_it_waits_is_never_run(self) -> None:
+        jobs.leave.enqueue("never")
+        Message.objects.all().cancel()
+
+        drain()
+
+        assert not Group.objects.exists()
+        assert History.objects.get().outcome == Outcome.CANCELLED
+
+    def test_in_the_dead_letters_runs_again_when_replayed(self) -> None:
+        jobs.fail.using(max_attempts=1).enqueue("once")
+        drain()
+        Message.objects.dead().replay()
+
+        drain()
+
+        message = Message.objects.get()
+        assert (message.state, message.failures, message.attempt) == (State.DEAD, 1, 2)
+        assert [error["attempt"] for error in message.errors] == [1, 2]
+
+
+class TestAnAtomicTask:
+    def test_settles_with_its_effects(self) -> None:
+        result = jobs.leave_atomically.enqueue("effect")
+
+        drain()
+
+        result.refresh()
+        assert result.return_value == "in a transaction"
+        assert Group.objects.get().name == "effect"
+
+    def test_that_is_async_does_so_too(self) -> None:
+        jobs.leave_atomically_async.enqueue("effect")
+
+        drain()
+
+        assert History.objects.get().outcome == Outcome.SUCCEEDED
+        assert Group.objects.get().name == "effect"
+
+    @pytest.mark.parametrize("end", ["raise", "swallow"])
+    def test_that_fails_leaves_nothing(self, end: str) -> None:
+        result = jobs.leave_atomically.enqueue("effect", end)
+
+        drain()
+
+        result.refresh()
+        assert not Group.objects.exists()
+        assert (result.status, result.failures) == (State.DEAD, 1)
+
+    def test_is_done_even_if_a_hook_after_its_commit_fails(self) -> None:
+        result = jobs.leave_atomically.enqueue("effect", "late")
+
+        drain()
+
+        result.refresh()
+        assert (result.status, Group.objects.count()) == (Outcome.SUCCEEDED, 1)
+
+    def test_makes_the_partition_of_today_without_undoing_its_effects(self) -> None:
+        from django.db import connection
+
+        jobs.leave_atomically.enqueue("effect")
+        with connection.cursor() as cursor:
+            cursor.execute(
+                "SELECT inhrelid::regclass FROM pg_inherits "
+                "WHERE inhparent = 'pgqueue_history'::regclass"
+            )
+            for (partition,) in cursor.fetchall():
+                cursor.execute(f"DROP TABLE {partition}")
+
+        drain()
+
+        assert History.objects.get().outcome == Outcome.SUCCEEDED
+        assert Group.objects.count() == 1
+
+
+class TestChannels:
+    def test_only_those_asked_for_are_served(self) -> None:
+        for name in ("a", "b", "c"):
+            jobs.leave.using(channel=name).enqueue(name)
+
+        drain("--channel", "a", "--channel", "b", "--exclude", "b")
+        assert set(Group.objects.values_list("name", flat=True)) == {"a"}
+
+        drain("--exclude", "c")
+        assert set(Group.objects.values_list("name", flat=True)) == {"a", "b"}
+
+    def test_that_are_paused_are_left_alone(self) -> None:
+        Channel.objects.create(name="a", paused=True)
+        jobs.leave.using(channel="a").enqueue("a")
+        jobs.leave.using(channel="b").enqueue("b")
+
+        drain()
+
+        assert Group.objects.get().name == "b"
+        assert Message.objects.get().state == State.READY
+
+    def test_on_another_database_are_served_where_asked(self) -> None:
+        with pytest.raises(CommandError, match="has no 'third'"):
+            drain("--database", "third")
+
+
+class TestDraining:
+    def test_waits_for_retries(self) -> None:
+        result = jobs.fail_twice.using(backoff=[0.3]).enqueue()
+
+        drain()
+
+        result.refresh()
+        assert result.status is Outcome.SUCCEEDED
+
+    def test_does_not_wait_for_what_is_merely_delayed(self) -> None:
+        jobs.add.using(run_after=3600).enqueue(1)
+
+        drain()
+
+        assert Message.objects.get().state == State.SCHEDULED
+
+    def test_leaves_no_row_of_the_worker(self) -> None:
+        drain()
+
+        assert not Worker.objects.exists()
+
+
+class TestConnections:
+    @pytest.mark.parametrize(("max_age", "pids"), [(0, 3), (None, 1)])
+    def test_of_tasks_are_closed_as_conn_max_age_says(self, max_age, pids, settings) -> None:  # type: ignore[no-untyped-def]
+        settings.DATABASES["default"]["CONN_MAX_AGE"] = max_age
+        results = jobs.backend_pid.enqueue_many([()] * 3)
+
+        drain("--threads", "1")
+
+        for result in results:
+            result.refresh()
+        assert len({result.return_value for result in results}) == pids
+
+    def test_that_broke_are_replaced(self, settings) -> None:  # type: ignore[no-untyped-def]
+        settings.DATABASES["default"]["CONN_MAX_AGE"] = None
+        jobs.close_connection.enqueue()
+        result = jobs.backend_pid.enqueue()
+
+        drain("--threads", "1")
+
+        result.refresh()
+        assert result.status is Outcome.SUCCEEDED
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [["--threads", "0"], ["--threads", "many"], ["--grace", "-1"], ["--grace", "nan"]],
+)
+def test_an_option_that_cannot_be_is_refused(arguments: list[str]) -> None:
+    with pytest.raises(CommandError, match="is not a"):
+        call_command("runworker", "--drain", *arguments)

@@ -1,0 +1,11 @@
+"""The demo: a rush of orders, a worker killed half-way, and the books checked at the end.
+
+tour ──▶ producers ──▶ (database) ◀── workers ──▶ mailserver
+  └────▶ ledger: what producers and mail server saw, against what the tables say
+"""
+
+CHANNEL = "demo"
+"""All messages of a demo are on it, and no others."""
+
+SKU_PREFIX = "demo-"
+"""Its products' skus begin so, and all its orders are of them."""

@@ -1,0 +1,149 @@
+"""The books of a demo: what was promised, and what the tables and the mail server say."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from datetime import timedelta
+from math import ceil
+from typing import Any
+
+from django.db.models import Count, F, QuerySet, Sum
+
+from pgqueue.models import History, Message
+from pgqueue.states import Outcome
+from testproject.shop.demo import CHANNEL, SKU_PREFIX
+from testproject.shop.demo.producers import Placed
+from testproject.shop.models import Order, StockMovement
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ledger:
+    """What came of a demo, in numbers.
+
+    Args:
+        orders_committed, orders_rolled_back: as the producers saw it.
+        orders_astray: committed ones that are not in the table, rolled-back ones that are.
+        orders_unmailed: committed ones that nobody got a receipt for.
+        orders_not_moved_once: committed ones with no stock movement, a wrong one, or several.
+        enqueued: messages of the committed transactions.
+        missing: those of them that no table knows.
+        retries: how often a task raised and was tried again.
+        leases_lost: how often a message lost the worker that ran it.
+        per_s: messages that succeeded, a second of the whole run.
+        pickup_p50_ms, pickup_p99_ms: how long messages waited from their enqueueing to the
+            start of the run that succeeded: backlog, lost leases and retries are in it.
+    """
+
+    orders_committed: int
+    orders_rolled_back: int
+    orders_astray: int
+    orders_unmailed: int
+    orders_not_moved_once: int
+    enqueued: int
+    succeeded: int
+    dead: int
+    missing: int
+    retries: int
+    leases_lost: int
+    stock_movements: int
+    mails: int
+    mails_of_rolled_back_orders: int
+    per_s: float
+    pickup_p50_ms: float
+    pickup_p99_ms: float
+
+    @property
+    def broken(self) -> list[str]:
+        """The promises that were not kept."""
+        return [promise for promise, is_kept in PROMISES.items() if not is_kept(self)]
+
+    @property
+    def kept(self) -> bool:
+        """Whether all promises were."""
+        return not self.broken
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the numbers and the verdict, for JSON."""
+        return {**asdict(self), "kept": self.kept}
+
+
+PROMISES: Mapping[str, Callable[[Ledger], bool]] = {
+    "What was committed is there, what was rolled back is not.": lambda it: not it.orders_astray,
+    "No message is missing.": lambda it: not it.missing,
+    "No message is dead.": lambda it: not it.dead,
+    "Each message that was committed succeeded once, and no other did.": (
+        lambda it: it.succeeded == it.enqueued
+    ),
+    "There are as many stock movements as orders.": (
+        lambda it: it.stock_movements == it.orders_committed
+    ),
+    "Each order moved the stock once.": lambda it: not it.orders_not_moved_once,
+    "Each order was mailed a receipt.": (
+        lambda it: not it.orders_unmailed and it.mails >= it.orders_committed
+    ),
+    "No order that was rolled back was mailed one.": (
+        lambda it: not it.mails_of_rolled_back_orders
+    ),
+}
+
+
+def audit(placed: Sequence[Placed], received: Counter[int], took: timedelta) -> Ledger:
+    """Compare what the producers and the mail server saw with what the tables say.
+
+    Args:
+        received: mails by order id.
+    """
+    committed = {each.order_id for each in placed if each.is_committed}
+    rolled_back = {each.order_id for each in placed if not each.is_committed}
+    enqueued = {id for each in placed if each.is_committed for id in each.message_ids}
+
+    live = Message.objects.filter(channel=CHANNEL)
+    over = History.objects.filter(channel=CHANNEL)
+    known = {*live.values_list("id", flat=True), *over.values_list("id", flat=True)}
+    succeeded = over.filter(outcome=Outcome.SUCCEEDED)
+    started = succeeded.filter(started_at__isnull=False)
+    waits = sorted(started.values_list(F("started_at") - F("created_at"), flat=True))
+
+    orders = Order.objects.filter(product__sku__startswith=SKU_PREFIX)
+    stored = set(orders.values_list("id", flat=True))
+    movements = StockMovement.objects.filter(order__in=orders)
+    moved_once = set(
+        orders.annotate(times=Count("movements"), change=Sum("movements__change"))
+        .filter(times=1, change=-F("quantity"))
+        .values_list("id", flat=True)
+    )
+
+    successes = succeeded.count()
+    return Ledger(
+        orders_committed=len(committed),
+        orders_rolled_back=len(rolled_back),
+        orders_astray=len(committed ^ stored),
+        orders_unmailed=len(committed - received.keys()),
+        orders_not_moved_once=len(committed - moved_once),
+        enqueued=len(enqueued),
+        succeeded=successes,
+        dead=live.dead().count(),
+        missing=len(enqueued - known),
+        retries=_sum(over, "failures"),
+        leases_lost=_sum(live, "lost") + _sum(over, "lost"),
+        stock_movements=movements.count(),
+        mails=received.total(),
+        mails_of_rolled_back_orders=sum(received[id] for id in rolled_back),
+        per_s=round(successes / took.total_seconds(), 1),
+        pickup_p50_ms=_percentile(waits, 0.50),
+        pickup_p99_ms=_percentile(waits, 0.99),
+    )
+
+
+def _sum(messages: QuerySet[Any], column: str) -> int:
+    total: int = messages.aggregate(total=Sum(column, default=0))["total"]
+    return total
+
+
+def _percentile(waits: Sequence[timedelta], share: float) -> float:
+    """Return the shortest wait that `share` of all were not longer than, in milliseconds."""
+    if not waits:
+        return 0
+    return round(waits[ceil(share * len(waits)) - 1] / timedelta(milliseconds=1), 1)

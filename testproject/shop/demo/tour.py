@@ -1,0 +1,124 @@
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import timedelta
+
+from django.db import connection
+
+from testproject.shop.demo import traces
+from testproject.shop.demo.baskets import Basket, fill_baskets
+from testproject.shop.demo.display import Display
+from testproject.shop.demo.ledger import Ledger, audit
+from testproject.shop.demo.mailserver import MailServer
+from testproject.shop.demo.producers import FOLLOW_UPS, Producers
+from testproject.shop.demo.workers import Workers
+
+LOOK_EVERY = timedelta(seconds=0.1)
+STALLED_AFTER = timedelta(seconds=60)
+LOCK = 0x64656D6F  # "demo"
+
+
+class DemoIsRunning(Exception):
+    """Another demo is running on this database."""
+
+    def __str__(self) -> str:
+        return self.__doc__ or ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plan:
+    """How large a demo is.
+
+    Args:
+        producers: threads that place the orders.
+        seed: what the orders are made up from.
+        verbosity: of the workers, whose log goes to stderr.
+    """
+
+    orders: int
+    producers: int
+    seed: int
+    verbosity: int
+
+
+def run(plan: Plan) -> Ledger:
+    """Place orders, kill the worker half-way, start another, and check the books.
+
+    Raises:
+        DemoIsRunning: another one is, on this database.
+        WorkerFailed: a worker did, though nobody killed it.
+    """
+    with _alone():
+        traces.clear()
+        return _run(fill_baskets(plan.orders, seed=plan.seed), plan)
+
+
+def _run(baskets: Sequence[Basket], plan: Plan) -> Ledger:
+    messages = len(FOLLOW_UPS) * sum(basket.is_paid for basket in baskets)
+    with (
+        Display(messages=messages) as display,
+        MailServer() as mails,
+        Workers(mails.host, mails.port, verbosity=plan.verbosity) as workers,
+        Producers(baskets, threads=plan.producers) as producers,
+    ):
+        watch = Watch(show=display.show, checks=[producers.check, workers.check])
+        began = time.monotonic()
+        producers.start()
+        first = workers.start()
+        watch.until(lambda ended: ended >= messages // 2)
+        workers.kill()
+        second = workers.start()
+        display.say(f"Half-way, worker {first} was killed; worker {second} goes on.")
+        watch.until(lambda ended: producers.are_done() and not traces.is_any_left())
+        took = timedelta(seconds=time.monotonic() - began)
+        workers.stop()
+        placed = producers.join()
+    return audit(placed, mails.received, took)
+
+
+class Watch:
+    """Looks on while messages end.
+
+    Args:
+        show: is told how many have.
+        checks: raise when there is no sense in going on.
+    """
+
+    def __init__(
+        self, *, show: Callable[[int], None], checks: Sequence[Callable[[], None]]
+    ) -> None:
+        self._show = show
+        self._checks = checks
+        self._since = traces.now()
+
+    def until(self, is_reached: Callable[[int], bool]) -> None:
+        """Wait until so many have ended, or none does any more: the ledger will tell."""
+        before, moved_at = -1, time.monotonic()
+        while time.monotonic() - moved_at < STALLED_AFTER.total_seconds():
+            ended = traces.ended(self._since)
+            self._show(ended)
+            if is_reached(ended):
+                # More may have ended since it was counted.
+                self._show(traces.ended(self._since))
+                return
+            for check in self._checks:
+                check()
+            if ended != before:
+                before, moved_at = ended, time.monotonic()
+            time.sleep(LOOK_EVERY.total_seconds())
+
+
+@contextmanager
+def _alone() -> Iterator[None]:
+    """Keep other demos out: each begins by removing the traces of others."""
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT pg_try_advisory_lock(%s)", [LOCK])
+        if cursor.fetchone() != (True,):
+            raise DemoIsRunning
+        try:
+            yield
+        finally:
+            cursor.execute("SELECT pg_advisory_unlock(%s)", [LOCK])

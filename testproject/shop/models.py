@@ -1,0 +1,49 @@
+from decimal import Decimal
+
+from django.db import models
+
+
+class Product(models.Model):
+    """Something the shop sells."""
+
+    sku = models.CharField(max_length=40, unique=True)
+    name = models.CharField(max_length=100)
+    price = models.DecimalField(max_digits=8, decimal_places=2)
+    stock = models.IntegerField()
+
+    def __str__(self) -> str:
+        return self.name
+
+
+class Order(models.Model):
+    """What a customer asked for."""
+
+    name = models.CharField(max_length=100)
+    email = models.EmailField()
+    product = models.ForeignKey(Product, models.CASCADE, related_name="orders")
+    quantity = models.PositiveIntegerField()
+    placed_at = models.DateTimeField(auto_now_add=True)
+
+    def __str__(self) -> str:
+        return f"#{self.pk} of {self.name}"
+
+    @property
+    def total(self) -> Decimal:
+        """What the customer pays."""
+        return self.product.price * self.quantity
+
+
+class StockMovement(models.Model):
+    """What left the stock for an order.
+
+    There must be one for each order, and no constraint says so: that there is exactly one
+    is for the queue to keep, and for the demo to count.
+    """
+
+    order = models.ForeignKey(Order, models.CASCADE, related_name="movements")
+    product = models.ForeignKey(Product, models.CASCADE, related_name="movements")
+    change = models.IntegerField()
+    moved_at = models.DateTimeField(auto_now_add=True)
+
+    def __str__(self) -> str:
+        return f"{self.change:+} of {self.product}"

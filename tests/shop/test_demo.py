@@ -1,0 +1,441 @@
+"""The demo: what it promises, that it sees a promise broken, and a small one from end to end."""
+
+import json
+import smtplib
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Callable
+from contextlib import closing
+from dataclasses import replace
+from datetime import timedelta
+from email.message import EmailMessage
+from io import StringIO
+from pathlib import Path
+from typing import Any
+
+import environ
+import pytest
+from django.core.management import call_command
+from django.core.management.base import CommandError
+from django.db import connections
+from django.utils import timezone
+
+from pgqueue.models import History, Message
+from pgqueue.states import Outcome, State
+from testproject.shop.demo import CHANNEL, SKU_PREFIX, tour, traces
+from testproject.shop.demo.baskets import fill_baskets
+from testproject.shop.demo.ledger import PROMISES, Ledger, audit
+from testproject.shop.demo.mailserver import MailServer
+from testproject.shop.demo.producers import Placed
+from testproject.shop.demo.workers import LEASH, database_url
+from testproject.shop.factories import OrderFactory, ProductFactory
+from testproject.shop.models import Order, Product, StockMovement
+from testproject.shop.tasks import is_stuck, move_stock
+from tests.eventually import eventually
+
+WHOLE = Ledger(
+    orders_committed=9,
+    orders_rolled_back=1,
+    orders_astray=0,
+    orders_unmailed=0,
+    orders_not_moved_once=0,
+    enqueued=18,
+    succeeded=18,
+    dead=0,
+    missing=0,
+    retries=2,
+    leases_lost=3,
+    stock_movements=9,
+    mails=10,
+    mails_of_rolled_back_orders=0,
+    per_s=100.0,
+    pickup_p50_ms=1.0,
+    pickup_p99_ms=2.0,
+)
+BREACHES: list[dict[str, Any]] = [
+    {"orders_astray": 1},
+    {"missing": 1},
+    {"dead": 1},
+    {"succeeded": 17},
+    {"succeeded": 19},
+    {"stock_movements": 8},
+    {"stock_movements": 10},
+    {"orders_not_moved_once": 1},
+    {"orders_unmailed": 1},
+    {"mails": 8},
+    {"mails_of_rolled_back_orders": 1},
+]
+
+
+# The promises.
+
+
+def test_a_whole_ledger_is_kept() -> None:
+    assert WHOLE.kept
+    assert WHOLE.broken == []
+
+
+@pytest.mark.parametrize("breach", BREACHES, ids=str)
+def test_a_breach_is_not_kept(breach: dict[str, Any]) -> None:
+    ledger = replace(WHOLE, **breach)
+
+    assert not ledger.kept
+    assert ledger.as_dict()["kept"] is False
+
+
+def test_each_promise_is_broken_by_one_of_these_breaches() -> None:
+    broken = {promise for breach in BREACHES for promise in replace(WHOLE, **breach).broken}
+
+    assert broken == set(PROMISES)
+
+
+# The audit, of a shop with three orders, one of them rolled back.
+
+
+class Shop:
+    """Three orders and their messages, as if a demo had just ended well."""
+
+    def __init__(self) -> None:
+        product = ProductFactory.create(sku=f"{SKU_PREFIX}1")
+        self.orders = OrderFactory.create_batch(2, product=product, quantity=3)
+        self.placed = [
+            Placed(order.pk, (order.pk * 2, order.pk * 2 + 1), is_committed=True)
+            for order in self.orders
+        ]
+        for placed in self.placed:
+            for id in placed.message_ids:
+                ended(id)
+        for order in self.orders:
+            move(order)
+        self.received = Counter({order.pk: 1 for order in self.orders})
+        self.lost_id = self.orders[-1].pk + 1
+        self.placed.append(Placed(self.lost_id, (1,), is_committed=False))
+
+    def audit(self) -> Ledger:
+        return audit(self.placed, self.received, timedelta(seconds=2))
+
+
+def ended(id: int, **columns: Any) -> None:
+    now = timezone.now()
+    History.objects.create(
+        **{
+            "id": id,
+            "channel": CHANNEL,
+            "key": "",
+            "task": "shop",
+            "metadata": {},
+            "priority": 0,
+            "run_at": now,
+            "attempt": 1,
+            "failures": 0,
+            "lost": 0,
+            "max_attempts": 5,
+            "ordered": False,
+            "errors": [],
+            "created_at": now - timedelta(seconds=3),
+            "started_at": now - timedelta(seconds=2),
+            "finished_at": now,
+            "outcome": Outcome.SUCCEEDED,
+            "txid": 1,
+        }
+        | columns
+    )
+
+
+def move(order: Order) -> None:
+    StockMovement.objects.create(order=order, product=order.product, change=-order.quantity)
+
+
+@pytest.fixture
+def shop(db: None) -> Shop:
+    return Shop()
+
+
+def test_an_audit_of_what_went_well_finds_nothing(shop: Shop) -> None:
+    ledger = shop.audit()
+
+    assert ledger == Ledger(
+        orders_committed=2,
+        orders_rolled_back=1,
+        orders_astray=0,
+        orders_unmailed=0,
+        orders_not_moved_once=0,
+        enqueued=4,
+        succeeded=4,
+        dead=0,
+        missing=0,
+        retries=0,
+        leases_lost=0,
+        stock_movements=2,
+        mails=2,
+        mails_of_rolled_back_orders=0,
+        per_s=2.0,
+        pickup_p50_ms=1000.0,
+        pickup_p99_ms=1000.0,
+    )
+    assert ledger.kept
+
+
+def test_an_audit_leaves_out_what_is_not_the_demos(shop: Shop) -> None:
+    before = shop.audit()
+
+    ended(10**9, channel="mail")
+    move(OrderFactory.create())
+
+    assert shop.audit() == before
+
+
+def test_an_audit_counts_retries_and_lost_leases(shop: Shop) -> None:
+    History.objects.filter(pk=shop.placed[0].message_ids[0]).update(failures=2, lost=1)
+
+    ledger = shop.audit()
+
+    assert (ledger.retries, ledger.leases_lost) == (2, 1)
+    assert ledger.kept
+
+
+def test_an_audit_finds_a_message_missing(shop: Shop) -> None:
+    History.objects.filter(pk=shop.placed[0].message_ids[0]).delete()
+
+    assert shop.audit().missing == 1
+
+
+def test_an_audit_finds_a_message_that_succeeded_twice(shop: Shop) -> None:
+    ended(shop.placed[0].message_ids[0])
+
+    assert shop.audit().succeeded == 5
+
+
+def test_an_audit_finds_a_message_of_a_transaction_that_was_rolled_back(shop: Shop) -> None:
+    ended(shop.placed[-1].message_ids[0])
+
+    ledger = shop.audit()
+
+    assert ledger.succeeded == 5
+    assert not ledger.kept
+
+
+def test_an_audit_finds_a_dead_message(shop: Shop) -> None:
+    id = shop.placed[0].message_ids[0]
+    History.objects.filter(pk=id).delete()
+    Message.objects.create(
+        id=id, channel=CHANNEL, task="shop", state=State.DEAD, max_attempts=5, lost=3
+    )
+
+    ledger = shop.audit()
+
+    assert (ledger.dead, ledger.missing, ledger.leases_lost) == (1, 0, 3)
+    assert not ledger.kept
+
+
+def test_an_audit_finds_a_message_that_has_not_ended(shop: Shop) -> None:
+    id = shop.placed[0].message_ids[0]
+    History.objects.filter(pk=id).delete()
+    Message.objects.create(id=id, channel=CHANNEL, task="shop", state=State.READY, max_attempts=5)
+
+    ledger = shop.audit()
+
+    assert (ledger.dead, ledger.missing, ledger.succeeded) == (0, 0, 3)
+    assert not ledger.kept
+
+
+def test_an_audit_finds_the_movement_of_one_order_with_another(shop: Shop) -> None:
+    StockMovement.objects.filter(order=shop.orders[0]).update(order=shop.orders[1])
+
+    ledger = shop.audit()
+
+    assert (ledger.stock_movements, ledger.orders_not_moved_once) == (2, 2)
+    assert not ledger.kept
+
+
+def test_an_audit_finds_a_movement_of_another_quantity(shop: Shop) -> None:
+    StockMovement.objects.filter(order=shop.orders[0]).update(change=-1)
+
+    assert shop.audit().orders_not_moved_once == 1
+
+
+def test_an_audit_finds_an_order_that_is_gone_and_one_that_should_be(shop: Shop) -> None:
+    shop.orders[0].delete()
+    OrderFactory.create(pk=shop.lost_id, product=shop.orders[1].product)
+
+    assert shop.audit().orders_astray == 2
+
+
+def test_an_audit_finds_an_order_without_a_mail_beside_one_with_two(shop: Shop) -> None:
+    shop.received = Counter({shop.orders[0].pk: 2})
+
+    ledger = shop.audit()
+
+    assert (ledger.mails, ledger.orders_unmailed) == (2, 1)
+    assert not ledger.kept
+
+
+def test_an_audit_finds_a_mail_of_an_order_that_was_rolled_back(shop: Shop) -> None:
+    shop.received[shop.lost_id] += 1
+
+    assert shop.audit().mails_of_rolled_back_orders == 1
+
+
+def test_clearing_removes_the_demos_rows_and_nobody_elses(shop: Shop) -> None:
+    ended(10**9, channel="mail")
+    Message.objects.create(channel=CHANNEL, task="shop", state=State.READY, max_attempts=5)
+    theirs = Message.objects.create(channel="mail", task="x", state=State.READY, max_attempts=5)
+    move(order := OrderFactory.create())
+
+    traces.clear()
+
+    assert list(History.objects.values_list("pk", flat=True)) == [10**9]
+    assert list(Message.objects.all()) == [theirs]
+    assert list(Order.objects.all()) == [order]
+    assert StockMovement.objects.count() == Product.objects.count() == 1
+
+
+# The parts.
+
+
+@pytest.mark.django_db
+def test_a_tenth_of_the_baskets_is_not_paid_and_a_seed_fills_the_same_again() -> None:
+    baskets = fill_baskets(50, seed=7)
+    traces.clear()
+    again = fill_baskets(50, seed=7)
+
+    assert sum(not basket.is_paid for basket in baskets) == 5
+    assert [(basket.order.email, basket.order.quantity, basket.is_paid) for basket in baskets] == [
+        (basket.order.email, basket.order.quantity, basket.is_paid) for basket in again
+    ]
+
+
+def test_the_injected_failures_alone_kill_no_message() -> None:
+    assert move_stock.max_attempts
+    failures = [sum(is_stuck(order, attempt) for attempt in range(1, 20)) for order in range(5000)]
+
+    assert 0 < max(failures) < move_stock.max_attempts
+    assert 800 < sum(is_stuck(order, 1) for order in range(5000)) < 1200
+
+
+def test_the_mail_server_counts_receipts_by_order() -> None:
+    mail = EmailMessage()
+    mail["To"] = "ada@example.com"
+    mail["From"] = "shop@example.com"
+    mail["X-Order"] = "42"
+
+    with MailServer() as server, smtplib.SMTP(server.host, server.port) as client:
+        client.send_message(mail)
+        client.send_message(mail)
+
+    assert server.received == {42: 2}
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "postgresql://postgres@//tmp/socket/shop",
+        "postgresql://postgres@:5433//tmp/socket/shop",
+        "postgresql://ada:se%2Fcret@db.example.com:5433/shop?sslmode=require",
+        "postgresql://ada@db.example.com/shop?conn_max_age=5",
+    ],
+)
+def test_workers_find_the_database_that_is_in_use(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DATABASE_URL", url)
+    given = environ.Env.db_url_config(url)
+
+    found = environ.Env.db_url_config(database_url({**given, "NAME": "test_shop gw0"}))
+
+    assert found == {"CONN_MAX_AGE": 60, "OPTIONS": {}, **given, "NAME": "test_shop gw0"}
+
+
+def test_workers_find_the_embedded_server(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("DATABASE_URL", raising=False)
+    database = {"USER": "postgres", "HOST": "/var/tmp/a/socket", "PORT": "5432", "NAME": "pgqueue"}
+
+    found = environ.Env.db_url_config(database_url(database))
+
+    assert {**found, "PORT": str(found["PORT"])} == {**found, **database}
+
+
+def is_alive(process: Path) -> bool:
+    """Say whether it runs: a zombie, whom nobody waits for, does not."""
+    try:
+        return "State:\tZ" not in (process / "status").read_text()
+    except OSError:
+        return False
+
+
+def test_a_leashed_process_dies_with_its_parent() -> None:
+    sleeper = "print('awake', flush=True); import time; time.sleep(600)"
+    starts = (
+        "import os, subprocess, sys;"
+        f"command = [sys.executable, {str(LEASH)!r}, str(os.getpid()), '-c', {sleeper!r}];"
+        "child = subprocess.Popen(command, stdout=subprocess.PIPE);"
+        "print(child.stdout.readline() and child.pid, flush=True); child.wait()"
+    )
+    with subprocess.Popen([sys.executable, "-c", starts], stdout=subprocess.PIPE) as parent:
+        assert parent.stdout
+        child = Path("/proc") / parent.stdout.readline().decode().strip()
+        assert is_alive(child)
+        parent.kill()
+
+    eventually(lambda: not is_alive(child))
+
+
+# The command.
+
+
+@pytest.fixture
+def say(capfd: pytest.CaptureFixture[str]) -> Callable[..., Any]:
+    """Run the demo, and return the one JSON object that it may print."""
+
+    def run(*options: str) -> Any:
+        call_command("demo", "--format", "json", *options)
+        return json.loads(capfd.readouterr().out)
+
+    return run
+
+
+@pytest.mark.django_db(transaction=True)
+def test_the_demo_keeps_its_promises_though_its_worker_is_killed(say: Callable[..., Any]) -> None:
+    Shop()  # as a demo before this one left it
+    Message.objects.create(channel=CHANNEL, task="gone", state=State.READY, max_attempts=5)
+
+    ledger = say("--orders", "300", "--seed", "1")
+
+    assert ledger["kept"] is True
+    assert ledger["orders_committed"] == ledger["stock_movements"] == 270
+    assert ledger["orders_rolled_back"] == 30
+    assert ledger["enqueued"] == ledger["succeeded"] == 540
+    assert ledger["dead"] == ledger["missing"] == ledger["mails_of_rolled_back_orders"] == 0
+    assert ledger["mails"] >= 270
+    assert ledger["retries"] > 0
+    assert ledger["leases_lost"] > 0
+    assert 0 < ledger["pickup_p50_ms"] <= ledger["pickup_p99_ms"]
+    assert ledger["per_s"] > 0
+
+
+@pytest.mark.django_db(transaction=True)
+def test_two_demos_on_one_database_are_one_too_many() -> None:
+    with closing(connections["default"].copy()) as other, other.cursor() as cursor:
+        cursor.execute("SELECT pg_advisory_lock(%s)", [tour.LOCK])
+
+        with pytest.raises(CommandError, match="Another demo"):
+            call_command("demo")
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize("form", ["text", "json"])
+def test_a_broken_promise_is_shown_and_fails_the_command(
+    form: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tour, "run", lambda plan: replace(WHOLE, missing=1))
+    out = StringIO()
+
+    with pytest.raises(CommandError, match="No message is missing") as raised:
+        call_command("demo", "--format", form, stdout=out)
+
+    assert raised.value.returncode == 1
+    if form == "json":
+        assert json.loads(out.getvalue())["kept"] is False
+    else:
+        assert "Every promise was kept" not in out.getvalue()

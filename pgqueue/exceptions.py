@@ -12,6 +12,26 @@ class InvalidTask(PGQueueError):
     """This function or these options can't make a task."""
 
 
+class InvalidArguments(PGQueueError):
+    """A task can't be called with these arguments."""
+
+
+class InvalidArgument(InvalidArguments):
+    """An argument can't be stored and come back as what it is."""
+
+
+class PayloadTooLarge(InvalidArguments):
+    """The arguments take more than 16 MiB: store the data elsewhere, and pass where it is."""
+
+
+class InvalidResult(PGQueueError):
+    """A task returned what can't be stored and come back as what it is."""
+
+
+class UnreadablePayload(PGQueueError):
+    """This JSON was not written for this task, or the task has changed since."""
+
+
 class LeaseLost(PGQueueError):
     """Another worker may hold this message by now: its lease ran out, or it was cancelled."""
 
@@ -30,14 +50,6 @@ class TaskFailed(PGQueueError):
 
 class TaskTimeout(PGQueueError):
     """The task ran longer than its timeout."""
-
-
-class WaitTimeout(PGQueueError):
-    """The message had not ended when the time to wait for it was over."""
-
-
-class UnsupportedDatabase(PGQueueError):
-    """pgqueue needs PostgreSQL 15 or newer, through Django's own postgresql backend."""
 
 
 class OtherTransactionWarning(UserWarning):

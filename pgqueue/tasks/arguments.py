@@ -14,36 +14,16 @@ from itertools import count
 from operator import contains
 from typing import Any, TypeVar
 
-from pgqueue.exceptions import PGQueueError
+from pgqueue.exceptions import (
+    InvalidArgument,
+    InvalidArguments,
+    InvalidResult,
+    PayloadTooLarge,
+    UnreadablePayload,
+)
 from pgqueue.tasks.encoding import Hint, from_json, to_json
 from pgqueue.tasks.hints import hints_of, signature_of
 from pgqueue.tasks.scalars import Unstorable, write_str
-
-# --- move to exceptions.py
-
-
-class InvalidArguments(PGQueueError):
-    """A task can't be called with these arguments."""
-
-
-class InvalidArgument(InvalidArguments):
-    """An argument can't be stored and come back as what it is."""
-
-
-class PayloadTooLarge(InvalidArguments):
-    """The arguments take more than 16 MiB: store the data elsewhere, and pass where it is."""
-
-
-class InvalidResult(PGQueueError):
-    """A task returned what can't be stored and come back as what it is."""
-
-
-class UnreadablePayload(PGQueueError):
-    """This JSON was not written for this task, or the task has changed since."""
-
-
-# --- up to here
-
 
 PAYLOAD_LIMIT = 16 * 1024 * 1024  # bytes
 RESULT_LIMIT = 64 * 1024  # bytes

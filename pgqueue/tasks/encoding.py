@@ -18,9 +18,9 @@ string for a datetime, a number or a string for a Decimal, seconds for a timedel
 for a model instance.
 
 What doesn't come back: the order of a dict's keys (jsonb sorts them); the name of a time
-zone (its offset does) and `fold`; the class of a subclass of str, int, datetime and their
-like, which returns as that. Dataclasses, models and enums need the hint, because no tag ever
-makes us import anything.
+zone (its offset does) and `fold`; a subclass of str, int, datetime and their like, which
+returns as that, as an unhinted TextChoices does. Dataclasses, models and other enums need
+the hint, because no tag ever makes us import anything.
 """
 
 from __future__ import annotations

@@ -15,10 +15,10 @@ from django.db import close_old_connections
 
 from pgqueue import registry, signals
 from pgqueue.conf import settings
+from pgqueue.exceptions import InvalidResult, UnreadablePayload
 from pgqueue.outcomes import Closed, Died, HandedBack, Outcome, Retried, Succeeded
 from pgqueue.retries import Exponential, as_timedelta
 from pgqueue.tasks import Task, TaskContext
-from pgqueue.tasks.arguments import InvalidResult, UnreadablePayload
 from pgqueue.worker import atomic
 from pgqueue.worker.held import Held
 from pgqueue.worker.timeouts import Timeouts, within

@@ -38,16 +38,14 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import pgqueue
-from pgqueue.tasks.arguments import (
-    PAYLOAD_LIMIT,
-    RESULT_LIMIT,
-    Codec,
+from pgqueue.exceptions import (
     InvalidArgument,
     InvalidArguments,
     InvalidResult,
     PayloadTooLarge,
     UnreadablePayload,
 )
+from pgqueue.tasks.arguments import PAYLOAD_LIMIT, RESULT_LIMIT, Codec
 
 if TYPE_CHECKING:
     from nowhere import Missing  # type: ignore[import-not-found]

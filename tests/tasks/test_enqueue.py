@@ -10,6 +10,7 @@ from django.test.utils import CaptureQueriesContext
 
 from pgqueue import Exponential, signals, task
 from pgqueue.exceptions import (
+    InvalidArguments,
     InvalidTask,
     OtherTransactionWarning,
     TaskResultDoesNotExist,
@@ -17,7 +18,6 @@ from pgqueue.exceptions import (
 )
 from pgqueue.models import Message
 from pgqueue.states import State
-from pgqueue.tasks.arguments import InvalidArguments
 from tests import jobs
 
 

@@ -17,7 +17,7 @@ _INCLUDE = re.compile(r"^[ ]*-- include: (\w+)$", re.MULTILINE)
 _COMMENT = re.compile(r"^[ ]*--.*\n?", re.MULTILINE)
 
 
-def load(module: str) -> dict[str, bytes]:
+def load(module: str) -> dict[str, str]:
     """Return the statements of `module`, from the .sql file of its name.
 
     Args:
@@ -26,7 +26,7 @@ def load(module: str) -> dict[str, bytes]:
     package, _, name = module.rpartition(".")
     texts = {**_read(package, "shared"), **_read(package, name)}
     return {
-        statement: _COMMENT.sub("", _with_includes(text, texts)).strip().encode()
+        statement: _COMMENT.sub("", _with_includes(text, texts)).strip()
         for statement, text in texts.items()
     }
 

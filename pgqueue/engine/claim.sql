@@ -10,7 +10,9 @@ WITH RECURSIVE found AS (
         WHERE state = 'ready' AND NOT governed AND channel > found.channel
         ORDER BY channel LIMIT 1) next
 )
-SELECT channel FROM found WHERE channel <> ALL (%(excluded)s::text[])
+SELECT channel FROM found
+WHERE channel <> ALL (%(excluded)s::text[])
+  AND channel NOT IN (SELECT name FROM pgqueue_channel WHERE paused)
 
 -- name: claim
 -- Lease the heads of lanes: of those that are known, each from after its mark, and of

@@ -1,7 +1,9 @@
 -- name: take
 -- Whoever locks the row does the duty; its lock ends with its transaction, however it dies.
+-- One that was done in the future is due: the server's clock was set back since.
 SELECT name FROM pgqueue_duty
-WHERE name = %(name)s AND (due_at <= statement_timestamp() OR %(early)s)
+WHERE name = %(name)s
+  AND (due_at <= statement_timestamp() OR ran_at > statement_timestamp() OR %(early)s)
 FOR UPDATE SKIP LOCKED
 
 -- name: done
@@ -15,4 +17,6 @@ SELECT unnest(%(names)s::text[]), statement_timestamp()
 ON CONFLICT DO NOTHING
 
 -- name: due
-SELECT name, extract(epoch FROM due_at - clock_timestamp())::float8 FROM pgqueue_duty
+SELECT name, CASE WHEN ran_at > clock_timestamp() THEN 0
+                  ELSE extract(epoch FROM due_at - clock_timestamp()) END::float8
+FROM pgqueue_duty

@@ -46,7 +46,13 @@ def enqueue(
         options: a JSON object's text, or None.
         run_at: when they are due; None: `run_after` from now, or else at once.
         ids: reserved ones, as many as payloads; None: the next ones.
+
+    Raises:
+        ValueError: there are not as many keys or ids as payloads.
     """
+    for given in (key, ids):
+        if given is not None and not isinstance(given, str) and len(given) != len(payloads):
+            raise ValueError(f"{len(given)} keys or ids don't go with {len(payloads)} payloads.")
     parameters: dict[str, Any] = {
         "channel": channel,
         "task": task,

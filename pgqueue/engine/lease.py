@@ -4,6 +4,7 @@ from collections.abc import Collection
 from datetime import timedelta
 from typing import NamedTuple
 
+from pgqueue.engine import partitions
 from pgqueue.engine.values import Claim, Connection, Lease, fence
 from pgqueue.statements import load
 
@@ -47,5 +48,7 @@ def rescue(connection: Connection, *, max_lost: int, limit: int = 500) -> list[R
     Only for one who was connected for that long himself: after an outage of the database
     every lease is over, and every worker alive.
     """
-    rows = connection.execute(SQL["rescue"], {"max_lost": max_lost, "limit": limit})
+    rows = partitions.repeat_if_missing(
+        connection, SQL["rescue"], {"max_lost": max_lost, "limit": limit}
+    )
     return [Rescued(*row[:3]) for row in rows]

@@ -52,13 +52,13 @@ def _make(connection: Connection, day: date) -> bool:
 
 
 def repeat_if_missing(
-    connection: Connection, statement: bytes, parameters: Mapping[str, Any]
+    connection: Connection, statement: str, parameters: Mapping[str, Any]
 ) -> list[Any]:
     """Run a statement that writes history; where today has no partition yet, make it and repeat.
 
     In a savepoint, if the caller has a transaction: nothing else in it is undone.
     """
-    idle = connection.info.transaction_status == TransactionStatus.IDLE
+    idle = connection.autocommit and connection.info.transaction_status == TransactionStatus.IDLE
     try:
         with nullcontext() if idle else connection.transaction():
             return connection.execute(statement, parameters).fetchall()

@@ -1,6 +1,10 @@
 -- Every verb here first locks its rows in the order of their ids, fenced by (id, attempt,
 -- worker_id). Unsorted beside cancels, which touch several rows too, they deadlock.
 
+-- name: each_once
+-- A message may be in a batch twice: its run that lost the lease, and the one since.
+SELECT DISTINCT ON (message, fence, holder) *
+
 -- name: mine
 -- Follows "WITH ended AS (… AS e (message, fence, holder …))". Each row is looked up by its
 -- id, whatever the statistics say of so restless a table: the LIMIT keeps the state out of
@@ -18,7 +22,7 @@ mine AS MATERIALIZED (
 
 -- name: complete
 WITH ended AS MATERIALIZED (
-    SELECT *
+-- include: each_once
     FROM unnest(%(ids)s::bigint[], %(attempts)s::int[], %(workers)s::uuid[],
                 %(results)s::text[], %(started)s::float8[], %(finished)s::float8[])
         AS e (message, fence, holder, result, started_after, finished_after)
@@ -33,15 +37,18 @@ WITH ended AS MATERIALIZED (
     SELECT
 -- include: history_columns
         , claimed_at + started_after * interval '1 second', 'succeeded', result::jsonb,
-        least(claimed_at + finished_after * interval '1 second', statement_timestamp())
-    FROM done JOIN ended ON ended.message = done.id
+        -- Yesterday at the earliest: older days may have no partition any more.
+        greatest(least(claimed_at + finished_after * interval '1 second', statement_timestamp()),
+                 date_trunc('day', statement_timestamp(), 'UTC') - interval '1 day')
+    FROM done JOIN ended
+        ON ended.message = done.id AND ended.fence = done.attempt AND ended.holder = done.worker_id
 )
 SELECT id FROM done
 
 -- name: retry
 -- The first error and the last nine are kept: "- 1" drops the second.
 WITH ended AS MATERIALIZED (
-    SELECT *
+-- include: each_once
     FROM unnest(%(ids)s::bigint[], %(attempts)s::int[], %(workers)s::uuid[],
                 %(errors)s::text[], %(delays)s::interval[], %(started)s::float8[])
         AS e (message, fence, holder, error, delay, started_after)
@@ -59,7 +66,7 @@ WITH ended AS MATERIALIZED (
         lease_until = NULL
     FROM ended
     WHERE m.id = ANY (ARRAY(SELECT id FROM mine WHERE cancel_requested_at IS NULL))
-      AND m.id = ended.message
+      AND m.id = ended.message AND m.attempt = ended.fence AND m.worker_id = ended.holder
     RETURNING m.id, m.channel, m.state
 ),
 -- include: cancelled_as_asked
@@ -69,7 +76,7 @@ SELECT id, (SELECT count(*) FROM told) FROM changed UNION ALL SELECT id, 0 FROM 
 
 -- name: bury
 WITH ended AS MATERIALIZED (
-    SELECT *
+-- include: each_once
     FROM unnest(%(ids)s::bigint[], %(attempts)s::int[], %(workers)s::uuid[],
                 %(errors)s::text[], %(started)s::float8[])
         AS e (message, fence, holder, error, started_after)
@@ -86,7 +93,7 @@ WITH ended AS MATERIALIZED (
         lease_until = NULL
     FROM ended
     WHERE m.id = ANY (ARRAY(SELECT id FROM mine WHERE cancel_requested_at IS NULL))
-      AND m.id = ended.message
+      AND m.id = ended.message AND m.attempt = ended.fence AND m.worker_id = ended.holder
     RETURNING m.id
 ),
 -- include: cancelled_as_asked
@@ -95,7 +102,7 @@ SELECT id FROM changed UNION ALL SELECT id FROM cancelled
 -- name: defer
 -- Not a failure: nothing is charged.
 WITH ended AS MATERIALIZED (
-    SELECT *
+-- include: each_once
     FROM unnest(%(ids)s::bigint[], %(attempts)s::int[], %(workers)s::uuid[], %(delays)s::interval[])
         AS e (message, fence, holder, delay)
 ),
@@ -108,7 +115,7 @@ WITH ended AS MATERIALIZED (
         lease_until = NULL
     FROM ended
     WHERE m.id = ANY (ARRAY(SELECT id FROM mine WHERE cancel_requested_at IS NULL))
-      AND m.id = ended.message
+      AND m.id = ended.message AND m.attempt = ended.fence AND m.worker_id = ended.holder
     RETURNING m.id, m.channel, m.state
 ),
 -- include: cancelled_as_asked

@@ -27,6 +27,7 @@ from pgqueue.engine.values import Claim
 
 LOOK_AGAIN = 0.25  # seconds
 LOOK_AGAIN_COST = 20  # times what looking cost
+LOOK_AGAIN_AT_LATEST = 10.0  # seconds: one look that hung is no measure
 
 
 class Mark(NamedTuple):
@@ -75,15 +76,19 @@ class Turns:
         looking = began >= self._look_at or not self._channels
         if looking:
             self._look_from_the_front()
+        is_from_the_front = looking and all(
+            state.after is None for state in self._channels.values()
+        )
         claims = self._go_on(limit)
-        if not claims and not looking:
-            # A claim that resumed and came back empty proves nothing.
+        if not claims and not is_from_the_front:
+            # A claim that resumed, and came back empty, proves nothing.
+            looking = True
             self._look_from_the_front()
             claims = self._go_on(limit)
-            looking = True
         if looking:
             now = time.monotonic()
-            self._look_at = now + max(LOOK_AGAIN, LOOK_AGAIN_COST * (now - began))
+            pause = max(LOOK_AGAIN, LOOK_AGAIN_COST * (now - began))
+            self._look_at = now + min(pause, LOOK_AGAIN_AT_LATEST)
         return claims
 
     def forget(self) -> None:

@@ -1,0 +1,127 @@
+"""The ceiling: a bare psycopg loop that claims 500 and settles 500, and does nothing else.
+
+It runs the worker's own statements on the same kind of connection, and resumes each claim
+after the last message of the one before, as `Turns` does; it never looks from the front
+again. It is tried in two ways: one connection that claims and settles by turns, and two
+threads, one of which claims ahead of the one that settles. The faster is the ceiling.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from queue import Queue
+from threading import Thread
+from typing import Any
+from uuid import uuid4
+
+from pgqueue.connections import connect
+from pgqueue.engine import claim, settle
+from pgqueue.engine.values import Claim, Connection
+from tests.benchmarks.harness.messages import CHANNEL
+
+BATCH = 500
+AHEAD = 4  # batches: as much as a worker buffers
+# The statement's columns: three of the search, and then a claim's.
+ID, ATTEMPT, PRIORITY, RUN_AT, WORKER = (
+    3 + Claim._fields.index(name) for name in ("id", "attempt", "priority", "run_at", "worker_id")
+)
+
+Rows = list[tuple[Any, ...]]
+
+
+class Claims:
+    """Batches of one lane, each from after the last message of the one before."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        # From the front: ranks begin at -100.
+        self._mark: tuple[int, datetime, int] = (-32768, datetime(1970, 1, 1, tzinfo=UTC), 0)
+        self._worker_id = uuid4()
+
+    def __iter__(self) -> Iterator[Rows]:
+        while rows := self.take():
+            yield rows
+
+    def take(self) -> Rows:
+        """Claim once."""
+        rank, run_at, id = self._mark
+        rows = self._connection.execute(
+            claim.SQL["claim"],
+            {
+                "channels": [CHANNEL],
+                "keys": [""],
+                "ranks": [rank],
+                "run_ats": [run_at],
+                "ids": [id],
+                "quotas": [BATCH],
+                "searched": [],
+                "after_keys": [],
+                "after_ranks": [],
+                "rooms": [],
+                "shares": [],
+                "limit": BATCH,
+                "worker_id": self._worker_id,
+                "lease": "30 s",
+            },
+        ).fetchall()
+        if rows:
+            last = rows[-1]
+            self._mark = (-last[PRIORITY], last[RUN_AT], last[ID])
+        return rows
+
+
+def complete(connection: Connection, rows: Rows) -> None:
+    """Settle a batch: every run succeeded, at once."""
+    nothing = [None] * len(rows)
+    at_once = [0.0] * len(rows)
+    connection.execute(
+        settle.SQL["complete"],
+        {
+            "ids": [row[ID] for row in rows],
+            "attempts": [row[ATTEMPT] for row in rows],
+            "workers": [row[WORKER] for row in rows],
+            "results": nothing,
+            "started": at_once,
+            "finished": at_once,
+        },
+    ).fetchall()
+
+
+def by_turns(count: int) -> float:
+    """Return messages a second of one connection that claims and settles by turns."""
+    with connect("default", name="ceiling") as connection:
+        began = time.monotonic()
+        done = 0
+        for rows in Claims(connection):
+            complete(connection, rows)
+            done += len(rows)
+        return _rate(done, count, began)
+
+
+def ahead(count: int) -> float:
+    """Return messages a second of two connections, one of which claims ahead of the other."""
+    claimed: Queue[Rows] = Queue(AHEAD)
+
+    def claim_ahead(connection: Connection) -> None:
+        try:
+            for rows in Claims(connection):
+                claimed.put(rows)
+        finally:
+            claimed.put([])
+
+    with connect("default", name="claims") as claims, connect("default", name="settles") as settles:
+        began = time.monotonic()
+        Thread(target=claim_ahead, args=[claims], daemon=True).start()
+        done = 0
+        while rows := claimed.get():
+            complete(settles, rows)
+            done += len(rows)
+        return _rate(done, count, began)
+
+
+def _rate(done: int, count: int, began: float) -> float:
+    if done != count:
+        raise RuntimeError(f"The ceiling settled {done} of {count} messages.")
+    return done / (time.monotonic() - began)

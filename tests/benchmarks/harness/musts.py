@@ -1,0 +1,71 @@
+"""What the benchmarks must reach, and aim at."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import StrEnum
+
+from tests.benchmarks.harness.report import Report
+
+
+class Verdict(StrEnum):
+    """How a metric stands to what was asked of it."""
+
+    AIM = "aim reached"
+    MUST = "must reached"
+    MISSED = "MISSED"
+
+
+@dataclass(frozen=True)
+class Must:
+    """A bound on one metric of one benchmark, and a better one to aim at."""
+
+    benchmark: str
+    metric: str
+    must: float
+    aim: float
+
+    @property
+    def sign(self) -> str:
+        """Which way is better, as the aim shows it."""
+        return "≥" if self.aim > self.must else "≤"
+
+    def judge(self, value: float) -> Verdict:
+        """Say what was reached."""
+        if self._reaches(value, self.aim):
+            return Verdict.AIM
+        return Verdict.MUST if self._reaches(value, self.must) else Verdict.MISSED
+
+    def _reaches(self, value: float, bound: float) -> bool:
+        return value >= bound if self.aim > self.must else value <= bound
+
+
+MUSTS = (
+    Must("drain", "ratios.of_ceiling", must=0.40, aim=0.70),
+    Must("drain", "figures.per_s", must=20_000, aim=40_000),
+    Must("drain", "figures.rss_mb", must=150, aim=100),
+    Must("enqueue", "figures.bulk_per_s", must=80_000, aim=150_000),
+    Must("enqueue", "ratios.busy_of_silent", must=0.70, aim=0.90),
+    Must("latency", "figures.p50_ms", must=5, aim=2),
+    Must("latency", "figures.p99_ms", must=25, aim=10),
+    Must("fair", "ratios.of_one_key", must=0.4, aim=0.6),
+    Must("pinned", "ratios.of_unpinned", must=0.6, aim=0.9),
+)
+
+
+def musts_of(benchmark: str) -> dict[str, Must]:
+    """Return what a benchmark must reach, by metric."""
+    return {must.metric: must for must in MUSTS if must.benchmark == benchmark}
+
+
+def missed(report: Report, *, musts: Iterable[Must] = MUSTS) -> list[str]:
+    """Return a line for each must that a report misses.
+
+    Raises KeyError where a metric is not there at all.
+    """
+    return [
+        f"{report.benchmark}: {must.metric} is {report.metrics[must.metric]:g}, "
+        f"and must be {must.sign} {must.must:g}."
+        for must in musts
+        if must.benchmark == report.benchmark
+        and must.judge(report.metrics[must.metric]) is Verdict.MISSED
+    ]

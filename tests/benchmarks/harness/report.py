@@ -1,0 +1,90 @@
+"""What a benchmark found: the medians of its rounds, and how far they lie apart."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from statistics import median
+from typing import Any
+
+from tests.benchmarks.harness.machine import machine
+
+
+@dataclass(frozen=True)
+class Round:
+    """One round's figures, each with its unit at the end of its name, and ratios."""
+
+    figures: Mapping[str, float]
+    ratios: Mapping[str, float]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Report:
+    """A benchmark's medians; `spread` has the least and the most of each.
+
+    A ratio is the median of the rounds' own ratios, since what it compares ran side by side.
+    """
+
+    benchmark: str
+    messages: int
+    rounds: int
+    figures: Mapping[str, float]
+    ratios: Mapping[str, float]
+    spread: Mapping[str, Sequence[float]]
+    machine: Mapping[str, Any]
+    measured_at: str
+
+    @property
+    def metrics(self) -> dict[str, float]:
+        """Figures and ratios by their full names, as `spread` has them."""
+        return {
+            **{f"figures.{name}": value for name, value in self.figures.items()},
+            **{f"ratios.{name}": value for name, value in self.ratios.items()},
+        }
+
+    def as_json(self) -> str:
+        """Return one JSON object, on one line."""
+        return json.dumps(asdict(self))
+
+
+def repeat(
+    benchmark: str, measure: Callable[[int], Round], *, messages: int, rounds: int
+) -> Report:
+    """Measure several times and report the medians; say on stderr how far it is."""
+    on = machine()
+    done = []
+    for number in range(1, rounds + 1):
+        print(f"{benchmark} ({messages} messages): round {number} of {rounds}", file=sys.stderr)
+        done.append(measure(messages))
+    figures = _collected([each.figures for each in done])
+    ratios = _collected([each.ratios for each in done])
+    return Report(
+        benchmark=benchmark,
+        messages=messages,
+        rounds=rounds,
+        figures={name: rounded(median(values)) for name, values in figures.items()},
+        ratios={name: rounded(median(values)) for name, values in ratios.items()},
+        spread={
+            **{f"figures.{name}": _spread(values) for name, values in figures.items()},
+            **{f"ratios.{name}": _spread(values) for name, values in ratios.items()},
+        },
+        machine=on,
+        measured_at=datetime.now(UTC).isoformat(timespec="seconds"),
+    )
+
+
+def _collected(rounds: Sequence[Mapping[str, float]]) -> dict[str, list[float]]:
+    return {name: [each[name] for each in rounds] for name in rounds[0]}
+
+
+def _spread(values: Sequence[float]) -> list[float]:
+    return [rounded(min(values)), rounded(max(values))]
+
+
+def rounded(value: float) -> float:
+    """Return four digits of a figure: more would be noise."""
+    short = float(f"{value:.4g}")
+    return int(short) if short.is_integer() else short

@@ -1,0 +1,87 @@
+"""Reports as text: for the terminal, and in RESULTS.md with results.json beside it."""
+
+import json
+from collections.abc import Iterable
+from dataclasses import asdict
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from tests.benchmarks.harness.musts import Must, musts_of
+from tests.benchmarks.harness.report import Report
+
+FOLDER = Path(__file__).resolve().parents[1]
+HEAD = """\
+# Results
+
+Written by `make bench`; the figures as JSON are in results.json. Each is the median of some
+rounds, with the least and the most in brackets; a ratio is the median of the rounds' own
+ratios. What a name means is told on top of the benchmark's file.
+"""
+COLUMNS = ("metric", "measured", "must", "aim", "verdict")
+
+
+def table(report: Report) -> str:
+    """Return a report for a terminal."""
+    rows = [COLUMNS, *_rows(report)]
+    widths = [max(len(row[column]) for row in rows) for column in range(len(COLUMNS))]
+    lines = ["  ".join(map(str.ljust, row, widths)).rstrip() for row in rows]
+    return "\n".join([_title(report), _circumstances(report), "", *lines, ""])
+
+
+def write(reports: Iterable[Report], *, folder: Path = FOLDER) -> None:
+    """Put these in the place of earlier ones, and leave those of other benchmarks."""
+    file = folder / "results.json"
+    kept: dict[str, Any] = json.loads(file.read_text()) if file.exists() else {}
+    kept |= {_title(report): asdict(report) for report in reports}
+    kept = dict(sorted(kept.items()))
+    file.write_text(json.dumps(kept, indent=2) + "\n")
+    sections = [_section(Report(**report)) for report in kept.values()]
+    (folder / "RESULTS.md").write_text("\n".join([HEAD, *sections]))
+
+
+def _section(report: Report) -> str:
+    about = (import_module(f"tests.benchmarks.{report.benchmark}").__doc__ or "").partition("\n")[0]
+    rows = [COLUMNS, ("---",) * len(COLUMNS), *_rows(report)]
+    lines = [f"| {' | '.join(row)} |" for row in rows]
+    settings = ", ".join(f"{name} {value}" for name, value in report.machine["settings"].items())
+    return "\n".join(
+        [
+            f"## {_title(report)}\n",
+            f"{about}\n",
+            *lines,
+            f"\n{_circumstances(report)} Server: {settings}.\n",
+        ]
+    )
+
+
+def _title(report: Report) -> str:
+    return f"{report.benchmark} --messages {report.messages}"
+
+
+def _circumstances(report: Report) -> str:
+    on = report.machine
+    return (
+        f"{report.measured_at}, {report.rounds} rounds, {on['cpu']}, {on['cores']} cores, "
+        f"{on['memory_gb']} GB, load before {on['load_before']}; PostgreSQL {on['postgresql']}, "
+        f"Python {on['python']}, Django {on['django']}, psycopg {on['psycopg']}."
+    )
+
+
+def _rows(report: Report) -> list[tuple[str, ...]]:
+    musts = musts_of(report.benchmark)
+    return [
+        (metric, _measured(value, report.spread[metric]), *_judged(musts.get(metric), value))
+        for metric, value in report.metrics.items()
+    ]
+
+
+def _measured(value: float, spread: Iterable[float]) -> str:
+    least, most = spread
+    return f"{value:,} ({least:,}–{most:,})"
+
+
+def _judged(must: Must | None, value: float) -> tuple[str, str, str]:
+    if must is None:
+        return "", "", ""
+    return f"{must.sign} {must.must:,}", f"{must.sign} {must.aim:,}", must.judge(value)

@@ -1,0 +1,30 @@
+"""A connection for what goes on around a measurement: filling, looking, emptying."""
+
+from collections.abc import Mapping
+from contextlib import suppress
+from functools import cache
+from typing import Any
+
+from psycopg.errors import InsufficientPrivilege
+
+from pgqueue.connections import connect
+from pgqueue.engine.values import Connection
+
+
+@cache
+def session() -> Connection:
+    """Return the one connection, in autocommit."""
+    return connect("default", name="benchmark")
+
+
+def ask(statement: bytes, parameters: Mapping[str, Any] | None = None) -> tuple[Any, ...]:
+    """Return the one row that a statement returns."""
+    [row] = session().execute(statement, parameters).fetchall()
+    return tuple(row)
+
+
+def settle_down() -> None:
+    """Have the server do now what it would otherwise do while somebody is measured."""
+    session().execute("VACUUM (ANALYZE) pgqueue_message, pgqueue_worker, pgqueue_duty")
+    with suppress(InsufficientPrivilege):
+        session().execute("CHECKPOINT")

@@ -47,6 +47,8 @@ def connect(alias: str, *, name: str) -> psycopg.Connection[Any]:
         # A transaction pooler: each transaction may meet another server process.
         connection.prepare_threshold = None
     else:
+        # Our statements are written for READ COMMITTED, whatever the database's default is.
+        connection.execute("SET default_transaction_isolation = 'read committed'")
         # Compiling takes longer than any of our statements, however dear they look. Planning
         # them anew takes as long as running them: their plans don't depend on parameters.
         connection.execute("SET jit = off; SET plan_cache_mode = force_generic_plan")

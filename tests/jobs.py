@@ -73,15 +73,18 @@ def leave(name: str) -> None:
 
 @task
 def sleep(seconds: float, name: str = "") -> None:
+    if name:
+        Group.objects.create(name=f"{name} began")
     time.sleep(seconds)
     if name:
-        Group.objects.create(name=name)
+        Group.objects.create(name=f"{name} ended")
 
 
 @task
 def sleep_and_sign(seconds: float) -> None:
+    Group.objects.create(name=f"{os.getpid()} began")
     time.sleep(seconds)
-    Group.objects.create(name=f"worker {os.getpid()}")
+    Group.objects.create(name=f"{os.getpid()} ended")
 
 
 @task(timeout=0.2, max_attempts=1)

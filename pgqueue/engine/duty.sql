@@ -13,7 +13,8 @@ WHERE name = %(name)s
 
 -- name: add
 INSERT INTO pgqueue_duty (name, due_at)
-SELECT unnest(%(names)s::text[]), statement_timestamp()
+SELECT name, statement_timestamp() FROM unnest(%(names)s::text[]) AS n (name)
+ORDER BY name
 ON CONFLICT DO NOTHING
 
 -- name: due

@@ -10,6 +10,8 @@ from pgqueue.statements import load
 
 SQL = load(__name__)
 
+BATCH = 500
+
 
 class Rescued(NamedTuple):
     """A message that lost its worker, and its state since."""
@@ -42,7 +44,7 @@ def hold(connection: Connection, lease: Lease | Claim) -> bool:
     return row is not None
 
 
-def rescue(connection: Connection, *, max_lost: int, limit: int = 500) -> list[Rescued]:
+def rescue(connection: Connection, *, max_lost: int, limit: int = BATCH) -> list[Rescued]:
     """Take messages away from workers that were silent for a whole lease.
 
     Only for one who was connected for that long himself: after an outage of the database

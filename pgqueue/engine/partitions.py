@@ -21,14 +21,14 @@ AHEAD = timedelta(days=14)
 def ensure(connection: Connection, *, ahead: timedelta = AHEAD) -> list[date]:
     """Make the partitions that are missing from today on; return their days."""
     rows = connection.execute(SQL["missing"], {"days": ahead.days}).fetchall()
-    return [day for (day,) in rows if _make(connection, day)]
+    return [day for day, schema in rows if _make(connection, schema, day)]
 
 
-def _make(connection: Connection, day: date) -> bool:
+def _make(connection: Connection, schema: str, day: date) -> bool:
     """Make one day's partition; say no where somebody else just did."""
     # LIKE and ATTACH: PARTITION OF would wait for every reader of history, and every
     # settle behind it. ATTACH makes the indexes, too.
-    name = Identifier(f"pgqueue_history_{day:%Y%m%d}")
+    name = Identifier(schema, f"pgqueue_history_{day:%Y%m%d}")
     try:
         with connection.transaction():
             connection.execute("SET LOCAL lock_timeout = '5s'")

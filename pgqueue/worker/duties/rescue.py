@@ -29,4 +29,4 @@ class Rescue:
             signals.message_rescued.send_robust(type(self), rescued=each)
         if rescued:
             self._on_ready()
-        return EVERY
+        return timedelta() if len(rescued) == lease.BATCH else EVERY

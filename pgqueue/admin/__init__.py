@@ -1,0 +1,12 @@
+"""The queue in Django's admin: what is listed, looked at and operated.
+
+A page reads a bounded number of rows, however many there are: see `listing`.
+"""
+
+from pgqueue.admin.channel import ChannelAdmin
+from pgqueue.admin.duty import DutyAdmin
+from pgqueue.admin.history import HistoryAdmin
+from pgqueue.admin.message import MessageAdmin
+from pgqueue.admin.worker import WorkerAdmin
+
+__all__ = ["ChannelAdmin", "DutyAdmin", "HistoryAdmin", "MessageAdmin", "WorkerAdmin"]

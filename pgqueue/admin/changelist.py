@@ -1,0 +1,125 @@
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from time import monotonic
+from typing import Any, ClassVar
+
+from django.contrib.admin.options import IncorrectLookupParameters
+from django.contrib.admin.views.main import PAGE_VAR, ChangeList
+from django.core.exceptions import ValidationError
+from django.core.paginator import Paginator
+from django.db.models import QuerySet
+from django.http import HttpRequest
+
+from pgqueue.admin.base import ReadOnlyAdmin
+from pgqueue.admin.filters import Choice, TextFilter
+from pgqueue.admin.listing import REACH, Listing, Stretch, estimated_count, without
+
+START_VAR = "start"
+LOOK_FOR = 0.1
+"""Seconds for which stretches are added, until they fill a page."""
+
+
+class BoundedChangeList(ChangeList):
+    """Shows a stretch of a `Listing`, and says what is beyond it."""
+
+    model_admin: ListedAdmin
+    start: str | None = None
+
+    def get_query_string(
+        self, new_params: dict[str, Any] | None = None, remove: Iterable[str] | None = None
+    ) -> str:
+        # A place is one of this list: with other filters it is another list.
+        if self.start and new_params and set(new_params) == {PAGE_VAR}:
+            new_params = {**new_params, START_VAR: self.start}
+        return super().get_query_string(new_params, remove)
+
+    def get_queryset(
+        self, request: HttpRequest, exclude_parameters: list[str | None] | None = None
+    ) -> QuerySet[Any]:
+        self.start = request.GET.get(START_VAR)
+        self.filter_params.pop(START_VAR, None)
+        # Its queryset might walk the whole table: only what it finds out of filters is used.
+        super().get_queryset(request)
+        choices = [spec for spec in self.filter_specs if isinstance(spec, Choice)]
+        # The search form repeats the parameters, but for those that have an input in it.
+        for name in [START_VAR, *(c.parameter_name for c in choices if isinstance(c, TextFilter))]:
+            self.params.pop(name, None)
+        try:
+            self.listing = self.model_admin.get_listing(
+                request,
+                {choice.parameter_name: value for choice in choices if (value := choice.value())},
+                self.query.strip(),
+            )
+            self.stretch = self._look()
+        except ValidationError as error:
+            raise IncorrectLookupParameters(error) from error
+        return self.root_queryset.filter(pk__in=self.stretch.ids)
+
+    def _look(self) -> Stretch:
+        until = monotonic() + LOOK_FOR
+        stretch, self.looks = self.listing.stretch(self.start), 1
+        while stretch.next and len(stretch.ids) < self.list_per_page and monotonic() < until:
+            stretch, self.looks = stretch + self.listing.stretch(stretch.next), self.looks + 1
+        return stretch
+
+    def get_results(self, request: HttpRequest) -> None:
+        self.paginator = Paginator(self.stretch.ids, self.list_per_page)
+        page = self.paginator.get_page(self.page_num)
+        with without(self.root_queryset.db, "seqscan"):
+            rows = self.root_queryset.in_bulk(page.object_list)
+        self.page_num = page.number
+        self.result_list = [rows[id] for id in page.object_list if id in rows]
+        self.result_count = self.paginator.count
+        self.full_result_count = None
+        self.show_full_result_count = False
+        self.show_admin_actions = True
+        self.can_show_all = False
+        self.multi_page = self.paginator.num_pages > 1
+
+    def notice(self) -> str:
+        """Say in which order this is, and how much of everything."""
+        order, count = self.listing.wording, f"{self.result_count:,}"
+        if self.stretch.is_all:
+            return f"{order}."
+        total = f"about {self._total():,}"
+        which = "further" if self.start else "first"
+        if not self.listing.sought or self.stretch.is_cut:
+            return f"{order}. The {which} {count} of {total}."
+        return f"{order}. {count} found among the {which} {self.looks * REACH:,} of {total}."
+
+    def next_query_string(self) -> str:
+        return self.get_query_string({START_VAR: self.stretch.next})
+
+    def front_query_string(self) -> str:
+        return self.get_query_string()
+
+    def _total(self) -> int:
+        """Leave an estimate two digits, so that it does not look like a count."""
+        count = max(estimated_count(self.listing.rows), self.result_count)
+        unit: int = 10 ** max(len(str(count)) - 2, 0)
+        return round(count / unit) * unit
+
+
+class ListedAdmin(ReadOnlyAdmin):
+    """Lists what there may be millions of."""
+
+    list_filter: ClassVar[tuple[type[Choice], ...]] = ()
+    sortable_by = ()
+    # Any, or else there is no search box; `get_listing` decides what is looked for.
+    search_fields = ("pk",)
+
+    def get_listing(self, request: HttpRequest, chosen: Mapping[str, str], term: str) -> Listing:
+        """Say where to find what the filters and the search ask for.
+
+        Raises:
+            ValidationError: they ask for what can't be.
+        """
+        raise NotImplementedError
+
+    def get_changelist(self, request: HttpRequest, **kwargs: Any) -> type[ChangeList]:
+        return BoundedChangeList
+
+    def lookup_allowed(self, lookup: str, value: str, request: HttpRequest | None = None) -> bool:
+        # Django would take any field, with or without an index.
+        return lookup in {choice.parameter_name for choice in self.list_filter}

@@ -1,0 +1,53 @@
+from __future__ import annotations
+
+from django.contrib import admin
+from django.db.models import QuerySet
+from django.http import HttpRequest
+from django.urls import reverse
+from django.utils.html import format_html
+from django.utils.http import urlencode
+from django.utils.safestring import SafeString
+
+from pgqueue.admin.base import QueueAdmin
+from pgqueue.models import Channel
+
+
+@admin.register(Channel)
+class ChannelAdmin(QueueAdmin):
+    """The channels that don't work by the defaults."""
+
+    actions = ("pause", "resume")
+    list_display = ("name", "paused", "retention", "on_dead", "messages")
+    list_filter = ("paused",)
+    search_fields = ("name",)
+    ordering = ("name",)
+
+    def get_readonly_fields(
+        self, request: HttpRequest, obj: Channel | None = None
+    ) -> tuple[str, ...]:
+        # It is the key: another name would be another channel.
+        return ("name",) if obj else ()
+
+    @admin.display
+    def messages(self, channel: Channel) -> SafeString:
+        url = reverse("admin:pgqueue_message_changelist")
+        return format_html(
+            '<a href="{}?{}">Messages</a>', url, urlencode({"channel": channel.name})
+        )
+
+    @admin.action(permissions=["change"], description="Pause: start none of their messages")
+    def pause(self, request: HttpRequest, queryset: QuerySet[Channel]) -> None:
+        self._set_paused(request, queryset, True, "paused")
+
+    @admin.action(permissions=["change"], description="Resume")
+    def resume(self, request: HttpRequest, queryset: QuerySet[Channel]) -> None:
+        self._set_paused(request, queryset, False, "resumed")
+
+    def _set_paused(
+        self, request: HttpRequest, queryset: QuerySet[Channel], paused: bool, done: str
+    ) -> None:
+        changed = list(queryset.exclude(paused=paused))
+        queryset.update(paused=paused)
+        for channel in changed:
+            self.log_change(request, channel, f"{done.capitalize()}.")
+        self.message_user(request, f"{len(changed)} {done}.")

@@ -1,0 +1,137 @@
+"""How a message is shown, live or ended."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, ClassVar
+from uuid import UUID
+
+from django.contrib import admin
+from django.db.models import Func, IntegerField, QuerySet, TextField
+from django.db.models.fields.json import KeyTextTransform, KeyTransform
+from django.db.models.functions import Left
+from django.http import HttpRequest
+from django.template.defaultfilters import filesizeformat
+from django.template.loader import render_to_string
+from django.urls import reverse
+from django.utils.html import format_html
+
+from pgqueue.admin.changelist import ListedAdmin
+
+EXCERPT = 64 * 1024
+"""Characters of a JSON column that are shown."""
+NOTHING = "-"
+
+
+class _Pretty(Func):
+    # Made in the database: it sends no more than is shown, and numbers stay as they are.
+    function = "jsonb_pretty"
+    output_field = TextField()
+
+
+class _Size(Func):
+    function = "octet_length"
+    output_field = IntegerField()
+
+
+def excerpt_of(name: str) -> Callable[[Any, Any], str]:
+    """Return a method of an admin that shows a JSON column."""
+
+    @admin.display(description=name)
+    def shown(self: Any, message: Any) -> str:
+        text = message.excerpts.get(f"{name}_text")
+        if text is None:
+            return NOTHING
+        return format_html(
+            '<pre style="{}">{}</pre>{}',
+            "margin: 0; white-space: pre-wrap; overflow-wrap: anywhere;",
+            text[:EXCERPT],
+            "" if len(text) <= EXCERPT else f"… (the first {filesizeformat(EXCERPT)})",
+        )
+
+    return shown
+
+
+class ShownMessageAdmin(ListedAdmin):
+    """Lists without the columns that may be large, and shows an excerpt of each."""
+
+    json_columns: tuple[str, ...] = ("payload", "metadata", "options", "progress")
+    content = ("payload_text", "metadata_text", "progress_text", "options_text", "body_size")
+    runs = (
+        "attempt",
+        "failures",
+        "lost",
+        "max_attempts",
+        "worker",
+        "claimed_at",
+        "started_at",
+        "cancel_requested_at",
+    )
+    order = (
+        "priority",
+        "created_at",
+        "run_at",
+        "expires_at",
+        "ordered",
+        "dedupe_key",
+        "parent",
+    )
+    readonly_fields: ClassVar[tuple[str, ...]] = (*content, "worker", "parent", "failed_attempts")
+
+    def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
+        last = KeyTransform(-1, "errors")
+        rows: QuerySet[Any] = super().get_queryset(request)
+        light: QuerySet[Any] = rows.defer("body", "errors", *self.json_columns).annotate(
+            error_class=KeyTextTransform("class", last),
+            error_text=Left(KeyTextTransform("message", last), 200),
+        )
+        return light
+
+    def get_object(
+        self, request: HttpRequest, object_id: str, from_field: str | None = None
+    ) -> Any:
+        message = super().get_object(request, object_id, from_field)
+        if message is not None:
+            texts = {f"{name}_text": Left(_Pretty(name), EXCERPT + 1) for name in self.json_columns}
+            itself = self.get_queryset(request).filter(pk=message.pk)
+            message.excerpts = itself.values(**texts, body_size=_Size("body")).first() or {}
+        return message
+
+    payload_text = excerpt_of("payload")
+    metadata_text = excerpt_of("metadata")
+    progress_text = excerpt_of("progress")
+    options_text = excerpt_of("options")
+
+    @admin.display(description="body")
+    def body_size(self, message: Any) -> str:
+        size = message.excerpts.get("body_size")
+        return NOTHING if size is None else filesizeformat(size)
+
+    @admin.display
+    def failed_attempts(self, message: Any) -> str:
+        """Show each error that is kept, the last one first."""
+        if not message.errors:
+            return NOTHING
+        return render_to_string("admin/pgqueue/errors.html", {"errors": message.errors[::-1]})
+
+    @admin.display
+    def worker(self, message: Any) -> str:
+        return _link("worker", message.worker_id)
+
+    @admin.display
+    def parent(self, message: Any) -> str:
+        return _link("message", message.parent_id)
+
+    @admin.display(empty_value="")
+    def last_error(self, message: Any) -> str | None:
+        if message.error_class is None:
+            return None
+        name = message.error_class.rpartition(".")[2]
+        return f"{name}: {message.error_text}" if message.error_text else name
+
+
+def _link(model: str, pk: int | UUID | None) -> str:
+    if pk is None:
+        return NOTHING
+    url = reverse(f"admin:pgqueue_{model}_change", args=[pk])
+    return format_html('<a href="{}">{}</a>', url, pk)

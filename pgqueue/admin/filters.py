@@ -1,0 +1,105 @@
+"""What a list is narrowed by: each only reads its parameter, and `get_listing` acts on it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import UTC, date, datetime, time, timedelta
+from typing import Any
+
+from django.contrib.admin import SimpleListFilter
+from django.contrib.admin.views.main import ChangeList
+from django.core.exceptions import ValidationError
+from django.db.models import Q, QuerySet
+from django.http import HttpRequest
+
+from pgqueue.admin.channels_in_use import channels_in_use
+from pgqueue.states import Outcome, State
+
+GOVERNED = "governed"
+
+
+class Choice(SimpleListFilter):
+    """A parameter that `get_listing` acts on."""
+
+    parameter_name: str
+
+    def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
+        return queryset
+
+
+class StateFilter(Choice):
+    title = "state"
+    parameter_name = "state"
+
+    def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, str]]:
+        ready = {State.READY.value: "Ready", GOVERNED: "Ready, under a limit or in order"}
+        others = dict(State.choices)
+        return [*ready.items(), *((state, others[state]) for state in others if state not in ready)]
+
+
+class OutcomeFilter(Choice):
+    title = "outcome"
+    parameter_name = "outcome"
+
+    def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, str]]:
+        return list(Outcome.choices)
+
+
+class TextFilter(Choice):
+    """An exact value, typed in."""
+
+    template = "admin/pgqueue/text_filter.html"
+    input_type = "text"
+
+    def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, str]]:
+        return []
+
+    def has_output(self) -> bool:
+        return True
+
+    def value(self) -> str | None:
+        # PostgreSQL has no NUL.
+        return (super().value() or "").replace("\0", "").strip() or None
+
+    def choices(self, changelist: ChangeList) -> Iterator[Any]:
+        yield {
+            "selected": self.value() is None,
+            "query_string": changelist.get_query_string(remove=[self.parameter_name]),
+            "display": "All",
+        }
+
+
+class ChannelFilter(TextFilter):
+    title = "channel"
+    parameter_name = "channel"
+
+    def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, str]]:
+        alias = model_admin.get_queryset(request).db
+        return [(name, name) for name in channels_in_use(alias)]
+
+
+class TaskFilter(TextFilter):
+    title = "task"
+    parameter_name = "task"
+
+
+class DayFilter(TextFilter):
+    """A UTC day: as history is partitioned."""
+
+    title = "day it ended (UTC)"
+    parameter_name = "day"
+    input_type = "date"
+
+
+def ended_on(day: str) -> Q:
+    """Return the condition that finds one partition.
+
+    Raises:
+        ValidationError: this is not a date.
+    """
+    try:
+        begin = datetime.combine(date.fromisoformat(day), time(tzinfo=UTC))
+        end = begin + timedelta(days=1)
+    except (ValueError, OverflowError) as error:
+        raise ValidationError(f"{day!r} is not a day.") from error
+    return Q(finished_at__gte=begin, finished_at__lt=end)

@@ -1,0 +1,67 @@
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from django.contrib import admin
+from django.http import HttpRequest
+
+from pgqueue.admin.display import ShownMessageAdmin, excerpt_of
+from pgqueue.admin.filters import ChannelFilter, DayFilter, OutcomeFilter, TaskFilter, ended_on
+from pgqueue.admin.listing import NEWEST_FIRST, Listing
+from pgqueue.models import History
+
+
+@admin.register(History)
+class HistoryAdmin(ShownMessageAdmin):
+    """The messages that ended.
+
+    In the order of their ids, which each day's partition has an index on; none has one on
+    when they ended.
+    """
+
+    json_columns = (*ShownMessageAdmin.json_columns, "result")
+    list_display = (
+        "id",
+        "task",
+        "channel",
+        "key",
+        "outcome",
+        "finished_at",
+        "failures",
+        "last_error",
+    )
+    list_filter = (DayFilter, OutcomeFilter, ChannelFilter, TaskFilter)
+    search_help_text = "An id or a key"
+    fieldsets = (
+        (
+            None,
+            {
+                "fields": (
+                    "id",
+                    "task",
+                    "channel",
+                    "key",
+                    "outcome",
+                    "finished_at",
+                    "result_text",
+                    "failed_attempts",
+                )
+            },
+        ),
+        ("Content", {"fields": ShownMessageAdmin.content}),
+        ("Runs", {"fields": ShownMessageAdmin.runs}),
+        ("Order", {"fields": ShownMessageAdmin.order}),
+    )
+    readonly_fields = (*ShownMessageAdmin.readonly_fields, "result_text")
+
+    result_text = excerpt_of("result")
+
+    def get_listing(self, request: HttpRequest, chosen: Mapping[str, str], term: str) -> Listing:
+        rows, wanted = self.get_queryset(request), dict(chosen)
+        if day := wanted.pop("day", None):
+            rows = rows.filter(ended_on(day))
+        if term.isdecimal() and rows.filter(pk=term).exists():
+            return Listing(rows=rows.filter(pk=term, **wanted), order=(), wording="By its id")
+        if term:
+            wanted["key"] = term
+        return NEWEST_FIRST.listing(rows, wanted)

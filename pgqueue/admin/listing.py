@@ -1,0 +1,200 @@
+"""Lists of millions of rows, of which a page reads a bounded number.
+
+A list is in the order of an index, so that its front is found at once. It is paged through
+in stretches: the ids of one are read together, which counts them, too. What no index serves
+is compared row by row, with as many rows as a stretch may look at. Where there are more, the
+page says so and leads on from there: nothing is counted in full, and nothing is hidden.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from itertools import takewhile
+from typing import Any
+
+from django.core.exceptions import ValidationError
+from django.db import connections, transaction
+from django.db.models import BooleanField, Func, QuerySet, TextField, Value
+from psycopg.sql import SQL, Identifier, Literal
+
+STRETCH = 10_000
+"""Rows that can be paged through at once, or operated on."""
+REACH = 10_000
+"""Rows that a stretch looks at, where no index finds the ones that are sought."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Index:
+    """What an index has in its order.
+
+    Args:
+        where: what its rows equal.
+        order: its columns, either all ascending or one descending, the last one unique.
+        wording: that order, in words.
+        prefix: the columns it begins with that may be asked for.
+    """
+
+    where: Mapping[str, Any] = field(default_factory=dict)
+    order: tuple[str, ...]
+    wording: str
+    prefix: tuple[str, ...] = ()
+
+    def listing(self, rows: QuerySet[Any], wanted: Mapping[str, Any]) -> Listing:
+        """List the rows whose columns equal what is wanted."""
+        served = {name: wanted[name] for name in takewhile(wanted.__contains__, self.prefix)}
+        sought = wanted.keys() - served.keys() - self.where.keys()
+        if len(served) == len(self.prefix) > 0:
+            # As a range: by constants, this order would come down to that of the ids, and
+            # the planner might walk the primary key for it.
+            last = served.pop(self.prefix[-1])
+            served[f"{self.prefix[-1]}__range"] = (last, last)
+        return Listing(
+            rows=rows.filter(**self.where, **served),
+            order=self.order,
+            wording=self.wording,
+            sought={name: wanted[name] for name in sought},
+        )
+
+
+NEWEST_FIRST = Index(order=("-id",), wording="The newest first")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Listing:
+    """What is listed.
+
+    Args:
+        rows: those that an index leads to.
+        order: that of the index. Empty where it has none for them: only one stretch is seen.
+        wording: the order in words.
+        sought: what columns must equal that it does not serve.
+    """
+
+    rows: QuerySet[Any]
+    order: tuple[str, ...]
+    wording: str
+    sought: Mapping[str, Any] = field(default_factory=dict)
+
+    def stretch(self, start: str | None = None) -> Stretch:
+        """Return what comes first, or first from `start` on.
+
+        Raises:
+            ValidationError: `start` is no place in this list.
+        """
+        if not self.order:
+            with without(self.rows.db, "seqscan"):
+                ids = sorted(_ids(self.rows)[: STRETCH + 1], reverse=True)
+            return Stretch(ids[:STRETCH], is_all=len(ids) <= STRETCH)
+        with without(self.rows.db, "seqscan", "bitmapscan", "sort"):
+            return self._in_order(start)
+
+    def _in_order(self, start: str | None) -> Stretch:
+        rows = self.rows.order_by(*self.order)
+        if start:
+            rows = rows.filter(self._is_from(start))
+        ids = self._find_sought(rows) if self.sought else list(_ids(rows)[: STRETCH + 1])
+        if len(ids) > STRETCH:
+            beyond = self.rows.filter(pk=ids[STRETCH])
+        elif self.sought:
+            beyond = rows[REACH : REACH + 1]
+        else:
+            return Stretch(ids)
+        place = beyond.values_list(*self._columns).first()
+        return Stretch(
+            ids[:STRETCH],
+            is_all=place is None,
+            is_cut=len(ids) > STRETCH,
+            next=None if place is None else json.dumps(place, default=str),
+        )
+
+    @property
+    def _columns(self) -> list[str]:
+        return [name.removeprefix("-") for name in self.order]
+
+    @property
+    def _is_descending(self) -> bool:
+        return self.order[0].startswith("-")
+
+    def _find_sought(self, rows: QuerySet[Any]) -> list[int]:
+        # Whatever is estimated, no more rows are looked at than the inner LIMIT lets through.
+        alias = rows.db
+        looked_at = rows.values_list(*dict.fromkeys(["id", *self._columns, *self.sought]))[:REACH]
+        inner, parameters = looked_at.query.get_compiler(using=alias).as_sql()
+        way = SQL(" DESC" if self._is_descending else "")
+        statement = SQL("SELECT id FROM ({}) AS looked_at WHERE {} ORDER BY {} LIMIT {}").format(
+            SQL(inner),
+            SQL(" AND ").join(SQL("{} = %s").format(Identifier(name)) for name in self.sought),
+            SQL(", ").join(Identifier(name) + way for name in self._columns),
+            Literal(STRETCH + 1),
+        )
+        with connections[alias].cursor() as cursor:
+            cursor.execute(statement, [*parameters, *self.sought.values()])
+            return [id for (id,) in cursor.fetchall()]
+
+    def _is_from(self, start: str) -> Func:
+        """Compare whole rows: an index finds that place at once."""
+        fields = [self.rows.model._meta.get_field(name) for name in self._columns]
+        try:
+            place = [
+                Value(each.to_python(value), output_field=each)
+                for each, value in zip(fields, json.loads(start), strict=True)
+            ]
+        except (ValueError, TypeError) as error:
+            raise ValidationError(f"{start!r} is no place in this list.") from error
+        return Func(
+            _Row(*self._columns),
+            _Row(*place),
+            template="%(expressions)s",
+            arg_joiner=" <= " if self._is_descending else " >= ",
+            output_field=BooleanField(),
+        )
+
+
+@dataclass(frozen=True)
+class Stretch:
+    """A part of a list.
+
+    Args:
+        ids: of its rows, in order.
+        is_all: whether nothing comes after it.
+        is_cut: whether more were found than it takes.
+        next: where the following one starts.
+    """
+
+    ids: list[int]
+    is_all: bool = True
+    is_cut: bool = False
+    next: str | None = None
+
+    def __add__(self, following: Stretch) -> Stretch:
+        return replace(following, ids=self.ids + following.ids)
+
+
+@contextmanager
+def without(alias: str, *methods: str) -> Iterator[None]:
+    """Keep the planner from methods that read everything: a wrong estimate would choose them."""
+    with transaction.atomic(using=alias):
+        with connections[alias].cursor() as cursor:
+            for method in methods:
+                cursor.execute("SELECT set_config(%s, 'off', true)", [f"enable_{method}"])
+        yield
+        # Nothing was written; a transaction of the caller's gets its settings back.
+        transaction.set_rollback(True, using=alias)
+
+
+class _Row(Func):
+    template = "ROW(%(expressions)s)"
+    output_field = TextField()
+
+
+def _ids(rows: QuerySet[Any]) -> QuerySet[Any, int]:
+    return rows.values_list("pk", flat=True)
+
+
+def estimated_count(rows: QuerySet[Any]) -> int:
+    """Return how many rows PostgreSQL expects, without looking at any."""
+    plan = json.loads(rows.order_by().explain(format="json"))
+    return int(plan[0]["Plan"]["Plan Rows"])

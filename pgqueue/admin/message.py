@@ -1,0 +1,144 @@
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from django.contrib import admin
+from django.db.models import Q, QuerySet
+from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
+from django.urls import reverse
+
+from pgqueue.admin.channels_in_use import channels_in_use
+from pgqueue.admin.display import ShownMessageAdmin
+from pgqueue.admin.filters import GOVERNED, ChannelFilter, StateFilter, TaskFilter
+from pgqueue.admin.listing import NEWEST_FIRST, Index, Listing
+from pgqueue.admin.operations import CANCEL, DISCARD, REPLAY, RUN_NOW, operate
+from pgqueue.conf import settings
+from pgqueue.models import History, Message
+from pgqueue.states import State
+
+FREE = {"state": State.READY, "governed": False}
+LANE = ("channel", "key")
+
+INDEXES: dict[str, Index] = {
+    State.READY: Index(
+        where=FREE,
+        order=(*LANE, "rank", "run_at", "id"),
+        wording="By channel and key, the next to be run first",
+        prefix=LANE,
+    ),
+    State.RUNNING: Index(
+        where={"state": State.RUNNING},
+        order=(*LANE, "id"),
+        wording="By channel and key",
+        prefix=LANE,
+    ),
+    State.DEAD: Index(
+        where={"state": State.DEAD},
+        order=(*LANE, "id"),
+        wording="By channel and key, the oldest first",
+        prefix=LANE,
+    ),
+    State.SCHEDULED: Index(
+        where={"state": State.SCHEDULED},
+        order=("run_at", "id"),
+        wording="The next to be due first",
+    ),
+}
+
+
+@admin.register(Message)
+class MessageAdmin(ShownMessageAdmin):
+    """The messages that have not ended, and what operators do to them."""
+
+    actions = ("run_now", "cancel", "replay", "discard")
+    list_display = (
+        "id",
+        "task",
+        "channel",
+        "key",
+        "state",
+        "run_at",
+        "failures",
+        "last_error",
+    )
+    list_filter = (StateFilter, ChannelFilter, TaskFilter)
+    search_help_text = "An id or a key"
+    fieldsets = (
+        (None, {"fields": ("id", "task", "channel", "key", "state", "failed_attempts")}),
+        ("Content", {"fields": ShownMessageAdmin.content}),
+        ("Runs", {"fields": (*ShownMessageAdmin.runs, "lease_until")}),
+        ("Order", {"fields": (*ShownMessageAdmin.order, "governed")}),
+    )
+
+    def get_listing(self, request: HttpRequest, chosen: Mapping[str, str], term: str) -> Listing:
+        rows: QuerySet[Message] = self.get_queryset(request)
+        state, wanted = chosen.get("state", ""), dict[str, Any](chosen)
+        if state == GOVERNED:
+            wanted |= {"state": State.READY, "governed": True}
+        if term.isdecimal() and rows.filter(pk=term).exists():
+            return Listing(rows=rows.filter(pk=term, **wanted), order=(), wording="By its id")
+        if term:
+            wanted["key"] = term
+        if term and not state:
+            return _of_key(rows, wanted)
+        return INDEXES.get(state, NEWEST_FIRST).listing(rows, wanted)
+
+    def has_operate_permission(self, request: HttpRequest) -> bool:
+        return request.user.has_perm("pgqueue.operate_message")
+
+    def has_purge_permission(self, request: HttpRequest) -> bool:
+        return request.user.has_perm("pgqueue.purge_message")
+
+    @admin.action(permissions=["operate"], description="Run now: don't wait until they are due")
+    def run_now(self, request: HttpRequest, queryset: QuerySet[Message]) -> HttpResponse | None:
+        return operate(self, request, queryset, RUN_NOW)
+
+    @admin.action(permissions=["operate"], description="Cancel")
+    def cancel(self, request: HttpRequest, queryset: QuerySet[Message]) -> HttpResponse | None:
+        return operate(self, request, queryset, CANCEL)
+
+    @admin.action(permissions=["operate"], description="Replay dead ones")
+    def replay(self, request: HttpRequest, queryset: QuerySet[Message]) -> HttpResponse | None:
+        return operate(self, request, queryset, REPLAY)
+
+    @admin.action(permissions=["purge"], description="Discard dead ones")
+    def discard(self, request: HttpRequest, queryset: QuerySet[Message]) -> HttpResponse | None:
+        return operate(self, request, queryset, DISCARD)
+
+    def render_change_form(
+        self, request: HttpRequest, context: dict[str, Any], *args: Any, **kwargs: Any
+    ) -> HttpResponse:
+        allowed, state = self.get_actions(request), context["original"].state
+        context["operations"] = [
+            operation
+            for operation in (RUN_NOW, CANCEL, REPLAY, DISCARD)
+            if operation.name in allowed and state in operation.states
+        ]
+        return super().render_change_form(request, context, *args, **kwargs)
+
+    def change_view(
+        self, request: HttpRequest, object_id: str, *args: Any, **kwargs: Any
+    ) -> HttpResponse:
+        # A link to a message outlives it.
+        if self.has_view_permission(request) and _has_ended(object_id):
+            return HttpResponseRedirect(reverse("admin:pgqueue_history_change", args=[object_id]))
+        return super().change_view(request, object_id, *args, **kwargs)
+
+
+def _of_key(rows: QuerySet[Message], wanted: Mapping[str, str]) -> Listing:
+    """Look the key up in every channel: the indexes that know it begin with that."""
+    known = Q(**FREE) | Q(state=State.RUNNING) | Q(state=State.DEAD)
+    return Listing(
+        rows=rows.filter(known, channel__in=channels_in_use(rows.db), **wanted),
+        order=(),
+        wording="Ready, running and dead ones with this key; to look through others, "
+        "choose their state",
+    )
+
+
+def _has_ended(object_id: str) -> bool:
+    return (
+        object_id.isdecimal()
+        and History.objects.using(settings().database).filter(pk=object_id).exists()
+    )

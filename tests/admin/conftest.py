@@ -1,0 +1,59 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import psycopg
+import pytest
+from django.contrib.auth.models import Permission, User
+from django.db import connections
+from django.test import Client
+
+Connection = psycopg.Connection[Any]
+Login = Callable[..., Client]
+
+EVERY_VIEW = tuple(f"view_{each}" for each in ("message", "history", "channel", "worker", "duty"))
+
+
+@pytest.fixture
+def queue(db: None) -> Connection:
+    """Django's own connection, in the transaction of the test, for the engine's verbs."""
+    connections["default"].ensure_connection()
+    connection: Connection = connections["default"].connection
+    return connection
+
+
+@pytest.fixture
+def login() -> Login:
+    """A function that logs in somebody of the staff with some of the queue's permissions."""
+
+    def login(*codenames: str) -> Client:
+        user = User.objects.create(username=f"user {User.objects.count()}", is_staff=True)
+        chosen = Permission.objects.filter(
+            content_type__app_label="pgqueue", codename__in=codenames
+        )
+        assert len(chosen) == len(codenames)
+        user.user_permissions.set(chosen)
+        client = Client()
+        client.force_login(user)
+        return client
+
+    return login
+
+
+@pytest.fixture
+def viewer(db: None, login: Login) -> Client:
+    """Somebody who may only look."""
+    return login(*EVERY_VIEW)
+
+
+@pytest.fixture
+def operator(db: None, login: Login) -> Client:
+    """Somebody who may run, cancel and replay."""
+    return login(*EVERY_VIEW, "operate_message")
+
+
+@pytest.fixture
+def purger(db: None, login: Login) -> Client:
+    """Somebody who may discard."""
+    return login(*EVERY_VIEW, "purge_message")

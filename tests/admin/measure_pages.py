@@ -1,0 +1,217 @@
+"""How long the admin's pages take on a full database.
+
+DATABASE_URL=… python -m tests.admin.measure_pages [LIVE ENDED] fills the database, if told how
+much, and prints the milliseconds of each page. It needs a migrated database of its own.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from datetime import UTC, datetime, timedelta
+from time import perf_counter
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from django.test import Client
+
+DAYS = 30
+RARE = "shop.tasks.once_a_year"
+
+# The dead are the oldest, as they are kept the longest, and what is scheduled is the newest:
+# whoever looks for one of them from the other end walks past everything.
+LIVE = """
+INSERT INTO pgqueue_message
+    (channel, key, task, payload, state, run_at, lease_until, worker_id, attempt, failures,
+     max_attempts, errors, claimed_at, created_at)
+SELECT CASE WHEN n %% 1000 = 0 THEN 'rare' WHEN n %% 10 = 2 THEN 'reports'
+            WHEN n %% 4 = 3 THEN 'mail' ELSE 'default' END,
+       CASE WHEN n %% 2 = 0 THEN '' ELSE 'customer:' || n %% 100000 END,
+       CASE WHEN n %% (%(count)s / 10) = 1 THEN %(rare)s ELSE 'shop.tasks.task_' || n %% 20 END,
+       jsonb_build_object('args', jsonb_build_array(n, md5(n::text)), 'kwargs', '{}'::jsonb),
+       state,
+       statement_timestamp() + CASE WHEN state = 'scheduled' THEN n * interval '1 s'
+                                    ELSE n * interval '50 ms' - interval '1 day' END,
+       CASE WHEN state = 'running' THEN statement_timestamp() + interval '1 hour' END,
+       CASE WHEN state = 'running' THEN '00000000-0000-0000-0000-000000000001'::uuid END,
+       CASE WHEN state IN ('running', 'dead') THEN 2 ELSE 0 END,
+       CASE WHEN state = 'dead' THEN 5 ELSE 0 END,
+       5,
+       CASE WHEN state = 'dead' THEN jsonb_build_array(error, error) ELSE '[]' END,
+       CASE WHEN state IN ('running', 'dead') THEN statement_timestamp() END,
+       statement_timestamp() - interval '1 day' + n * interval '50 ms'
+FROM (SELECT n,
+             CASE WHEN n <= %(count)s / 10 THEN 'dead' WHEN n %% 1000 = 7 THEN 'running'
+                  WHEN n %% 1000 = 9 THEN 'held' WHEN n > %(count)s * 7 / 10 THEN 'scheduled'
+                  ELSE 'ready' END AS state,
+             jsonb_build_object('attempt', 1, 'worker', 'w', 'at', statement_timestamp(),
+                                'class', 'builtins.ValueError', 'message', 'no such order',
+                                'traceback', repeat(md5(n::text) || E'\n', 30)) AS error
+      FROM generate_series(1, %(count)s) AS n) AS s
+"""
+
+ENDED = """
+INSERT INTO pgqueue_history
+    (id, channel, key, task, payload, metadata, priority, run_at, worker_id, attempt, failures,
+     lost, max_attempts, ordered, errors, claimed_at, started_at, created_at, outcome, result,
+     finished_at, txid)
+SELECT nextval('pgqueue_message_id_seq'),
+       CASE WHEN n %% 1000 = 0 THEN 'rare' WHEN n %% 10 = 2 THEN 'reports'
+            WHEN n %% 4 = 3 THEN 'mail' ELSE 'default' END,
+       CASE WHEN n %% 2 = 0 THEN '' ELSE 'customer:' || n %% 100000 END,
+       CASE WHEN n %% (%(count)s / 10) = 1 THEN %(rare)s ELSE 'shop.tasks.task_' || n %% 20 END,
+       jsonb_build_object('args', jsonb_build_array(n, md5(n::text)), 'kwargs', '{}'::jsonb),
+       '{}', 0, at, '00000000-0000-0000-0000-000000000001', 1, 0, 0, 5, false, '[]', at, at, at,
+       CASE WHEN n %% 400 = 0 THEN 'cancelled' WHEN n %% 5000 = 1 THEN 'discarded'
+            ELSE 'succeeded' END,
+       '{"value": 1}', at, 1000 + n / 500
+FROM (SELECT n, statement_timestamp() - %(days)s * interval '1 day'
+                + n * (%(days)s * interval '1 day' / %(count)s) - interval '1 s' AS at
+      FROM generate_series(1, %(count)s) AS n
+      ORDER BY n) AS s
+"""
+
+PARTITION = """
+DO $$
+DECLARE
+    day timestamp;
+BEGIN
+    FOR day IN SELECT generate_series(today - interval '31 days', today, '1 day')
+               FROM date_trunc('day', statement_timestamp() AT TIME ZONE 'UTC') AS today LOOP
+        IF to_regclass('pgqueue_history_' || to_char(day, 'YYYYMMDD')) IS NULL THEN
+            EXECUTE format(
+                'CREATE TABLE %I PARTITION OF pgqueue_history FOR VALUES FROM (%L) TO (%L)',
+                'pgqueue_history_' || to_char(day, 'YYYYMMDD'),
+                day AT TIME ZONE 'UTC', (day + interval '1 day') AT TIME ZONE 'UTC');
+        END IF;
+    END LOOP;
+END $$
+"""
+
+
+def fill(live: int, ended: int) -> None:
+    """Add messages, at least 1 000 of each kind."""
+    from django.db import connection
+
+    with connection.cursor() as cursor:
+        cursor.execute(PARTITION)
+        cursor.execute(ENDED, {"count": ended, "rare": RARE, "days": DAYS})
+        cursor.execute(LIVE, {"count": live, "rare": RARE})
+
+
+def analyze() -> None:
+    """Let the planner know, as autovacuum would."""
+    from django.db import connection
+
+    with connection.cursor() as cursor:
+        cursor.execute("ANALYZE pgqueue_message")
+        cursor.execute("ANALYZE pgqueue_history")
+
+
+def pages() -> dict[str, str]:
+    """Return the paths of the pages that are measured, by name."""
+    from pgqueue.models import History, Message
+
+    message, history = "/admin/pgqueue/message/", "/admin/pgqueue/history/"
+    newest = Message.objects.latest("pk").pk
+    dead = Message.objects.dead().order_by("channel", "key", "pk")[0].pk
+    ended = History.objects.order_by("-pk")[100].pk
+    day = (datetime.now(UTC) - timedelta(days=5)).date()
+    found = {
+        "messages": message,
+        "messages, page 2": f"{message}?p=2",
+        "messages, last page": f"{message}?p=100",
+        "messages, no such page": f"{message}?p=9999",
+        "messages, second stretch": f"{message}?start=[{newest - 500}]",
+        "messages of a channel": f"{message}?channel=mail",
+        "messages of a rare channel": f"{message}?channel=rare",
+        "messages of a task": f"{message}?task=shop.tasks.task_3",
+        "messages of a rare task": f"{message}?task={RARE}",
+        "messages of no task": f"{message}?task=nothing",
+        "message by id": f"{message}?q={newest}",
+        "messages by key": f"{message}?q=customer:77",
+        "messages by no key": f"{message}?q=nobody",
+        "message": f"{message}{newest}/change/",
+        "dead message": f"{message}{dead}/change/",
+        "history": history,
+        "history, page 2": f"{history}?p=2",
+        "history, last page": f"{history}?p=100",
+        "history, second stretch": f"{history}?start=[{ended}]",
+        "history of a day": f"{history}?day={day}",
+        "history of a day, last page": f"{history}?day={day}&p=100",
+        "history of a channel": f"{history}?channel=mail",
+        "history of a rare channel": f"{history}?channel=rare",
+        "history of a task": f"{history}?task=shop.tasks.task_3",
+        "history of a rare task": f"{history}?task={RARE}",
+        "history of a rare task and day": f"{history}?task={RARE}&day={day}",
+        "history by id": f"{history}?q={ended}",
+        "history by key": f"{history}?q=customer:77",
+        "history by key and day": f"{history}?q=customer:77&day={day}",
+        "ended message": f"{history}{ended}/change/",
+        "channels": "/admin/pgqueue/channel/",
+        "workers": "/admin/pgqueue/worker/",
+        "duties": "/admin/pgqueue/duty/",
+    }
+    for state in ("held", "scheduled", "ready", "governed", "running", "dead"):
+        found |= {
+            f"{state} messages": f"{message}?state={state}",
+            f"{state} messages, last page": f"{message}?state={state}&p=100",
+            f"{state} messages of a channel": f"{message}?state={state}&channel=mail",
+            f"{state} messages of a rare channel": f"{message}?state={state}&channel=rare",
+            f"{state} messages of a rare task": f"{message}?state={state}&task={RARE}",
+            f"{state} messages by key": f"{message}?state={state}&q=customer:77",
+            f"{state} messages by key and channel": f"{message}?state={state}&q=customer:77"
+            "&channel=mail",
+        }
+    for outcome in ("succeeded", "cancelled", "discarded", "expired"):
+        found |= {
+            outcome: f"{history}?outcome={outcome}",
+            f"{outcome} on a day": f"{history}?outcome={outcome}&day={day}",
+        }
+    return found
+
+
+def measure() -> dict[str, float]:
+    """Return each page's milliseconds, when it is asked for a second time."""
+    client = _client()
+    return {name: _second(client, path) for name, path in pages().items()}
+
+
+def _client() -> Client:
+    from django.contrib.auth.models import User
+    from django.test import Client
+
+    user, _ = User.objects.get_or_create(
+        username="measure", defaults={"is_staff": True, "is_superuser": True}
+    )
+    client = Client(headers={"host": "localhost"})
+    client.force_login(user)
+    return client
+
+
+def _second(client: Client, path: str) -> float:
+    for _ in range(2):
+        begun = perf_counter()
+        response = client.get(path)
+        taken = perf_counter() - begun
+        assert response.status_code == 200, f"{path}: {response.status_code}"
+    return taken * 1000
+
+
+def main() -> None:
+    import django
+
+    os.environ.setdefault("DJANGO_SETTINGS_MODULE", "tests.settings")
+    django.setup()
+    if len(sys.argv) > 1:
+        fill(*map(int, sys.argv[1:]))
+        from django.db import connection
+
+        with connection.cursor() as cursor:
+            cursor.execute("VACUUM ANALYZE pgqueue_message, pgqueue_history")
+    for name, milliseconds in measure().items():
+        print(f"{milliseconds:8.1f} ms  {name}")
+
+
+if __name__ == "__main__":
+    main()

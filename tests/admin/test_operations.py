@@ -1,0 +1,324 @@
+"""What operators do to messages."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import psycopg
+import pytest
+from django.contrib.admin.models import LogEntry
+from django.db import DatabaseError, connection, connections, transaction
+from django.test import Client
+
+from pgqueue.admin import operations
+from pgqueue.connections import connect
+from pgqueue.models import History, Message
+from pgqueue.models.message import MessageQuerySet
+from tests.admin.acting import MESSAGES, act, choose, confirm, told
+from tests.admin.conftest import Connection, Login
+from tests.factories import bury, enqueue, run, schedule
+
+
+def states() -> dict[int, str]:
+    """Return the state of each live message."""
+    return dict(Message.objects.values_list("id", "state"))
+
+
+def outcomes() -> dict[int, str]:
+    """Return the outcome of each message that ended."""
+    return dict(History.objects.values_list("id", "outcome"))
+
+
+def test_run_now_does_not_wait_until_they_are_due(queue: Connection, operator: Client):
+    ids = schedule(queue, 3)
+
+    page = act(operator, "run_now", ids[:2])
+
+    assert told(page) == ["2 made ready."]
+    assert states() == {ids[0]: "ready", ids[1]: "ready", ids[2]: "scheduled"}
+
+
+def test_cancel_ends_what_is_waiting_and_asks_what_runs(queue: Connection, operator: Client):
+    (running,) = [claim.id for claim in run(queue)]
+    waiting = [*schedule(queue), *bury(queue, channel="other"), *enqueue(queue)]
+
+    page = act(operator, "cancel", [running, *waiting])
+
+    assert told(page) == ["3 cancelled, 1 running and asked to stop."]
+    assert outcomes() == dict.fromkeys(waiting, "cancelled")
+    assert states() == {running: "running"}
+    assert Message.objects.get().cancel_requested_at is not None
+
+
+def test_replay_makes_dead_letters_ready(queue: Connection, operator: Client):
+    ids = bury(queue, 2)
+
+    page = act(operator, "replay", ids)
+
+    assert told(page) == ["2 replayed."]
+    assert states() == dict.fromkeys(ids, "ready")
+
+
+def test_discard_ends_dead_letters(queue: Connection, purger: Client):
+    ids = bury(queue, 2)
+
+    page = act(purger, "discard", ids)
+
+    assert told(page) == ["2 discarded."]
+    assert outcomes() == dict.fromkeys(ids, "discarded")
+    assert states() == {}
+
+
+@pytest.mark.parametrize(
+    ("action", "report"),
+    [
+        ("run_now", "0 made ready, 2 not scheduled any more."),
+        ("replay", "1 replayed, 1 no longer dead."),
+        ("discard", "1 discarded, 1 no longer dead."),
+        ("cancel", "1 cancelled, 1 had already ended."),
+    ],
+)
+def test_what_changed_since_the_page_was_made_is_reported(
+    queue: Connection, admin_client: Client, action, report
+):
+    dead, gone = bury(queue, 2)
+    Message.objects.filter(pk=gone).cancel()
+
+    page = choose(admin_client, action, [dead, gone], query="?state=dead")
+    page = confirm(admin_client, page, query="?state=dead") if "ids" in page.context else page
+
+    assert told(page) == [report]
+
+
+@pytest.mark.parametrize("action", ["cancel", "discard"])
+def test_what_nothing_brings_back_is_asked_about_first(
+    queue: Connection, admin_client: Client, action
+):
+    ids = bury(queue, 2, task="shop.tasks.send")
+
+    page = choose(admin_client, action, ids)
+
+    assert states() == dict.fromkeys(ids, "dead")
+    assert list(page.context["groups"]) == [
+        {"task": "shop.tasks.send", "channel": "default", "state": "dead", "number": 2}
+    ]
+    assert "There is no way back." in page.content.decode()
+    assert not LogEntry.objects.exists()
+
+
+@pytest.mark.parametrize("action", ["run_now", "replay"])
+def test_all_rows_of_a_list_are_asked_about_first(queue: Connection, operator: Client, action):
+    ids = bury(queue, 3)
+
+    page = choose(operator, action, ids[:1], across=True, query="?state=dead")
+
+    assert page.context["ids"] == ",".join(map(str, ids))
+    assert states() == dict.fromkeys(ids, "dead")
+
+
+def test_only_what_was_on_the_page_that_asked_is_operated_on(queue: Connection, operator: Client):
+    ids = bury(queue, 2)
+    page = choose(operator, "replay", ids[:1], across=True, query="?state=dead")
+    later = bury(queue, 2)
+
+    page = confirm(operator, page, query="?state=dead")
+
+    assert told(page) == ["2 replayed."]
+    assert states() == {**dict.fromkeys(ids, "ready"), **dict.fromkeys(later, "dead")}
+
+
+def test_only_what_the_filters_leave_is_chosen_with_all(queue: Connection, operator: Client):
+    ids = bury(queue, 2, channel="mail")
+    others = bury(queue, 2, channel="reports")
+
+    page = choose(operator, "replay", ids[:1], across=True, query="?state=dead&channel=mail")
+    confirm(operator, page, query="?state=dead&channel=mail")
+
+    assert states() == {**dict.fromkeys(ids, "ready"), **dict.fromkeys(others, "dead")}
+
+
+def test_no_more_than_a_stretch_is_chosen_with_all(
+    queue: Connection, operator: Client, monkeypatch
+):
+    monkeypatch.setattr("pgqueue.admin.listing.STRETCH", 5)
+    monkeypatch.setattr("pgqueue.admin.message.MessageAdmin.list_per_page", 2)
+    bury(queue, 8)
+
+    page = choose(operator, "replay", [1], across=True, query="?state=dead")
+    page = confirm(operator, page, query="?state=dead")
+
+    assert told(page) == ["5 replayed."]
+    assert Message.objects.dead().count() == 3
+
+
+def test_thousands_are_operated_on_at_once(queue: Connection, purger: Client):
+    ids = bury(queue, 2500)
+
+    page = choose(purger, "discard", ids[:100], across=True)
+    page = confirm(purger, page)
+
+    assert told(page) == ["2500 discarded."]
+    assert History.objects.count() == 2500
+    # One for each batch: two and a half thousand would tell nobody anything.
+    assert [str(entry.object_repr) for entry in LogEntry.objects.all()] == [
+        "500 messages",
+        "1000 messages",
+        "1000 messages",
+    ]
+
+
+def test_each_message_has_its_log_entry(queue: Connection, operator: Client):
+    (running,) = [claim.id for claim in run(queue, task="shop.tasks.run")]
+    ended, gone = bury(queue, 2, channel="other", task="shop.tasks.send")
+    Message.objects.filter(pk=gone).discard()
+
+    act(operator, "cancel", [running, ended, gone])
+
+    entries = LogEntry.objects.order_by("object_id")
+    assert {(e.object_id, e.object_repr, e.change_message) for e in entries} == {
+        (str(running), f"shop.tasks.run #{running}", "Asked to stop."),
+        (str(ended), f"shop.tasks.send #{ended}", "Cancelled."),
+    }
+    assert {entry.user for entry in entries} == {operator_of(operator)}
+    assert operator.get(f"{MESSAGES}{running}/history/").status_code == 200
+
+
+def operator_of(client: Client) -> Any:
+    """Return who is logged in."""
+    return client.get(MESSAGES).wsgi_request.user  # type: ignore[attr-defined]
+
+
+def test_a_failure_on_the_way_is_reported_with_what_was_done(
+    queue: Connection, operator: Client, monkeypatch
+):
+    ids = bury(queue, 5)
+    monkeypatch.setattr(operations, "BATCH", 2)
+    replay, calls = MessageQuerySet.replay, []
+
+    def fail_later(messages: MessageQuerySet) -> Any:
+        calls.append(messages)
+        if len(calls) == 2:
+            raise DatabaseError("gone")
+        return replay(messages)
+
+    monkeypatch.setattr("pgqueue.admin.message.REPLAY", replace(operations.REPLAY, run=fail_later))
+
+    page = act(operator, "replay", ids)
+
+    assert told(page) == ["2 replayed, 3 not tried, since the database failed."]
+    assert next(iter(page.context["messages"])).level_tag == "error"
+    assert LogEntry.objects.count() == 2
+
+
+@pytest.mark.parametrize("ids", ["", "1,x", "1;2"])
+def test_ids_that_are_none_are_refused(queue: Connection, operator: Client, ids):
+    (message,) = bury(queue)
+
+    answer = operator.post(MESSAGES, {"action": "replay", "ids": ids, "_selected_action": message})
+
+    assert answer.status_code == 400
+    assert states() == {message: "dead"}
+
+
+def test_the_page_of_a_message_offers_what_its_state_allows(
+    queue: Connection, operator: Client, admin_client: Client
+):
+    (scheduled,), (dead,) = schedule(queue), bury(queue)
+
+    def buttons(client: Client, message: int) -> list[str]:
+        context: Any = client.get(f"{MESSAGES}{message}/change/").context  # type: ignore[attr-defined]
+        return [operation.name for operation in context["operations"]]
+
+    assert buttons(operator, scheduled) == ["run_now", "cancel"]
+    assert buttons(operator, dead) == ["cancel", "replay"]
+    assert buttons(admin_client, dead) == ["cancel", "replay", "discard"]
+
+
+def test_the_buttons_of_a_message_do_what_they_say(queue: Connection, operator: Client):
+    (dead,) = bury(queue)
+    page = operator.get(f"{MESSAGES}{dead}/change/").content.decode()
+
+    # As a browser would send that form.
+    assert f'<input type="hidden" name="_selected_action" value="{dead}">' in page
+    assert f'name="action" value="replay" formaction="{MESSAGES}"' in page
+    answer = operator.post(MESSAGES, {"action": "replay", "_selected_action": dead}, follow=True)
+
+    assert told(answer) == ["1 replayed."]
+    assert states() == {dead: "ready"}
+
+
+class TestInATransactionOfTheCallers:
+    def test_what_it_waits_for_locks_is_left_as_it_was(self, queue: Connection):
+        ids = bury(queue)
+        queue.execute("SET LOCAL lock_timeout = '7s'")
+
+        Message.objects.filter(pk__in=ids).replay()
+
+        assert queue.execute("SHOW lock_timeout").fetchone() == ("7s",)
+
+    def test_the_operation_is_undone_with_it(self, queue: Connection):
+        ids = bury(queue, 2)
+
+        with pytest.raises(ZeroDivisionError), transaction.atomic():
+            assert Message.objects.dead().discard().done == set(ids)
+            raise ZeroDivisionError
+
+        assert states() == dict.fromkeys(ids, "dead")
+
+
+@pytest.mark.django_db(transaction=True)
+class TestBesideATaskThatLocksItsMessage:
+    @pytest.fixture
+    def locked(self) -> Iterator[int]:
+        """A message that an atomic task runs, the only one there is."""
+        Message.objects.all().delete()
+        History.objects.all().delete()
+        with connect("default", name="test") as other:
+            (claim,) = run(other, channel="atomic")
+            other.execute("BEGIN")
+            other.execute("SELECT FROM pgqueue_message WHERE id = %s FOR NO KEY UPDATE", [claim.id])
+            yield claim.id
+            other.execute("ROLLBACK")
+
+    def test_cancel_waits_briefly_and_cancels_the_others(self, locked: int, login: Login):
+        connection.ensure_connection()
+        others = enqueue(connection, 3)
+        operator = login("view_message", "operate_message")
+
+        begun = time.monotonic()
+        page = act(operator, "cancel", [locked, *others])
+
+        assert time.monotonic() - begun < 3
+        assert told(page) == [
+            f"3 cancelled, 1 locked by the task that runs, to be tried again (#{locked})."
+        ]
+        assert states() == {locked: "running"}
+        assert outcomes() == dict.fromkeys(others, "cancelled")
+
+    def test_the_locks_of_a_batch_are_not_held_while_it_waits_for_another(self, locked: int):
+        connection.ensure_connection()
+        ids = enqueue(connection, 3)
+
+        operated = Message.objects.filter(pk__in=[locked, *ids]).cancel()
+
+        assert operated.busy == {locked}
+        assert operated.done == set(ids)
+        assert connection.connection.info.transaction_status == psycopg.pq.TransactionStatus.IDLE
+
+
+@pytest.mark.django_db(databases=["default", "second"])
+def test_the_queue_may_be_in_another_database(settings, login: Login):
+    settings.PGQUEUE = {"DATABASE": "second"}
+    connections["second"].ensure_connection()
+    ids = bury(connections["second"].connection, 2)
+    operator = login("view_message", "operate_message")
+
+    page = act(operator, "replay", ids)
+
+    assert told(page) == ["2 replayed."]
+    assert set(Message.objects.using("second").values_list("state", flat=True)) == {"ready"}
+    assert not Message.objects.exists()
+    assert operator.get(f"{MESSAGES}{ids[0]}/change/").status_code == 200

@@ -1,0 +1,100 @@
+"""Who may do what."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from django.test import Client
+
+from pgqueue.models import History, Message
+from tests.admin.acting import HISTORY, MESSAGES, act, choose, told
+from tests.admin.conftest import Connection, Login
+from tests.factories import bury, enqueue, schedule
+
+LISTS = [
+    f"/admin/pgqueue/{model}/" for model in ("message", "history", "channel", "worker", "duty")
+]
+
+
+def offered(client: Client) -> set[str]:
+    """Return the actions that the list of messages offers."""
+    response: Any = client.get(MESSAGES)
+    return set(response.context["cl"].model_admin.get_actions(response.wsgi_request))
+
+
+@pytest.mark.parametrize("path", LISTS)
+def test_whoever_may_view_sees_the_list(viewer, path):
+    assert viewer.get(path).status_code == 200
+
+
+@pytest.mark.parametrize("path", LISTS)
+def test_others_of_the_staff_do_not(db, login: Login, path):
+    assert login("operate_message").get(path).status_code == 403
+
+
+def test_whoever_may_only_view_is_offered_no_action(queue, viewer):
+    enqueue(queue)
+
+    assert offered(viewer) == set()
+    assert b'name="action"' not in viewer.get(MESSAGES).content
+
+
+def test_an_operator_may_run_cancel_and_replay_but_not_discard(operator):
+    assert offered(operator) == {"run_now", "cancel", "replay"}
+
+
+def test_a_purger_may_only_discard(purger):
+    assert offered(purger) == {"discard"}
+
+
+@pytest.mark.parametrize("action", ["run_now", "cancel", "replay", "discard", "delete_selected"])
+def test_an_action_that_is_not_offered_does_nothing(queue: Connection, viewer, action):
+    ids = [*bury(queue), *schedule(queue)]
+    before = list(Message.objects.order_by("id").values())
+
+    page = choose(viewer, action, ids)
+
+    assert list(Message.objects.order_by("id").values()) == before
+    assert "ids" not in page.context
+
+
+@pytest.mark.parametrize("action", ["discard", "delete_selected"])
+def test_an_operator_can_not_discard_by_a_made_up_request(queue: Connection, operator, action):
+    ids = bury(queue)
+
+    page = choose(operator, action, ids)
+    confirmed = operator.post(
+        MESSAGES, {"action": action, "ids": str(ids[0]), "_selected_action": ids[0]}, follow=True
+    )
+
+    assert told(page) == told(confirmed) == ["No action selected."]
+    assert Message.objects.dead().count() == 1
+
+
+def test_not_even_a_superuser_adds_changes_or_deletes_a_message(queue: Connection, admin_client):
+    (message,) = enqueue(queue)
+    row = Message.objects.values().get()
+
+    answers = [
+        admin_client.get(f"{MESSAGES}add/"),
+        admin_client.post(f"{MESSAGES}{message}/change/", {"task": "another", "state": "dead"}),
+        admin_client.post(f"{MESSAGES}{message}/delete/", {"post": "yes"}),
+        admin_client.get(f"{HISTORY}add/"),
+    ]
+
+    assert [answer.status_code for answer in answers] == [403] * 4
+    assert Message.objects.values().get() == row
+    assert "delete_selected" not in offered(admin_client)
+
+
+def test_history_is_read_only_and_has_no_actions(queue: Connection, admin_client, operator, purger):
+    (message,) = bury(queue)
+    act(purger, "discard", [message])
+
+    page = admin_client.get(HISTORY)
+    changed = admin_client.post(f"{HISTORY}{message}/change/", {"outcome": "succeeded"})
+
+    assert b'name="action"' not in page.content
+    assert changed.status_code == 403
+    assert History.objects.get().outcome == "discarded"

@@ -1,0 +1,364 @@
+"""Recurring work: taken by one at a time, and never in each other's way."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from datetime import timedelta
+from typing import Any
+from uuid import uuid4
+
+import pytest
+
+from pgqueue.connections import Session
+from pgqueue.engine import cancel, duty, partitions
+from pgqueue.models import Duty, Message
+from pgqueue.states import State
+from pgqueue.worker.duties import Duty as Kind
+from pgqueue.worker.duties.partitions import Partitions
+from pgqueue.worker.duties.promote import Promote
+from pgqueue.worker.duties.rescue import Rescue
+from pgqueue.worker.duties.service import Duties
+from tests.factories import OVER, Connection, make_due, run, schedule
+from tests.stepping import Step
+
+MINUTE = timedelta(minutes=1)
+NONE = timedelta()
+
+
+class TestADuty:
+    def test_without_a_row_is_due_at_once(self, connection: Connection) -> None:
+        due = duty.due(connection, ["a", "b"])
+
+        assert due == {"a": NONE, "b": NONE}
+        assert set(Duty.objects.values_list("name", flat=True)) == {"a", "b"}
+        assert duty.take(connection, "a", early=False)
+
+    def test_keeps_the_row_it_has(self, connection: Connection) -> None:
+        duty.due(connection, ["a"])
+        duty.done(connection, "a", again_in=MINUTE)
+
+        due = duty.due(connection, ["a", "b"])
+
+        assert MINUTE - timedelta(seconds=20) < due["a"] <= MINUTE
+        assert due["b"] == NONE
+
+    def test_of_another_version_is_none_of_ours(self, connection: Connection) -> None:
+        duty.due(connection, ["new", "shared"])
+
+        assert set(duty.due(connection, ["shared"])) == {"shared"}
+
+    def test_that_was_done_is_due_again_when_it_said(self, connection: Connection) -> None:
+        duty.due(connection, ["a"])
+
+        duty.done(connection, "a", again_in=MINUTE)
+
+        row = Duty.objects.get()
+        assert row.ran_at
+        assert timedelta() <= MINUTE - (row.due_at - row.ran_at) < timedelta(seconds=1)
+        assert not duty.take(connection, "a", early=False)
+
+    def test_may_be_taken_early(self, connection: Connection) -> None:
+        duty.due(connection, ["a"])
+        duty.done(connection, "a", again_in=MINUTE)
+
+        assert duty.take(connection, "a", early=True)
+
+    def test_that_is_overdue_says_so(self, connection: Connection) -> None:
+        duty.due(connection, ["a"])
+        connection.execute(
+            "UPDATE pgqueue_duty SET due_at = clock_timestamp() - interval '1 minute'"
+        )
+
+        assert duty.due(connection, ["a"])["a"] <= -MINUTE
+
+    def test_is_due_by_the_clock_not_by_the_transactions_start(
+        self, connection: Connection
+    ) -> None:
+        duty.due(connection, ["a"])
+        with connection.transaction():
+            connection.execute("SELECT now()")
+            duty.done(connection, "a", again_in=timedelta(seconds=0.02))
+            connection.execute("SELECT pg_sleep(0.05)")
+
+            assert duty.take(connection, "a", early=False)
+
+    def test_is_not_put_off_by_a_clock_that_was_set_back(self, connection: Connection) -> None:
+        # It ran while the database's clock was an hour ahead.
+        duty.due(connection, ["a"])
+        connection.execute(
+            "UPDATE pgqueue_duty SET ran_at = clock_timestamp() + interval '1 hour', "
+            "due_at = clock_timestamp() + interval '1 hour 1 second'"
+        )
+
+        assert duty.due(connection, ["a"])["a"] <= NONE
+        assert duty.take(connection, "a", early=False)
+
+
+class TestTwoTakers:
+    @pytest.mark.parametrize("early", [False, True])
+    def test_one_of_them_gets_it(
+        self, connection: Connection, other: Connection, early: bool
+    ) -> None:
+        duty.due(connection, ["a"])
+
+        with connection.transaction():
+            first = duty.take(connection, "a", early=early)
+            second = duty.take(other, "a", early=early)
+
+        assert (first, second) == (True, False)
+
+    def test_the_second_gets_it_where_the_first_died(
+        self, connection: Connection, other: Connection, third: Connection
+    ) -> None:
+        duty.due(connection, ["a"])
+
+        with pytest.raises(Exception, match="terminat|closed"), connection.transaction():
+            duty.take(connection, "a", early=False)
+            duty.done(connection, "a", again_in=MINUTE)
+            third.execute("SELECT pg_terminate_backend(%s, 10000)", [connection.info.backend_pid])
+            taken = duty.take(other, "a", early=False)
+            connection.execute("SELECT 1")
+
+        assert taken
+
+    def test_the_second_finds_it_done(self, connection: Connection, other: Connection) -> None:
+        duty.due(connection, ["a"])
+
+        with connection.transaction():
+            duty.take(connection, "a", early=False)
+            duty.done(connection, "a", again_in=MINUTE)
+
+        assert not duty.take(other, "a", early=False)
+
+    def test_add_what_is_missing_without_a_deadlock(
+        self,
+        connection: Connection,
+        other: Connection,
+        third: Connection,
+        step: Callable[..., Step],
+    ) -> None:
+        # Two versions of a worker may list their duties in different orders.
+        with third.transaction(force_rollback=True):
+            third.execute("INSERT INTO pgqueue_duty VALUES ('b', clock_timestamp())")
+            first = step(duty.due, connection, ["a", "b", "c"])
+            first.waits()
+            second = step(duty.due, other, ["c", "b", "a"])
+            second.waits()
+
+        assert set(first.result()) == set(second.result()) == {"a", "b", "c"}
+
+
+class Fails:
+    """A duty that can't be done: its role may not create tables, for example."""
+
+    name = "fails"
+
+    def __init__(self) -> None:
+        self.tried = 0
+
+    def may_run(self, connected_for: timedelta) -> bool:
+        return True
+
+    def run(self, connection: Connection) -> timedelta:
+        self.tried += 1
+        connection.execute("SELECT 1 / 0")
+        return MINUTE
+
+
+class Notes:
+    """A duty that only notes that it was done."""
+
+    def __init__(self, name: str, then: Callable[[], Any] = lambda: None) -> None:
+        self.name = name
+        self.done = 0
+        self._then = then
+
+    def may_run(self, connected_for: timedelta) -> bool:
+        return True
+
+    def run(self, connection: Connection) -> timedelta:
+        self.done += 1
+        self._then()
+        return NONE
+
+
+class TestTheService:
+    @pytest.fixture
+    def session(self) -> Iterator[Session]:
+        session = Session("default", name="test")
+        yield session
+        session.close()
+
+    @pytest.fixture
+    def duties(self, session: Session) -> Callable[..., Duties]:
+        def duties(*kinds: Kind) -> Duties:
+            return Duties(session, [Promote(on_ready=lambda: None), *kinds])
+
+        return duties
+
+    def test_promotes_what_is_due_and_naps_until_the_next(
+        self, connection: Connection, duties: Callable[..., Duties]
+    ) -> None:
+        make_due(connection, schedule(connection, 3))
+        schedule(connection, run_after=timedelta(seconds=0.3))
+
+        nap = duties().tick()
+
+        assert Message.objects.filter(state=State.READY).count() == 3
+        assert nap <= timedelta(seconds=0.3)
+
+    def test_looks_again_soon_where_one_batch_was_not_all(
+        self, connection: Connection, duties: Callable[..., Duties]
+    ) -> None:
+        make_due(connection, schedule(connection, 1500))
+
+        nap = duties().tick()
+
+        assert nap < timedelta(seconds=0.1)
+
+    def test_does_not_spin_where_somebody_locks_what_is_due(
+        self, connection: Connection, other: Connection, duties: Callable[..., Duties]
+    ) -> None:
+        ids = schedule(connection)
+        make_due(connection, ids)
+        service = duties()
+
+        with other.transaction():
+            cancel.cancel(other, ids)
+            naps = [service.tick() for _ in range(3)]
+
+        assert max(naps) >= timedelta(seconds=0.1)
+
+    def test_does_not_oversleep_what_comes_while_it_promotes(
+        self, connection: Connection, other: Connection, session: Session
+    ) -> None:
+        # The promoter has looked what is due next, and has not yet written when it looks
+        # again: the producer sees the old time, and tells nobody.
+        class Interrupted(Promote):
+            def run(self, holder: Connection) -> timedelta:
+                again_in = super().run(holder)
+                schedule(other, run_after=timedelta(seconds=0.1))
+                return again_in
+
+        service = Duties(session, [Interrupted(on_ready=lambda: None)])
+        service.tick()
+        service.tick()
+
+        duty.due(connection, ["promote"])
+        assert service.tick() <= timedelta(seconds=0.1)
+
+    def test_rescues_only_after_it_was_connected_for_a_lease(
+        self, connection: Connection, duties: Callable[..., Duties]
+    ) -> None:
+        run(connection, 2, lease=OVER)
+        patient = duties(Rescue(lease=MINUTE, max_lost=3, on_ready=lambda: None))
+        quick = duties(Rescue(lease=timedelta(seconds=-1), max_lost=3, on_ready=lambda: None))
+
+        patient.tick()
+        before = Message.objects.filter(state=State.RUNNING).count()
+        quick.tick()
+
+        assert (before, Message.objects.filter(state=State.RUNNING).count()) == (2, 0)
+
+    def test_rescues_all_that_a_crash_left_without_a_pause(
+        self, connection: Connection, duties: Callable[..., Duties]
+    ) -> None:
+        # A few workers hold thousands: at one batch a second they would wait for minutes.
+        run(connection, 1200, lease=OVER)
+        service = duties(Rescue(lease=timedelta(seconds=-1), max_lost=3, on_ready=lambda: None))
+
+        naps = [service.tick() for _ in range(3)]
+
+        assert Message.objects.filter(state=State.READY).count() == 1200
+        assert max(naps[:2]) < timedelta(seconds=0.2)
+
+    def test_does_the_others_though_one_fails(
+        self, connection: Connection, duties: Callable[..., Duties]
+    ) -> None:
+        before, fails, after = Notes("before"), Fails(), Notes("after")
+        service = duties(before, fails, after)
+        make_due(connection, schedule(connection))
+
+        for _ in range(3):
+            tick(service)
+
+        assert Message.objects.filter(state=State.READY).count() == 1
+        assert (before.done, after.done) == (3, 3)
+        assert fails.tried >= 1
+
+    def test_does_the_others_though_it_may_make_no_partitions(
+        self, connection: Connection, session: Session
+    ) -> None:
+        # A worker's role that may read and write rows, no more: from the day after the last
+        # that somebody else made, it can't do what it should.
+        run(connection, lease=OVER)
+        rescue = Rescue(lease=timedelta(seconds=-1), max_lost=3, on_ready=lambda: None)
+        service = Duties(session, [Partitions(), rescue])
+        (last,) = (
+            connection.execute(
+                "SELECT max(inhrelid::regclass::text) FROM pg_inherits "
+                "WHERE inhparent = 'pgqueue_history'::regclass"
+            ).fetchone()
+            or ()
+        )
+        connection.execute(f"DROP TABLE {last}")
+        role = f"rows_{uuid4().hex}"
+        connection.execute(
+            f"CREATE ROLE {role}; GRANT SELECT, INSERT, UPDATE, DELETE "
+            f"ON ALL TABLES IN SCHEMA public TO {role}"
+        )
+        try:
+            session.connection.execute(f"SET ROLE {role}")
+
+            tick(service)
+        finally:
+            session.close()
+            connection.execute(f"DROP OWNED BY {role}; DROP ROLE {role}")
+            made = partitions.ensure(connection)
+
+        assert f"pgqueue_history_{made[0]:%Y%m%d}" == last
+        assert Message.objects.get().state == State.READY
+
+    def test_does_not_try_what_failed_in_a_hot_loop(self, duties: Callable[..., Duties]) -> None:
+        fails = Fails()
+        service = duties(fails)
+
+        for _ in range(20):
+            tick(service)
+
+        assert fails.tried <= 2
+
+    def test_undoes_a_duty_that_fails(
+        self, connection: Connection, duties: Callable[..., Duties]
+    ) -> None:
+        class Half(Fails):
+            def run(self, holder: Connection) -> timedelta:
+                holder.execute("UPDATE pgqueue_message SET task = 'half'")
+                return super().run(holder)
+
+        run(connection)
+
+        tick(duties(Half()))
+
+        assert Message.objects.get().task == "tests.task"
+
+    def test_comes_back_on_a_new_connection(
+        self, connection: Connection, duties: Callable[..., Duties], session: Session
+    ) -> None:
+        service = duties()
+        service.tick()
+        connection.execute(
+            "SELECT pg_terminate_backend(%s, 10000)", [session.connection.info.backend_pid]
+        )
+        make_due(connection, schedule(connection))
+        connection.execute("UPDATE pgqueue_duty SET due_at = clock_timestamp()")
+
+        tick(service)
+        tick(service)
+
+        assert Message.objects.get().state == State.READY
+
+
+def tick(service: Duties) -> None:
+    """Tick as its thread does, which survives a failure; but without the pause after one."""
+    service._try_tick()

@@ -1,0 +1,318 @@
+"""Leases: renewed by those who run, taken away from those who fell silent."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from typing import Any
+from uuid import uuid4
+
+import pytest
+
+from pgqueue.engine import cancel, dead, lease, settle
+from pgqueue.engine.values import Lease
+from pgqueue.models import History, Message
+from pgqueue.states import State
+from tests.factories import (
+    LEASE,
+    OVER,
+    Connection,
+    Ear,
+    claim,
+    done,
+    enqueue,
+    failure,
+    register,
+    run,
+)
+
+MINUTE = timedelta(minutes=1)
+
+
+def left(connection: Connection) -> dict[int, timedelta]:
+    """Return how much of each lease is left, whether or not it is in the past."""
+    rows = connection.execute(
+        "SELECT id, lease_until - clock_timestamp() FROM pgqueue_message WHERE state = 'running'"
+    )
+    return dict(rows.fetchall())
+
+
+def updates(connection: Connection) -> tuple[int, int]:
+    """Return how many rows this session updated, and how many of them in place (HOT)."""
+    row = connection.execute(
+        "SELECT pg_stat_get_xact_tuples_updated(t), pg_stat_get_xact_tuples_hot_updated(t) "
+        "FROM (VALUES ('pgqueue_message'::regclass)) AS v (t)"
+    ).fetchone()
+    assert row
+    return row[0], row[1]
+
+
+class TestExtending:
+    def test_renews_what_is_held(self, connection: Connection) -> None:
+        claims = run(connection, 3, lease=timedelta(seconds=5))
+
+        held = lease.extend(connection, claims, lease=MINUTE)
+
+        assert held == {each.id: False for each in claims}
+        assert all(timedelta(seconds=50) < each <= MINUTE for each in left(connection).values())
+
+    def test_takes_the_clock_of_the_statement(self, connection: Connection) -> None:
+        claims = run(connection)
+
+        with connection.transaction():
+            connection.execute("SELECT pg_sleep(0.05)")
+            lease.extend(connection, claims, lease=MINUTE)
+            (until,) = connection.execute(
+                "SELECT lease_until - now() FROM pgqueue_message"
+            ).fetchone() or ()  # fmt: skip
+
+        assert until >= MINUTE + timedelta(seconds=0.05)
+
+    @pytest.mark.parametrize("part", ["id", "attempt", "worker_id", "state"])
+    def test_is_fenced_by(self, connection: Connection, part: str) -> None:
+        (held,) = run(connection)
+        (other,) = run(connection, channel="other")
+        wrong = {
+            "id": Lease(other.id, held.attempt, held.worker_id),
+            "attempt": Lease(held.id, held.attempt + 1, held.worker_id),
+            "worker_id": Lease(held.id, held.attempt, uuid4()),
+            "state": held.lease,
+        }[part]
+        if part == "state":
+            connection.execute("UPDATE pgqueue_message SET state = 'ready'")
+        before = list(Message.objects.order_by("id").values())
+
+        assert lease.extend(connection, [wrong], lease=MINUTE) == {}
+        assert list(Message.objects.order_by("id").values()) == before
+
+    def test_leaves_out_what_was_lost(self, connection: Connection) -> None:
+        rescued, settled, kept = run(connection, 3)
+        connection.execute(
+            "UPDATE pgqueue_message SET lease_until = 'epoch' WHERE id = %s", [rescued.id]
+        )
+        lease.rescue(connection, max_lost=3)
+        settle.complete(connection, [done(settled)])
+
+        held = lease.extend(connection, [rescued, settled, kept], lease=MINUTE)
+
+        assert held == {kept.id: False}
+
+    def test_brings_the_request_to_cancel(self, connection: Connection) -> None:
+        asked, spared = run(connection, 2)
+        cancel.cancel(connection, [asked.id])
+
+        held = lease.extend(connection, [asked, spared], lease=MINUTE)
+
+        assert held == {asked.id: True, spared.id: False}
+
+    def test_passes_over_locked_rows_and_says_that_they_are_held(
+        self, connection: Connection, other: Connection
+    ) -> None:
+        locked, asked, free = run(connection, 3, lease=timedelta(seconds=5))
+        cancel.cancel(connection, [asked.id])
+
+        with other.transaction():
+            assert lease.hold(other, locked)
+            assert lease.hold(other, asked)
+            held = lease.extend(connection, [locked, asked, free], lease=MINUTE)
+            remaining = left(connection)
+
+        assert held == {locked.id: False, asked.id: True, free.id: False}
+        assert max(remaining[locked.id], remaining[asked.id]) <= timedelta(seconds=5)
+        assert remaining[free.id] > timedelta(seconds=50)
+
+    def test_holds_on_to_a_lease_that_is_over_but_not_taken(self, connection: Connection) -> None:
+        claims = run(connection, lease=OVER)
+
+        assert lease.extend(connection, claims, lease=MINUTE) == {claims[0].id: False}
+        assert lease.rescue(connection, max_lost=3) == []
+
+    def test_touches_no_index(self, connection: Connection) -> None:
+        claims = run(connection, 5)
+        connection.execute("VACUUM pgqueue_message")
+        updated, without_index = updates(connection)
+
+        lease.extend(connection, claims, lease=MINUTE)
+
+        assert updates(connection) == (updated + 5, without_index + 5)
+
+    def test_may_be_of_none_or_of_ten_thousand(self, connection: Connection) -> None:
+        claims = run(connection, 10_000)
+
+        assert lease.extend(connection, [], lease=MINUTE) == {}
+        assert len(lease.extend(connection, claims, lease=MINUTE)) == 10_000
+
+
+class TestHolding:
+    def test_locks_the_row_until_the_transaction_ends(
+        self, connection: Connection, other: Connection
+    ) -> None:
+        (held,) = run(connection, lease=OVER)
+
+        with other.transaction():
+            assert lease.hold(other, held)
+            rescued = lease.rescue(connection, max_lost=3)
+        rescued_after = lease.rescue(connection, max_lost=3)
+
+        assert rescued == []
+        assert [each.id for each in rescued_after] == [held.id]
+
+    @pytest.mark.parametrize("part", ["id", "attempt", "worker_id", "state"])
+    def test_is_fenced_by(self, connection: Connection, part: str) -> None:
+        (held,) = run(connection)
+        wrong = {
+            "id": Lease(held.id + 1, held.attempt, held.worker_id),
+            "attempt": Lease(held.id, held.attempt + 1, held.worker_id),
+            "worker_id": Lease(held.id, held.attempt, uuid4()),
+            "state": held.lease,
+        }[part]
+        if part == "state":
+            connection.execute("UPDATE pgqueue_message SET state = 'ready'")
+
+        assert not lease.hold(connection, wrong)
+
+
+class TestRescue:
+    def test_is_of_leases_that_are_over(self, connection: Connection) -> None:
+        (lost,) = run(connection, lease=OVER, task="one")
+        run(connection)
+
+        rescued = lease.rescue(connection, max_lost=3)
+
+        assert rescued == [(lost.id, "one", "ready")]
+
+    @pytest.mark.parametrize("state", [each for each in State if each != State.RUNNING])
+    def test_is_of_nothing_else(self, connection: Connection, state: State) -> None:
+        run(connection, lease=OVER)
+        connection.execute("UPDATE pgqueue_message SET state = %s", [state])
+
+        assert lease.rescue(connection, max_lost=3) == []
+
+    def test_gives_the_first_loss_its_old_place_at_once(self, connection: Connection) -> None:
+        (lost,) = run(connection, lease=OVER)
+        (behind,) = enqueue(connection)
+
+        lease.rescue(connection, max_lost=3)
+
+        message = Message.objects.get(pk=lost.id)
+        assert (message.state, message.run_at) == (State.READY, lost.run_at)
+        assert (message.worker_id, message.lease_until) == (None, None)
+        assert (message.lost, message.failures, message.attempt) == (1, 0, 1)
+        assert [each.id for each in claim(connection)] == [lost.id, behind]
+
+    def test_lets_each_further_loss_wait_longer(self, connection: Connection) -> None:
+        enqueue(connection)
+        waits = []
+        for _ in range(14):
+            claim(connection, lease=OVER)
+            lease.rescue(connection, max_lost=100)
+            message = Message.objects.get()
+            waits.append((message.run_at - moment(message.errors[-1]["at"])).total_seconds())
+            assert (message.state == State.READY) == (len(waits) == 1)
+            connection.execute("UPDATE pgqueue_message SET state = 'ready'")
+
+        assert waits[1:] == [*(2.0**n for n in range(1, 12)), 3600, 3600]
+
+    def test_never_waits_for_more_than_it_can_count(self, connection: Connection) -> None:
+        run(connection, lease=OVER)
+        connection.execute("UPDATE pgqueue_message SET lost = 2000000000")
+
+        lease.rescue(connection, max_lost=2_100_000_000)
+
+        assert Message.objects.get().state == State.SCHEDULED
+
+    @pytest.mark.parametrize("max_lost", [1, 2, 3])
+    def test_buries_what_lost_too_many_workers(self, connection: Connection, max_lost: int) -> None:
+        enqueue(connection)
+        states = []
+        for _ in range(max_lost):
+            connection.execute("UPDATE pgqueue_message SET state = 'ready'")
+            claim(connection, lease=OVER)
+            states += [each.state for each in lease.rescue(connection, max_lost=max_lost)]
+
+        message = Message.objects.get()
+        assert states == ["ready", "scheduled"][: max_lost - 1] + ["dead"]
+        assert (message.state, message.lost, message.failures) == (State.DEAD, max_lost, 0)
+        assert len(message.errors) == max_lost
+
+    def test_says_in_an_error_what_happened(self, connection: Connection) -> None:
+        (lost,) = run(connection, lease=OVER)
+
+        lease.rescue(connection, max_lost=3)
+
+        (error,) = Message.objects.get().errors
+        assert set(error) == {"attempt", "worker", "at", "class", "message", "traceback"}
+        assert (error["attempt"], error["worker"]) == (1, str(lost.worker_id))
+        assert error["class"] == "pgqueue.exceptions.LeaseLost"
+
+    def test_starts_to_count_anew_after_a_replay(self, connection: Connection) -> None:
+        (lost,) = run(connection, lease=OVER)
+        lease.rescue(connection, max_lost=1)
+        dead.replay(connection, [lost.id])
+        claim(connection, lease=OVER)
+
+        (rescued,) = lease.rescue(connection, max_lost=2)
+
+        assert rescued.state == "ready"
+
+    def test_goes_on_counting_losses_after_a_failure(self, connection: Connection) -> None:
+        run(connection, lease=OVER)
+        lease.rescue(connection, max_lost=2)
+        (held,) = claim(connection)
+        settle.retry(connection, [failure(held)])
+        claim(connection, lease=OVER)
+
+        (rescued,) = lease.rescue(connection, max_lost=2)
+
+        assert rescued.state == "dead"
+
+    def test_passes_over_locked_rows(self, connection: Connection, other: Connection) -> None:
+        atomic, lost = run(connection, 2, lease=OVER)
+
+        with other.transaction():
+            lease.hold(other, atomic)
+            rescued = lease.rescue(connection, max_lost=3)
+
+        assert [each.id for each in rescued] == [lost.id]
+
+    def test_holds_its_limit(self, connection: Connection) -> None:
+        run(connection, 10, lease=OVER)
+
+        counts = [len(lease.rescue(connection, max_lost=3, limit=4)) for _ in range(4)]
+
+        assert counts == [4, 4, 2, 0]
+
+    def test_tells_whoever_waits_for_the_channel(
+        self, connection: Connection, other: Connection
+    ) -> None:
+        run(connection, 3, lease=OVER)
+        register(connection, notify_for=MINUTE)
+        ear = Ear(other)
+
+        lease.rescue(connection, max_lost=3)
+
+        assert ear.heard() == ["default"]
+
+    def test_writes_a_whole_row_of_history_where_a_cancel_was_asked(
+        self, connection: Connection
+    ) -> None:
+        (held,) = run(connection, lease=OVER, key="k", payloads=["[1]"])
+        cancel.cancel(connection, [held.id])
+
+        (rescued,) = lease.rescue(connection, max_lost=3)
+
+        ended = History.objects.get()
+        assert rescued == (held.id, "tests.task", "cancelled")
+        assert (ended.key, ended.payload, ended.attempt) == ("k", [1], 1)
+        assert ended.worker_id == held.worker_id
+
+    def test_ends_the_lease_of_who_comes_too_late(self, connection: Connection) -> None:
+        claims = run(connection, 2, lease=OVER)
+        lease.rescue(connection, max_lost=3)
+
+        assert lease.extend(connection, claims, lease=LEASE) == {}
+        assert not lease.hold(connection, claims[0])
+        assert settle.complete(connection, [done(each) for each in claims]) == set()
+
+
+def moment(text: Any) -> datetime:
+    return datetime.fromisoformat(text)

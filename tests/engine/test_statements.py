@@ -1,0 +1,241 @@
+"""Every statement of the engine: that it fits the tables, and how it is planned."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime, timedelta
+from importlib import import_module
+from importlib.resources import files
+from pkgutil import iter_modules
+from typing import Any
+
+import pytest
+
+import pgqueue.engine
+from pgqueue.engine import cancel, claim, dead, lease, promote, settle
+from pgqueue.engine.claim import Known, Search
+from tests.factories import Connection, ask, done, failure, run, schedule
+
+ENGINE = files(pgqueue.engine)
+
+
+def fragments() -> set[str]:
+    """Return the names of statements that are only parts of others."""
+    text = "".join(file.read_text() for file in ENGINE.iterdir() if file.name.endswith(".sql"))
+    return set(re.findall(r"-- include: (\w+)", text))
+
+
+def statements() -> Iterator[tuple[str, str]]:
+    """Return every statement that is run, by its module's name and its own."""
+    parts = fragments()
+    for each in iter_modules(pgqueue.engine.__path__):
+        module = import_module(f"pgqueue.engine.{each.name}")
+        for name, text in getattr(module, "SQL", {}).items():
+            if name not in parts:
+                yield f"{each.name}.{name}", text
+
+
+every_statement = pytest.mark.parametrize(
+    "text", [pytest.param(text, id=name) for name, text in statements()]
+)
+
+
+@every_statement
+class TestEveryStatement:
+    def test_fits_the_tables_whatever_the_types_of_its_parameters(
+        self, connection: Connection, text: str
+    ) -> None:
+        # Types are inferred, as they are from an empty list or None.
+        assert "cost=" in generic_plan(connection, text)
+
+    def test_asks_for_the_time_of_now(self, text: str) -> None:
+        old = r"\bnow\s*\(|\bcurrent_(timestamp|time|date)\b|\blocaltime|transaction_timestamp"
+
+        assert not re.search(old, text, re.IGNORECASE)
+
+    def test_names_states_as_literals(self, text: str) -> None:
+        compared = re.findall(r"\bstate\s*(?:=|<>|!=|(?:NOT )?IN)\s*(\S+)", text)
+
+        assert all(each.startswith(("'", "('", "CASE")) for each in compared)
+        assert not re.search(r"state\s*(=|<>)\s*(ANY|ALL|%)", text)
+
+    def test_stores_no_infinity(self, text: str) -> None:
+        assert "infinity" not in text
+
+    def test_asks_in_words_that_need_no_escape(self, text: str) -> None:
+        # A lone % breaks as soon as a statement gets its first parameter.
+        assert not re.search(r"%(?!\(\w+\)s)", text)
+
+
+def prepare(connection: Connection, text: str) -> int:
+    """Prepare a statement without a word on its parameters; return how many it has."""
+    names = list(dict.fromkeys(re.findall(r"%\((\w+)\)s", text)))
+    numbered = re.sub(r"%\((\w+)\)s", lambda found: f"${names.index(found[1]) + 1}", text)
+    connection.execute("PREPARE statement AS " + numbered)
+    return len(names)
+
+
+def generic_plan(connection: Connection, text: str) -> str:
+    """Return the plan that serves whatever the parameters are."""
+    count = prepare(connection, text)
+    given = f"({', '.join(['NULL'] * count)})" if count else ""
+    with connection.transaction():
+        connection.execute("SET LOCAL plan_cache_mode = force_generic_plan")
+        lines = connection.execute(f"EXPLAIN EXECUTE statement{given}").fetchall()
+        connection.execute("DEALLOCATE statement")
+    return "\n".join(line for (line,) in lines)
+
+
+def custom_plan(connection: Connection, text: str, parameters: Any) -> str:
+    """Return the plan for these parameters."""
+    lines = connection.execute("EXPLAIN " + text, parameters).fetchall()
+    return "\n".join(line for (line,) in lines)
+
+
+def test_no_column_is_filled_with_the_transactions_time(connection: Connection) -> None:
+    rows = connection.execute(
+        "SELECT adrelid::regclass::text, pg_get_expr(adbin, adrelid) FROM pg_attrdef "
+        "WHERE adrelid::regclass::text LIKE 'pgqueue%' "
+        "AND pg_get_expr(adbin, adrelid) ~* '\\mnow\\(|current_(time|date)|localtime'"
+    ).fetchall()
+
+    assert rows == []
+
+
+def test_keys_and_channels_are_sorted_as_python_sorts_them(connection: Connection) -> None:
+    rows = connection.execute(
+        "SELECT attrelid::regclass::text, attname FROM pg_attribute a "
+        "JOIN pg_class c ON c.oid = attrelid JOIN pg_collation l ON l.oid = attcollation "
+        "WHERE relname IN ('pgqueue_message', 'pgqueue_history', 'pgqueue_channel') "
+        "AND attname IN ('channel', 'key', 'dedupe_key', 'name') AND collname <> 'C'"
+    ).fetchall()
+
+    assert rows == []
+
+
+SHAPES = {
+    "one lane": "'default', ''",
+    "a lane each": "'default', n::text",
+    "a thousand lanes": "'default', (n % 1000)::text",
+}
+"""Channel and key of message number n."""
+
+
+def fill(connection: Connection, shape: str, count: int = 200_000) -> None:
+    connection.execute("TRUNCATE pgqueue_message")
+    connection.execute(
+        f"INSERT INTO pgqueue_message (channel, key, task, state, max_attempts) "  # noqa: S608
+        f"SELECT {SHAPES[shape]}, 't', 'ready', 5 FROM generate_series(1, {count}) n"
+    )
+
+
+class TestAPlan:
+    """How statements go about their work where 200 000 messages wait."""
+
+    @pytest.fixture(autouse=True)
+    def _without_autovacuum(self, connect: Callable[..., Connection]) -> Iterator[None]:
+        keeper = connect()
+        keeper.execute("ALTER TABLE pgqueue_message SET (autovacuum_enabled = off)")
+        # As in a database whose statistics nobody has gathered yet.
+        keeper.execute("DELETE FROM pg_statistic WHERE starelid = 'pgqueue_message'::regclass")
+        yield
+        keeper.execute("TRUNCATE pgqueue_message")
+        keeper.execute("ALTER TABLE pgqueue_message RESET (autovacuum_enabled)")
+
+    @pytest.mark.parametrize("shape", SHAPES)
+    def test_of_a_claim_is_by_indexes_alone(self, connection: Connection, shape: str) -> None:
+        fill(connection, shape)
+        moment = datetime(2025, 1, 1, tzinfo=UTC)
+        known = [Known("default", str(n), 0, moment, n, 5) for n in range(100)]
+
+        plans = []
+        for gather in STATISTICS:
+            connection.execute(gather)
+            for asked in (
+                {"searched": [Search("default", None, 500, 500)]},
+                {"searched": [Search("default", "5", 500, 500)]},
+                {"known": known},
+            ):
+                plans += explain(connection, ask, limit=500, **asked)
+
+        for plan in plans:
+            assert not read_whole(plan)
+            assert not sorted_backlog(plan)
+
+    def test_of_the_other_verbs_is_by_indexes_alone(self, connection: Connection) -> None:
+        fill(connection, "a thousand lanes")
+        claims = run(connection, 300, channel="other")
+        ids = schedule(connection, 300)
+
+        plans = []
+        for gather in STATISTICS:
+            connection.execute(gather)
+            plans += [
+                *explain(connection, settle.complete, [done(each) for each in claims]),
+                *explain(connection, settle.retry, [failure(each) for each in claims]),
+                *explain(connection, settle.bury, [failure(each) for each in claims]),
+                *explain(connection, settle.release, claims),
+                *explain(connection, lease.extend, claims, lease=timedelta(seconds=30)),
+                *explain(connection, lease.hold, claims[0]),
+                *explain(connection, lease.rescue, max_lost=3),
+                *explain(connection, promote.promote, limit=1000),
+                *explain(connection, promote.next_due),
+                *explain(connection, promote.run_now, ids),
+                *explain(connection, cancel.cancel, ids),
+                *explain(connection, dead.replay, ids),
+                *explain(connection, dead.discard, ids),
+                *explain(connection, claim.channels, excluded=["a"]),
+            ]
+
+        for plan in plans:
+            assert not read_whole(plan)
+
+    def test_of_a_claim_takes_what_is_ready_from_its_index(self, connection: Connection) -> None:
+        (plan, _) = explain(connection, ask, searched=[Search("default", None, 5, 5)], limit=5)
+
+        assert plan.count("using pgqueue_message_free") == 3
+
+
+STATISTICS = ("SELECT 'none yet'", "ANALYZE pgqueue_message")
+
+
+def explain(
+    connection: Connection, verb: Callable[..., Any], *arguments: Any, **options: Any
+) -> list[str]:
+    """Return the plans of what a verb runs, for these parameters and for any; run nothing."""
+    plans = []
+
+    class Explaining:
+        """A connection in which nothing is found."""
+
+        info = connection.info
+        autocommit = True
+
+        def execute(self, text: str, parameters: Any = None) -> Explaining:
+            title = f"-- {verb.__name__}:\n"
+            plans.append(title + custom_plan(connection, text, parameters))
+            plans.append(title + generic_plan(connection, text))
+            return self
+
+        def fetchone(self) -> None:
+            return None
+
+        def fetchall(self) -> list[Any]:
+            return []
+
+        def __iter__(self) -> Iterator[Any]:
+            return iter(())
+
+    verb(Explaining(), *arguments, **options)
+    return plans
+
+
+def read_whole(plan: str) -> str:
+    """Return the plan where it reads all messages."""
+    return plan if "Seq Scan on pgqueue_message" in plan else ""
+
+
+def sorted_backlog(plan: str) -> str:
+    """Return the plan where it sorts more than what it returns in the end."""
+    return plan if re.search(r"Sort Key: (?!taken\.)", plan) else ""

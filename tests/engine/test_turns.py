@@ -1,0 +1,207 @@
+"""Turns against a small model of the lanes, in memory: no claim here meets a database."""
+
+from __future__ import annotations
+
+from bisect import insort
+from collections import Counter
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+from typing import NamedTuple
+from unittest.mock import patch
+
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from pgqueue.engine.claim import Claimed, Known, Met, Search
+from pgqueue.worker.turns import Turns
+
+EPOCH = datetime(2025, 1, 1, tzinfo=UTC)
+
+thorough = settings(
+    max_examples=3000,
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
+)
+
+
+class Message(NamedTuple):
+    """Ordered as its lane is."""
+
+    rank: int
+    run_at: datetime
+    id: int
+    channel: str
+    key: str
+
+    @property
+    def priority(self) -> int:
+        return -self.rank
+
+
+class Backlog:
+    """What the claim statement would do to the lanes, and a check of all it is asked for."""
+
+    def __init__(self) -> None:
+        self.lanes: dict[tuple[str, str], list[Message]] = {}
+        self.locked: set[int] = set()
+        self.now = 1000.0
+        self.asked = 0
+        self.deep: set[tuple[str, str]] = set()
+        self._ids = 0
+
+    def monotonic(self) -> float:
+        return self.now
+
+    def add(self, channel: str, key: str, *, rank: int = 0, minute: int = 0) -> None:
+        self._ids += 1
+        moment = EPOCH + timedelta(minutes=minute)
+        insort(
+            self.lanes.setdefault((channel, key), []),
+            Message(rank, moment, self._ids, channel, key),
+        )
+
+    def add_deep(self, channel: str, key: str) -> None:
+        """Add a lane that is never used up, nor longer than it must be."""
+        self.deep.add((channel, key))
+        for _ in range(15):
+            self.add(channel, key)
+
+    def steal(self, lane: tuple[str, str]) -> None:
+        """Let another worker take the head of a lane."""
+        if self.lanes.get(lane):
+            self.lanes[lane].pop(0)
+
+    def channels(self) -> list[str]:
+        return sorted({channel for (channel, _), waiting in self.lanes.items() if waiting})
+
+    def free(self) -> list[Message]:
+        """Return what could be claimed."""
+        return [each for lane in self.lanes.values() for each in lane if each.id not in self.locked]
+
+    def take(self, known: Sequence[Known], searched: Sequence[Search], limit: int) -> Claimed:
+        self.asked += 1
+        self._check(known, searched, limit)
+        due = [each for lane in known for each in self._after(lane)]
+        met = {}
+        for search in searched:
+            keys = self._keys(search)
+            if keys:
+                met[search.channel] = Met(len(keys), keys[-1])
+            for key in keys:
+                due += self._heads((search.channel, key))[: max(1, search.share // len(keys))]
+        claimed = sorted(due[:limit])
+        for each in claimed:
+            self.lanes[each.channel, each.key].remove(each)
+            if (each.channel, each.key) in self.deep:
+                self.add(each.channel, each.key)
+        return Claimed(list(claimed), met)  # type: ignore[arg-type]
+
+    def _check(self, known: Sequence[Known], searched: Sequence[Search], limit: int) -> None:
+        assert known or searched
+        assert all(lane.quota >= 1 for lane in known)
+        assert all(search.room >= 1 and search.share >= 1 for search in searched)
+        assert sum(lane.quota for lane in known) + sum(each.share for each in searched) <= limit
+        lanes = [(lane.channel, lane.key) for lane in known]
+        assert len(lanes) == len(set(lanes))
+        names = [search.channel for search in searched]
+        assert len(names) == len(set(names))
+        assert not set(names) & {lane.channel for lane in known}, "one lane might be asked twice"
+
+    def _after(self, lane: Known) -> list[Message]:
+        mark = (lane.rank, lane.run_at, lane.id)
+        heads = self._heads((lane.channel, lane.key))
+        return [each for each in heads if each[:3] > mark][: lane.quota]
+
+    def _heads(self, lane: tuple[str, str]) -> list[Message]:
+        return [each for each in self.lanes.get(lane, []) if each.id not in self.locked]
+
+    def _keys(self, search: Search) -> list[str]:
+        keys = sorted(key for (name, key), waiting in self.lanes.items()
+                      if waiting and name == search.channel)  # fmt: skip
+        return [key for key in keys if search.after is None or key > search.after][: search.room]
+
+
+channels = st.sampled_from("abc")
+keys = st.sampled_from(["", "k", "l", "m", "n"])
+lanes = st.tuples(channels, keys)
+limits = st.integers(1, 12)
+
+events = st.lists(
+    st.one_of(
+        st.tuples(st.just("add"), lanes, st.integers(-2, 2), st.integers(0, 3)),
+        st.tuples(st.just("claim"), limits),
+        st.tuples(st.just("wait"), st.sampled_from([0.0, 0.01, 0.3, 5.0])),
+        st.tuples(st.just("steal"), lanes),
+        st.tuples(st.just("lock"), lanes),
+        st.tuples(st.just("unlock")),
+        st.tuples(st.just("reconnect")),
+    ),
+    max_size=60,
+)
+
+
+@thorough
+@given(backlog=st.lists(st.tuples(lanes, st.integers(1, 8)), max_size=12), events=events)
+def test_no_claims_means_that_nothing_is_there(backlog, events) -> None:
+    model = Backlog()
+    for lane, depth in backlog:
+        for _ in range(depth):
+            model.add(*lane)
+    worker = Turns(find_channels=model.channels, take=model.take)
+    taken: Counter[int] = Counter()
+
+    with patch("pgqueue.worker.turns.time", model):
+        for event, *details in [*events, ("unlock",), *[("claim", 5)] * 30]:
+            match event, details:
+                case "add", [lane, rank, minute]:
+                    model.add(*lane, rank=rank, minute=minute)
+                case "wait", [seconds]:
+                    model.now += seconds
+                case "steal", [lane]:
+                    model.steal(lane)
+                case "lock", [lane]:
+                    model.locked.update(each.id for each in model.lanes.get(lane, [])[::2])
+                case "unlock", []:
+                    model.locked.clear()
+                case "reconnect", []:
+                    worker.forget()
+                case "claim", [limit]:
+                    free, before = model.free(), model.asked
+                    claims = worker.claim(limit)
+                    taken.update(each.id for each in claims)
+                    assert len(claims) <= limit
+                    assert claims or not free, f"{len(free)} are free"
+                    # Each statement passes one lane at least, and each front is seen twice.
+                    assert model.asked - before <= 2 * (len(model.lanes) + 3) + 2
+
+    assert not taken or set(taken.values()) == {1}
+
+
+@thorough
+@given(
+    lanes=st.sets(lanes, min_size=1, max_size=15),
+    shallow=st.sets(lanes, max_size=5),
+    limits=st.lists(limits, min_size=1, max_size=4),
+    steps=st.lists(st.sampled_from([0.0, 0.01, 0.1, 0.3, 3.0]), min_size=1, max_size=7),
+)
+def test_every_lane_has_its_turn_however_deep_the_others_are(lanes, shallow, limits, steps) -> None:
+    model = Backlog()
+    for lane in lanes:
+        model.add_deep(*lane)
+    worker = Turns(find_channels=model.channels, take=model.take)
+    waited = dict.fromkeys(lanes, 0)
+    names = {channel for channel, _ in lanes}
+    most = max(sum(channel == name for channel, _ in lanes) for name in names)
+    # A round over the channels for each lane of the one that has most, and one for its end.
+    patience = 2 * (len(names) * (most + 1) // min(*limits, len(names)) + 2)
+
+    with patch("pgqueue.worker.turns.time", model):
+        for turn in range(60):
+            claims = worker.claim(limits[turn % len(limits)])
+            for lane in shallow - lanes:
+                model.add(*lane)
+            model.now += steps[turn % len(steps)]
+            served = {(each.channel, each.key) for each in claims}
+            waited = {lane: 0 if lane in served else waited[lane] + 1 for lane in lanes}
+            assert claims
+            assert max(waited.values()) <= patience, "a lane starves"

@@ -1,0 +1,230 @@
+"""Messages in every state they can be in, made by the engine's own verbs where it has one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Any
+from uuid import UUID, uuid4
+
+import psycopg
+from psycopg.sql import SQL, Identifier, Literal
+
+from pgqueue.engine import claim as claiming
+from pgqueue.engine import enqueue as enqueueing
+from pgqueue.engine import notifications, settle, workers
+from pgqueue.engine.claim import Claimed, Known, Search
+from pgqueue.engine.enqueue import Enqueued
+from pgqueue.engine.settle import Done, Failure
+from pgqueue.engine.values import Claim, Cursors, Lease
+from pgqueue.engine.workers import Registration
+from pgqueue.worker.turns import Turns
+
+Connection = psycopg.Connection[Any]
+
+LEASE = timedelta(seconds=30)
+OVER = timedelta(seconds=-1)
+"""As a lease: it has run out before anyone can look."""
+SOON = timedelta(hours=1)
+
+
+def store(connection: Cursors, key: str | Sequence[str] = "", **changed: Any) -> Enqueued:
+    """Enqueue one message for each key, or as many as there are payloads, in one statement."""
+    columns: dict[str, Any] = {
+        "channel": "default",
+        "task": "tests.task",
+        "key": key,
+        "payloads": ["{}"] * (1 if isinstance(key, str) else len(key)),
+        "metadata": "{}",
+        "options": None,
+        "priority": 0,
+        "run_at": None,
+        "run_after": None,
+        "max_attempts": 5,
+    }
+    return enqueueing.enqueue(connection, **{**columns, **changed})
+
+
+def enqueue(connection: Cursors, count: int = 1, *, key: str = "", **changed: Any) -> list[int]:
+    """Enqueue `count` messages of one lane; return their ids."""
+    return store(connection, key, **{"payloads": ["{}"] * count, **changed}).ids
+
+
+def insert(connection: Connection, **columns: Any) -> int:
+    """Insert a row just as it is given, in a state that no verb leads to, for example."""
+    given = {
+        "channel": "default",
+        "task": "tests.task",
+        "state": "ready",
+        "max_attempts": 5,
+        **columns,
+    }
+    row = connection.execute(
+        SQL("INSERT INTO pgqueue_message ({}) VALUES ({}) RETURNING id").format(
+            SQL(", ").join(map(Identifier, given)), SQL(", ").join(map(Literal, given.values()))
+        )
+    ).fetchone()
+    assert row
+    return int(row[0])
+
+
+def ask(
+    connection: Connection,
+    *,
+    known: Sequence[Known] = (),
+    searched: Sequence[Search] = (),
+    limit: int = 100,
+    lease: timedelta = LEASE,
+    worker_id: UUID | None = None,
+) -> Claimed:
+    """Claim once, just as asked."""
+    return claiming.claim(
+        connection,
+        known=known,
+        searched=searched,
+        limit=limit,
+        worker_id=worker_id or uuid4(),
+        lease=lease,
+    )
+
+
+def claim(
+    connection: Connection,
+    *channels: str,
+    limit: int = 100,
+    lease: timedelta = LEASE,
+    worker_id: UUID | None = None,
+) -> list[Claim]:
+    """Claim once from the front of `channels`."""
+    names = channels or ("default",)
+    share = max(1, limit // len(names))
+    searched = [Search(name, None, share, share) for name in names]
+    return ask(connection, searched=searched, limit=limit, lease=lease, worker_id=worker_id).claims
+
+
+def run(
+    connection: Connection,
+    count: int = 1,
+    *,
+    lease: timedelta = LEASE,
+    worker_id: UUID | None = None,
+    **changed: Any,
+) -> list[Claim]:
+    """Enqueue `count` messages and claim them, as a worker that runs them now; in order of id."""
+    ids = enqueue(connection, count, **changed)
+    channel = changed.get("channel", "default")
+    claims = claim(connection, channel, limit=10_000, lease=lease, worker_id=worker_id)
+    assert [each.id for each in claims] == ids, "other messages were ready there"
+    return claims
+
+
+def bury(connection: Connection, count: int = 1, **changed: Any) -> list[int]:
+    """Make `count` dead letters."""
+    claims = run(connection, count, **changed)
+    settle.bury(connection, [failure(each) for each in claims])
+    return [each.id for each in claims]
+
+
+def schedule(connection: Connection, count: int = 1, **changed: Any) -> list[int]:
+    """Make `count` delayed messages that are due in an hour."""
+    return enqueue(connection, count, **{"run_after": SOON, **changed})
+
+
+def make_due(connection: Connection, ids: Iterable[int]) -> None:
+    """Let the time of delayed messages have come."""
+    connection.execute(
+        "UPDATE pgqueue_message SET run_at = statement_timestamp() - interval '1 minute' "
+        "WHERE id = ANY (%s)",
+        [list(ids)],
+    )
+
+
+def done(
+    lease: Lease | Claim, result: str | None = None, *, started: float = 0, finished: float = 0
+) -> Done:
+    """A run that succeeded."""
+    return Done(lease, result, started, finished)
+
+
+def failure(
+    lease: Lease | Claim, error: str = '{"class": "Oops"}', *, delay: timedelta = timedelta()
+) -> Failure:
+    """A run that failed."""
+    return Failure(lease, error, 0, delay)
+
+
+def register(
+    connection: Connection,
+    *,
+    channels: Sequence[str] | None = None,
+    excluded: Sequence[str] = (),
+    notify_for: timedelta | None = None,
+    before: UUID | None = None,
+) -> UUID:
+    """Enter a worker that wants to be told for `notify_for`; return its id."""
+    worker_id = uuid4()
+    registration = Registration(
+        host="somewhere",
+        pid=1,
+        started_at=datetime.now(UTC),
+        channels=channels,
+        excluded=excluded,
+        info={},
+    )
+    workers.register(connection, worker_id, registration, before=before)
+    workers.beat(connection, worker_id, notify_for=notify_for)
+    return worker_id
+
+
+def turns(
+    connection: Connection,
+    *,
+    channels: Sequence[str] | None = None,
+    excluded: Sequence[str] = (),
+    lease: timedelta = LEASE,
+) -> Turns:
+    """Return the turns of a worker on this connection, as its fetcher makes them."""
+    worker_id = uuid4()
+
+    def find() -> Sequence[str]:
+        if channels is not None:
+            return channels
+        return claiming.channels(connection, excluded=excluded)
+
+    def take(known: Sequence[Known], searched: Sequence[Search], limit: int) -> Claimed:
+        return ask(
+            connection,
+            known=known,
+            searched=searched,
+            limit=limit,
+            lease=lease,
+            worker_id=worker_id,
+        )
+
+    return Turns(find_channels=find, take=take)
+
+
+class Ear:
+    """A session that listens."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        self._heard: list[str] = []
+        connection.add_notify_handler(lambda notify: self._heard.append(notify.payload))
+        notifications.listen(connection)
+
+    def heard(self) -> list[str]:
+        """Return what committed transactions have said since it was last asked."""
+        # Whoever notified has signalled this backend before its COMMIT returned, and a
+        # backend passes on what it was told before it says that it is ready again.
+        self._connection.execute("SELECT 1")
+        heard, self._heard[:] = list(self._heard), []
+        return heard
+
+
+def heads(claims: Iterable[Claim], by: Callable[[Claim], Any]) -> dict[Any, int]:
+    """Count claims by something."""
+    counted: dict[Any, int] = {}
+    for each in claims:
+        counted[by(each)] = counted.get(by(each), 0) + 1
+    return counted

@@ -69,6 +69,7 @@ def run(*arguments: str) -> list[dict[str, Any]]:
     return [json.loads(line) for line in ran.stdout.splitlines()]
 
 
+@pytest.mark.timeout(400)
 @pytest.mark.parametrize(
     ("names", "messages"),
     [(["drain", "enqueue", "fair", "pinned"], "2000"), (["latency"], "5")],

@@ -24,7 +24,7 @@ class BoundedChangeList(ChangeList):
     """Shows a stretch of a `Listing`, and says what is beyond it."""
 
     model_admin: ListedAdmin
-    start: str | None = None
+    start = ""
 
     def get_query_string(
         self, new_params: dict[str, Any] | None = None, remove: Iterable[str] | None = None
@@ -37,7 +37,8 @@ class BoundedChangeList(ChangeList):
     def get_queryset(
         self, request: HttpRequest, exclude_parameters: list[str | None] | None = None
     ) -> QuerySet[Any]:
-        self.start = request.GET.get(START_VAR)
+        # PostgreSQL has no NUL.
+        self.start = request.GET.get(START_VAR, "").replace("\\u0000", "")
         self.filter_params.pop(START_VAR, None)
         # Its queryset might walk the whole table: only what it finds out of filters is used.
         super().get_queryset(request)

@@ -1,6 +1,8 @@
 from __future__ import annotations
 
+from django import forms
 from django.contrib import admin
+from django.core.exceptions import ValidationError
 from django.db.models import QuerySet
 from django.http import HttpRequest
 from django.urls import reverse
@@ -9,13 +11,26 @@ from django.utils.http import urlencode
 from django.utils.safestring import SafeString
 
 from pgqueue.admin.base import QueueAdmin
+from pgqueue.conf import settings
 from pgqueue.models import Channel
+
+
+class ChannelForm(forms.ModelForm):  # type: ignore[type-arg]
+    """Asked for a name only when a channel is added: it is the key."""
+
+    def clean_name(self) -> str:
+        # Django looks for it where its routers say.
+        name: str = self.cleaned_data["name"]
+        if Channel.objects.using(settings().database).filter(pk=name).exists():
+            raise ValidationError("There is such a channel already.")
+        return name
 
 
 @admin.register(Channel)
 class ChannelAdmin(QueueAdmin):
     """The channels that don't work by the defaults."""
 
+    form = ChannelForm
     actions = ("pause", "resume")
     list_display = ("name", "paused", "retention", "on_dead", "messages")
     list_filter = ("paused",)
@@ -25,7 +40,7 @@ class ChannelAdmin(QueueAdmin):
     def get_readonly_fields(
         self, request: HttpRequest, obj: Channel | None = None
     ) -> tuple[str, ...]:
-        # It is the key: another name would be another channel.
+        # Another name would be another channel.
         return ("name",) if obj else ()
 
     @admin.display

@@ -102,11 +102,11 @@ class Listing:
             beyond = rows[REACH : REACH + 1]
         else:
             return Stretch(ids)
-        place = beyond.values_list(*self._columns).first()
+        place, is_cut = beyond.values_list(*self._columns).first(), len(ids) > STRETCH
         return Stretch(
             ids[:STRETCH],
-            is_all=place is None,
-            is_cut=len(ids) > STRETCH,
+            is_all=place is None and not is_cut,
+            is_cut=is_cut,
             next=None if place is None else json.dumps(place, default=str),
         )
 
@@ -137,10 +137,11 @@ class Listing:
     def _is_from(self, start: str) -> Func:
         """Compare whole rows: an index finds that place at once."""
         fields = [self.rows.model._meta.get_field(name) for name in self._columns]
+        kinds: list[Any] = [getattr(each, "output_field", each) for each in fields]
         try:
             place = [
-                Value(each.to_python(value), output_field=each)
-                for each, value in zip(fields, json.loads(start), strict=True)
+                Value(kind.clean(value, None), output_field=kind)
+                for kind, value in zip(kinds, json.loads(start), strict=True)
             ]
         except (ValueError, TypeError) as error:
             raise ValidationError(f"{start!r} is no place in this list.") from error

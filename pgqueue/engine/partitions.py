@@ -58,9 +58,14 @@ def repeat_if_missing(
 
     In a savepoint, if the caller has a transaction: nothing else in it is undone.
     """
-    idle = connection.autocommit and connection.info.transaction_status == TransactionStatus.IDLE
+    is_alone = connection.info.transaction_status == TransactionStatus.IDLE
+    if is_alone and not connection.autocommit:
+        # A transaction of Django's begins with its first statement. Were that our savepoint,
+        # psycopg would take it for the whole transaction, and commit at its end.
+        connection.execute("SELECT 1")
+        is_alone = False
     try:
-        with nullcontext() if idle else connection.transaction():
+        with nullcontext() if is_alone else connection.transaction():
             return connection.execute(statement, parameters).fetchall()
     except CheckViolation:
         # No worker was there to make it ahead.

@@ -105,10 +105,11 @@ class Turns:
 
     def _go_on(self, limit: int) -> list[Claim]:
         """Claim once, or again where all that was met was locked by others, or used up."""
+        ended: set[str] = set()
         while self._channels:
             known, searches = self._ask(limit)
             claimed = self._take(known, searches, limit)
-            self._learn(known, searches, claimed)
+            self._learn(known, searches, claimed, ended)
             if claimed.claims:
                 return claimed.claims
         return []
@@ -130,7 +131,13 @@ class Turns:
                 searches.append(Search(name, state.after, share, each))
         return known, searches
 
-    def _learn(self, known: Sequence[Known], searches: Sequence[Search], claimed: Claimed) -> None:
+    def _learn(
+        self,
+        known: Sequence[Known],
+        searches: Sequence[Search],
+        claimed: Claimed,
+        ended: set[str],
+    ) -> None:
         taken = Counter((claim.channel, claim.key) for claim in claimed.claims)
         # Claims come in the order of (rank, run_at, id): a lane's last one is its mark.
         last = {(claim.channel, claim.key): claim for claim in claimed.claims}
@@ -144,18 +151,20 @@ class Turns:
             if taken[lane.channel, lane.key] < lane.quota:
                 self._channels[lane.channel].marks.pop(lane.key, None)
         for search in searches:
-            self._learn_of(search, claimed.met.get(search.channel), was_empty=not last)
+            self._learn_of(search, claimed.met.get(search.channel), ended)
         for name in [name for name, state in self._channels.items() if state.is_done()]:
             del self._channels[name]
 
-    def _learn_of(self, search: Search, met: Met | None, *, was_empty: bool) -> None:
+    def _learn_of(self, search: Search, met: Met | None, ended: set[str]) -> None:
         state = self._channels[search.channel]
         if met is not None and met.lanes >= search.room:
             # More lanes than it could take from: on from the last one.
             state.after = met.last_key
             state.marks.clear()
-        elif search.after is not None and not was_empty:
-            # The end of the wheel: to the front.
+        elif search.after is not None and search.channel not in ended:
+            # The end of the wheel: to the front, but not round and round in one call, since
+            # all that is met may be locked by others.
+            ended.add(search.channel)
             state.after = None
             state.marks.clear()
         else:

@@ -204,6 +204,14 @@ class TestSearch:
         ("start=[1,2]", 302),
         ('start=["x"]', 302),
         ('start={"a":1}', 302),
+        ("start=1", 302),
+        ("start=[-1e30]", 302),
+        (f"start=[-{10**30}]", 302),
+        ('state=ready&start=["a","b","x","2030-01-01T00:00Z",1]', 302),
+        ('state=ready&start=["a","b",1,"yesterday",1]', 302),
+        ('state=ready&start=["a",null,1,"2030-01-01T00:00Z",1]', 302),
+        ('state=ready&start=["a","\\u0000",1,"2030-01-01T00:00Z",1]', 200),
+        ('state=ready&start=["a","b",1,"2030-01-01T00:00Z",1]', 200),
         ("state=nonsense", 200),
         ("p=0", 200),
         ("p=x", 200),
@@ -306,6 +314,16 @@ class TestWhatIsSaidOfTheRest:
         enqueue(queue, 299)
 
         assert listed(viewer, f"{MESSAGES}?task=shop.tasks.first") == [first]
+
+
+def test_a_list_leaves_the_planner_as_it_was(queue: Connection, viewer: Client):
+    enqueue(queue, 3)
+
+    viewer.get(MESSAGES)
+    viewer.get(f"{MESSAGES}?q=nobody")
+
+    for method in ("seqscan", "bitmapscan", "sort"):
+        assert queue.execute(f"SHOW enable_{method}").fetchone() == ("on",)
 
 
 def test_an_estimate_reads_no_rows(queue: Connection, django_assert_num_queries):

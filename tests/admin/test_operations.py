@@ -250,6 +250,19 @@ def test_the_buttons_of_a_message_do_what_they_say(queue: Connection, operator: 
     assert states() == {dead: "ready"}
 
 
+def test_a_day_that_history_does_not_have_yet_is_made(queue: Connection, operator: Client):
+    ids = bury(queue, 2)
+    (today,) = queue.execute(
+        "SELECT 'pgqueue_history_' || to_char(statement_timestamp() AT TIME ZONE 'UTC', 'YYYYMMDD')"
+    ).fetchone() or ("",)
+    queue.execute(f"DROP TABLE {today}")
+
+    page = act(operator, "cancel", ids)
+
+    assert told(page) == ["2 cancelled."]
+    assert outcomes() == dict.fromkeys(ids, "cancelled")
+
+
 class TestInATransactionOfTheCallers:
     def test_what_it_waits_for_locks_is_left_as_it_was(self, queue: Connection):
         ids = bury(queue)

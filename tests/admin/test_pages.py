@@ -10,12 +10,13 @@ from uuid import uuid4
 
 import pytest
 from django.contrib.admin.models import LogEntry
-from django.db import connection
+from django.db import IntegrityError, connection, transaction
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
 from pgqueue.admin import display
+from pgqueue.admin.channel import ChannelForm
 from pgqueue.engine import settle
 from pgqueue.models import Channel, Message, Worker
 from pgqueue.worker.runner import describe
@@ -248,7 +249,41 @@ def test_a_channel_that_is_there_is_not_added_again(db, login: Login):
         f"{CHANNELS}add/", {"name": "mail", "retention": "", "on_dead": "skip", "options": "{}"}
     )
 
-    assert b"already exists" in answer.content
+    assert b"There is such a channel already." in answer.content
+    assert Channel.objects.get().paused
+
+
+@pytest.mark.django_db(databases=["default", "second"])
+def test_a_channel_is_looked_for_in_the_queues_database(settings, login: Login):
+    settings.PGQUEUE = {"DATABASE": "second"}
+    editor = login("view_channel", "add_channel")
+    Channel.objects.using("second").create(name="mail", paused=True)
+    columns = {"retention": "", "on_dead": "skip", "options": "{}"}
+
+    refused = editor.post(f"{CHANNELS}add/", {"name": "mail", **columns})
+    added = editor.post(f"{CHANNELS}add/", {"name": "other", **columns})
+
+    assert b"There is such a channel already." in refused.content
+    assert added.status_code == 302
+    assert dict(Channel.objects.using("second").values_list("name", "paused")) == {
+        "mail": True,
+        "other": False,
+    }
+
+
+def test_a_channel_that_was_added_meanwhile_is_not_overwritten(
+    db, login: Login, monkeypatch: pytest.MonkeyPatch
+):
+    editor = login("view_channel", "add_channel")
+    Channel.objects.create(name="mail", paused=True)
+    monkeypatch.setattr(ChannelForm, "clean_name", lambda form: form.cleaned_data["name"])
+    monkeypatch.setattr(ChannelForm, "validate_unique", lambda form: None)
+
+    with pytest.raises(IntegrityError), transaction.atomic():
+        editor.post(
+            f"{CHANNELS}add/", {"name": "mail", "retention": "", "on_dead": "skip", "options": "{}"}
+        )
+
     assert Channel.objects.get().paused
 
 

@@ -18,7 +18,7 @@ from pgqueue.worker.turns import Turns
 EPOCH = datetime(2025, 1, 1, tzinfo=UTC)
 
 thorough = settings(
-    max_examples=3000,
+    max_examples=200,
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
 )

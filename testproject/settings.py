@@ -3,6 +3,7 @@
 from pathlib import Path
 from typing import Any
 
+import django
 import environ
 
 BASE_DIR = Path(__file__).resolve().parent.parent
@@ -80,8 +81,19 @@ TIME_ZONE = "UTC"
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 
 # Where the demo's mail goes: it starts an SMTP server of its own and says where.
-EMAIL_HOST = env.str("EMAIL_HOST", default="127.0.0.1")
-EMAIL_PORT = env.int("EMAIL_PORT", default=25)
+MAIL_SERVER = {
+    "host": env.str("EMAIL_HOST", default="127.0.0.1"),
+    "port": env.int("EMAIL_PORT", default=25),
+}
+if django.VERSION >= (6, 1):
+    MAILERS = {
+        "default": {
+            "BACKEND": "django.core.mail.backends.smtp.EmailBackend",
+            "OPTIONS": MAIL_SERVER,
+        }
+    }
+else:
+    EMAIL_HOST, EMAIL_PORT = MAIL_SERVER.values()
 DEFAULT_FROM_EMAIL = "shop@example.com"
 
 # A shorter lease lets the demo's second worker take over within seconds.

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Any, TypeVar
 from uuid import UUID, uuid4
 
 import psycopg
@@ -21,6 +22,7 @@ from pgqueue.engine.workers import Registration
 from pgqueue.worker.turns import Turns
 
 Connection = psycopg.Connection[Any]
+T = TypeVar("T")
 
 LEASE = timedelta(seconds=30)
 OVER = timedelta(seconds=-1)
@@ -125,7 +127,7 @@ def bury(connection: Connection, count: int = 1, **changed: Any) -> list[int]:
     return [each.id for each in claims]
 
 
-def schedule(connection: Connection, count: int = 1, **changed: Any) -> list[int]:
+def schedule(connection: Cursors, count: int = 1, **changed: Any) -> list[int]:
     """Make `count` delayed messages that are due in an hour."""
     return enqueue(connection, count, **{"run_after": SOON, **changed})
 
@@ -222,9 +224,12 @@ class Ear:
         return heard
 
 
-def heads(claims: Iterable[Claim], by: Callable[[Claim], Any]) -> dict[Any, int]:
-    """Count claims by something."""
-    counted: dict[Any, int] = {}
-    for each in claims:
-        counted[by(each)] = counted.get(by(each), 0) + 1
-    return counted
+def heads(things: Iterable[T], by: Callable[[T], Any]) -> dict[Any, int]:
+    """Count things by what `by` says of each."""
+    return dict(Counter(map(by, things)))
+
+
+def one(connection: Connection, query: str, *parameters: Any) -> tuple[Any, ...]:
+    """Return the one row that a query gives."""
+    (row,) = connection.execute(query, parameters).fetchall()
+    return tuple(row)

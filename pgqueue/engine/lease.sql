@@ -40,6 +40,7 @@ WITH lost AS MATERIALIZED (
     SELECT id, cancel_requested_at
     FROM pgqueue_message
     WHERE state = 'running' AND lease_until < statement_timestamp()
+    ORDER BY channel, key  -- by the index of what runs, never through all that waits
     LIMIT %(limit)s
     FOR UPDATE SKIP LOCKED
 ), mine AS (

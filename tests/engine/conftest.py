@@ -18,18 +18,26 @@ Connection = psycopg.Connection[Any]
 TABLES = ("message", "history", "worker", "channel", "duty")
 
 
+@pytest.fixture(scope="session")
+def broom(django_db_setup: None, django_db_blocker: DjangoDbBlocker) -> Iterator[Connection]:
+    """What sweeps the tables."""
+    with django_db_blocker.unblock():
+        assert "test" in connections["default"].settings_dict["NAME"]
+        broom = open_connection("default", name="broom")
+    broom.execute("SET lock_timeout = '20s'")
+    yield broom
+    broom.close()
+
+
 @pytest.fixture
-def transactional_db(django_db_setup: None, django_db_blocker: DjangoDbBlocker) -> Iterator[None]:
+def transactional_db(broom: Connection, django_db_blocker: DjangoDbBlocker) -> Iterator[None]:
     """A database where tests commit, as by pytest-django, but tidied up before each.
 
     Django's way, a TRUNCATE of every table in the project, takes 0.3 s: longer than most of
     these tests. Theirs are emptied by DELETE.
     """
     with django_db_blocker.unblock():
-        assert "test" in connections["default"].settings_dict["NAME"]
-        with open_connection("default", name="broom") as broom:
-            broom.execute("SET lock_timeout = '20s'")
-            broom.execute("; ".join(f"DELETE FROM pgqueue_{table}" for table in TABLES))  # noqa: S608
+        broom.execute("; ".join(f"DELETE FROM pgqueue_{table}" for table in TABLES))  # noqa: S608
         yield
         for each in connections.all(initialized_only=True):
             each.close()

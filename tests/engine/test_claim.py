@@ -19,6 +19,7 @@ from pgqueue.states import State
 from pgqueue.worker import turns as turns_module
 from pgqueue.worker.turns import LOOK_AGAIN, Turns
 from tests import factories
+from tests.engine.test_turns import Backlog
 from tests.factories import Connection, ask, enqueue, heads, store, turns
 
 
@@ -39,6 +40,7 @@ class TestAClaim:
 
         row = Message.objects.get()
         assert (row.state, row.attempt, row.worker_id) == (State.RUNNING, 1, worker_id)
+        assert row.lease_until and row.claimed_at
         assert row.lease_until - row.claimed_at == timedelta(minutes=1)
         assert (got.id, got.channel, got.key, got.priority) == (id, "default", "", 7)
         assert (got.payload, got.metadata, got.options) == (b'{"b": 2}', b'{"a": 1}', None)
@@ -438,6 +440,19 @@ class TestTurns:
 
         assert [sorted(each.key for each in batch) for batch in claims] == [lanes] * 3
 
+    @pytest.mark.parametrize("limit", [1, 3, 5])
+    def test_go_round_the_lanes_in_mind_where_fewer_fit_than_before(
+        self, connection: Connection, clock: SimpleNamespace, limit: int
+    ) -> None:
+        lanes = [f"{n:02}" for n in range(10)]
+        store(connection, lanes * 20)
+        worker = turns(connection)
+        worker.claim(50)
+
+        claimed = [each.key for _ in range(30 // limit) for each in worker.claim(limit)]
+
+        assert heads(claimed, str) == dict.fromkeys(lanes, 3)
+
     def test_use_the_whole_limit_for_one_deep_lane(
         self, connection: Connection, clock: SimpleNamespace
     ) -> None:
@@ -610,6 +625,19 @@ class TestTurns:
             clock.now += 2 * LOOK_AGAIN
 
         assert counts == [limit] * 9, "it said that nothing was there"
+
+    def test_come_back_to_a_channel_though_nothing_was_left_behind_its_last_lane(
+        self, clock: SimpleNamespace
+    ) -> None:
+        # A small claim goes through one channel's lanes while another channel is in mind.
+        model = Backlog()
+        model.add_deep("a", "")
+        model.add_deep("b", "")
+        worker = Turns(find_channels=model.channels, take=model.take)
+
+        claimed = [each.channel for n in range(24) for each in worker.claim([1, 1, 1, 4][n % 4])]
+
+        assert heads(claimed[12:], str).keys() == {"a", "b"}
 
     def test_may_be_over_before_a_claim_knows_it(
         self, connection: Connection, clock: SimpleNamespace

@@ -18,7 +18,7 @@ from pgqueue.worker.duties.partitions import Partitions
 from pgqueue.worker.duties.promote import Promote
 from pgqueue.worker.duties.rescue import Rescue
 from pgqueue.worker.duties.service import Duties
-from tests.factories import OVER, Connection, make_due, run, schedule
+from tests.factories import OVER, Connection, make_due, one, run, schedule
 from tests.stepping import Step
 
 MINUTE = timedelta(minutes=1)
@@ -294,12 +294,10 @@ class TestTheService:
         run(connection, lease=OVER)
         rescue = Rescue(lease=timedelta(seconds=-1), max_lost=3, on_ready=lambda: None)
         service = Duties(session, [Partitions(), rescue])
-        (last,) = (
-            connection.execute(
-                "SELECT max(inhrelid::regclass::text) FROM pg_inherits "
-                "WHERE inhparent = 'pgqueue_history'::regclass"
-            ).fetchone()
-            or ()
+        (last,) = one(
+            connection,
+            "SELECT max(inhrelid::regclass::text) FROM pg_inherits "
+            "WHERE inhparent = 'pgqueue_history'::regclass",
         )
         connection.execute(f"DROP TABLE {last}")
         role = f"rows_{uuid4().hex}"

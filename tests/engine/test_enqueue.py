@@ -16,6 +16,7 @@ from psycopg import IsolationLevel
 
 from pgqueue.engine import cancel, claim, duty, lookup, settle
 from pgqueue.engine import enqueue as engine
+from pgqueue.engine.values import Cursors
 from pgqueue.models import Message
 from pgqueue.states import State
 from tests.factories import (
@@ -82,7 +83,7 @@ class TestMessages:
     )
     @pytest.mark.parametrize("door", ["psycopg", "django"])
     def test_take_text_for_what_it_is(self, connection: Connection, odd: str, door: str) -> None:
-        through = {"psycopg": connection, "django": django_connection}[door]
+        through: Cursors = connection if door == "psycopg" else django_connection
 
         store(
             through,

@@ -21,6 +21,7 @@ from tests.factories import (
     done,
     enqueue,
     failure,
+    one,
     register,
     run,
 )
@@ -38,12 +39,12 @@ def left(connection: Connection) -> dict[int, timedelta]:
 
 def updates(connection: Connection) -> tuple[int, int]:
     """Return how many rows this session updated, and how many of them in place (HOT)."""
-    row = connection.execute(
+    updated, in_place = one(
+        connection,
         "SELECT pg_stat_get_xact_tuples_updated(t), pg_stat_get_xact_tuples_hot_updated(t) "
-        "FROM (VALUES ('pgqueue_message'::regclass)) AS v (t)"
-    ).fetchone()
-    assert row
-    return row[0], row[1]
+        "FROM (VALUES ('pgqueue_message'::regclass)) AS v (t)",
+    )
+    return updated, in_place
 
 
 class TestExtending:
@@ -61,9 +62,7 @@ class TestExtending:
         with connection.transaction():
             connection.execute("SELECT pg_sleep(0.05)")
             lease.extend(connection, claims, lease=MINUTE)
-            (until,) = connection.execute(
-                "SELECT lease_until - now() FROM pgqueue_message"
-            ).fetchone() or ()  # fmt: skip
+            (until,) = one(connection, "SELECT lease_until - now() FROM pgqueue_message")
 
         assert until >= MINUTE + timedelta(seconds=0.05)
 

@@ -13,7 +13,7 @@ from django.db import transaction
 from pgqueue.engine import cancel, dead, lookup, settle
 from pgqueue.models import History, Message
 from pgqueue.states import Outcome, State
-from tests.factories import Connection, bury, done, enqueue, insert, run, schedule
+from tests.factories import Connection, bury, claim, done, enqueue, insert, run, schedule
 
 
 class TestAMessage:
@@ -93,7 +93,7 @@ def test_a_message_on_the_move_is_always_found_once(
     with ThreadPoolExecutor() as threads:
         lookers = [threads.submit(look, connect()) for _ in range(3)]
         try:
-            claimed = run_all(connection, ids[:300])
+            claimed = claim(connection, limit=300)
             for start in range(0, 300, 10):
                 batch = claimed[start : start + 10]
                 settle.complete(connection, [done(each) for each in batch])
@@ -107,11 +107,3 @@ def test_a_message_on_the_move_is_always_found_once(
 
     assert History.objects.count() == len(ids)
     assert looked >= 3 * len(ids)
-
-
-def run_all(connection: Connection, ids: list[int]) -> list[object]:
-    from tests.factories import claim
-
-    claims = claim(connection, limit=len(ids))
-    assert [each.id for each in claims] == ids
-    return list(claims)

@@ -7,7 +7,7 @@ for it runs in a thread, and the test goes on once PostgreSQL says that it waits
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from datetime import timedelta
 from threading import Barrier
 from typing import Any
@@ -474,10 +474,11 @@ class TestTheOrderOfLocks:
         connection.execute(statistics)
         ids = [each.id for each in claims]
 
-        for verb in (
+        verbs: list[Callable[[Connection], Any]] = [
             lambda session: retry(session, claims[100::-1]),
             lambda session: cancel.cancel(session, ids[::-1]),
-        ):
+        ]
+        for verb in verbs:
             with connection.transaction():
                 first = ids[0]
                 connection.execute(
@@ -500,7 +501,7 @@ class TestTheOrderOfLocks:
             claims = run(connections[0], 30)
             ids = [each.id for each in claims]
             with ThreadPoolExecutor() as threads:
-                ends = [
+                ends: list[Future[Any]] = [
                     threads.submit(complete, connections[0], claims[::-2]),
                     threads.submit(cancel.cancel, connections[1], ids),
                     threads.submit(lease.extend, connections[2], claims[::-1], lease=LEASE),

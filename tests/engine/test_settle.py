@@ -19,7 +19,18 @@ from pgqueue.engine.settle import Deferral, Failure
 from pgqueue.engine.values import Claim, Lease
 from pgqueue.models import History, Message
 from pgqueue.states import Outcome, State
-from tests.factories import Connection, Ear, bury, claim, done, enqueue, failure, insert, register
+from tests.factories import (
+    Connection,
+    Ear,
+    bury,
+    claim,
+    done,
+    enqueue,
+    failure,
+    insert,
+    one,
+    register,
+)
 from tests.factories import run as start
 
 Verb = Callable[[Connection, Sequence[Lease | Claim]], set[int]]
@@ -57,7 +68,7 @@ every_verb = pytest.mark.parametrize(
 every_failing_verb = pytest.mark.parametrize(
     "verb", [retry, retry_now, give_up, defer, release], ids=lambda verb: verb.__name__
 )
-STATES = {
+STATES: dict[Any, State | None] = {
     complete: None,
     retry: State.SCHEDULED,
     retry_now: State.READY,
@@ -242,11 +253,11 @@ class TestComplete:
         )
         (held,) = claim(connection, "c")
         cancel.cancel(connection, [id])
-        before = Message.objects.values().get()
+        before: dict[str, Any] = dict(Message.objects.values().get())
 
         settle.complete(connection, [done(held, '{"r": 12}')])
 
-        ended = History.objects.values().get()
+        ended: dict[str, Any] = dict(History.objects.values().get())
         moved = {name: value for name, value in before.items() if name in ended}
         assert set(before) - set(moved) == {"rank", "state", "governed", "lease_until"}
         for column in moved:
@@ -275,7 +286,7 @@ class TestComplete:
 
         settle.complete(connection, [done(held, finished=10 * 86400)])
 
-        (now,) = connection.execute("SELECT clock_timestamp()").fetchone() or ()
+        (now,) = one(connection, "SELECT clock_timestamp()")
         assert History.objects.get().finished_at <= now
 
     def test_notes_the_transaction(self, connection: Connection) -> None:
@@ -283,7 +294,7 @@ class TestComplete:
 
         with connection.transaction():
             complete(connection, [held])
-            (txid,) = connection.execute("SELECT pg_current_xact_id()::text").fetchone() or ()
+            (txid,) = one(connection, "SELECT pg_current_xact_id()::text")
 
         assert History.objects.get().txid == int(txid)
 
@@ -586,9 +597,7 @@ class TestADeadLetter:
 
 
 def today(connection: Connection) -> date:
-    row = connection.execute("SELECT (statement_timestamp() AT TIME ZONE 'UTC')::date").fetchone()
-    assert row
-    day: date = row[0]
+    day: date = one(connection, "SELECT (statement_timestamp() AT TIME ZONE 'UTC')::date")[0]
     return day
 
 

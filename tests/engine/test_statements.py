@@ -36,36 +36,37 @@ def statements() -> Iterator[tuple[str, str]]:
                 yield f"{each.name}.{name}", text
 
 
-every_statement = pytest.mark.parametrize(
-    "text", [pytest.param(text, id=name) for name, text in statements()]
-)
-
-
-@every_statement
 class TestEveryStatement:
+    @pytest.mark.parametrize("text", [pytest.param(text, id=name) for name, text in statements()])
     def test_fits_the_tables_whatever_the_types_of_its_parameters(
         self, connection: Connection, text: str
     ) -> None:
         # Types are inferred, as they are from an empty list or None.
         assert "cost=" in generic_plan(connection, text)
 
-    def test_asks_for_the_time_of_now(self, text: str) -> None:
+    def test_asks_for_the_time_of_now(self) -> None:
         old = r"\bnow\s*\(|\bcurrent_(timestamp|time|date)\b|\blocaltime|transaction_timestamp"
 
-        assert not re.search(old, text, re.IGNORECASE)
+        assert failing(lambda text: not re.search(old, text, re.IGNORECASE)) == []
 
-    def test_names_states_as_literals(self, text: str) -> None:
-        compared = re.findall(r"\bstate\s*(?:=|<>|!=|(?:NOT )?IN)\s*(\S+)", text)
+    def test_names_states_as_literals(self) -> None:
+        def does(text: str) -> bool:
+            compared = re.findall(r"\bstate\s*(?:=|<>|!=|(?:NOT )?IN)\s*(\S+)", text)
+            return all(each.startswith(("'", "('", "CASE")) for each in compared)
 
-        assert all(each.startswith(("'", "('", "CASE")) for each in compared)
-        assert not re.search(r"state\s*(=|<>)\s*(ANY|ALL|%)", text)
+        assert failing(does) == []
 
-    def test_stores_no_infinity(self, text: str) -> None:
-        assert "infinity" not in text
+    def test_stores_no_infinity(self) -> None:
+        assert failing(lambda text: "infinity" not in text) == []
 
-    def test_asks_in_words_that_need_no_escape(self, text: str) -> None:
+    def test_asks_in_words_that_need_no_escape(self) -> None:
         # A lone % breaks as soon as a statement gets its first parameter.
-        assert not re.search(r"%(?!\(\w+\)s)", text)
+        assert failing(lambda text: not re.search(r"%(?!\(\w+\)s)", text)) == []
+
+
+def failing(promise: Callable[[str], bool]) -> list[str]:
+    """Return the names of the statements that break a promise."""
+    return [name for name, text in statements() if not promise(text)]
 
 
 def prepare(connection: Connection, text: str) -> int:
@@ -187,6 +188,22 @@ class TestAPlan:
                 *explain(connection, dead.discard, ids),
                 *explain(connection, claim.channels, excluded=["a"]),
             ]
+
+        for plan in plans:
+            assert not read_whole(plan)
+
+    def test_of_a_rescue_reads_what_runs_and_no_more(self, connection: Connection) -> None:
+        # The statistics are of a moment when most of the table was running. All of those would
+        # be over their leases by now: to read the table from its front seems the shortest way
+        # to a batch, and is the longest, every second, where none of them is.
+        fill(connection, "a thousand lanes", 30_000)
+        connection.execute(
+            "UPDATE pgqueue_message SET state = 'running', lease_until = clock_timestamp() "
+            "WHERE id % 2 = 0"
+        )
+        connection.execute("ANALYZE pgqueue_message")
+
+        plans = explain(connection, lease.rescue, max_lost=3)
 
         for plan in plans:
             assert not read_whole(plan)

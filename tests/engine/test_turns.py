@@ -6,7 +6,7 @@ from bisect import insort
 from collections import Counter
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
-from typing import NamedTuple
+from typing import Any, NamedTuple
 from unittest.mock import patch
 
 from hypothesis import HealthCheck, given, settings
@@ -14,6 +14,8 @@ from hypothesis import strategies as st
 
 from pgqueue.engine.claim import Claimed, Known, Met, Search
 from pgqueue.worker.turns import Turns
+
+Lane = tuple[str, str]
 
 EPOCH = datetime(2025, 1, 1, tzinfo=UTC)
 
@@ -42,11 +44,11 @@ class Backlog:
     """What the claim statement would do to the lanes, and a check of all it is asked for."""
 
     def __init__(self) -> None:
-        self.lanes: dict[tuple[str, str], list[Message]] = {}
+        self.lanes: dict[Lane, list[Message]] = {}
         self.locked: set[int] = set()
         self.now = 1000.0
         self.asked = 0
-        self.deep: set[tuple[str, str]] = set()
+        self.deep: set[Lane] = set()
         self._ids = 0
 
     def monotonic(self) -> float:
@@ -66,7 +68,7 @@ class Backlog:
         for _ in range(15):
             self.add(channel, key)
 
-    def steal(self, lane: tuple[str, str]) -> None:
+    def steal(self, lane: Lane) -> None:
         """Let another worker take the head of a lane."""
         if self.lanes.get(lane):
             self.lanes[lane].pop(0)
@@ -112,7 +114,7 @@ class Backlog:
         heads = self._heads((lane.channel, lane.key))
         return [each for each in heads if each[:3] > mark][: lane.quota]
 
-    def _heads(self, lane: tuple[str, str]) -> list[Message]:
+    def _heads(self, lane: Lane) -> list[Message]:
         return [each for each in self.lanes.get(lane, []) if each.id not in self.locked]
 
     def _keys(self, search: Search) -> list[str]:
@@ -142,7 +144,9 @@ events = st.lists(
 
 @thorough
 @given(backlog=st.lists(st.tuples(lanes, st.integers(1, 8)), max_size=12), events=events)
-def test_no_claims_means_that_nothing_is_there(backlog, events) -> None:
+def test_no_claims_means_that_nothing_is_there(
+    backlog: list[tuple[Lane, int]], events: list[tuple[Any, ...]]
+) -> None:
     model = Backlog()
     for lane, depth in backlog:
         for _ in range(depth):
@@ -184,7 +188,9 @@ def test_no_claims_means_that_nothing_is_there(backlog, events) -> None:
     limits=st.lists(limits, min_size=1, max_size=4),
     steps=st.lists(st.sampled_from([0.0, 0.01, 0.1, 0.3, 3.0]), min_size=1, max_size=7),
 )
-def test_every_lane_has_its_turn_however_deep_the_others_are(lanes, shallow, limits, steps) -> None:
+def test_every_lane_has_its_turn_however_deep_the_others_are(
+    lanes: set[Lane], shallow: set[Lane], limits: list[int], steps: list[float]
+) -> None:
     model = Backlog()
     for lane in lanes:
         model.add_deep(*lane)

@@ -6,7 +6,7 @@ from typing import Any
 from django.apps import AppConfig
 from django.core.checks import CheckMessage, Error, Tags, register
 from django.core.exceptions import ImproperlyConfigured
-from django.db import connections
+from django.db import OperationalError, connections
 from django.utils.connection import ConnectionDoesNotExist
 
 from pgqueue.conf import settings
@@ -54,7 +54,10 @@ def check_server(
         return []
     if connection.alias not in (databases or []) or connection.vendor != "postgresql":
         return []
-    connection.ensure_connection()
+    try:
+        connection.ensure_connection()
+    except OperationalError:
+        return []  # whoever needs it will say so
     version = connection.connection.info.server_version // 10000
     if version >= OLDEST:
         return []

@@ -3,7 +3,7 @@ from __future__ import annotations
 from unittest import mock
 
 import pytest
-from django.db import connection
+from django.db import OperationalError, connection
 from django.test import override_settings
 
 from pgqueue.checks import check_server, check_settings
@@ -50,6 +50,11 @@ def test_an_older_postgresql_is_refused_in_a_sentence() -> None:
     assert error.id == "pgqueue.E004"
     assert "is PostgreSQL 14" in error.msg
     assert check_server(None, databases=["default"]) == []
+
+
+def test_a_server_that_is_not_there_is_not_the_check_to_fail() -> None:
+    with mock.patch.object(connection, "ensure_connection", side_effect=OperationalError):
+        assert check_server(None, databases=["default"]) == []
 
 
 def test_no_database_is_asked_unless_the_check_is_of_databases() -> None:

@@ -47,6 +47,9 @@ def connect(alias: str, *, name: str) -> psycopg.Connection[Any]:
         # A transaction pooler: each transaction may meet another server process.
         connection.prepare_threshold = None
     else:
+        # West of Greenwich, a time in the year 1 is in the one before, which Python can't read:
+        # a claim that holds one would be lost.
+        connection.execute("SET timezone = 'UTC'")
         # Our statements are written for READ COMMITTED, whatever the database's default is.
         connection.execute("SET default_transaction_isolation = 'read committed'")
         # Compiling takes longer than any of our statements, however dear they look. Planning

@@ -224,7 +224,7 @@ class Ear:
         return heard
 
 
-def heads(things: Iterable[T], by: Callable[[T], Any]) -> dict[Any, int]:
+def count_by(things: Iterable[T], by: Callable[[T], Any]) -> dict[Any, int]:
     """Count things by what `by` says of each."""
     return dict(Counter(map(by, things)))
 

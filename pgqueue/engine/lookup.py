@@ -9,6 +9,8 @@ from pgqueue.statements import load
 
 SQL = load(__name__)
 
+LARGEST = 2**63 - 1
+
 
 class Found(NamedTuple):
     """A message, live or ended: `state` is the one or the other's word. JSON is not parsed."""
@@ -38,6 +40,8 @@ class Found(NamedTuple):
 
 def find(connection: Cursors, id: int) -> Found | None:
     """Return the message with this id, wherever it is now."""
+    if id > LARGEST:
+        return None  # compared as numeric, it would be looked for in every row
     with connection.cursor() as cursor:
         cursor.execute(SQL["find"], {"id": id})
         row = cursor.fetchone()

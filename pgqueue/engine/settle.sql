@@ -39,7 +39,7 @@ WITH ended AS MATERIALIZED (
         , claimed_at + started_after * interval '1 second', 'succeeded', result::jsonb,
         -- Yesterday at the earliest: older days may have no partition any more.
         greatest(least(claimed_at + finished_after * interval '1 second', statement_timestamp()),
-                 date_trunc('day', statement_timestamp(), 'UTC') - interval '1 day')
+                 date_trunc('day', statement_timestamp(), 'UTC') - interval '24 hours')
     FROM done JOIN ended
         ON ended.message = done.id AND ended.fence = done.attempt AND ended.holder = done.worker_id
 )
@@ -57,7 +57,7 @@ WITH ended AS MATERIALIZED (
 , changed AS (
     UPDATE pgqueue_message m
     SET state = CASE WHEN delay > interval '0' THEN 'scheduled' ELSE 'ready' END,
-        run_at = statement_timestamp() + delay,
+        run_at = statement_timestamp() + least(delay, interval '100 years'),
         failures = failures + 1,
         errors = CASE WHEN jsonb_array_length(errors) < 10 THEN errors ELSE errors - 1 END
                  || (error::jsonb || jsonb_build_object('at', statement_timestamp())),
@@ -110,7 +110,8 @@ WITH ended AS MATERIALIZED (
 , changed AS (
     UPDATE pgqueue_message m
     SET state = CASE WHEN delay > interval '0' THEN 'scheduled' ELSE 'ready' END,
-        run_at = CASE WHEN delay > interval '0' THEN statement_timestamp() + delay ELSE run_at END,
+        run_at = CASE WHEN delay > interval '0' THEN statement_timestamp() + least(delay, interval '100 years')
+                      ELSE run_at END,
         worker_id = NULL,
         lease_until = NULL
     FROM ended

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import time
-import traceback
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any
@@ -20,12 +18,12 @@ from pgqueue.outcomes import Closed, Died, HandedBack, Outcome, Retried, Succeed
 from pgqueue.retries import Exponential, as_timedelta
 from pgqueue.tasks import Task, TaskContext
 from pgqueue.worker import atomic
+from pgqueue.worker.errors import describe
 from pgqueue.worker.held import Held
 from pgqueue.worker.timeouts import Timeouts, within
 
 logger = logging.getLogger(__name__)
 
-TRACEBACK_LIMIT = 16 * 1024
 UNKNOWN_FIRST = timedelta(seconds=30)
 UNKNOWN_LONGEST = timedelta(minutes=10)
 UNKNOWN_REPORTED_EVERY = 60.0  # seconds
@@ -139,30 +137,3 @@ def _delay(
     except Exception:
         logger.exception("The backoff of %s failed; waiting as by default", task.name)
         return timedelta(seconds=Exponential()(error, result))
-
-
-def describe(error: BaseException, *, attempt: int, worker: str) -> str:
-    """Return an error as the JSON that is kept with the message, storable whatever it says."""
-    kind = type(error)
-    text = "".join(traceback.format_exception(error))
-    return json.dumps(
-        {
-            "attempt": attempt,
-            "worker": worker,
-            "class": f"{kind.__module__}.{kind.__qualname__}",
-            "message": _storable(_message(error))[:TRACEBACK_LIMIT],
-            "traceback": _storable(text)[-TRACEBACK_LIMIT:],
-        }
-    )
-
-
-def _message(error: BaseException) -> str:
-    try:
-        return str(error)
-    except Exception as second:
-        return f"(its text can't be had: {type(second).__name__})"
-
-
-def _storable(text: str) -> str:
-    # PostgreSQL's jsonb takes neither NUL nor half a surrogate pair.
-    return text.replace("\x00", "\\x00").encode("utf-8", "backslashreplace").decode("utf-8")

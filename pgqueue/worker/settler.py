@@ -8,6 +8,9 @@ from datetime import timedelta
 from itertools import islice
 from typing import Any
 
+from psycopg import DataError
+from psycopg.errors import ProgramLimitExceeded, StatementTooComplex
+
 from pgqueue import signals
 from pgqueue.connections import Session
 from pgqueue.engine import settle
@@ -15,12 +18,15 @@ from pgqueue.engine.settle import Deferral, Done, Failure
 from pgqueue.engine.values import Connection
 from pgqueue.outcomes import Died, HandedBack, Outcome, Retried, Succeeded
 from pgqueue.service import NO_NAP, Service
+from pgqueue.worker.errors import describe
 from pgqueue.worker.held import Held, Holding
 
 BATCH = 500
 GATHER = timedelta(milliseconds=5)
 """How long a batch may gather while results keep coming."""
 FOREVER = timedelta(hours=1)
+# What ended so can't be stored: trying again would end the same way.
+UNWRITABLE = (DataError, ProgramLimitExceeded, StatementTooComplex)
 
 Ended = tuple[Held, Outcome]
 
@@ -62,7 +68,10 @@ class Settler(Service):
         if not batch:
             self._is_idle = True
             return NO_NAP if self._ended else FOREVER
-        self._write(batch)
+        try:
+            self._write(batch)
+        except UNWRITABLE:
+            self._write_apart(batch)
         for _ in batch:
             self._ended.popleft()
         self._on_settled()
@@ -76,6 +85,16 @@ class Settler(Service):
                 signals.lease_lost.send_robust(type(self), claim=held.claim)
         if any(getattr(outcome, "delay", None) for _, outcome in batch):
             self._on_delayed()
+
+    def _write_apart(self, batch: list[Ended]) -> None:
+        """Write one by one, and bury what can't be written as it ended."""
+        for held, outcome in batch:
+            try:
+                self._write([(held, outcome)])
+            except UNWRITABLE as error:
+                claim = held.claim
+                entry = describe(error, attempt=claim.attempt, worker=str(claim.worker_id))
+                self._write([(held, Died(error, entry))])
 
     def is_done(self) -> bool:
         """Whether everything handed over is written."""

@@ -20,7 +20,7 @@ from pgqueue.worker import turns as turns_module
 from pgqueue.worker.turns import LOOK_AGAIN, Turns
 from tests import factories
 from tests.engine.test_turns import Backlog
-from tests.factories import Connection, ask, enqueue, heads, store, turns
+from tests.factories import Connection, ask, count_by, enqueue, store, turns
 
 
 def front(channel: str = "default", room: int = 100, share: int | None = None) -> Search:
@@ -159,7 +159,7 @@ class TestAClaim:
 
         got = ask(connection, searched=[Search("default", None, 60, 60)])
 
-        assert heads(got.claims, lambda each: each.key) == {"a": 20, "b": 20, "c": 20}
+        assert count_by(got.claims, lambda each: each.key) == {"a": 20, "b": 20, "c": 20}
 
     def test_gives_each_lane_one_where_there_are_more_than_the_share(
         self, connection: Connection
@@ -216,6 +216,21 @@ class TestAClaim:
 
         assert [each.id for each in got] == ids
 
+    def test_can_read_the_earliest_of_times_in_a_database_west_of_greenwich(
+        self, connection: Connection, connect: Callable[..., Connection]
+    ) -> None:
+        # There, the year 1 began in the year before it, for which Python has no date. What a
+        # worker claims and can't read is lost, with all that was claimed along with it.
+        ids = enqueue(connection, run_at=datetime.min.replace(tzinfo=UTC)) + enqueue(connection, 3)
+        name = connection.info.dbname
+        connection.execute(f"ALTER DATABASE {name} SET timezone = 'America/New_York'")
+        try:
+            worker = connect()
+        finally:
+            connection.execute(f"ALTER DATABASE {name} RESET timezone")
+
+        assert [each.id for each in factories.claim(worker)] == ids
+
     def test_leaves_paused_channels_out(self, connection: Connection) -> None:
         Channel.objects.create(name="a", paused=True)
         Channel.objects.create(name="b", paused=False)
@@ -226,7 +241,7 @@ class TestAClaim:
 
         got = ask(connection, searched=[front(name) for name in "abc"], known=[known])
 
-        assert heads(got.claims, lambda each: each.channel) == {"b": 2, "c": 2}
+        assert count_by(got.claims, lambda each: each.channel) == {"b": 2, "c": 2}
         assert set(got.met) == {"b", "c"}
 
     def test_of_nothing_asks_for_nothing(self, connection: Connection) -> None:
@@ -386,7 +401,7 @@ class TestTurns:
 
         claims = worker.claim(50) + worker.claim(50) + worker.claim(50)
 
-        assert heads(claims, lambda each: each.key) == dict.fromkeys(shallow, 1) | {
+        assert count_by(claims, lambda each: each.key) == dict.fromkeys(shallow, 1) | {
             "deep": len(claims) - 100
         }
 
@@ -398,7 +413,7 @@ class TestTurns:
 
         claims = worker.claim(40)
 
-        assert heads(claims, lambda each: each.channel) == dict.fromkeys(
+        assert count_by(claims, lambda each: each.channel) == dict.fromkeys(
             ("a", "b", "c", "deep"), 10
         )
 
@@ -451,7 +466,7 @@ class TestTurns:
 
         claimed = [each.key for _ in range(30 // limit) for each in worker.claim(limit)]
 
-        assert heads(claimed, str) == dict.fromkeys(lanes, 3)
+        assert count_by(claimed, str) == dict.fromkeys(lanes, 3)
 
     def test_use_the_whole_limit_for_one_deep_lane(
         self, connection: Connection, clock: SimpleNamespace
@@ -545,7 +560,7 @@ class TestTurns:
 
         claims = worker.claim(100) + worker.claim(100)
 
-        assert heads(claims, lambda each: each.channel) == {"a": 5}
+        assert count_by(claims, lambda each: each.channel) == {"a": 5}
 
     def test_stop_at_a_channel_as_soon_as_it_is_paused(
         self, connection: Connection, clock: SimpleNamespace
@@ -637,7 +652,7 @@ class TestTurns:
 
         claimed = [each.channel for n in range(24) for each in worker.claim([1, 1, 1, 4][n % 4])]
 
-        assert heads(claimed[12:], str).keys() == {"a", "b"}
+        assert count_by(claimed[12:], str).keys() == {"a", "b"}
 
     def test_may_be_over_before_a_claim_knows_it(
         self, connection: Connection, clock: SimpleNamespace

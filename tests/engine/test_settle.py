@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Callable, Sequence
 from datetime import UTC, date, datetime, timedelta
 from typing import Any
@@ -13,12 +14,16 @@ import pytest
 from django.db import connection as django_connection
 from django.db import transaction
 
-from pgqueue.engine import cancel, dead, lease, partitions, settle
+from pgqueue.connections import Session
+from pgqueue.engine import cancel, dead, lease, lookup, partitions, settle
 from pgqueue.engine.cancel import Cancelled
 from pgqueue.engine.settle import Deferral, Failure
 from pgqueue.engine.values import Claim, Lease
 from pgqueue.models import History, Message
+from pgqueue.outcomes import Succeeded
 from pgqueue.states import Outcome, State
+from pgqueue.worker.held import Held, Holding
+from pgqueue.worker.settler import Settler
 from tests.factories import (
     Connection,
     Ear,
@@ -380,6 +385,17 @@ class TestRetry:
         for each, delay in zip(messages, delays, strict=True):
             assert each.run_at - datetime.fromisoformat(each.errors[0]["at"]) == delay
 
+    def test_waits_no_longer_than_a_date_can_tell(self, connection: Connection) -> None:
+        # A backoff that grows without bounds, or counts in the wrong unit.
+        endless, other = start(connection, 2)
+
+        settled = settle.retry(
+            connection, [failure(endless, delay=timedelta.max), failure(other, delay=DELAY)]
+        )
+
+        assert settled == {endless.id, other.id}
+        assert {each.state for each in Message.objects.all()} == {State.SCHEDULED}
+
     def test_keeps_the_first_error_and_the_last_nine(self, connection: Connection) -> None:
         enqueue(connection)
 
@@ -623,6 +639,20 @@ class TestAMissingPartition:
         assert settled == {each.id for each in claims}
         assert History.objects.count() == 2
 
+    def test_is_made_though_the_statements_were_prepared_before(
+        self, connection: Connection, other: Connection
+    ) -> None:
+        claims = start(connection, 20)
+        for each in claims[:10]:
+            complete(connection, [each])
+            assert lookup.find(other, each.id)
+        drop_today(connection)
+
+        settled = [complete(connection, [each]) for each in claims[10:]]
+
+        assert settled == [{each.id} for each in claims[10:]]
+        assert all(lookup.find(other, each.id) for each in claims[10:])
+
     def test_is_made_for_a_cancel(self, connection: Connection) -> None:
         ids = enqueue(connection, 2)
         drop_today(connection)
@@ -728,6 +758,28 @@ class TestAMissingPartition:
         connection.execute("RESET statement_timeout")
 
         assert complete(connection, [held]) == {held.id}
+
+
+class TestTheSettler:
+    def test_is_not_held_up_by_what_cannot_be_written(self, connection: Connection) -> None:
+        # A codec's mistake, or ours. Kept at the head of the queue, it would be tried again
+        # for ever, and nothing behind it be written, while the heartbeat holds the leases.
+        first, bad, last = (Held(each, time.monotonic()) for each in start(connection, 3))
+        session = Session("default", name="test")
+        settler = Settler(session, Holding(), on_settled=lambda: None, on_delayed=lambda: None)
+        settler.put(first, Succeeded("1"))
+        settler.put(bad, Succeeded('"\\u0000"'))  # jsonb takes no NUL
+        settler.put(last, Succeeded("3"))
+
+        for _ in range(3):
+            settler._try_tick()
+        session.close()
+
+        assert settler.is_done()
+        assert set(History.objects.values_list("id", flat=True)) == {first.claim.id, last.claim.id}
+        message = Message.objects.get()
+        assert (message.id, message.state) == (bad.claim.id, State.DEAD)
+        assert "u0000" in message.errors[0]["message"]
 
 
 def test_a_day_is_that_of_utc_whatever_the_sessions_time_zone(connection: Connection) -> None:

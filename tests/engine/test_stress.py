@@ -20,7 +20,7 @@ from pgqueue.models import History, Message
 from pgqueue.states import Outcome, State
 from tests.factories import Connection, Ear, done, failure, register, store, turns
 
-SECONDS = 5.0
+SECONDS = 4.0
 MAX_LOST = 4
 CHANNELS = ("a", "b", "c")
 KEYS = ("", "k", "l", "m")

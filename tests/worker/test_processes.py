@@ -42,7 +42,9 @@ def own_connections() -> dict[str, int]:
     with connection.cursor() as cursor:
         cursor.execute(
             "SELECT split_part(application_name, ' ', 2), pid FROM pg_stat_activity "
-            "WHERE datname = current_database() AND application_name LIKE 'pgqueue %'"
+            "WHERE datname = current_database() AND application_name LIKE 'pgqueue %%' "
+            "AND split_part(application_name, ' ', 2) <> ALL (%s)",
+            [["broom", "test"]],  # those of the tests themselves
         )
         return dict(cursor.fetchall())
 
@@ -226,8 +228,8 @@ class TestItsConnections:
             eventually(ended)
             with connection.cursor() as cursor:
                 cursor.execute(
-                    "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
-                    "WHERE datname = current_database() AND application_name LIKE 'pgqueue %'"
+                    "SELECT pg_terminate_backend(pid) FROM unnest(%s) AS pid",
+                    [list(own_connections().values())],
                 )
 
             jobs.leave.enqueue("after")

@@ -6,14 +6,11 @@ the message.
 
 from __future__ import annotations
 
-import logging
 from typing import Any
 
 import psycopg
 from django.db import connections
 from psycopg.types.string import TextLoader
-
-logger = logging.getLogger(__name__)
 
 
 class _RawJSON(TextLoader):

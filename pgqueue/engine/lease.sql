@@ -36,15 +36,13 @@ FOR NO KEY UPDATE
 -- name: rescue
 -- Messages whose worker was silent for a whole lease. A first loss costs no time; a message
 -- that keeps losing its workers waits longer each time, and is dead in the end.
-WITH lost AS MATERIALIZED (
+WITH mine AS MATERIALIZED (
     SELECT id, cancel_requested_at
     FROM pgqueue_message
     WHERE state = 'running' AND lease_until < statement_timestamp()
     ORDER BY channel, key  -- by the index of what runs, never through all that waits
     LIMIT %(limit)s
     FOR UPDATE SKIP LOCKED
-), mine AS (
-    SELECT * FROM lost
 ), changed AS (
     UPDATE pgqueue_message m
     SET state = CASE WHEN m.lost + 1 >= %(max_lost)s THEN 'dead'
@@ -53,7 +51,8 @@ WITH lost AS MATERIALIZED (
         run_at = CASE WHEN m.lost = 0 THEN m.run_at
                       ELSE statement_timestamp() + least(3600, 2 ^ least(m.lost, 30)) * interval '1 second' END,
         lost = m.lost + 1,
-        errors = CASE WHEN jsonb_array_length(errors) < 10 THEN errors ELSE errors - 1 END
+        errors =
+-- include: errors_with_room
                  || jsonb_build_object(
                         'attempt', m.attempt, 'worker', m.worker_id, 'at', statement_timestamp(),
                         'class', 'pgqueue.exceptions.LeaseLost',

@@ -20,6 +20,12 @@ mine AS MATERIALIZED (
     WHERE locked.state = 'running'
 )
 
+-- name: to_be_changed
+-- Ends "UPDATE pgqueue_message m SET …": with how its own run ended, and not to be cancelled.
+    FROM ended
+    WHERE m.id = ANY (ARRAY(SELECT id FROM mine WHERE cancel_requested_at IS NULL))
+      AND m.id = ended.message AND m.attempt = ended.fence AND m.worker_id = ended.holder
+
 -- name: complete
 WITH ended AS MATERIALIZED (
 -- include: each_once
@@ -46,7 +52,6 @@ WITH ended AS MATERIALIZED (
 SELECT id FROM done
 
 -- name: retry
--- The first error and the last nine are kept: "- 1" drops the second.
 WITH ended AS MATERIALIZED (
 -- include: each_once
     FROM unnest(%(ids)s::bigint[], %(attempts)s::int[], %(workers)s::uuid[],
@@ -59,14 +64,13 @@ WITH ended AS MATERIALIZED (
     SET state = CASE WHEN delay > interval '0' THEN 'scheduled' ELSE 'ready' END,
         run_at = statement_timestamp() + least(delay, interval '100 years'),
         failures = failures + 1,
-        errors = CASE WHEN jsonb_array_length(errors) < 10 THEN errors ELSE errors - 1 END
+        errors =
+-- include: errors_with_room
                  || (error::jsonb || jsonb_build_object('at', statement_timestamp())),
         started_at = claimed_at + started_after * interval '1 second',
         worker_id = NULL,
         lease_until = NULL
-    FROM ended
-    WHERE m.id = ANY (ARRAY(SELECT id FROM mine WHERE cancel_requested_at IS NULL))
-      AND m.id = ended.message AND m.attempt = ended.fence AND m.worker_id = ended.holder
+-- include: to_be_changed
     RETURNING m.id, m.channel, m.state
 ),
 -- include: cancelled_as_asked
@@ -86,14 +90,13 @@ WITH ended AS MATERIALIZED (
     UPDATE pgqueue_message m
     SET state = 'dead',
         failures = failures + 1,
-        errors = CASE WHEN jsonb_array_length(errors) < 10 THEN errors ELSE errors - 1 END
+        errors =
+-- include: errors_with_room
                  || (error::jsonb || jsonb_build_object('at', statement_timestamp())),
         started_at = claimed_at + started_after * interval '1 second',
         worker_id = NULL,
         lease_until = NULL
-    FROM ended
-    WHERE m.id = ANY (ARRAY(SELECT id FROM mine WHERE cancel_requested_at IS NULL))
-      AND m.id = ended.message AND m.attempt = ended.fence AND m.worker_id = ended.holder
+-- include: to_be_changed
     RETURNING m.id
 ),
 -- include: cancelled_as_asked
@@ -114,9 +117,7 @@ WITH ended AS MATERIALIZED (
                       ELSE run_at END,
         worker_id = NULL,
         lease_until = NULL
-    FROM ended
-    WHERE m.id = ANY (ARRAY(SELECT id FROM mine WHERE cancel_requested_at IS NULL))
-      AND m.id = ended.message AND m.attempt = ended.fence AND m.worker_id = ended.holder
+-- include: to_be_changed
     RETURNING m.id, m.channel, m.state
 ),
 -- include: cancelled_as_asked

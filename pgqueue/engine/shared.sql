@@ -4,6 +4,10 @@ id, channel, key, task, payload, body, metadata, options, priority, run_at, expi
 worker_id, attempt, failures, lost, max_attempts, ordered, dedupe_key, progress, errors,
 claimed_at, cancel_requested_at, parent_id, created_at
 
+-- name: errors_with_room
+-- The first error and the last nine are kept: "- 1" drops the second.
+CASE WHEN jsonb_array_length(errors) < 10 THEN errors ELSE errors - 1 END
+
 -- name: idle_worker
 -- Follows "FROM … s WHERE": does a worker of s.channel wait to be told?
 EXISTS (

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from datetime import datetime, timedelta
 from functools import cache, cached_property, partial
-from typing import Any, Concatenate, Generic, Literal, ParamSpec, TypeVar, overload
+from typing import Any, Concatenate, Generic, Literal, ParamSpec, TypeVar, Unpack, overload
 
 from asgiref.sync import async_to_sync, sync_to_async
 from django.db import connections, transaction
@@ -21,6 +21,7 @@ from pgqueue.states import State
 from pgqueue.tasks import options as task_options
 from pgqueue.tasks.arguments import Codec
 from pgqueue.tasks.context import TaskContext
+from pgqueue.tasks.options import Options
 from pgqueue.tasks.result import TaskResult, fetch
 
 P = ParamSpec("P")
@@ -80,7 +81,7 @@ class Task(Generic[P, T]):
         """How its arguments and its result become JSON."""
         return _codec(self.func, skip_first=self.takes_context)
 
-    def using(self, **options: Any) -> Task[P, T]:
+    def using(self, **options: Unpack[Options]) -> Task[P, T]:
         """Return a copy with other options: any that `@task` takes, but takes_context.
 
         Raises:
@@ -297,39 +298,13 @@ def task(function: Callable[P, T], /) -> Task[P, T]: ...
 
 @overload
 def task(
-    *,
-    takes_context: Literal[True],
-    channel: str | None = ...,
-    key: str | Callable[..., str] = ...,
-    priority: int = ...,
-    run_after: datetime | timedelta | float | None = ...,
-    max_attempts: int | None = ...,
-    backoff: Backoff | Sequence[float | timedelta] | None = ...,
-    timeout: timedelta | float | None = ...,
-    atomic: bool = ...,
-    metadata: Mapping[str, Any] = ...,
-    enqueue_on_commit: bool | str = ...,
-    database: str | None = ...,
-    queue_name: str = ...,
+    *, takes_context: Literal[True], **options: Unpack[Options]
 ) -> Callable[[Callable[Concatenate[TaskContext, P], T]], Task[P, T]]: ...
 
 
 @overload
 def task(
-    *,
-    takes_context: Literal[False] = ...,
-    channel: str | None = ...,
-    key: str | Callable[..., str] = ...,
-    priority: int = ...,
-    run_after: datetime | timedelta | float | None = ...,
-    max_attempts: int | None = ...,
-    backoff: Backoff | Sequence[float | timedelta] | None = ...,
-    timeout: timedelta | float | None = ...,
-    atomic: bool = ...,
-    metadata: Mapping[str, Any] = ...,
-    enqueue_on_commit: bool | str = ...,
-    database: str | None = ...,
-    queue_name: str = ...,
+    *, takes_context: Literal[False] = ..., **options: Unpack[Options]
 ) -> Callable[[Callable[P, T]], Task[P, T]]: ...
 
 

@@ -3,19 +3,36 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timedelta
 from difflib import get_close_matches
-from typing import Any
+from typing import Any, TypedDict
 
 from django.utils import timezone
 
 from pgqueue.exceptions import InvalidTask
-from pgqueue.retries import as_backoff, as_timedelta, dump_backoff
+from pgqueue.retries import Backoff, as_backoff, as_timedelta, dump_backoff
 
 # An entry of the index that claims walk must fit a third of a page.
 CHANNEL_LIMIT = 200
 KEY_LIMIT = 1000
+
+
+class Options(TypedDict, total=False):
+    """What `@task` and `using()` take; each is documented at `@task`."""
+
+    channel: str | None
+    queue_name: str
+    key: str | Callable[..., str]
+    priority: int
+    run_after: datetime | timedelta | float | None
+    max_attempts: int | None
+    backoff: Backoff | Sequence[float | timedelta] | None
+    timeout: timedelta | float | None
+    atomic: bool
+    metadata: Mapping[str, Any]
+    enqueue_on_commit: bool | str
+    database: str | None
 
 
 def checked(options: Mapping[str, Any]) -> dict[str, Any]:

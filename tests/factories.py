@@ -30,26 +30,37 @@ OVER = timedelta(seconds=-1)
 SOON = timedelta(hours=1)
 
 
-def store(connection: Cursors, key: str | Sequence[str] = "", **changed: Any) -> Enqueued:
-    """Enqueue one message for each key, or as many as there are payloads, in one statement."""
-    columns: dict[str, Any] = {
-        "channel": "default",
-        "task": "tests.task",
-        "key": key,
-        "payloads": ["{}"] * (1 if isinstance(key, str) else len(key)),
-        "metadata": "{}",
-        "options": None,
-        "priority": 0,
-        "run_at": None,
-        "run_after": None,
-        "max_attempts": 5,
-    }
-    return enqueueing.enqueue(connection, **{**columns, **changed})
+def store(
+    connection: Cursors,
+    key: str | Sequence[str] = "",
+    *,
+    payloads: Sequence[str] = ("{}",),
+    ids: Sequence[int] | None = None,
+    **changed: Any,
+) -> Enqueued:
+    """Enqueue one message for each payload, or as many as there are keys, together."""
+    common = enqueueing.Common(
+        **{
+            "channel": "default",
+            "task": "tests.task",
+            "metadata": "{}",
+            "options": None,
+            "priority": 0,
+            "run_at": None,
+            "run_after": None,
+            "max_attempts": 5,
+            **changed,
+        }
+    )
+    keys = [key] * len(payloads) if isinstance(key, str) else key
+    if len(payloads) == 1:
+        payloads = [*payloads] * len(keys)
+    return enqueueing.enqueue(connection, common, keys=keys, payloads=payloads, ids=ids)
 
 
 def enqueue(connection: Cursors, count: int = 1, *, key: str = "", **changed: Any) -> list[int]:
     """Enqueue `count` messages of one lane; return their ids."""
-    return store(connection, key, **{"payloads": ["{}"] * count, **changed}).ids
+    return list(store(connection, key, **{"payloads": ["{}"] * count, **changed}).ids)
 
 
 def insert(connection: Connection, **columns: Any) -> int:

@@ -1,3 +1,2 @@
 -- name: channel
-SELECT
--- include: notification_channel
+SELECT pgqueue_notifications_v1()

@@ -140,4 +140,5 @@ class Migration(migrations.Migration):
             },
         ),
         RunSQLFile('0001_storage'),
+        RunSQLFile('0001_tell'),
     ]

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from datetime import datetime, timedelta
 from functools import cache, cached_property, partial
+from itertools import islice, starmap
 from typing import Any, Concatenate, Generic, Literal, ParamSpec, TypeVar, Unpack, overload
 
 from asgiref.sync import async_to_sync, sync_to_async
@@ -28,8 +29,7 @@ P = ParamSpec("P")
 T = TypeVar("T")
 Call = tuple[Sequence[Any], Mapping[str, Any]]
 
-BATCH = 1000
-BATCH_LENGTH = 16 * 1024 * 1024  # characters; a jsonb array holds 256 MB
+BATCH = 10_000
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -104,7 +104,7 @@ class Task(Generic[P, T]):
             InvalidArguments: the arguments don't fit the function, or can't be stored.
         """
         self._flag_other_transactions()
-        return self._store([(args, kwargs)], [self.codec.encode(args, kwargs)])[0]
+        return self._store([(args, kwargs)])[0]
 
     async def aenqueue(self, *args: P.args, **kwargs: P.kwargs) -> TaskResult[T]:
         """Store a message, from async code."""
@@ -113,7 +113,7 @@ class Task(Generic[P, T]):
     def enqueue_many(
         self, calls: Iterable[Sequence[Any] | Mapping[str, Any]]
     ) -> list[TaskResult[T]]:
-        """Store a message for each of `calls`, one statement for every 1 000: all or none.
+        """Store a message for each of `calls`, 10 000 at a time by COPY: all or none.
 
         Args:
             calls: each a tuple or list of positional arguments, or a dict of named ones.
@@ -123,11 +123,7 @@ class Task(Generic[P, T]):
         """
         self._flag_other_transactions()
         with transaction.atomic(using=self.alias):
-            return [
-                result
-                for batch, payloads in self._batches(calls)
-                for result in self._store(batch, payloads)
-            ]
+            return [result for batch in self._batches(calls) for result in self._store(batch)]
 
     async def aenqueue_many(
         self, calls: Iterable[Sequence[Any] | Mapping[str, Any]]
@@ -186,43 +182,25 @@ class Task(Generic[P, T]):
             raise TaskResultMismatch(f"Message {result_id} is of {name}, not of {self.name}.")
 
     def _as_call(self, call: Sequence[Any] | Mapping[str, Any]) -> Call:
+        if isinstance(call, tuple | list):
+            return call, {}
         if isinstance(call, Mapping):
             return (), call
-        if isinstance(call, Sequence) and not isinstance(call, str | bytes):
-            return call, {}
         raise TypeError(
             f"enqueue_many() of {self.name}: {call!r} is neither a tuple of arguments nor a dict."
         )
 
-    def _batches(
-        self, calls: Iterable[Sequence[Any] | Mapping[str, Any]]
-    ) -> Iterator[tuple[list[Call], list[str]]]:
-        """Yield calls and their payloads, as many as go into one statement."""
-        batch, payloads, length = [], [], 0
-        for call in map(self._as_call, calls):
-            payload = self.codec.encode(*call)
-            batch.append(call)
-            payloads.append(payload)
-            length += len(payload)
-            if len(batch) == BATCH or length > BATCH_LENGTH:
-                yield batch, payloads
-                batch, payloads, length = [], [], 0
-        if batch:
-            yield batch, payloads
+    def _batches(self, calls: Iterable[Sequence[Any] | Mapping[str, Any]]) -> Iterator[list[Call]]:
+        rest = iter(calls)
+        while batch := [self._as_call(call) for call in islice(rest, BATCH)]:
+            yield batch
 
-    def _store(self, calls: Sequence[Call], payloads: Sequence[str]) -> list[TaskResult[T]]:
-        store = partial(
-            engine.enqueue,
-            channel=self.queue_name,
-            task=self.name,
-            key=self._key(calls),
-            payloads=payloads,
-            max_attempts=self.max_attempts or settings().max_attempts,
-            **self._columns,
-        )
+    def _store(self, calls: Sequence[Call]) -> list[TaskResult[T]]:
+        payloads = starmap(self.codec.encode, calls)
+        store = partial(engine.enqueue, common=self._common(), keys=self._keys(calls))
         if self.enqueue_on_commit:
-            return self._store_on_commit(calls, store)
-        stored = _run(self.alias, store)
+            return self._store_on_commit(calls, partial(store, payloads=list(payloads)))
+        stored = _run(self.alias, partial(store, payloads=payloads))
         return self._results(calls, stored.ids, stored.state, stored.created_at)
 
     def _store_on_commit(
@@ -247,10 +225,9 @@ class Task(Generic[P, T]):
                 signals.task_enqueued.send_robust(self, task_result=result)
         return results
 
-    def _key(self, calls: Sequence[Call]) -> str | list[str]:
-        """Return the key of all, or each one's where a function makes them."""
+    def _keys(self, calls: Sequence[Call]) -> list[str]:
         if isinstance(self.key, str):
-            return self.key
+            return [self.key] * len(calls)
         return [self._checked_key(self.key(*args, **kwargs)) for args, kwargs in calls]
 
     def _checked_key(self, key: Any) -> str:
@@ -258,6 +235,14 @@ class Task(Generic[P, T]):
             return task_options.checked_key(key)
         except (TypeError, ValueError) as error:
             raise InvalidTask(f"The key {key!r} of {self.name}: {error}") from error
+
+    def _common(self) -> engine.Common:
+        return engine.Common(
+            channel=self.queue_name,
+            task=self.name,
+            max_attempts=self.max_attempts or settings().max_attempts,
+            **self._columns,
+        )
 
     @cached_property
     def _columns(self) -> dict[str, Any]:
@@ -358,4 +343,6 @@ def _options(task: Task[Any, Any]) -> dict[str, Any]:
 
 def _run(alias: str, verb: Callable[..., Any]) -> Any:
     """Run a verb of the engine on Django's connection, as a query of Django's would."""
-    return verb(connections[alias])
+    connection = connections[alias]
+    with connection.wrap_database_errors:  # Django's cursors do, but for COPY
+        return verb(connection)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from difflib import get_close_matches
 from typing import Any, TypedDict
 
@@ -16,6 +16,7 @@ from pgqueue.retries import Backoff, as_backoff, as_timedelta, dump_backoff
 # An entry of the index that claims walk must fit a third of a page.
 CHANNEL_LIMIT = 200
 KEY_LIMIT = 1000
+CENTURY = timedelta(days=36_525)
 
 
 class Options(TypedDict, total=False):
@@ -97,11 +98,17 @@ def _priority(value: Any) -> int:
 def _run_after(value: Any) -> datetime | timedelta | None:
     if value is None:
         return None
-    if isinstance(value, datetime):
-        if timezone.is_naive(value):
-            raise ValueError("it must say its time zone.")
-        return value
-    return as_timedelta(value)
+    if not isinstance(value, datetime):
+        delay = as_timedelta(value)
+        if not -CENTURY <= delay <= CENTURY:
+            raise ValueError("it may be a hundred years at most.")
+        return delay
+    if timezone.is_naive(value):
+        raise ValueError("it must say its time zone.")
+    try:
+        return value.astimezone(UTC)
+    except OverflowError as error:
+        raise ValueError("it must be in the years 1 to 9999, in UTC.") from error
 
 
 def _count(value: Any) -> int | None:

@@ -51,7 +51,7 @@ class TestMessages:
         first = Message.objects.order_by("id").first()
         assert first
         assert stored.ids == list(Message.objects.order_by("id").values_list("id", flat=True))
-        assert (stored.state, stored.notified) == (State.READY, 0)
+        assert (stored.state, stored.is_told) == (State.READY, 0)
         assert (stored.run_at, stored.created_at) == (first.run_at, first.created_at)
 
     def test_keep_every_option(self, connection: Connection) -> None:
@@ -79,27 +79,50 @@ class TestMessages:
 
     @pytest.mark.parametrize(
         "odd",
-        ['a"b', "a'b", "a\\b", "{a,b}", "[]", "NULL", " ", "a\nb", "日本", "\U0001f600", "%s"],
+        [
+            'a"b',
+            "a'b",
+            "a\\b",
+            "{a,b}",
+            "[]",
+            "NULL",
+            "\\N",
+            "\\.",
+            " ",
+            "a\nb",
+            "\r\n",
+            "\t",
+            "\\n",
+            "日本",
+            "\U0001f600",
+            "%s",
+        ],
     )
     @pytest.mark.parametrize("door", ["psycopg", "django"])
-    def test_take_text_for_what_it_is(self, connection: Connection, odd: str, door: str) -> None:
+    @pytest.mark.parametrize("count", [1, 2], ids=["one", "many"])
+    def test_take_text_for_what_it_is(
+        self, connection: Connection, odd: str, door: str, count: int
+    ) -> None:
         through: Cursors = connection if door == "psycopg" else django_connection
 
         store(
             through,
-            [odd, odd],
+            [odd] * count,
             channel=odd,
             task=odd,
-            payloads=[json.dumps([odd]), json.dumps([odd], ensure_ascii=False)],
+            payloads=[json.dumps([odd]), json.dumps([odd], ensure_ascii=False)][:count],
             metadata=json.dumps({odd: odd}),
+            options=json.dumps([odd]),
         )
 
+        assert Message.objects.count() == count
         for message in Message.objects.all():
+            assert message.options == [odd]
             assert (message.channel, message.key, message.task) == (odd, odd, odd)
             assert (message.payload, message.metadata) == ([odd], {odd: odd})
 
     @pytest.mark.parametrize(
-        "payload", ["null", "[]", "{}", '"text"', "1.50", '[1, [2], {"a": 3}]']
+        "payload", ["null", "[]", "{}", '"text"', "1.50", '[1, [2], {"a": 3}]', '"\\\\\\n\\t"']
     )
     def test_keep_payloads_apart(self, connection: Connection, payload: str) -> None:
         enqueue(connection, payloads=[payload] * 3)
@@ -211,7 +234,7 @@ class TestARollback:
         with connection.transaction(force_rollback=True):
             stored = store(connection)
 
-        assert stored.notified == 1
+        assert stored.is_told == 1
         assert not Message.objects.exists()
         assert ear.heard() == []
 
@@ -257,7 +280,7 @@ class TestANotification:
         stored = store(connection)
 
         assert ear.heard() == ["default"] * told
-        assert stored.notified == told
+        assert stored.is_told == told
 
     @pytest.mark.parametrize("notify_for", [None, timedelta(), -MINUTE])
     def test_is_for_nobody_who_is_busy_or_long_gone(
@@ -266,7 +289,7 @@ class TestANotification:
         register(connection, notify_for=notify_for)
         ear = Ear(other)
 
-        assert store(connection).notified == 0
+        assert store(connection).is_told == 0
         assert ear.heard() == []
 
     def test_is_for_nobody_whose_time_passed_within_the_transaction(
@@ -277,7 +300,7 @@ class TestANotification:
             register(connection, notify_for=timedelta(seconds=0.02))
             connection.execute("SELECT pg_sleep(0.05)")
 
-            assert store(connection).notified == 0
+            assert store(connection).is_told == 0
 
     def test_is_one_however_many_messages_and_workers(
         self, connection: Connection, other: Connection
@@ -288,7 +311,7 @@ class TestANotification:
 
         stored = store(connection, ["a", "b", "c"])
 
-        assert (stored.notified, ear.heard()) == (1, ["default"])
+        assert (stored.is_told, ear.heard()) == (1, ["default"])
 
     @pytest.mark.parametrize("odd", ['a"b', "a'b", "a b", "日本", "%s", "x" * 200])
     def test_names_the_channel_as_it_is(
@@ -318,14 +341,14 @@ class TestANotification:
 
         stored = store(connection, ["a", "b"], run_after=-MINUTE)
 
-        assert (stored.notified, ear.heard()) == (told, ["default"] * told)
+        assert (stored.is_told, ear.heard()) == (told, ["default"] * told)
 
     def test_is_not_for_what_comes_later(self, connection: Connection, other: Connection) -> None:
         register(connection, notify_for=MINUTE)
         promoter_looks_in(connection, timedelta(seconds=1))
         ear = Ear(other)
 
-        assert store(connection, run_after=MINUTE).notified == 0
+        assert store(connection, run_after=MINUTE).is_told == 0
         assert ear.heard() == []
 
     def test_waits_for_the_commit(self, connection: Connection, other: Connection) -> None:
@@ -349,7 +372,7 @@ class TestThePromoter:
 
         stored = store(connection, ["a", "b"], run_after=timedelta(seconds=10))
 
-        assert (stored.notified, ear.heard()) == (1, [""])
+        assert (stored.is_told, ear.heard()) == (1, [""])
 
     def test_is_not_told_of_what_is_due_after_it_looks(
         self, connection: Connection, other: Connection
@@ -358,7 +381,7 @@ class TestThePromoter:
         promoter_looks_in(connection, timedelta(seconds=30))
         ear = Ear(other)
 
-        assert store(connection, run_after=MINUTE).notified == 0
+        assert store(connection, run_after=MINUTE).is_told == 0
         assert ear.heard() == []
 
     def test_is_not_told_of_what_is_ready(self, connection: Connection, other: Connection) -> None:
@@ -366,7 +389,7 @@ class TestThePromoter:
         promoter_looks_in(connection, timedelta(seconds=30))
         ear = Ear(other)
 
-        assert store(connection).notified == 0
+        assert store(connection).is_told == 0
         assert ear.heard() == []
 
     def test_is_not_told_where_no_worker_lives(
@@ -377,7 +400,7 @@ class TestThePromoter:
         promoter_looks_in(connection, timedelta(seconds=30))
         ear = Ear(other)
 
-        assert store(connection, run_after=timedelta(seconds=10)).notified == 0
+        assert store(connection, run_after=timedelta(seconds=10)).is_told == 0
         assert ear.heard() == []
 
     def test_is_told_though_every_worker_is_busy_or_serves_other_channels(
@@ -404,11 +427,17 @@ class TestADoor:
         self, django_assert_num_queries: Any
     ) -> None:
         with django_assert_num_queries(1) as queries:
-            stored = store(django_connection, ["a", "b"], payloads=['{"%s": "%%"}', "{}"])
+            stored = store(django_connection, payloads=['{"%s": "%%"}'])
 
-        assert len(stored.ids) == 2
+        assert len(stored.ids) == 1
         assert "INSERT INTO pgqueue_message" in queries[0]["sql"]
         assert '{"%s": "%%"}' in queries[0]["sql"]
+
+    def test_of_djangos_shows_what_is_copied(self) -> None:
+        with CaptureQueriesContext(django_connection) as queries:
+            store(django_connection, ["a", "b"])
+
+        assert sum("COPY pgqueue_message" in each["sql"] for each in queries) == 1
 
     @override_settings(DEBUG=True)
     def test_of_djangos_may_be_in_debug_mode(self) -> None:

@@ -36,8 +36,15 @@ def statements() -> Iterator[tuple[str, str]]:
                 yield f"{each.name}.{name}", text
 
 
+def planned() -> Iterator[Any]:
+    """Return those that have a plan: a COPY has none."""
+    for name, text in statements():
+        if not text.startswith("COPY"):
+            yield pytest.param(text, id=name)
+
+
 class TestEveryStatement:
-    @pytest.mark.parametrize("text", [pytest.param(text, id=name) for name, text in statements()])
+    @pytest.mark.parametrize("text", list(planned()))
     def test_fits_the_tables_whatever_the_types_of_its_parameters(
         self, connection: Connection, text: str
     ) -> None:

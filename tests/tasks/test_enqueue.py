@@ -1,10 +1,10 @@
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
 from asgiref.sync import async_to_sync
-from django.db import connection, connections, transaction
+from django.db import IntegrityError, connection, connections, transaction
 from django.test import TestCase
 from django.test.utils import CaptureQueriesContext
 
@@ -137,13 +137,56 @@ class TestManyMessages:
         assert [str(pk) for pk, _ in stored] == [result.id for result in results]
         assert [payload["args"] for _, payload in stored] == [[1], [2, 3], [], [5]]
 
-    def test_cost_one_statement_a_thousand(self) -> None:
+    def test_are_copied_ten_thousand_at_a_time(self) -> None:
         with CaptureQueriesContext(connection) as queries:
-            jobs.add.enqueue_many((number,) for number in range(2001))
+            results = jobs.add.enqueue_many((number,) for number in range(10_001))
 
-        inserts = [query for query in queries if "INSERT" in query["sql"]]
-        assert len(inserts) == 3
-        assert Message.objects.count() == 2001
+        copies = [query for query in queries if "COPY pgqueue_message" in query["sql"]]
+        inserts = [query for query in queries if "INSERT INTO pgqueue_message" in query["sql"]]
+        assert (len(copies), len(inserts)) == (1, 1)
+        assert len({result.id for result in results}) == Message.objects.count() == 10_001
+
+    def test_may_ask_the_database_for_their_arguments(self) -> None:
+        jobs.add.enqueue_many((number,) for number in range(3))
+
+        asked = Message.objects.order_by("pk")
+        results = jobs.add.enqueue_many((message.pk,) for message in asked.iterator(2))
+
+        assert len(results) == 3
+        assert [result.args for result in results] == [
+            (message.pk,) for message in Message.objects.order_by("pk")[:3]
+        ]
+
+    def test_may_ask_the_database_for_their_keys(self) -> None:
+        tasks = jobs.add.using(key=lambda _: str(Message.objects.count()))
+
+        tasks.enqueue_many([(1,), (2,)])
+
+        assert list(Message.objects.values_list("key", flat=True)) == ["0", "0"]
+
+    @pytest.mark.django_db(transaction=True)
+    def test_may_be_stored_as_their_transaction_commits(self) -> None:
+        with transaction.atomic():
+            results = jobs.add.using(enqueue_on_commit=True).enqueue_many([(1,), (2,)])
+            before = Message.objects.count()
+
+        assert before == 0
+        assert sorted(str(pk) for pk in Message.objects.values_list("pk", flat=True)) == [
+            result.id for result in results
+        ]
+
+    @pytest.mark.django_db(transaction=True)
+    def test_raise_djangos_errors(self) -> None:
+        with connection.cursor() as cursor:
+            cursor.execute("ALTER TABLE pgqueue_message ADD CONSTRAINT odd CHECK (key <> 'odd')")
+        try:
+            with pytest.raises(IntegrityError):
+                jobs.add.using(key="odd").enqueue_many([(1,), (2,)])
+        finally:
+            with connection.cursor() as cursor:
+                cursor.execute("ALTER TABLE pgqueue_message DROP CONSTRAINT odd")
+
+        assert not Message.objects.exists()
 
     def test_are_stored_all_or_none(self) -> None:
         calls = [(number,) for number in range(1500)] + [(object(),)]
@@ -312,6 +355,8 @@ class TestOptions:
             ({"priority": 1.0}, "whole number"),
             ({"run_after": datetime(2030, 1, 1)}, "time zone"),
             ({"run_after": "soon"}, "neither seconds nor"),
+            ({"run_after": timedelta.max}, "a hundred years at most"),
+            ({"run_after": datetime.max.replace(tzinfo=timezone(timedelta(hours=-12)))}, "9999"),
             ({"max_attempts": 0}, "1 or more"),
             ({"backoff": "soon"}, "no backoff"),
             ({"backoff": []}, "at least one"),

@@ -3,7 +3,6 @@ from __future__ import annotations
 from django import forms
 from django.contrib import admin
 from django.core.exceptions import ValidationError
-from django.db.models import QuerySet
 from django.http import HttpRequest
 from django.urls import reverse
 from django.utils.html import format_html
@@ -13,6 +12,7 @@ from django.utils.safestring import SafeString
 from pgqueue.admin.base import QueueAdmin
 from pgqueue.conf import settings
 from pgqueue.models import Channel
+from pgqueue.models.channel import ChannelQuerySet
 
 
 class ChannelForm(forms.ModelForm):  # type: ignore[type-arg]
@@ -51,18 +51,18 @@ class ChannelAdmin(QueueAdmin):
         )
 
     @admin.action(permissions=["change"], description="Pause: start none of their messages")
-    def pause(self, request: HttpRequest, queryset: QuerySet[Channel]) -> None:
-        self._set_paused(request, queryset, True, "paused")
+    def pause(self, request: HttpRequest, queryset: ChannelQuerySet) -> None:
+        changed = list(queryset.filter(paused=False))
+        queryset.pause()
+        self._report(request, changed, "paused")
 
     @admin.action(permissions=["change"], description="Resume")
-    def resume(self, request: HttpRequest, queryset: QuerySet[Channel]) -> None:
-        self._set_paused(request, queryset, False, "resumed")
+    def resume(self, request: HttpRequest, queryset: ChannelQuerySet) -> None:
+        changed = list(queryset.filter(paused=True))
+        queryset.resume()
+        self._report(request, changed, "resumed")
 
-    def _set_paused(
-        self, request: HttpRequest, queryset: QuerySet[Channel], paused: bool, done: str
-    ) -> None:
-        changed = list(queryset.exclude(paused=paused))
-        queryset.update(paused=paused)
+    def _report(self, request: HttpRequest, changed: list[Channel], done: str) -> None:
         for channel in changed:
             self.log_change(request, channel, f"{done.capitalize()}.")
         self.message_user(request, f"{len(changed)} {done}.")

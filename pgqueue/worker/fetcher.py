@@ -23,6 +23,8 @@ BATCH = 500
 BUFFERED = 4 * BATCH
 """More than this hides nothing: it is several claims ahead of the fastest threads."""
 HELD = BUFFERED + 4 * BATCH
+PAYLOADS = 64 * 1024 * 1024
+"""What the payloads in the buffer may take together, in bytes, if they are as large as the last."""
 SHORTEST_NAP = timedelta(milliseconds=10)
 DEAF_NAP = timedelta(seconds=0.5)
 """The longest nap of one who listens to nothing."""
@@ -85,6 +87,7 @@ class Fetcher(Service):
         self._has_withdrawn = False
         self._withdrawn_at = 0.0
         self._pace = Pace(buffer)
+        self._payload_size = 1
         self._waits_for_room = False
         self.is_idle = False
 
@@ -113,13 +116,14 @@ class Fetcher(Service):
 
     def _room(self) -> int:
         """Return how much to claim: none until half of what was buffered is used up."""
-        wanted = min(max(self._threads, self._pace.per_second()), BUFFERED)
+        fitting = max(1, PAYLOADS // self._payload_size)
+        wanted = min(max(self._threads, self._pace.per_second()), BUFFERED, fitting)
         if len(self._buffer) > wanted // 2:
             self._buffer.report_at(wanted // 2)
             return 0
         # What is held beyond the buffer is running, or waits to be settled: while settles
         # are slow, claiming more would only pile it up. The settler wakes us.
-        return min(wanted, HELD + self._threads - len(self._holding))
+        return min(wanted, min(HELD, 2 * fitting) + self._threads - len(self._holding))
 
     def _find_channels(self) -> Sequence[str]:
         if self._channels is not None:
@@ -140,6 +144,9 @@ class Fetcher(Service):
         held = [Held(claim, asked_at) for claim in claimed.claims]
         self._holding.add(held)
         self._buffer.put(held)
+        if held:
+            sizes = [len(each.claim.payload or b"") for each in held]
+            self._payload_size = max(1, sum(sizes) // len(sizes), self._payload_size // 2)
         return claimed
 
     def _connect(self) -> Claimant:

@@ -28,6 +28,7 @@ from pgqueue.engine.values import Claim
 LOOK_AGAIN = 0.25  # seconds
 LOOK_AGAIN_COST = 20  # times what looking cost
 LOOK_AGAIN_AT_LATEST = 10.0  # seconds: one look that hung is no measure
+REMEMBERED = 10_000  # channels, of which it is known when they were served
 
 
 class Mark(NamedTuple):
@@ -143,6 +144,7 @@ class Turns:
         last = {(claim.channel, claim.key): claim for claim in claimed.claims}
         self._claims += 1
         for (name, key), claim in last.items():
+            self._served.pop(name, None)  # to the end: it was served
             self._served[name] = self._claims
             marks = self._channels[name].marks
             marks.pop(key, None)  # to the end: it was served
@@ -152,6 +154,8 @@ class Turns:
                 self._channels[lane.channel].marks.pop(lane.key, None)
         for search in searches:
             self._learn_of(search, claimed.met.get(search.channel), ended)
+        while len(self._served) > REMEMBERED:
+            del self._served[next(iter(self._served))]
         for name in [name for name, state in self._channels.items() if state.is_done()]:
             del self._channels[name]
 

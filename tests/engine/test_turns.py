@@ -211,3 +211,16 @@ def test_every_lane_has_its_turn_however_deep_the_others_are(
             waited = {lane: 0 if lane in served else waited[lane] + 1 for lane in lanes}
             assert claims
             assert max(waited.values()) <= patience, "a lane starves"
+
+
+def test_channels_that_were_served_long_ago_are_forgotten() -> None:
+    model = Backlog()
+    worker = Turns(find_channels=model.channels, take=model.take)
+
+    with patch("pgqueue.worker.turns.time", model), patch("pgqueue.worker.turns.REMEMBERED", 3):
+        for number in range(10):
+            model.add(f"channel {number}", "")
+            model.now += 1
+            assert worker.claim(5)
+
+    assert list(worker._served) == ["channel 7", "channel 8", "channel 9"]

@@ -57,8 +57,8 @@ def enqueue(
 
     Args:
         keys: one at least.
-        payloads: JSON texts, as many as keys. Of several, the server stores the first while
-            the next is made: that can't ask the same connection for anything.
+        payloads: JSON texts, as many as keys. The server stores some while the next are
+            made: that can't ask the same connection for anything.
         ids: reserved ones, as many as keys; None: the next ones.
 
     Raises:

@@ -7,7 +7,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from datetime import datetime, timedelta
 from functools import cache, cached_property, partial
-from itertools import islice, starmap
+from itertools import chain, islice
+from types import NoneType
 from typing import Any, Concatenate, Generic, Literal, ParamSpec, TypeVar, Unpack, overload
 
 from asgiref.sync import async_to_sync, sync_to_async
@@ -27,9 +28,9 @@ from pgqueue.tasks.result import TaskResult, fetch
 
 P = ParamSpec("P")
 T = TypeVar("T")
-Call = tuple[Sequence[Any], Mapping[str, Any]]
 
 BATCH = 10_000
+SCALARS = {int, str, float, bool, NoneType}
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -104,7 +105,7 @@ class Task(Generic[P, T]):
             InvalidArguments: the arguments don't fit the function, or can't be stored.
         """
         self._flag_other_transactions()
-        return self._store([(args, kwargs)])[0]
+        return self._store([TaskResult(self, args, kwargs)])[0]
 
     async def aenqueue(self, *args: P.args, **kwargs: P.kwargs) -> TaskResult[T]:
         """Store a message, from async code."""
@@ -181,54 +182,53 @@ class Task(Generic[P, T]):
         if name != self.name:
             raise TaskResultMismatch(f"Message {result_id} is of {name}, not of {self.name}.")
 
-    def _as_call(self, call: Sequence[Any] | Mapping[str, Any]) -> Call:
+    def _batches(
+        self, calls: Iterable[Sequence[Any] | Mapping[str, Any]]
+    ) -> Iterator[list[TaskResult[T]]]:
+        rest = iter(calls)
+        while batch := [self._to_be_stored(call) for call in islice(rest, BATCH)]:
+            yield batch
+
+    def _to_be_stored(self, call: Sequence[Any] | Mapping[str, Any]) -> TaskResult[T]:
         if isinstance(call, tuple | list):
-            return call, {}
+            return TaskResult(self, call, {})
         if isinstance(call, Mapping):
-            return (), call
+            return TaskResult(self, (), call)
         raise TypeError(
             f"enqueue_many() of {self.name}: {call!r} is neither a tuple of arguments nor a dict."
         )
 
-    def _batches(self, calls: Iterable[Sequence[Any] | Mapping[str, Any]]) -> Iterator[list[Call]]:
-        rest = iter(calls)
-        while batch := [self._as_call(call) for call in islice(rest, BATCH)]:
-            yield batch
-
-    def _store(self, calls: Sequence[Call]) -> list[TaskResult[T]]:
-        payloads = starmap(self.codec.encode, calls)
-        store = partial(engine.enqueue, common=self._common(), keys=self._keys(calls))
+    def _store(self, results: list[TaskResult[T]]) -> list[TaskResult[T]]:
+        """Store messages, and note in their results where they are."""
+        encode = self.codec.encode
+        payloads = (encode(result.args, result.kwargs) for result in results)
+        store = partial(engine.enqueue, common=self._common(), keys=self._keys(results))
         if self.enqueue_on_commit:
-            return self._store_on_commit(calls, partial(store, payloads=list(payloads)))
-        stored = _run(self.alias, partial(store, payloads=payloads))
-        return self._results(calls, stored.ids, stored.state, stored.created_at)
-
-    def _store_on_commit(
-        self, calls: Sequence[Call], store: Callable[..., engine.Enqueued]
-    ) -> list[TaskResult[T]]:
-        on_commit = self.enqueue_on_commit
-        alias = on_commit if isinstance(on_commit, str) else self.alias
-        ids = _run(self.alias, partial(engine.reserve, count=len(calls)))
-        transaction.on_commit(partial(_run, self.alias, partial(store, ids=ids)), using=alias)
-        later = self.run_after is not None
-        return self._results(calls, ids, State.SCHEDULED if later else State.READY, None)
-
-    def _results(
-        self, calls: Sequence[Call], ids: Sequence[int], state: State, stored_at: datetime | None
-    ) -> list[TaskResult[T]]:
-        results: list[TaskResult[T]] = [
-            TaskResult(self, str(id), state, args, kwargs, stored_at)
-            for id, (args, kwargs) in zip(ids, calls, strict=True)
-        ]
+            self._store_on_commit(results, partial(store, payloads=list(payloads)))
+        else:
+            # The rest is encoded as they go out; but not where that may run somebody's code,
+            # which may ask the same database. The first looks at the function's hints.
+            ready = [next(payloads)] if _are_scalars(results) else list(payloads)
+            stored = _run(self.alias, partial(store, payloads=chain(ready, payloads)))
+            _note(results, stored.ids, stored.state, stored.created_at)
         if signals.task_enqueued.has_listeners(self):
             for result in results:
                 signals.task_enqueued.send_robust(self, task_result=result)
         return results
 
-    def _keys(self, calls: Sequence[Call]) -> list[str]:
+    def _store_on_commit(
+        self, results: list[TaskResult[T]], store: Callable[..., engine.Enqueued]
+    ) -> None:
+        on_commit = self.enqueue_on_commit
+        alias = on_commit if isinstance(on_commit, str) else self.alias
+        ids = _run(self.alias, partial(engine.reserve, count=len(results)))
+        transaction.on_commit(partial(_run, self.alias, partial(store, ids=ids)), using=alias)
+        _note(results, ids, State.READY if self.run_after is None else State.SCHEDULED, None)
+
+    def _keys(self, results: Sequence[TaskResult[T]]) -> list[str]:
         if isinstance(self.key, str):
-            return [self.key] * len(calls)
-        return [self._checked_key(self.key(*args, **kwargs)) for args, kwargs in calls]
+            return [self.key] * len(results)
+        return [self._checked_key(self.key(*each.args, **each.kwargs)) for each in results]
 
     def _checked_key(self, key: Any) -> str:
         try:
@@ -339,6 +339,20 @@ def _codec(function: Callable[..., Any], *, skip_first: bool) -> Codec:
 
 def _options(task: Task[Any, Any]) -> dict[str, Any]:
     return {each.name: getattr(task, each.name) for each in fields(task)}
+
+
+def _note(
+    results: Iterable[TaskResult[Any]], ids: Iterable[int], state: State, at: datetime | None
+) -> None:
+    for result, id in zip(results, ids, strict=True):
+        result.id = str(id)
+        result.status = state
+        result.enqueued_at = at
+
+
+def _are_scalars(results: Sequence[TaskResult[Any]]) -> bool:
+    types = set(map(type, chain.from_iterable(result.args for result in results)))
+    return types <= SCALARS and not any(result.kwargs for result in results)
 
 
 def _run(alias: str, verb: Callable[..., Any]) -> Any:

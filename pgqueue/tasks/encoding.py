@@ -68,7 +68,13 @@ class Hint:
             Unstorable: it, or something in it, could not come back as what it is.
         """
         form = self._by_type.get(type(value)) or self._adopting(value)
-        plain = form.write(value)
+        try:
+            plain = form.write(value)
+        except TypeError as error:
+            if type(value) is value.__class__:
+                raise
+            kind = full_name(value.__class__)
+            raise Unstorable(f"is a lazy {kind}: pass what it stands for.") from error
         if self._by_kind[type(plain)] is form and not is_tagged(plain):
             return plain
         return {TAG: form.tag, "value": plain}

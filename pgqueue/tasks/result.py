@@ -37,7 +37,7 @@ class TaskResult(Generic[T]):
 
     Attributes:
         task: the task it runs.
-        id: its number, as text.
+        id: its number, as text; '' until it is stored.
         status: a `State` while it lives, an `Outcome` once it has ended.
         args, kwargs: what the task is called with.
         enqueued_at: when it was stored, by the database's clock.
@@ -45,29 +45,24 @@ class TaskResult(Generic[T]):
 
     __slots__ = ("_found", "args", "enqueued_at", "id", "kwargs", "status", "task")
 
-    def __init__(
-        self,
-        task: Task[Any, T],
-        id: str,
-        status: State | Outcome,
-        args: Sequence[Any],
-        kwargs: Mapping[str, Any],
-        enqueued_at: datetime | None,
-        found: Found | None = None,
-    ) -> None:
+    def __init__(self, task: Task[Any, T], args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
         self.task = task
-        self.id = id
-        self.status = status
         self.args = args
         self.kwargs = kwargs
-        self.enqueued_at = enqueued_at
-        self._found = found
+        self.id = ""
+        self.status: State | Outcome = State.READY
+        self.enqueued_at: datetime | None = None
+        self._found: Found | None = None
 
     @classmethod
     def of(cls, task: Task[Any, T], found: Found) -> TaskResult[T]:
         """Return the result of a message that was looked up."""
-        args, kwargs = task.codec.decode(found.payload)
-        return cls(task, str(found.id), _status(found.state), args, kwargs, found.created_at, found)
+        result = cls(task, *task.codec.decode(found.payload))
+        result.id = str(found.id)
+        result.status = _status(found.state)
+        result.enqueued_at = found.created_at
+        result._found = found
+        return result
 
     def __repr__(self) -> str:
         return f"<TaskResult {self.task.name} #{self.id} {self.status.value}>"

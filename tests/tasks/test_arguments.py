@@ -976,6 +976,11 @@ class TestModels:
 
         assert sent(AbstractUser, 5) == 5
 
+    @pytest.mark.parametrize("value", [1, 1.5, "a", b"a", date(2030, 1, 1), timedelta(1)])
+    def test_of_scalars_may_not_be_lazy(self, value):
+        with pytest.raises(InvalidArgument, match=f"is a lazy .*{type(value).__name__}: pass"):
+            sent(Any, SimpleLazyObject(lambda: value))
+
     def test_may_be_lazy(self):
         from django.contrib.auth.models import User
 

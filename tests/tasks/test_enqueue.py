@@ -4,9 +4,11 @@ from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
 from asgiref.sync import async_to_sync
+from django.contrib.auth.models import Group
 from django.db import IntegrityError, connection, connections, transaction
 from django.test import TestCase
 from django.test.utils import CaptureQueriesContext
+from django.utils.functional import SimpleLazyObject
 
 from pgqueue import Exponential, signals, task
 from pgqueue.exceptions import (
@@ -156,6 +158,16 @@ class TestManyMessages:
         assert [result.args for result in results] == [
             (message.pk,) for message in Message.objects.order_by("pk")[:3]
         ]
+
+    def test_may_be_lazy_until_they_are_stored(self) -> None:
+        group = Group.objects.create(name="lazy")
+
+        jobs.add.enqueue_many(
+            [(SimpleLazyObject(lambda: [Group.objects.get().pk]),), (2,)]  # type: ignore[list-item]
+        )
+
+        stored = Message.objects.order_by("pk").values_list("payload__args", flat=True)
+        assert list(stored) == [[[group.pk]], [2]]
 
     def test_may_ask_the_database_for_their_keys(self) -> None:
         tasks = jobs.add.using(key=lambda _: str(Message.objects.count()))

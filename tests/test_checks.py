@@ -3,6 +3,8 @@ from __future__ import annotations
 from unittest import mock
 
 import pytest
+from django.apps import apps
+from django.core.checks import run_checks
 from django.db import OperationalError, connection
 from django.test import override_settings
 
@@ -59,3 +61,8 @@ def test_a_server_that_is_not_there_is_not_the_check_to_fail() -> None:
 
 def test_no_database_is_asked_unless_the_check_is_of_databases() -> None:
     assert check_server(None) == []
+
+
+@pytest.mark.django_db(databases=["default", "second"])
+def test_the_app_needs_no_other_app() -> None:
+    assert run_checks(app_configs=[apps.get_app_config("pgqueue")]) == []

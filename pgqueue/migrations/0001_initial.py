@@ -1,6 +1,6 @@
-import django.contrib.postgres.fields
 import django.db.models.expressions
 import pgqueue.models.clock
+import pgqueue.models.names
 from django.db import migrations, models
 
 from pgqueue.migrations.sql import RunSQLFile
@@ -90,8 +90,8 @@ class Migration(migrations.Migration):
                 ('pid', models.IntegerField()),
                 ('started_at', models.DateTimeField()),
                 ('last_seen', models.DateTimeField()),
-                ('channels', django.contrib.postgres.fields.ArrayField(base_field=models.TextField(db_collation='C'), help_text='Null: every channel, also those yet to come.', null=True, size=None)),
-                ('excluded', django.contrib.postgres.fields.ArrayField(base_field=models.TextField(db_collation='C'), db_default=[], size=None)),
+                ('channels', pgqueue.models.names.NamesField(help_text='Null: every channel, also those yet to come.', null=True)),
+                ('excluded', pgqueue.models.names.NamesField(db_default=[])),
                 ('notify_until', models.DateTimeField(help_text='Until then it is idle, and wants to be told of new messages.', null=True)),
                 ('info', models.JSONField(db_default={}, help_text='What it runs: threads, version, …')),
             ],

@@ -2,10 +2,10 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-from django.contrib.postgres.fields import ArrayField
 from django.db import models
 
 from pgqueue.models.clock import StatementTimestamp
+from pgqueue.models.names import NamesField
 
 
 class WorkerQuerySet(models.QuerySet["Worker"]):
@@ -26,12 +26,8 @@ class Worker(models.Model):
     pid = models.IntegerField()
     started_at = models.DateTimeField()
     last_seen = models.DateTimeField()
-    channels = ArrayField(
-        models.TextField(db_collation="C"),
-        null=True,
-        help_text="Null: every channel, also those yet to come.",
-    )
-    excluded = ArrayField(models.TextField(db_collation="C"), db_default=[])
+    channels = NamesField(null=True, help_text="Null: every channel, also those yet to come.")
+    excluded = NamesField(db_default=[])
     notify_until = models.DateTimeField(
         null=True, help_text="Until then it is idle, and wants to be told of new messages."
     )

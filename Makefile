@@ -2,7 +2,8 @@
 # The plain lines they stand for are in README.md.
 
 # Each Django has a virtual environment and a constraints file of its own:
-# `make test DJANGO=61` is the same suite on Django 6.1 (Python >= 3.12).
+# `make test DJANGO=61` is the same suite on Django 6.1 (Python >= 3.12), and with
+# TESTS=tests/backend a part of it.
 DJANGO ?= 52
 ifeq ($(DJANGO),52)
 VENV ?= .venv
@@ -25,7 +26,7 @@ demo: $(INSTALLED)
 	$(RUN) manage.py demo
 
 test: $(INSTALLED)
-	$(RUN) -m pytest
+	$(RUN) -m pytest $(TESTS)
 
 # The suite on a throwaway server of another version: VERSION=15 or 16.
 test-postgres: $(INSTALLED)
@@ -57,12 +58,12 @@ $(INSTALLED): setup.cfg pyproject.toml $(CONSTRAINTS)
 
 # Needs uv (pip install uv). One file a Django, good for every Python it supports.
 constraints:
-	uv pip compile --quiet --universal --python-version 3.11 --extra embedded --extra dev \
-		--no-emit-index-url --no-emit-find-links --no-header \
-		--constraint requirements/django52.in -o requirements/django52.txt setup.cfg
-	uv pip compile --quiet --universal --python-version 3.12 --extra embedded --extra dev \
-		--no-emit-index-url --no-emit-find-links --no-header \
-		--constraint requirements/django61.in -o requirements/django61.txt setup.cfg
+	for each in 52:3.11 60:3.12 61:3.12; do \
+		uv pip compile --quiet --universal --python-version $${each#*:} --extra embedded --extra dev \
+			--no-emit-index-url --no-emit-find-links --no-header setup.cfg \
+			--constraint requirements/django$${each%:*}.in -o requirements/django$${each%:*}.txt \
+		|| exit; \
+	done
 
 clean:
 	rm -rf .venv .venv-* build dist *.egg-info

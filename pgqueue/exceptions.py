@@ -12,7 +12,7 @@ class InvalidTask(PGQueueError):
     """This function or these options can't make a task."""
 
 
-class InvalidArguments(PGQueueError):
+class InvalidArguments(PGQueueError, TypeError):
     """A task can't be called with these arguments."""
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -9,6 +10,9 @@ if TYPE_CHECKING:
     from pgqueue.tasks import Task
 
 _tasks: dict[str, Task[Any, Any]] = {}
+
+adopters: list[Callable[[str], Task[Any, Any] | None]] = []
+"""Each may know a task of another kind by its name."""
 
 
 def add(task: Task[Any, Any]) -> None:
@@ -32,4 +36,7 @@ def find(name: str) -> Task[Any, Any] | None:
             import_module(module)
         except (ImportError, ValueError):
             return None
+    for adopt in adopters:
+        if name not in _tasks and (adopted := adopt(name)):
+            add(adopted)
     return _tasks.get(name)

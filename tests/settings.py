@@ -1,13 +1,35 @@
 """The test project's settings, and what only tests need."""
 
+import django
+
 from testproject.settings import *  # noqa: F403
-from testproject.settings import DATABASES, env
+from testproject.settings import DATABASES, INSTALLED_APPS, env
 
 DEBUG = False
 PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]
 
 # A second database, for everything that must not assume `default`.
 DATABASES["second"] = {**DATABASES["default"], "NAME": DATABASES["default"]["NAME"] + "_second"}
+
+TASKS = {
+    "default": {"BACKEND": "pgqueue.backend.PostgresBackend", "QUEUES": ["default", "mail"]},
+    "patient": {
+        "BACKEND": "pgqueue.backend.PostgresBackend",
+        "QUEUES": [],
+        "OPTIONS": {"MAX_ATTEMPTS": 3, "BACKOFF": [0]},
+    },
+    "second": {
+        "BACKEND": "pgqueue.backend.PostgresBackend",
+        "OPTIONS": {"DATABASE": "second", "ENQUEUE_ON_COMMIT": True},
+    },
+    "immediate": {"BACKEND": "pgqueue.backend.ImmediateBackend"},
+    "dummy": {"BACKEND": "pgqueue.backend.DummyBackend"},
+    "django-tasks-db": {"BACKEND": "django_tasks_db.DatabaseBackend", "QUEUES": []},
+}
+# Their queues, whose work is moved over and whose settings are changed.
+INSTALLED_APPS = [*INSTALLED_APPS, "django_tasks_db", "procrastinate.contrib.django"]
+if django.VERSION < (6, 0):
+    INSTALLED_APPS = [*INSTALLED_APPS, "django_tasks"]
 
 # What tests tell the workers that they start, through the environment.
 PGQUEUE = {

@@ -24,6 +24,11 @@ class TaskContext:
     is_cancelled: Callable[[], bool]
 
     @property
+    def argument(self) -> Any:
+        """What the function gets as its first argument."""
+        return self
+
+    @property
     def id(self) -> str:
         """The message's id."""
         return str(self.claim.id)
@@ -51,8 +56,12 @@ class TaskContext:
 
     def failed(self, failures: int) -> TaskResult[Any]:
         """Return the message as it was claimed, with this number of failures."""
+        return TaskResult.of(self.task, self.found(failures))
+
+    def found(self, failures: int) -> Found:
+        """Return the same as a row."""
         claim = self.claim
-        found = Found(
+        return Found(
             id=claim.id,
             state=State.RUNNING,
             channel=claim.channel,
@@ -75,4 +84,3 @@ class TaskContext:
             worker_id=claim.worker_id,
             result=None,
         )
-        return TaskResult.of(self.task, found)

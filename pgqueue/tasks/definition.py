@@ -17,6 +17,7 @@ from django.db import connections, transaction
 from pgqueue import registry, signals
 from pgqueue.conf import settings
 from pgqueue.engine import enqueue as engine
+from pgqueue.engine.values import Claim
 from pgqueue.exceptions import InvalidTask, OtherTransactionWarning, TaskResultMismatch
 from pgqueue.retries import Backoff, load_backoff
 from pgqueue.states import State
@@ -150,6 +151,10 @@ class Task(Generic[P, T]):
         function = self._as_sync if self.is_async else self.func
         result: T = function(*args, **kwargs)
         return result
+
+    def context(self, claim: Claim, is_cancelled: Callable[[], bool]) -> TaskContext:
+        """Return what a run of this task on what was claimed is told."""
+        return TaskContext(self, claim, is_cancelled)
 
     @cached_property
     def is_async(self) -> bool:

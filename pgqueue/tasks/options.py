@@ -173,6 +173,7 @@ _OF_THE_RUN: dict[str, Callable[[Any], Any]] = {
     "backoff": dump_backoff,
     "timeout": timedelta.total_seconds,
     "atomic": bool,
+    "backend": str,  # of tasks of django.tasks
 }
 
 
@@ -184,8 +185,8 @@ def travelling(options: Mapping[str, Any], defaults: Mapping[str, Any]) -> str |
     """
     changed = {}
     for name, dump in _OF_THE_RUN.items():
-        value = options[name]
-        if value == defaults[name]:
+        value = options.get(name)
+        if value == defaults.get(name):
             continue
         try:
             changed[name] = None if value is None else dump(value)

@@ -63,7 +63,7 @@ class Runner:
             close_old_connections()
 
     def _run(self, declared: Task[Any, Any], held: Held) -> Outcome:
-        context = TaskContext(declared, held.claim, lambda: held.cancelled)
+        context = declared.context(held.claim, lambda: held.cancelled)
         try:
             task = declared.for_message(held.claim.options)
         except Exception as error:
@@ -78,18 +78,22 @@ class Runner:
 
     def _attempt(self, task: Task[Any, Any], context: TaskContext, held: Held) -> Outcome:
         signals.task_started.send_robust(task, context=context)
+        outcome: Outcome
         try:
-            outcome: Outcome = Succeeded(self._call(task, context, held))
+            outcome = Succeeded(self._call(task, context, held))
         except BaseException as error:
             # Even SystemExit: a task doesn't end its worker.
             outcome = failed(task, context, error)
-        signals.task_finished.send_robust(task, context=context, outcome=outcome)
+            # While it is handled: receivers may look at sys.exc_info(), as Django's do.
+            signals.task_finished.send_robust(task, context=context, outcome=outcome)
+        else:
+            signals.task_finished.send_robust(task, context=context, outcome=outcome)
         return outcome
 
     def _call(self, task: Task[Any, Any], context: TaskContext, held: Held) -> str | None:
         args, kwargs = task.codec.decode(held.claim.payload or b"")
         if task.takes_context:
-            args = [context, *args]
+            args = [context.argument, *args]
         if task.timeout is None:
             value = task.call(*args, **kwargs)
         elif task.is_async:

@@ -1,0 +1,132 @@
+"""Messages as results of `django.tasks`."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from pgqueue.backend import api
+from pgqueue.engine.lookup import Found
+from pgqueue.outcomes import Died, Succeeded
+from pgqueue.states import Outcome, State
+from pgqueue.tasks import TaskResult
+from pgqueue.tasks.arguments import Codec
+
+READY, RUNNING = api.TaskResultStatus.READY, api.TaskResultStatus.RUNNING
+FAILED, SUCCESSFUL = api.TaskResultStatus.FAILED, api.TaskResultStatus.SUCCESSFUL
+
+STATUSES = {
+    State.HELD: READY,
+    State.SCHEDULED: READY,
+    State.READY: READY,
+    State.RUNNING: RUNNING,
+    State.DEAD: FAILED,
+    Outcome.SUCCEEDED: SUCCESSFUL,
+    Outcome.CANCELLED: FAILED,
+    Outcome.DISCARDED: FAILED,
+    Outcome.EXPIRED: FAILED,
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class PostgresTaskResult(api.TaskResult):  # type: ignore[misc, type-arg]
+    """A result whose arguments may be more than JSON, as pgqueue's may."""
+
+    def __post_init__(self) -> None:
+        # Arguments came here as JSON already, or as more than that. A class without slots
+        # doesn't get this default from one with them.
+        _change(self, _return_value=None)
+
+
+def enqueued(task: Any, stored: TaskResult[Any], backend: str) -> PostgresTaskResult:
+    """Return the result of a message that was just stored."""
+    return PostgresTaskResult(
+        task=task,
+        id=stored.id,
+        status=READY,
+        enqueued_at=stored.enqueued_at,
+        started_at=None,
+        finished_at=None,
+        last_attempted_at=None,
+        args=list(stored.args),
+        kwargs=dict(stored.kwargs),
+        backend=backend,
+        errors=[],
+        worker_ids=[],
+    )
+
+
+def found(task: Any, message: Found, codec: Codec) -> PostgresTaskResult:
+    """Return the result of a message that was looked up, wherever it is by now."""
+    status = STATUSES[_word(message.state)]
+    args, kwargs = codec.decode(message.payload)
+    errors = json.loads(message.errors)
+    result = PostgresTaskResult(
+        task=task,
+        id=str(message.id),
+        status=status,
+        enqueued_at=message.created_at,
+        started_at=message.started_at or message.claimed_at,
+        finished_at=message.finished_at or (_last(errors) if status is FAILED else None),
+        last_attempted_at=message.claimed_at,
+        args=as_json(args),
+        kwargs=as_json(kwargs),
+        backend=task.backend,
+        errors=[_error(entry) for entry in errors],
+        worker_ids=_workers(message, errors, status),
+    )
+    if status is SUCCESSFUL:
+        value = codec.decode_result(message.result or "null")
+        _change(result, _return_value=as_json(value))
+    return result
+
+
+def finish(
+    result: PostgresTaskResult, outcome: Succeeded | Died, codec: Codec, *, at: datetime
+) -> None:
+    """Note in the result of a run how it ended."""
+    if isinstance(outcome, Succeeded):
+        value = as_json(codec.decode_result(outcome.result or "null"))
+        _change(result, status=SUCCESSFUL, finished_at=at, _return_value=value)
+    else:
+        errors = [*result.errors, _error(json.loads(outcome.entry))]
+        _change(result, status=FAILED, finished_at=at, errors=errors)
+
+
+def as_json(value: Any) -> Any:
+    """Return `value` as Django would store it, or as it is where Django would not."""
+    try:
+        return api.normalize_json(value)
+    except (TypeError, ValueError):
+        return value
+
+
+def _change(result: PostgresTaskResult, **changes: Any) -> None:
+    for name, value in changes.items():
+        object.__setattr__(result, name, value)
+
+
+def _error(entry: Mapping[str, Any]) -> api.TaskError:
+    return api.TaskError(exception_class_path=entry["class"], traceback=entry["traceback"])
+
+
+def _workers(message: Found, errors: Sequence[Mapping[str, Any]], status: Any) -> list[str]:
+    """Return who tried it: as many as it had attempts."""
+    workers = [entry["worker"] for entry in errors]
+    # Of many errors, those between the first and the last are not kept.
+    missing = message.failures + message.lost - len(workers)
+    workers[1:1] = [""] * max(missing, 0)
+    if status in (RUNNING, SUCCESSFUL):
+        workers.append(str(message.worker_id))
+    return workers
+
+
+def _last(errors: Sequence[Mapping[str, Any]]) -> datetime | None:
+    return datetime.fromisoformat(errors[-1]["at"]) if errors else None
+
+
+def _word(state: str) -> State | Outcome:
+    return State(state) if state in State.values else Outcome(state)

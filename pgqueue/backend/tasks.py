@@ -1,0 +1,142 @@
+"""A `django.tasks` Task that takes pgqueue's options, too."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, overload
+
+from pgqueue import exceptions, registry
+from pgqueue.backend import api
+from pgqueue.retries import Backoff
+from pgqueue.tasks.options import checked
+
+if TYPE_CHECKING:
+    from pgqueue.backend.running import AdoptedTask
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+OPTIONS = (
+    "key", "max_attempts", "backoff", "timeout", "atomic", "metadata", "enqueue_on_commit",
+)  # fmt: skip
+
+
+@dataclass(frozen=True, kw_only=True)
+class PostgresTask(api.Task, Generic[P, T]):  # type: ignore[type-arg]
+    """A Task as `django.tasks` has it, with options as `pgqueue.task` has them.
+
+    What is None is as the backend's OPTIONS say.
+    """
+
+    key: str | Callable[..., str] | None = None
+    max_attempts: int | None = None
+    backoff: Backoff | Sequence[float | timedelta] | None = None
+    timeout: timedelta | float | None = None
+    atomic: bool | None = None
+    metadata: Mapping[str, Any] | None = field(default=None, hash=False)
+    enqueue_on_commit: bool | str | None = None
+
+    def __post_init__(self) -> None:
+        try:
+            options = checked(self.options)
+        except exceptions.InvalidTask as error:
+            raise api.InvalidTask(str(error)) from error
+        for name, value in options.items():
+            object.__setattr__(self, name, value)
+        # Without arguments, super() fails in dataclasses with slots before Python 3.14.
+        api.Task.__post_init__(self)
+        if hasattr(self.get_backend(), "adopt") and not registry.get(self.module_path):
+            registry.add(self.adopted)
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """Those of pgqueue's options that it was given."""
+        given = {name: getattr(self, name) for name in OPTIONS}
+        return {name: value for name, value in given.items() if value is not None}
+
+    @property
+    def adopted(self) -> AdoptedTask:
+        """The task of pgqueue's own that stores its messages.
+
+        Raises:
+            AttributeError: its backend is not a PostgresBackend.
+        """
+        backend: Any = self.get_backend()
+        # Made once for all threads; anew only where settings were overridden.
+        known = self.__dict__.get("_adopted")
+        if known is None or known[0] is not backend.params:
+            known = self.__dict__["_adopted"] = (backend.params, backend.adopt(self))
+        adopted: AdoptedTask = known[1]
+        return adopted
+
+    def using(self, **options: Any) -> PostgresTask[P, T]:
+        """Return a copy with other options, Django's or pgqueue's.
+
+        Raises:
+            InvalidTask: an option has a value that can't be.
+            TypeError: there is no such option.
+        """
+        return replace(
+            self, **{name: value for name, value in options.items() if value is not None}
+        )
+
+    def enqueue_many(self, calls: Iterable[Sequence[Any] | Mapping[str, Any]]) -> list[Any]:
+        """Enqueue a message for each of `calls`, a tuple of arguments or a dict: all or none."""
+        results: list[Any] = self.get_backend().enqueue_many(self, calls)  # type: ignore[attr-defined]
+        return results
+
+
+@overload
+def task(function: Callable[P, T], /) -> PostgresTask[P, T]: ...
+
+
+@overload
+def task(
+    *,
+    priority: int = ...,
+    queue_name: str = ...,
+    backend: str = ...,
+    takes_context: bool = ...,
+    key: str | Callable[..., str] | None = ...,
+    max_attempts: int | None = ...,
+    backoff: Backoff | Sequence[float | timedelta] | None = ...,
+    timeout: timedelta | float | None = ...,
+    atomic: bool | None = ...,
+    metadata: Mapping[str, Any] | None = ...,
+    enqueue_on_commit: bool | str | None = ...,
+) -> Callable[[Callable[..., T]], PostgresTask[..., T]]: ...
+
+
+def task(
+    function: Callable[..., Any] | None = None,
+    /,
+    *,
+    priority: int = api.DEFAULT_TASK_PRIORITY,
+    queue_name: str = api.DEFAULT_TASK_QUEUE_NAME,
+    backend: str = api.DEFAULT_TASK_BACKEND_ALIAS,
+    **options: Any,
+) -> Any:
+    """Do what `django.tasks.task` does, and take pgqueue's options: on Django 6.0, too.
+
+    Args:
+        key, max_attempts, backoff, timeout, atomic, metadata, enqueue_on_commit:
+            as in `pgqueue.task`.
+
+    Raises:
+        InvalidTask: an option has a value that can't be.
+        TypeError: there is no such option.
+    """
+
+    def make(function: Callable[..., Any]) -> PostgresTask[..., Any]:
+        return PostgresTask(
+            func=function,
+            priority=priority,
+            queue_name=queue_name,
+            backend=backend,
+            run_after=None,
+            **options,
+        )
+
+    return make if function is None else make(function)

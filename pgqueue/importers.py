@@ -1,0 +1,121 @@
+"""Pending work of other queues, moved over: what each has, and what became of it."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import NamedTuple
+
+from django.db import connections, transaction
+
+from pgqueue import registry
+from pgqueue.conf import settings
+from pgqueue.exceptions import PGQueueError
+from pgqueue.statements import load
+
+SQL = load(__name__)
+BATCH = 1000
+
+SOURCES = ("django-tasks-db", "procrastinate")
+
+
+class SourceMissing(PGQueueError):
+    """The queue's database has no tables of this source."""
+
+
+class Pending(NamedTuple):
+    """A job that waits elsewhere, its arguments in JSON. By `position` they came in this order."""
+
+    id: str
+    position: str
+    task: str
+    args: str
+    kwargs: str
+    queue: str
+    key: str
+    priority: int
+    run_at: datetime | None
+
+
+@dataclass
+class Report:
+    """What was moved, by task; and what was left where it is, by the reason."""
+
+    moved: Counter[str] = field(default_factory=Counter)
+    left: Counter[str] = field(default_factory=Counter)
+
+
+def move(source: str, *, dry_run: bool = False) -> Report:
+    """Move what waits in another queue's tables over, 1 000 in a transaction.
+
+    What runs there already is left to its own workers. A job that is moved is deleted there
+    in the same transaction, so that moving again finds nothing twice.
+
+    Args:
+        source: one of SOURCES.
+        dry_run: roll back each transaction.
+
+    Raises:
+        SourceMissing: its tables are not in the queue's database.
+    """
+    report = Report()
+    alias = settings().database
+    name = source.replace("-", "_")
+    _check_there(alias, name)
+    after = ""
+    while True:
+        with transaction.atomic(using=alias):
+            jobs = _waiting(alias, name, after)
+            taken = [job.id for job in jobs if _take(job, alias, report)]
+            _delete(alias, name, taken)
+            if dry_run:
+                transaction.set_rollback(True, using=alias)
+        if len(jobs) < BATCH:
+            return report
+        after = jobs[-1].position
+
+
+def _take(job: Pending, alias: str, report: Report) -> bool:
+    """Enqueue one job as a message, or note why it can't be."""
+    task = registry.find(job.task)
+    if task is None:
+        report.left[f"no task is named {job.task} here"] += 1
+        return False
+    try:
+        with transaction.atomic(using=alias):
+            task.using(
+                channel=job.queue,
+                key=job.key,
+                priority=job.priority,
+                run_after=job.run_at,
+                database=alias,
+                enqueue_on_commit=False,
+            ).enqueue(*json.loads(job.args), **json.loads(job.kwargs))
+    except (PGQueueError, TypeError) as error:
+        report.left[f"{job.task}: {error}"] += 1
+        return False
+    report.moved[job.task] += 1
+    return True
+
+
+def _check_there(alias: str, name: str) -> None:
+    with connections[alias].cursor() as cursor:
+        cursor.execute(SQL[f"{name}_is_there"])
+        if cursor.fetchone() == (None,):
+            raise SourceMissing(
+                f"The database {alias!r} has no tables of {name.replace('_', '-')}: "
+                "jobs are moved in one transaction, within one database."
+            )
+
+
+def _waiting(alias: str, name: str, after: str) -> list[Pending]:
+    with connections[alias].cursor() as cursor:
+        cursor.execute(SQL[name], {"after": after, "limit": BATCH})
+        return [Pending(*row) for row in cursor.fetchall()]
+
+
+def _delete(alias: str, name: str, ids: list[str]) -> None:
+    with connections[alias].cursor() as cursor:
+        cursor.execute(SQL[f"{name}_delete"], {"ids": ids})

@@ -1,0 +1,90 @@
+"""Tasks as code for django.tasks writes them, and some with pgqueue's options."""
+
+from __future__ import annotations
+
+from datetime import date, timedelta
+from typing import Any
+
+import django
+from django.contrib.auth.models import Group
+
+from pgqueue.backend import task as postgres_task
+
+if django.VERSION >= (6, 0):
+    from django.tasks import task
+else:
+    from django_tasks import task
+
+
+@task
+def add(a, b=0):
+    return a + b
+
+
+@task()
+async def double(number):
+    return 2 * number
+
+
+@task(priority=7, queue_name="mail")
+def mail(to):
+    return f"mailed {to}"
+
+
+@task
+def echo(*args, **kwargs):
+    return [list(args), kwargs]
+
+
+@task
+def fail(message="no"):
+    raise ValueError(message)
+
+
+@task(takes_context=True)
+def look(context, word="x"):
+    result = context.task_result
+    return [word, context.attempt, result.id, str(result.status), len(result.errors)]
+
+
+@task(backend="patient", takes_context=True)
+def fail_twice(context):
+    if context.attempt < 3:
+        raise ValueError(f"attempt {context.attempt}")
+    return [error.exception_class_path for error in context.task_result.errors]
+
+
+@task(backend="dummy")
+def elsewhere(word):
+    return word
+
+
+@task(backend="second")
+def there(word):
+    return word
+
+
+@postgres_task(max_attempts=2, backoff=[0], metadata={"from": "decorator"}, takes_context=True)
+def tell(context, word):
+    return [word, context.metadata, context.cancelled]
+
+
+@postgres_task(atomic=True, key=lambda name: name)
+def join(name):
+    Group.objects.create(name=name)
+
+
+@postgres_task
+def tomorrow(day: date) -> date:
+    return day + timedelta(days=1)
+
+
+def plain(number: int) -> int:
+    return number
+
+
+def not_top_level() -> Any:
+    def inner() -> None:
+        """Not a function of a module."""
+
+    return inner

@@ -1,0 +1,193 @@
+"""Jobs of other queues, moved over: real ones, enqueued by those queues."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime, timedelta
+from io import StringIO
+from typing import Any
+
+import pytest
+from django.core.management import CommandError, call_command
+from django.db import connection
+from django.utils import timezone
+from django_tasks_db.models import DBTaskResult
+from procrastinate.contrib.django import app as procrastinate
+from procrastinate.contrib.django.models import ProcrastinateJob
+
+from pgqueue import importers
+from pgqueue.models import Message
+from pgqueue.states import State
+from tests.backend import jobs
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+LATER = datetime(2100, 1, 1, tzinfo=UTC)
+
+
+@pytest.fixture(autouse=True)
+def no_jobs_of_before() -> None:
+    # Django flushes no table of a model that it doesn't manage.
+    ProcrastinateJob.objects.all().delete()
+
+
+def move(source: str, *arguments: str) -> Any:
+    out = StringIO()
+    call_command("pgqueue_import", "--from", source, "--format", "json", *arguments, stdout=out)
+    return json.loads(out.getvalue())
+
+
+def payloads() -> list[Any]:
+    return list(Message.objects.order_by("pk").values_list("payload", flat=True))
+
+
+class TestDjangoTasksDB:
+    def test_is_moved_as_it_was(self) -> None:
+        theirs = jobs.mail.using(backend="django-tasks-db")
+        theirs.enqueue("Zoë")
+        theirs.using(priority=-3, run_after=LATER).enqueue(to="Bo")
+
+        report = move("django-tasks-db")
+
+        assert report == {"moved": {"tests.backend.jobs.mail": 2}, "left": {}}
+        first, second = Message.objects.order_by("pk")
+        assert (first.channel, first.priority, first.state) == ("mail", 7, State.READY)
+        assert (second.priority, second.state, second.run_at) == (-3, State.SCHEDULED, LATER)
+        assert payloads() == [
+            {"args": ["Zoë"], "kwargs": {}},
+            {"args": [], "kwargs": {"to": "Bo"}},
+        ]
+        assert not DBTaskResult.objects.exists()
+
+    def test_leaves_what_runs_or_has_ended(self) -> None:
+        for status in ("RUNNING", "FAILED", "SUCCESSFUL"):
+            result = jobs.add.using(backend="django-tasks-db").enqueue(1)
+            DBTaskResult.objects.filter(pk=result.id).update(status=status)
+
+        assert move("django-tasks-db") == {"moved": {}, "left": {}}
+        assert DBTaskResult.objects.count() == 3
+
+    def test_comes_in_its_order(self) -> None:
+        for number in range(20):
+            jobs.add.using(backend="django-tasks-db").enqueue(number)
+
+        move("django-tasks-db")
+
+        assert [payload["args"] for payload in payloads()] == [[n] for n in range(20)]
+
+
+class TestProcrastinate:
+    def test_is_moved_as_it_was(self) -> None:
+        name = "tests.backend.jobs.add"
+        procrastinate.configure_task(name, queue="mail", lock="customer 1").defer(a=1, b=2)
+        procrastinate.configure_task(name, priority=9, schedule_at=LATER).defer(a=3)
+
+        report = move("procrastinate")
+
+        assert report == {"moved": {name: 2}, "left": {}}
+        first, second = Message.objects.order_by("pk")
+        assert (first.channel, first.key, first.state) == ("mail", "customer 1", State.READY)
+        assert (second.priority, second.state, second.run_at) == (9, State.SCHEDULED, LATER)
+        assert payloads() == [
+            {"args": [], "kwargs": {"a": 1, "b": 2}},
+            {"args": [], "kwargs": {"a": 3}},
+        ]
+        assert not ProcrastinateJob.objects.exists()
+
+
+class TestMoving:
+    def test_again_takes_nothing_twice(self) -> None:
+        jobs.add.using(backend="django-tasks-db").enqueue(1)
+
+        reports = [move("django-tasks-db"), move("django-tasks-db")]
+
+        assert [sum(report["moved"].values()) for report in reports] == [1, 0]
+        assert Message.objects.count() == 1
+
+    def test_goes_on_behind_what_it_has_to_leave(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(importers, "BATCH", 2)
+        for number in range(5):
+            procrastinate.configure_task("gone.task").defer(n=number)
+            procrastinate.configure_task("tests.backend.jobs.add").defer(a=number)
+
+        report = move("procrastinate")
+
+        assert report == {
+            "moved": {"tests.backend.jobs.add": 5},
+            "left": {"no task is named gone.task here": 5},
+        }
+        assert ProcrastinateJob.objects.count() == 5
+
+    @pytest.mark.parametrize(
+        ("changed", "said"),
+        [({"priority": 1000}, "-100 to 100"), ({"args": {"c": 1}}, "doesn't fit")],
+    )
+    def test_says_what_it_can_not_take(self, changed: dict[str, Any], said: str) -> None:
+        name = "tests.backend.jobs.add"
+        options = {"priority": changed.get("priority", 0)}
+        procrastinate.configure_task(name, **options).defer(**changed.get("args", {"a": 1}))
+        procrastinate.configure_task(name).defer(a=1)
+
+        report = move("procrastinate")
+
+        ((reason, count),) = report["left"].items()
+        assert said in reason
+        assert (count, report["moved"]) == (1, {name: 1})
+
+    def test_dry_changes_nothing(self) -> None:
+        jobs.add.using(backend="django-tasks-db").enqueue(1)
+
+        report = move("django-tasks-db", "--dry-run")
+
+        assert report["moved"] == {"tests.backend.jobs.add": 1}
+        assert (Message.objects.count(), DBTaskResult.objects.count()) == (0, 1)
+
+    def test_leaves_what_a_worker_of_theirs_is_just_taking(self, second_session: Any) -> None:
+        result = jobs.add.using(backend="django-tasks-db").enqueue(1)
+        second_session.execute(
+            "SELECT FROM django_tasks_database_dbtaskresult WHERE id = %s FOR UPDATE", [result.id]
+        )
+
+        assert move("django-tasks-db") == {"moved": {}, "left": {}}
+
+    def test_needs_their_tables(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        with connection.cursor() as cursor:
+            cursor.execute("ALTER TABLE procrastinate_jobs RENAME TO elsewhere")
+        try:
+            with pytest.raises(CommandError, match="no tables of procrastinate"):
+                move("procrastinate")
+        finally:
+            with connection.cursor() as cursor:
+                cursor.execute("ALTER TABLE elsewhere RENAME TO procrastinate_jobs")
+
+    def test_says_in_words_what_it_did(self) -> None:
+        jobs.add.using(backend="django-tasks-db").enqueue(1)
+        out = StringIO()
+
+        call_command("pgqueue_import", "--from", "django-tasks-db", stdout=out)
+
+        assert out.getvalue().split() == [
+            "1", "moved:", "tests.backend.jobs.add", "1", "moved,", "0", "left.",
+        ]  # fmt: skip
+
+
+@pytest.fixture
+def second_session() -> Any:
+    """A session of another's, in a transaction."""
+    other = connection.copy()
+    other.ensure_connection()
+    session = other.connection
+    session.autocommit = False
+    yield session
+    session.rollback()
+    other.close()
+
+
+def test_a_job_of_yesterday_is_due() -> None:
+    procrastinate.configure_task(
+        "tests.backend.jobs.add", schedule_at=timezone.now() - timedelta(days=1)
+    ).defer(a=1)
+
+    move("procrastinate")
+
+    assert Message.objects.get().state == State.READY

@@ -16,6 +16,15 @@ from tests.benchmarks.harness.report import Report
 
 ROOT = Path(__file__).resolve().parent.parent
 FIGURES = {
+    "django_tasks": {
+        "ours_enqueue_per_s",
+        "ours_drain_per_s",
+        "ours_connecting_drain_per_s",
+        "own_drain_per_s",
+        "tasks_db_enqueue_per_s",
+        "tasks_db_drain_per_s",
+        "tasks_db_connecting_drain_per_s",
+    },
     "drain": {"per_s", "rss_mb", "startup_s"},
     "enqueue": {
         "one_by_one_per_s",

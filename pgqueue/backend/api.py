@@ -19,7 +19,14 @@ if TYPE_CHECKING or django.VERSION >= (6, 0):
         TaskResultStatus,
     )
     from django.tasks.exceptions import InvalidTask, InvalidTaskBackend, TaskResultDoesNotExist
-    from django.tasks.signals import task_enqueued, task_finished, task_started
+    from django.tasks.signals import (
+        log_task_finished,
+        log_task_started,
+        logger,
+        task_enqueued,
+        task_finished,
+        task_started,
+    )
     from django.utils.json import normalize_json
 else:
     from django_tasks import task_backends
@@ -38,7 +45,14 @@ else:
     from django_tasks.exceptions import InvalidTaskBackendError as InvalidTaskBackend
     from django_tasks.exceptions import InvalidTaskError as InvalidTask
     from django_tasks.exceptions import TaskResultDoesNotExist
-    from django_tasks.signals import task_enqueued, task_finished, task_started
+    from django_tasks.signals import (
+        log_task_finished,
+        log_task_started,
+        logger,
+        task_enqueued,
+        task_finished,
+        task_started,
+    )
     from django_tasks.utils import normalize_json
 
 __all__ = [
@@ -56,6 +70,9 @@ __all__ = [
     "TaskResultStatus",
     "dummy",
     "immediate",
+    "log_task_finished",
+    "log_task_started",
+    "logger",
     "normalize_json",
     "task_backends",
     "task_enqueued",

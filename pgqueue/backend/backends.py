@@ -69,6 +69,7 @@ class PostgresBackend(api.BaseTaskBackend):
             takes_context=task.takes_context,
             origin=task,
             backend=self.alias,
+            sender=type(self),
             **{**self.defaults, **getattr(task, "options", {})},
         )
 

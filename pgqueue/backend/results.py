@@ -18,7 +18,7 @@ from pgqueue.tasks.arguments import Codec
 READY, RUNNING = api.TaskResultStatus.READY, api.TaskResultStatus.RUNNING
 FAILED, SUCCESSFUL = api.TaskResultStatus.FAILED, api.TaskResultStatus.SUCCESSFUL
 
-STATUSES = {
+STATUSES: dict[str, Any] = {
     State.HELD: READY,
     State.SCHEDULED: READY,
     State.READY: READY,
@@ -61,9 +61,9 @@ def enqueued(task: Any, stored: TaskResult[Any], backend: str) -> PostgresTaskRe
 
 def found(task: Any, message: Found, codec: Codec) -> PostgresTaskResult:
     """Return the result of a message that was looked up, wherever it is by now."""
-    status = STATUSES[_word(message.state)]
+    status = STATUSES[message.state]
     args, kwargs = codec.decode(message.payload)
-    errors = json.loads(message.errors)
+    errors = json.loads(message.errors) if message.errors != "[]" else []
     result = PostgresTaskResult(
         task=task,
         id=str(message.id),
@@ -126,7 +126,3 @@ def _workers(message: Found, errors: Sequence[Mapping[str, Any]], status: Any) -
 
 def _last(errors: Sequence[Mapping[str, Any]]) -> datetime | None:
     return datetime.fromisoformat(errors[-1]["at"]) if errors else None
-
-
-def _word(state: str) -> State | Outcome:
-    return State(state) if state in State.values else Outcome(state)

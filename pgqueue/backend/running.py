@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 from django.db import connections
 from django.dispatch import receiver
@@ -15,6 +16,7 @@ from django.utils.module_loading import import_string
 
 from pgqueue import registry, signals
 from pgqueue.backend import api, results
+from pgqueue.backend.context import PostgresTaskContext
 from pgqueue.backend.results import PostgresTaskResult
 from pgqueue.engine import lookup
 from pgqueue.engine.values import Claim
@@ -29,10 +31,13 @@ class AdoptedTask(Task[Any, Any]):
     Attributes:
         origin: Django's task.
         backend: the alias of the backend that its messages come by.
+        sender: the backend's class. Looking a backend up takes a lock, on which threads that
+            run small tasks would queue.
     """
 
     origin: Any
     backend: str
+    sender: type
 
     def context(self, claim: Claim, is_cancelled: Callable[[], bool]) -> TaskContext:
         """Return the context of a run of this task."""
@@ -42,9 +47,16 @@ class AdoptedTask(Task[Any, Any]):
         """Return Django's task, on this backend."""
         return self.origin if self.origin.backend == backend else self.origin.using(backend=backend)
 
+    def sender_of(self, options: bytes | str | None) -> type:
+        """Return the class of the backend that a message came by."""
+        backend = self.backend_of(options)
+        return self.sender if backend == self.backend else type(api.task_backends[backend])
+
     def backend_of(self, options: bytes | str | None) -> str:
         """Return the alias of the backend that a message came by."""
-        named: str = json.loads(options or "{}").get("backend", self.backend)
+        if not options:
+            return self.backend
+        named: str = json.loads(options).get("backend", self.backend)
         return named
 
 
@@ -55,7 +67,9 @@ class AdoptedContext(TaskContext):
     @property
     def argument(self) -> PostgresTaskContext:
         """What the function gets."""
-        return PostgresTaskContext(task_result=self.result, run=self)
+        return PostgresTaskContext(
+            task_result=self.result, metadata=self.metadata, is_cancelled=self.is_cancelled
+        )
 
     @cached_property
     def result(self) -> PostgresTaskResult:
@@ -70,37 +84,48 @@ class AdoptedContext(TaskContext):
         return results.found(origin, message, task.codec)
 
 
-@dataclass(frozen=True, kw_only=True)
-class PostgresTaskContext(api.TaskContext):  # type: ignore[misc, type-arg]
-    """Django's context, and what pgqueue's knows beside it."""
-
-    run: AdoptedContext
-
-    @property
-    def metadata(self) -> dict[str, Any]:
-        """What the producer wrote on the message."""
-        return self.run.metadata
-
-    @property
-    def cancelled(self) -> bool:
-        """Whether somebody asked for this message to be cancelled."""
-        return self.run.cancelled
-
-
 @receiver(signals.task_started, dispatch_uid="pgqueue.backend")
 def _started(sender: Any, context: TaskContext, **kwargs: Any) -> None:
     if isinstance(context, AdoptedContext):
-        backend = context.result.task.get_backend()
-        api.task_started.send(type(backend), task_result=context.result)
+        announcement = Announcement(api.task_started, api.log_task_started, logging.INFO)
+        announcement.make(context, lambda: context.result)
 
 
 @receiver(signals.task_finished, dispatch_uid="pgqueue.backend")
 def _finished(sender: Any, context: TaskContext, outcome: Outcome, **kwargs: Any) -> None:
     # One that is to be tried again is not finished.
-    if isinstance(context, AdoptedContext) and isinstance(outcome, Succeeded | Died):
+    if not isinstance(context, AdoptedContext) or not isinstance(outcome, Succeeded | Died):
+        return
+
+    def result() -> PostgresTaskResult:
         results.finish(context.result, outcome, context.task.codec, at=timezone.now())
-        backend = context.result.task.get_backend()
-        api.task_finished.send(type(backend), task_result=context.result)
+        return context.result
+
+    level = logging.INFO if outcome.error is None else logging.ERROR
+    Announcement(api.task_finished, api.log_task_finished, level).make(context, result)
+
+
+class Announcement(NamedTuple):
+    """One of Django's signals, and the receiver by which Django logs it, at a level."""
+
+    signal: Any
+    log: Any
+    level: int
+
+    def make(self, context: AdoptedContext, result: Callable[[], PostgresTaskResult]) -> None:
+        """Send it, where somebody hears.
+
+        Making a result takes longer than all else of a small run; and each send takes the
+        signal's lock, on which threads that run small tasks would queue. So Django's own
+        receiver, where nobody else is connected, is called without it.
+        """
+        receivers = [key[0] for key, *_ in self.signal.receivers]
+        is_only_logged = receivers == [id(self.log)]
+        if not receivers or (is_only_logged and not api.logger.isEnabledFor(self.level)):
+            return
+        task: Any = context.task
+        tell = self.log if is_only_logged else self.signal.send
+        tell(sender=task.sender_of(context.claim.options), task_result=result())
 
 
 def adopt(name: str) -> Task[Any, Any] | None:

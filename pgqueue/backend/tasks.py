@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, overload
 
 from pgqueue import exceptions, registry
 from pgqueue.backend import api
+from pgqueue.backend.context import PostgresTaskContext
 from pgqueue.retries import Backoff
 from pgqueue.tasks.options import checked
 
@@ -70,6 +71,15 @@ class PostgresTask(api.Task, Generic[P, T]):  # type: ignore[type-arg]
             known = self.__dict__["_adopted"] = (backend.params, backend.adopt(self))
         adopted: AdoptedTask = known[1]
         return adopted
+
+    def call(self, *args: Any, **kwargs: Any) -> Any:
+        """Run the function here and now; ImmediateBackend does, with Django's context."""
+        if self.takes_context and args and type(args[0]) is api.TaskContext:
+            context = PostgresTaskContext(
+                task_result=args[0].task_result, metadata=self.metadata or {}
+            )
+            args = (context, *args[1:])
+        return api.Task.call(self, *args, **kwargs)
 
     def using(self, **options: Any) -> PostgresTask[P, T]:
         """Return a copy with other options, Django's or pgqueue's.

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+WORDS: dict[str, State | Outcome] = {each.value: each for each in (*State, *Outcome)}
+
 
 @dataclass(frozen=True, slots=True)
 class TaskError:
@@ -153,4 +155,4 @@ def fetch(task: Task[Any, T], result_id: str | int) -> TaskResult[T]:
 
 
 def _status(word: str) -> State | Outcome:
-    return State(word) if word in State.values else Outcome(word)
+    return WORDS[word]

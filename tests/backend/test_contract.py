@@ -15,6 +15,7 @@ from django.db import transaction
 
 from pgqueue.backend import api
 from pgqueue.models import History, Message
+from pgqueue.retries import Delays
 from pgqueue.states import State
 from tests.backend import jobs
 from tests.eventually import eventually
@@ -320,8 +321,30 @@ class TestOptions:
         assert result.return_value == ["x", {"from": "decorator"}, False]
         assert (message.key, joined.status) == ("club", Status.SUCCESSFUL)
 
-    def test_may_name_another_database(self) -> None:
-        assert api.task_backends["second"].check() == []
+    @pytest.mark.django_db(transaction=True, databases=["default", "second"])
+    def test_may_name_another_database_and_its_commit(self) -> None:
+        with transaction.atomic(using="second"):
+            result = jobs.there.enqueue("there")
+            before = Message.objects.using("second").count()
+
+        drain("--database", "second")
+
+        result.refresh()
+        assert (before, Message.objects.count(), result.return_value) == (0, 0, "there")
+
+    @pytest.mark.parametrize("alias", ["immediate", "dummy"])
+    def test_are_taken_by_doubles(self, alias: str) -> None:
+        result = jobs.tell.using(backend=alias, timeout=5, key="k").enqueue("x")
+
+        if alias == "immediate":
+            assert result.return_value == ["x", {"from": "decorator"}, False]
+        else:
+            assert (result.status, result.args) == (Status.READY, ["x"])
+
+    def test_are_on_the_typed_decorator_on_every_django(self) -> None:
+        assert jobs.tell.options == {
+            "max_attempts": 2, "backoff": Delays((0,)), "metadata": {"from": "decorator"},
+        }  # fmt: skip
 
 
 class TestManyMessages:
@@ -391,6 +414,55 @@ class TestSignals:
             api.task_finished.disconnect(receive)
 
         assert finished == [(Status.SUCCESSFUL, 3, ["builtins.ValueError"] * 2)]
+
+    def test_are_sent_to_others_where_nothing_is_logged(self) -> None:
+        finished = []
+
+        def receive(sender: Any, task_result: Any, **kwargs: Any) -> None:
+            finished.append(task_result.return_value)
+
+        logger = logging.getLogger(LOGGER)
+        before, logger.level = logger.level, logging.CRITICAL
+        api.task_finished.connect(receive)
+        try:
+            jobs.add.enqueue(1)
+            drain()
+        finally:
+            api.task_finished.disconnect(receive)
+            logger.level = before
+
+        assert finished == [1]
+
+    def test_are_sent_to_others_in_the_place_of_django_s_own(self) -> None:
+        started = []
+
+        def receive(sender: Any, task_result: Any, **kwargs: Any) -> None:
+            started.append(task_result.status)
+
+        api.task_started.disconnect(api.log_task_started)
+        api.task_started.connect(receive)
+        try:
+            jobs.add.enqueue(1)
+            drain()
+        finally:
+            api.task_started.disconnect(receive)
+            api.task_started.connect(api.log_task_started)
+
+        assert started == [Status.RUNNING]
+
+    def test_are_not_logged_where_nobody_is_connected(
+        self, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        api.task_started.disconnect(api.log_task_started)
+        try:
+            with caplog.at_level(logging.INFO, LOGGER):
+                jobs.add.enqueue(1)
+                drain()
+        finally:
+            api.task_started.connect(api.log_task_started)
+
+        assert [record.getMessage().split()[-1] for record in caplog.records
+                if record.name == LOGGER] == ["state=SUCCESSFUL"]  # fmt: skip
 
     def test_are_logged_as_django_does(self, caplog: pytest.LogCaptureFixture) -> None:
         with caplog.at_level(logging.DEBUG, LOGGER):

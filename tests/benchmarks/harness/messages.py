@@ -19,9 +19,9 @@ def empty() -> None:
     settle_down()
 
 
-def store(count: int) -> None:
+def store(count: int, *, task: str = nothing.name) -> None:
     """Have exactly `count` messages that do nothing, all in one key."""
-    _store("store", count)
+    _store("store", count, task=task)
 
 
 def store_in_keys(count: int) -> int:

@@ -1,6 +1,34 @@
-"""The test project, and the benchmarks' own tasks."""
+"""The test project, the benchmarks' own tasks, and the queues that they are compared with."""
+
+from importlib.util import find_spec
+
+import django
 
 from testproject.settings import *  # noqa: F403
+from testproject.settings import DATABASES, env
 from testproject.settings import INSTALLED_APPS as OF_THE_PROJECT
 
-INSTALLED_APPS = [*OF_THE_PROJECT, "tests.benchmarks.harness"]
+DATABASES["default"]["CONN_MAX_AGE"] = env.int("CONN_MAX_AGE", default=60)
+
+# Django's default writes two lines a task, which takes longer than the smallest tasks.
+LOGGING = {
+    "version": 1,
+    "disable_existing_loggers": False,
+    "loggers": {
+        name: {"level": env.str("TASKS_LOG_LEVEL", default="WARNING")}
+        for name in ("django.tasks", "django_tasks")
+    },
+}
+
+INSTALLED_APPS = [*OF_THE_PROJECT, "tests.benchmarks.harness", "django_tasks_db"]
+TASKS = {
+    "default": {"BACKEND": "pgqueue.backend.PostgresBackend"},
+    "tasks_db": {"BACKEND": "django_tasks_db.DatabaseBackend"},
+    # Only named where it isn't installed: nothing is enqueued there.
+    "ox": {"BACKEND": "pgqueue.backend.DummyBackend"},
+}
+if django.VERSION < (6, 0):
+    INSTALLED_APPS += ["django_tasks"]
+if find_spec("django_ox"):
+    INSTALLED_APPS += ["django_ox"]
+    TASKS["ox"] = {"BACKEND": "django_ox.backend.OxBackend"}

@@ -1,9 +1,36 @@
 import time
 
+import django
+
 from pgqueue import task
+
+if django.VERSION >= (6, 0):
+    from django.tasks import task as django_task
+else:
+    from django_tasks import task as django_task
 
 
 @task
 def dawdle() -> None:
     """Keep a worker busy for 20 ms without taking the processor from anybody."""
     time.sleep(0.02)
+
+
+@task
+def nothing_on_our_own() -> None:
+    """Do nothing, as a task of pgqueue's own."""
+
+
+@django_task
+def nothing_on_ours() -> None:
+    """Do nothing, on our backend."""
+
+
+@django_task(backend="tasks_db")
+def nothing_on_tasks_db() -> None:
+    """Do nothing, on django-tasks-db."""
+
+
+@django_task(backend="ox")
+def nothing_on_ox() -> None:
+    """Do nothing, on django-ox."""

@@ -50,11 +50,11 @@ class Worker:
 
 
 @contextmanager
-def running() -> Iterator[Worker]:
-    """Have a worker while this lasts."""
+def running(command: str = "runworker", *arguments: str) -> Iterator[Worker]:
+    """Have a worker while this lasts: ours, or what another command runs."""
     with TemporaryFile() as log:
         process = subprocess.Popen(
-            [sys.executable, ROOT / "manage.py", "runworker", "--verbosity", "0"],
+            [sys.executable, ROOT / "manage.py", command, *arguments, "--verbosity", "0"],
             cwd=ROOT,
             stdin=subprocess.DEVNULL,
             stdout=log,

@@ -1,7 +1,8 @@
-from importlib import import_module
+from contextlib import suppress
 
 from django.apps import AppConfig
 from django.conf import settings
+from django.utils.module_loading import import_string
 
 
 class PGQueueConfig(AppConfig):
@@ -13,7 +14,7 @@ class PGQueueConfig(AppConfig):
     def ready(self) -> None:
         from pgqueue import checks  # noqa: F401
 
-        # A task may be declared on another backend, and enqueued on ours.
-        backends = getattr(settings, "TASKS", {}).values()
-        if any(backend["BACKEND"].startswith("pgqueue.") for backend in backends):
-            import_module("pgqueue.backend")
+        # A task may be declared on another backend, and enqueued on ours: workers must know it.
+        for backend in getattr(settings, "TASKS", {}).values():
+            with suppress(ImportError):  # Django says it better
+                import_string(backend.get("BACKEND", ""))

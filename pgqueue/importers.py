@@ -6,13 +6,13 @@ import json
 from collections import Counter
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from django.db import connections, transaction
+from django.db import DatabaseError, connections, transaction
 
 from pgqueue import registry
 from pgqueue.conf import settings
-from pgqueue.exceptions import PGQueueError
+from pgqueue.exceptions import InvalidTask, PGQueueError
 from pgqueue.statements import load
 
 SQL = load(__name__)
@@ -79,21 +79,24 @@ def move(source: str, *, dry_run: bool = False) -> Report:
 
 def _take(job: Pending, alias: str, report: Report) -> bool:
     """Enqueue one job as a message, or note why it can't be."""
-    task = registry.find(job.task)
-    if task is None:
-        report.left[f"no task is named {job.task} here"] += 1
-        return False
     try:
+        task = registry.find(job.task)
+        if task is None:
+            raise InvalidTask("no task has this name here")
+        if task.alias != alias:
+            raise InvalidTask(f"its queue is in the database {task.alias!r}")
+        options: dict[str, Any] = {"key": job.key} if job.key else {}
         with transaction.atomic(using=alias):
             task.using(
                 channel=job.queue,
-                key=job.key,
                 priority=job.priority,
                 run_after=job.run_at,
-                database=alias,
                 enqueue_on_commit=False,
+                **options,
             ).enqueue(*json.loads(job.args), **json.loads(job.kwargs))
-    except (PGQueueError, TypeError) as error:
+    except DatabaseError:
+        raise
+    except Exception as error:  # whatever its module raises as it is imported
         report.left[f"{job.task}: {error}"] += 1
         return False
     report.moved[job.task] += 1

@@ -23,7 +23,7 @@ TASKS = {
         "OPTIONS": {"DATABASE": "second", "ENQUEUE_ON_COMMIT": True},
     },
     "immediate": {"BACKEND": "pgqueue.backend.ImmediateBackend"},
-    "dummy": {"BACKEND": "pgqueue.backend.DummyBackend"},
+    "dummy": {"BACKEND": "pgqueue.backend.DummyBackend", "QUEUES": []},
     "django-tasks-db": {"BACKEND": "django_tasks_db.DatabaseBackend", "QUEUES": []},
 }
 # Their queues, whose work is moved over and whose settings are changed.

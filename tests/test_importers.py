@@ -114,7 +114,7 @@ class TestMoving:
 
         assert report == {
             "moved": {"tests.backend.jobs.add": 5},
-            "left": {"no task is named gone.task here": 5},
+            "left": {"gone.task: no task has this name here": 5},
         }
         assert ProcrastinateJob.objects.count() == 5
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import cached_property
 from typing import Any
 
@@ -59,6 +60,16 @@ class PostgresBackend(api.BaseTaskBackend):
             raise api.InvalidTaskBackend(f"TASKS[{self.alias!r}]: OPTIONS: {error}") from error
         return {"max_attempts": 1, **given}
 
+    def validate_task(self, task: Any) -> None:
+        """Say no to a task that can't be on this backend.
+
+        Raises:
+            InvalidTask: it can't.
+        """
+        super().validate_task(task)
+        with _djangos_errors():
+            checked({"channel": task.queue_name})
+
     def adopt(self, task: Any) -> AdoptedTask:
         """Return the task of pgqueue's own that stores and runs the messages of `task`."""
         return AdoptedTask(
@@ -81,7 +92,8 @@ class PostgresBackend(api.BaseTaskBackend):
             InvalidArguments: a TypeError: the arguments don't fit the function, or can't be stored.
         """
         self.validate_task(task)
-        stored = self._adopted(task).enqueue(*results.as_json(args), **results.as_json(kwargs))
+        with _djangos_errors():
+            stored = self._adopted(task).enqueue(*results.as_json(args), **results.as_json(kwargs))
         return self._announced(task, stored)
 
     def enqueue_many(
@@ -93,7 +105,8 @@ class PostgresBackend(api.BaseTaskBackend):
             InvalidTask, InvalidArguments: as `enqueue` does.
         """
         self.validate_task(task)
-        stored = self._adopted(task).enqueue_many(results.as_json(call) for call in calls)
+        with _djangos_errors():
+            stored = self._adopted(task).enqueue_many(results.as_json(call) for call in calls)
         return [self._announced(task, each) for each in stored]
 
     def get_result(self, result_id: str) -> Any:
@@ -111,7 +124,7 @@ class PostgresBackend(api.BaseTaskBackend):
             raise api.TaskResultDoesNotExist(result_id)
         if declared.backend_of(message.options) != self.alias:
             raise api.TaskResultDoesNotExist(result_id)
-        return results.found(declared.origin_on(self.alias), message, declared.codec)
+        return results.found(declared.origin_of(message), message, declared.codec)
 
     def check(self, **kwargs: Any) -> list[CheckMessage]:
         """Say what is wrong with its settings, without asking the database."""
@@ -150,6 +163,14 @@ class PostgresBackend(api.BaseTaskBackend):
     @property
     def _database(self) -> str:
         return self.defaults.get("database") or settings().database
+
+
+@contextmanager
+def _djangos_errors() -> Iterator[None]:
+    try:
+        yield
+    except exceptions.InvalidTask as error:
+        raise api.InvalidTask(str(error)) from error
 
 
 class _Double(api.BaseTaskBackend):

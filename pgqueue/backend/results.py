@@ -62,7 +62,7 @@ def enqueued(task: Any, stored: TaskResult[Any], backend: str) -> PostgresTaskRe
 def found(task: Any, message: Found, codec: Codec) -> PostgresTaskResult:
     """Return the result of a message that was looked up, wherever it is by now."""
     status = STATUSES[message.state]
-    args, kwargs = codec.decode(message.payload)
+    args, kwargs = _arguments(message, codec)
     errors = json.loads(message.errors) if message.errors != "[]" else []
     result = PostgresTaskResult(
         task=task,
@@ -79,8 +79,7 @@ def found(task: Any, message: Found, codec: Codec) -> PostgresTaskResult:
         worker_ids=_workers(message, errors, status),
     )
     if status is SUCCESSFUL:
-        value = codec.decode_result(message.result or "null")
-        _change(result, _return_value=as_json(value))
+        _change(result, _return_value=_value(message.result, codec))
     return result
 
 
@@ -89,7 +88,7 @@ def finish(
 ) -> None:
     """Note in the result of a run how it ended."""
     if isinstance(outcome, Succeeded):
-        value = as_json(codec.decode_result(outcome.result or "null"))
+        value = _value(outcome.result, codec)
         _change(result, status=SUCCESSFUL, finished_at=at, _return_value=value)
     else:
         errors = [*result.errors, _error(json.loads(outcome.entry))]
@@ -99,7 +98,7 @@ def finish(
 def as_json(value: Any) -> Any:
     """Return `value` as Django would store it, or as it is where Django would not."""
     try:
-        return api.normalize_json(value)
+        return _with_text_keys(api.normalize_json(value))
     except (TypeError, ValueError):
         return value
 
@@ -111,6 +110,38 @@ def _change(result: PostgresTaskResult, **changes: Any) -> None:
 
 def _error(entry: Mapping[str, Any]) -> api.TaskError:
     return api.TaskError(exception_class_path=entry["class"], traceback=entry["traceback"])
+
+
+def _with_text_keys(plain: Any) -> Any:
+    """Write the keys of dicts as `json` does: 1 becomes "1"."""
+    if isinstance(plain, list):
+        return [_with_text_keys(each) for each in plain]
+    if not isinstance(plain, dict):
+        return plain
+    return {
+        key if isinstance(key, str) else json.dumps(key): _with_text_keys(value)
+        for key, value in plain.items()
+    }
+
+
+def _value(result: str | None, codec: Codec) -> Any:
+    if result is None:
+        return None
+    try:
+        return as_json(codec.decode_result(result))
+    except Exception:
+        return json.loads(result)  # what it stood for may be gone
+
+
+def _arguments(message: Found, codec: Codec) -> tuple[list[Any], dict[str, Any]]:
+    try:
+        return codec.decode(message.payload)
+    except Exception:
+        # What it was stored for may be gone: the row of a model instance, a parameter.
+        plain = json.loads(message.payload)
+        if not isinstance(plain, dict):
+            return [], {}
+        return list(plain.get("args", [])), dict(plain.get("kwargs", {}))
 
 
 def _workers(message: Found, errors: Sequence[Mapping[str, Any]], status: Any) -> list[str]:

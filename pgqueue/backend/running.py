@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -19,6 +19,7 @@ from pgqueue.backend import api, results
 from pgqueue.backend.context import PostgresTaskContext
 from pgqueue.backend.results import PostgresTaskResult
 from pgqueue.engine import lookup
+from pgqueue.engine.lookup import Found
 from pgqueue.engine.values import Claim
 from pgqueue.outcomes import Died, Outcome, Succeeded
 from pgqueue.tasks import Task, TaskContext
@@ -39,13 +40,32 @@ class AdoptedTask(Task[Any, Any]):
     backend: str
     sender: type
 
-    def context(self, claim: Claim, is_cancelled: Callable[[], bool]) -> TaskContext:
-        """Return the context of a run of this task."""
-        return AdoptedContext(self, claim, is_cancelled)
+    @property
+    def _declared(self) -> Task[Any, Any]:
+        return registry.find(self.name) or self
 
-    def origin_on(self, backend: str) -> Any:
-        """Return Django's task, on this backend."""
-        return self.origin if self.origin.backend == backend else self.origin.using(backend=backend)
+    def context(self, claim: Claim, is_cancelled: Callable[[], bool], database: str) -> TaskContext:
+        """Return the context of a run of this task."""
+        return AdoptedContext(self, claim, is_cancelled, database)
+
+    def encode_result(self, value: Any) -> str:
+        """Return as JSON what a run returned, as Django would store it.
+
+        Raises:
+            InvalidResult: it can't be stored.
+        """
+        return super().encode_result(results.as_json(value))
+
+    def origin_of(self, message: Found) -> Any:
+        """Return Django's task as it was when this message was enqueued."""
+        was_delayed = message.run_at > message.created_at and not message.attempt
+        return variant(
+            self.origin,
+            backend=self.backend_of(message.options),
+            queue_name=message.channel,
+            priority=message.priority,
+            run_after=message.run_at if was_delayed else None,
+        )
 
     def sender_of(self, options: bytes | str | None) -> type:
         """Return the class of the backend that a message came by."""
@@ -53,11 +73,11 @@ class AdoptedTask(Task[Any, Any]):
         return self.sender if backend == self.backend else type(api.task_backends[backend])
 
     def backend_of(self, options: bytes | str | None) -> str:
-        """Return the alias of the backend that a message came by."""
+        """Return the alias of the backend that a message came by; ours if that is gone."""
         if not options:
             return self.backend
         named: str = json.loads(options).get("backend", self.backend)
-        return named
+        return named if named in api.task_backends.settings else self.backend
 
 
 @dataclass(frozen=True, eq=False)
@@ -79,9 +99,21 @@ class AdoptedContext(TaskContext):
         message = self.found(claim.failures)
         if claim.failures or claim.lost:
             # The errors of earlier attempts don't come with a claim.
-            message = lookup.find(connections[task.alias], claim.id) or message
-        origin = task.origin_on(task.backend_of(claim.options))
-        return results.found(origin, message, task.codec)
+            message = lookup.find(connections[self.database], claim.id) or message
+        return results.found(task.origin_of(message), message, task.codec)
+
+
+def variant(task: Any, **changes: Any) -> Any:
+    """Return a copy of one of Django's tasks that nothing validates.
+
+    What was enqueued stays what it was, whatever the settings say by now.
+    """
+    if all(getattr(task, name) == value for name, value in changes.items()):
+        return task
+    copy = object.__new__(type(task))
+    for each in fields(task):
+        object.__setattr__(copy, each.name, changes.get(each.name, getattr(task, each.name)))
+    return copy
 
 
 @receiver(signals.task_started, dispatch_uid="pgqueue.backend")
@@ -129,17 +161,20 @@ class Announcement(NamedTuple):
 
 
 def adopt(name: str) -> Task[Any, Any] | None:
-    """Return the task of pgqueue's own for a Django task that was declared on another backend."""
+    """Return the task of pgqueue's own for a task of `django.tasks`: what a worker finds.
+
+    One that was declared on a backend of another kind is on the first of ours.
+    """
     try:
         found = import_string(name)
     except ImportError:
         return None
     if not isinstance(found, api.Task):
         return None
-    for alias in api.task_backends:
+    for alias in [found.backend, *api.task_backends]:
         backend: Any = api.task_backends[alias]
         if hasattr(backend, "adopt"):
-            adopted: AdoptedTask = backend.adopt(found.using(backend=alias))
+            adopted: AdoptedTask = backend.adopt(variant(found, backend=alias))
             return adopted
     return None
 

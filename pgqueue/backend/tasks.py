@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, overload
 
-from pgqueue import exceptions, registry
+from pgqueue import exceptions
 from pgqueue.backend import api
 from pgqueue.backend.context import PostgresTaskContext
 from pgqueue.retries import Backoff
@@ -48,8 +48,6 @@ class PostgresTask(api.Task, Generic[P, T]):  # type: ignore[type-arg]
             object.__setattr__(self, name, value)
         # Without arguments, super() fails in dataclasses with slots before Python 3.14.
         api.Task.__post_init__(self)
-        if hasattr(self.get_backend(), "adopt") and not registry.get(self.module_path):
-            registry.add(self.adopted)
 
     @property
     def options(self) -> dict[str, Any]:

@@ -1,6 +1,5 @@
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime, timedelta
-from itertools import islice
 from typing import NamedTuple
 
 from pgqueue.engine.values import Cursors
@@ -8,6 +7,7 @@ from pgqueue.statements import load
 from pgqueue.states import State
 
 SQL = load(__name__)
+PIECE = 64 * 1024  # characters
 
 
 class Common(NamedTuple):
@@ -97,19 +97,31 @@ def _copy(
                 common.max_attempts, state, run_at, created_at)  # fmt: skip
         rows = zip(ids, keys, payloads, strict=True)
         with cursor.copy(SQL["copy"]) as copy:
-            while lines := _lines(islice(rows, 500), rest):
-                copy.write(lines)
+            for piece in _pieces(_lines(rows, rest)):
+                copy.write(piece)
         cursor.execute(SQL["copied"], {"channel": common.channel, "state": state, "run_at": run_at})
         [is_told] = cursor.fetchone()
     return Enqueued(ids, State(state), run_at, created_at, is_told)
 
 
-def _lines(rows: Iterable[tuple[int, str, str]], rest: Iterable[object]) -> str:
-    """Return rows as text for COPY, all with the same end."""
+def _lines(rows: Iterable[tuple[int, str, str]], rest: Iterable[object]) -> Iterator[str]:
+    """Yield rows as text for COPY, all with the same end."""
     end = "\t".join("\\N" if value is None else _escaped(str(value)) for value in rest)
-    return "".join(
-        [f"{id}\t{_escaped(key)}\t{_escaped(payload)}\t{end}\n" for id, key, payload in rows]
-    )
+    for id, key, payload in rows:
+        yield f"{id}\t{_escaped(key)}\t{_escaped(payload)}\t{end}\n"
+
+
+def _pieces(lines: Iterable[str]) -> Iterator[str]:
+    """Yield many short lines together, and long ones alone."""
+    piece: list[str] = []
+    length = 0
+    for line in lines:
+        piece.append(line)
+        length += len(line)
+        if length >= PIECE:
+            yield "".join(piece)
+            piece, length = [], 0
+    yield "".join(piece)
 
 
 def _escaped(text: str) -> str:

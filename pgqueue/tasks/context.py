@@ -22,6 +22,8 @@ class TaskContext:
     task: Task[Any, Any]
     claim: Claim
     is_cancelled: Callable[[], bool]
+    database: str
+    """The alias of the database that the message is in."""
 
     @property
     def argument(self) -> Any:

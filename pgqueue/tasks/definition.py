@@ -152,9 +152,17 @@ class Task(Generic[P, T]):
         result: T = function(*args, **kwargs)
         return result
 
-    def context(self, claim: Claim, is_cancelled: Callable[[], bool]) -> TaskContext:
+    def context(self, claim: Claim, is_cancelled: Callable[[], bool], database: str) -> TaskContext:
         """Return what a run of this task on what was claimed is told."""
-        return TaskContext(self, claim, is_cancelled)
+        return TaskContext(self, claim, is_cancelled, database)
+
+    def encode_result(self, value: Any) -> str:
+        """Return as JSON what a run returned.
+
+        Raises:
+            InvalidResult: it can't be stored.
+        """
+        return self.codec.encode_result(value)
 
     @cached_property
     def is_async(self) -> bool:

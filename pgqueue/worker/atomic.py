@@ -65,9 +65,12 @@ def check_unbroken(alias: str) -> None:
     Raises:
         TransactionManagementError: the task swallowed an error of the database, or asked for
             a rollback; recorded as a success, its effects would be lost.
+        IntegrityError: it left a foreign key without its row.
     """
     if transaction.get_rollback(using=alias):
         raise TransactionManagementError(
             "The task returned, but its transaction is to be rolled back: an error of the "
             "database was caught outside a savepoint. Put transaction.atomic() inside the try."
         )
+    # Django's foreign keys are checked at the commit, after the success was announced.
+    connections[alias].check_constraints()

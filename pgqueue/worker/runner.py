@@ -51,7 +51,12 @@ class Runner:
             return Closed()
         if held.cancelled:
             return HandedBack()
-        declared = registry.find(held.claim.task)
+        try:
+            declared = registry.find(held.claim.task)
+        except Exception:
+            # What its module raises as it is imported; another worker's may be whole.
+            logger.exception("The task %s can't be imported", held.claim.task)
+            declared = None
         if declared is None:
             return self._unknown(held)
         held.begin()
@@ -63,7 +68,7 @@ class Runner:
             close_old_connections()
 
     def _run(self, declared: Task[Any, Any], held: Held) -> Outcome:
-        context = declared.context(held.claim, lambda: held.cancelled)
+        context = declared.context(held.claim, lambda: held.cancelled, self.alias)
         try:
             task = declared.for_message(held.claim.options)
         except Exception as error:
@@ -103,7 +108,7 @@ class Runner:
                 value = task.call(*args, **kwargs)
         if task.atomic:
             atomic.check_unbroken(self.alias)
-        return None if value is None else task.codec.encode_result(value)
+        return None if value is None else task.encode_result(value)
 
     def _unknown(self, held: Held) -> Outcome:
         """Leave it to a worker that knows the task, later each time; nothing is charged."""

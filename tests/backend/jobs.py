@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from datetime import date, timedelta
 from typing import Any
 
 import django
-from django.contrib.auth.models import Group
+from django.contrib.auth.models import Group, Permission
 
 from pgqueue.backend import task as postgres_task
 
@@ -77,6 +78,42 @@ def join(name):
 @postgres_task
 def tomorrow(day: date) -> date:
     return day + timedelta(days=1)
+
+
+@task(backend="dummy", queue_name="odd", takes_context=True)
+def odd(context):
+    return [context.task_result.task.queue_name, context.task_result.backend]
+
+
+@postgres_task(backend="dummy")
+def stuck():
+    """Told to be atomic, or to time out, where it is enqueued."""
+
+
+@postgres_task(atomic=True)
+def dangle():
+    Permission.objects.create(name="x", codename="x", content_type_id=10**6)
+
+
+@task
+def counted(words):
+    return Counter(words)
+
+
+@task
+def numbered():
+    return {1: {2.5: None}}
+
+
+@postgres_task
+def founded(name: str) -> Group:
+    return Group.objects.create(name=name)
+
+
+@postgres_task
+def rename(group: Group, name: str) -> None:
+    group.name = name
+    group.save()
 
 
 def plain(number: int) -> int:

@@ -10,9 +10,13 @@ from typing import Any
 import django
 import pytest
 from asgiref.sync import async_to_sync
+from django.conf import settings as django_settings
+from django.contrib.auth.models import Group
 from django.core.management import call_command
-from django.db import transaction
+from django.db import connections, transaction
+from django.test import override_settings
 
+from pgqueue import registry
 from pgqueue.backend import api
 from pgqueue.models import History, Message
 from pgqueue.retries import Delays
@@ -88,6 +92,8 @@ class TestATask:
             {"run_after": datetime(2100, 1, 1)},
             {"max_attempts": 0},
             {"timeout": -1},
+            {"backend": "patient", "queue_name": "x" * 300},
+            {"backend": "patient", "queue_name": "\x00"},
         ],
     )
     def test_that_can_not_be_is_refused(self, changed: dict[str, Any]) -> None:
@@ -184,6 +190,78 @@ class TestARun:
         result.refresh()
         assert result.return_value == "here"
 
+    def test_keeps_the_queue_and_the_backend_it_came_by(self) -> None:
+        odd = jobs.odd.using(backend="patient").enqueue()
+
+        drain()
+
+        odd.refresh()
+        assert odd.return_value == ["odd", "patient"]
+
+    @pytest.mark.django_db(transaction=True, databases=["default", "second"])
+    def test_that_is_retried_elsewhere_is_told_of_itself(self) -> None:
+        jobs.add.enqueue(1)
+        Message.objects.all().cancel()
+        task = jobs.fail_twice.using(backend="second", max_attempts=3, backoff=[0])
+        with connections["second"].cursor() as cursor:
+            cursor.execute(
+                "SELECT setval('pgqueue_message_id_seq', %s)", [History.objects.get().pk]
+            )
+        # Its id is one that the first database has given, too.
+        jobs.add.enqueue(1)
+        result = task.enqueue()
+
+        drain("--database", "second")
+
+        result.refresh()
+        assert result.return_value == ["builtins.ValueError"] * 2
+
+    def test_is_atomic_where_only_using_says_so(self) -> None:
+        jobs.stuck.using(backend="patient", atomic=True, timeout=5).enqueue()
+
+        options = Message.objects.get().options
+        assert options == {"atomic": True, "timeout": 5, "backoff": [0], "backend": "patient"}
+
+    def test_whose_backend_is_gone_still_runs(self) -> None:
+        result = jobs.look.using(backend="patient").enqueue()
+        left = {alias: settings for alias, settings in django_settings.TASKS.items()
+                if alias != "patient"}  # fmt: skip
+
+        with override_settings(TASKS=left):
+            drain()
+
+        result.refresh()
+        assert result.status == Status.SUCCESSFUL
+
+    def test_that_leaves_a_foreign_key_without_its_row_fails_before_it_is_announced(self) -> None:
+        statuses = []
+
+        def receive(sender: Any, task_result: Any, **kwargs: Any) -> None:
+            statuses.append(task_result.status)
+
+        api.task_finished.connect(receive)
+        try:
+            result = jobs.dangle.enqueue()
+            drain()
+        finally:
+            api.task_finished.disconnect(receive)
+
+        result.refresh()
+        assert statuses == [Status.FAILED]
+        assert result.errors[0].exception_class_path == "django.db.utils.IntegrityError"
+
+    def test_whose_module_breaks_is_handed_back(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        def find(name: str) -> None:
+            raise RuntimeError("no such model")
+
+        jobs.add.enqueue(1)
+        monkeypatch.setattr(registry, "find", find)
+
+        drain("--threads", "1")
+
+        message = Message.objects.get()
+        assert (message.state, message.failures, message.lost) == (State.SCHEDULED, 0, 0)
+
 
 class TestArguments:
     def test_are_json_as_django_makes_it(self) -> None:
@@ -206,6 +284,21 @@ class TestArguments:
         result.refresh()
         assert (result.args, result.return_value) == ([day], day + timedelta(days=1))
 
+    def test_are_their_json_where_what_they_stood_for_is_gone(self) -> None:
+        group = Group.objects.create(name="before")
+        result = jobs.rename.enqueue(group, "after")
+        pk = group.pk
+        group.delete()
+
+        drain()
+
+        result.refresh()
+        assert (result.status, result.errors[0].exception_class_path) == (
+            Status.FAILED,
+            "django.contrib.auth.models.Group.DoesNotExist",
+        )
+        assert jobs.rename.get_result(result.id).args == [pk, "after"]
+
     @pytest.mark.parametrize("argument", [object(), float("nan"), "\x00", lambda: None])
     def test_that_can_not_be_stored_are_refused(self, argument: Any) -> None:
         with pytest.raises(TypeError):
@@ -213,8 +306,36 @@ class TestArguments:
 
         assert not Message.objects.exists()
 
+    def test_and_values_are_what_json_makes_of_them(self) -> None:
+        counted, numbered = jobs.counted.enqueue(["a", "b", "a"]), jobs.numbered.enqueue()
+        echoed = jobs.echo.enqueue({1: "x"})
+
+        drain()
+
+        for result in (counted, numbered, echoed):
+            result.refresh()
+        assert counted.return_value == {"a": 2, "b": 1}
+        assert numbered.return_value == {"1": {"2.5": None}}
+        assert echoed.return_value == [[{"1": "x"}], {}]
+
 
 class TestAResult:
+    def test_remembers_the_task_as_it_was_enqueued(self) -> None:
+        result = jobs.add.using(priority=3, queue_name="mail").enqueue(1)
+
+        assert jobs.add.get_result(result.id).task == result.task
+
+    def test_is_its_json_where_what_it_stands_for_is_gone(self) -> None:
+        result = jobs.founded.enqueue("gone")
+        drain()
+        group = Group.objects.get()
+        pk = group.pk
+        group.delete()
+
+        result.refresh()
+
+        assert result.return_value == pk
+
     def test_is_found_by_its_id(self) -> None:
         result = jobs.mail.enqueue("Zoë")
 

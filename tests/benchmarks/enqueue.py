@@ -20,7 +20,7 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Callable
-from statistics import mean
+from statistics import median
 
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
@@ -115,15 +115,17 @@ def _clients(*, seconds: int) -> dict[str, float]:
         # Idle once more; now a backlog, which the clients themselves keep from running out.
         dawdle.enqueue_many(() for _ in range(2000))
         running.wait_until(worker.is_busy)
-        # There and back, so that what grows meanwhile weighs on both alike.
-        statements = [slow, _silent(slow), _silent(slow), slow]
-        first, second, third, last = [_commit(each, seconds) for each in statements]
+        # To and fro, so that what grows or disturbs meanwhile weighs on both alike.
+        busy, silent = [], []
+        for _ in range(4):
+            busy.append(_commit(slow, max(1, seconds // 2)))
+            silent.append(_commit(_silent(slow), max(1, seconds // 2)))
         if not worker.is_busy():
             raise RuntimeError("The worker was not busy to the end.")
     return {
         "clients_idle_per_s": idle,
-        "clients_busy_per_s": mean([first, last]),
-        "clients_silent_per_s": mean([second, third]),
+        "clients_busy_per_s": median(busy),
+        "clients_silent_per_s": median(silent),
     }
 
 

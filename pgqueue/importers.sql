@@ -32,3 +32,9 @@ FOR UPDATE SKIP LOCKED
 
 -- name: procrastinate_delete
 DELETE FROM procrastinate_jobs WHERE id = ANY (%(ids)s::bigint[])
+
+-- name: celery_beat_is_there
+SELECT to_regclass('django_celery_beat_periodictask')::text
+
+-- name: celery_beat
+SELECT name FROM django_celery_beat_periodictask WHERE enabled ORDER BY name

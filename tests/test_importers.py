@@ -95,6 +95,29 @@ class TestProcrastinate:
         assert not ProcrastinateJob.objects.exists()
 
 
+class TestCeleryBeat:
+    def test_keeps_its_schedules_as_long_as_there_are_none_here(self) -> None:
+        with connection.cursor() as cursor:
+            cursor.execute(
+                "CREATE TABLE django_celery_beat_periodictask (name text, task text, enabled bool)"
+            )
+            cursor.execute(
+                "INSERT INTO django_celery_beat_periodictask "
+                "VALUES ('nightly', 'shop.tasks.close', true), ('old', 'shop.tasks.old', false)"
+            )
+        try:
+            report = move("celery-beat")
+        finally:
+            with connection.cursor() as cursor:
+                cursor.execute("DROP TABLE django_celery_beat_periodictask")
+
+        assert report == {"moved": {}, "left": {"nightly: pgqueue has no schedules yet": 1}}
+
+    def test_needs_its_tables(self) -> None:
+        with pytest.raises(CommandError, match="no tables of celery-beat"):
+            move("celery-beat")
+
+
 class TestMoving:
     def test_again_takes_nothing_twice(self) -> None:
         jobs.add.using(backend="django-tasks-db").enqueue(1)

@@ -140,5 +140,4 @@ class Migration(migrations.Migration):
             },
         ),
         RunSQLFile('0001_storage'),
-        RunSQLFile('0001_tell'),
     ]

@@ -18,7 +18,12 @@ from pgqueue.statements import load
 SQL = load(__name__)
 BATCH = 1000
 
-SOURCES = ("django-tasks-db", "procrastinate", "celery-beat")
+SOURCES = {
+    "django-tasks-db": "django_tasks_database_dbtaskresult",
+    "procrastinate": "procrastinate_jobs",
+    "celery-beat": "django_celery_beat_periodictask",
+}
+"""Their tables."""
 
 
 class SourceMissing(PGQueueError):
@@ -62,18 +67,22 @@ def move(source: str, *, dry_run: bool = False) -> Report:
     """
     report = Report()
     alias = settings().database
+    if _rows(alias, "is_there", table=SOURCES[source]) == [(None,)]:
+        raise SourceMissing(
+            f"The database {alias!r} has no tables of {source}: "
+            "jobs are moved in one transaction, within one database."
+        )
     name = source.replace("-", "_")
-    _check_there(alias, name)
-    if source == "celery-beat":
-        for schedule in _schedules(alias):
+    if source == "celery-beat":  # no job waits there, only schedules are kept
+        for (schedule,) in _rows(alias, name):
             report.left[f"{schedule}: pgqueue has no schedules yet"] += 1
         return report
     after = ""
     while True:
         with transaction.atomic(using=alias):
-            jobs = _waiting(alias, name, after)
+            jobs = [Pending(*row) for row in _rows(alias, name, after=after, limit=BATCH)]
             taken = [job.id for job in jobs if _take(job, alias, report)]
-            _delete(alias, name, taken)
+            _rows(alias, f"{name}_delete", ids=taken)
             if dry_run:
                 transaction.set_rollback(True, using=alias)
         if len(jobs) < BATCH:
@@ -107,29 +116,7 @@ def _take(job: Pending, alias: str, report: Report) -> bool:
     return True
 
 
-def _check_there(alias: str, name: str) -> None:
+def _rows(alias: str, statement: str, **parameters: Any) -> list[tuple[Any, ...]]:
     with connections[alias].cursor() as cursor:
-        cursor.execute(SQL[f"{name}_is_there"])
-        if cursor.fetchone() == (None,):
-            raise SourceMissing(
-                f"The database {alias!r} has no tables of {name.replace('_', '-')}: "
-                "jobs are moved in one transaction, within one database."
-            )
-
-
-def _waiting(alias: str, name: str, after: str) -> list[Pending]:
-    with connections[alias].cursor() as cursor:
-        cursor.execute(SQL[name], {"after": after, "limit": BATCH})
-        return [Pending(*row) for row in cursor.fetchall()]
-
-
-def _schedules(alias: str) -> list[str]:
-    """Return the names of celery-beat's schedules. It has nothing else: no job waits there."""
-    with connections[alias].cursor() as cursor:
-        cursor.execute(SQL["celery_beat"])
-        return [name for (name,) in cursor.fetchall()]
-
-
-def _delete(alias: str, name: str, ids: list[str]) -> None:
-    with connections[alias].cursor() as cursor:
-        cursor.execute(SQL[f"{name}_delete"], {"ids": ids})
+        cursor.execute(SQL[statement], parameters)
+        return list(cursor.fetchall())

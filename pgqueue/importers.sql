@@ -1,8 +1,8 @@
 -- Jobs in the order in which they came, from after a position on; those that a worker of
 -- theirs is just taking are its own.
 
--- name: django_tasks_db_is_there
-SELECT to_regclass('django_tasks_database_dbtaskresult')::text
+-- name: is_there
+SELECT to_regclass(%(table)s)::text
 
 -- name: django_tasks_db
 -- The year 9999 stands for no time there.
@@ -16,10 +16,7 @@ LIMIT %(limit)s
 FOR UPDATE SKIP LOCKED
 
 -- name: django_tasks_db_delete
-DELETE FROM django_tasks_database_dbtaskresult WHERE id = ANY (%(ids)s::uuid[])
-
--- name: procrastinate_is_there
-SELECT to_regclass('procrastinate_jobs')::text
+DELETE FROM django_tasks_database_dbtaskresult WHERE id = ANY (%(ids)s::uuid[]) RETURNING id
 
 -- name: procrastinate
 SELECT id::text, position, task_name, '[]'::jsonb, args, queue_name, coalesce(lock, ''),
@@ -31,10 +28,7 @@ LIMIT %(limit)s
 FOR UPDATE SKIP LOCKED
 
 -- name: procrastinate_delete
-DELETE FROM procrastinate_jobs WHERE id = ANY (%(ids)s::bigint[])
-
--- name: celery_beat_is_there
-SELECT to_regclass('django_celery_beat_periodictask')::text
+DELETE FROM procrastinate_jobs WHERE id = ANY (%(ids)s::bigint[]) RETURNING id
 
 -- name: celery_beat
 SELECT name FROM django_celery_beat_periodictask WHERE enabled ORDER BY name

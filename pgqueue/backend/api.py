@@ -5,60 +5,27 @@ from typing import TYPE_CHECKING
 import django
 
 if TYPE_CHECKING or django.VERSION >= (6, 0):
-    from django.tasks import task_backends
+    from django.tasks import base, signals, task_backends
     from django.tasks.backends import dummy, immediate
     from django.tasks.backends.base import BaseTaskBackend
-    from django.tasks.base import (
-        DEFAULT_TASK_BACKEND_ALIAS,
-        DEFAULT_TASK_PRIORITY,
-        DEFAULT_TASK_QUEUE_NAME,
-        Task,
-        TaskContext,
-        TaskError,
-        TaskResult,
-        TaskResultStatus,
-    )
     from django.tasks.exceptions import InvalidTask, InvalidTaskBackend, TaskResultDoesNotExist
-    from django.tasks.signals import (
-        log_task_finished,
-        log_task_started,
-        logger,
-        task_enqueued,
-        task_finished,
-        task_started,
-    )
     from django.utils.json import normalize_json
 else:
-    from django_tasks import task_backends
+    from django_tasks import base, signals, task_backends
     from django_tasks.backends import dummy, immediate
     from django_tasks.backends.base import BaseTaskBackend
-    from django_tasks.base import (
-        DEFAULT_TASK_BACKEND_ALIAS,
-        DEFAULT_TASK_PRIORITY,
-        DEFAULT_TASK_QUEUE_NAME,
-        Task,
-        TaskContext,
-        TaskError,
-        TaskResult,
-        TaskResultStatus,
-    )
     from django_tasks.exceptions import InvalidTaskBackendError as InvalidTaskBackend
     from django_tasks.exceptions import InvalidTaskError as InvalidTask
     from django_tasks.exceptions import TaskResultDoesNotExist
-    from django_tasks.signals import (
-        log_task_finished,
-        log_task_started,
-        logger,
-        task_enqueued,
-        task_finished,
-        task_started,
-    )
     from django_tasks.utils import normalize_json
 
+Task = base.Task
+TaskContext = base.TaskContext
+TaskError = base.TaskError
+TaskResult = base.TaskResult
+TaskResultStatus = base.TaskResultStatus
+
 __all__ = [
-    "DEFAULT_TASK_BACKEND_ALIAS",
-    "DEFAULT_TASK_PRIORITY",
-    "DEFAULT_TASK_QUEUE_NAME",
     "BaseTaskBackend",
     "InvalidTask",
     "InvalidTaskBackend",
@@ -68,14 +35,10 @@ __all__ = [
     "TaskResult",
     "TaskResultDoesNotExist",
     "TaskResultStatus",
+    "base",
     "dummy",
     "immediate",
-    "log_task_finished",
-    "log_task_started",
-    "logger",
     "normalize_json",
+    "signals",
     "task_backends",
-    "task_enqueued",
-    "task_finished",
-    "task_started",
 ]

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
@@ -15,7 +14,7 @@ from pgqueue import exceptions, registry
 from pgqueue.backend import api, results
 from pgqueue.backend.results import PostgresTaskResult
 from pgqueue.backend.running import AdoptedTask
-from pgqueue.backend.tasks import OPTIONS, PostgresTask
+from pgqueue.backend.tasks import OPTIONS, PostgresTask, djangos_errors
 from pgqueue.conf import settings
 from pgqueue.engine import lookup
 from pgqueue.tasks import TaskResult
@@ -67,7 +66,7 @@ class PostgresBackend(api.BaseTaskBackend):
             InvalidTask: it can't.
         """
         super().validate_task(task)
-        with _djangos_errors():
+        with djangos_errors():
             checked({"channel": task.queue_name})
 
     def adopt(self, task: Any) -> AdoptedTask:
@@ -92,7 +91,7 @@ class PostgresBackend(api.BaseTaskBackend):
             InvalidArguments: a TypeError: the arguments don't fit the function, or can't be stored.
         """
         self.validate_task(task)
-        with _djangos_errors():
+        with djangos_errors():
             stored = self._adopted(task).enqueue(*results.as_json(args), **results.as_json(kwargs))
         return self._announced(task, stored)
 
@@ -105,7 +104,7 @@ class PostgresBackend(api.BaseTaskBackend):
             InvalidTask, InvalidArguments: as `enqueue` does.
         """
         self.validate_task(task)
-        with _djangos_errors():
+        with djangos_errors():
             stored = self._adopted(task).enqueue_many(results.as_json(call) for call in calls)
         return [self._announced(task, each) for each in stored]
 
@@ -157,20 +156,12 @@ class PostgresBackend(api.BaseTaskBackend):
 
     def _announced(self, task: Any, stored: TaskResult[Any]) -> PostgresTaskResult:
         result = results.enqueued(task, stored, self.alias)
-        api.task_enqueued.send(type(self), task_result=result)
+        api.signals.task_enqueued.send(type(self), task_result=result)
         return result
 
     @property
     def _database(self) -> str:
         return self.defaults.get("database") or settings().database
-
-
-@contextmanager
-def _djangos_errors() -> Iterator[None]:
-    try:
-        yield
-    except exceptions.InvalidTask as error:
-        raise api.InvalidTask(str(error)) from error
 
 
 class _Double(api.BaseTaskBackend):

@@ -7,7 +7,7 @@ import logging
 from collections.abc import Callable
 from dataclasses import dataclass, fields
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any
 
 from django.db import connections
 from django.dispatch import receiver
@@ -119,8 +119,7 @@ def variant(task: Any, **changes: Any) -> Any:
 @receiver(signals.task_started, dispatch_uid="pgqueue.backend")
 def _started(sender: Any, context: TaskContext, **kwargs: Any) -> None:
     if isinstance(context, AdoptedContext):
-        announcement = Announcement(api.task_started, api.log_task_started, logging.INFO)
-        announcement.make(context, lambda: context.result)
+        _announce("task_started", logging.INFO, context, lambda: context.result)
 
 
 @receiver(signals.task_finished, dispatch_uid="pgqueue.backend")
@@ -134,30 +133,26 @@ def _finished(sender: Any, context: TaskContext, outcome: Outcome, **kwargs: Any
         return context.result
 
     level = logging.INFO if outcome.error is None else logging.ERROR
-    Announcement(api.task_finished, api.log_task_finished, level).make(context, result)
+    _announce("task_finished", level, context, result)
 
 
-class Announcement(NamedTuple):
-    """One of Django's signals, and the receiver by which Django logs it, at a level."""
+def _announce(
+    name: str, level: int, context: AdoptedContext, result: Callable[[], PostgresTaskResult]
+) -> None:
+    """Send one of Django's signals where somebody hears; Django logs it at this level.
 
-    signal: Any
-    log: Any
-    level: int
-
-    def make(self, context: AdoptedContext, result: Callable[[], PostgresTaskResult]) -> None:
-        """Send it, where somebody hears.
-
-        Making a result takes longer than all else of a small run; and each send takes the
-        signal's lock, on which threads that run small tasks would queue. So Django's own
-        receiver, where nobody else is connected, is called without it.
-        """
-        receivers = [key[0] for key, *_ in self.signal.receivers]
-        is_only_logged = receivers == [id(self.log)]
-        if not receivers or (is_only_logged and not api.logger.isEnabledFor(self.level)):
-            return
-        task: Any = context.task
-        tell = self.log if is_only_logged else self.signal.send
-        tell(sender=task.sender_of(context.claim.options), task_result=result())
+    Making a result takes longer than all else of a small run; and each send takes the
+    signal's lock, on which threads that run small tasks would queue. So Django's own
+    receiver, where nobody else is connected, is called without it.
+    """
+    signal, log = getattr(api.signals, name), getattr(api.signals, f"log_{name}")
+    receivers = [key[0] for key, *_ in signal.receivers]
+    is_only_logged = receivers == [id(log)]
+    if not receivers or (is_only_logged and not api.signals.logger.isEnabledFor(level)):
+        return
+    task: Any = context.task
+    tell = log if is_only_logged else signal.send
+    tell(sender=task.sender_of(context.claim.options), task_result=result())
 
 
 def adopt(name: str) -> Task[Any, Any] | None:

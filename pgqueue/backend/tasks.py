@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, overload
@@ -24,6 +25,15 @@ OPTIONS = (
 )  # fmt: skip
 
 
+@contextmanager
+def djangos_errors() -> Iterator[None]:
+    """Raise Django's InvalidTask in the place of ours."""
+    try:
+        yield
+    except exceptions.InvalidTask as error:
+        raise api.InvalidTask(str(error)) from error
+
+
 @dataclass(frozen=True, kw_only=True)
 class PostgresTask(api.Task, Generic[P, T]):  # type: ignore[type-arg]
     """A Task as `django.tasks` has it, with options as `pgqueue.task` has them.
@@ -40,10 +50,8 @@ class PostgresTask(api.Task, Generic[P, T]):  # type: ignore[type-arg]
     enqueue_on_commit: bool | str | None = None
 
     def __post_init__(self) -> None:
-        try:
+        with djangos_errors():
             options = checked(self.options)
-        except exceptions.InvalidTask as error:
-            raise api.InvalidTask(str(error)) from error
         for name, value in options.items():
             object.__setattr__(self, name, value)
         # Without arguments, super() fails in dataclasses with slots before Python 3.14.
@@ -121,9 +129,9 @@ def task(
     function: Callable[..., Any] | None = None,
     /,
     *,
-    priority: int = api.DEFAULT_TASK_PRIORITY,
-    queue_name: str = api.DEFAULT_TASK_QUEUE_NAME,
-    backend: str = api.DEFAULT_TASK_BACKEND_ALIAS,
+    priority: int = api.base.DEFAULT_TASK_PRIORITY,
+    queue_name: str = api.base.DEFAULT_TASK_QUEUE_NAME,
+    backend: str = api.base.DEFAULT_TASK_BACKEND_ALIAS,
     **options: Any,
 ) -> Any:
     """Do what `django.tasks.task` does, and take pgqueue's options: on Django 6.0, too.

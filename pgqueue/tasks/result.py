@@ -61,7 +61,7 @@ class TaskResult(Generic[T]):
         """Return the result of a message that was looked up."""
         result = cls(task, *task.codec.decode(found.payload))
         result.id = str(found.id)
-        result.status = _status(found.state)
+        result.status = WORDS[found.state]
         result.enqueued_at = found.created_at
         result._found = found
         return result
@@ -152,7 +152,3 @@ def fetch(task: Task[Any, T], result_id: str | int) -> TaskResult[T]:
         )
     task.check_is_of(found.task, result_id)
     return TaskResult.of(task, found)
-
-
-def _status(word: str) -> State | Outcome:
-    return WORDS[word]

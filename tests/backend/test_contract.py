@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import logging
 import pickle
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -33,6 +35,21 @@ LOGGER = "django.tasks" if django.VERSION >= (6, 0) else "django_tasks"
 
 def drain(*arguments: str) -> None:
     call_command("runworker", "--drain", *arguments, verbosity=0)
+
+
+@contextmanager
+def heard(signal: Any, what: Callable[[Any, Any], Any]) -> Iterator[list[Any]]:
+    """Collect what there is to say of each sender and result that the signal is sent with."""
+    said: list[Any] = []
+
+    def receive(sender: Any, task_result: Any, **kwargs: Any) -> None:
+        said.append(what(sender, task_result))
+
+    signal.connect(receive)
+    try:
+        yield said
+    finally:
+        signal.disconnect(receive)
 
 
 class TestABackend:
@@ -234,17 +251,9 @@ class TestARun:
         assert result.status == Status.SUCCESSFUL
 
     def test_that_leaves_a_foreign_key_without_its_row_fails_before_it_is_announced(self) -> None:
-        statuses = []
-
-        def receive(sender: Any, task_result: Any, **kwargs: Any) -> None:
-            statuses.append(task_result.status)
-
-        api.task_finished.connect(receive)
-        try:
+        with heard(api.signals.task_finished, lambda _, result: result.status) as statuses:
             result = jobs.dangle.enqueue()
             drain()
-        finally:
-            api.task_finished.disconnect(receive)
 
         result.refresh()
         assert statuses == [Status.FAILED]
@@ -487,29 +496,16 @@ class TestSignals:
     def test_are_sent_once_each(self) -> None:
         sent: list[tuple[str, Any, str]] = []
 
-        def receiver(name: str) -> Any:
-            def receive(sender: Any, task_result: Any, **kwargs: Any) -> None:
-                sent.append((name, sender, str(task_result.status)))
+        def noting(name: str) -> Callable[[Any, Any], None]:
+            return lambda sender, result: sent.append((name, sender, str(result.status)))
 
-            return receive
-
-        receivers = [
-            (signal, receiver(name))
-            for name, signal in (
-                ("enqueued", api.task_enqueued),
-                ("started", api.task_started),
-                ("finished", api.task_finished),
-            )
-        ]
-        for signal, receive in receivers:
-            signal.connect(receive)
-        try:
+        with ExitStack() as stack:
+            for name in ("enqueued", "started", "finished"):
+                signal = getattr(api.signals, f"task_{name}")
+                stack.enter_context(heard(signal, noting(name)))
             jobs.add.enqueue(1)
             jobs.fail.enqueue()
             drain("--threads", "1")
-        finally:
-            for signal, receive in receivers:
-                signal.disconnect(receive)
 
         backend = type(api.task_backends["default"])
         assert sent == [
@@ -522,65 +518,50 @@ class TestSignals:
         ]
 
     def test_finish_once_however_often_it_is_tried(self) -> None:
-        finished = []
+        def ended(sender: Any, result: Any) -> Any:
+            return result.status, result.attempts, result.return_value
 
-        def receive(sender: Any, task_result: Any, **kwargs: Any) -> None:
-            finished.append((task_result.status, task_result.attempts, task_result.return_value))
-
-        api.task_finished.connect(receive)
-        try:
+        with heard(api.signals.task_finished, ended) as finished:
             jobs.fail_twice.enqueue()
             drain()
-        finally:
-            api.task_finished.disconnect(receive)
 
         assert finished == [(Status.SUCCESSFUL, 3, ["builtins.ValueError"] * 2)]
 
     def test_are_sent_to_others_where_nothing_is_logged(self) -> None:
-        finished = []
-
-        def receive(sender: Any, task_result: Any, **kwargs: Any) -> None:
-            finished.append(task_result.return_value)
-
         logger = logging.getLogger(LOGGER)
         before, logger.level = logger.level, logging.CRITICAL
-        api.task_finished.connect(receive)
         try:
-            jobs.add.enqueue(1)
-            drain()
+            with heard(
+                api.signals.task_finished, lambda _, result: result.return_value
+            ) as finished:
+                jobs.add.enqueue(1)
+                drain()
         finally:
-            api.task_finished.disconnect(receive)
             logger.level = before
 
         assert finished == [1]
 
     def test_are_sent_to_others_in_the_place_of_django_s_own(self) -> None:
-        started = []
-
-        def receive(sender: Any, task_result: Any, **kwargs: Any) -> None:
-            started.append(task_result.status)
-
-        api.task_started.disconnect(api.log_task_started)
-        api.task_started.connect(receive)
+        api.signals.task_started.disconnect(api.signals.log_task_started)
         try:
-            jobs.add.enqueue(1)
-            drain()
+            with heard(api.signals.task_started, lambda _, result: result.status) as started:
+                jobs.add.enqueue(1)
+                drain()
         finally:
-            api.task_started.disconnect(receive)
-            api.task_started.connect(api.log_task_started)
+            api.signals.task_started.connect(api.signals.log_task_started)
 
         assert started == [Status.RUNNING]
 
     def test_are_not_logged_where_nobody_is_connected(
         self, caplog: pytest.LogCaptureFixture
     ) -> None:
-        api.task_started.disconnect(api.log_task_started)
+        api.signals.task_started.disconnect(api.signals.log_task_started)
         try:
             with caplog.at_level(logging.INFO, LOGGER):
                 jobs.add.enqueue(1)
                 drain()
         finally:
-            api.task_started.connect(api.log_task_started)
+            api.signals.task_started.connect(api.signals.log_task_started)
 
         assert [record.getMessage().split()[-1] for record in caplog.records
                 if record.name == LOGGER] == ["state=SUCCESSFUL"]  # fmt: skip

@@ -6,6 +6,8 @@ the message.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import psycopg
@@ -49,9 +51,15 @@ def connect(alias: str, *, name: str) -> psycopg.Connection[Any]:
         connection.execute("SET timezone = 'UTC'")
         # Our statements are written for READ COMMITTED, whatever the database's default is.
         connection.execute("SET default_transaction_isolation = 'read committed'")
+        # Who is stopped or cut off amid a claim must not keep its lanes: whoever routes for all the
+        # others waits for them. Python does nothing long between two of our statements.
+        connection.execute("SET idle_in_transaction_session_timeout = '30s'")
         # Compiling takes longer than any of our statements, however dear they look. Planning
         # them anew takes as long as running them: their plans don't depend on parameters.
         connection.execute("SET jit = off; SET plan_cache_mode = force_generic_plan")
+        # A plan is kept until statistics are gathered. One made while a table was empty, as queues
+        # are, would read it whole for each message, whatever came into it since.
+        connection.execute("SET enable_seqscan = off")
     return connection
 
 
@@ -63,6 +71,19 @@ def _backend_pid(connection: psycopg.Connection[Any]) -> int:
 def is_pooled(connection: psycopg.Connection[Any]) -> bool:
     """Say whether a transaction pooler is in between, so that LISTEN would be deaf."""
     return connection.prepare_threshold is None
+
+
+@contextmanager
+def borrow(alias: str) -> Iterator[psycopg.Connection[Any]]:
+    """Lend this thread's connection of Django's: what is done on it joins its transaction.
+
+    Raises:
+        django.db.Error: as Django's own queries do, in place of psycopg's.
+    """
+    wrapper = connections[alias]
+    wrapper.ensure_connection()
+    with wrapper.wrap_database_errors:
+        yield wrapper.connection
 
 
 class Session:
@@ -83,6 +104,11 @@ class Session:
         if self._connection is None or self._connection.closed:
             self._connection = connect(self.alias, name=self.name)
         return self._connection
+
+    @property
+    def is_open(self) -> bool:
+        """Whether there is an open connection."""
+        return self._connection is not None and not self._connection.closed
 
     def close(self) -> None:
         """Close the connection; using the session again opens another."""

@@ -1,5 +1,8 @@
 """Everything that pgqueue raises: one class a cause, its docstring the message."""
 
+from datetime import timedelta
+from typing import Any
+
 
 class PGQueueError(Exception):
     """Something in pgqueue went wrong."""
@@ -24,8 +27,28 @@ class PayloadTooLarge(InvalidArguments):
     """The arguments take more than 16 MiB: store the data elsewhere, and pass where it is."""
 
 
+class ChannelFull(PGQueueError):
+    """The channel, or this key of it, has as many messages as its policy allows."""
+
+
+class BatchTooLarge(PGQueueError):
+    """A batch may have 500 keys in order, 500 bounded in size, 500 to dedupe by: each is a lock."""
+
+
+class DuplicateMessage(PGQueueError):
+    """A message with this dedupe key is there already."""
+
+
+class HoldExpired(PGQueueError):
+    """The message is not held any more: it was committed or abandoned, or its time ran out."""
+
+
 class InvalidResult(PGQueueError):
     """A task returned what can't be stored and come back as what it is."""
+
+
+class InvalidProgress(PGQueueError):
+    """What a task noted of its progress can't be stored and come back as what it is."""
 
 
 class UnreadablePayload(PGQueueError):
@@ -54,3 +77,109 @@ class TaskTimeout(PGQueueError):
 
 class OtherTransactionWarning(UserWarning):
     """A message was enqueued outside the transaction that is open on another database."""
+
+
+class WaitTimeout(PGQueueError, TimeoutError):
+    """The message did not end in time; it goes on."""
+
+
+class WaitInTransaction(PGQueueError):
+    """A message can't end before the transaction that enqueues it: wait after that."""
+
+
+class ChannelNotWatched(PGQueueError):
+    """Nobody has switched notices on for this channel."""
+
+
+class NothingToHear(PGQueueError):
+    """Notifications don't pass a transaction pooler: watch() an alias that has none in between."""
+
+
+class InvalidMessage(PGQueueError):
+    """This can't be sent as a message."""
+
+
+class RetryRequested(PGQueueError):
+    """Its consumer gave it back, to be tried again."""
+
+
+class ReceiverClosed(PGQueueError):
+    """This receiver is closed: receive() makes another."""
+
+
+class InvalidChannel(PGQueueError):
+    """This can't be the name of a channel, or how one is configured."""
+
+
+class InvalidPolicy(PGQueueError):
+    """This can't be a policy: the message names the option and says why."""
+
+
+class ChannelPaused(PGQueueError):
+    """A paused channel is not released, which would run what it keeps back: resume it first."""
+
+
+class EndOfRun(BaseException):
+    """What a task raises to say how its run is to end.
+
+    No error, and so no Exception, as asyncio.CancelledError is none: the `except Exception` that
+    tasks put around their work must not swallow it. `finally` and transactions end as for any.
+    """
+
+    def __str__(self) -> str:
+        return super().__str__() or (self.__doc__ or "").partition("\n")[0]
+
+
+class Retry(EndOfRun):
+    """The task asked to be tried again.
+
+    This counts as a failure: the last attempt makes a dead letter, as with any error. The effects
+    of an atomic task roll back.
+
+    Args:
+        delay: seconds or a timedelta to wait; None: what the task's backoff says.
+    """
+
+    def __init__(self, delay: float | timedelta | None = None) -> None:
+        super().__init__()
+        self.delay = None if delay is None else _duration(delay)
+
+
+class Defer(EndOfRun):
+    """The task asked to be run again later.
+
+    This is no failure and charges nothing, however often. The effects of an atomic task are
+    committed, and its progress with them.
+
+    Args:
+        delay: seconds or a timedelta to wait.
+        progress: what the next run finds in `context.progress`; None: what was noted before.
+    """
+
+    def __init__(self, delay: float | timedelta = 0, progress: Any = None) -> None:
+        super().__init__()
+        self.delay = _duration(delay)
+        self.progress = progress
+
+
+class Discard(EndOfRun):
+    """The task found its message not worth running.
+
+    `Discard("why")` ends the message as discarded; the reason is kept with its errors. The effects
+    of an atomic task roll back.
+    """
+
+
+class Cancel(EndOfRun):
+    """The task cancelled its message.
+
+    `Cancel("why")` ends the message as cancelled; the reason is kept with its errors. The effects
+    of an atomic task roll back.
+    """
+
+
+def _duration(value: float | timedelta) -> timedelta:
+    # Only now: it needs Django, which those who import the exceptions may not have.
+    from pgqueue.retries import as_timedelta
+
+    return as_timedelta(value)

@@ -18,6 +18,10 @@ from pgqueue.service import NO_NAP, Service
 PROBE_EVERY = timedelta(seconds=10)
 
 
+def _nothing(connection: psycopg.Connection[Any]) -> timedelta:
+    return PROBE_EVERY
+
+
 class Listener(Service):
     """Calls `heard` with the text of each notification, and with None when some may be missed.
 
@@ -25,6 +29,8 @@ class Listener(Service):
         session: a connection of its own; behind a transaction pooler it would be deaf.
         listen: issues the LISTEN.
         heard: must be quick, and must not raise.
+        between: what else is to be done on the connection, between waiting for notifications;
+            returns how long they may be waited for, before it is called again.
     """
 
     def __init__(
@@ -33,13 +39,16 @@ class Listener(Service):
         *,
         listen: Callable[[psycopg.Connection[Any]], None],
         heard: Callable[[str | None], None],
+        between: Callable[[psycopg.Connection[Any]], timedelta] = _nothing,
     ) -> None:
         super().__init__()
         self._session = session
         self._listen = listen
         self._heard = heard
+        self._between = between
         self._listening: psycopg.Connection[Any] | None = None
         self._bell, self._rope = socket.socketpair()
+        self._rope.setblocking(False)
 
     @property
     def is_listening(self) -> bool:
@@ -49,10 +58,12 @@ class Listener(Service):
     def tick(self) -> timedelta:
         """Wait for notifications, and pass them on."""
         connection = self._connection()
-        if not self._readable(connection):
-            connection.execute("SELECT 1")
-        for notification in connection.notifies(timeout=0):
-            self._heard(notification.payload)
+        patience = self._between(connection)
+        # Some may have come with the answers to what was just asked: nothing announces those.
+        if not self._pass_on(connection):
+            if not self._readable(connection, patience) and patience >= PROBE_EVERY:
+                connection.execute("SELECT 1")
+            self._pass_on(connection)
         return NO_NAP
 
     def _connection(self) -> psycopg.Connection[Any]:
@@ -63,11 +74,21 @@ class Listener(Service):
             self._heard(None)
         return connection
 
-    def _readable(self, connection: psycopg.Connection[Any]) -> bool:
+    def _pass_on(self, connection: psycopg.Connection[Any]) -> bool:
+        """Pass on what has come; say whether anything had."""
+        came = list(connection.notifies(timeout=0))
+        for notification in came:
+            self._heard(notification.payload)
+        return bool(came)
+
+    def _readable(self, connection: psycopg.Connection[Any], patience: timedelta) -> bool:
         with selectors.DefaultSelector() as selector:
             selector.register(connection.fileno(), selectors.EVENT_READ)
             selector.register(self._bell, selectors.EVENT_READ)
-            return bool(selector.select(PROBE_EVERY.total_seconds()))
+            ready = [key.fileobj for key, _ in selector.select(patience.total_seconds())]
+        if self._bell in ready:
+            self._bell.recv(4096)
+        return bool(ready)
 
     def wake(self) -> None:
         """End the wait."""
@@ -80,7 +101,7 @@ class Listener(Service):
         self._ring()
 
     def _ring(self) -> None:
-        with suppress(OSError):  # closed: it has ended already
+        with suppress(OSError):  # it has ended already, or was rung often enough
             self._rope.send(b".")
 
     def finish(self) -> None:

@@ -36,6 +36,35 @@ class Died:
 
 
 @dataclass(frozen=True, slots=True)
+class Deferred:
+    """It is to be run again after `delay`, as it asked. Nothing is charged."""
+
+    delay: timedelta
+    progress: str | None
+    """What it noted for the next run, as JSON; None: nothing new."""
+    word: ClassVar[str] = "deferred"
+    error: ClassVar[None] = None
+
+
+@dataclass(frozen=True, slots=True)
+class Discarded:
+    """It found its message not worth running."""
+
+    entry: str
+    word: ClassVar[str] = "discarded"
+    error: ClassVar[None] = None
+
+
+@dataclass(frozen=True, slots=True)
+class Cancelled:
+    """It gave up: by itself, or since it was asked to. `entry` says why, where there is more."""
+
+    entry: str | None
+    word: ClassVar[str] = "cancelled"
+    error: ClassVar[None] = None
+
+
+@dataclass(frozen=True, slots=True)
 class HandedBack:
     """It was not run; others may take it after `delay`. Nothing is charged."""
 
@@ -48,8 +77,10 @@ class HandedBack:
 class Closed:
     """Nothing is left to write: it was settled with its effects, or was no longer ours."""
 
+    delay: timedelta = timedelta()
+    """After which it is due again, if it was settled so."""
     word: ClassVar[str] = "closed"
     error: ClassVar[None] = None
 
 
-Outcome = Succeeded | Retried | Died | HandedBack | Closed
+Outcome = Succeeded | Retried | Died | Deferred | Discarded | Cancelled | HandedBack | Closed

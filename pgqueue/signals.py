@@ -18,10 +18,14 @@ task_started = Signal(use_caching=True)
 """Sent with `context`, in the thread that is about to run it. Sender: the Task."""
 
 task_finished = Signal(use_caching=True)
-"""Sent with `context` and `outcome`, in that thread, before it is settled. Sender: the Task."""
+"""Sent with `context` and `outcome`, in that thread, before it is settled; for an atomic task when
+that is done. Once for each run, however often an atomic one begins anew. Sender: the Task."""
 
 task_unknown = Signal()
 """Sent with `name` and `delay` when a worker hands back a message whose task it doesn't know."""
+
+handler_missing = Signal()
+"""Sent with `channel` and `delay` when a worker hands back a raw message that has no handler."""
 
 lease_lost = Signal()
 """Sent with `claim` when a worker finds that a message is no longer its own."""
@@ -60,6 +64,16 @@ def _log_unknown(sender: Any, name: str, delay: float, **kwargs: Any) -> None:
         "No task is named %s here: its messages are handed back, the first for %d s. "
         "Is its app in INSTALLED_APPS, or is this worker older than who enqueued it?",
         name,
+        delay,
+    )
+
+
+@receiver(handler_missing)
+def _log_missing(sender: Any, channel: str, delay: float, **kwargs: Any) -> None:
+    logger.warning(
+        "The channel %s names no handler: its raw messages are handed back, the first for %d s. "
+        "Name a task there, or let workers --exclude it where they are to be received.",
+        channel,
         delay,
     )
 

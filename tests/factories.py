@@ -5,21 +5,24 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import Any, TypeVar
 from uuid import UUID, uuid4
 
 import psycopg
 from psycopg.sql import SQL, Identifier, Literal
 
+from pgqueue.claiming.rounds import Rounds
+from pgqueue.claiming.turns import Turns
 from pgqueue.engine import claim as claiming
+from pgqueue.engine import claim_governed, notifications, route, settle, workers
 from pgqueue.engine import enqueue as enqueueing
-from pgqueue.engine import notifications, settle, workers
 from pgqueue.engine.claim import Claimed, Known, Search
 from pgqueue.engine.enqueue import Enqueued
 from pgqueue.engine.settle import Done, Failure
 from pgqueue.engine.values import Claim, Cursors, Lease
 from pgqueue.engine.workers import Registration
-from pgqueue.worker.turns import Turns
+from pgqueue.models import Policy
 
 Connection = psycopg.Connection[Any]
 T = TypeVar("T")
@@ -36,6 +39,8 @@ def store(
     *,
     payloads: Sequence[str] = ("{}",),
     ids: Sequence[int] | None = None,
+    dedupe_keys: Sequence[str | None] | None = None,
+    bodies: Sequence[bytes | None] | None = None,
     **changed: Any,
 ) -> Enqueued:
     """Enqueue one message for each payload, or as many as there are keys, together."""
@@ -55,7 +60,15 @@ def store(
     keys = [key] * len(payloads) if isinstance(key, str) else key
     if len(payloads) == 1:
         payloads = [*payloads] * len(keys)
-    return enqueueing.enqueue(connection, common, keys=keys, payloads=payloads, ids=ids)
+    return enqueueing.enqueue(
+        connection,
+        common,
+        keys=keys,
+        payloads=payloads,
+        ids=ids,
+        dedupe_keys=dedupe_keys,
+        bodies=bodies,
+    )
 
 
 def enqueue(connection: Cursors, count: int = 1, *, key: str = "", **changed: Any) -> list[int]:
@@ -143,6 +156,11 @@ def schedule(connection: Cursors, count: int = 1, **changed: Any) -> list[int]:
     return enqueue(connection, count, **{"run_after": SOON, **changed})
 
 
+def hold(connection: Cursors, count: int = 1, **changed: Any) -> list[int]:
+    """Make `count` messages that are held for an hour."""
+    return enqueue(connection, count, **{"held_for": SOON, **changed})
+
+
 def make_due(connection: Connection, ids: Iterable[int]) -> None:
     """Let the time of delayed messages have come."""
     connection.execute(
@@ -217,14 +235,36 @@ def turns(
     return Turns(find_channels=find, take=take)
 
 
-class Ear:
-    """A session that listens."""
+def rounds(
+    connection: Connection, *, lease: timedelta = LEASE, excluded: Sequence[str] = ()
+) -> Rounds:
+    """Return the rounds of a worker on this connection, as its fetcher makes them."""
+    worker_id = uuid4()
+    return Rounds(
+        look=lambda after: route.look(connection, after=after),
+        route=lambda after: route.route(connection, after=after),
+        adopt=lambda: route.adopt(connection),
+        find_channels=lambda: route.channels(connection, excluded=excluded),
+        take=partial(claim_governed.claim, connection, worker_id=worker_id, lease=lease),
+    )
 
-    def __init__(self, connection: Connection) -> None:
+
+def limit(channel: str = "default", scope: str = "each", key: str = "", **limits: Any) -> Policy:
+    """Save a policy."""
+    scope = "key" if key else scope
+    return Policy.objects.create(channel=channel, scope=scope, key=key, **limits)
+
+
+class Ear:
+    """A session that listens, for new messages if not told otherwise."""
+
+    def __init__(
+        self, connection: Connection, listen: Callable[[Connection], None] = notifications.listen
+    ) -> None:
         self._connection = connection
         self._heard: list[str] = []
         connection.add_notify_handler(lambda notify: self._heard.append(notify.payload))
-        notifications.listen(connection)
+        listen(connection)
 
     def heard(self) -> list[str]:
         """Return what committed transactions have said since it was last asked."""

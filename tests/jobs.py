@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import threading
 import time
 from datetime import timedelta
 from typing import Any
@@ -71,6 +72,12 @@ def leave(name: str) -> None:
     Group.objects.create(name=name)
 
 
+@task(max_attempts=2, backoff=[0])
+def rename(group: Group, name: str) -> None:
+    group.name = name
+    group.save()
+
+
 @task
 def sleep(seconds: float, name: str = "") -> None:
     if name:
@@ -85,6 +92,13 @@ def sleep_and_sign(seconds: float) -> None:
     Group.objects.create(name=f"{os.getpid()} began")
     time.sleep(seconds)
     Group.objects.create(name=f"{os.getpid()} ended")
+
+
+@task
+def thread(seconds: float) -> int:
+    """Tell which thread it runs in, once others had the time to begin."""
+    time.sleep(seconds)
+    return threading.get_ident()
 
 
 @task(timeout=0.2, max_attempts=1)
@@ -148,3 +162,17 @@ def close_connection() -> None:
 @task
 def kill_its_worker() -> None:
     os.kill(os.getpid(), signal.SIGKILL)
+
+
+@task
+def name_group(name: str) -> None:
+    """A channel's handler: it gets the payload."""
+    Group.objects.create(name=name)
+
+
+@task(takes_context=True, max_attempts=3, backoff=[0])
+def name_group_by_body(context: TaskContext, payload: Any) -> None:
+    """A handler that fails at first, and looks at more than the payload."""
+    if not context.task_result.failures:
+        raise ValueError("not yet")
+    Group.objects.create(name=f"{context.body!r} {payload!r} {context.metadata}")

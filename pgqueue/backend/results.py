@@ -10,13 +10,16 @@ from typing import Any
 
 from pgqueue.backend import api
 from pgqueue.engine.lookup import Found
-from pgqueue.outcomes import Died, Succeeded
+from pgqueue.outcomes import Cancelled, Died, Discarded, Succeeded
 from pgqueue.states import Outcome, State
 from pgqueue.tasks import TaskResult
 from pgqueue.tasks.arguments import Codec
 
 READY, RUNNING = api.TaskResultStatus.READY, api.TaskResultStatus.RUNNING
 FAILED, SUCCESSFUL = api.TaskResultStatus.FAILED, api.TaskResultStatus.SUCCESSFUL
+
+FINAL = (Succeeded, Died, Discarded, Cancelled)
+"""The outcomes after which Django calls a task finished."""
 
 STATUSES: dict[str, Any] = {
     State.HELD: READY,
@@ -84,14 +87,19 @@ def found(task: Any, message: Found, codec: Codec) -> PostgresTaskResult:
 
 
 def finish(
-    result: PostgresTaskResult, outcome: Succeeded | Died, codec: Codec, *, at: datetime
+    result: PostgresTaskResult,
+    outcome: Succeeded | Died | Discarded | Cancelled,
+    codec: Codec,
+    *,
+    at: datetime,
 ) -> None:
     """Note in the result of a run how it ended."""
     if isinstance(outcome, Succeeded):
         value = _value(outcome.result, codec)
         _change(result, status=SUCCESSFUL, finished_at=at, _return_value=value)
     else:
-        errors = [*result.errors, _error(json.loads(outcome.entry))]
+        said = [_error(json.loads(outcome.entry))] if outcome.entry else []
+        errors = [*result.errors, *said]
         _change(result, status=FAILED, finished_at=at, errors=errors)
 
 

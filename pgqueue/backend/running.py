@@ -21,8 +21,9 @@ from pgqueue.backend.results import PostgresTaskResult
 from pgqueue.engine import lookup
 from pgqueue.engine.lookup import Found
 from pgqueue.engine.values import Claim
-from pgqueue.outcomes import Died, Outcome, Succeeded
+from pgqueue.outcomes import Outcome, Succeeded
 from pgqueue.tasks import Task, TaskContext
+from pgqueue.tasks.context import Run
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -44,9 +45,9 @@ class AdoptedTask(Task[Any, Any]):
     def _declared(self) -> Task[Any, Any]:
         return registry.find(self.name) or self
 
-    def context(self, claim: Claim, is_cancelled: Callable[[], bool], database: str) -> TaskContext:
+    def context(self, claim: Claim, run: Run, database: str) -> TaskContext:
         """Return the context of a run of this task."""
-        return AdoptedContext(self, claim, is_cancelled, database)
+        return AdoptedContext(self, claim, run, database)
 
     def encode_result(self, value: Any) -> str:
         """Return as JSON what a run returned, as Django would store it.
@@ -80,16 +81,14 @@ class AdoptedTask(Task[Any, Any]):
         return named if named in api.task_backends.settings else self.backend
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(eq=False)
 class AdoptedContext(TaskContext):
     """The run of a task of `django.tasks`."""
 
     @property
     def argument(self) -> PostgresTaskContext:
         """What the function gets."""
-        return PostgresTaskContext(
-            task_result=self.result, metadata=self.metadata, is_cancelled=self.is_cancelled
-        )
+        return PostgresTaskContext(task_result=self.result, metadata=self.metadata, own=self)
 
     @cached_property
     def result(self) -> PostgresTaskResult:
@@ -98,8 +97,10 @@ class AdoptedContext(TaskContext):
         claim = self.claim
         message = self.found(claim.failures)
         if claim.failures or claim.lost:
-            # The errors of earlier attempts don't come with a claim.
-            message = lookup.find(connections[self.database], claim.id) or message
+            # The errors of earlier attempts don't come with a claim. The task does: a raw
+            # message has none but its handler.
+            stored = lookup.find(connections[self.database], claim.id) or message
+            message = stored._replace(task=message.task, payload=message.payload)
         return results.found(task.origin_of(message), message, task.codec)
 
 
@@ -124,15 +125,15 @@ def _started(sender: Any, context: TaskContext, **kwargs: Any) -> None:
 
 @receiver(signals.task_finished, dispatch_uid="pgqueue.backend")
 def _finished(sender: Any, context: TaskContext, outcome: Outcome, **kwargs: Any) -> None:
-    # One that is to be tried again is not finished.
-    if not isinstance(context, AdoptedContext) or not isinstance(outcome, Succeeded | Died):
+    # One that is to be tried or run again is not finished.
+    if not isinstance(context, AdoptedContext) or not isinstance(outcome, results.FINAL):
         return
 
     def result() -> PostgresTaskResult:
         results.finish(context.result, outcome, context.task.codec, at=timezone.now())
         return context.result
 
-    level = logging.INFO if outcome.error is None else logging.ERROR
+    level = logging.INFO if isinstance(outcome, Succeeded) else logging.ERROR
     _announce("task_finished", level, context, result)
 
 

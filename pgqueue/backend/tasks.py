@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, overload
 
 from pgqueue import exceptions
 from pgqueue.backend import api
 from pgqueue.backend.context import PostgresTaskContext
 from pgqueue.retries import Backoff
-from pgqueue.tasks.options import checked
+from pgqueue.tasks.options import Atomic, checked
 
 if TYPE_CHECKING:
     from pgqueue.backend.running import AdoptedTask
@@ -20,8 +20,10 @@ if TYPE_CHECKING:
 P = ParamSpec("P")
 T = TypeVar("T")
 
+# Of pgqueue.task's; what it has beside them is Django's, or the backend's.
 OPTIONS = (
-    "key", "max_attempts", "backoff", "timeout", "atomic", "metadata", "enqueue_on_commit",
+    "key", "ordered", "dedupe_key", "dedupe_for", "on_conflict", "expires_at", "ttl", "hold_for",
+    "max_attempts", "backoff", "timeout", "atomic", "metadata", "enqueue_on_commit",
 )  # fmt: skip
 
 
@@ -42,10 +44,17 @@ class PostgresTask(api.Task, Generic[P, T]):  # type: ignore[type-arg]
     """
 
     key: str | Callable[..., str] | None = None
+    ordered: bool | None = None
+    dedupe_key: str | Callable[..., str | None] | None = None
+    dedupe_for: timedelta | float | None = None
+    on_conflict: str | None = None
+    expires_at: datetime | None = None
+    ttl: timedelta | float | None = None
+    hold_for: timedelta | float | None = None
     max_attempts: int | None = None
     backoff: Backoff | Sequence[float | timedelta] | None = None
     timeout: timedelta | float | None = None
-    atomic: bool | None = None
+    atomic: Atomic | None = None
     metadata: Mapping[str, Any] | None = field(default=None, hash=False)
     enqueue_on_commit: bool | str | None = None
 
@@ -116,10 +125,17 @@ def task(
     backend: str = ...,
     takes_context: bool = ...,
     key: str | Callable[..., str] | None = ...,
+    ordered: bool | None = ...,
+    dedupe_key: str | Callable[..., str | None] | None = ...,
+    dedupe_for: timedelta | float | None = ...,
+    on_conflict: str | None = ...,
+    expires_at: datetime | None = ...,
+    ttl: timedelta | float | None = ...,
+    hold_for: timedelta | float | None = ...,
     max_attempts: int | None = ...,
     backoff: Backoff | Sequence[float | timedelta] | None = ...,
     timeout: timedelta | float | None = ...,
-    atomic: bool | None = ...,
+    atomic: Atomic | None = ...,
     metadata: Mapping[str, Any] | None = ...,
     enqueue_on_commit: bool | str | None = ...,
 ) -> Callable[[Callable[..., T]], PostgresTask[..., T]]: ...
@@ -137,8 +153,7 @@ def task(
     """Do what `django.tasks.task` does, and take pgqueue's options: on Django 6.0, too.
 
     Args:
-        key, max_attempts, backoff, timeout, atomic, metadata, enqueue_on_commit:
-            as in `pgqueue.task`.
+        options: any of `OPTIONS`, as in `pgqueue.task`.
 
     Raises:
         InvalidTask: an option has a value that can't be.

@@ -19,5 +19,6 @@ def cancel(connection: Connection, ids: Collection[int]) -> Cancelled:
     """End messages that are not running; ask those that are."""
     rows = partitions.repeat_if_missing(connection, SQL["cancel"], {"ids": list(ids)})
     return Cancelled(
-        {id for id, how in rows if how == "cancelled"}, {id for id, how in rows if how == "asked"}
+        {id for id, how, _ in rows if how == "cancelled"},
+        {id for id, how, _ in rows if how == "asked"},
     )

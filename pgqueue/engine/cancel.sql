@@ -16,4 +16,10 @@ WITH chosen AS MATERIALIZED (
     RETURNING id
 ),
 -- include: cancelled_as_asked
-SELECT id, 'cancelled' FROM cancelled UNION ALL SELECT id, 'asked' FROM asked
+, became AS (
+    SELECT id, channel, key, governed, 'cancelled' AS word, NULL AS fault FROM cancelled
+),
+-- include: heard
+SELECT id, word, (SELECT count(*) FROM told) FROM became
+UNION ALL
+SELECT id, 'asked', 0 FROM asked

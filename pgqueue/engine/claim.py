@@ -82,8 +82,8 @@ def claim(
         },
     ).fetchall()
     return Claimed(
-        [Claim(*row[3:]) for row in rows if row[3] is not None],
-        {row[2]: Met(row[0], row[1]) for row in rows if row[2] is not None},
+        [Claim(*row[4:]) for row in rows if row[4] is not None],
+        {row[3]: Met(row[1], row[2]) for row in rows if row[3] is not None},
     )
 
 

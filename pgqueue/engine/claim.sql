@@ -60,32 +60,35 @@ WITH RECURSIVE fast AS MATERIALIZED (
     SELECT f.channel, f.key, (-32768)::smallint, 'epoch'::timestamptz, 0::bigint,
            greatest(1, f.share / met.lanes)
     FROM found f JOIN met USING (channel)
+), free AS (
+    -- Whatever the messages say of themselves: a policy may be younger than they are.
+    SELECT *
+    FROM lanes
+    WHERE NOT (channel IN (SELECT channel FROM pgqueue_policy WHERE governs)
+               AND pgqueue_is_governed_v1(channel, key))
 ), due AS MATERIALIZED (
     -- MATERIALIZED fences the LIMIT: joined as a plain subquery, the planner may run it
     -- again for each row and lease more than was asked for.
     SELECT head.id
-    FROM lanes CROSS JOIN LATERAL (
+    FROM free CROSS JOIN LATERAL (
         SELECT m.id FROM pgqueue_message m
         WHERE m.state = 'ready' AND NOT m.governed
-          AND m.channel = lanes.channel AND m.key = lanes.key
-          AND (m.rank, m.run_at, m.id) > (lanes.rank, lanes.run_at, lanes.id)
+          AND m.channel = free.channel AND m.key = free.key
+          AND (m.rank, m.run_at, m.id) > (free.rank, free.run_at, free.id)
+          AND (m.expires_at IS NULL OR m.expires_at > statement_timestamp())
         ORDER BY m.rank, m.run_at, m.id
-        LIMIT lanes.quota
+        LIMIT free.quota
         FOR NO KEY UPDATE SKIP LOCKED) head
     LIMIT %(limit)s
 ), taken AS (
     UPDATE pgqueue_message m
-    SET state = 'running',
-        attempt = m.attempt + 1,
-        worker_id = %(worker_id)s::uuid,
-        lease_until = statement_timestamp() + %(lease)s::interval,
-        claimed_at = statement_timestamp()
+-- include: leased
     FROM fast
     WHERE m.id = ANY (ARRAY(SELECT id FROM due))
-    RETURNING m.id, m.channel, m.key, m.task, m.payload, m.metadata, m.options, m.priority,
-              m.run_at, m.attempt, m.failures, m.lost, m.max_attempts, m.created_at,
-              m.claimed_at, m.worker_id
-)
-SELECT met.lanes, met.last_key, met.channel, taken.*
+    RETURNING
+-- include: claimed
+),
+-- include: noticed
+SELECT (SELECT count(*) FROM noticed), met.lanes, met.last_key, met.channel, taken.*
 FROM taken FULL JOIN met ON met.channel = taken.channel
 ORDER BY taken.priority DESC, taken.run_at, taken.id

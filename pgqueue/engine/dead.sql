@@ -8,12 +8,25 @@ WITH chosen AS MATERIALIZED (
     FOR UPDATE
 ), changed AS (
     UPDATE pgqueue_message
-    SET state = 'ready', run_at = statement_timestamp(), failures = 0, lost = 0
+    SET state = 'ready', run_at = statement_timestamp(), failures = 0, lost = 0,
+        governed =
+-- include: governed_anew
+        ,
+        -- It was free while this one was dead; another message may have it by now.
+        dedupe_key = NULL,
+        -- It keeps its id; whoever reads the history finds by this that it was replayed.
+        metadata = metadata || jsonb_build_object('replayed_from', id)
+                   || CASE WHEN dedupe_key IS NULL THEN '{}' ELSE jsonb_build_object('dedupe_key', dedupe_key) END
     WHERE id = ANY (ARRAY(SELECT id FROM chosen))
-    RETURNING id, channel, state
+    RETURNING id, channel, key, state, governed
 ),
 -- include: told
-SELECT id, (SELECT count(*) FROM told) FROM changed
+, noticed AS (
+    SELECT pgqueue_notice_v1(channel, id, 'replayed')
+    FROM changed
+    WHERE channel IN (SELECT name FROM pgqueue_channel WHERE watched)
+)
+SELECT id, (SELECT count(*) FROM told), (SELECT count(*) FROM noticed) FROM changed
 
 -- name: discard
 WITH chosen AS MATERIALIZED (
@@ -32,5 +45,8 @@ WITH chosen AS MATERIALIZED (
 -- include: history_columns
         , started_at, 'discarded'
     FROM done
-)
-SELECT id FROM done
+), became AS (
+    SELECT id, channel, key, governed, 'discarded' AS word, NULL AS fault FROM done
+),
+-- include: heard
+SELECT id, (SELECT count(*) FROM told) FROM done

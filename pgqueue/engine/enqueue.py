@@ -1,13 +1,25 @@
-from collections.abc import Iterable, Iterator, Sequence
-from datetime import datetime, timedelta
-from typing import NamedTuple
+from __future__ import annotations
 
-from pgqueue.engine.values import Cursors
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from datetime import datetime, timedelta
+from itertools import compress
+from typing import Any, NamedTuple
+
+import psycopg
+from django.db import transaction
+from psycopg.pq import TransactionStatus
+
+from pgqueue.engine.values import Cursors, Tuples, array
+from pgqueue.exceptions import BatchTooLarge, ChannelFull
 from pgqueue.statements import load
 from pgqueue.states import State
 
 SQL = load(__name__)
 PIECE = 64 * 1024  # characters
+LOCKED_KEYS = 500
+"""Lanes whose order one batch may keep: each takes a lock, of which the server has some 10 000."""
 
 
 class Common(NamedTuple):
@@ -17,6 +29,11 @@ class Common(NamedTuple):
         metadata: a JSON object's text.
         options: a JSON object's text, or None.
         run_at: when they are due; None: `run_after` from now, or else at once.
+        expires_at: when they end unless they were started; None: `expires_after` from now, if ever.
+        held_for: they wait to be committed for so long; None: they don't.
+        ordered: they run one at a time in their lane, in the order their transactions commit.
+        dedupe_for: how long their dedupe keys are remembered; None: while the message lives.
+        replaces: put a message in the place of one that has its dedupe key and waits.
     """
 
     channel: str
@@ -27,22 +44,31 @@ class Common(NamedTuple):
     max_attempts: int
     run_at: datetime | None
     run_after: timedelta | None
-
-    @property
-    def is_due_at_once(self) -> bool:
-        """Whether no time is given."""
-        return self.run_at is None and self.run_after is None
+    expires_at: datetime | None = None
+    expires_after: timedelta | None = None
+    held_for: timedelta | None = None
+    ordered: bool = False
+    dedupe_for: timedelta | None = None
+    replaces: bool = False
+    parent_id: int | None = None
 
 
 class Enqueued(NamedTuple):
-    """Messages that were stored together, in the order they were given."""
+    """Messages that were stored together, in the order they were given.
 
-    ids: Sequence[int]
+    Attributes:
+        ids: None for one that was dropped.
+        came_of: of each: stored, existing (the id is of the message that has its dedupe key),
+            replaced or dropped.
+        is_told: somebody waits for them, and hears of them once the transaction commits.
+    """
+
+    ids: Sequence[int | None]
     state: State
     run_at: datetime
     created_at: datetime
     is_told: bool
-    """Whether somebody waits for them, and hears of them once the transaction commits."""
+    came_of: Sequence[str]
 
 
 def enqueue(
@@ -50,10 +76,14 @@ def enqueue(
     common: Common,
     *,
     keys: Sequence[str],
-    payloads: Iterable[str],
+    payloads: Iterable[str | None],
+    bodies: Sequence[bytes | None] | None = None,
+    dedupe_keys: Sequence[str | None] | None = None,
     ids: Sequence[int] | None = None,
 ) -> Enqueued:
-    """Store one message for each key, in the transaction that `connection` is in.
+    """Store one message for each key, in this order, in the transaction of `connection`.
+
+    Where that has begun none, several messages are stored in one of their own.
 
     Args:
         keys: one at least.
@@ -62,53 +92,191 @@ def enqueue(
         ids: reserved ones, as many as keys; None: the next ones.
 
     Raises:
-        ValueError: there are not as many of each.
+        ChannelFull: a policy's max_size is reached.
+        BatchTooLarge: policies bound the size of more than `LOCKED_KEYS` of the keys.
+        ValueError: there are not as many of each, or more than `LOCKED_KEYS` to keep in order.
     """
     if not keys or (ids and len(ids) != len(keys)):
         raise ValueError(f"There are {len(keys)} keys, and {len(ids or [])} ids.")
-    if len(keys) > 1:
-        return _copy(connection, common, keys, payloads, ids or reserve(connection, len(keys)))
-    [payload] = payloads
-    return _insert(connection, common, keys[0], payload, ids[0] if ids else None)
+    if common.ordered and max(len(set(keys)), len(set(dedupe_keys or ()))) > LOCKED_KEYS:
+        raise ValueError(f"{LOCKED_KEYS} keys may be kept in order at once, and no more.")
+    if len(keys) == 1:
+        return _each(connection, common, keys, payloads, bodies, dedupe_keys, ids)
+    with _together(connection):
+        if common.ordered:
+            keep_order(connection, [(common.channel, key) for key in keys])
+        if bodies is not None or dedupe_keys is not None:
+            return _each(connection, common, keys, payloads, bodies, dedupe_keys, ids)
+        with connection.cursor() as cursor:
+            admitted = _admitted(cursor, common, keys)
+            return _copy(
+                cursor, common, keys, payloads, ids or reserve(connection, len(keys)), admitted
+            )
 
 
-def _insert(
-    connection: Cursors, common: Common, key: str, payload: str, id: int | None
-) -> Enqueued:
-    statement = SQL["enqueue" if common.is_due_at_once else "schedule"]
+def _together(connection: Any) -> AbstractContextManager[Any]:
+    """Return a transaction, where the caller has none: for locks to last, and bells to ring."""
+    if isinstance(connection, psycopg.Connection):
+        status = connection.info.transaction_status
+        is_alone = connection.autocommit and status == TransactionStatus.IDLE
+        return connection.transaction() if is_alone else nullcontext()
+    if isinstance(connection, Tuples):
+        return connection.atomic()
+    is_alone = connection.get_autocommit()
+    return transaction.atomic(using=connection.alias) if is_alone else nullcontext()
+
+
+def keep_order(connection: Cursors, lanes: Iterable[tuple[str, str]]) -> None:
+    """Wait for whoever enqueued ordered messages in these lanes, and has not committed yet."""
+    _lock(connection, "keep_order", lanes)
+
+
+def keep_single(connection: Cursors, dedupe_keys: Iterable[tuple[str, str]]) -> None:
+    """Wait for whoever stores messages with these dedupe keys, in an order of his own, too."""
+    _lock(connection, "keep_single", dedupe_keys)
+
+
+def keep_room(connection: Cursors, lanes: Iterable[tuple[str, str]]) -> None:
+    """Wait for whoever enqueued in these lanes, where policies bound their size."""
+    each = set(lanes)
     with connection.cursor() as cursor:
-        cursor.execute(statement, {**common._asdict(), "key": key, "payload": payload, "id": id})
-        id, state, run_at, created_at, is_told = cursor.fetchone()
-    return Enqueued([id], State(state), run_at, created_at, is_told)
+        _check_count(cursor, each)
+    _lock(connection, "rooms", [*each, *{(channel, None) for channel, _ in each}])
 
 
-def _copy(
+def _check_count(cursor: Any, lanes: Collection[tuple[str, str]]) -> None:
+    """Say no to more keys than can be locked, where a policy bounds the size of each.
+
+    Raises:
+        BatchTooLarge: they are too many.
+    """
+    if len(lanes) <= LOCKED_KEYS:
+        return
+    cursor.execute(SQL["bounds_keys"], {"channels": list({channel for channel, _ in lanes})})
+    if cursor.fetchone() == (True,):
+        raise BatchTooLarge
+
+
+def _lock(connection: Cursors, statement: str, pairs: Iterable[tuple[str, str | None]]) -> None:
+    each = list(pairs)
+    if not each:
+        return
+    with connection.cursor() as cursor:
+        channels, keys = map(list, zip(*each, strict=True))
+        cursor.execute(SQL[statement], {"channels": channels, "keys": keys})
+
+
+def _each(
     connection: Cursors,
     common: Common,
     keys: Sequence[str],
-    payloads: Iterable[str],
+    payloads: Iterable[str | None],
+    bodies: Sequence[bytes | None] | None,
+    dedupe_keys: Sequence[str | None] | None,
+    ids: Sequence[int] | None,
+) -> Enqueued:
+    """Store few, or what must be asked about first, by the function that plain SQL uses."""
+    if len(keys) > 1:
+        # Whatever is waited for, before anything is stored that others wait for.
+        keep_room(connection, [(common.channel, key) for key in keys])
+        if common.ordered:
+            ids = ids or reserve(connection, len(keys))
+    nothing = [None] * len(keys)
+    given = zip(
+        keys, payloads, bodies or nothing, dedupe_keys or nothing, ids or nothing, strict=True
+    )
+    parameters = common._asdict()
+    with connection.cursor() as cursor:
+        if len(keys) == 1:
+            [(key, payload, body, dedupe_key, id)] = given
+            own = {"key": key, "payload": payload, "body": body, "dedupe_key": dedupe_key, "id": id}
+            cursor.execute(SQL["enqueue"], {**parameters, **own})
+        else:
+            columns = map(list, zip(*given, strict=True))
+            names = ("keys", "payloads", "bodies", "dedupe_keys", "ids")
+            cursor.execute(
+                SQL["enqueue_each"], {**parameters, **dict(zip(names, columns, strict=True))}
+            )
+        rows = cursor.fetchall()
+    ids, states, run_ats, created_ats, told, came_of = zip(*rows, strict=True)
+    if "full" in came_of:
+        raise ChannelFull(
+            f"The channel {common.channel!r} is full for the key {keys[came_of.index('full')]!r}."
+        )
+    return Enqueued(ids, State(states[0]), run_ats[0], created_ats[0], any(told), came_of)
+
+
+def _admitted(cursor: Any, common: Common, keys: Sequence[str]) -> list[bool] | None:
+    """Say for each message whether its channel and its key have room; None: for all."""
+    _check_count(cursor, {(common.channel, key) for key in keys})
+    asked = [None, *set(keys)]
+    cursor.execute(SQL["rooms"], {"channels": [common.channel] * len(asked), "keys": asked})
+    rooms = {key: room for _, key, room in cursor.fetchall() if room is not None}
+    wanted: dict[str | None, int] = {**Counter(keys), None: len(keys)}
+    if all(wanted[key] <= room for key, room in rooms.items()):
+        return None
+    cursor.execute(SQL["drops"], {"channel": common.channel})
+    if cursor.fetchone() == (False,):
+        raise ChannelFull(
+            f"The channel {common.channel!r} has no room for {len(keys)} more messages."
+        )
+    admitted = []
+    for key in keys:
+        bounds = [bound for bound in (None, key) if bound in rooms]
+        admitted.append(all(rooms[bound] > 0 for bound in bounds))
+        if admitted[-1]:
+            for bound in bounds:
+                rooms[bound] -= 1
+    return admitted
+
+
+def _copy(
+    cursor: Any,
+    common: Common,
+    keys: Sequence[str],
+    payloads: Iterable[str | None],
     ids: Sequence[int],
+    admitted: Sequence[bool] | None,
 ) -> Enqueued:
     """Store many, for less than an INSERT takes; it can't ask what is stored already."""
-    with connection.cursor() as cursor:
-        cursor.execute(SQL["begun"], common._asdict())
-        state, run_at, created_at = cursor.fetchone()
-        rest = (common.channel, common.task, common.metadata, common.options, common.priority,
-                common.max_attempts, state, run_at, created_at)  # fmt: skip
-        rows = zip(ids, keys, payloads, strict=True)
-        with cursor.copy(SQL["copy"]) as copy:
-            for piece in _pieces(_lines(rows, rest)):
-                copy.write(piece)
-        cursor.execute(SQL["copied"], {"channel": common.channel, "state": state, "run_at": run_at})
-        [is_told] = cursor.fetchone()
-    return Enqueued(ids, State(state), run_at, created_at, is_told)
+    cursor.execute(SQL["begun"], {**common._asdict(), "keys": list(set(keys))})
+    state, run_at, created_at, expires_at, lease_until, governed = cursor.fetchone()
+    ruled = set(keys) if common.ordered else set(governed or ())
+    rest = (common.channel, common.task, common.metadata, common.options, common.priority,
+            common.max_attempts, state, run_at, created_at, expires_at, lease_until,
+            common.ordered, common.parent_id)  # fmt: skip
+    rows: Iterable[tuple[int, str, str | None]] = zip(ids, keys, payloads, strict=True)
+    kept: Sequence[int | None] = ids
+    if admitted is not None:
+        rows = compress(rows, admitted)
+        kept = [id if is_in else None for id, is_in in zip(ids, admitted, strict=True)]
+    with cursor.copy(SQL["copy"]) as copy:
+        for piece in _pieces(_lines(rows, ruled, rest)):
+            copy.write(piece)
+    stored = array(id for id in kept if id is not None)
+    cursor.execute(
+        SQL["copied"],
+        {
+            "channel": common.channel,
+            "state": state,
+            "run_at": run_at,
+            "keys": sorted(ruled),
+            "ids": stored,
+        },
+    )
+    is_told = cursor.fetchone()[0]
+    came_of = ["dropped" if id is None else "stored" for id in kept]
+    return Enqueued(kept, State(state), run_at, created_at, is_told, came_of)
 
 
-def _lines(rows: Iterable[tuple[int, str, str]], rest: Iterable[object]) -> Iterator[str]:
+def _lines(
+    rows: Iterable[tuple[int, str, str | None]], governed: set[str], rest: Iterable[object]
+) -> Iterator[str]:
     """Yield rows as text for COPY, all with the same end."""
     end = "\t".join("\\N" if value is None else _escaped(str(value)) for value in rest)
     for id, key, payload in rows:
-        yield f"{id}\t{_escaped(key)}\t{_escaped(payload)}\t{end}\n"
+        text = "\\N" if payload is None else _escaped(payload)
+        yield f"{id}\t{_escaped(key)}\t{text}\t{key in governed}\t{end}\n"
 
 
 def _pieces(lines: Iterable[str]) -> Iterator[str]:

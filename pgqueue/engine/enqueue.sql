@@ -1,55 +1,100 @@
--- Producers only insert: nothing here waits for another transaction, or makes it wait.
+-- Producers only insert: nothing here waits for another transaction, or makes it wait, but for
+-- what is ordered, deduplicated or bounded in size.
 
 -- name: enqueue
--- For what is due at once. Django's connections plan each statement anew, and this one is
--- planned more often than any other: so it says no more than it needs.
-INSERT INTO pgqueue_message
-    (id, channel, key, task, payload, metadata, options, priority, max_attempts, state)
-VALUES (coalesce(%(id)s::bigint, nextval('pgqueue_message_id_seq')), %(channel)s, %(key)s, %(task)s,
-        %(payload)s, %(metadata)s, %(options)s, %(priority)s, %(max_attempts)s, 'ready')
-RETURNING id, state, run_at, created_at, pgqueue_tell_v1(channel)
+-- A function, so that plain SQL stores messages just as this does; and its plans are kept, where
+-- Django's connections plan each statement anew.
+SELECT id, state, due_at, created_at, is_told, came_of
+FROM pgqueue_enqueue_v1(
+    %(channel)s, %(key)s, %(task)s, %(payload)s::jsonb, %(body)s, %(metadata)s::jsonb, %(options)s::jsonb,
+    %(priority)s::smallint, %(max_attempts)s, %(run_at)s, %(run_after)s, %(expires_at)s, %(expires_after)s,
+    %(held_for)s, %(ordered)s, %(dedupe_key)s, %(dedupe_for)s, %(replaces)s, %(parent_id)s, %(id)s)
 
--- name: schedule
--- For what is due at a time, which may have passed.
-INSERT INTO pgqueue_message
-    (id, channel, key, task, payload, metadata, options, priority, max_attempts, state, run_at)
-SELECT coalesce(%(id)s::bigint, nextval('pgqueue_message_id_seq')),
-       %(channel)s::text, %(key)s::text, %(task)s::text, %(payload)s::jsonb, %(metadata)s::jsonb,
-       %(options)s::jsonb, %(priority)s::smallint, %(max_attempts)s::int, due.state, due.run_at
+-- name: enqueue_each
+-- Many that have dedupe keys, in the order of those, so that two producers of the same ones
+-- don't deadlock; ordered ones have their ids already. What came of each is returned in the order
+-- they were given.
+SELECT stored.id, stored.state, stored.due_at, stored.created_at, stored.is_told, stored.came_of
 FROM (
--- include: due
-    ) AS due
-RETURNING id, state, run_at, created_at,
--- include: told_of_it
+    SELECT number, payload, body, key, dedupe_key, id
+    FROM unnest(%(payloads)s::text[], %(bodies)s::bytea[], %(keys)s::text[], %(dedupe_keys)s::text[], %(ids)s::bigint[])
+        WITH ORDINALITY AS given (payload, body, key, dedupe_key, id, number)
+    ORDER BY dedupe_key, number
+    OFFSET 0) each
+CROSS JOIN LATERAL pgqueue_enqueue_v1(
+    %(channel)s, each.key, %(task)s, each.payload::jsonb, each.body, %(metadata)s::jsonb, %(options)s::jsonb,
+    %(priority)s::smallint, %(max_attempts)s, %(run_at)s, %(run_after)s, %(expires_at)s, %(expires_after)s,
+    %(held_for)s, %(ordered)s, each.dedupe_key, %(dedupe_for)s, %(replaces)s, %(parent_id)s, each.id) AS stored
+ORDER BY each.number
 
 -- name: reserve
 -- Ids for messages that are inserted later.
 SELECT array_agg(nextval('pgqueue_message_id_seq')) FROM generate_series(1, %(count)s)
 
--- name: due
-SELECT CASE WHEN run_at > statement_timestamp() THEN 'scheduled' ELSE 'ready' END AS state, run_at
-FROM (SELECT coalesce(%(run_at)s::timestamptz,
-                      statement_timestamp() + coalesce(%(run_after)s::interval, '0')) AS run_at) r
+-- name: keep_order
+-- Before the ids are taken, and in the order of the lanes, as all do who take several.
+SELECT count(pgqueue_keep_order_v1(channel, key))
+FROM (SELECT DISTINCT channel, key FROM unnest(%(channels)s::text[], %(keys)s::text[]) AS k (channel, key)
+      ORDER BY channel, key) sorted
+
+-- name: keep_single
+-- Who stores several messages that have dedupe keys, and not in the order of these.
+SELECT count(pg_advisory_xact_lock(
+    hashtextextended('dedupe' || chr(31) || channel || chr(31) || key, 'pgqueue_message'::regclass::oid::bigint)))
+FROM (SELECT DISTINCT channel, key FROM unnest(%(channels)s::text[], %(keys)s::text[]) AS k (channel, key)
+      ORDER BY channel, key) sorted
+
+-- name: rooms
+-- How many more messages channels (key NULL) and keys of them may have. The locks are taken in this
+-- order; most channels have no max_size, and none is taken.
+SELECT channel, key, pgqueue_room_v1(channel, key)
+FROM (SELECT DISTINCT channel, key FROM unnest(%(channels)s::text[], %(keys)s::text[]) AS k (channel, key)
+      WHERE channel IN (SELECT channel FROM pgqueue_policy WHERE max_size IS NOT NULL)
+      ORDER BY channel, key NULLS FIRST) sorted
+
+-- name: bounds_keys
+-- Whether a policy bounds the size of keys in one of these channels.
+SELECT EXISTS (
+    SELECT FROM pgqueue_policy
+    WHERE channel = ANY (%(channels)s::text[]) AND max_size IS NOT NULL AND scope IN ('each', 'key'))
 
 -- name: begun
--- What COPY is to store in each row.
-SELECT state, run_at, statement_timestamp() FROM (
--- include: due
-    ) AS due
+-- What COPY is to store in each row, and which keys are governed.
+SELECT CASE WHEN %(held_for)s::interval IS NOT NULL THEN 'held'
+            WHEN run_at > now THEN 'scheduled'
+            ELSE 'ready' END,
+       run_at, now, least(%(expires_at)s::timestamptz, now + %(expires_after)s::interval),
+       now + %(held_for)s::interval,
+       CASE WHEN EXISTS (SELECT FROM pgqueue_policy p WHERE p.channel = %(channel)s AND p.governs)
+            THEN ARRAY(SELECT DISTINCT key FROM unnest(%(keys)s::text[]) AS k (key)
+                       WHERE pgqueue_is_governed_v1(%(channel)s, key)) END
+FROM (SELECT statement_timestamp() AS now,
+             coalesce(%(run_at)s::timestamptz,
+                      statement_timestamp() + coalesce(%(run_after)s::interval, '0')) AS run_at) due
 
 -- name: copy
 COPY pgqueue_message
-    (id, key, payload, channel, task, metadata, options, priority, max_attempts,
-     state, run_at, created_at)
+    (id, key, payload, governed, channel, task, metadata, options, priority, max_attempts,
+     state, run_at, created_at, expires_at, lease_until, ordered, parent_id)
 FROM STDIN
 
 -- name: copied
 -- For all at once, by what they have in common. Looking at what was stored would make a
 -- SERIALIZABLE producer depend on the workers.
-SELECT
--- include: told_of_it
-FROM (SELECT %(channel)s::text, %(state)s::text, %(run_at)s::timestamptz)
-    AS copied (channel, state, run_at)
+WITH rung AS (
+    INSERT INTO pgqueue_bell (channel, key)
+    SELECT %(channel)s, key FROM unnest(%(keys)s::text[]) AS k (key)
+    WHERE %(state)s::text = 'ready'
+    RETURNING key
+), noticed AS (
+    SELECT pgqueue_notice_v1(%(channel)s, id, 'created')
+    FROM unnest(%(ids)s::bigint[]) AS i (id)
+    WHERE EXISTS (SELECT FROM pgqueue_channel WHERE name = %(channel)s AND watched)
+)
+SELECT CASE %(state)s::text WHEN 'ready' THEN pgqueue_tell_v1(%(channel)s)
+                            WHEN 'scheduled' THEN pgqueue_tell_promoter_v1(%(run_at)s)
+                            ELSE false END,
+       (SELECT count(*) FROM rung), (SELECT count(*) FROM noticed)
 
--- name: told_of_it
-CASE state WHEN 'ready' THEN pgqueue_tell_v1(channel) ELSE pgqueue_tell_promoter_v1(run_at) END
+-- name: drops
+SELECT EXISTS (SELECT FROM pgqueue_channel WHERE name = %(channel)s AND on_full = 'drop')

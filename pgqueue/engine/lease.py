@@ -1,11 +1,11 @@
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from datetime import timedelta
 from typing import NamedTuple
 
 from pgqueue.engine import partitions
-from pgqueue.engine.values import Claim, Connection, Lease, fence
+from pgqueue.engine.values import Claim, Connection, Cursors, Lease, fence
 from pgqueue.statements import load
 
 SQL = load(__name__)
@@ -28,20 +28,61 @@ def extend(
 
     What is missing from the answer is lost: it was rescued, replayed or settled.
     """
-    fenced = fence(leases)
-    rows = connection.execute(SQL["extend"], {**fenced, "lease": lease}).fetchall()
-    if len(rows) < len(leases):
+    parameters = {**fence(leases), "lease": lease}
+    renewed = dict(connection.execute(SQL["extend"], parameters).fetchall())
+    if len(renewed) < len(leases):
         # Some were locked, perhaps by their own atomic task: read them before giving up.
-        rows += connection.execute(SQL["held"], fenced).fetchall()
-    return dict(rows)
+        renewed |= held(connection, leases)
+    return renewed
+
+
+def held(connection: Connection, leases: Iterable[Lease | Claim]) -> dict[int, bool]:
+    """Return the ids that are still held, each with whether to cancel it. Waits for no lock."""
+    return dict(connection.execute(SQL["held"], fence(leases)).fetchall())
 
 
 def hold(connection: Connection, lease: Lease | Claim) -> bool:
     """Lock the row of `lease` until the transaction ends; say whether it is still held."""
-    row = connection.execute(
-        SQL["hold"], {"id": lease.id, "attempt": lease.attempt, "worker_id": lease.worker_id}
-    ).fetchone()
-    return row is not None
+    return connection.execute(SQL["hold"], _fence_of(lease)).fetchone() is not None
+
+
+def checkpoint(
+    connection: Cursors,
+    lease: Lease | Claim,
+    *,
+    progress: str | None,
+    payload: str | None = None,
+    body: bytes | None = None,
+    extend: timedelta | None = None,
+    extra_attempts: int = 0,
+) -> int | None:
+    """Note how far a run has come; return how many attempts its message has, or None if lost.
+
+    Waits where another session has the row locked: an operator who asks for it to be cancelled.
+
+    Args:
+        progress, payload: JSON texts; None: as it was.
+        body: None: as it was.
+        extend: how long from now the lease lasts, at least.
+    """
+    parameters = {
+        "progress": progress,
+        "payload": payload,
+        "body": body,
+        "extend": extend,
+        "extra_attempts": extra_attempts,
+    }
+    with connection.cursor() as cursor:
+        cursor.execute(SQL["checkpoint"], {**_fence_of(lease), **parameters})
+        row = cursor.fetchone()
+    return int(row[0]) if row else None
+
+
+def prolong(connection: Cursors, lease: Lease | Claim, extend: timedelta) -> bool:
+    """Let one lease end so long from now at the earliest; say whether it is still held."""
+    with connection.cursor() as cursor:
+        cursor.execute(SQL["prolong"], {**_fence_of(lease), "extend": extend})
+        return cursor.fetchone() is not None
 
 
 def rescue(connection: Connection, *, max_lost: int, limit: int = BATCH) -> list[Rescued]:
@@ -54,3 +95,7 @@ def rescue(connection: Connection, *, max_lost: int, limit: int = BATCH) -> list
         connection, SQL["rescue"], {"max_lost": max_lost, "limit": limit}
     )
     return [Rescued(*row[:3]) for row in rows]
+
+
+def _fence_of(lease: Lease | Claim) -> dict[str, object]:
+    return {"id": lease.id, "attempt": lease.attempt, "worker_id": lease.worker_id}

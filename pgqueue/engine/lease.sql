@@ -14,7 +14,7 @@ WITH beating AS MATERIALIZED (
     WHERE held.state = 'running'
 )
 UPDATE pgqueue_message
-SET lease_until = statement_timestamp() + %(lease)s::interval
+SET lease_until = greatest(lease_until, statement_timestamp() + %(lease)s::interval)
 WHERE id = ANY (ARRAY(SELECT id FROM beating))
 RETURNING id, cancel_requested_at IS NOT NULL
 
@@ -30,8 +30,34 @@ WHERE m.id = ANY (%(ids)s::bigint[]) AND m.state = 'running'
 -- it, and under REPEATABLE READ no heartbeat makes its settle fail.
 SELECT id
 FROM pgqueue_message
-WHERE id = %(id)s AND attempt = %(attempt)s AND worker_id = %(worker_id)s AND state = 'running'
+-- include: still_mine
 FOR NO KEY UPDATE
+
+-- name: still_mine
+WHERE id = %(id)s AND attempt = %(attempt)s AND worker_id = %(worker_id)s AND state = 'running'
+
+-- name: until_at_least
+-- Never shorter than it was; greatest() passes over NULL.
+greatest(lease_until, statement_timestamp() + %(extend)s::interval)
+
+-- name: checkpoint
+-- What is NULL stays as it was.
+UPDATE pgqueue_message
+SET progress = coalesce(%(progress)s::jsonb, progress),
+    payload = coalesce(%(payload)s::jsonb, payload),
+    body = coalesce(%(body)s::bytea, body),
+    max_attempts = least(max_attempts::bigint + %(extra_attempts)s, 2147483647),
+    lease_until =
+-- include: until_at_least
+-- include: still_mine
+RETURNING max_attempts
+
+-- name: prolong
+UPDATE pgqueue_message
+SET lease_until =
+-- include: until_at_least
+-- include: still_mine
+RETURNING id
 
 -- name: rescue
 -- Messages whose worker was silent for a whole lease. A first loss costs no time; a message
@@ -58,14 +84,19 @@ WITH mine AS MATERIALIZED (
                         'class', 'pgqueue.exceptions.LeaseLost',
                         'message', 'The worker stopped renewing its lease: it died or was cut off.',
                         'traceback', ''),
+        governed =
+-- include: governed_anew
+        ,
         worker_id = NULL,
         lease_until = NULL
     WHERE m.id = ANY (ARRAY(SELECT id FROM mine WHERE cancel_requested_at IS NULL))
-    RETURNING m.id, m.channel, m.task, m.state
+    RETURNING m.id, m.channel, m.key, m.governed, m.task, m.state
 ),
 -- include: cancelled_as_asked
-,
--- include: told
-SELECT id, task, state, (SELECT count(*) FROM told) FROM changed
-UNION ALL
-SELECT id, task, 'cancelled', 0 FROM cancelled
+, became AS (
+    SELECT id, channel, key, governed, task, state AS word, 'lost' AS fault FROM changed
+    UNION ALL
+    SELECT id, channel, key, governed, task, 'cancelled', NULL FROM cancelled
+),
+-- include: heard
+SELECT id, task, word, (SELECT count(*) FROM told) FROM became

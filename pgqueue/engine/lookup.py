@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from collections.abc import Iterable
 from datetime import datetime
 from typing import NamedTuple
 from uuid import UUID
@@ -40,9 +41,12 @@ class Found(NamedTuple):
 
 def find(connection: Cursors, id: int) -> Found | None:
     """Return the message with this id, wherever it is now."""
-    if id > LARGEST:
-        return None  # compared as numeric, it would be looked for in every row
+    return find_each(connection, [id]).get(id)
+
+
+def find_each(connection: Cursors, ids: Iterable[int]) -> dict[int, Found]:
+    """Return those of the messages that there are, by their ids."""
+    possible = [id for id in ids if id <= LARGEST]
     with connection.cursor() as cursor:
-        cursor.execute(SQL["find"], {"id": id})
-        row = cursor.fetchone()
-    return Found(*row) if row else None
+        cursor.execute(SQL["find"], {"ids": possible})
+        return {row[0]: Found(*row) for row in cursor.fetchall()}

@@ -4,10 +4,10 @@ SELECT id, state, channel, task, payload::text, metadata::text, options::text, p
        failures, lost, max_attempts, errors::text, created_at, claimed_at, started_at, NULL::timestamptz,
        worker_id, NULL::text
 FROM pgqueue_message
-WHERE id = %(id)s
+WHERE id = ANY (%(ids)s::bigint[])
 UNION ALL
 SELECT id, outcome, channel, task, payload::text, metadata::text, options::text, priority, key, run_at, attempt,
        failures, lost, max_attempts, errors::text, created_at, claimed_at, started_at, finished_at,
        worker_id, result::text
 FROM pgqueue_history
-WHERE id = %(id)s
+WHERE id = ANY (%(ids)s::bigint[])

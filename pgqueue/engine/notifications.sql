@@ -1,5 +1,5 @@
 -- name: channel
 SELECT pgqueue_notifications_v1()
 
--- name: tell
-SELECT count(*) FILTER (WHERE pgqueue_tell_v1(channel)) FROM unnest(%(channels)s::text[]) AS c (channel)
+-- name: is_watched
+SELECT FROM pgqueue_channel WHERE name = %(channel)s AND watched

@@ -18,6 +18,16 @@ def next_due(connection: Connection) -> timedelta | None:
     return timedelta(seconds=row[0]) if row else None
 
 
+def may_come(connection: Connection, channels: Collection[str] | None) -> timedelta | None:
+    """Return how long until there may be something to claim of `channels`, None: of all.
+
+    None where nothing is delayed, bound by a rate, or held by somebody.
+    """
+    given = None if channels is None else list(channels)
+    [seconds] = connection.execute(SQL["may_come"], {"channels": given}).fetchone() or [None]
+    return None if seconds is None else timedelta(seconds=seconds)
+
+
 def run_now(connection: Connection, ids: Collection[int]) -> set[int]:
     """Make delayed messages ready whatever their time; return the ids of those that were."""
     return {row[0] for row in connection.execute(SQL["run_now"], {"ids": list(ids)})}

@@ -8,9 +8,11 @@ WITH due AS MATERIALIZED (
     FOR NO KEY UPDATE SKIP LOCKED
 ), changed AS (
     UPDATE pgqueue_message
-    SET state = 'ready'
+    SET state = 'ready',
+        governed =
+-- include: governed_anew
     WHERE id = ANY (ARRAY(SELECT id FROM due))
-    RETURNING id, channel, state
+    RETURNING id, channel, key, state, governed
 ),
 -- include: told
 SELECT id, (SELECT count(*) FROM told) FROM changed
@@ -23,6 +25,25 @@ WHERE state = 'scheduled'
 ORDER BY run_at
 LIMIT 1
 
+-- name: may_come
+-- Seconds until there may be something of these channels (NULL: all): delayed, bound by a rate, held
+-- by somebody whose lease ends, or just locked.
+SELECT extract(epoch FROM least(
+    (SELECT run_at FROM pgqueue_message
+     WHERE state = 'scheduled' AND (%(channels)s::text[] IS NULL OR channel = ANY (%(channels)s::text[]))
+     ORDER BY run_at LIMIT 1),
+    (SELECT min(lease_until) FROM pgqueue_message
+     WHERE state = 'running' AND (%(channels)s::text[] IS NULL OR channel = ANY (%(channels)s::text[]))),
+    (SELECT min(wake_at) FROM pgqueue_lane
+     WHERE state = 'throttled' AND (%(channels)s::text[] IS NULL OR channel = ANY (%(channels)s::text[]))),
+    (SELECT min(wake_at) FROM pgqueue_gate
+     WHERE %(channels)s::text[] IS NULL OR channel = ANY (%(channels)s::text[])),
+    CASE WHEN EXISTS (
+        SELECT FROM pgqueue_message
+        WHERE state = 'ready' AND NOT governed
+          AND (%(channels)s::text[] IS NULL OR channel = ANY (%(channels)s::text[])))
+    THEN clock_timestamp() + interval '100 ms' END) - clock_timestamp())::float8
+
 -- name: run_now
 WITH due AS MATERIALIZED (
     SELECT id
@@ -32,9 +53,11 @@ WITH due AS MATERIALIZED (
     FOR NO KEY UPDATE
 ), changed AS (
     UPDATE pgqueue_message
-    SET state = 'ready', run_at = statement_timestamp()
+    SET state = 'ready', run_at = statement_timestamp(),
+        governed =
+-- include: governed_anew
     WHERE id = ANY (ARRAY(SELECT id FROM due))
-    RETURNING id, channel, state
+    RETURNING id, channel, key, state, governed
 ),
 -- include: told
 SELECT id, (SELECT count(*) FROM told) FROM changed

@@ -1,6 +1,7 @@
 """How a run ends. Each verb is one statement on a batch, and a transaction of its own.
 
-Each returns the ids it settled: what is missing was fenced off, its lease being lost.
+Each returns the ids it settled. What is missing was fenced off, its lease being lost, or is
+locked by somebody else for the moment: `lease.held` tells which.
 """
 
 from collections.abc import Collection
@@ -37,6 +38,17 @@ class Deferral(NamedTuple):
 
     lease: Lease | Claim
     delay: timedelta
+    progress: str | None = None
+    """JSON, to be found by the next run; None: as it was."""
+
+
+class Finish(NamedTuple):
+    """A run that ended its message as its task asked for, and why."""
+
+    lease: Lease | Claim
+    outcome: str
+    error: str | None
+    started: float
 
 
 def complete(connection: Connection, done: Collection[Done]) -> set[int]:
@@ -89,6 +101,21 @@ def defer(connection: Connection, deferrals: Collection[Deferral]) -> set[int]:
         {
             **fence(deferral.lease for deferral in deferrals),
             "delays": [deferral.delay for deferral in deferrals],
+            "progress": [deferral.progress for deferral in deferrals],
+        },
+    )
+
+
+def finish(connection: Connection, ends: Collection[Finish]) -> set[int]:
+    """Move into history what its own task discarded or cancelled."""
+    return _ids(
+        connection,
+        "finish",
+        {
+            **fence(end.lease for end in ends),
+            "errors": [end.error for end in ends],
+            "outcomes": [end.outcome for end in ends],
+            "started": array(end.started for end in ends),
         },
     )
 

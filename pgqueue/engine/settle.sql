@@ -1,5 +1,6 @@
--- Every verb here first locks its rows in the order of their ids, fenced by (id, attempt,
--- worker_id). Unsorted beside cancels, which touch several rows too, they deadlock.
+-- Every verb here first locks its rows, fenced by (id, attempt, worker_id). One that somebody
+-- else has locked is left out: who cancels it may keep his transaction open for long, and the
+-- others of the batch must not wait for that. `lease.held` tells it from one that was lost.
 
 -- name: each_once
 -- A message may be in a batch twice: its run that lost the lease, and the one since.
@@ -11,12 +12,12 @@ SELECT DISTINCT ON (message, fence, holder) *
 -- the lookup, or its partial index is taken, and all that runs in the fleet read each time.
 mine AS MATERIALIZED (
     SELECT locked.id, locked.cancel_requested_at
-    FROM (SELECT * FROM ended ORDER BY message) e CROSS JOIN LATERAL (
+    FROM ended e CROSS JOIN LATERAL (
         SELECT m.id, m.state, m.cancel_requested_at
         FROM pgqueue_message m
         WHERE m.id = e.message AND m.attempt = e.fence AND m.worker_id = e.holder
         LIMIT 1
-        FOR UPDATE) locked
+        FOR UPDATE SKIP LOCKED) locked
     WHERE locked.state = 'running'
 )
 
@@ -25,6 +26,19 @@ mine AS MATERIALIZED (
     FROM ended
     WHERE m.id = ANY (ARRAY(SELECT id FROM mine WHERE cancel_requested_at IS NULL))
       AND m.id = ended.message AND m.attempt = ended.fence AND m.worker_id = ended.holder
+
+-- name: changed_or_cancelled
+-- Follows "RETURNING … AS fault", and ends a verb whose messages stay, but for those that were to
+-- be cancelled.
+),
+-- include: cancelled_as_asked
+, became AS (
+    SELECT id, channel, key, governed, state AS word, fault FROM changed
+    UNION ALL
+    SELECT id, channel, key, governed, 'cancelled', NULL FROM cancelled
+),
+-- include: heard
+SELECT id, (SELECT count(*) FROM told) FROM became
 
 -- name: complete
 WITH ended AS MATERIALIZED (
@@ -48,8 +62,11 @@ WITH ended AS MATERIALIZED (
                  date_trunc('day', statement_timestamp(), 'UTC') - interval '24 hours')
     FROM done JOIN ended
         ON ended.message = done.id AND ended.fence = done.attempt AND ended.holder = done.worker_id
-)
-SELECT id FROM done
+), became AS (
+    SELECT id, channel, key, governed, 'succeeded' AS word, NULL AS fault FROM done
+),
+-- include: heard
+SELECT id, (SELECT count(*) FROM told) FROM done
 
 -- name: retry
 WITH ended AS MATERIALIZED (
@@ -68,15 +85,14 @@ WITH ended AS MATERIALIZED (
 -- include: errors_with_room
                  || (error::jsonb || jsonb_build_object('at', statement_timestamp())),
         started_at = claimed_at + started_after * interval '1 second',
+        governed =
+-- include: governed_anew
+        ,
         worker_id = NULL,
         lease_until = NULL
 -- include: to_be_changed
-    RETURNING m.id, m.channel, m.state
-),
--- include: cancelled_as_asked
-,
--- include: told
-SELECT id, (SELECT count(*) FROM told) FROM changed UNION ALL SELECT id, 0 FROM cancelled
+    RETURNING m.id, m.channel, m.key, m.governed, m.state, 'failed' AS fault
+-- include: changed_or_cancelled
 
 -- name: bury
 WITH ended AS MATERIALIZED (
@@ -94,20 +110,22 @@ WITH ended AS MATERIALIZED (
 -- include: errors_with_room
                  || (error::jsonb || jsonb_build_object('at', statement_timestamp())),
         started_at = claimed_at + started_after * interval '1 second',
+        governed =
+-- include: governed_anew
+        ,
         worker_id = NULL,
         lease_until = NULL
 -- include: to_be_changed
-    RETURNING m.id
-),
--- include: cancelled_as_asked
-SELECT id FROM changed UNION ALL SELECT id FROM cancelled
+    RETURNING m.id, m.channel, m.key, m.governed, m.state, 'failed' AS fault
+-- include: changed_or_cancelled
 
 -- name: defer
 -- Not a failure: nothing is charged.
 WITH ended AS MATERIALIZED (
 -- include: each_once
-    FROM unnest(%(ids)s::bigint[], %(attempts)s::int[], %(workers)s::uuid[], %(delays)s::interval[])
-        AS e (message, fence, holder, delay)
+    FROM unnest(%(ids)s::bigint[], %(attempts)s::int[], %(workers)s::uuid[], %(delays)s::interval[],
+                %(progress)s::text[])
+        AS e (message, fence, holder, delay, noted)
 ),
 -- include: mine
 , changed AS (
@@ -115,12 +133,44 @@ WITH ended AS MATERIALIZED (
     SET state = CASE WHEN delay > interval '0' THEN 'scheduled' ELSE 'ready' END,
         run_at = CASE WHEN delay > interval '0' THEN statement_timestamp() + least(delay, interval '100 years')
                       ELSE run_at END,
+        progress = coalesce(noted::jsonb, progress),
+        governed =
+-- include: governed_anew
+        ,
         worker_id = NULL,
         lease_until = NULL
 -- include: to_be_changed
-    RETURNING m.id, m.channel, m.state
+    RETURNING m.id, m.channel, m.key, m.governed, m.state, NULL AS fault
+-- include: changed_or_cancelled
+
+-- name: finish
+-- End a run as its task asked for: discarded, or cancelled.
+WITH ended AS MATERIALIZED (
+-- include: each_once
+    FROM unnest(%(ids)s::bigint[], %(attempts)s::int[], %(workers)s::uuid[],
+                %(errors)s::text[], %(outcomes)s::text[], %(started)s::float8[])
+        AS e (message, fence, holder, error, outcome, started_after)
 ),
--- include: cancelled_as_asked
-,
--- include: told
-SELECT id, (SELECT count(*) FROM told) FROM changed UNION ALL SELECT id, 0 FROM cancelled
+-- include: mine
+, done AS (
+    DELETE FROM pgqueue_message WHERE id = ANY (ARRAY(SELECT id FROM mine)) RETURNING *
+), noted AS (
+    SELECT done.id, ended.outcome, claimed_at + started_after * interval '1 second' AS started_at,
+           CASE WHEN error IS NULL THEN errors ELSE
+-- include: errors_with_room
+                || (error::jsonb || jsonb_build_object('at', statement_timestamp())) END AS errors
+    FROM done JOIN ended
+        ON ended.message = done.id AND ended.fence = done.attempt AND ended.holder = done.worker_id
+), kept AS (
+    INSERT INTO pgqueue_history (
+-- include: history_columns
+        , started_at, outcome)
+    SELECT id, channel, key, task, payload, body, metadata, options, priority, run_at, expires_at,
+           worker_id, attempt, failures, lost, max_attempts, ordered, dedupe_key, progress, noted.errors,
+           claimed_at, cancel_requested_at, parent_id, created_at, noted.started_at, noted.outcome
+    FROM done JOIN noted USING (id)
+), became AS (
+    SELECT id, channel, key, governed, outcome AS word, NULL AS fault FROM done JOIN noted USING (id)
+),
+-- include: heard
+SELECT id, (SELECT count(*) FROM told) FROM done

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple, Protocol, TypeAlias
 from uuid import UUID
 
 import psycopg
+from psycopg.rows import tuple_row
 
 Connection: TypeAlias = "psycopg.Connection[Any]"
 
@@ -18,6 +19,24 @@ class Cursors(Protocol):
 
     def cursor(self) -> AbstractContextManager[Any]:
         """Return a cursor."""
+
+
+class Tuples:
+    """Anybody's psycopg connection as producers take it: rows are tuples."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+
+    def cursor(self) -> psycopg.Cursor[tuple[Any, ...]]:
+        """Return a cursor."""
+        return self._connection.cursor(row_factory=tuple_row)
+
+    def atomic(self) -> AbstractContextManager[Any]:
+        """Begin a transaction; a savepoint where its owner is to commit."""
+        if not self._connection.autocommit:
+            # Had it not begun, psycopg would take ours for the whole of it, and commit.
+            self._connection.execute("SELECT 1")
+        return self._connection.transaction()
 
 
 class Lease(NamedTuple):
@@ -36,6 +55,7 @@ class Claim(NamedTuple):
     key: str
     task: str
     payload: bytes | None
+    body: bytes | None
     metadata: bytes
     options: bytes | None
     priority: int
@@ -44,6 +64,8 @@ class Claim(NamedTuple):
     failures: int
     lost: int
     max_attempts: int
+    progress: bytes | None
+    ordered: bool
     created_at: datetime
     claimed_at: datetime
     worker_id: UUID

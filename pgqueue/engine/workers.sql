@@ -23,6 +23,17 @@ DELETE FROM pgqueue_worker WHERE id = %(id)s
 -- Rows of workers that died without a word.
 DELETE FROM pgqueue_worker WHERE last_seen < statement_timestamp() - %(silent_for)s::interval
 
+-- name: has_governed
+-- "… c WHERE …": whether a governed message of the channel is ready.
+(EXISTS (
+    SELECT FROM pgqueue_message m
+    WHERE m.state = 'ready' AND m.governed AND NOT m.ordered AND m.channel = c.channel
+) OR EXISTS (
+    SELECT FROM pgqueue_message m
+    WHERE m.ordered AND m.state IN ('held', 'scheduled', 'ready', 'running')
+      AND m.state = 'ready' AND m.channel = c.channel
+))
+
 -- name: unfinished
 -- Is anything left to do on these channels, or waiting for a retry? What is merely delayed
 -- does not count, nor what a paused channel keeps back.
@@ -31,14 +42,29 @@ WITH paused AS MATERIALIZED (
 )
 SELECT EXISTS (
     SELECT FROM pgqueue_message
+    WHERE state = 'running'
+      AND (%(channels)s::text[] IS NULL OR channel = ANY (%(channels)s::text[]))
+      AND channel <> ALL (%(excluded)s::text[])
+) OR EXISTS (
+    SELECT FROM pgqueue_message
     WHERE state = 'ready' AND NOT governed
       AND (%(channels)s::text[] IS NULL OR channel = ANY (%(channels)s::text[]))
       AND channel <> ALL (%(excluded)s::text[]) AND channel NOT IN (SELECT name FROM paused)
 ) OR EXISTS (
-    SELECT FROM pgqueue_message
-    WHERE state = 'running'
+    -- Governed messages alone don't tell: behind a dead one they may wait for ever. Nor do bells
+    -- and lanes: they may be of a policy, or of a rate, for which nothing waits.
+    SELECT FROM pgqueue_bell c
+    WHERE (%(channels)s::text[] IS NULL OR channel = ANY (%(channels)s::text[]))
+      AND channel <> ALL (%(excluded)s::text[]) AND channel NOT IN (SELECT name FROM paused)
+      AND
+-- include: has_governed
+) OR EXISTS (
+    SELECT FROM pgqueue_lane c
+    WHERE state <> 'idle'
       AND (%(channels)s::text[] IS NULL OR channel = ANY (%(channels)s::text[]))
-      AND channel <> ALL (%(excluded)s::text[])
+      AND channel <> ALL (%(excluded)s::text[]) AND channel NOT IN (SELECT name FROM paused)
+      AND
+-- include: has_governed
 ) OR EXISTS (
     SELECT FROM pgqueue_message
     WHERE state = 'scheduled' AND failures + lost > 0

@@ -1,9 +1,25 @@
 """The readable face of the tables. Only `pgqueue.engine` changes a message's state."""
 
 from pgqueue.models.channel import Channel
+from pgqueue.models.dedupe import Dedupe
 from pgqueue.models.duty import Duty
 from pgqueue.models.history import History
+from pgqueue.models.lane import Bell, Gate, Lane
 from pgqueue.models.message import Message
+from pgqueue.models.policy import Policy
+from pgqueue.models.waiter import Waiter
 from pgqueue.models.worker import Worker
 
-__all__ = ["Channel", "Duty", "History", "Message", "Worker"]
+__all__ = [
+    "Bell",
+    "Channel",
+    "Dedupe",
+    "Duty",
+    "Gate",
+    "History",
+    "Lane",
+    "Message",
+    "Policy",
+    "Waiter",
+    "Worker",
+]

@@ -1,10 +1,6 @@
 from __future__ import annotations
 
-from typing import Any
-
-from django.db import connections, models, transaction
-
-from pgqueue.engine import notifications
+from django.db import models
 
 
 class ChannelQuerySet(models.QuerySet["Channel"]):
@@ -14,22 +10,26 @@ class ChannelQuerySet(models.QuerySet["Channel"]):
 
     def resume(self) -> int:
         """Have workers start their messages again; return how many were paused before."""
-        self._for_write = True
-        with transaction.atomic(using=self.db):
-            paused = list(self.filter(paused=True).select_for_update().values_list("pk", flat=True))
-            self.filter(pk__in=paused).update(paused=False)
-            notifications.tell(connections[self.db], paused)
-        return len(paused)
+        return self.filter(paused=True).update(paused=False)
 
 
 class Channel(models.Model):
-    """How a channel is configured. One that works by the defaults has no row."""
+    """How a channel is configured. One that works by the defaults has no row.
+
+    A trigger tells workers that wait of any change: it may have been paused.
+    """
 
     class OnDead(models.TextChoices):
         """What a dead message does to those behind it in an ordered lane."""
 
         BLOCK = "block"
         SKIP = "skip"
+
+    class OnFull(models.TextChoices):
+        """What becomes of a message beyond a policy's max_size."""
+
+        REFUSE = "refuse", "Its producer gets ChannelFull"
+        DROP = "drop", "It is dropped"
 
     name = models.TextField(db_collation="C", primary_key=True)
     paused = models.BooleanField(
@@ -41,7 +41,23 @@ class Channel(models.Model):
     on_dead = models.TextField(
         choices=OnDead.choices, db_default=OnDead.BLOCK, default=OnDead.BLOCK
     )
-    options = models.JSONField(db_default={}, default=dict, blank=True)
+    on_full = models.TextField(
+        choices=OnFull.choices,
+        db_default=OnFull.REFUSE,
+        default=OnFull.REFUSE,
+        help_text="What becomes of a message beyond a policy's max_size.",
+    )
+    handler = models.TextField(
+        blank=True,
+        db_default="",
+        default="",
+        help_text="The import path of the task that raw messages are given to.",
+    )
+    watched = models.BooleanField(
+        db_default=False,
+        default=False,
+        help_text="What happens to its messages is notified, for watch().",
+    )
 
     objects = ChannelQuerySet.as_manager()
 
@@ -50,15 +66,3 @@ class Channel(models.Model):
 
     def __str__(self) -> str:
         return self.name
-
-    def save(self, *args: Any, **options: Any) -> None:
-        """Save it; workers that wait look at once, since it may have been paused."""
-        super().save(*args, **options)
-        notifications.tell(connections[self._state.db or "default"], [self.name])
-
-    def delete(self, *args: Any, **options: Any) -> tuple[int, dict[str, int]]:
-        """Delete it, so that it works by the defaults; workers that wait look at once."""
-        name = self.name
-        deleted = super().delete(*args, **options)
-        notifications.tell(connections[self._state.db or "default"], [name])
-        return deleted

@@ -15,6 +15,16 @@ from pgqueue.models.clock import StatementTimestamp
 from pgqueue.states import State
 
 BATCH = 1000
+LIVE = [State.HELD, State.SCHEDULED, State.READY, State.RUNNING]
+INDEXED = (
+    Q(state=State.READY, governed=False)
+    | Q(state=State.READY, governed=True, ordered=False)
+    | Q(ordered=True, state__in=LIVE)
+    | Q(state=State.RUNNING)
+    | Q(state__in=[State.HELD, State.SCHEDULED])
+    | Q(state=State.DEAD)
+)
+"""True of every message, and in the words of the indexes that begin with the channel."""
 # Shorter than PostgreSQL's deadlock_timeout: where an operator and a task wait for each
 # other, it is the operator who gives way.
 PATIENCE = "500ms"
@@ -37,6 +47,10 @@ Verb = Callable[[Connection, Collection[int]], Operated]
 
 
 class MessageQuerySet(models.QuerySet["Message"]):
+    def in_channel(self, channel: str) -> MessageQuerySet:
+        """Those of one channel, found by its indexes."""
+        return self.filter(INDEXED, channel=channel)
+
     def dead(self) -> MessageQuerySet:
         """Failed or lost too often: kept for a replay."""
         return self.filter(state=State.DEAD)
@@ -148,6 +162,9 @@ class Message(models.Model):
     governed = models.BooleanField(db_default=False)
     # Null, unlike '', is equal to nothing.
     dedupe_key = models.TextField(db_collation="C", null=True, blank=True)  # noqa: DJ001
+    debounced = models.BooleanField(
+        db_default=False, help_text="Its dedupe_key is its own only until it is started."
+    )
     progress = models.JSONField(null=True, blank=True)
     errors = models.JSONField(db_default=[], help_text="The first error and the last nine.")
     claimed_at = models.DateTimeField(null=True, blank=True)
@@ -170,6 +187,11 @@ class Message(models.Model):
             ),
             models.CheckConstraint(
                 condition=Q(priority__range=(-100, 100)), name="pgqueue_message_priority"
+            ),
+            models.UniqueConstraint(
+                fields=["channel", "dedupe_key"],
+                condition=Q(dedupe_key__isnull=False, state__in=LIVE),
+                name="pgqueue_message_dedupe",
             ),
         ]
         # Each serves one query. State is a literal in those, so that a partial index applies.
@@ -194,6 +216,37 @@ class Message(models.Model):
                 fields=["channel", "key", "id"],
                 condition=Q(state=State.DEAD),
                 name="pgqueue_message_dead",
+            ),
+            models.Index(
+                fields=["channel", "key", "rank", "run_at", "id"],
+                condition=Q(state=State.READY, governed=True, ordered=False),
+                name="pgqueue_message_governed",
+            ),
+            models.Index(
+                fields=["channel", "key", "id"],
+                condition=Q(ordered=True, state__in=LIVE),
+                name="pgqueue_message_ordered",
+            ),
+            models.Index(
+                fields=["channel", "key", "id"],
+                condition=Q(ordered=True, state=State.DEAD),
+                name="pgqueue_message_ordered_dead",
+            ),
+            # What a channel is full of, beside what is ready and what runs.
+            models.Index(
+                fields=["channel", "key"],
+                condition=Q(state__in=[State.HELD, State.SCHEDULED]),
+                name="pgqueue_message_waiting",
+            ),
+            # Not by lease_until, as above, though that is when a hold ends.
+            models.Index(fields=["id"], condition=Q(state=State.HELD), name="pgqueue_message_held"),
+            models.Index(
+                fields=["expires_at"],
+                condition=Q(
+                    expires_at__isnull=False,
+                    state__in=[State.HELD, State.SCHEDULED, State.READY],
+                ),
+                name="pgqueue_message_expires",
             ),
         ]
 

@@ -1,7 +1,31 @@
-"""Functions that become messages: `@task`, what is asked of it, and what comes of it."""
+"""Functions that become messages: `@task`, what is asked of it, and what comes of it.
+
+And messages without a function: `send()`, and `receive()` where no worker takes them.
+"""
 
 from pgqueue.tasks.context import TaskContext
 from pgqueue.tasks.definition import Task, task
+from pgqueue.tasks.delivery import Delivery
+from pgqueue.tasks.pull import AsyncReceiver, Receiver, areceive, receive
 from pgqueue.tasks.result import TaskError, TaskResult
+from pgqueue.tasks.sending import asend, asend_many, send, send_many
+from pgqueue.tasks.watching import Notice, watch
 
-__all__ = ["Task", "TaskContext", "TaskError", "TaskResult", "task"]
+__all__ = [
+    "AsyncReceiver",
+    "Delivery",
+    "Notice",
+    "Receiver",
+    "Task",
+    "TaskContext",
+    "TaskError",
+    "TaskResult",
+    "areceive",
+    "asend",
+    "asend_many",
+    "receive",
+    "send",
+    "send_many",
+    "task",
+    "watch",
+]

@@ -17,16 +17,18 @@ from typing import Any, TypeVar
 from pgqueue.exceptions import (
     InvalidArgument,
     InvalidArguments,
+    InvalidProgress,
     InvalidResult,
     PayloadTooLarge,
+    PGQueueError,
     UnreadablePayload,
 )
-from pgqueue.tasks.encoding import Hint, from_json, to_json
+from pgqueue.tasks.encoding import ANYTHING, Hint, from_json, to_json
 from pgqueue.tasks.hints import hints_of, signature_of
 from pgqueue.tasks.scalars import Unstorable, write_str
 
 PAYLOAD_LIMIT = 16 * 1024 * 1024  # bytes
-RESULT_LIMIT = 64 * 1024  # bytes
+RESULT_LIMIT = 64 * 1024  # bytes, also of progress
 # Text this short holds no number of more digits than Python parses.
 SHORT = 4300
 UNREADABLE = (ValueError, TypeError, LookupError, ArithmeticError, RecursionError)
@@ -84,13 +86,7 @@ class Codec:
         Raises:
             InvalidResult: it can't be stored, or takes more than `RESULT_LIMIT`.
         """
-        try:
-            text = self._parameters.returned.dump(value)
-        except Unstorable as error:
-            raise InvalidResult(error.about(self._of("the result"))) from error
-        if size(text) > RESULT_LIMIT:
-            raise InvalidResult(self._too_large("the result", text, RESULT_LIMIT))
-        return text
+        return self._dump("the result", self._parameters.returned, value, InvalidResult)
 
     def decode_result(self, text: str | bytes | memoryview) -> Any:
         """Return what the function returned.
@@ -101,6 +97,23 @@ class Codec:
         """
         what = self._of("the result")
         return read(what, self._parameters.returned, parse(what, text))
+
+    def encode_progress(self, data: Any) -> str:
+        """Return as JSON what a run of the function noted of its progress.
+
+        Raises:
+            InvalidProgress: it can't be stored, or takes more than `RESULT_LIMIT`.
+        """
+        return self._dump("the progress", ANYTHING, data, InvalidProgress)
+
+    def decode_progress(self, text: str | bytes | memoryview) -> Any:
+        """Return what a run of the function noted of its progress.
+
+        Raises:
+            UnreadablePayload: it isn't JSON, or has a tag that is not known here.
+        """
+        what = self._of("the progress")
+        return read(what, ANYTHING, parse(what, text))
 
     @cached_property
     def _parameters(self) -> Parameters:
@@ -132,6 +145,15 @@ class Codec:
 
     def _read(self, name: str, hint: Hint, plain: Any) -> Any:
         return read(self._argument(name), hint, plain)
+
+    def _dump(self, what: str, hint: Hint, value: Any, refusal: type[PGQueueError]) -> str:
+        try:
+            text = hint.dump(value)
+        except Unstorable as error:
+            raise refusal(error.about(self._of(what))) from error
+        if size(text) > RESULT_LIMIT:
+            raise refusal(self._too_large(what, text, RESULT_LIMIT))
+        return text
 
     def _too_large(self, what: str, text: str, limit: int) -> str:
         return (

@@ -1,27 +1,47 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from dataclasses import dataclass
+from datetime import timedelta
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn, Protocol
 
+from asgiref.sync import sync_to_async
+from django.db import connections, transaction
+
+from pgqueue.engine import lease
 from pgqueue.engine.lookup import Found
 from pgqueue.engine.values import Claim
+from pgqueue.exceptions import Defer, LeaseLost, TaskTimeout
+from pgqueue.retries import as_timedelta
 from pgqueue.states import State
+from pgqueue.tasks.options import CENTURY
 from pgqueue.tasks.result import TaskResult
 
 if TYPE_CHECKING:
     from pgqueue.tasks.definition import Task
 
 
-@dataclass(frozen=True)
+class Run(Protocol):
+    """What the worker knows of a run that is under way."""
+
+    @property
+    def cancelled(self) -> bool:
+        """Whether somebody asked for the message to be cancelled."""
+
+    @property
+    def overdue(self) -> bool:
+        """Whether the run was told that its time is over."""
+
+
+@dataclass(eq=False)
 class TaskContext:
-    """What a task with `takes_context` is told of its run."""
+    """What a task with `takes_context` is told of its run, and what it may ask for."""
 
     task: Task[Any, Any]
     claim: Claim
-    is_cancelled: Callable[[], bool]
+    """The message as it was claimed, but for what this run has noted since."""
+    run: Run
     database: str
     """The alias of the database that the message is in."""
 
@@ -43,13 +63,102 @@ class TaskContext:
     @property
     def cancelled(self) -> bool:
         """Whether somebody asked for this message to be cancelled. Heartbeats bring it."""
-        return self.is_cancelled()
+        return self.run.cancelled
+
+    @property
+    def body(self) -> bytes | None:
+        """The bytes of a raw message, where this task is its channel's handler."""
+        return self.claim.body
 
     @cached_property
     def metadata(self) -> dict[str, Any]:
         """What the producer wrote on the message."""
         metadata: dict[str, Any] = json.loads(self.claim.metadata)
         return metadata
+
+    @property
+    def progress(self) -> Any:
+        """What was noted last, by this run or one before; None if nothing was."""
+        noted = self.claim.progress
+        return None if noted is None else self.task.codec.decode_progress(noted)
+
+    def checkpoint(
+        self, data: Any, *, extend: float | timedelta | None = None, extra_attempts: int = 0
+    ) -> None:
+        """Note how far this run has come: the next one, after an error or a loss, goes on there.
+
+        It is written on Django's connection of this thread. So in a transaction it is part of
+        that, and vanishes with it; call it last there, since no heartbeat can renew the lease
+        while the transaction has the message locked.
+
+        Args:
+            data: anything that could be an argument without a type hint, up to 64 KiB.
+            extend: as `extend()` does, at the same time.
+            extra_attempts: how many errors more than before this message may have. Without it,
+                a checkpoint changes nothing about when the message is dead.
+
+        Raises:
+            InvalidProgress: `data` can't be stored.
+            LeaseLost: the message is not this run's any more. Give up: nothing is recorded.
+            TaskTimeout: the run is over its time, and was told so before.
+        """
+        if not isinstance(extra_attempts, int) or extra_attempts < 0:
+            raise ValueError(
+                f"extra_attempts={extra_attempts!r}: it must be a whole number, 0 or more."
+            )
+        progress = self.task.codec.encode_progress(data)
+        self._check_time()
+        max_attempts = lease.checkpoint(
+            connections[self.database],
+            self.claim,
+            progress=progress,
+            extend=None if extend is None else _duration(extend),
+            extra_attempts=extra_attempts,
+        )
+        if max_attempts is None:
+            raise self._lost()
+        self.claim = self.claim._replace(progress=progress.encode())
+        # An error is judged by what is in the database then, not by what was rolled back.
+        transaction.on_commit(lambda: self._allow(max_attempts), using=self.database)
+
+    async def acheckpoint(
+        self, data: Any, *, extend: float | timedelta | None = None, extra_attempts: int = 0
+    ) -> None:
+        """Note how far this run has come, from async code."""
+        await sync_to_async(self.checkpoint)(data, extend=extend, extra_attempts=extra_attempts)
+
+    def extend(self, duration: float | timedelta) -> None:
+        """Keep this message from other workers for so long from now, whatever happens here.
+
+        Heartbeats do that by themselves: this is for what keeps the whole process from beating,
+        a long call to C for example. If the worker dies, others wait for so long, too.
+
+        Args:
+            duration: seconds or a timedelta; a lease is never made shorter.
+
+        Raises:
+            LeaseLost: the message is not this run's any more. Give up: nothing is recorded.
+            TaskTimeout: the run is over its time, and was told so before.
+        """
+        self._check_time()
+        if not lease.prolong(connections[self.database], self.claim, _duration(duration)):
+            raise self._lost()
+
+    async def aextend(self, duration: float | timedelta) -> None:
+        """Keep this message from other workers, from async code."""
+        await sync_to_async(self.extend)(duration)
+
+    def defer(self, delay: float | timedelta, progress: Any = None) -> NoReturn:
+        """End this run, and have the message run again later: no failure, however often.
+
+        Args:
+            delay: seconds or a timedelta.
+            progress: what the next run finds in `progress`; None: what was noted before.
+
+        Raises:
+            Defer: always; the worker takes it from there.
+        """
+        raise Defer(delay, progress)
 
     @cached_property
     def task_result(self) -> TaskResult[Any]:
@@ -86,3 +195,21 @@ class TaskContext:
             worker_id=claim.worker_id,
             result=None,
         )
+
+    def _check_time(self) -> None:
+        # Or one that ignores its timeout would keep its lease for ever.
+        if self.run.overdue:
+            raise TaskTimeout
+
+    def _lost(self) -> LeaseLost:
+        return LeaseLost(
+            f"{self.task.name} #{self.id} is not this run's any more: its lease ran out, or it was "
+            "settled elsewhere. What this run still does is not recorded."
+        )
+
+    def _allow(self, max_attempts: int) -> None:
+        self.claim = self.claim._replace(max_attempts=max_attempts)
+
+
+def _duration(value: float | timedelta) -> timedelta:
+    return min(as_timedelta(value), CENTURY)

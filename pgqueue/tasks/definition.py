@@ -4,6 +4,7 @@ import inspect
 import json
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, fields, replace
 from datetime import datetime, timedelta
 from functools import cache, cached_property, partial
@@ -11,20 +12,26 @@ from itertools import chain, islice
 from types import NoneType
 from typing import Any, Concatenate, Generic, Literal, ParamSpec, TypeVar, Unpack, overload
 
+import psycopg
 from asgiref.sync import async_to_sync, sync_to_async
 from django.db import connections, transaction
 
 from pgqueue import registry, signals
 from pgqueue.conf import settings
 from pgqueue.engine import enqueue as engine
-from pgqueue.engine.values import Claim
-from pgqueue.exceptions import InvalidTask, OtherTransactionWarning, TaskResultMismatch
+from pgqueue.engine.values import Claim, Tuples
+from pgqueue.exceptions import (
+    DuplicateMessage,
+    InvalidTask,
+    OtherTransactionWarning,
+    TaskResultMismatch,
+)
 from pgqueue.retries import Backoff, load_backoff
 from pgqueue.states import State
 from pgqueue.tasks import options as task_options
 from pgqueue.tasks.arguments import Codec
-from pgqueue.tasks.context import TaskContext
-from pgqueue.tasks.options import Options
+from pgqueue.tasks.context import Run, TaskContext
+from pgqueue.tasks.options import Atomic, Options
 from pgqueue.tasks.result import TaskResult, fetch
 
 P = ParamSpec("P")
@@ -46,14 +53,34 @@ class Task(Generic[P, T]):
     key: str | Callable[..., str] = ""
     priority: int = 0
     run_after: datetime | timedelta | None = None
+    expires_at: datetime | None = None
+    ttl: timedelta | None = None
+    ordered: bool = False
+    dedupe_key: str | Callable[..., str | None] | None = None
+    dedupe_for: timedelta | None = None
+    on_conflict: str = "return"
+    hold_for: timedelta | None = None
     max_attempts: int | None = None
     backoff: Backoff | None = None
     timeout: timedelta | None = None
-    atomic: bool = False
+    atomic: Atomic = False
     metadata: Mapping[str, Any] = field(default_factory=dict)
     enqueue_on_commit: bool | str = False
     database: str | None = None
+    connection: psycopg.Connection[Any] | None = None
     takes_context: bool = False
+
+    def __post_init__(self) -> None:
+        if self.dedupe_for is not None and self.on_conflict == "replace":
+            raise InvalidTask(
+                f"{self.name}: dedupe_for remembers what was enqueued, on_conflict='replace' "
+                "replaces it. Choose one."
+            )
+        if self.connection is not None and self.enqueue_on_commit:
+            raise InvalidTask(
+                f"{self.name}: enqueue_on_commit waits for a transaction of Django's, and not for "
+                "that of a connection."
+            )
 
     def __repr__(self) -> str:
         return f"<Task {self.name}>"
@@ -93,6 +120,17 @@ class Task(Generic[P, T]):
             raise InvalidTask("takes_context belongs to the function: give it to @task.")
         return replace(self, **task_options.checked(options))
 
+    def hold(self, *, for_: float | timedelta) -> Task[P, T]:
+        """Return a copy whose messages are held: stored, but not run until they are committed.
+
+        `result.commit()` lets one go and `result.abandon()` ends it, in any later transaction or
+        process; one that was neither within `for_` (seconds or a timedelta) ends as expired.
+
+        Raises:
+            InvalidTask: `for_` is not longer than 0 seconds.
+        """
+        return self.using(hold_for=for_)
+
     def enqueue(self, *args: P.args, **kwargs: P.kwargs) -> TaskResult[T]:
         """Store a message that runs this task with these arguments.
 
@@ -104,9 +142,11 @@ class Task(Generic[P, T]):
 
         Raises:
             InvalidArguments: the arguments don't fit the function, or can't be stored.
+            ChannelFull: a policy's max_size is reached.
+            DuplicateMessage: its dedupe_key is taken, and on_conflict is "raise".
         """
         self._flag_other_transactions()
-        return self._store([TaskResult(self, args, kwargs)])[0]
+        return self.store([TaskResult(self, args, kwargs)])[0]
 
     async def aenqueue(self, *args: P.args, **kwargs: P.kwargs) -> TaskResult[T]:
         """Store a message, from async code."""
@@ -118,14 +158,16 @@ class Task(Generic[P, T]):
         """Store a message for each of `calls`, 10 000 at a time by COPY: all or none.
 
         Args:
-            calls: each a tuple or list of positional arguments, or a dict of named ones.
+            calls: each a tuple or list of positional arguments, or a dict of named ones. Ordered
+                ones run in this order, and may have 500 different keys.
 
         Raises:
             InvalidArguments: one call doesn't fit the function, or can't be stored.
+            ChannelFull, DuplicateMessage: as `enqueue` does.
         """
         self._flag_other_transactions()
-        with transaction.atomic(using=self.alias):
-            return [result for batch in self._batches(calls) for result in self._store(batch)]
+        with self._atomic():
+            return [result for batch in self._batches(calls) for result in self.store(batch)]
 
     async def aenqueue_many(
         self, calls: Iterable[Sequence[Any] | Mapping[str, Any]]
@@ -152,9 +194,9 @@ class Task(Generic[P, T]):
         result: T = function(*args, **kwargs)
         return result
 
-    def context(self, claim: Claim, is_cancelled: Callable[[], bool], database: str) -> TaskContext:
+    def context(self, claim: Claim, run: Run, database: str) -> TaskContext:
         """Return what a run of this task on what was claimed is told."""
-        return TaskContext(self, claim, is_cancelled, database)
+        return TaskContext(self, claim, run, database)
 
     def encode_result(self, value: Any) -> str:
         """Return as JSON what a run returned.
@@ -199,7 +241,9 @@ class Task(Generic[P, T]):
         self, calls: Iterable[Sequence[Any] | Mapping[str, Any]]
     ) -> Iterator[list[TaskResult[T]]]:
         rest = iter(calls)
-        while batch := [self._to_be_stored(call) for call in islice(rest, BATCH)]:
+        # Ordered ones go out together: their lanes are locked in the order of their keys.
+        count = None if self.ordered else BATCH
+        while batch := [self._to_be_stored(call) for call in islice(rest, count)]:
             yield batch
 
     def _to_be_stored(self, call: Sequence[Any] | Mapping[str, Any]) -> TaskResult[T]:
@@ -211,19 +255,33 @@ class Task(Generic[P, T]):
             f"enqueue_many() of {self.name}: {call!r} is neither a tuple of arguments nor a dict."
         )
 
-    def _store(self, results: list[TaskResult[T]]) -> list[TaskResult[T]]:
-        """Store messages, and note in their results where they are."""
+    def store(self, results: list[TaskResult[T]]) -> list[TaskResult[T]]:
+        """Store messages, and note in their results where they are.
+
+        Raises:
+            InvalidArguments, ChannelFull, DuplicateMessage: as `enqueue` does.
+        """
+        keys, dedupe_keys = self.keys_of(results), self.dedupe_keys_of(results)
+        if self.ordered and max(len(set(keys)), len(set(dedupe_keys or ()))) > engine.LOCKED_KEYS:
+            raise InvalidTask(
+                f"enqueue_many() of {self.name}: ordered messages may have {engine.LOCKED_KEYS} "
+                "different keys in one call. Call it again for more."
+            )
         encode = self.codec.encode
         payloads = (encode(result.args, result.kwargs) for result in results)
-        store = partial(engine.enqueue, common=self._common(), keys=self._keys(results))
+        store = partial(
+            engine.enqueue,
+            common=self._common(),
+            keys=keys,
+            dedupe_keys=dedupe_keys,
+        )
         if self.enqueue_on_commit:
             self._store_on_commit(results, partial(store, payloads=list(payloads)))
         else:
             # The rest is encoded as they go out; but not where that may run somebody's code,
             # which may ask the same database. The first looks at the function's hints.
             ready = [next(payloads)] if _are_scalars(results) else list(payloads)
-            stored = _run(self.alias, partial(store, payloads=chain(ready, payloads)))
-            _note(results, stored.ids, stored.state, stored.created_at)
+            self._note(results, self._run(partial(store, payloads=chain(ready, payloads))))
         if signals.task_enqueued.has_listeners(self):
             for result in results:
                 signals.task_enqueued.send_robust(self, task_result=result)
@@ -234,20 +292,77 @@ class Task(Generic[P, T]):
     ) -> None:
         on_commit = self.enqueue_on_commit
         alias = on_commit if isinstance(on_commit, str) else self.alias
-        ids = _run(self.alias, partial(engine.reserve, count=len(results)))
-        transaction.on_commit(partial(_run, self.alias, partial(store, ids=ids)), using=alias)
-        _note(results, ids, State.READY if self.run_after is None else State.SCHEDULED, None)
+        ids: list[int] | None = None
+        if not self.ordered:  # those get theirs when it is their turn
+            ids = self._run(partial(engine.reserve, count=len(results)))
+            for result, id in zip(results, ids or [], strict=True):
+                result.id = str(id)
+        for result in results:
+            result.status = State.READY if self.run_after is None else State.SCHEDULED
 
-    def _keys(self, results: Sequence[TaskResult[T]]) -> list[str]:
+        def enqueue() -> None:
+            self._note(results, self._run(partial(store, ids=ids)))
+
+        transaction.on_commit(enqueue, using=alias)
+
+    def _run(self, verb: Callable[..., Any]) -> Any:
+        """Run a verb of the engine on Django's connection, as a query of Django's would."""
+        if self.connection is not None:
+            return verb(Tuples(self.connection))
+        connection = connections[self.alias]
+        with connection.wrap_database_errors:  # Django's cursors do, but for COPY
+            return verb(connection)
+
+    def _atomic(self) -> AbstractContextManager[Any]:
+        if self.connection is not None:
+            return Tuples(self.connection).atomic()
+        return transaction.atomic(using=self.alias)
+
+    def _note(self, results: Sequence[TaskResult[T]], stored: engine.Enqueued) -> None:
+        """Write down what became of messages.
+
+        Raises:
+            DuplicateMessage: one was there already, and that is not to be.
+        """
+        for result, id, came_of in zip(results, stored.ids, stored.came_of, strict=True):
+            result.id = "" if id is None else str(id)
+            result.status = stored.state
+            result.enqueued_at = stored.created_at
+            result.came_of = came_of
+            if came_of == "existing":
+                if self.on_conflict == "raise":
+                    raise DuplicateMessage(
+                        f"Message {id} has the dedupe key of this {self.name} already."
+                    )
+                result.look()
+
+    def keys_of(self, results: Sequence[TaskResult[T]]) -> list[str]:
+        """Return the key of each message that is to be stored."""
         if isinstance(self.key, str):
             return [self.key] * len(results)
         return [self._checked_key(self.key(*each.args, **each.kwargs)) for each in results]
+
+    def dedupe_keys_of(self, results: Sequence[TaskResult[T]]) -> list[str | None] | None:
+        """Return the dedupe key of each; None: none has any."""
+        if self.dedupe_key is None:
+            return None
+        if isinstance(self.dedupe_key, str):
+            return [self.dedupe_key] * len(results)
+        return [
+            self._checked_dedupe_key(self.dedupe_key(*each.args, **each.kwargs)) for each in results
+        ]
 
     def _checked_key(self, key: Any) -> str:
         try:
             return task_options.checked_key(key)
         except (TypeError, ValueError) as error:
             raise InvalidTask(f"The key {key!r} of {self.name}: {error}") from error
+
+    def _checked_dedupe_key(self, key: Any) -> str | None:
+        try:
+            return task_options.checked_dedupe_key(key)
+        except (TypeError, ValueError) as error:
+            raise InvalidTask(f"The dedupe_key {key!r} of {self.name}: {error}") from error
 
     def _common(self) -> engine.Common:
         return engine.Common(
@@ -267,6 +382,12 @@ class Task(Generic[P, T]):
             "priority": self.priority,
             "run_at": at if isinstance(at, datetime) else None,
             "run_after": at if isinstance(at, timedelta) else None,
+            "expires_at": self.expires_at,
+            "expires_after": self.ttl,
+            "held_for": self.hold_for,
+            "ordered": self.ordered,
+            "dedupe_for": self.dedupe_for,
+            "replaces": self.on_conflict == "replace",
         }
 
     @property
@@ -276,7 +397,9 @@ class Task(Generic[P, T]):
 
     def _flag_other_transactions(self) -> None:
         """Warn where a transaction is open, but not the one that the message is part of."""
-        if self.enqueue_on_commit or connections[self.alias].in_atomic_block:
+        if self.enqueue_on_commit or self.connection is not None:
+            return
+        if connections[self.alias].in_atomic_block:
             return
         for other in connections.all(initialized_only=True):
             if other.in_atomic_block:
@@ -316,16 +439,33 @@ def task(function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
             call's arguments that returns it. Keys take turns, however much each has waiting.
         priority: -100 to 100; higher first within a key.
         run_after: an aware datetime, or seconds or a timedelta from when it is enqueued.
+        expires_at: an aware datetime; a message that was not started by then ends as expired.
+        ttl: the same as seconds or a timedelta from when it is enqueued; the earlier one holds.
+        ordered: run the messages of a key one at a time, in the order their transactions commit,
+            whatever their priority. Enqueueing one waits for others of its key that are not
+            committed yet.
+        dedupe_key: enqueue no second message with this text in the channel while the first one
+            waits or runs; or a function of the call's arguments that returns it, or None.
+        dedupe_for: seconds or a timedelta that a dedupe_key is remembered from when it is
+            enqueued, if its message ends sooner.
+        on_conflict: what enqueueing a second one does: "return" the first, "replace" the first's
+            arguments and times if it was not started (so a burst runs once, after its last:
+            debouncing), or "raise" DuplicateMessage.
+        hold_for: as `hold()`.
         max_attempts: errors after which a message is dead.
         backoff: how long a failed message waits: `Exponential(…)`, a list of seconds or
             timedeltas, or a function of (exception, result) that returns one, or None to give up.
         timeout: seconds or a timedelta after which `TaskTimeout` is raised in a run.
         atomic: run and settle in one transaction on the queue's database: what the task does
-            there happens exactly once.
+            there happens exactly once. "read committed", "repeatable read" or "serializable"
+            instead of True is how isolated it is. After a serialization failure or a deadlock it
+            runs again at once, uncharged, ten times at most.
         metadata: a dict that travels with the message.
         enqueue_on_commit: store the message only when the transaction on the queue's database,
             or on that of the alias given, commits.
         database: the alias of the queue's database, if not the one of `PGQUEUE`.
+        connection: a psycopg connection to enqueue on, in place of Django's: messages are part of
+            the transaction that is open there. For `using()`.
         takes_context: pass a `TaskContext` as the first argument.
 
     Raises:
@@ -354,22 +494,6 @@ def _options(task: Task[Any, Any]) -> dict[str, Any]:
     return {each.name: getattr(task, each.name) for each in fields(task)}
 
 
-def _note(
-    results: Iterable[TaskResult[Any]], ids: Iterable[int], state: State, at: datetime | None
-) -> None:
-    for result, id in zip(results, ids, strict=True):
-        result.id = str(id)
-        result.status = state
-        result.enqueued_at = at
-
-
 def _are_scalars(results: Sequence[TaskResult[Any]]) -> bool:
     types = set(map(type, chain.from_iterable(result.args for result in results)))
     return types <= SCALARS and not any(result.kwargs for result in results)
-
-
-def _run(alias: str, verb: Callable[..., Any]) -> Any:
-    """Run a verb of the engine on Django's connection, as a query of Django's would."""
-    connection = connections[alias]
-    with connection.wrap_database_errors:  # Django's cursors do, but for COPY
-        return verb(connection)

@@ -6,17 +6,22 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from difflib import get_close_matches
-from typing import Any, TypedDict
+from typing import Any, Literal, TypeAlias, TypedDict, get_args
 
+import psycopg
 from django.utils import timezone
 
-from pgqueue.exceptions import InvalidTask
+from pgqueue.exceptions import InvalidMessage, InvalidTask
 from pgqueue.retries import Backoff, as_backoff, as_timedelta, dump_backoff
 
 # An entry of the index that claims walk must fit a third of a page.
 CHANNEL_LIMIT = 200
 KEY_LIMIT = 1000
+CONFLICTS = ("return", "replace", "raise")
 CENTURY = timedelta(days=36_525)
+
+Isolation = Literal["read committed", "repeatable read", "serializable"]
+Atomic: TypeAlias = "bool | Isolation"
 
 
 class Options(TypedDict, total=False):
@@ -27,13 +32,21 @@ class Options(TypedDict, total=False):
     key: str | Callable[..., str]
     priority: int
     run_after: datetime | timedelta | float | None
+    expires_at: datetime | None
+    ttl: timedelta | float | None
+    ordered: bool
+    dedupe_key: str | Callable[..., str | None] | None
+    dedupe_for: timedelta | float | None
+    on_conflict: Literal["return", "replace", "raise"]
+    hold_for: timedelta | float | None
     max_attempts: int | None
     backoff: Backoff | Sequence[float | timedelta] | None
     timeout: timedelta | float | None
-    atomic: bool
+    atomic: Atomic
     metadata: Mapping[str, Any]
     enqueue_on_commit: bool | str
     database: str | None
+    connection: psycopg.Connection[Any] | None
 
 
 def checked(options: Mapping[str, Any]) -> dict[str, Any]:
@@ -60,6 +73,18 @@ def _check(name: str, value: Any) -> Any:
         raise InvalidTask(f"{name}={value!r}: {error}") from error
 
 
+def checked_channel(channel: Any) -> str:
+    """Return `channel` if it can be the name of one.
+
+    Raises:
+        TypeError: it is no text.
+        ValueError: it is empty, or too long.
+    """
+    if channel == "":
+        raise ValueError("it must be a name.")
+    return _text(channel, CHANNEL_LIMIT)
+
+
 def checked_key(key: Any) -> str:
     """Return `key` if it can be one.
 
@@ -80,9 +105,7 @@ def _text(value: Any, limit: int) -> str:
 
 
 def _channel(value: Any) -> str | None:
-    if value == "":
-        raise ValueError("it must be a name.")
-    return None if value is None else _text(value, CHANNEL_LIMIT)
+    return None if value is None else checked_channel(value)
 
 
 def _key(value: Any) -> str | Callable[..., str]:
@@ -111,19 +134,49 @@ def _run_after(value: Any) -> datetime | timedelta | None:
         raise ValueError("it must be in the years 1 to 9999, in UTC.") from error
 
 
+def _moment(value: Any) -> datetime | None:
+    if value is not None and not isinstance(value, datetime):
+        raise TypeError("it must be a datetime; a time from now is a ttl.")
+    moment = _run_after(value)
+    return moment if isinstance(moment, datetime) else None
+
+
+def checked_dedupe_key(key: Any) -> str | None:
+    """Return `key` if messages can be told apart by it; None: it is like no other.
+
+    Raises:
+        ValueError: it is no text, empty, or too long.
+    """
+    if key == "":
+        raise ValueError("it must not be empty; None is like no other.")
+    return None if key is None else _text(key, KEY_LIMIT)
+
+
+def _dedupe_key(value: Any) -> str | Callable[..., str | None] | None:
+    return value if callable(value) else checked_dedupe_key(value)
+
+
+def _conflict(value: Any) -> str:
+    if value not in CONFLICTS:
+        raise ValueError(f"it must be one of {', '.join(map(repr, CONFLICTS))}.")
+    return str(value)
+
+
 def _count(value: Any) -> int | None:
     if value is not None and (not isinstance(value, int) or isinstance(value, bool) or value < 1):
         raise ValueError("it must be a whole number, 1 or more.")
     return value
 
 
-def _timeout(value: Any) -> timedelta | None:
+def _duration(value: Any) -> timedelta | None:
     if value is None:
         return None
-    timeout = as_timedelta(value)
-    if timeout <= timedelta():
+    duration = as_timedelta(value)
+    if duration <= timedelta():
         raise ValueError("it must be longer than 0 seconds.")
-    return timeout
+    if duration > CENTURY:
+        raise ValueError("it may be a hundred years at most.")
+    return duration
 
 
 def _metadata(value: Any) -> dict[str, Any]:
@@ -141,6 +194,12 @@ def _flag(value: Any) -> bool:
     return value
 
 
+def _atomic(value: Any) -> Atomic:
+    if not isinstance(value, bool) and value not in get_args(Isolation):
+        raise ValueError(f"it must be True, False or one of {', '.join(get_args(Isolation))}.")
+    return value  # type: ignore[no-any-return]
+
+
 def _on_commit(value: Any) -> bool | str:
     if not isinstance(value, bool | str):
         raise TypeError("it must be True, False or the alias of a database.")
@@ -153,18 +212,32 @@ def _alias(value: Any) -> str | None:
     return value
 
 
+def _connection(value: Any) -> psycopg.Connection[Any] | None:
+    if value is not None and not isinstance(value, psycopg.Connection):
+        raise TypeError("it must be a connection of psycopg's.")
+    return value
+
+
 _CHECKS: dict[str, Callable[[Any], Any]] = {
     "channel": _channel,
     "key": _key,
     "priority": _priority,
     "run_after": _run_after,
+    "expires_at": _moment,
+    "ttl": _duration,
+    "ordered": _flag,
+    "dedupe_key": _dedupe_key,
+    "dedupe_for": _duration,
+    "on_conflict": _conflict,
+    "hold_for": _duration,
     "max_attempts": _count,
     "backoff": lambda value: None if value is None else as_backoff(value),
-    "timeout": _timeout,
-    "atomic": _flag,
+    "timeout": _duration,
+    "atomic": _atomic,
     "metadata": _metadata,
     "enqueue_on_commit": _on_commit,
     "database": _alias,
+    "connection": _connection,
     "takes_context": _flag,
 }
 
@@ -172,7 +245,7 @@ _CHECKS: dict[str, Callable[[Any], Any]] = {
 _OF_THE_RUN: dict[str, Callable[[Any], Any]] = {
     "backoff": dump_backoff,
     "timeout": timedelta.total_seconds,
-    "atomic": bool,
+    "atomic": _atomic,
     "backend": str,  # of tasks of django.tasks
 }
 
@@ -193,3 +266,74 @@ def travelling(options: Mapping[str, Any], defaults: Mapping[str, Any]) -> str |
         except ValueError as error:
             raise InvalidTask(f"{name}: {error}") from error
     return json.dumps(changed) if changed else None
+
+
+class MessageOptions(TypedDict, total=False):
+    """What `send()` takes beside what is the message's own; each is documented there."""
+
+    priority: int
+    run_after: datetime | timedelta | float | None
+    expires_at: datetime | None
+    ttl: timedelta | float | None
+    ordered: bool
+    dedupe_for: timedelta | float | None
+    on_conflict: Literal["return", "replace", "raise"]
+    hold_for: timedelta | float | None
+    metadata: Mapping[str, Any]
+    max_attempts: int | None
+
+
+def checked_message(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a message's options in the form that they are stored in.
+
+    Raises:
+        InvalidMessage: one is unknown, or has a value that can't be.
+    """
+    for name in options:
+        if name not in _OF_A_MESSAGE:
+            near = get_close_matches(name, _OF_A_MESSAGE, n=1)
+            hint = (
+                f"Did you mean {near[0]!r}?" if near else f"There are {', '.join(_OF_A_MESSAGE)}."
+            )
+            raise InvalidMessage(f"A message has no option {name!r}. {hint}")
+    checked = {}
+    for name, value in options.items():
+        try:
+            checked[name] = _OF_A_MESSAGE[name](value)
+        except (TypeError, ValueError) as error:
+            raise InvalidMessage(f"{name}={value!r}: {error}") from error
+    return checked
+
+
+def _named_channel(value: Any) -> str:
+    channel = _channel(value)
+    if channel is None:
+        raise ValueError("it must be a name.")
+    return channel
+
+
+def _body(value: Any) -> bytes | None:
+    if value is None:
+        return None
+    if not isinstance(value, bytes | bytearray | memoryview):
+        raise TypeError("it must be bytes.")
+    return bytes(value)
+
+
+_OF_A_MESSAGE: dict[str, Callable[[Any], Any]] = {
+    "channel": _named_channel,
+    "key": checked_key,
+    "body": _body,
+    "dedupe_key": checked_dedupe_key,
+    "priority": _priority,
+    "run_after": _run_after,
+    "expires_at": _moment,
+    "ttl": _duration,
+    "ordered": _flag,
+    "dedupe_for": _duration,
+    "on_conflict": _conflict,
+    "hold_for": _duration,
+    "metadata": _metadata,
+    "max_attempts": _count,
+    "database": _alias,
+}

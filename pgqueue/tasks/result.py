@@ -2,25 +2,40 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
+from threading import TIMEOUT_MAX
+from time import monotonic
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from asgiref.sync import sync_to_async
 from django.db import connections
 
-from pgqueue.engine import lookup
+from pgqueue.engine import cancel, held, lookup
 from pgqueue.engine.lookup import Found
-from pgqueue.exceptions import TaskFailed, TaskResultDoesNotExist
+from pgqueue.engine.values import Connection
+from pgqueue.exceptions import (
+    HoldExpired,
+    TaskFailed,
+    TaskResultDoesNotExist,
+    TaskResultMismatch,
+    WaitInTransaction,
+    WaitTimeout,
+)
+from pgqueue.retries import as_timedelta
 from pgqueue.states import Outcome, State
+from pgqueue.tasks import waiting
 
 if TYPE_CHECKING:
     from pgqueue.tasks.definition import Task
 
 T = TypeVar("T")
 
+FOREVER = TIMEOUT_MAX / 2
 WORDS: dict[str, State | Outcome] = {each.value: each for each in (*State, *Outcome)}
 
 
@@ -43,9 +58,11 @@ class TaskResult(Generic[T]):
         status: a `State` while it lives, an `Outcome` once it has ended.
         args, kwargs: what the task is called with.
         enqueued_at: when it was stored, by the database's clock.
+        came_of: what enqueueing it came to: stored; existing or replaced, where its dedupe_key was
+            taken; or dropped, where its channel was full and drops what is beyond.
     """
 
-    __slots__ = ("_found", "args", "enqueued_at", "id", "kwargs", "status", "task")
+    __slots__ = ("_found", "args", "came_of", "enqueued_at", "id", "kwargs", "status", "task")
 
     def __init__(self, task: Task[Any, T], args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
         self.task = task
@@ -54,6 +71,7 @@ class TaskResult(Generic[T]):
         self.id = ""
         self.status: State | Outcome = State.READY
         self.enqueued_at: datetime | None = None
+        self.came_of = "stored"
         self._found: Found | None = None
 
     @classmethod
@@ -61,9 +79,7 @@ class TaskResult(Generic[T]):
         """Return the result of a message that was looked up."""
         result = cls(task, *task.codec.decode(found.payload))
         result.id = str(found.id)
-        result.status = WORDS[found.state]
-        result.enqueued_at = found.created_at
-        result._found = found
+        result._note(found)
         return result
 
     def __repr__(self) -> str:
@@ -127,13 +143,159 @@ class TaskResult(Generic[T]):
         Raises:
             TaskResultDoesNotExist: it was rolled back, or its history was purged.
         """
-        fresh = fetch(self.task, self.id)
-        self.status, self._found = fresh.status, fresh._found
-        self.enqueued_at = fresh.enqueued_at
+        self._note(_find(self.task, self.id))
+
+    def look(self) -> None:
+        """Look at the message if it is to be found, and is this task's."""
+        with suppress(TaskResultDoesNotExist, TaskResultMismatch):
+            self.refresh()
 
     async def arefresh(self) -> None:
         """Look at the message again, from async code."""
         await sync_to_async(self.refresh)()
+
+    def wait(self, timeout: float | timedelta | None = None) -> TaskResult[T]:
+        """Wait until the message has ended, however that was, or is dead.
+
+        It is told by a notification, on one connection for all who wait in this process. It may
+        wait inside a transaction, but not for what that one has enqueued.
+
+        Args:
+            timeout: seconds or a timedelta; None: as long as it takes.
+
+        Returns:
+            This result, refreshed: `status` and `return_value` say what came of it.
+
+        Raises:
+            WaitTimeout: it goes on.
+            WaitInTransaction: the transaction that enqueues it is not committed.
+            TaskResultDoesNotExist: it was rolled back, or its history was purged.
+        """
+        seconds = _seconds(timeout)
+        until = monotonic() + seconds
+        if self._has_ended():
+            return self
+        promise = waiting.ended(self.task.alias, int(self.id))
+        try:
+            found = promise.result(until - monotonic())
+        except TimeoutError as error:
+            raise self._late(seconds) from error
+        finally:
+            promise.cancel()
+        return self._as_promised(found)
+
+    async def await_(  # a `timeout`, as wait() has it: the error says what is late
+        self,
+        timeout: float | timedelta | None = None,  # noqa: ASYNC109
+    ) -> TaskResult[T]:
+        """Wait until the message has ended, or is dead, from async code; as `wait()` does."""
+        seconds = _seconds(timeout)
+        until = monotonic() + seconds
+        if await sync_to_async(self._has_ended)():
+            return self
+        promise = waiting.ended(self.task.alias, int(self.id))
+        try:
+            found = await asyncio.wait_for(asyncio.wrap_future(promise), until - monotonic())
+        except TimeoutError as error:
+            raise self._late(seconds) from error
+        return await sync_to_async(self._as_promised)(found)
+
+    def commit(self) -> None:
+        """Let a held message go, once the transaction commits.
+
+        Raises:
+            HoldExpired: it is not held: it was committed or abandoned, or its time ran out.
+        """
+        self._require_held(held.commit(self._connection(), [int(self.id)]))
+
+    async def acommit(self) -> None:
+        """Let a held message go, from async code."""
+        await sync_to_async(self.commit)()
+
+    def abandon(self) -> None:
+        """End a held message as cancelled.
+
+        Raises:
+            HoldExpired: as `commit` does.
+        """
+        self._require_held(held.abandon(self._connection(), [int(self.id)]))
+
+    async def aabandon(self) -> None:
+        """End a held message, from async code."""
+        await sync_to_async(self.abandon)()
+
+    def extend_hold(self, *, for_: float | timedelta) -> None:
+        """Hold a held message for so long from now: seconds or a timedelta.
+
+        Raises:
+            HoldExpired: as `commit` does.
+        """
+        hold = as_timedelta(for_)
+        self._require_held(held.extend(self._connection(), [int(self.id)], hold=hold))
+
+    async def aextend_hold(self, *, for_: float | timedelta) -> None:
+        """Hold a held message for longer, from async code."""
+        await sync_to_async(self.extend_hold)(for_=for_)
+
+    def cancel(self) -> bool:
+        """End the message as cancelled; if it runs, ask its task to end.
+
+        Returns:
+            Whether there was anything to cancel. What had begun to run may still succeed.
+        """
+        ended, asked = cancel.cancel(self._connection(), [int(self.id)])
+        return bool(ended or asked)
+
+    async def acancel(self) -> bool:
+        """End the message as cancelled, from async code."""
+        return await sync_to_async(self.cancel)()
+
+    def _has_ended(self) -> bool:
+        try:
+            self.refresh()
+        except TaskResultDoesNotExist as error:
+            if any(each.in_atomic_block for each in connections.all(initialized_only=True)):
+                raise self._uncommitted() from error
+            raise
+        return self.is_finished
+
+    def _as_promised(self, found: Found | None) -> TaskResult[T]:
+        if found is None:
+            # Gone from where we look, too? Or only we can see it.
+            self.refresh()
+            raise self._uncommitted()
+        self._note(found)
+        return self
+
+    def _note(self, found: Found) -> None:
+        self.status = WORDS[found.state]
+        self.enqueued_at = found.created_at
+        self._found = found
+
+    def _late(self, seconds: float) -> WaitTimeout:
+        return WaitTimeout(
+            f"Message {self.id} of {self.task.name} did not end within {seconds:g} s. "
+            "It goes on: wait() may be called again."
+        )
+
+    def _uncommitted(self) -> WaitInTransaction:
+        return WaitInTransaction(
+            f"Message {self.id} of {self.task.name} is not committed, so no worker can see it: "
+            "wait() after the transaction that enqueues it, outside of its atomic(). "
+            "(Each test of a TestCase is a transaction: use TransactionTestCase.)"
+        )
+
+    def _connection(self) -> Connection:
+        connection = connections[self.task.alias]
+        connection.ensure_connection()
+        psycopg_connection: Connection = connection.connection
+        return psycopg_connection
+
+    def _require_held(self, done: set[int]) -> None:
+        if not done:
+            raise HoldExpired(
+                f"{self!r} is held no more: it was committed or abandoned, or its time ran out."
+            )
 
 
 def fetch(task: Task[Any, T], result_id: str | int) -> TaskResult[T]:
@@ -143,6 +305,10 @@ def fetch(task: Task[Any, T], result_id: str | int) -> TaskResult[T]:
         TaskResultDoesNotExist: there is none.
         TaskResultMismatch: it is another task's.
     """
+    return TaskResult.of(task, _find(task, result_id))
+
+
+def _find(task: Task[Any, Any], result_id: str | int) -> Found:
     if not str(result_id).isdecimal():
         raise TaskResultDoesNotExist(f"{result_id!r} is not the id of a message.")
     found = lookup.find(connections[task.alias], int(result_id))
@@ -151,4 +317,8 @@ def fetch(task: Task[Any, T], result_id: str | int) -> TaskResult[T]:
             f"No message has the id {result_id}: it was rolled back, or its history was purged."
         )
     task.check_is_of(found.task, result_id)
-    return TaskResult.of(task, found)
+    return found
+
+
+def _seconds(timeout: float | timedelta | None) -> float:
+    return FOREVER if timeout is None else min(as_timedelta(timeout).total_seconds(), FOREVER)

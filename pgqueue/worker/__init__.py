@@ -2,7 +2,7 @@
 
     Listener ──▶ Fetcher ──▶ Buffer ──▶ Threads ──▶ Settler
                    │                      │ Runner: an Outcome
-                 Turns                Heartbeat, Timeouts, Duties
+                Claimer               Heartbeat, Timeouts, Duties
 
 A message moves forwards only: each part hands it to the next and never asks back.
 """

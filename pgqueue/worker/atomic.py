@@ -3,26 +3,74 @@
 from __future__ import annotations
 
 import logging
+import random
+import time
 from collections.abc import Callable
 
 from django.db import connections, transaction
 from django.db.transaction import TransactionManagementError
+from psycopg.errors import DeadlockDetected, SerializationFailure
 
+from pgqueue.conf import settings
 from pgqueue.engine import lease
 from pgqueue.exceptions import LeaseLost
-from pgqueue.outcomes import Closed, Outcome, Succeeded
+from pgqueue.outcomes import Closed, Outcome
+from pgqueue.tasks.options import Atomic
 from pgqueue.worker.held import Held
 from pgqueue.worker.settler import write
 
 logger = logging.getLogger(__name__)
 
+RERUNS = 10
+LONGEST_PAUSE = 0.05
+"""Seconds; at random up to this, or those who were in each other's way are so again."""
 
-def run(alias: str, held: Held, attempt: Callable[[], Outcome]) -> Outcome:
-    """Run `attempt` and write its outcome, both or neither.
+ISOLATE = {
+    "read committed": "SET TRANSACTION ISOLATION LEVEL READ COMMITTED",
+    "repeatable read": "SET TRANSACTION ISOLATION LEVEL REPEATABLE READ",
+    "serializable": "SET TRANSACTION ISOLATION LEVEL SERIALIZABLE",
+}
+
+
+def run(
+    alias: str,
+    isolation: Atomic,
+    held: Held,
+    call: Callable[[], Outcome],
+    judge: Callable[[BaseException], Outcome],
+) -> Outcome:
+    """Run a task and write how it ended, both or neither; again where others were in its way.
+
+    Args:
+        isolation: the level to run at; True: the connection's.
+        call: runs the task. What it returns keeps the task's effects; what it raises undoes them.
+        judge: makes an outcome of what was raised.
+
+    Returns:
+        The outcome, which is written; Closed if the message was no longer ours.
 
     Raises:
-        Exception: the transaction could not begin or commit, so nothing of it was written.
+        Exception: nothing of it was written: the transaction could not begin or commit, or
+            others were in its way each time.
     """
+    reruns = RERUNS
+    while True:
+        try:
+            return _run_once(alias, isolation, held, call, judge)
+        except Exception as error:
+            if not is_conflict(error) or not _keep(alias, held) or not reruns:
+                raise
+        reruns -= 1
+        time.sleep(random.uniform(0, LONGEST_PAUSE))  # noqa: S311
+
+
+def _run_once(
+    alias: str,
+    isolation: Atomic,
+    held: Held,
+    call: Callable[[], Outcome],
+    judge: Callable[[BaseException], Outcome],
+) -> Outcome:
     committed = False
 
     def note() -> None:
@@ -32,34 +80,70 @@ def run(alias: str, held: Held, attempt: Callable[[], Outcome]) -> Outcome:
     try:
         with transaction.atomic(using=alias):
             transaction.on_commit(note, using=alias)
-            return _run_locked(alias, held, attempt)
-    except Exception:
+            if isinstance(isolation, str):
+                connections[alias].connection.execute(ISOLATE[isolation])
+            outcome = _run_locked(alias, held, call, judge)
+    except BaseException:
         if not committed:
             raise
         # The task's own on_commit hooks come after the commit: too late to fail it.
         logger.exception("%s #%s: an on_commit hook failed", held.claim.task, held.claim.id)
-        return Closed()
+    return outcome
 
 
-def _run_locked(alias: str, held: Held, attempt: Callable[[], Outcome]) -> Outcome:
+def _run_locked(
+    alias: str,
+    held: Held,
+    call: Callable[[], Outcome],
+    judge: Callable[[BaseException], Outcome],
+) -> Outcome:
     connection = connections[alias].connection
     # Its own row first: heartbeat and rescue pass over it for as long as this takes.
     if not lease.hold(connection, held.claim):
         held.lost = True
         return Closed()
-    with transaction.atomic(using=alias):
-        outcome = attempt()
-        if not isinstance(outcome, Succeeded):
-            transaction.set_rollback(True, using=alias)
+    try:
+        with transaction.atomic(using=alias):
+            outcome = call()
+            _check_unbroken(alias)
+    except BaseException as error:
+        if is_conflict(error):
+            raise
+        outcome = judge(error)
     held.end()
     # Failures, too, are written here: between a rollback and a settle elsewhere, the
     # lease, which no heartbeat could renew, might be taken for lost.
     if not write(connection, [(held, outcome)]):
         raise LeaseLost
-    return Closed()
+    return outcome
 
 
-def check_unbroken(alias: str) -> None:
+def is_conflict(error: BaseException | None) -> bool:
+    """Say whether others were in the way of a transaction, so that it should run again.
+
+    Also where the task raised something else over it. But what a task asks for by an EndOfRun,
+    it gets.
+    """
+    if not isinstance(error, Exception):
+        return False
+    seen: list[BaseException] = []
+    cause: BaseException | None = error
+    while cause is not None and cause not in seen:
+        if isinstance(cause, SerializationFailure | DeadlockDetected):
+            return True
+        seen.append(cause)
+        cause = cause.__cause__ or cause.__context__
+    return False
+
+
+def _keep(alias: str, held: Held) -> bool:
+    """Renew the lease, which no heartbeat could while the row was locked; say if it was there."""
+    connection = connections[alias]
+    connection.ensure_connection()
+    return bool(lease.extend(connection.connection, [held.claim], lease=settings().lease))
+
+
+def _check_unbroken(alias: str) -> None:
     """Say no to a transaction that will roll back, though the task returned.
 
     Raises:
@@ -72,5 +156,5 @@ def check_unbroken(alias: str) -> None:
             "The task returned, but its transaction is to be rolled back: an error of the "
             "database was caught outside a savepoint. Put transaction.atomic() inside the try."
         )
-    # Django's foreign keys are checked at the commit, after the success was announced.
+    # Django's foreign keys are checked at the commit, with the success already written.
     connections[alias].check_constraints()

@@ -6,18 +6,14 @@ import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from datetime import timedelta
-from typing import NamedTuple
-from uuid import UUID
 
+from pgqueue.claiming.claimer import Claimer
+from pgqueue.claiming.presence import Presence
 from pgqueue.connections import Session
-from pgqueue.engine import claim as engine
-from pgqueue.engine.claim import Claimed, Known, Search
-from pgqueue.engine.values import Connection
+from pgqueue.engine.values import Claim
 from pgqueue.service import NO_NAP, Service
 from pgqueue.worker.buffer import Buffer
 from pgqueue.worker.held import Held, Holding
-from pgqueue.worker.presence import Presence
-from pgqueue.worker.turns import Turns
 
 BATCH = 500
 BUFFERED = 4 * BATCH
@@ -26,18 +22,13 @@ HELD = BUFFERED + 4 * BATCH
 PAYLOADS = 64 * 1024 * 1024
 """What the payloads in the buffer may take together, in bytes, if they are as large as the last."""
 SHORTEST_NAP = timedelta(milliseconds=10)
+SHORTEST_PAUSE = timedelta(milliseconds=1)
+"""Until a rate lets something go on."""
 DEAF_NAP = timedelta(seconds=0.5)
 """The longest nap of one who listens to nothing."""
 EMPTY_CLAIMS_AFTER_WITHDRAWAL = 3
 FULL_CLAIMS_WHEN_BUSY = 3
 CLAIMS_A_SECOND_WHEN_BUSY = 50
-
-
-class Claimant(NamedTuple):
-    """A connection to claim on, and the id that this is done under."""
-
-    connection: Connection
-    worker_id: UUID
 
 
 class Fetcher(Service):
@@ -73,14 +64,17 @@ class Fetcher(Service):
         self._buffer = buffer
         self._holding = holding
         self._presence = presence
-        self._channels = channels
-        self._excluded = excluded
         self._threads = threads
-        self._lease = lease
         self._poll_interval = poll_interval
         self._is_listening = is_listening
-        self._turns = Turns(find_channels=self._find_channels, take=self._take)
-        self._claimant: Claimant | None = None
+        self._claimer = Claimer(
+            session,
+            presence,
+            channels=channels,
+            excluded=excluded,
+            lease=lease,
+            on_claimed=self._hold,
+        )
         self._nap = SHORTEST_NAP
         self._empty_claims = 0
         self._business = Business()
@@ -102,14 +96,14 @@ class Fetcher(Service):
         self._waits_for_room = room <= 0
         if self._waits_for_room:
             return self._poll_interval
-        self._connect()
-        claims = self._turns.claim(min(room, BATCH))
-        if not claims:
+        limit = min(room, BATCH)
+        claimed = self._claimer.claim(limit)
+        if not claimed:
             return self._wait()
         self.is_idle = False
         self._empty_claims = 0
         self._nap = SHORTEST_NAP
-        self._business.note(is_full=len(claims) >= min(room, BATCH))
+        self._business.note(is_full=claimed >= limit)
         if self._business.is_brisk():
             self._withdraw()
         return NO_NAP
@@ -125,37 +119,13 @@ class Fetcher(Service):
         # are slow, claiming more would only pile it up. The settler wakes us.
         return min(wanted, min(HELD, 2 * fitting) + self._threads - len(self._holding))
 
-    def _find_channels(self) -> Sequence[str]:
-        if self._channels is not None:
-            return [name for name in self._channels if name not in self._excluded]
-        return engine.channels(self._session.connection, excluded=self._excluded)
-
-    def _take(self, known: Sequence[Known], searches: Sequence[Search], limit: int) -> Claimed:
-        connection, worker_id = self._claimant or self._connect()
-        asked_at = time.monotonic()
-        claimed = engine.claim(
-            connection,
-            known=known,
-            searched=searches,
-            limit=limit,
-            worker_id=worker_id,
-            lease=self._lease,
-        )
-        held = [Held(claim, asked_at) for claim in claimed.claims]
+    def _hold(self, claims: Sequence[Claim], asked_at: float) -> None:
+        held = [Held(claim, asked_at) for claim in claims]
         self._holding.add(held)
         self._buffer.put(held)
         if held:
-            sizes = [len(each.claim.payload or b"") for each in held]
+            sizes = [len(each.claim.payload or b"") + len(each.claim.body or b"") for each in held]
             self._payload_size = max(1, sum(sizes) // len(sizes), self._payload_size // 2)
-        return claimed
-
-    def _connect(self) -> Claimant:
-        """Return what to claim with: a new connection takes a new id, and begins afresh."""
-        connection = self._session.connection
-        if self._claimant is None or self._claimant.connection is not connection:
-            self._claimant = Claimant(connection, self._presence.register(connection))
-            self._turns.forget()
-        return self._claimant
 
     def _wait(self) -> timedelta:
         """Ask for notices, if nothing was found often enough; else nap."""
@@ -170,7 +140,8 @@ class Fetcher(Service):
         longest = self._poll_interval if is_listening else min(self._poll_interval, DEAF_NAP)
         nap = min(self._nap, longest)
         self._nap = nap * 2
-        return nap
+        wake_in = self._claimer.wake_in
+        return nap if wake_in is None else max(min(nap, wake_in), SHORTEST_PAUSE)
 
     def _withdraw(self) -> None:
         """Ask for no more notices, once a second at most."""

@@ -5,11 +5,11 @@ from __future__ import annotations
 import random
 from datetime import timedelta
 
+from pgqueue.claiming.presence import Presence
 from pgqueue.connections import Session
 from pgqueue.engine import lease
 from pgqueue.service import Service
 from pgqueue.worker.held import Holding
-from pgqueue.worker.presence import Presence
 
 
 class Heartbeat(Service):
@@ -47,7 +47,8 @@ class Heartbeat(Service):
         )
         for each in held:
             each.lost = each.claim.id not in renewed
-            each.cancelled = renewed.get(each.claim.id, False)
+            if renewed.get(each.claim.id):
+                each.cancel()
 
     def finish(self) -> None:
         """Say goodbye."""

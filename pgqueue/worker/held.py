@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import threading
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from pgqueue.engine.values import Claim
 
@@ -11,7 +12,9 @@ from pgqueue.engine.values import Claim
 class Held:
     """A claim, and what happened to it here. Times are of the monotonic clock."""
 
-    __slots__ = ("cancelled", "claim", "claimed", "finished", "lost", "overdue", "started")
+    __slots__ = (
+        *("cancelled", "claim", "claimed", "finished", "interrupt", "lost", "overdue", "started"),
+    )
 
     def __init__(self, claim: Claim, claimed: float) -> None:
         self.claim = claim
@@ -21,6 +24,8 @@ class Held:
         self.lost = False
         self.cancelled = False
         self.overdue = False
+        self.interrupt: Callable[[], None] | None = None
+        """Makes its run stop, as long as there is one that can be made to. Any thread may."""
 
     def begin(self) -> None:
         """Note that it is being run; waiting in the buffer was not running."""
@@ -30,24 +35,40 @@ class Held:
         """Note that its run is over."""
         self.finished = time.monotonic()
 
+    def cancel(self) -> None:
+        """Note that somebody asked for it to be cancelled; interrupt its run if that can be."""
+        # First the word, then the look: `cancellable` does them in the other order.
+        self.cancelled = True
+        if interrupt := self.interrupt:
+            interrupt()
+
 
 class Holding:
-    """Everything held. Its methods are single operations on a dict, which need no lock."""
+    """Everything held, one claim of a message at most: the last."""
 
     def __init__(self) -> None:
         self._held: dict[int, Held] = {}
+        # Of those that change it. Between a drop's look and its deletion, the same message
+        # might be claimed anew; its lease would never be renewed.
+        self._changing = threading.Lock()
 
     def __len__(self) -> int:
         return len(self._held)
 
     def add(self, held: Iterable[Held]) -> None:
         """Begin to hold."""
-        self._held.update((each.claim.id, each) for each in held)
+        with self._changing:
+            self._held.update((each.claim.id, each) for each in held)
 
     def drop(self, held: Held) -> None:
         """Stop holding, unless the same message was claimed anew meanwhile."""
-        if self._held.get(held.claim.id) is held:
-            del self._held[held.claim.id]
+        with self._changing:
+            if self.has(held):
+                del self._held[held.claim.id]
+
+    def has(self, held: Held) -> bool:
+        """Say whether this is the claim that is held, not one of the same message before it."""
+        return self._held.get(held.claim.id) is held
 
     def all(self) -> list[Held]:
         """Return what is held at this moment."""

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Callable, Collection
+from collections import Counter, defaultdict, deque
+from collections.abc import Callable, Collection, Iterable, Sequence
 from datetime import timedelta
 from itertools import islice
+from time import monotonic
 from typing import Any
 
 from psycopg import DataError
@@ -13,17 +14,29 @@ from psycopg.errors import ProgramLimitExceeded, StatementTooComplex
 
 from pgqueue import signals
 from pgqueue.connections import Session
-from pgqueue.engine import settle
-from pgqueue.engine.settle import Deferral, Done, Failure
+from pgqueue.engine import lease, settle
+from pgqueue.engine.errors import describe
+from pgqueue.engine.settle import Deferral, Done, Failure, Finish
 from pgqueue.engine.values import Connection
-from pgqueue.outcomes import Died, HandedBack, Outcome, Retried, Succeeded
+from pgqueue.outcomes import (
+    Cancelled,
+    Closed,
+    Deferred,
+    Died,
+    Discarded,
+    HandedBack,
+    Outcome,
+    Retried,
+    Succeeded,
+)
 from pgqueue.service import NO_NAP, Service
-from pgqueue.worker.errors import describe
 from pgqueue.worker.held import Held, Holding
 
 BATCH = 500
 GATHER = timedelta(milliseconds=5)
 """How long a batch may gather while results keep coming."""
+BESIDE_A_LOCK = timedelta(milliseconds=50)
+"""How soon to try again what somebody else has locked."""
 FOREVER = timedelta(hours=1)
 # What ended so can't be stored: trying again would end the same way.
 UNWRITABLE = (DataError, ProgramLimitExceeded, StatementTooComplex)
@@ -33,6 +46,10 @@ Ended = tuple[Held, Outcome]
 
 class Settler(Service):
     """Takes outcomes from the threads, and writes them with one statement for each kind.
+
+    A message that somebody else has locked, an operator who cancels it perhaps, is kept apart
+    and tried again, so that no other waits for it. It goes on being held until it is written,
+    or found to be lost.
 
     Args:
         on_settled: called when fewer messages are held than before.
@@ -53,10 +70,21 @@ class Settler(Service):
         self._on_settled = on_settled
         self._on_delayed = on_delayed
         self._ended: deque[Ended] = deque()
+        self._locked: list[Ended] = []
+        self._try_at = 0.0
+        # Wherever they are queued: a batch that failed halfway knows by it what is left.
+        self._unwritten: set[Held] = set()
         self._is_idle = False
 
     def put(self, held: Held, outcome: Outcome) -> None:
         """Hand over a run that ended. Any thread may."""
+        if isinstance(outcome, Closed):
+            self._holding.drop(held)
+            self._on_settled()
+            if outcome.delay:
+                self._on_delayed()
+            return
+        self._unwritten.add(held)
         self._ended.append((held, outcome))
         if self._is_idle:
             self._is_idle = False
@@ -64,55 +92,103 @@ class Settler(Service):
 
     def tick(self) -> timedelta:
         """Write one batch; it stays queued until the database took it."""
-        batch = list(islice(self._ended, BATCH))
-        if not batch:
-            self._is_idle = True
-            return NO_NAP if self._ended else FOREVER
-        try:
-            self._write(batch)
-        except UNWRITABLE:
-            self._write_apart(batch)
-        for _ in batch:
+        self._take_back()
+        taken = list(islice(self._ended, BATCH))
+        if not taken:
+            return self._rest()
+        locked: list[Ended] = []
+        for batch in _by_kind(each for each in taken if each[0] in self._unwritten):
+            try:
+                locked += self._write(batch)
+            except UNWRITABLE:
+                locked += self._write_apart(batch)
+        self._keep_apart(locked)
+        for _ in taken:
             self._ended.popleft()
-        self._on_settled()
+        if len(locked) < len(taken):
+            self._on_settled()
         return GATHER if 1 < len(self._ended) < BATCH else NO_NAP
 
-    def _write(self, batch: list[Ended]) -> None:
-        settled = write(self._session.connection, batch)
-        for held, outcome in batch:
-            self._holding.drop(held)
-            if held.claim.id not in settled and isinstance(outcome, WRITTEN):
-                signals.lease_lost.send_robust(type(self), claim=held.claim)
+    def _rest(self) -> timedelta:
+        """Nap until something ends, or until what is locked is to be tried again."""
+        self._is_idle = True
+        if self._ended:
+            return NO_NAP
+        return timedelta(seconds=self._try_at - monotonic()) if self._locked else FOREVER
+
+    def _keep_apart(self, locked: list[Ended]) -> None:
+        if locked and not self._locked:
+            self._try_at = monotonic() + BESIDE_A_LOCK.total_seconds()
+        self._locked += locked
+
+    def _take_back(self) -> None:
+        """Queue what was locked behind the others, when it is time to try it again."""
+        if self._locked and monotonic() >= self._try_at:
+            self._ended.extend(self._locked)
+            self._locked.clear()
+
+    def _write(self, batch: Sequence[Ended]) -> list[Ended]:
+        """Write what ended in the same way; return what somebody else has locked."""
+        connection = self._session.connection
+        settled = write(connection, batch)
+        missing = []
+        runs = Counter(held.claim.id for held, _ in batch)
+        for each in batch:
+            # A message may be here twice: the run that lost its lease, and the one since. If not,
+            # it may be claimed anew by now, having been handed back.
+            id = each[0].claim.id
+            if id in settled and (runs[id] == 1 or self._holding.has(each[0])):
+                self._let_go(each[0])
+            else:
+                missing.append(each)
         if any(getattr(outcome, "delay", None) for _, outcome in batch):
             self._on_delayed()
+        if not missing:
+            return []
+        locked = lease.held(connection, [held.claim for held, _ in missing])
+        for held, _ in missing:
+            if held.claim.id not in locked:
+                self._let_go(held)
+                signals.lease_lost.send_robust(type(self), claim=held.claim)
+        return [each for each in missing if each[0].claim.id in locked]
 
-    def _write_apart(self, batch: list[Ended]) -> None:
+    def _let_go(self, held: Held) -> None:
+        self._holding.drop(held)
+        self._unwritten.discard(held)
+
+    def _write_apart(self, batch: Sequence[Ended]) -> list[Ended]:
         """Write one by one, and bury what can't be written as it ended."""
+        locked = []
         for held, outcome in batch:
             try:
-                self._write([(held, outcome)])
+                locked += self._write([(held, outcome)])
             except UNWRITABLE as error:
                 claim = held.claim
                 entry = describe(error, attempt=claim.attempt, worker=str(claim.worker_id))
-                self._write([(held, Died(error, entry))])
+                locked += self._write([(held, Died(error, entry))])
+        return locked
 
     def is_done(self) -> bool:
         """Whether everything handed over is written."""
-        return not self._ended
+        return not self._unwritten
 
     def finish(self) -> None:
         """Close the connection."""
         self._session.close()
 
 
-def write(connection: Connection, ended: Collection[Ended]) -> set[int]:
-    """Settle each run as it ended; return the ids that were still ours."""
-    settled: set[int] = set()
-    for kind, (verb, of) in VERBS.items():
-        batch = [of(held, outcome) for held, outcome in ended if type(outcome) is kind]
-        if batch:
-            settled |= verb(connection, batch)
-    return settled
+def _by_kind(ended: Iterable[Ended]) -> Collection[list[Ended]]:
+    """Return what ended in each of the ways."""
+    kinds: defaultdict[type[Outcome], list[Ended]] = defaultdict(list)
+    for each in ended:
+        kinds[type(each[1])].append(each)
+    return kinds.values()
+
+
+def write(connection: Connection, ended: Sequence[Ended]) -> set[int]:
+    """Settle runs that ended in the same way; return the ids that were still ours."""
+    verb, of = VERBS[type(ended[0][1])]
+    return verb(connection, [of(*each) for each in ended])
 
 
 def _done(held: Held, outcome: Succeeded) -> Done:
@@ -129,14 +205,28 @@ def _failure(held: Held, outcome: Retried | Died) -> Failure:
     return Failure(held.claim, outcome.entry, held.started - held.claimed, delay)
 
 
-def _deferral(held: Held, outcome: HandedBack) -> Deferral:
+def _deferral(held: Held, outcome: Deferred) -> Deferral:
+    return Deferral(held.claim, outcome.delay, outcome.progress)
+
+
+def _return(held: Held, outcome: HandedBack) -> Deferral:
     return Deferral(held.claim, outcome.delay)
+
+
+def _discarded(held: Held, outcome: Discarded) -> Finish:
+    return Finish(held.claim, "discarded", outcome.entry, held.started - held.claimed)
+
+
+def _cancelled(held: Held, outcome: Cancelled) -> Finish:
+    return Finish(held.claim, "cancelled", outcome.entry, held.started - held.claimed)
 
 
 VERBS: dict[type, tuple[Callable[[Connection, Any], set[int]], Callable[[Held, Any], Any]]] = {
     Succeeded: (settle.complete, _done),
     Retried: (settle.retry, _failure),
     Died: (settle.bury, _failure),
-    HandedBack: (settle.defer, _deferral),
+    Deferred: (settle.defer, _deferral),
+    Discarded: (settle.finish, _discarded),
+    Cancelled: (settle.finish, _cancelled),
+    HandedBack: (settle.defer, _return),
 }
-WRITTEN = tuple(VERBS)

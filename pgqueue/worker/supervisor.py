@@ -14,22 +14,25 @@ from django.utils.module_loading import autodiscover_modules
 
 import pgqueue
 from pgqueue import signals
+from pgqueue.claiming.presence import Presence
 from pgqueue.conf import settings
 from pgqueue.connections import Session, is_pooled
-from pgqueue.engine import notifications, settle, workers
+from pgqueue.engine import lease, notifications, settle, workers
 from pgqueue.engine.workers import Registration
 from pgqueue.listener import Listener
 from pgqueue.service import Service
 from pgqueue.worker.buffer import Buffer
+from pgqueue.worker.duties.expire import Expire
 from pgqueue.worker.duties.forget import Forget
+from pgqueue.worker.duties.lanes import Lanes
 from pgqueue.worker.duties.partitions import Partitions
 from pgqueue.worker.duties.promote import Promote
 from pgqueue.worker.duties.rescue import Rescue
 from pgqueue.worker.duties.service import Duties
 from pgqueue.worker.fetcher import Fetcher
+from pgqueue.worker.handlers import Handlers
 from pgqueue.worker.heartbeat import Heartbeat
 from pgqueue.worker.held import Held, Holding
-from pgqueue.worker.presence import Presence
 from pgqueue.worker.runner import Runner
 from pgqueue.worker.settler import Settler
 from pgqueue.worker.stopping import StopRequests
@@ -91,6 +94,8 @@ class Worker:
             [
                 Promote(on_ready=self._wake_fetcher),
                 Rescue(lease=options.lease, max_lost=options.max_lost, on_ready=self._wake_fetcher),
+                Expire(),
+                Lanes(),
                 Partitions(),
                 Forget(),
             ],
@@ -105,7 +110,7 @@ class Worker:
         self._threads = Threads(
             plan.threads,
             self._buffer,
-            run=Runner(plan.database, self._timeouts).run,
+            run=Runner(plan.database, self._timeouts, Handlers(plan.database)).run,
             ended=self._settler.put,
         )
         self._listener = (
@@ -206,19 +211,25 @@ class Worker:
             self._requests.wait(timedelta(milliseconds=5))
 
     def _hand_back(self, held: Sequence[Held]) -> None:
-        """Release what is not going to end here; what ends all the same is fenced off."""
+        """Release what is not going to end here; what ends all the same is fenced off.
+
+        What somebody else has locked goes on being held: it may be let go later.
+        """
         if not held:
             return
+        claims = [each.claim for each in held]
         try:
-            released = settle.release(self._home.connection, [each.claim for each in held])
+            released = settle.release(self._home.connection, claims)
+            locked = lease.held(self._home.connection, claims)
         except Exception as error:
             # The leases run out instead.
             signals.service_failed.send_robust(type(self), service="worker", error=error)
             return
         self._released += len(released)
         for each in held:
-            each.lost = True
-            self._holding.drop(each)
+            if each.claim.id not in locked:
+                each.lost = True
+                self._holding.drop(each)
 
     def _hear(self, notification: str | None) -> None:
         if notification == notifications.DUE_EARLIER:

@@ -41,13 +41,13 @@ class Timeouts(Service):
         self._lock = threading.Lock()
 
     @contextmanager
-    def limit(self, held: Held, timeout: timedelta) -> Iterator[None]:
-        """Raise TaskTimeout in the block if it takes longer.
+    def limit(self, held: Held, deadline: float) -> Iterator[None]:
+        """Raise TaskTimeout in the block when it is over its time, by the monotonic clock.
 
         Raises:
             TaskTimeout: it did.
         """
-        run = _Run(held, time.monotonic() + timeout.total_seconds())
+        run = _Run(held, deadline)
         with self._lock:
             self._runs.add(run)
         self.wake()
@@ -72,12 +72,14 @@ class Timeouts(Service):
 
 
 def within(
-    timeout: timedelta, function: Callable[..., Coroutine[Any, Any, Any]]
+    deadline: float | None, function: Callable[..., Coroutine[Any, Any, Any]]
 ) -> Callable[..., Coroutine[Any, Any, Any]]:
-    """Return a coroutine function that is cancelled, with TaskTimeout, when it takes longer."""
+    """Return a coroutine function that is cancelled, with TaskTimeout, at the deadline."""
+    if deadline is None:
+        return function
 
     async def bounded(*args: Any, **kwargs: Any) -> Any:
-        limit = asyncio.timeout(timeout.total_seconds())
+        limit = asyncio.timeout(deadline - time.monotonic())
         try:
             async with limit:
                 return await function(*args, **kwargs)

@@ -10,6 +10,7 @@ import django
 from django.contrib.auth.models import Group, Permission
 
 from pgqueue.backend import task as postgres_task
+from pgqueue.exceptions import Cancel, Discard
 
 if django.VERSION >= (6, 0):
     from django.tasks import task
@@ -55,6 +56,14 @@ def fail_twice(context):
     return [error.exception_class_path for error in context.task_result.errors]
 
 
+@task(backend="patient", takes_context=True)
+def handle(context, payload):
+    if context.attempt < 2:
+        raise ValueError("not yet")
+    result = context.task_result
+    return [payload, result.args, len(result.errors)]
+
+
 @task(backend="dummy")
 def elsewhere(word):
     return word
@@ -93,6 +102,28 @@ def stuck():
 @postgres_task(atomic=True)
 def dangle():
     Permission.objects.create(name="x", codename="x", content_type_id=10**6)
+
+
+@postgres_task(takes_context=True)
+def in_steps(context, steps):
+    done = (context.progress or 0) + 1
+    if done < steps:
+        context.defer(0, done)
+    context.checkpoint(done)
+    context.extend(60)
+    return context.progress
+
+
+@postgres_task(takes_context=True)
+async def in_async_steps(context):
+    await context.acheckpoint("noted")
+    await context.aextend(60)
+    return context.progress
+
+
+@task
+def give_up(how):
+    raise {"discard": Discard, "cancel": Cancel}[how]("not worth it")
 
 
 @task

@@ -18,11 +18,11 @@ from django.core.management import call_command
 from django.db import connections, transaction
 from django.test import override_settings
 
-from pgqueue import registry
+from pgqueue import registry, send
 from pgqueue.backend import api
-from pgqueue.models import History, Message
+from pgqueue.models import Channel, History, Message
 from pgqueue.retries import Delays
-from pgqueue.states import State
+from pgqueue.states import Outcome, State
 from tests.backend import jobs
 from tests.eventually import eventually
 from tests.processes import worker
@@ -185,6 +185,14 @@ class TestARun:
         assert result.return_value == ["builtins.ValueError"] * 2
         assert (result.attempts, len(result.errors)) == (3, 2)
 
+    def test_of_a_raw_message_knows_the_attempts_before(self) -> None:
+        Channel.objects.create(name="raw", handler="tests.backend.jobs.handle")
+        send("raw", "given")
+
+        drain()
+
+        assert History.objects.get().result == ["given", ["given"], 1]
+
     def test_that_waits_for_a_retry_is_ready(self) -> None:
         result = jobs.fail.using(max_attempts=2, backoff=[3600]).enqueue()
 
@@ -238,6 +246,38 @@ class TestARun:
 
         options = Message.objects.get().options
         assert options == {"atomic": True, "timeout": 5, "backoff": [0], "backend": "patient"}
+
+    def test_may_note_its_progress_and_come_back(self) -> None:
+        results = [jobs.in_steps.enqueue(3), jobs.in_async_steps.enqueue()]
+
+        with heard(api.signals.task_finished, lambda _, result: result.return_value) as finished:
+            drain("--threads", "1")
+
+        for result in results:
+            result.refresh()
+        assert [result.return_value for result in results] == [3, "noted"]
+        assert sorted(finished, key=str) == [3, "noted"]
+
+    def test_notes_nothing_where_no_worker_runs_it(self) -> None:
+        result = jobs.in_steps.using(backend="immediate").enqueue(1)
+
+        assert result.return_value is None
+
+    @pytest.mark.parametrize(
+        ("how", "outcome"), [("discard", Outcome.DISCARDED), ("cancel", Outcome.CANCELLED)]
+    )
+    def test_that_gives_up_has_failed_and_says_why(self, how: str, outcome: Outcome) -> None:
+        def why(sender: Any, result: Any) -> Any:
+            return result.status, [error.exception_class_path for error in result.errors]
+
+        with heard(api.signals.task_finished, why) as finished:
+            result = jobs.give_up.enqueue(how)
+            drain()
+
+        result.refresh()
+        assert History.objects.get().outcome == outcome
+        assert finished == [why(None, result)]
+        assert finished == [(Status.FAILED, [f"pgqueue.exceptions.{how.capitalize()}"])]
 
     def test_whose_backend_is_gone_still_runs(self) -> None:
         result = jobs.look.using(backend="patient").enqueue()

@@ -15,7 +15,10 @@ from tests.stepping import Step, Stepper
 
 Connection = psycopg.Connection[Any]
 
-TABLES = ("message", "history", "worker", "channel", "duty")
+TABLES = (
+    *("message", "history", "worker", "channel", "duty"),
+    *("policy", "lane", "gate", "bell", "waiter", "dedupe"),
+)
 
 
 @pytest.fixture(scope="session")
@@ -54,8 +57,11 @@ def connect(transactional_db: None) -> Iterator[Callable[..., Connection]]:
     opened: list[Connection] = []
 
     def connect(alias: str = "default") -> Connection:
-        opened.append(open_connection(alias, name="test"))
-        return opened[-1]
+        connection = open_connection(alias, name="test")
+        # What waits for another session of its own test would do so for ever.
+        connection.execute("SET lock_timeout = '20s'")
+        opened.append(connection)
+        return connection
 
     yield connect
     for each in opened:

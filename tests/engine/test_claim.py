@@ -12,12 +12,12 @@ from uuid import uuid4
 
 import pytest
 
+from pgqueue.claiming import turns as turns_module
+from pgqueue.claiming.turns import LOOK_AGAIN, Turns
 from pgqueue.engine import cancel, claim, settle
 from pgqueue.engine.claim import Claimed, Known, Met, Search
 from pgqueue.models import Channel, Message
 from pgqueue.states import State
-from pgqueue.worker import turns as turns_module
-from pgqueue.worker.turns import LOOK_AGAIN, Turns
 from tests import factories
 from tests.engine.test_turns import Backlog
 from tests.factories import Connection, ask, count_by, enqueue, store, turns
@@ -141,6 +141,15 @@ class TestAClaim:
         assert claim.channels(connection, excluded=[odd]) == [odd + "x"]
         assert (first.channel, first.key) == (odd, odd)
         assert [(each.channel, each.key) for each in got.claims] == [(odd, odd)]
+
+    def test_takes_no_two_channels_for_one(self, connection: Connection) -> None:
+        alike = ["my-app", "my_app", "my app", "My_app", "my_app "]
+        for name in alike:
+            enqueue(connection, channel=name)
+
+        taken = [[each.channel for each in factories.claim(connection, name)] for name in alike]
+
+        assert taken == [[name] for name in alike]
 
     def test_goes_through_keys_as_python_sorts_their_bytes(self, connection: Connection) -> None:
         keys = ["a", "B", "é", "Z", "_", "", "aa", "a-b", "ab", "a b"]

@@ -324,6 +324,19 @@ class TestANotification:
 
         assert ear.heard() == [odd]
 
+    def test_is_not_for_who_serves_a_channel_that_begins_alike(
+        self, connection: Connection, other: Connection
+    ) -> None:
+        # PostgreSQL's own names end after 63 bytes.
+        alike = "x" * 63
+        register(connection, channels=[alike + "a"], notify_for=MINUTE)
+        ear = Ear(other)
+
+        enqueue(connection, channel=alike + "b")
+        enqueue(connection, channel=alike + "a")
+
+        assert ear.heard() == [alike + "a"]
+
     @pytest.mark.parametrize(
         ("channels", "excluded", "told"),
         [(None, [], 1), (None, ["default"], 0), (["other"], [], 0)],
@@ -430,7 +443,7 @@ class TestADoor:
             stored = store(django_connection, payloads=['{"%s": "%%"}'])
 
         assert len(stored.ids) == 1
-        assert "INSERT INTO pgqueue_message" in queries[0]["sql"]
+        assert "pgqueue_enqueue" in queries[0]["sql"]
         assert '{"%s": "%%"}' in queries[0]["sql"]
 
     def test_of_djangos_shows_what_is_copied(self) -> None:
@@ -444,7 +457,7 @@ class TestADoor:
         with CaptureQueriesContext(django_connection) as queries, transaction.atomic():
             enqueue(django_connection)
 
-        assert any("pgqueue_message" in each["sql"] for each in queries)
+        assert any("pgqueue_enqueue" in each["sql"] for each in queries)
 
     def test_of_djangos_may_be_wrapped(self) -> None:
         # As tracers do, which look at the text of a query.
@@ -452,7 +465,7 @@ class TestADoor:
 
         def wrapper(execute: Any, sql: str, params: Any, many: bool, context: Any) -> Any:
             seen.append(sql.strip().lower())
-            assert "insert" in sql.lower()
+            assert "pgqueue_enqueue" in sql
             return execute(sql, params, many, context)
 
         with django_connection.execute_wrapper(wrapper):

@@ -47,6 +47,40 @@ def updates(connection: Connection) -> tuple[int, int]:
     return updated, in_place
 
 
+class TestACheckpoint:
+    def test_changes_what_it_names(self, connection: Connection) -> None:
+        first, second = run(connection, 2)
+
+        assert lease.checkpoint(connection, first, progress="[1]")
+        assert lease.checkpoint(connection, first, progress=None, payload='"new"', body=b"b")
+
+        message = Message.objects.get(pk=first.id)
+        assert (message.progress, message.payload, bytes(message.body or b"")) == (
+            [1],
+            "new",
+            b"b",
+        )
+        untouched = Message.objects.get(pk=second.id)
+        assert (untouched.progress, untouched.payload) == (None, {})
+
+    @pytest.mark.parametrize("changed", [{"attempt": 2}, {"worker_id": uuid4()}, {"id": -1}])
+    def test_is_refused_to_whoever_lost_the_lease(
+        self, connection: Connection, changed: dict[str, Any]
+    ) -> None:
+        [mine] = run(connection)
+
+        held = lease.checkpoint(connection, mine.lease._replace(**changed), progress="[1]")
+
+        assert not held
+        assert Message.objects.get().progress is None
+
+    def test_is_refused_once_the_run_is_over(self, connection: Connection) -> None:
+        [mine] = run(connection)
+        settle.bury(connection, [failure(mine)])
+
+        assert not lease.checkpoint(connection, mine, progress="[1]")
+
+
 class TestExtending:
     def test_renews_what_is_held(self, connection: Connection) -> None:
         claims = run(connection, 3, lease=timedelta(seconds=5))

@@ -86,7 +86,7 @@ def test_a_message_on_the_move_is_always_found_once(
         while not over.is_set() or looked < len(ids):
             id = ids[looked % len(ids)]
             looked += 1
-            rows = mine.execute(lookup.SQL["find"], {"id": id}).fetchall()
+            rows = mine.execute(lookup.SQL["find"], {"ids": [id]}).fetchall()
             assert len(rows) == 1, f"{id} was found {len(rows)} times"
         return looked
 

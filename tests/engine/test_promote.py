@@ -27,6 +27,12 @@ class TestPromoting:
         assert ready() == {due}
         assert Message.objects.get(pk=later).state == State.SCHEDULED
 
+    def test_is_of_however_many_channels(self, connection: Connection) -> None:
+        for n in range(150):
+            make_due(connection, schedule(connection, channel=f"c{n}"))
+
+        assert promote.promote(connection) == 150
+
     @pytest.mark.parametrize("state", [State.HELD, State.RUNNING, State.DEAD])
     def test_leaves_every_other_state(self, connection: Connection, state: State) -> None:
         id = insert(connection, state=state)
@@ -121,6 +127,17 @@ class TestTheNextDue:
 
         assert due
         assert MINUTE - timedelta(seconds=20) < due <= MINUTE
+
+    def test_may_be_that_of_some_channels(self, connection: Connection) -> None:
+        schedule(connection, channel="a", run_after=MINUTE)
+        schedule(connection, channel="b", run_after=2 * MINUTE)
+        schedule(connection, channel="c", run_after=3 * MINUTE)
+
+        due = promote.may_come(connection, ["b", "c"])
+
+        assert due
+        assert MINUTE < due <= 2 * MINUTE
+        assert promote.may_come(connection, ["d"]) is None
 
     def test_is_past_where_one_is_overdue(self, connection: Connection) -> None:
         make_due(connection, schedule(connection))

@@ -1,7 +1,8 @@
 """Two or three sessions at the critical moment, stepped by hand.
 
 A session that holds something is in a transaction that the test has open. One that is to wait
-for it runs in a thread, and the test goes on once PostgreSQL says that it waits.
+for it runs in a thread, and the test goes on once PostgreSQL says that it waits. What runs in
+no thread waits for nobody, or its lock_timeout ends the test.
 """
 
 from __future__ import annotations
@@ -17,9 +18,9 @@ from django.db import connection as django_connection
 from django.db import connections, transaction
 from psycopg import IsolationLevel
 
-from pgqueue.engine import cancel, dead, lease, promote, settle
+from pgqueue.engine import cancel, dead, held, lease, promote, settle
 from pgqueue.engine.cancel import Cancelled
-from pgqueue.engine.settle import Deferral
+from pgqueue.engine.settle import Deferral, Finish
 from pgqueue.engine.values import Claim
 from pgqueue.models import History, Message
 from pgqueue.states import Outcome, State
@@ -32,6 +33,7 @@ from tests.factories import (
     done,
     enqueue,
     failure,
+    hold,
     make_due,
     run,
     schedule,
@@ -60,6 +62,11 @@ def defer(connection: Connection, claims: Sequence[Claim]) -> set[int]:
     return settle.defer(connection, [Deferral(each, DELAY) for each in claims])
 
 
+def discard(connection: Connection, claims: Sequence[Claim]) -> set[int]:
+    ends = [Finish(each, Outcome.DISCARDED, None, 0) for each in claims]
+    return settle.finish(connection, ends)
+
+
 def rescue(connection: Connection) -> set[int]:
     return {each.id for each in lease.rescue(connection, max_lost=3)}
 
@@ -68,7 +75,7 @@ with_and_without_statistics = pytest.mark.parametrize(
     "statistics", ["SELECT 1", "ANALYZE pgqueue_message"], ids=["", "analyzed"]
 )
 every_settle = pytest.mark.parametrize(
-    "verb", [complete, retry, give_up, defer], ids=lambda verb: verb.__name__
+    "verb", [complete, retry, give_up, defer, discard], ids=lambda verb: verb.__name__
 )
 
 
@@ -119,7 +126,7 @@ class TestClaimBesideClaim:
         (again,) = claim(other)
 
         assert again.attempt == lost.attempt
-        for verb in (complete, retry, give_up, defer):
+        for verb in (complete, retry, give_up, defer, discard):
             assert verb(connection, [lost]) == set()
         assert lease.extend(connection, [lost], lease=LEASE) == {}
         assert not lease.hold(connection, lost)
@@ -193,88 +200,103 @@ class TestSettleBesideRescue:
         assert rescue(other) == set()
 
     @every_settle
-    def test_a_settle_that_comes_second_is_fenced_off(
-        self,
-        connection: Connection,
-        other: Connection,
-        step: Stepping,
-        verb: Callable[..., set[int]],
+    def test_a_settle_passes_over_what_is_being_rescued_and_is_fenced_off_then(
+        self, connection: Connection, other: Connection, verb: Callable[..., set[int]]
     ) -> None:
         claims = run(connection, 2, lease=OVER)
 
         with connection.transaction():
             rescue(connection)
-            settling = step(verb, other, claims)
-            settling.waits()
+            meanwhile = (verb(other, claims), lease.held(other, claims))
+        then = (verb(other, claims), lease.held(other, claims))
 
-        assert settling.result() == set()
+        assert meanwhile == (set(), {each.id: False for each in claims})
+        assert then == (set(), {})
         assert set(states().values()) == {State.READY}
         assert outcomes() == {}
 
     @every_settle
     def test_a_settle_goes_on_where_the_rescue_gave_up(
-        self,
-        connection: Connection,
-        other: Connection,
-        step: Stepping,
-        verb: Callable[..., set[int]],
+        self, connection: Connection, other: Connection, verb: Callable[..., set[int]]
     ) -> None:
         claims = run(connection, 2, lease=OVER)
 
         with connection.transaction(force_rollback=True):
             rescue(connection)
-            settling = step(verb, other, claims)
-            settling.waits()
+            meanwhile = verb(other, claims)
 
-        assert settling.result() == {each.id for each in claims}
+        assert meanwhile == set()
+        assert verb(other, claims) == {each.id for each in claims}
 
     def test_a_settle_is_fenced_off_though_another_worker_claimed_meanwhile(
-        self, connection: Connection, other: Connection, third: Connection, step: Stepping
+        self, connection: Connection, other: Connection
     ) -> None:
         (lost,) = run(connection, lease=OVER)
 
         with connection.transaction():
             rescue(connection)
-            settling = step(complete, other, [lost])
-            settling.waits()
             (again,) = claim(connection)
+            meanwhile = (complete(other, [lost]), lease.held(other, [lost]))
+        then = (complete(other, [lost]), lease.held(other, [lost, again]))
 
-        assert settling.result() == set()
-        assert complete(third, [again]) == {again.id}
+        assert meanwhile == (set(), {lost.id: False})
+        assert then == (set(), {again.id: False})
+        assert complete(connection, [again]) == {again.id}
 
 
 class TestSettleBesideCancel:
+    @every_settle
+    def test_a_settle_passes_over_what_is_being_cancelled_and_settles_the_others(
+        self, connection: Connection, other: Connection, verb: Callable[..., set[int]]
+    ) -> None:
+        asked, free = run(connection, 2)
+
+        with connection.transaction():
+            cancel.cancel(connection, [asked.id])
+            settled = verb(other, [asked, free])
+            kept = lease.held(other, [asked, free])
+
+        assert settled == {free.id}
+        assert kept == {asked.id: False}
+
     @pytest.mark.parametrize("verb", [retry, give_up, defer])
     def test_a_run_that_failed_meanwhile_ends_as_asked(
-        self,
-        connection: Connection,
-        other: Connection,
-        step: Stepping,
-        verb: Callable[..., set[int]],
+        self, connection: Connection, other: Connection, verb: Callable[..., set[int]]
     ) -> None:
-        claims = run(connection, 2)
+        (held,) = run(connection)
 
         with connection.transaction():
-            cancel.cancel(connection, [claims[0].id])
-            settling = step(verb, other, claims)
-            settling.waits()
+            cancel.cancel(connection, [held.id])
+            meanwhile = verb(other, [held])
 
-        assert settling.result() == {each.id for each in claims}
-        assert outcomes() == {claims[0].id: Outcome.CANCELLED}
+        assert (meanwhile, verb(other, [held])) == (set(), {held.id})
+        assert outcomes() == {held.id: Outcome.CANCELLED}
 
     def test_a_run_that_succeeded_meanwhile_succeeds(
-        self, connection: Connection, other: Connection, step: Stepping
+        self, connection: Connection, other: Connection
     ) -> None:
-        claims = run(connection, 2)
+        (held,) = run(connection)
 
         with connection.transaction():
-            cancel.cancel(connection, [each.id for each in claims])
-            settling = step(complete, other, claims)
-            settling.waits()
+            cancel.cancel(connection, [held.id])
+            meanwhile = complete(other, [held])
 
-        assert settling.result() == {each.id for each in claims}
-        assert set(outcomes().values()) == {Outcome.SUCCEEDED}
-        assert all(each.cancel_requested_at for each in History.objects.all())
+        assert (meanwhile, complete(other, [held])) == (set(), {held.id})
+        message = History.objects.get()
+        assert (message.outcome, message.cancel_requested_at is None) == ("succeeded", False)
+
+    @every_settle
+    def test_a_run_ends_as_it_ended_where_the_cancel_was_given_up(
+        self, connection: Connection, other: Connection, verb: Callable[..., set[int]]
+    ) -> None:
+        (held,) = run(connection)
+
+        with connection.transaction(force_rollback=True):
+            cancel.cancel(connection, [held.id])
+            meanwhile = verb(other, [held])
+
+        assert (meanwhile, verb(other, [held])) == (set(), {held.id})
+        assert Outcome.CANCELLED not in outcomes().values()
 
     def test_a_cancel_waits_for_a_settle_and_finds_nothing(
         self, connection: Connection, other: Connection, step: Stepping
@@ -337,17 +359,19 @@ class TestHeartbeatBesideSettle:
         # None of that was committed: they still are held.
         assert held == {each.id: False for each in claims}
 
-    def test_a_settle_waits_for_a_heartbeat_and_finds_its_lease(
-        self, connection: Connection, other: Connection, step: Stepping
+    def test_a_settle_passes_over_what_is_being_renewed_and_it_is_held(
+        self, connection: Connection, other: Connection
     ) -> None:
         claims = run(connection, 3)
 
         with connection.transaction():
-            lease.extend(connection, claims, lease=2 * LEASE)
-            settling = step(complete, other, claims[::-1])
-            settling.waits()
+            lease.extend(connection, claims[1:], lease=2 * LEASE)
+            settled = complete(other, claims[::-1])
+            held = lease.held(other, claims)
 
-        assert settling.result() == {each.id for each in claims}
+        assert settled == {claims[0].id}
+        assert held == {each.id: False for each in claims[1:]}
+        assert complete(other, claims) == held.keys()
 
     def test_what_was_settled_between_its_two_looks_is_not_held(
         self, connection: Connection, other: Connection, third: Connection
@@ -371,6 +395,30 @@ class TestHeartbeatBesideSettle:
             rescued = rescue(other)
 
         assert (rescued, rescue(other)) == (set(), set())
+
+
+@with_and_without_statistics
+@every_settle
+def test_a_settle_waits_for_nobody_and_skips_no_more_than_is_locked(
+    connection: Connection,
+    other: Connection,
+    third: Connection,
+    verb: Callable[..., set[int]],
+    statistics: str,
+) -> None:
+    enqueue(connection, 1000, channel="backlog")
+    claims = run(connection, 200)
+    connection.execute(statistics)
+    asked = {each.id for each in claims[::50]}
+    held = {each.id for each in claims[1::50]}
+
+    with connection.transaction(), third.transaction():
+        cancel.cancel(connection, asked)
+        for each in claims[1::50]:
+            lease.hold(third, each)
+        settled = verb(other, claims[::-1])
+
+    assert settled == {each.id for each in claims} - asked - held
 
 
 class TestTheOrderOfLocks:
@@ -405,32 +453,6 @@ class TestTheOrderOfLocks:
         assert len(free) == len(ids) - 1, "it locked a later one before the first"
 
     @with_and_without_statistics
-    @every_settle
-    @pytest.mark.parametrize("turned", [False, True])
-    def test_holds_for_settles(
-        self,
-        connection: Connection,
-        other: Connection,
-        third: Connection,
-        step: Stepping,
-        verb: Callable[..., set[int]],
-        turned: bool,
-        statistics: str,
-    ) -> None:
-        claims = run(connection, 5)
-        asked = claims[::-1] if turned else claims
-
-        self.check(
-            lambda session: verb(session, asked),
-            [each.id for each in claims],
-            connection,
-            other,
-            third,
-            step,
-            statistics,
-        )
-
-    @with_and_without_statistics
     @pytest.mark.parametrize(
         ("verb", "make"),
         [
@@ -438,8 +460,10 @@ class TestTheOrderOfLocks:
             (promote.run_now, schedule),
             (dead.replay, bury),
             (dead.discard, bury),
+            (held.commit, hold),
+            (held.abandon, hold),
         ],
-        ids=["cancel", "run_now", "replay", "discard"],
+        ids=["cancel", "run_now", "replay", "discard", "commit", "abandon"],
     )
     @pytest.mark.parametrize("turned", [False, True])
     def test_holds_for_what_people_do(
@@ -470,28 +494,17 @@ class TestTheOrderOfLocks:
         statistics: str,
     ) -> None:
         enqueue(connection, 5000, channel="backlog")
-        claims = run(connection, 200)
-        connection.execute(statistics)
-        ids = [each.id for each in claims]
+        ids = [each.id for each in run(connection, 200)]
 
-        verbs: list[Callable[[Connection], Any]] = [
-            lambda session: retry(session, claims[100::-1]),
+        self.check(
             lambda session: cancel.cancel(session, ids[::-1]),
-        ]
-        for verb in verbs:
-            with connection.transaction():
-                first = ids[0]
-                connection.execute(
-                    "SELECT 1 FROM pgqueue_message WHERE id = %s FOR UPDATE", [first]
-                )
-                waiting = step(verb, other)
-                waiting.waits()
-                free = third.execute(
-                    "SELECT id FROM pgqueue_message WHERE id = ANY (%s) FOR UPDATE SKIP LOCKED",
-                    [ids],
-                ).fetchall()
-            waiting.result()
-            assert len(free) == len(ids) - 1
+            ids,
+            connection,
+            other,
+            third,
+            step,
+            statistics,
+        )
 
     def test_deadlocks_nobody(self, connect: Callable[..., Connection]) -> None:
         rounds = 40
@@ -687,6 +700,27 @@ class TestAnAtomicTask:
         assert outcomes() == {held.id: Outcome.SUCCEEDED}
         assert states() == {effect: State.READY}
 
+    @every_settle
+    def test_settles_though_a_cancel_waits_for_it(
+        self,
+        task: Connection,
+        other: Connection,
+        third: Connection,
+        step: Stepping,
+        verb: Callable[..., set[int]],
+    ) -> None:
+        # Who waits for a row stands first in the queue for it: not before who has it.
+        (held,) = run(other)
+
+        with task.transaction():
+            lease.hold(task, held)
+            cancelling = step(cancel.cancel, third, [held.id])
+            cancelling.waits()
+            assert verb(task, [held]) == {held.id}
+
+        has_ended = verb in (complete, discard)
+        assert cancelling.result() == (NOTHING if has_ended else Cancelled({held.id}, set()))
+
     def test_that_is_rolled_back_keeps_its_lease(self, task: Connection, other: Connection) -> None:
         (held,) = run(other)
 
@@ -747,22 +781,21 @@ class TestADatabaseThatIsStricterByDefault:
         del connections["strict"]
         del connections.databases["strict"]
 
-    def test_lets_workers_settle_beside_heartbeats(
+    def test_lets_workers_wait_for_each_other(
         self,
         connection: Connection,
         connect: Callable[..., Connection],
         step: Stepping,
         strict: str,
     ) -> None:
-        worker = connect(strict)
-        claims = run(worker, 2)
+        ids = enqueue(connection, 2)
 
         with connection.transaction():
-            lease.extend(connection, claims, lease=LEASE)
-            settling = step(complete, worker, claims)
-            settling.waits()
+            claim(connection)
+            cancelling = step(cancel.cancel, connect(strict), ids)
+            cancelling.waits()
 
-        assert settling.result() == {each.id for each in claims}
+        assert cancelling.result() == Cancelled(set(), set(ids))
 
     def test_lets_producers_enqueue(self, connection: Connection, strict: str) -> None:
         with transaction.atomic(using=strict):

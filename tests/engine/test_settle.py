@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Callable, Sequence
 from datetime import UTC, date, datetime, timedelta
 from typing import Any
@@ -14,16 +13,12 @@ import pytest
 from django.db import connection as django_connection
 from django.db import transaction
 
-from pgqueue.connections import Session
 from pgqueue.engine import cancel, dead, lease, lookup, partitions, settle
 from pgqueue.engine.cancel import Cancelled
 from pgqueue.engine.settle import Deferral, Failure
 from pgqueue.engine.values import Claim, Lease
 from pgqueue.models import History, Message
-from pgqueue.outcomes import Succeeded
 from pgqueue.states import Outcome, State
-from pgqueue.worker.held import Held, Holding
-from pgqueue.worker.settler import Settler
 from tests.factories import (
     Connection,
     Ear,
@@ -252,7 +247,7 @@ class TestComplete:
             max_attempts=6,
         )
         connection.execute(
-            "UPDATE pgqueue_message SET body = '\\x00ff', expires_at = 'epoch', failures = 7, "
+            "UPDATE pgqueue_message SET body = '\\x00ff', expires_at = '2100-01-01', failures = 7, "
             "lost = 8, dedupe_key = 'd', progress = '[9]', errors = '[10]', parent_id = 11, "
             "ordered = true"
         )
@@ -264,7 +259,9 @@ class TestComplete:
 
         ended: dict[str, Any] = dict(History.objects.values().get())
         moved = {name: value for name, value in before.items() if name in ended}
-        assert set(before) - set(moved) == {"rank", "state", "governed", "lease_until"}
+        assert set(before) - set(moved) == {
+            *("rank", "state", "governed", "lease_until", "debounced")
+        }
         for column in moved:
             if column != "started_at":
                 assert ended[column] == before[column], column
@@ -358,6 +355,18 @@ class TestRetry:
         assert error["class"] == "Oops"
         assert message.run_at - datetime.fromisoformat(error["at"]) == DELAY
         assert message.started_at == message.claimed_at
+
+    def test_waits_for_its_delay_alone_however_long_its_lease_was(
+        self, connection: Connection
+    ) -> None:
+        (held,) = start(connection)
+        lease.extend(connection, [held], lease=timedelta(hours=5))
+
+        retry(connection, [held])
+
+        message = Message.objects.get()
+        assert message.lease_until is None
+        assert message.run_at - datetime.fromisoformat(message.errors[0]["at"]) == DELAY
 
     def test_without_delay_is_ready_behind_what_waits(self, connection: Connection) -> None:
         (held,) = start(connection)
@@ -758,28 +767,6 @@ class TestAMissingPartition:
         connection.execute("RESET statement_timeout")
 
         assert complete(connection, [held]) == {held.id}
-
-
-class TestTheSettler:
-    def test_is_not_held_up_by_what_cannot_be_written(self, connection: Connection) -> None:
-        # A codec's mistake, or ours. Kept at the head of the queue, it would be tried again
-        # for ever, and nothing behind it be written, while the heartbeat holds the leases.
-        first, bad, last = (Held(each, time.monotonic()) for each in start(connection, 3))
-        session = Session("default", name="test")
-        settler = Settler(session, Holding(), on_settled=lambda: None, on_delayed=lambda: None)
-        settler.put(first, Succeeded("1"))
-        settler.put(bad, Succeeded('"\\u0000"'))  # jsonb takes no NUL
-        settler.put(last, Succeeded("3"))
-
-        for _ in range(3):
-            settler._try_tick()
-        session.close()
-
-        assert settler.is_done()
-        assert set(History.objects.values_list("id", flat=True)) == {first.claim.id, last.claim.id}
-        message = Message.objects.get()
-        assert (message.id, message.state) == (bad.claim.id, State.DEAD)
-        assert "u0000" in message.errors[0]["message"]
 
 
 def test_a_day_is_that_of_utc_whatever_the_sessions_time_zone(connection: Connection) -> None:

@@ -9,13 +9,26 @@ from importlib import import_module
 from importlib.resources import files
 from pkgutil import iter_modules
 from typing import Any
+from uuid import uuid4
 
 import pytest
 
 import pgqueue.engine
-from pgqueue.engine import cancel, claim, dead, lease, promote, settle
+from pgqueue.engine import (
+    cancel,
+    claim,
+    claim_governed,
+    dead,
+    expire,
+    held,
+    lease,
+    promote,
+    route,
+    settle,
+)
 from pgqueue.engine.claim import Known, Search
-from tests.factories import Connection, ask, done, failure, run, schedule
+from pgqueue.engine.settle import Finish
+from tests.factories import Connection, ask, done, failure, one, run, schedule
 
 ENGINE = files(pgqueue.engine)
 
@@ -130,11 +143,15 @@ SHAPES = {
 """Channel and key of message number n."""
 
 
-def fill(connection: Connection, shape: str, count: int = 200_000) -> None:
+def fill(
+    connection: Connection, shape: str, count: int = 200_000, *, governed: str = "false"
+) -> None:
     connection.execute("TRUNCATE pgqueue_message")
     connection.execute(
-        f"INSERT INTO pgqueue_message (channel, key, task, state, max_attempts) "  # noqa: S608
-        f"SELECT {SHAPES[shape]}, 't', 'ready', 5 FROM generate_series(1, {count}) n"
+        f"INSERT INTO pgqueue_message "  # noqa: S608
+        f"(channel, key, task, state, max_attempts, governed, ordered) "
+        f"SELECT {SHAPES[shape]}, 't', 'ready', 5, {governed}, {governed} AND n % 5 = 0 "
+        f"FROM generate_series(1, {count}) n"
     )
 
 
@@ -171,6 +188,46 @@ class TestAPlan:
             assert not read_whole(plan)
             assert not sorted_backlog(plan)
 
+    def test_of_claims_is_by_indexes_alone_where_a_million_wait(
+        self, connection: Connection
+    ) -> None:
+        fill(connection, "a thousand lanes", 1_000_000, governed="n % 2 = 0")
+        connection.execute(
+            "INSERT INTO pgqueue_lane (channel, key, state, turn_at, tat) "
+            "SELECT 'default', n::text, CASE WHEN n < 1000 THEN 'runnable' ELSE 'saturated' END, "
+            "clock_timestamp(), 'epoch' FROM generate_series(0, 100000) n"
+        )
+        connection.execute(
+            "INSERT INTO pgqueue_policy (channel, scope, key, max_running, rate) "
+            "VALUES ('default', 'channel', '', 900, 1000), ('default', 'each', '', 2, NULL), "
+            "('default', 'key', '7', NULL, 5)"
+        )
+        asked = {
+            "channel": "default",
+            "channels": ["default"],
+            "excluded": [],
+            "limit": 500,
+            "lanes": 500,
+            "after": datetime.now(UTC) - timedelta(hours=1),
+            "until": None,
+            "keys": [str(n) for n in range(500)],
+            "worker_id": uuid4(),
+            "lease": timedelta(seconds=30),
+            "started": 500,
+        }
+
+        plans = []
+        for gather in (*STATISTICS, "ANALYZE pgqueue_lane, pgqueue_policy, pgqueue_gate"):
+            connection.execute(gather)
+            plans += explain(connection, ask, searched=[Search("default", "5", 500, 500)])
+            for module, name in STEPS:
+                text = module.SQL[name]
+                plans += [custom_plan(connection, text, asked), generic_plan(connection, text)]
+
+        for plan in plans:
+            assert not read_whole(plan)
+            assert not sorted_backlog(plan)
+
     def test_of_the_other_verbs_is_by_indexes_alone(self, connection: Connection) -> None:
         fill(connection, "a thousand lanes")
         claims = run(connection, 300, channel="other")
@@ -194,7 +251,31 @@ class TestAPlan:
                 *explain(connection, dead.replay, ids),
                 *explain(connection, dead.discard, ids),
                 *explain(connection, claim.channels, excluded=["a"]),
+                *explain(connection, expire.expire),
+                *explain(connection, held.commit, ids),
+                *explain(connection, held.abandon, ids),
+                *explain(connection, held.extend, ids, hold=timedelta(seconds=30)),
+                *explain(connection, settle.finish, [Finish(claims[0], "discarded", None, 0.0)]),
             ]
+
+        for plan in plans:
+            assert not read_whole(plan)
+
+    def test_made_while_there_was_nothing_is_by_indexes_too(self, connection: Connection) -> None:
+        claims = run(connection, 2)
+        settle.complete(connection, [done(each) for each in claims])
+        connection.execute("VACUUM ANALYZE pgqueue_message")
+        assert one(connection, "SELECT pg_relation_size('pgqueue_message')") == (0,)
+
+        plans = [
+            *explain(connection, ask, searched=[Search("default", None, 5, 5)], limit=5),
+            *explain(connection, claim.channels, excluded=["a"]),
+            *explain(connection, settle.complete, [done(each) for each in claims]),
+            *explain(connection, settle.retry, [failure(each) for each in claims]),
+            *explain(connection, lease.extend, claims, lease=timedelta(seconds=30)),
+            *explain(connection, lease.rescue, max_lost=3),
+            *explain(connection, promote.promote, limit=1000),
+        ]
 
         for plan in plans:
             assert not read_whole(plan)
@@ -221,6 +302,11 @@ class TestAPlan:
         assert plan.count("using pgqueue_message_free") == 3
 
 
+STEPS = [
+    *((claim_governed, name) for name in ("gate", "room", "lanes", "claim", "charge")),
+    *((route, name) for name in ("channels", "strays", "ripen", "mark_gates")),
+]
+"""What claims of governed lanes are made of."""
 STATISTICS = ("SELECT 'none yet'", "ANALYZE pgqueue_message")
 
 
@@ -257,9 +343,10 @@ def explain(
 
 def read_whole(plan: str) -> str:
     """Return the plan where it reads all messages."""
-    return plan if "Seq Scan on pgqueue_message" in plan else ""
+    return plan if re.search(r"Seq Scan on pgqueue_(message|lane|bell)", plan) else ""
 
 
 def sorted_backlog(plan: str) -> str:
     """Return the plan where it sorts more than what it returns in the end."""
-    return plan if re.search(r"Sort Key: (?!taken\.)", plan) else ""
+    small = r"taken\.|allowed\.|\(\(.*scope = |\(\(p\.scope|p\.channel|wake_at|pgqueue_lane"
+    return plan if re.search(rf"Sort Key: (?!{small})", plan) else ""

@@ -12,8 +12,8 @@ from unittest.mock import patch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from pgqueue.claiming.turns import Turns
 from pgqueue.engine.claim import Claimed, Known, Met, Search
-from pgqueue.worker.turns import Turns
 
 Lane = tuple[str, str]
 
@@ -154,7 +154,7 @@ def test_no_claims_means_that_nothing_is_there(
     worker = Turns(find_channels=model.channels, take=model.take)
     taken: Counter[int] = Counter()
 
-    with patch("pgqueue.worker.turns.time", model):
+    with patch("pgqueue.claiming.turns.time", model):
         for event, *details in [*events, ("unlock",), *[("claim", 5)] * 30]:
             match event, details:
                 case "add", [lane, rank, minute]:
@@ -201,7 +201,7 @@ def test_every_lane_has_its_turn_however_deep_the_others_are(
     # A round over the channels for each lane of the one that has most, and one for its end.
     patience = 2 * (len(names) * (most + 1) // min(*limits, len(names)) + 2)
 
-    with patch("pgqueue.worker.turns.time", model):
+    with patch("pgqueue.claiming.turns.time", model):
         for turn in range(60):
             claims = worker.claim(limits[turn % len(limits)])
             for lane in shallow - lanes:
@@ -217,7 +217,7 @@ def test_channels_that_were_served_long_ago_are_forgotten() -> None:
     model = Backlog()
     worker = Turns(find_channels=model.channels, take=model.take)
 
-    with patch("pgqueue.worker.turns.time", model), patch("pgqueue.worker.turns.REMEMBERED", 3):
+    with patch("pgqueue.claiming.turns.time", model), patch("pgqueue.claiming.turns.REMEMBERED", 3):
         for number in range(10):
             model.add(f"channel {number}", "")
             model.now += 1

@@ -11,7 +11,7 @@ import pytest
 from pgqueue.engine import cancel, dead, lease, settle, workers
 from pgqueue.engine.settle import Deferral
 from pgqueue.engine.workers import Registration
-from pgqueue.models import Channel, Worker
+from pgqueue.models import Bell, Channel, Lane, Worker
 from pgqueue.states import State
 from tests.factories import (
     OVER,
@@ -153,6 +153,22 @@ class TestAnythingUnfinished:
         dead.discard(connection, bury(connection))
 
         assert not unfinished(connection)
+
+    @pytest.mark.parametrize("ordered", [False, True])
+    @pytest.mark.parametrize("ready", [True, False])
+    def test_is_a_bell_or_a_lane_behind_which_something_is_ready(
+        self, connection: Connection, ready: bool, ordered: bool
+    ) -> None:
+        insert(connection, governed=True, ordered=ordered, state="ready" if ready else "dead")
+        assert not unfinished(connection)
+
+        Bell.objects.create(channel="default")
+        assert unfinished(connection) == ready
+
+        Bell.objects.all().delete()
+        at = datetime.now(UTC)
+        Lane.objects.create(channel="default", key="", state="throttled", turn_at=at, tat=at)
+        assert unfinished(connection) == ready
 
     @pytest.mark.parametrize(
         ("channels", "excluded", "expected"),

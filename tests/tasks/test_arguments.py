@@ -41,6 +41,7 @@ import pgqueue
 from pgqueue.exceptions import (
     InvalidArgument,
     InvalidArguments,
+    InvalidProgress,
     InvalidResult,
     PayloadTooLarge,
     UnreadablePayload,
@@ -719,6 +720,16 @@ class TestResults:
 
         with pytest.raises(InvalidResult, match="nested too deeply, or contains itself"):
             codec_of(Any).encode_result(loop)
+
+    def test_is_noted_as_it_is_returned_whatever_the_function_returns(self) -> None:
+        noted = {"day": date(2030, 1, 2), "done": {1, 2}}
+        codec = codec_of(Any)
+
+        assert same(codec.decode_progress(codec.encode_progress(noted)), noted)
+        with pytest.raises(InvalidProgress, match=r"the progress of .*task: \['step'\] is a .*, w"):
+            codec.encode_progress({"step": object()})
+        with pytest.raises(InvalidProgress, match=r"the progress of .* more than 65,536"):
+            codec.encode_progress("x" * RESULT_LIMIT)
 
     def test_of_more_than_64_kibibytes_are_refused(self):
         room = RESULT_LIMIT - len('""')

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta, timezone
+from typing import Any
 
 import pytest
 from asgiref.sync import async_to_sync
@@ -98,7 +99,7 @@ class TestAMessage:
             jobs.add.enqueue(1)
 
         assert len(queries) == 1
-        assert "pgqueue_message" in queries[0]["sql"]
+        assert "pgqueue_enqueue" in queries[0]["sql"]
 
     def test_is_announced(self) -> None:
         heard = []
@@ -144,7 +145,7 @@ class TestManyMessages:
             results = jobs.add.enqueue_many((number,) for number in range(10_001))
 
         copies = [query for query in queries if "COPY pgqueue_message" in query["sql"]]
-        inserts = [query for query in queries if "INSERT INTO pgqueue_message" in query["sql"]]
+        inserts = [query for query in queries if "pgqueue_enqueue_v1" in query["sql"]]
         assert (len(copies), len(inserts)) == (1, 1)
         assert len({result.id for result in results}) == Message.objects.count() == 10_001
 
@@ -378,7 +379,7 @@ class TestOptions:
             ({"metadata": {"a": object()}}, "not JSON serializable"),
             ({"metadata": {"a": "\x00"}}, "NUL"),
             ({"metadata": []}, "must be a dict"),
-            ({"atomic": 1}, "True or False"),
+            ({"atomic": 1}, "True, False or one of read committed"),
             ({"takes_context": True}, "belongs to the function"),
         ],
     )
@@ -387,6 +388,16 @@ class TestOptions:
     ) -> None:
         with pytest.raises(InvalidTask, match=message):
             jobs.add.using(**options)
+
+    @pytest.mark.django_db
+    def test_that_are_stated_hold_though_they_equal_pgqueues_defaults(self, settings: Any) -> None:
+        settings.PGQUEUE = {"MAX_ATTEMPTS": 9, "BACKOFF": [1]}
+
+        jobs.add.using(max_attempts=5, backoff=Exponential()).enqueue(1)
+
+        message = Message.objects.get()
+        assert message.max_attempts == 5
+        assert message.options == {"backoff": {"base": 2, "cap": 3600, "jitter": 0.2}}
 
     def test_a_task_is_a_function_that_can_be_imported(self) -> None:
         def inner() -> None: ...

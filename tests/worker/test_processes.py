@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import signal
+from contextlib import closing
 from datetime import timedelta
 
 import pytest
 from django.contrib.auth.models import Group
 from django.db import connection
 
+from pgqueue.connections import connect
+from pgqueue.engine import cancel
 from pgqueue.models import History, Message, Worker
 from pgqueue.states import Outcome, State
 from tests import jobs
@@ -98,6 +101,55 @@ class TestAskedToStop:
         assert not Worker.objects.exists()
 
 
+class TestAskedToStopBesideACancelThatIsOpen:
+    """An operator has asked for it, and has not committed yet."""
+
+    def test_it_hands_back_later_what_the_operator_gives_up(self) -> None:
+        _, second = jobs.sleep.enqueue_many([(1.5, "first"), (0, "second")])
+        with (
+            worker("--threads", "1") as process,
+            closing(connect("default", name="test")) as operator,
+        ):
+            eventually(began)
+            with operator.transaction(force_rollback=True):
+                cancel.cancel(operator, [int(second.id)])
+                process.signal(SIGTERM)
+                eventually(has_handed_back)
+
+            assert process.exit_status() == 0
+
+        message = Message.objects.get()
+        assert (message.pk, message.state, message.lost) == (int(second.id), State.READY, 0)
+
+    def test_it_waits_for_a_moment_to_write_down_what_ended(self) -> None:
+        result = jobs.sleep.enqueue(0.3, "first")
+        with (
+            worker("--threads", "1") as process,
+            closing(connect("default", name="test")) as operator,
+        ):
+            eventually(began)
+            with operator.transaction():
+                cancel.cancel(operator, [int(result.id)])
+                eventually(lambda: "first ended" in names())
+                process.signal(SIGTERM)
+                eventually(lambda: "fetcher" not in own_connections())
+
+            assert process.exit_status() == 0
+
+        message = History.objects.get()
+        assert (message.outcome, message.attempt) == (Outcome.SUCCEEDED, 1)
+
+
+def has_handed_back() -> bool:
+    """Whether a worker that stops has tried to release what it had not begun."""
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'pgqueue supervisor' "
+            "AND datname = current_database() AND state = 'idle' AND query LIKE '%pgqueue_message%'"
+        )
+        return bool(cursor.fetchone()[0])
+
+
 class TestALease:
     def test_is_renewed_for_as_long_as_the_task_takes(self) -> None:
         jobs.sleep.enqueue(3)
@@ -180,6 +232,21 @@ class TestAnIdleWorker:
             eventually(ended, within=10)
         message = History.objects.get()
         assert message.started_at - message.run_at < timedelta(seconds=0.5)
+
+    def test_finds_by_polling_what_it_was_not_told_of(self) -> None:
+        with worker(poll_interval=0.3) as process:
+            process.wait_until_it_idles()
+
+            # As a notification that got lost: a plain row tells nobody.
+            Message.objects.create(
+                channel="default",
+                task=jobs.add.name,
+                state=State.READY,
+                max_attempts=1,
+                payload={"args": [1], "kwargs": {}},
+            )
+
+            eventually(ended, within=5)
 
     def test_polls_where_it_must_not_listen(self) -> None:
         with worker("--poll-only"):

@@ -118,6 +118,17 @@ class TestATask:
         assert good.status is Outcome.SUCCEEDED
         assert Message.objects.get().state == State.DEAD
 
+    def test_whose_argument_is_gone_fails_like_any(self) -> None:
+        group = Group.objects.create(name="gone")
+        jobs.rename.enqueue(group, "new")
+        Group.objects.all().delete()
+
+        drain()
+
+        message = Message.objects.get()
+        assert (message.state, message.failures) == (State.DEAD, 2)
+        assert message.errors[0]["class"].endswith("Group.DoesNotExist")
+
     def test_cannot_end_its_worker(self) -> None:
         ended = jobs.end_the_process.using(max_attempts=1).enqueue()
         good = jobs.add.enqueue(1)
@@ -290,6 +301,16 @@ class TestConnections:
 
         result.refresh()
         assert result.status is Outcome.SUCCEEDED
+
+
+def test_no_more_run_at_once_than_there_are_threads() -> None:
+    results = jobs.thread.enqueue_many([(0.05,)] * 8)
+
+    drain("--threads", "2")
+
+    for result in results:
+        result.refresh()
+    assert len({result.return_value for result in results}) == 2
 
 
 @pytest.mark.parametrize(

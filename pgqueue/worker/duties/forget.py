@@ -1,6 +1,6 @@
 from datetime import timedelta
 
-from pgqueue.engine import workers
+from pgqueue.engine import wait, workers
 from pgqueue.engine.values import Connection
 
 EVERY = timedelta(hours=1)
@@ -8,7 +8,7 @@ SILENT_FOR = timedelta(days=1)
 
 
 class Forget:
-    """Remove the rows of workers that died without a word a day ago."""
+    """Remove the rows of processes that died without a word: workers a day ago, and who waited."""
 
     name = "forget"
 
@@ -19,4 +19,5 @@ class Forget:
     def run(self, connection: Connection) -> timedelta:
         """Remove them."""
         workers.forget(connection, silent_for=SILENT_FOR)
+        wait.forget(connection)
         return EVERY

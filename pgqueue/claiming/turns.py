@@ -92,6 +92,11 @@ class Turns:
             self._look_at = now + min(pause, LOOK_AGAIN_AT_LATEST)
         return claims
 
+    @property
+    def channels(self) -> int:
+        """How many channels have something in a free lane, as far as is known."""
+        return len(self._channels)
+
     def forget(self) -> None:
         """Begin at every front again."""
         self._channels.clear()

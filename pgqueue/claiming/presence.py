@@ -14,6 +14,8 @@ from pgqueue.engine.workers import Registration
 class Presence:
     """Shared by the fetcher, which finds the worker idle or busy, and the heartbeat.
 
+    A pull consumer has one to itself.
+
     Each call takes its caller's connection; a lock keeps the two from contradicting.
     """
 

@@ -1,0 +1,220 @@
+"""Claim for one consumer, who comes and takes what was claimed."""
+
+from __future__ import annotations
+
+import os
+import platform
+import threading
+from collections import deque
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+from time import monotonic
+from typing import NamedTuple
+
+from psycopg import Error, OperationalError
+
+import pgqueue
+from pgqueue import signals
+from pgqueue.claiming.claimer import Claimer
+from pgqueue.claiming.ear import Ear
+from pgqueue.claiming.presence import Presence
+from pgqueue.claiming.upkeep import Upkeep
+from pgqueue.conf import settings
+from pgqueue.connections import Session
+from pgqueue.engine import promote, settle
+from pgqueue.engine.values import Claim, Connection
+from pgqueue.engine.workers import Registration
+
+# Seconds.
+SHORTEST_NAP = 0.01
+SHORTEST_PAUSE = 0.001
+"""Until a rate lets something go on."""
+DEAF_NAP = 0.5
+"""The longest nap of one who listens to nothing."""
+
+
+class Taken(NamedTuple):
+    """A claim, and when it was there, by the monotonic clock."""
+
+    claim: Claim
+    taken_at: float
+
+
+class Intake:
+    """Claims up to `limit` whenever nothing is left of what was claimed before.
+
+    Its consumer calls `look()` until that is over, then `next()` until there is none. Several
+    threads may, which look one at a time; and any may close it, even a signal handler, since
+    closing waits for nobody.
+
+    Args:
+        database: the alias of the queue's database.
+        channels: None: all, also those yet to come.
+        lease: for how long each message is the consumer's.
+    """
+
+    def __init__(
+        self, database: str, *, channels: Sequence[str] | None, limit: int, lease: timedelta
+    ) -> None:
+        options = settings()
+        self.database = database
+        self.lease = lease
+        self._channels = channels
+        self._limit = limit
+        self._session = Session(database, name="receiver")
+        self._presence = Presence(self._registration(), notify_for=2 * options.heartbeat)
+        self._claimer = Claimer(
+            self._session,
+            self._presence,
+            channels=channels,
+            excluded=[],
+            lease=lease,
+            on_claimed=self._put,
+        )
+        self._upkeep = Upkeep(lease=options.lease, max_lost=options.max_lost)
+        self._ear = Ear(channels)
+        self._taken: deque[Taken] = deque()
+        self._using = threading.Lock()
+        self._nap = SHORTEST_NAP
+        self._longest_nap = options.poll_interval.total_seconds()
+        self._beat_every = options.heartbeat.total_seconds()
+        self._beat_at = monotonic() + self._beat_every
+        self._was_idle = False
+        self._has_ended = False
+        self.is_closed = False
+        self.next_due_in: timedelta | None = None
+        """After a look that found nothing in time: when one may find something."""
+
+    def __len__(self) -> int:
+        return len(self._taken)
+
+    def look(self, until: float) -> bool:
+        """Claim, or nap a while where there is nothing; say whether looking is over.
+
+        It is once something was claimed, `until` has passed, by the monotonic clock, or it
+        is closed. A nap is a second at most.
+
+        Raises:
+            psycopg.OperationalError: the database can't be reached.
+        """
+        try:
+            with self._using:
+                return self._look(until)
+        finally:
+            if self.is_closed:
+                self._end()
+
+    def next(self) -> Taken | None:
+        """Return the next message that was claimed; None without one, or once it is closed."""
+        return None if self.is_closed else self._pop()
+
+    def stop(self) -> None:
+        """End the look that somebody is at; the next ones find it closed."""
+        self.is_closed = True
+        self._ear.wake()
+
+    def close(self) -> None:
+        """Hand back what nobody took, and close the connection; or leave that to who looks."""
+        self.stop()
+        self._end()
+
+    def _look(self, until: float) -> bool:
+        if self._taken or self.is_closed:
+            return True
+        try:
+            claimed = self._claim()
+        except OperationalError:
+            if self._session.is_open:
+                raise
+            # It broke while nobody used it, and is worth another one.
+            claimed = self._claim()
+        left = until - monotonic()
+        if not claimed and left <= 0:
+            self.next_due_in = self._next_due()
+        if claimed or left <= 0:
+            return True
+        self._wait(left)
+        return self.is_closed
+
+    def _claim(self) -> int:
+        connection = self._claimer.connect().connection
+        self._upkeep.look(connection)
+        self._beat(connection)
+        claimed = self._claimer.claim(self._limit)
+        if claimed:
+            self._nap = SHORTEST_NAP
+        else:
+            self._was_idle = True
+        return claimed
+
+    def _beat(self, connection: Connection) -> None:
+        """Say that it lives; and, if it always found something, that it need not be told."""
+        now = monotonic()
+        if now >= self._beat_at:
+            self._beat_at = now + self._beat_every
+            wanted = self._presence.wants_notice and self._was_idle
+            self._presence.want_notice(connection, wanted)
+            self._was_idle = False
+
+    def _wait(self, left: float) -> None:
+        """Ask for notices; if that was done before, nap."""
+        connection = self._claimer.connect().connection
+        hears = self._ear.listen(connection)
+        if hears and not self._presence.wants_notice:
+            self._presence.want_notice(connection, True)
+            return  # and claim once more, now that producers can see it
+        longest = self._longest_nap if hears else min(self._longest_nap, DEAF_NAP)
+        nap = min(self._nap, longest, self._upkeep.due_in, left)
+        if (wake_in := self._claimer.wake_in) is not None:
+            nap = min(nap, wake_in.total_seconds())
+        self._nap = min(self._nap * 2, longest)
+        self._ear.wait(connection, max(nap, SHORTEST_PAUSE))
+
+    def _next_due(self) -> timedelta | None:
+        comes_in = promote.may_come(self._session.connection, self._channels)
+        return None if comes_in is None else max(comes_in, timedelta())
+
+    def _put(self, claims: Sequence[Claim], asked_at: float) -> None:
+        # Times are counted from here: from before the claim, a short run would end in the future.
+        taken_at = monotonic()
+        self._taken.extend(Taken(claim, taken_at) for claim in claims)
+
+    def _pop(self) -> Taken | None:
+        try:
+            return self._taken.popleft()
+        except IndexError:  # perhaps another thread has it
+            return None
+
+    def _end(self) -> None:
+        """Clean up, unless somebody looks: he does so at once when he finds it closed."""
+        if not self._using.acquire(blocking=False):
+            return
+        try:
+            if not self._has_ended:
+                self._has_ended = True
+                self._hand_back()
+        finally:
+            self._using.release()
+
+    def _hand_back(self) -> None:
+        try:
+            if self._session.is_open:
+                if left := [taken.claim for taken in iter(self._pop, None)]:
+                    settle.release(self._session.connection, left)
+                self._presence.retire(self._session.connection)
+        except Error as error:
+            # The leases run out instead.
+            signals.service_failed.send_robust(type(self), service="receiver", error=error)
+        finally:
+            self._session.close()
+            self._ear.close()
+
+    def _registration(self) -> Registration:
+        return Registration(
+            host=platform.node(),
+            pid=os.getpid(),
+            started_at=datetime.now(UTC),
+            channels=self._channels,
+            excluded=[],
+            info={"receives": self._limit, "version": pgqueue.__version__},
+        )

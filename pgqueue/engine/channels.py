@@ -1,0 +1,38 @@
+from __future__ import annotations
+
+from datetime import datetime
+from typing import NamedTuple
+
+from pgqueue.engine.values import Cursors
+from pgqueue.statements import load
+
+SQL = load(__name__)
+
+LIMIT = 1000
+LANES = 100
+LANE_BOUND = 100
+
+
+class LaneSeen(NamedTuple):
+    """A governed lane, and what is in it: 100 stands for that many or more."""
+
+    key: str
+    state: str
+    turn_at: datetime
+    wake_at: datetime | None
+    running: int
+    ready: int
+
+
+def in_use(connection: Cursors, *, limit: int = LIMIT) -> list[str]:
+    """Return the channels that are configured or have a message, the first by name."""
+    with connection.cursor() as cursor:
+        cursor.execute(SQL["in_use"], {"limit": limit})
+        return [name for (name,) in cursor.fetchall()]
+
+
+def lanes(connection: Cursors, channel: str, *, limit: int = LANES) -> list[LaneSeen]:
+    """Return a channel's governed lanes, the first by key."""
+    with connection.cursor() as cursor:
+        cursor.execute(SQL["lanes"], {"channel": channel, "limit": limit, "bound": LANE_BOUND})
+        return [LaneSeen(*row) for row in cursor.fetchall()]

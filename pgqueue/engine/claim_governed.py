@@ -1,0 +1,94 @@
+"""Claim from lanes that are governed: by a policy, or because their messages are ordered.
+
+Lock, then look: whoever counts what runs has the lane locked before, and counts in a later
+statement. One statement can't do both; it would overshoot the limit, and lose wake-ups.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import NamedTuple
+from uuid import UUID
+
+from pgqueue.engine.values import Claim, Connection
+from pgqueue.statements import load
+
+SQL = load(__name__)
+
+EVERY_TURN = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+class Served(NamedTuple):
+    """What was claimed of a channel.
+
+    Attributes:
+        turn_at: the turn of the last lane that was looked at; None: there was none to look at.
+        looked_at: when that was.
+        has_room: whether the channel's policy lets anything start now.
+    """
+
+    claims: list[Claim]
+    turn_at: datetime | None = None
+    looked_at: datetime | None = None
+    has_room: bool = True
+
+
+def claim(
+    connection: Connection,
+    channel: str,
+    after: datetime,
+    limit: int,
+    *,
+    until: datetime | None = None,
+    worker_id: UUID,
+    lease: timedelta,
+) -> Served:
+    """Lease up to `limit` messages of the channel's lanes whose turn it is, in a transaction.
+
+    Args:
+        after: turns before this one are not looked for: claims have left dead rows there.
+        until: turns from this one on are not, either: those lanes were looked at since.
+    """
+    with connection.transaction():
+        room = _room(connection, channel, limit)
+        if room is None:
+            return Served([])
+        if room.limit <= 0:
+            return Served([], has_room=False)
+        lanes = connection.execute(
+            SQL["lanes"], {"channel": channel, "after": after, "until": until, "lanes": room.limit}
+        ).fetchall()
+        if not lanes:
+            return Served([])
+        rows = connection.execute(
+            SQL["claim"],
+            {
+                "channel": channel,
+                "keys": [key for key, _, _ in lanes],
+                "limit": room.limit,
+                "worker_id": worker_id,
+                "lease": lease,
+            },
+        ).fetchall()
+        if room.is_gated and rows:
+            connection.execute(SQL["charge"], {"channel": channel, "started": len(rows)})
+    _, turn_at, looked_at = lanes[-1]
+    return Served([Claim(*row[1:]) for row in rows], turn_at, looked_at)
+
+
+class _Room(NamedTuple):
+    limit: int
+    is_gated: bool
+
+
+def _room(connection: Connection, channel: str, limit: int) -> _Room | None:
+    """Lock the channel's gate, if any; return what may be started, None where others have it."""
+    gate = connection.execute(SQL["gate"], {"channel": channel}).fetchone()
+    if gate is None:
+        return _Room(limit, is_gated=False)
+    [is_locked] = gate
+    if not is_locked:
+        return None
+    row = connection.execute(SQL["room"], {"channel": channel, "limit": limit}).fetchone()
+    # No row: the policy is gone since.
+    return _Room(row[0] if row else 0, is_gated=True)

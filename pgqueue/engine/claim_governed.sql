@@ -1,0 +1,171 @@
+-- name: gate
+-- Where a policy is for the channel as a whole: lock its gate. No row: there is no such policy.
+-- A row without a gate: somebody else is claiming, or nobody has made the gate yet.
+SELECT gate.channel IS NOT NULL
+FROM pgqueue_policy p
+LEFT JOIN LATERAL (
+    SELECT g.channel FROM pgqueue_gate g
+    WHERE g.channel = p.channel
+    FOR NO KEY UPDATE SKIP LOCKED) gate ON true
+WHERE p.channel = %(channel)s AND p.scope = 'channel' AND p.governs
+
+-- name: tokens
+-- How many starts a rate allows now: the generic cell rate algorithm (ITU-T I.371). `tat` is when
+-- all that was started will have been within the rate; `gap` is the time of one start.
+CASE WHEN gap IS NULL THEN 1000000
+     ELSE greatest(0, 1 + floor(extract(epoch FROM now + (burst - 1) * gap - greatest(tat, now))
+                                / extract(epoch FROM gap))) END::int
+
+-- name: rate_of_p
+p.per / p.rate AS gap, coalesce(p.burst, greatest(1, ceil(p.rate / extract(epoch FROM p.per) / 10)))::int AS burst
+
+-- name: room
+-- What the channel's policy allows, with its gate locked. In a later statement than the lock.
+SELECT least(%(limit)s, max_running - running,
+-- include: tokens
+    )
+FROM (
+    SELECT p.max_running, g.tat, statement_timestamp() AS now,
+-- include: rate_of_p
+        , CASE WHEN p.max_running IS NULL THEN 0 ELSE (
+            SELECT count(*) FROM (
+                SELECT FROM pgqueue_message m
+                WHERE m.state = 'running' AND m.channel = p.channel LIMIT p.max_running) r) END AS running
+    FROM pgqueue_policy p JOIN pgqueue_gate g USING (channel)
+    WHERE p.channel = %(channel)s AND p.scope = 'channel') gated
+
+-- name: charge
+-- Count what was started against the channel's rate; and where it allows no more, say until when.
+UPDATE pgqueue_gate g
+SET tat = charged.tat,
+    wake_at = CASE WHEN charged.tat - (burst - 1) * gap > now THEN charged.tat - (burst - 1) * gap END
+FROM (
+    SELECT gate.channel, greatest(gate.tat, now) + %(started)s * gap AS tat, burst, gap, now
+    FROM (SELECT channel, tat, statement_timestamp() AS now FROM pgqueue_gate WHERE channel = %(channel)s) gate
+    JOIN (SELECT p.channel,
+-- include: rate_of_p
+          FROM pgqueue_policy p WHERE p.scope = 'channel' AND p.rate IS NOT NULL) p USING (channel)) charged
+WHERE g.channel = charged.channel
+
+-- name: lanes
+-- Lock those whose turn it is. They are looked at in the next statement: the lock may have been
+-- waited for by whoever just saturated them. A pause holds from its commit on, though the bell that
+-- tells of it was another worker's to take.
+SELECT key, turn_at, statement_timestamp()
+FROM pgqueue_lane
+WHERE channel = %(channel)s AND state = 'runnable' AND turn_at >= %(after)s
+  AND (%(until)s::timestamptz IS NULL OR turn_at < %(until)s::timestamptz)
+  AND NOT EXISTS (SELECT FROM pgqueue_channel WHERE name = %(channel)s AND paused)
+ORDER BY turn_at
+LIMIT %(lanes)s
+FOR NO KEY UPDATE SKIP LOCKED
+
+-- name: claim
+-- Take from locked lanes what their policies allow: a turn of each, in the order of their turns,
+-- and of ordered messages the first alone. What runs is counted, never kept in a counter: those
+-- drift. Lanes that were not reached keep their turn.
+WITH fast AS MATERIALIZED (
+    SELECT set_config('synchronous_commit', 'off', true)
+), open AS MATERIALIZED (
+    SELECT lane.key, lane.turn, l.ctid AS place, l.tat, p.max_running, p.gap, coalesce(p.burst, 1) AS burst,
+           coalesce(p.weight, 1) AS weight, statement_timestamp() AS now,
+           CASE WHEN p.max_running IS NULL THEN 0 ELSE (
+               SELECT count(*) FROM (
+                   SELECT FROM pgqueue_message r
+                   WHERE r.state = 'running' AND r.channel = %(channel)s AND r.key = lane.key
+                   LIMIT p.max_running) r) END::int AS running,
+           head.id AS head
+    FROM (SELECT %(channel)s::text AS channel, key, turn
+          FROM unnest(%(keys)s::text[]) WITH ORDINALITY AS k (key, turn)) lane
+    CROSS JOIN LATERAL (
+        -- Each by its key, whatever the statistics say: it is locked, so its place is known, too.
+        SELECT l.ctid, l.tat FROM pgqueue_lane l
+        WHERE l.channel = %(channel)s AND l.key = lane.key
+        LIMIT 1) l
+    LEFT JOIN LATERAL (
+        SELECT p.max_running, p.weight,
+-- include: rate_of_p
+        FROM (
+            SELECT * FROM pgqueue_policy
+            WHERE channel = %(channel)s AND scope = 'key' AND key = lane.key
+            UNION ALL
+            SELECT * FROM pgqueue_policy
+            WHERE channel = %(channel)s AND scope = 'each' AND key = '' AND lane.key <> '') p
+        ORDER BY p.scope = 'key' DESC
+        LIMIT 1) p ON true
+    LEFT JOIN LATERAL (
+-- include: head_of_lane
+        ) head ON true
+), allowed AS MATERIALIZED (
+    SELECT *,
+           weight * ceil(%(limit)s::float8 / sum(weight) OVER ()) AS share,
+           greatest(0, coalesce(max_running - running, 1000000)) AS places,
+-- include: tokens
+           AS tokens
+    FROM open
+), room AS MATERIALIZED (
+    SELECT *, least(wanted, greatest(0, %(limit)s - before))::int AS n, before < %(limit)s AS is_reached
+    FROM (
+        SELECT *, coalesce(sum(wanted) OVER (ORDER BY turn ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING), 0) AS before
+        FROM (SELECT *, least(share, places, tokens)::int AS wanted FROM allowed) a) b
+), due AS MATERIALIZED (
+    SELECT picked.id
+    FROM room CROSS JOIN LATERAL (
+        SELECT * FROM (
+            SELECT m.id FROM pgqueue_message m
+            WHERE m.id = room.head AND m.state = 'ready' AND room.n > 0
+            FOR NO KEY UPDATE SKIP LOCKED) ordered
+        UNION ALL
+        SELECT * FROM (
+            SELECT m.id FROM pgqueue_message m
+            WHERE m.state = 'ready' AND m.governed AND NOT m.ordered
+              AND m.channel = %(channel)s AND m.key = room.key
+              AND (m.expires_at IS NULL OR m.expires_at > statement_timestamp())
+            ORDER BY m.rank, m.run_at, m.id
+            LIMIT room.n
+            FOR NO KEY UPDATE SKIP LOCKED) parallel
+        LIMIT room.n) picked
+), taken AS (
+    UPDATE pgqueue_message m
+-- include: leased
+    FROM fast
+    WHERE m.id = ANY (ARRAY(SELECT id FROM due))
+    RETURNING
+-- include: claimed
+), served AS MATERIALIZED (
+    SELECT room.*, coalesce(k.taken, 0) AS taken, coalesce(k.parallel, 0) AS parallel,
+           room.head IS NOT NULL AND coalesce(k.taken, 0) = coalesce(k.parallel, 0) AS has_head
+    FROM room
+    LEFT JOIN (SELECT key, count(*) AS taken, count(*) FILTER (WHERE NOT ordered) AS parallel
+               FROM taken GROUP BY key) k USING (key)
+    WHERE room.is_reached
+), moved AS (
+    -- "Idle" by what is to be seen, not by what could be locked: a cancel that rolls back had
+    -- the row, and will ring for nobody. Nor may one that was claimed before there was a policy: its
+    -- end may not see that yet, and what it leaves room for is looked for again and again.
+    UPDATE pgqueue_lane l
+    SET turn_at = s.now,
+        tat = CASE WHEN s.gap IS NULL OR s.taken = 0 THEN l.tat ELSE greatest(s.tat, s.now) + s.taken * s.gap END,
+        wake_at = CASE WHEN s.tokens <= s.taken AND s.gap IS NOT NULL
+                       THEN greatest(s.tat, s.now) + s.taken * s.gap - (s.burst - 1) * s.gap END,
+        state = CASE
+            WHEN s.places <= s.taken THEN CASE WHEN (
+                SELECT count(*) FROM (
+                    SELECT FROM pgqueue_message m
+                    WHERE m.state = 'running' AND NOT m.governed AND m.channel = %(channel)s AND m.key = s.key
+                    LIMIT 1) f) = 0 THEN 'saturated' ELSE 'runnable' END
+            WHEN s.tokens <= s.taken THEN 'throttled'
+            WHEN s.has_head OR (
+                SELECT count(*) FROM (
+                    SELECT FROM pgqueue_message m
+                    WHERE m.state = 'ready' AND m.governed AND NOT m.ordered
+                      AND m.channel = %(channel)s AND m.key = s.key
+                    LIMIT s.parallel + 1) z) > s.parallel THEN 'runnable'
+            ELSE 'idle' END
+    FROM served s
+    WHERE l.ctid = s.place
+),
+-- include: noticed
+SELECT (SELECT count(*) FROM noticed), taken.*
+FROM taken
+ORDER BY taken.ordered DESC, taken.priority DESC, taken.run_at, taken.id

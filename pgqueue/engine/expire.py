@@ -1,0 +1,17 @@
+from pgqueue.engine import partitions
+from pgqueue.engine.values import Connection
+from pgqueue.statements import load
+
+SQL = load(__name__)
+
+BATCH = 1000
+
+
+def expire(connection: Connection, *, limit: int = BATCH) -> int:
+    """End what was held or waited beyond its time; return how many."""
+    return len(partitions.repeat_if_missing(connection, SQL["expire"], {"limit": limit}))
+
+
+def forget(connection: Connection, *, limit: int = BATCH) -> int:
+    """Forget dedupe keys that were remembered for long enough; return how many."""
+    return connection.execute(SQL["forget"], {"limit": limit}).rowcount

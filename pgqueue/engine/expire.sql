@@ -1,0 +1,39 @@
+-- name: expire
+-- By whichever end comes first: a hold's deadline, or the message's own. What runs, runs on. All
+-- that is held is read: with an index on lease_until, each heartbeat would have to write to it.
+WITH over AS MATERIALIZED (
+    SELECT id FROM (
+        SELECT id FROM pgqueue_message
+        WHERE state = 'held' AND lease_until <= statement_timestamp()
+        ORDER BY id LIMIT %(limit)s
+        FOR UPDATE SKIP LOCKED) held
+    UNION
+    SELECT id FROM (
+        SELECT id FROM pgqueue_message
+        WHERE state IN ('held', 'scheduled', 'ready') AND expires_at IS NOT NULL
+          AND expires_at <= statement_timestamp()
+        ORDER BY expires_at LIMIT %(limit)s
+        FOR UPDATE SKIP LOCKED) late
+), done AS (
+    DELETE FROM pgqueue_message WHERE id = ANY (ARRAY(SELECT id FROM over)) RETURNING *
+), kept AS (
+    INSERT INTO pgqueue_history (
+-- include: history_columns
+        , started_at, outcome)
+    SELECT
+-- include: history_columns
+        , started_at, 'expired'
+    FROM done
+), became AS (
+    SELECT id, channel, key, governed, 'expired' AS word, NULL AS fault FROM done
+),
+-- include: heard
+SELECT id, (SELECT count(*) FROM told) FROM done
+
+-- name: forget
+DELETE FROM pgqueue_dedupe
+WHERE (channel, dedupe_key) IN (
+    SELECT channel, dedupe_key FROM pgqueue_dedupe
+    WHERE expires_at <= statement_timestamp()
+    ORDER BY expires_at LIMIT %(limit)s
+    FOR UPDATE SKIP LOCKED)

@@ -1,0 +1,25 @@
+from collections.abc import Collection
+from datetime import timedelta
+
+from pgqueue.engine import partitions
+from pgqueue.engine.values import Connection
+from pgqueue.statements import load
+
+SQL = load(__name__)
+
+
+def commit(connection: Connection, ids: Collection[int]) -> set[int]:
+    """Let held messages go: ready, or delayed as they were. Return the ids of those still held."""
+    return {row[0] for row in connection.execute(SQL["commit"], {"ids": list(ids)})}
+
+
+def abandon(connection: Connection, ids: Collection[int]) -> set[int]:
+    """End held messages as cancelled; return the ids of those still held."""
+    rows = partitions.repeat_if_missing(connection, SQL["abandon"], {"ids": list(ids)})
+    return {row[0] for row in rows}
+
+
+def extend(connection: Connection, ids: Collection[int], *, hold: timedelta) -> set[int]:
+    """Hold messages for so long from now; return the ids of those still held."""
+    rows = connection.execute(SQL["extend"], {"ids": list(ids), "hold": hold})
+    return {row[0] for row in rows}

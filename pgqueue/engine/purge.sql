@@ -1,0 +1,48 @@
+-- name: bounds
+-- The newest message there is, the newest that `keep` others of the channel which wait are newer
+-- than, and when what is too old was enqueued, by one clock.
+SELECT (SELECT id FROM pgqueue_message ORDER BY id DESC LIMIT 1),
+       CASE WHEN %(keep)s::bigint IS NOT NULL THEN (
+           SELECT id FROM pgqueue_message
+           WHERE channel = %(channel)s AND state IN ('held', 'scheduled', 'ready')
+           ORDER BY id DESC OFFSET %(keep)s::bigint LIMIT 1) END,
+       statement_timestamp() - %(older_than)s::interval
+
+-- name: discard
+-- A stretch of the table from an id on: one walk over it, in steps that no dead row makes longer,
+-- and the oldest first. Whatever the statistics say, a step looks at `reach` rows at most. States
+-- are no literals here, since no partial index is wanted.
+WITH stretch AS MATERIALIZED (
+    SELECT id, channel, state, created_at
+    FROM pgqueue_message
+    WHERE id > %(after)s
+    ORDER BY id
+    LIMIT %(reach)s
+), meant AS MATERIALIZED (
+    SELECT id FROM stretch
+    WHERE channel = %(channel)s AND %(states)s::text[] @> ARRAY[state]
+      AND (id <= %(up_to)s OR created_at < %(before)s)
+    ORDER BY id
+    LIMIT %(limit)s
+), chosen AS MATERIALIZED (
+    SELECT id FROM pgqueue_message
+    WHERE id = ANY (ARRAY(SELECT id FROM meant)) AND %(states)s::text[] @> ARRAY[state]
+    FOR UPDATE SKIP LOCKED
+), done AS (
+    DELETE FROM pgqueue_message WHERE id = ANY (ARRAY(SELECT id FROM chosen)) RETURNING *
+), kept AS (
+    INSERT INTO pgqueue_history (
+-- include: history_columns
+        , started_at, outcome)
+    SELECT
+-- include: history_columns
+        , started_at, 'discarded'
+    FROM done
+), became AS (
+    SELECT id, channel, key, governed, 'discarded' AS word, NULL AS fault FROM done
+),
+-- include: heard
+SELECT (SELECT count(*) FROM done),
+       CASE WHEN (SELECT count(*) FROM meant) < %(limit)s THEN (SELECT max(id) FROM stretch)
+            ELSE (SELECT max(id) FROM meant) END,
+       (SELECT count(*) FROM told)

@@ -1,0 +1,114 @@
+"""Bring governed lanes up to date with what happened to their messages.
+
+Whoever makes a message ready, or frees its place, rings a bell: an insert, which waits for
+nobody. Before it claims, a worker takes the bells and marks their lanes runnable. One at a time,
+by an advisory lock: whoever does not get it may leave that to who has it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import timedelta
+from typing import NamedTuple
+
+from pgqueue.engine.values import Connection
+from pgqueue.statements import load
+
+SQL = load(__name__)
+
+BATCH = 5000
+STRAYS = 1000
+
+
+class Look(NamedTuple):
+    """What there is to route.
+
+    Attributes:
+        has_rung: bells have.
+        has_policies: messages may have been stored before the policy that holds for them.
+        wake_in: how long until a rate lets something go on.
+    """
+
+    has_rung: bool
+    has_policies: bool
+    wake_in: timedelta | None
+
+
+def look(connection: Connection, *, after: int) -> Look:
+    """Say what there is to route; bells up to the id `after` are known."""
+    row = connection.execute(SQL["look"], {"after": after}).fetchone()
+    has_rung, has_policies, wake_in = row or (False, False, None)
+    return Look(has_rung, has_policies, None if wake_in is None else timedelta(seconds=wake_in))
+
+
+def route(connection: Connection, *, after: int) -> int | None:
+    """Mark the lanes whose bells rang, and those whose time came, in a transaction.
+
+    Returns:
+        The id of the last bell that was taken, or `after`; None: somebody else is at it.
+    """
+    with connection.transaction():
+        rows = connection.execute(SQL["take"], {"after": after, "limit": BATCH}).fetchall()
+        if not rows[0][0]:
+            return None
+        if rows[0][1] is not None:
+            after = max(id for _, id, _, _ in rows)
+            _mark(connection, {(channel, key) for _, _, channel, key in rows})
+        connection.execute(SQL["ripen"], {"limit": BATCH})
+    return after
+
+
+def _mark(connection: Connection, rung: set[tuple[str, str | None]]) -> None:
+    whole = sorted({channel for channel, key in rung if key is None})
+    if whole:
+        rung |= set(connection.execute(SQL["blocked"], {"channels": whole}).fetchall())
+    lanes = sorted((channel, key) for channel, key in rung if key is not None)
+    if lanes:
+        connection.execute(
+            SQL["mark"],
+            {"channels": [channel for channel, _ in lanes], "keys": [key for _, key in lanes]},
+        )
+    if whole:
+        connection.execute(SQL["mark_all"], {"channels": whole})
+        connection.execute(SQL["mark_gates"], {"channels": whole})
+
+
+def adopt(connection: Connection) -> int | None:
+    """Govern messages that were stored before the policy that holds for them.
+
+    Returns:
+        How many; None: somebody else is at it.
+    """
+    with connection.transaction():
+        if not _locked(connection):
+            return None
+        strays = connection.execute(SQL["strays"], {"limit": STRAYS}).fetchall()
+        if strays:
+            _mark(connection, set(strays))
+    return len(strays)
+
+
+def tidy(connection: Connection) -> int:
+    """Mark lanes that contradict the tables, and remove empty ones; return how many did.
+
+    There should be none that contradict them.
+    """
+    with connection.transaction():
+        if not _locked(connection):
+            return 0
+        wrong = connection.execute(SQL["contradictions"], {"limit": BATCH}).fetchall()
+        if wrong:
+            _mark(connection, set(wrong))
+        connection.execute(SQL["forget"], {"limit": BATCH})
+    return len(wrong)
+
+
+def _locked(connection: Connection) -> bool:
+    row = connection.execute(SQL["lock"]).fetchone()
+    return bool(row and row[0])
+
+
+def channels(connection: Connection, *, excluded: Sequence[str]) -> list[str]:
+    """Return the channels that have a lane to take from."""
+    rows = connection.execute(SQL["channels"], {"excluded": list(excluded)}).fetchall()
+    return [channel for (channel,) in rows]

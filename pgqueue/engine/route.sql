@@ -1,0 +1,166 @@
+-- name: look
+-- Whether there is anything to route, how many seconds until a rate lets something go on, and
+-- whether messages may have missed their policy.
+SELECT EXISTS (SELECT FROM pgqueue_bell WHERE id > %(after)s),
+       EXISTS (SELECT FROM pgqueue_policy WHERE governs),
+       (SELECT extract(epoch FROM min(wake_at) - clock_timestamp())::float8 FROM (
+            (SELECT wake_at FROM pgqueue_lane WHERE state = 'throttled' ORDER BY wake_at LIMIT 1)
+            UNION ALL
+            SELECT wake_at FROM pgqueue_gate WHERE wake_at > clock_timestamp()) w)
+
+-- name: channels
+-- Every channel with a lane to take from: one probe a channel, as in `claim`.
+WITH RECURSIVE found AS (
+    (SELECT channel FROM pgqueue_lane WHERE state = 'runnable' ORDER BY channel, turn_at LIMIT 1)
+    UNION ALL
+    SELECT next.channel FROM found CROSS JOIN LATERAL (
+        SELECT channel FROM pgqueue_lane
+        WHERE state = 'runnable' AND channel > found.channel
+        ORDER BY channel, turn_at LIMIT 1) next
+)
+SELECT channel FROM found
+WHERE channel <> ALL (%(excluded)s::text[])
+  AND channel NOT IN (SELECT name FROM pgqueue_channel WHERE paused)
+
+-- name: take
+-- The bells, if nobody else is at it. In the same statement as the lock, since what it does not
+-- see is taken the next time.
+WITH turn AS MATERIALIZED (
+    SELECT pg_try_advisory_xact_lock('pgqueue_bell'::regclass::oid::bigint) AS is_mine
+), rung AS (
+    DELETE FROM pgqueue_bell
+    USING turn
+    WHERE turn.is_mine
+      AND id = ANY (ARRAY(SELECT id FROM pgqueue_bell WHERE id > %(after)s ORDER BY id LIMIT %(limit)s))
+    RETURNING id, channel, key
+)
+SELECT turn.is_mine, rung.id, rung.channel, rung.key
+FROM turn LEFT JOIN rung ON true
+
+-- name: mark
+-- In a later statement than the one that took the bells: a claim that is about to call its lane
+-- idle has it locked, and this waits for that. No condition on the state may stand in its way,
+-- or the row as it was before is left alone, and the bell is lost.
+INSERT INTO pgqueue_lane AS lane (channel, key, state, turn_at, tat)
+SELECT channel, key, 'runnable', clock_timestamp(), 'epoch'
+FROM unnest(%(channels)s::text[], %(keys)s::text[]) AS rung (channel, key)
+ON CONFLICT (channel, key) DO UPDATE
+SET state = CASE WHEN lane.state = 'throttled' AND lane.wake_at > clock_timestamp() THEN 'throttled' ELSE 'runnable' END,
+    turn_at = CASE WHEN lane.state IN ('runnable', 'throttled') THEN lane.turn_at ELSE excluded.turn_at END
+
+-- name: blocked
+-- Lanes of channels that may do otherwise about dead letters from now on: one with nothing but what
+-- waits behind a dead one may have been removed.
+SELECT DISTINCT channel, key FROM pgqueue_message
+WHERE ordered AND state = 'dead' AND channel = ANY (%(channels)s::text[])
+
+-- name: mark_all
+-- Of channels whose policies changed. A new rate bounds what the old one made wait.
+UPDATE pgqueue_lane lane
+SET state = 'runnable',
+    wake_at = NULL,
+    turn_at = CASE WHEN lane.state = 'runnable' THEN lane.turn_at ELSE clock_timestamp() END,
+    tat = least(lane.tat, coalesce(
+        clock_timestamp() + (
+            SELECT p.per / p.rate
+                   * coalesce(p.burst, greatest(1, ceil(p.rate / extract(epoch FROM p.per) / 10)))
+            FROM pgqueue_policy p
+            WHERE p.channel = lane.channel AND p.rate IS NOT NULL
+              AND p.scope IN ('each', 'key') AND p.key IN ('', lane.key) AND lane.key <> ''
+            ORDER BY p.scope = 'key' DESC LIMIT 1), 'epoch'))
+WHERE lane.channel = ANY (%(channels)s::text[])
+
+-- name: mark_gates
+-- No claim says when a gate's rate lets something go on, unless it takes something: so this does.
+UPDATE pgqueue_gate gate
+SET tat = least(gate.tat, coalesce(clock_timestamp() + pace.burst * pace.gap, 'epoch')),
+    wake_at = least(gate.tat, clock_timestamp() + pace.burst * pace.gap) - (pace.burst - 1) * pace.gap
+FROM unnest(%(channels)s::text[]) AS rung (channel)
+LEFT JOIN LATERAL (
+    SELECT p.per / p.rate AS gap,
+           coalesce(p.burst, greatest(1, ceil(p.rate / extract(epoch FROM p.per) / 10))) AS burst
+    FROM pgqueue_policy p
+    WHERE p.channel = rung.channel AND p.rate IS NOT NULL AND p.scope = 'channel') pace ON true
+WHERE gate.channel = rung.channel
+
+-- name: ripen
+-- Only whoever routes changes a throttled lane: nothing can come between.
+UPDATE pgqueue_lane
+SET state = 'runnable', wake_at = NULL, turn_at = clock_timestamp()
+WHERE (channel, key) IN (
+    SELECT channel, key FROM pgqueue_lane
+    WHERE state = 'throttled' AND wake_at <= clock_timestamp()
+    ORDER BY wake_at LIMIT %(limit)s
+    FOR NO KEY UPDATE SKIP LOCKED)
+
+-- name: strays
+-- Messages that are ready, and not governed though a policy holds for them: it was saved before
+-- their transaction had committed. Found by one probe for each policy.
+WITH stray AS MATERIALIZED (
+    SELECT found.id
+    FROM pgqueue_policy p CROSS JOIN LATERAL (
+        SELECT * FROM (
+            SELECT m.id FROM pgqueue_message m
+            WHERE p.scope = 'key' AND p.weight IS NULL
+              AND m.state = 'ready' AND NOT m.governed AND m.channel = p.channel AND m.key = p.key
+            ORDER BY m.rank, m.run_at, m.id
+            LIMIT %(limit)s
+            FOR NO KEY UPDATE SKIP LOCKED) of_one_key
+        UNION ALL
+        SELECT * FROM (
+            SELECT m.id FROM pgqueue_message m
+            WHERE NOT (p.scope = 'key' AND p.weight IS NULL)
+              AND m.state = 'ready' AND NOT m.governed AND m.channel = p.channel
+              AND m.key >= CASE WHEN p.scope = 'each' AND p.weight IS NULL THEN chr(1) ELSE '' END
+            ORDER BY m.key, m.rank, m.run_at, m.id
+            LIMIT %(limit)s
+            FOR NO KEY UPDATE SKIP LOCKED) of_many
+        LIMIT %(limit)s) found
+    WHERE p.governs
+    LIMIT %(limit)s
+)
+UPDATE pgqueue_message
+SET governed = true
+WHERE id = ANY (ARRAY(SELECT id FROM stray))
+RETURNING channel, key
+
+-- name: forget
+-- Lanes with neither work nor a past that the rate must remember. A bell makes them anew.
+DELETE FROM pgqueue_lane
+WHERE (channel, key) IN (
+    SELECT l.channel, l.key FROM pgqueue_lane l
+    WHERE l.state = 'idle' AND l.tat <= statement_timestamp()
+      AND NOT EXISTS (SELECT FROM pgqueue_message m
+                      WHERE m.state = 'running' AND m.channel = l.channel AND m.key = l.key)
+    LIMIT %(limit)s
+    FOR UPDATE SKIP LOCKED)
+
+-- name: contradictions
+-- Lanes that say they have no work, or no room, for a while, though the tables say otherwise:
+-- there should be none. Returned to be counted, and rung.
+SELECT lane.channel, lane.key
+FROM pgqueue_lane lane
+LEFT JOIN LATERAL (
+    SELECT p.max_running FROM pgqueue_policy p
+    WHERE p.channel = lane.channel AND p.governs
+      AND p.scope IN ('each', 'key') AND p.key IN ('', lane.key) AND lane.key <> ''
+    ORDER BY p.scope = 'key' DESC LIMIT 1) p ON true
+WHERE lane.state IN ('idle', 'saturated') AND lane.turn_at < statement_timestamp() - interval '5 seconds'
+  AND (lane.state = 'idle' OR p.max_running IS NULL OR (
+           SELECT count(*) FROM pgqueue_message m
+           WHERE m.state = 'running' AND m.channel = lane.channel AND m.key = lane.key) < p.max_running)
+  AND (EXISTS (
+           SELECT FROM pgqueue_message m
+           WHERE m.state = 'ready' AND m.governed AND NOT m.ordered AND m.channel = lane.channel AND m.key = lane.key)
+       OR EXISTS (
+-- include: head_of_lane
+       ))
+  -- Its bell has rung: it is about to be looked at.
+  AND NOT EXISTS (
+      SELECT FROM pgqueue_bell b
+      WHERE b.channel = lane.channel AND (b.key = lane.key OR b.key IS NULL))
+LIMIT %(limit)s
+
+-- name: lock
+-- The same that `take` asks for.
+SELECT pg_try_advisory_xact_lock('pgqueue_bell'::regclass::oid::bigint)

@@ -1,0 +1,159 @@
+"""What channels have, at a price that does not grow with it.
+
+Counting ten million rows takes seconds, and somebody asks every few. So each count stops at a
+bound. Beyond it stands an estimate, from a sample of the table's pages, which says that it is one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from datetime import timedelta
+
+from pgqueue.engine.values import Connection
+from pgqueue.statements import load
+
+SQL = load(__name__)
+
+BOUND = 10_000
+"""Messages of a state that are counted one by one."""
+TOGETHER = 100_000
+"""The same, of all channels that are asked for at once."""
+LEAST = 100
+"""The same, of each, however many are asked for."""
+PAGES = 1000
+"""Pages of the table that are read for an estimate."""
+REACH = 10_000
+"""The newest messages, and those that ended last, by which rates are measured."""
+LANES = 1000
+"""Keys and priorities that are asked for their oldest message, of all channels together."""
+LEAST_LANES = 10
+"""The same, of each, however many are asked for."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Stats:
+    """What a channel has now.
+
+    Attributes:
+        ready: messages that could run.
+        scheduled: those that wait for their time, or for their next attempt.
+        held: those that wait to be committed.
+        running: those that workers have claimed.
+        dead: dead letters.
+        oldest_ready_age: how long the oldest ready message could have run; None: there is none.
+        enqueued_per_second: over the last minute; over less, where much was enqueued.
+        finished_per_second: the same, of those that ended in whichever way.
+        estimated: the names of those that are estimates. A count is one beyond 10 000 messages
+            (or fewer, where more than ten channels are asked for at once). Then it may be off by
+            some per cent; by more, for a channel that is a small part of the table. The age is at
+            least what it says.
+    """
+
+    ready: int = 0
+    scheduled: int = 0
+    held: int = 0
+    running: int = 0
+    dead: int = 0
+    oldest_ready_age: timedelta | None = None
+    enqueued_per_second: float = 0.0
+    finished_per_second: float = 0.0
+    estimated: frozenset[str] = frozenset()
+
+
+def measure(connection: Connection, channels: Sequence[str]) -> dict[str, Stats]:
+    """Return what each of the channels has."""
+    bound = max(LEAST, min(BOUND, TOGETHER // max(len(channels), 1)))
+    with _by_indexes(connection):
+        found = _counted(connection, channels, bound)
+        late = [name for name, stats in found.items() if "ready" in stats.estimated]
+        for name, age, is_all in _oldest(connection, late):
+            found[name] = _with_age(found[name], age, is_all=is_all)
+        for name, enqueued, finished in _rates(connection, channels):
+            found[name] = replace(
+                found[name], enqueued_per_second=enqueued, finished_per_second=finished
+            )
+    beyond = {name: stats for name, stats in found.items() if stats.estimated}
+    return found | _estimated(connection, beyond) if beyond else found
+
+
+@contextmanager
+def _by_indexes(connection: Connection) -> Iterator[None]:
+    """Keep the planner from reading all, whatever its statistics say of so restless a table."""
+    # Nothing is written; a transaction of the caller's gets its settings back.
+    with connection.transaction(force_rollback=True):
+        for method in ("seqscan", "bitmapscan", "sort"):
+            connection.execute("SELECT set_config(%s, 'off', true)", [f"enable_{method}"])
+        yield
+
+
+def _counted(connection: Connection, channels: Sequence[str], bound: int) -> dict[str, Stats]:
+    """Count up to a bound; what goes beyond is among the estimated, with what was counted."""
+    rows = connection.execute(SQL["counts"], {"channels": list(channels), "bound": bound})
+    found = {}
+    for row in rows:
+        name, free, governed, ordered, ordered_ready, waiting, *states, age = row
+        scheduled, held, running, dead = states
+        beyond = {
+            "ready": max(free, governed, ordered) > bound,
+            "scheduled": waiting > bound,
+            "held": waiting > bound,
+            "running": running > bound,
+            "dead": dead > bound,
+            "oldest_ready_age": ordered > bound,
+        }
+        found[name] = Stats(
+            ready=free + governed + ordered_ready,
+            scheduled=scheduled,
+            held=held,
+            running=running,
+            dead=dead,
+            oldest_ready_age=None if age is None else _age(age),
+            estimated=frozenset(what for what, is_beyond in beyond.items() if is_beyond),
+        )
+    return found
+
+
+def _oldest(connection: Connection, channels: Sequence[str]) -> list[tuple[str, float, bool]]:
+    """Look for the oldest of each among all of its keys; say whether all were asked."""
+    if not channels:
+        return []
+    reach = max(LEAST_LANES, LANES // len(channels))
+    rows = connection.execute(SQL["first_of_each"], {"channels": list(channels), "reach": reach})
+    return rows.fetchall()
+
+
+def _with_age(stats: Stats, seconds: float, *, is_all: bool) -> Stats:
+    age, seen = _age(seconds), stats.oldest_ready_age
+    missed = frozenset() if is_all else {"oldest_ready_age"}
+    return replace(
+        stats,
+        oldest_ready_age=age if seen is None or age > seen else seen,
+        estimated=stats.estimated | missed,
+    )
+
+
+def _rates(connection: Connection, channels: Sequence[str]) -> list[tuple[str, float, float]]:
+    rows = connection.execute(SQL["rates"], {"channels": list(channels), "reach": REACH})
+    return rows.fetchall()
+
+
+def _age(seconds: float) -> timedelta:
+    return timedelta(seconds=max(0.0, seconds))
+
+
+def _estimated(connection: Connection, found: Mapping[str, Stats]) -> dict[str, Stats]:
+    """Estimate what was not counted to its end; it is no less than what was counted."""
+    rows = connection.execute(SQL["sample"], {"channels": list(found), "pages": PAGES})
+    guesses = {(name, state): round(count) for name, state, count in rows}
+    return {
+        name: replace(
+            stats,
+            **{
+                state: max(getattr(stats, state), guesses.get((name, state), 0))
+                for state in stats.estimated - {"oldest_ready_age"}
+            },
+        )
+        for name, stats in found.items()
+    }

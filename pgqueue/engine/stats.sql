@@ -1,0 +1,148 @@
+-- name: counts
+-- What each channel has, counted by its indexes up to a bound; and since when the oldest of what
+-- was seen could have run. Of what is ordered, and of what waits, all states are seen together.
+SELECT c.channel,
+       free.seen, governed.seen, ordered.seen, ordered.ready,
+       waiting.seen, waiting.scheduled, waiting.held, running.seen, dead.seen,
+       extract(epoch FROM statement_timestamp()
+                          - least(free.oldest, governed.oldest, ordered.oldest))::float8
+FROM unnest(%(channels)s::text[]) AS c (channel)
+CROSS JOIN LATERAL (
+    SELECT count(*) AS seen, min(run_at) AS oldest FROM (
+        SELECT m.run_at FROM pgqueue_message m
+        WHERE m.state = 'ready' AND NOT m.governed AND m.channel = c.channel
+        ORDER BY m.key, m.rank, m.run_at, m.id
+        LIMIT %(bound)s + 1) f) free
+CROSS JOIN LATERAL (
+    SELECT count(*) AS seen, min(run_at) AS oldest FROM (
+        SELECT m.run_at FROM pgqueue_message m
+        WHERE m.state = 'ready' AND m.governed AND NOT m.ordered AND m.channel = c.channel
+        ORDER BY m.key, m.rank, m.run_at, m.id
+        LIMIT %(bound)s + 1) g) governed
+CROSS JOIN LATERAL (
+    SELECT count(*) AS seen, count(*) FILTER (WHERE is_ready) AS ready,
+           min(run_at) FILTER (WHERE is_ready) AS oldest
+    FROM (
+        -- One that is ready but not governed yet is among the free.
+        SELECT m.run_at, m.state = 'ready' AND m.governed AS is_ready FROM pgqueue_message m
+        WHERE m.ordered AND m.state IN ('held', 'scheduled', 'ready', 'running') AND m.channel = c.channel
+        ORDER BY m.key, m.id
+        LIMIT %(bound)s + 1) o) ordered
+CROSS JOIN LATERAL (
+    SELECT count(*) AS seen, count(*) FILTER (WHERE state = 'scheduled') AS scheduled,
+           count(*) FILTER (WHERE state = 'held') AS held
+    FROM (
+        SELECT m.state FROM pgqueue_message m
+        WHERE m.state IN ('held', 'scheduled') AND m.channel = c.channel
+        ORDER BY m.key
+        LIMIT %(bound)s + 1) w) waiting
+CROSS JOIN LATERAL (
+    SELECT count(*) AS seen FROM (
+        SELECT FROM pgqueue_message m
+        WHERE m.state = 'running' AND m.channel = c.channel
+        ORDER BY m.key
+        LIMIT %(bound)s + 1) r) running
+CROSS JOIN LATERAL (
+    SELECT count(*) AS seen FROM (
+        SELECT FROM pgqueue_message m
+        WHERE m.state = 'dead' AND m.channel = c.channel
+        ORDER BY m.key, m.id
+        LIMIT %(bound)s + 1) d) dead
+
+-- name: sample
+-- Of each channel and state, what some pages of the table have, times how many pages it has.
+SELECT m.channel, m.state, count(*) * greatest(table_size.pages::float8 / %(pages)s, 1)
+FROM (SELECT pg_relation_size('pgqueue_message') / current_setting('block_size')::int AS pages) table_size
+CROSS JOIN LATERAL (
+    SELECT channel, state
+    FROM pgqueue_message
+        TABLESAMPLE SYSTEM (least(100, 100 * %(pages)s / greatest(table_size.pages, 1)::float8)::real)) m
+WHERE m.channel = ANY (%(channels)s::text[])
+GROUP BY m.channel, m.state, table_size.pages
+
+-- name: first_of_each
+-- Since when the oldest ready message of each channel could have run, in seconds: the first of each
+-- key and priority is its oldest, and a probe leads from one to the next. And whether all were seen.
+WITH RECURSIVE free AS (
+    SELECT c.channel, first.key, first.rank, first.run_at, 1 AS n
+    FROM unnest(%(channels)s::text[]) AS c (channel) CROSS JOIN LATERAL (
+        SELECT m.key, m.rank, m.run_at
+        FROM pgqueue_message m
+        WHERE m.state = 'ready' AND NOT m.governed AND m.channel = c.channel
+        ORDER BY m.key, m.rank, m.run_at, m.id LIMIT 1) first
+    UNION ALL
+    SELECT free.channel, next.key, next.rank, next.run_at, free.n + 1
+    FROM free CROSS JOIN LATERAL (
+        SELECT m.key, m.rank, m.run_at
+        FROM pgqueue_message m
+        WHERE m.state = 'ready' AND NOT m.governed AND m.channel = free.channel
+          AND (m.key, m.rank) > (free.key, free.rank)
+        ORDER BY m.key, m.rank, m.run_at, m.id LIMIT 1) next
+    WHERE free.n < %(reach)s
+), governed AS (
+    SELECT c.channel, first.key, first.rank, first.run_at, 1 AS n
+    FROM unnest(%(channels)s::text[]) AS c (channel) CROSS JOIN LATERAL (
+        SELECT m.key, m.rank, m.run_at
+        FROM pgqueue_message m
+        WHERE m.state = 'ready' AND m.governed AND NOT m.ordered AND m.channel = c.channel
+        ORDER BY m.key, m.rank, m.run_at, m.id LIMIT 1) first
+    UNION ALL
+    SELECT governed.channel, next.key, next.rank, next.run_at, governed.n + 1
+    FROM governed CROSS JOIN LATERAL (
+        SELECT m.key, m.rank, m.run_at
+        FROM pgqueue_message m
+        WHERE m.state = 'ready' AND m.governed AND NOT m.ordered AND m.channel = governed.channel
+          AND (m.key, m.rank) > (governed.key, governed.rank)
+        ORDER BY m.key, m.rank, m.run_at, m.id LIMIT 1) next
+    WHERE governed.n < %(reach)s
+)
+SELECT channel, extract(epoch FROM statement_timestamp() - min(run_at))::float8, max(n) < %(reach)s
+FROM (SELECT channel, run_at, n FROM free UNION ALL SELECT channel, run_at, n FROM governed) firsts
+GROUP BY channel
+
+-- name: rates
+-- How many were enqueued and how many ended in a second, over the last minute; over less, where the
+-- last 10 000 of them do not go back so far. The newest are found by their ids, live or ended; what
+-- ended last, by the order of transactions. No scan goes beyond those: what is older is not filtered,
+-- but never met.
+WITH recent AS MATERIALIZED (
+    SELECT statement_timestamp() AS now, statement_timestamp() - interval '1 minute' AS since,
+           (SELECT last_value FROM pgqueue_message_id_seq) - %(reach)s AS after
+), begun AS MATERIALIZED (
+    SELECT m.channel, m.created_at
+    FROM pgqueue_message m
+    WHERE m.id > (SELECT after FROM recent)
+    UNION ALL
+    SELECT h.channel, h.created_at
+    FROM pgqueue_history h
+    WHERE h.id > (SELECT after FROM recent)
+      AND h.finished_at >= date_trunc('day', statement_timestamp(), 'UTC') - interval '1 day'
+      AND h.finished_at < date_trunc('day', statement_timestamp(), 'UTC') + interval '1 day'
+), ended AS MATERIALIZED (
+    SELECT h.channel, h.finished_at
+    FROM pgqueue_history h
+    WHERE h.finished_at >= date_trunc('day', statement_timestamp(), 'UTC') - interval '1 day'
+      AND h.finished_at < date_trunc('day', statement_timestamp(), 'UTC') + interval '1 day'
+    ORDER BY h.txid DESC, h.id DESC
+    LIMIT %(reach)s
+), spans AS MATERIALIZED (
+    -- Few of the newest ids are to be seen where they go back for days, or were rolled back.
+    SELECT CASE WHEN (SELECT count(*) FROM begun) < %(reach)s / 2 THEN since
+                ELSE greatest(since, (SELECT min(created_at) FROM begun)) END AS begun_since,
+           CASE WHEN (SELECT count(*) FROM ended) < %(reach)s THEN since
+                ELSE greatest(since, (SELECT min(finished_at) FROM ended)) END AS ended_since,
+           now
+    FROM recent
+), counted AS (
+    SELECT channel, count(*) AS enqueued, 0 AS finished
+    FROM begun WHERE created_at >= (SELECT begun_since FROM spans) GROUP BY channel
+    UNION ALL
+    SELECT channel, 0, count(*)
+    FROM ended WHERE finished_at >= (SELECT ended_since FROM spans) GROUP BY channel
+)
+SELECT channel,
+       sum(enqueued)::float8 / greatest(extract(epoch FROM spans.now - spans.begun_since), 0.001)::float8,
+       sum(finished)::float8 / greatest(extract(epoch FROM spans.now - spans.ended_since), 0.001)::float8
+FROM counted, spans
+WHERE channel = ANY (%(channels)s::text[])
+GROUP BY channel, spans.now, spans.begun_since, spans.ended_since

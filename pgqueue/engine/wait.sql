@@ -1,0 +1,23 @@
+-- name: live
+-- Those of the messages that have not ended.
+SELECT id
+FROM pgqueue_message
+WHERE id = ANY (%(ids)s::bigint[]) AND state IN ('held', 'scheduled', 'ready', 'running')
+
+-- name: announce
+INSERT INTO pgqueue_waiter (message_id, until)
+SELECT message_id, statement_timestamp() + %(lasting)s::interval
+FROM unnest(%(ids)s::bigint[]) AS i (message_id)
+RETURNING message_id, id
+
+-- name: renew
+UPDATE pgqueue_waiter
+SET until = statement_timestamp() + %(lasting)s::interval
+WHERE id = ANY (%(rows)s::bigint[])
+
+-- name: withdraw
+DELETE FROM pgqueue_waiter WHERE id = ANY (%(rows)s::bigint[])
+
+-- name: forget
+-- Rows of processes that died as they waited.
+DELETE FROM pgqueue_waiter WHERE until < statement_timestamp()

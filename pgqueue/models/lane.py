@@ -1,0 +1,77 @@
+from django.db import models
+from django.db.models import Q
+
+
+class Lane(models.Model):
+    """A channel's key that claims have to look at before they take: it is governed.
+
+    Whoever takes from it locks its row first. One that has neither work nor a past is removed.
+    """
+
+    class State(models.TextChoices):
+        """Whether a claim would find something to take in it."""
+
+        IDLE = "idle"
+        RUNNABLE = "runnable"
+        SATURATED = "saturated"
+        THROTTLED = "throttled"
+
+    pk = models.CompositePrimaryKey("channel", "key")
+    channel = models.TextField(db_collation="C")
+    key = models.TextField(db_collation="C")
+    state = models.TextField(choices=State.choices)
+    turn_at = models.DateTimeField(help_text="Its place in the round: the earliest is served next.")
+    # Of the generic cell rate algorithm: when all that was started will have been within the rate.
+    tat = models.DateTimeField(help_text="Theoretical arrival time: what the rate is kept by.")
+    wake_at = models.DateTimeField(null=True, help_text="When a throttled one may go on.")
+
+    class Meta:
+        db_table = "pgqueue_lane"
+        constraints = [
+            models.CheckConstraint(
+                condition=Q(state__in=["idle", "runnable", "saturated", "throttled"]),
+                name="pgqueue_lane_state",
+            )
+        ]
+        indexes = [
+            models.Index(
+                fields=["channel", "turn_at"],
+                condition=Q(state="runnable"),
+                name="pgqueue_lane_runnable",
+            ),
+            models.Index(
+                fields=["wake_at"], condition=Q(state="throttled"), name="pgqueue_lane_throttled"
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.channel}, key {self.key!r}"
+
+
+class Gate(models.Model):
+    """What claims of a channel lock first, where a policy is for the channel as a whole."""
+
+    channel = models.TextField(db_collation="C", primary_key=True)
+    tat = models.DateTimeField(help_text="As a lane's.")
+    wake_at = models.DateTimeField(null=True, help_text="When the channel's rate lets it go on.")
+
+    class Meta:
+        db_table = "pgqueue_gate"
+
+    def __str__(self) -> str:
+        return self.channel
+
+
+class Bell(models.Model):
+    """Look at this lane: something is new in it, or it may have room. Without a key: at all."""
+
+    id = models.BigAutoField(primary_key=True)
+    channel = models.TextField(db_collation="C")
+    # Null, unlike '', is no key.
+    key = models.TextField(db_collation="C", null=True)  # noqa: DJ001
+
+    class Meta:
+        db_table = "pgqueue_bell"
+
+    def __str__(self) -> str:
+        return f"{self.channel}, {'all keys' if self.key is None else f'key {self.key!r}'}"

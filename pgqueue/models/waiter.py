@@ -1,0 +1,16 @@
+from django.db import models
+
+
+class Waiter(models.Model):
+    """Somebody waits for this message to end, until then: its end is notified."""
+
+    id = models.BigAutoField(primary_key=True)
+    message_id = models.BigIntegerField()
+    until = models.DateTimeField()
+
+    class Meta:
+        db_table = "pgqueue_waiter"
+        indexes = [models.Index(fields=["message_id"], name="pgqueue_waiter_message")]
+
+    def __str__(self) -> str:
+        return f"#{self.message_id}"

@@ -1,0 +1,297 @@
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from functools import cached_property
+from time import monotonic
+from typing import Any, TypeVar
+
+from asgiref.sync import sync_to_async
+from django.db import transaction
+
+from pgqueue import registry
+from pgqueue.conf import settings
+from pgqueue.connections import borrow
+from pgqueue.engine import lease as leases
+from pgqueue.engine import settle
+from pgqueue.engine.errors import describe
+from pgqueue.engine.settle import Deferral, Done, Failure
+from pgqueue.engine.values import Claim, Connection
+from pgqueue.exceptions import InvalidMessage, LeaseLost, RetryRequested, UnreadablePayload
+from pgqueue.retries import as_timedelta
+from pgqueue.tasks import raw
+from pgqueue.tasks.options import checked_message
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, eq=False)
+class Delivery:
+    """A message that was received, and is this consumer's until its lease is over.
+
+    Whatever a delivery does to its message joins the transaction that is open on the queue's
+    database, and raises `LeaseLost` if the lease ran out: the message may be another's by now.
+    One that is neither settled nor released is received again after its lease, and that counts
+    as a consumer lost.
+    """
+
+    claim: Claim
+    database: str
+    """The alias of the database that the message is in."""
+    lease: timedelta
+    """For how long it was leased; nothing renews that by itself."""
+    taken_at: float
+    """When it was leased, by the monotonic clock."""
+    started: float
+    """Seconds from then until it was handed out."""
+
+    def __repr__(self) -> str:
+        return f"<Delivery {self.id} of {self.channel}>"
+
+    @property
+    def id(self) -> int:
+        """The message's id."""
+        return self.claim.id
+
+    @property
+    def channel(self) -> str:
+        """The channel it is on."""
+        return self.claim.channel
+
+    @property
+    def key(self) -> str:
+        """Its sub-queue in the channel."""
+        return self.claim.key
+
+    @property
+    def task(self) -> str:
+        """The import path of its task; '' of a raw message."""
+        return self.claim.task
+
+    @cached_property
+    def payload(self) -> Any:
+        """What was sent; of a task's message, a dict of its args and kwargs as JSON."""
+        return raw.decode(f"the payload of message {self.id}", self.claim.payload)
+
+    @property
+    def body(self) -> bytes | None:
+        """The bytes that were sent, perhaps beside a payload."""
+        return self.claim.body
+
+    @property
+    def args(self) -> list[Any]:
+        """The positional arguments that its task is called with.
+
+        Raises:
+            UnreadablePayload: it has no task that is known here, or they aren't that task's.
+        """
+        return self._call[0]
+
+    @property
+    def kwargs(self) -> dict[str, Any]:
+        """The named ones."""
+        return self._call[1]
+
+    @cached_property
+    def metadata(self) -> dict[str, Any]:
+        """What the producer wrote on it."""
+        metadata: dict[str, Any] = json.loads(self.claim.metadata)
+        return metadata
+
+    @cached_property
+    def progress(self) -> Any:
+        """What the last `checkpoint()` or `defer()` noted; None at first."""
+        return raw.decode(f"the progress of message {self.id}", self.claim.progress)
+
+    @property
+    def attempt(self) -> int:
+        """How often it was received or run, this time included."""
+        return self.claim.attempt
+
+    @property
+    def failures(self) -> int:
+        """How often it has failed."""
+        return self.claim.failures
+
+    @property
+    def lost(self) -> int:
+        """How often its lease ran out."""
+        return self.claim.lost
+
+    def complete(self) -> None:
+        """Say that it is done: it moves into history.
+
+        Raises:
+            LeaseLost: it may be another consumer's by now.
+        """
+        took = monotonic() - self.taken_at
+        self._settle(settle.complete, Done(self.claim, None, self.started, took))
+
+    def retry(
+        self,
+        delay: float | timedelta | None = None,
+        *,
+        error: BaseException | str = "",
+    ) -> None:
+        """Charge a failure, and have it received again; after `max_attempts` of them it is dead.
+
+        Args:
+            delay: seconds or a timedelta; None: as `PGQUEUE["BACKOFF"]` says, which may give up.
+            error: an exception, or a text, to be kept with the message.
+
+        Raises:
+            LeaseLost: it may be another consumer's by now.
+        """
+        cause = error if isinstance(error, BaseException) else RetryRequested(error)
+        failed = replace(self, claim=self.claim._replace(failures=self.failures + 1))
+        if delay is None:
+            delay = settings().backoff(cause, failed)
+        entry = describe(cause, attempt=self.attempt, worker=str(self.claim.worker_id))
+        if delay is None or failed.failures >= self.claim.max_attempts:
+            self._settle(settle.bury, Failure(self.claim, entry, self.started))
+        else:
+            after = as_timedelta(delay)
+            self._settle(settle.retry, Failure(self.claim, entry, self.started, after))
+
+    def defer(
+        self,
+        delay: float | timedelta,
+        *,
+        progress: Any = None,
+        payload: Any = None,
+        body: bytes | None = None,
+    ) -> None:
+        """Have it received again after a while, without charging it.
+
+        Args:
+            delay: seconds or a timedelta.
+            progress: anything a payload can be, for whoever receives it next.
+            payload, body: new ones, of a raw message.
+
+        Raises:
+            LeaseLost: it may be another consumer's by now.
+            InvalidMessage: one of them can't be stored, or it is not a raw message.
+        """
+        deferral = Deferral(self.claim, as_timedelta(delay))
+        with transaction.atomic(using=self.database):
+            self.checkpoint(progress, payload=payload, body=body)
+            self._settle(settle.defer, deferral)
+
+    def release(self) -> None:
+        """Hand it back at once, without charging it.
+
+        Raises:
+            LeaseLost: it may be another consumer's by now.
+        """
+        self._settle(settle.defer, Deferral(self.claim, timedelta()))
+
+    def extend(self, lease: float | timedelta | None = None) -> None:
+        """Keep it for so long from now: seconds or a timedelta, or None for its lease anew.
+
+        In an open transaction this holds only once that commits.
+
+        Raises:
+            LeaseLost: it may be another consumer's by now.
+        """
+        span = self.lease if lease is None else as_timedelta(lease)
+        with borrow(self.database) as connection:
+            if not leases.extend(connection, [self.claim], lease=span):
+                raise self._lost()
+
+    def checkpoint(
+        self, progress: Any = None, *, payload: Any = None, body: bytes | None = None
+    ) -> None:
+        """Note how far it has come, for whoever receives it next if this one fails.
+
+        Args:
+            progress: anything a payload can be; None: as it was.
+            payload, body: new ones, of a raw message.
+
+        Raises:
+            LeaseLost: it may be another consumer's by now.
+            InvalidMessage: one of them can't be stored, or it is not a raw message.
+        """
+        if self.task and not (payload is None and body is None):
+            raise InvalidMessage(
+                f"Message {self.id} is of {self.task}: only a raw one's payload and body change."
+            )
+        noted = {
+            "progress": raw.encode(f"the progress of message {self.id}", progress),
+            "payload": raw.encode(f"the payload of message {self.id}", payload),
+            "body": checked_message({"body": body})["body"],
+        }
+        with borrow(self.database) as connection:
+            if not leases.checkpoint(connection, self.claim, **noted):
+                raise self._lost()
+
+    async def acomplete(self) -> None:
+        """Do what `complete` does, from async code."""
+        await sync_to_async(self.complete)()
+
+    async def aretry(
+        self,
+        delay: float | timedelta | None = None,
+        *,
+        error: BaseException | str = "",
+    ) -> None:
+        """Do what `retry` does, from async code."""
+        await sync_to_async(self.retry)(delay, error=error)
+
+    async def adefer(
+        self,
+        delay: float | timedelta,
+        *,
+        progress: Any = None,
+        payload: Any = None,
+        body: bytes | None = None,
+    ) -> None:
+        """Do what `defer` does, from async code."""
+        await sync_to_async(self.defer)(delay, progress=progress, payload=payload, body=body)
+
+    async def arelease(self) -> None:
+        """Do what `release` does, from async code."""
+        await sync_to_async(self.release)()
+
+    async def aextend(self, lease: float | timedelta | None = None) -> None:
+        """Do what `extend` does, from async code."""
+        await sync_to_async(self.extend)(lease)
+
+    async def acheckpoint(
+        self, progress: Any = None, *, payload: Any = None, body: bytes | None = None
+    ) -> None:
+        """Do what `checkpoint` does, from async code."""
+        await sync_to_async(self.checkpoint)(progress, payload=payload, body=body)
+
+    @cached_property
+    def _call(self) -> tuple[list[Any], dict[str, Any]]:
+        declared = registry.find(self.task) if self.task else None
+        if declared is None:
+            named = f"no task is named {self.task} here" if self.task else "it is a raw one"
+            raise UnreadablePayload(f"Message {self.id} has no arguments: {named}.")
+        return declared.codec.decode(self.claim.payload or b"")
+
+    def _settle(self, verb: Callable[[Connection, list[T]], set[int]], end: T) -> None:
+        with borrow(self.database) as connection:
+            settled = verb(connection, [end])
+        if not settled:
+            # It was lost; or somebody has it locked, an operator who cancels it, for one.
+            with self._held() as connection:
+                verb(connection, [end])
+
+    @contextmanager
+    def _held(self) -> Iterator[Connection]:
+        """Have its row locked in the block, after waiting for whoever has."""
+        with transaction.atomic(using=self.database), borrow(self.database) as connection:
+            if not leases.hold(connection, self.claim):
+                raise self._lost()
+            yield connection
+
+    def _lost(self) -> LeaseLost:
+        return LeaseLost(
+            f"Message {self.id} of the channel {self.channel!r} may be another consumer's by now: "
+            f"its lease of {self.lease.total_seconds():g} s ran out, or it was settled before. "
+            "Ask for a longer lease=, or extend() it in time."
+        )

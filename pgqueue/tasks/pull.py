@@ -1,0 +1,221 @@
+"""Receive messages without a worker: in a script, a thread or an event loop of one's own.
+
+Nothing renews the lease of what was received: a consumer asks for one that is long enough for
+all that it receives at once, or extends it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections.abc import AsyncIterator, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
+from time import monotonic
+from typing import Literal
+
+from pgqueue.claiming.intake import Intake
+from pgqueue.conf import settings
+from pgqueue.exceptions import ReceiverClosed
+from pgqueue.retries import as_timedelta
+from pgqueue.tasks.delivery import Delivery
+from pgqueue.tasks.options import checked_message
+
+Wait = float | timedelta | Literal[True]
+
+
+def receive(
+    *channels: str,
+    limit: int = 1,
+    lease: float | timedelta | None = None,
+    wait: Wait = 0,
+    database: str | None = None,
+) -> Receiver:
+    """Receive messages, raw ones and those of tasks, to be settled by who receives them.
+
+        with receive("mail", limit=10, lease=60, wait=5) as deliveries:
+            for delivery in deliveries:
+                post(delivery.payload)
+                delivery.complete()
+
+    Args:
+        channels: those to receive from; none: all of them.
+        limit: how many are leased at once, at most.
+        lease: seconds or a timedelta for which each is the consumer's, from when it was leased,
+            also as it waits for its turn; None: as `PGQUEUE["LEASE"]` says.
+        wait: seconds or a timedelta to wait for the first one where there is none; True: to go
+            on until closed.
+        database: the alias of the queue's database, if not the one of `PGQUEUE`.
+
+    Returns:
+        An iterator of deliveries: up to `limit`; with wait=True, one after the other without end.
+
+    Raises:
+        ValueError, TypeError, InvalidMessage: an argument can't be.
+    """
+    patience = _patience(wait)
+    return Receiver(_intake(channels, limit, lease, database), patience)
+
+
+def areceive(
+    *channels: str,
+    limit: int = 1,
+    lease: float | timedelta | None = None,
+    wait: Wait = 0,
+    database: str | None = None,
+) -> AsyncReceiver:
+    """Receive messages in async code: what `receive` returns, to be used by `async for`."""
+    patience = _patience(wait)
+    return AsyncReceiver(_intake(channels, limit, lease, database), patience)
+
+
+class Receiver:
+    """Deliveries, as they are iterated over. `receive` makes one.
+
+    Use it in a `with`, and iterate over it as often as you like; without one, it is closed at
+    the end of the first iteration. Closing hands back what was leased and not iterated to.
+    """
+
+    def __init__(self, intake: Intake, patience: float) -> None:
+        self._intake = intake
+        self._patience = patience
+        self._is_entered = False
+
+    @property
+    def next_due_in(self) -> timedelta | None:
+        """Where there was none: how long until one may be, being delayed or bound by a rate."""
+        return self._intake.next_due_in
+
+    def __enter__(self) -> Receiver:
+        self._is_entered = True
+        return self
+
+    def __exit__(self, *raised: object) -> None:
+        self.close()
+
+    def __iter__(self) -> Iterator[Delivery]:
+        """Yield up to `limit` deliveries, or all until it is closed.
+
+        Raises:
+            psycopg.OperationalError: the database can't be reached.
+        """
+        try:
+            while not self._intake.is_closed:
+                self._fill()
+                while delivery := _next(self._intake):
+                    yield delivery
+                if self._patience < math.inf:
+                    return
+        finally:
+            if not self._is_entered:
+                self.close()
+
+    def take(self) -> list[Delivery]:
+        """Return up to `limit` deliveries; none if there was none in time, or it is closed.
+
+        Raises:
+            ReceiverClosed: it was closed before.
+            psycopg.OperationalError: the database can't be reached.
+        """
+        if self._intake.is_closed:
+            raise ReceiverClosed
+        self._fill()
+        return list(iter(lambda: _next(self._intake), None))
+
+    def close(self) -> None:
+        """End it, and the iteration that another thread is at. A signal handler may."""
+        self._intake.close()
+
+    def _fill(self) -> None:
+        until = monotonic() + self._patience
+        while not self._intake.look(until):
+            pass
+
+
+class AsyncReceiver:
+    """What a Receiver is, in an event loop. `areceive` makes one.
+
+    It looks for messages in a thread of its own. A wait that is cancelled loses nothing: what
+    it leased after all is what the next one begins with.
+    """
+
+    def __init__(self, intake: Intake, patience: float) -> None:
+        self._intake = intake
+        self._patience = patience
+        self._is_entered = False
+        self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="receiver")
+
+    @property
+    def next_due_in(self) -> timedelta | None:
+        """Where there was none: how long until one may be, being delayed or bound by a rate."""
+        return self._intake.next_due_in
+
+    async def __aenter__(self) -> AsyncReceiver:
+        self._is_entered = True
+        return self
+
+    async def __aexit__(self, *raised: object) -> None:
+        await self.aclose()
+
+    async def __aiter__(self) -> AsyncIterator[Delivery]:
+        """Yield up to `limit` deliveries, or all until it is closed."""
+        try:
+            while not self._intake.is_closed:
+                await self._fill()
+                while delivery := _next(self._intake):
+                    yield delivery
+                if self._patience < math.inf:
+                    return
+        finally:
+            if not self._is_entered:
+                await self.aclose()
+
+    async def take(self) -> list[Delivery]:
+        """Do what `Receiver.take` does."""
+        if self._intake.is_closed:
+            raise ReceiverClosed
+        await self._fill()
+        return list(iter(lambda: _next(self._intake), None))
+
+    async def aclose(self) -> None:
+        """End it, and the iteration that another coroutine is at."""
+        self._intake.stop()
+        await asyncio.to_thread(self._intake.close)
+        self._thread.shutdown(wait=False)
+
+    async def _fill(self) -> None:
+        until = monotonic() + self._patience
+        loop = asyncio.get_running_loop()
+        while not self._intake.is_closed:
+            if await loop.run_in_executor(self._thread, self._intake.look, until):
+                return
+
+
+def _intake(
+    channels: Sequence[str],
+    limit: int,
+    lease: float | timedelta | None,
+    database: str | None,
+) -> Intake:
+    for name in channels:
+        checked_message({"channel": name})
+    if not isinstance(limit, int) or isinstance(limit, bool) or limit < 1:
+        raise ValueError(f"limit={limit!r}: it must be a whole number, 1 or more.")
+    leased = settings().lease if lease is None else as_timedelta(lease)
+    if leased <= timedelta():
+        raise ValueError(f"lease={lease!r}: it must be longer than 0 seconds.")
+    return Intake(
+        database or settings().database, channels=channels or None, limit=limit, lease=leased
+    )
+
+
+def _patience(wait: Wait) -> float:
+    return math.inf if wait is True else as_timedelta(wait).total_seconds()
+
+
+def _next(intake: Intake) -> Delivery | None:
+    taken = intake.next()
+    if taken is None:
+        return None
+    waited = monotonic() - taken.taken_at
+    return Delivery(taken.claim, intake.database, intake.lease, taken.taken_at, waited)

@@ -1,0 +1,56 @@
+"""The payloads of raw messages, as JSON and back: by the rules of arguments without a hint."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pgqueue.exceptions import InvalidMessage, PayloadTooLarge
+from pgqueue.tasks.arguments import PAYLOAD_LIMIT, parse, read, size
+from pgqueue.tasks.encoding import Hint
+from pgqueue.tasks.scalars import Unstorable
+
+HINT = Hint()
+
+
+def encode(what: str, value: Any) -> str | None:
+    """Return `value` as JSON text; None, which is no payload, as None.
+
+    Raises:
+        InvalidMessage: it, or something in it, can't be stored.
+        PayloadTooLarge: it takes more than `PAYLOAD_LIMIT`.
+    """
+    if value is None:
+        return None
+    try:
+        text = HINT.dump(value)
+    except Unstorable as error:
+        raise InvalidMessage(error.about(what)) from error
+    check_size(what, size(text))
+    return text
+
+
+def check_size(what: str, bytes_taken: int) -> None:
+    """Say no to what is too large to be kept with a message.
+
+    Raises:
+        PayloadTooLarge: it takes more than `PAYLOAD_LIMIT`.
+    """
+    if bytes_taken > PAYLOAD_LIMIT:
+        raise PayloadTooLarge(
+            f"{what} would take {bytes_taken:,} bytes, more than {PAYLOAD_LIMIT:,}: "
+            "store the data elsewhere, and say where it is."
+        )
+
+
+def decode(what: str, text: bytes | None) -> Any:
+    """Return the value that was encoded.
+
+    Raises:
+        UnreadablePayload: nobody wrote this JSON by these rules.
+    """
+    return None if text is None else read(what, HINT, parse(what, text))
+
+
+def as_call(payload: bytes | None) -> bytes:
+    """Return the payload of a task that is called with a raw one."""
+    return b'{"args": [%s]}' % (payload or b"null")

@@ -1,0 +1,257 @@
+"""Send raw messages: a payload or a body on a channel, without a task."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager
+from datetime import datetime, timedelta
+from itertools import islice
+from typing import Any, Unpack
+
+import psycopg
+from asgiref.sync import sync_to_async
+from django.db import connections, transaction
+
+from pgqueue.conf import settings
+from pgqueue.engine import enqueue as engine
+from pgqueue.engine.values import Tuples
+from pgqueue.exceptions import DuplicateMessage, InvalidMessage
+from pgqueue.tasks import raw
+from pgqueue.tasks.options import MessageOptions, checked_message
+
+BATCH = 10_000
+
+
+def send(
+    channel: str,
+    payload: Any = None,
+    *,
+    body: bytes | None = None,
+    key: str = "",
+    dedupe_key: str | None = None,
+    database: str | None = None,
+    connection: psycopg.Connection[Any] | None = None,
+    **options: Unpack[MessageOptions],
+) -> int | None:
+    """Store a raw message, for whoever receives from `channel`, or for the channel's handler.
+
+    It is part of the transaction that is open on the queue's database, or on `connection`: it
+    is seen when that commits, and vanishes with it.
+
+    Args:
+        payload: anything JSON has a word for, and dates, Decimals, UUIDs, sets and their like.
+        body: bytes that are nobody's business. A message may have both, or neither.
+        key: the sub-queue inside the channel; keys take turns.
+        priority: -100 to 100; higher first within a key.
+        run_after: an aware datetime, or seconds or a timedelta from now.
+        expires_at: an aware datetime at which it ends unless it was received before.
+        ttl: the same as seconds or a timedelta from now.
+        ordered: messages of a key that are ordered are received one at a time, in the order
+            their transactions committed.
+        dedupe_key: no second message on the channel has it, as long as the first one lives.
+        dedupe_for: seconds or a timedelta for which it is remembered beyond that.
+        on_conflict: what to do where another one has it: "return" its id; "replace" it, if it
+            was not received yet; or "raise" DuplicateMessage.
+        hold_for: seconds or a timedelta to be committed in, until when nobody receives it.
+        metadata: a dict that travels with the message.
+        max_attempts: failures after which it is dead; None: as `PGQUEUE` says.
+        database: the alias of the queue's database, if not the one of `PGQUEUE`.
+        connection: one of psycopg's to send on, another framework's for example.
+
+    Returns:
+        The message's id; that of the one that has its dedupe key; or None, where it was dropped
+        because the channel is full and says so.
+
+    Raises:
+        InvalidMessage: an option is unknown or can't be, or the payload can't be stored.
+        PayloadTooLarge: the payload or the body takes more than 16 MiB.
+        ChannelFull: a policy's max_size is reached.
+        DuplicateMessage: another message has its dedupe key.
+    """
+    outbox = _Outbox(channel, options, database, connection)
+    bodies = None if body is None else [body]
+    [id] = outbox.store([payload], bodies, keys=[key], dedupe_keys=[dedupe_key])
+    return id
+
+
+async def asend(
+    channel: str,
+    payload: Any = None,
+    *,
+    body: bytes | None = None,
+    key: str = "",
+    dedupe_key: str | None = None,
+    database: str | None = None,
+    **options: Unpack[MessageOptions],
+) -> int | None:
+    """Store a raw message, from async code."""
+    return await sync_to_async(send)(
+        channel,
+        payload,
+        body=body,
+        key=key,
+        dedupe_key=dedupe_key,
+        database=database,
+        **options,
+    )
+
+
+def send_many(
+    channel: str,
+    payloads: Iterable[Any] | None = None,
+    *,
+    bodies: Iterable[bytes | None] | None = None,
+    key: str | Callable[[Any], str] = "",
+    dedupe_key: Callable[[Any], str | None] | None = None,
+    database: str | None = None,
+    connection: psycopg.Connection[Any] | None = None,
+    **options: Unpack[MessageOptions],
+) -> list[int | None]:
+    """Store a raw message for each of `payloads` or `bodies`, or for each pair: all or none.
+
+    Without bodies and dedupe keys, 10 000 at a time by COPY.
+
+    Args:
+        key, dedupe_key: functions of the payload; of the body, where there are only those.
+        options: those of `send`, the same for all.
+
+    Returns:
+        What `send` does for each, in this order.
+
+    Raises:
+        ValueError: there are not as many bodies as payloads.
+        Exception: what `send` does, for any of them.
+    """
+    outbox = _Outbox(channel, options, database, connection)
+    key_of = key if callable(key) else lambda _: key
+    dedupe_key_of = dedupe_key or (lambda _: None)
+    pairs = _pairs(payloads, bodies)
+    ids: list[int | None] = []
+    with outbox.together():
+        while batch := list(islice(pairs, BATCH)):
+            own_payloads, own_bodies = zip(*batch, strict=True)
+            named = own_bodies if payloads is None else own_payloads
+            ids += outbox.store(
+                own_payloads,
+                None if bodies is None else own_bodies,
+                keys=list(map(key_of, named)),
+                dedupe_keys=list(map(dedupe_key_of, named)),
+            )
+    return ids
+
+
+async def asend_many(
+    channel: str,
+    payloads: Iterable[Any] | None = None,
+    *,
+    bodies: Iterable[bytes | None] | None = None,
+    key: str | Callable[[Any], str] = "",
+    dedupe_key: Callable[[Any], str | None] | None = None,
+    database: str | None = None,
+    **options: Unpack[MessageOptions],
+) -> list[int | None]:
+    """Store many raw messages, from async code."""
+    return await sync_to_async(send_many)(
+        channel,
+        payloads,
+        bodies=bodies,
+        key=key,
+        dedupe_key=dedupe_key,
+        database=database,
+        **options,
+    )
+
+
+def _pairs(
+    payloads: Iterable[Any] | None, bodies: Iterable[bytes | None] | None
+) -> Iterator[tuple[Any, bytes | None]]:
+    if bodies is None:
+        return ((payload, None) for payload in payloads or ())
+    if payloads is None:
+        return ((None, body) for body in bodies)
+    return zip(payloads, bodies, strict=True)
+
+
+class _Outbox:
+    """Where raw messages are stored, and what they have in common."""
+
+    def __init__(
+        self,
+        channel: str,
+        options: MessageOptions,
+        database: str | None,
+        connection: psycopg.Connection[Any] | None,
+    ) -> None:
+        given = checked_message({**options, "channel": channel, "database": database})
+        if connection is not None and not isinstance(connection, psycopg.Connection):
+            raise InvalidMessage(f"connection={connection!r} is not a psycopg.Connection.")
+        self._channel: str = given["channel"]
+        self._alias: str = given["database"] or settings().database
+        self._connection = connection
+        self._on_conflict = given.get("on_conflict", "return")
+        self._common = _common(given)
+
+    def together(self) -> AbstractContextManager[Any]:
+        """Store all or none of what is stored in the block."""
+        if self._connection is None:
+            return transaction.atomic(using=self._alias)
+        return Tuples(self._connection).atomic()
+
+    def store(
+        self,
+        payloads: Sequence[Any],
+        bodies: Sequence[bytes | None] | None,
+        *,
+        keys: Sequence[str],
+        dedupe_keys: Sequence[str | None],
+    ) -> list[int | None]:
+        """Store a message for each payload; return their ids."""
+        what = f"the payload for the channel {self._channel!r}"
+        for key, dedupe_key in zip(keys, dedupe_keys, strict=True):
+            checked_message({"key": key, "dedupe_key": dedupe_key})
+        stored = self._run(
+            keys=keys,
+            payloads=[raw.encode(what, payload) for payload in payloads],
+            bodies=None if bodies is None else [self._checked(body) for body in bodies],
+            dedupe_keys=dedupe_keys if any(key is not None for key in dedupe_keys) else None,
+        )
+        if self._on_conflict == "raise" and "existing" in stored.came_of:
+            first = stored.came_of.index("existing")
+            raise DuplicateMessage(
+                f"Message {stored.ids[first]} of the channel {self._channel!r} has the dedupe "
+                f"key {dedupe_keys[first]!r}."
+            )
+        return list(stored.ids)
+
+    def _checked(self, body: bytes | None) -> bytes | None:
+        checked: bytes | None = checked_message({"body": body})["body"]
+        raw.check_size(f"the body for the channel {self._channel!r}", len(checked or b""))
+        return checked
+
+    def _run(self, **messages: Any) -> engine.Enqueued:
+        if self._connection is not None:
+            return engine.enqueue(Tuples(self._connection), self._common, **messages)
+        django = connections[self._alias]
+        with django.wrap_database_errors:  # Django's cursors do, but for COPY
+            return engine.enqueue(django, self._common, **messages)
+
+
+def _common(given: dict[str, Any]) -> engine.Common:
+    due: datetime | timedelta | None = given.get("run_after")
+    return engine.Common(
+        channel=given["channel"],
+        task="",
+        metadata=json.dumps(given.get("metadata", {})),
+        options=None,
+        priority=given.get("priority", 0),
+        max_attempts=given.get("max_attempts") or settings().max_attempts,
+        run_at=due if isinstance(due, datetime) else None,
+        run_after=due if isinstance(due, timedelta) else None,
+        expires_at=given.get("expires_at"),
+        expires_after=given.get("ttl"),
+        held_for=given.get("hold_for"),
+        ordered=given.get("ordered", False),
+        dedupe_for=given.get("dedupe_for"),
+        replaces=given.get("on_conflict") == "replace",
+    )

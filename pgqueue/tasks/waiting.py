@@ -1,0 +1,205 @@
+"""One connection on which a process waits for results, whoever in it waits, and for how many.
+
+It announces what is waited for, so that its end is notified. An end that was being written
+just then may not have seen that: so each message is looked at again, first after 10 ms, then
+twice as long each time up to the poll interval, which also finds what got lost.
+"""
+
+from __future__ import annotations
+
+import heapq
+import os
+import threading
+from collections import deque
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+from datetime import timedelta
+from time import monotonic
+from typing import Any
+
+import psycopg
+
+from pgqueue.conf import settings
+from pgqueue.connections import Session, is_pooled
+from pgqueue.engine import notifications, wait
+from pgqueue.engine.lookup import Found
+from pgqueue.listener import Listener
+from pgqueue.service import NO_NAP
+
+SHORTEST_NAP = timedelta(milliseconds=10)
+DEAF_NAP = timedelta(seconds=0.5)
+"""The longest nap behind a transaction pooler, where nothing is to be heard."""
+LINGER = timedelta(seconds=1)
+"""How long the connection stays when nobody waits. A test's DROP DATABASE is patient for 5 s."""
+RENEW_EVERY = timedelta(minutes=1)
+LASTING = 3 * RENEW_EVERY
+
+Promise = Future["Found | None"]
+
+
+@dataclass(slots=True, eq=False)
+class Awaited:
+    """A message, who waits for it, and when it is looked at next."""
+
+    nap: timedelta
+    promises: list[Promise] = field(default_factory=list)
+    row: int | None = None
+    look_at: float = 0
+
+
+def ended(alias: str, id: int) -> Promise:
+    """Promise the message as it is found once it has ended, or is dead.
+
+    Cancelling the promise ends the wait. It comes to None if nobody but the caller can see the
+    message, whose transaction is not committed; or nobody any more, since it was purged.
+    """
+    with _lock:
+        waiting = _open.get((os.getpid(), alias))
+        if waiting is None:
+            waiting = _open[os.getpid(), alias] = Waiting(alias)
+            waiting.start()
+        return waiting.add(id)
+
+
+class Waiting:
+    """The messages in one database that this process waits for, until there are none."""
+
+    def __init__(self, alias: str) -> None:
+        self._alias = alias
+        self._listener = Listener(
+            Session(alias, name="waiting"), listen=_listen, heard=self._hear, between=self._look
+        )
+        # Filled by any thread; all else is the listener's own.
+        self._coming: deque[tuple[int, Promise]] = deque()
+        self._left: deque[int] = deque()
+        self._awaited: dict[int, Awaited] = {}
+        self._looks: list[tuple[float, int]] = []
+        self._renew_at = monotonic() + RENEW_EVERY.total_seconds()
+        self._idle_since = monotonic()
+
+    def start(self) -> None:
+        """Begin to listen."""
+        self._listener.start()
+
+    def add(self, id: int) -> Promise:
+        """Wait for a message, too."""
+        promise: Promise = Future()
+        promise.add_done_callback(lambda _: self._leave(id))
+        self._coming.append((id, promise))
+        self._listener.wake()
+        return promise
+
+    def _leave(self, id: int) -> None:
+        self._left.append(id)
+        self._listener.wake()
+
+    def _hear(self, notification: str | None) -> None:
+        """Look at what is said to have ended; at everything, if something was missed."""
+        ids = self._awaited if notification is None else [int(notification)]
+        for id in ids:
+            if id in self._awaited:
+                self._look_in(NO_NAP, id)
+
+    def _look(self, connection: psycopg.Connection[Any]) -> timedelta:
+        """Look at every message whose turn it is; return how long none is due."""
+        self._withdraw(connection)
+        self._receive()
+        is_deaf = is_pooled(connection)
+        if due := self._due(DEAF_NAP if is_deaf else settings().poll_interval):
+            ended = wait.ended(connection, due)
+            for id, found in ended.items():
+                self._keep_promises(id, found)
+            if not is_deaf:
+                self._announce(connection, due - set(ended))
+        self._renew(connection)
+        return self._pause()
+
+    def _withdraw(self, connection: psycopg.Connection[Any]) -> None:
+        """Wait no more for what nobody waits for."""
+        rows = []
+        while self._left:
+            id = self._left.popleft()
+            if not (awaited := self._awaited.get(id)):
+                continue
+            awaited.promises = [each for each in awaited.promises if not each.done()]
+            if not awaited.promises:
+                del self._awaited[id]
+                rows += [awaited.row] if awaited.row is not None else []
+        if rows:
+            wait.withdraw(connection, rows)
+
+    def _receive(self) -> None:
+        while self._coming:
+            id, promise = self._coming.popleft()
+            if not promise.done():  # nor would it leave a second time
+                self._awaited.setdefault(id, Awaited(SHORTEST_NAP)).promises.append(promise)
+                self._look_in(NO_NAP, id)
+
+    def _due(self, longest: timedelta) -> set[int]:
+        """Return what is to be looked at now, and will be again after its nap."""
+        due, now = set(), monotonic()
+        while self._looks and self._looks[0][0] <= now:
+            look_at, id = heapq.heappop(self._looks)
+            if id in self._awaited and self._awaited[id].look_at == look_at:
+                due.add(id)
+        for id in due:
+            awaited = self._awaited[id]
+            self._look_in(min(awaited.nap, longest), id)
+            awaited.nap = min(2 * awaited.nap, longest)
+        return due
+
+    def _keep_promises(self, id: int, found: Found | None) -> None:
+        for promise in self._awaited[id].promises:
+            if promise.set_running_or_notify_cancel():
+                promise.set_result(found)
+
+    def _announce(self, connection: psycopg.Connection[Any], ids: set[int]) -> None:
+        """Have ends notified, where they were not yet; and look again, as all may have ended."""
+        new = [id for id in ids if self._awaited[id].row is None]
+        if not new:
+            return
+        for id, row in wait.announce(connection, new, lasting=LASTING).items():
+            self._awaited[id].row = row
+            self._awaited[id].nap = SHORTEST_NAP
+            self._look_in(NO_NAP, id)
+
+    def _look_in(self, nap: timedelta, id: int) -> None:
+        look_at = self._awaited[id].look_at = monotonic() + nap.total_seconds()
+        heapq.heappush(self._looks, (look_at, id))
+
+    def _renew(self, connection: psycopg.Connection[Any]) -> None:
+        if monotonic() >= self._renew_at:
+            self._renew_at = monotonic() + RENEW_EVERY.total_seconds()
+            rows = [each.row for each in self._awaited.values() if each.row is not None]
+            wait.renew(connection, rows, lasting=LASTING)
+
+    def _pause(self) -> timedelta:
+        """Return how long there is nothing to do; end where that was so for long enough."""
+        now = monotonic()
+        if self._awaited:
+            self._idle_since = now
+            return timedelta(seconds=max(0, self._looks[0][0] - now))
+        left = self._idle_since + LINGER.total_seconds() - now
+        if left > 0:
+            return timedelta(seconds=left)
+        with _lock:
+            if not self._coming:
+                del _open[os.getpid(), self._alias]
+                self._listener.stop()
+        return NO_NAP
+
+
+def _listen(connection: psycopg.Connection[Any]) -> None:
+    if not is_pooled(connection):
+        notifications.listen_for_results(connection)
+
+
+_lock = threading.Lock()
+_open: dict[tuple[int, str], Waiting] = {}
+"""By process, too: a fork has its parent's connection, but not the thread that waits on it."""
+
+if hasattr(os, "register_at_fork"):
+    # A lock that another thread has as this one forks would be locked for ever in the child.
+    os.register_at_fork(
+        before=_lock.acquire, after_in_parent=_lock.release, after_in_child=_lock.release
+    )

@@ -1,0 +1,49 @@
+"""Cancel the coroutine of a message that is to be cancelled. Threads look at the context."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from contextlib import suppress
+from typing import Any
+
+from pgqueue.worker.held import Held
+
+
+def cancellable(
+    held: Held, function: Callable[..., Coroutine[Any, Any, Any]]
+) -> Callable[..., Coroutine[Any, Any, Any]]:
+    """Return a coroutine function that is cancelled when somebody asks for that.
+
+    Once: however often a heartbeat says so, what it does about it then is left in peace.
+    """
+
+    async def bounded(*args: Any, **kwargs: Any) -> Any:
+        interrupt = _interrupt()
+        held.interrupt = interrupt
+        if held.cancelled:
+            interrupt()
+        try:
+            return await function(*args, **kwargs)
+        finally:
+            held.interrupt = None
+
+    return bounded
+
+
+def _interrupt() -> Callable[[], None]:
+    """Return what any thread may call to cancel the coroutine that is running now."""
+    loop = asyncio.get_running_loop()
+    coroutine = asyncio.current_task(loop)
+    asked: list[bool] = []
+
+    def cancel() -> None:
+        if coroutine and not asked:
+            asked.append(True)
+            coroutine.cancel()
+
+    def interrupt() -> None:
+        with suppress(RuntimeError):  # its loop was closed meanwhile
+            loop.call_soon_threadsafe(cancel)
+
+    return interrupt

@@ -1,0 +1,32 @@
+import logging
+from datetime import timedelta
+from time import monotonic
+
+from pgqueue.engine import route
+from pgqueue.engine.values import Connection
+
+EVERY = timedelta(seconds=5)
+COST = 20
+"""Times what it takes: it reads all lanes."""
+
+logger = logging.getLogger(__name__)
+
+
+class Lanes:
+    """Remove lanes that have neither work nor a past, and wake those that should not sleep.
+
+    There should be none of the second kind: they are reported.
+    """
+
+    name = "lanes"
+
+    def may_run(self, connected_for: timedelta) -> bool:
+        """Anyone may."""
+        return True
+
+    def run(self, connection: Connection) -> timedelta:
+        """Look through them."""
+        began = monotonic()
+        if wrong := route.tidy(connection):
+            logger.error("%d lanes had work and room, and nobody had marked them", wrong)
+        return max(EVERY, timedelta(seconds=COST * (monotonic() - began)))

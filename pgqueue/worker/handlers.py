@@ -1,0 +1,40 @@
+from __future__ import annotations
+
+from time import monotonic
+
+from pgqueue.engine.values import Claim
+from pgqueue.models import Channel
+from pgqueue.tasks.raw import as_call
+
+ASK_AGAIN = 1.0  # seconds
+
+
+class Handlers:
+    """Which tasks the raw messages of channels are given to.
+
+    Args:
+        alias: the queue's database.
+    """
+
+    def __init__(self, alias: str) -> None:
+        self._alias = alias
+        self._known: dict[str, tuple[str, float]] = {}
+
+    def adopt(self, claim: Claim) -> Claim:
+        """Return a raw message as one of its channel's handler, called with the payload.
+
+        One whose channel has no handler is returned as it is.
+        """
+        handler = self._of(claim.channel)
+        if not handler:
+            return claim
+        return claim._replace(task=handler, payload=as_call(claim.payload))
+
+    def _of(self, channel: str) -> str:
+        handler, asked_at = self._known.get(channel, ("", -ASK_AGAIN))
+        if monotonic() - asked_at < ASK_AGAIN:
+            return handler
+        found = Channel.objects.using(self._alias).filter(name=channel)
+        handler = found.values_list("handler", flat=True).first() or ""
+        self._known[channel] = (handler, monotonic())
+        return handler

@@ -1,0 +1,71 @@
+"""Decide what becomes of a message whose run raised something."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from datetime import timedelta
+from typing import Any
+
+from pgqueue.conf import settings
+from pgqueue.engine.errors import describe
+from pgqueue.exceptions import (
+    Cancel,
+    Discard,
+    InvalidProgress,
+    InvalidResult,
+    Retry,
+    UnreadablePayload,
+)
+from pgqueue.outcomes import Cancelled, Died, Discarded, Outcome, Retried
+from pgqueue.retries import Exponential, as_timedelta
+from pgqueue.tasks import Task, TaskContext
+
+logger = logging.getLogger(__name__)
+
+NO_DELAY = timedelta()
+# Trying again would repeat what the task did, and end the same way.
+HOPELESS = (UnreadablePayload, InvalidResult, InvalidProgress)
+
+
+def judged(task: Task[Any, Any], context: TaskContext, error: BaseException) -> Outcome:
+    """Decide what becomes of a message whose run raised `error`."""
+    if isinstance(error, Discard):
+        return Discarded(_described(context, error))
+    if isinstance(error, Cancel):
+        return Cancelled(_described(context, error))
+    if context.cancelled:
+        # As the database will have it, whatever it raised over that.
+        was_told = isinstance(error, asyncio.CancelledError)
+        return Cancelled(None if was_told else _described(context, error))
+    return failed(task, context, error)
+
+
+def failed(task: Task[Any, Any], context: TaskContext, error: BaseException) -> Outcome:
+    """Decide whether a message that raised `error` is tried again, and when."""
+    entry = _described(context, error)
+    failures = context.claim.failures + 1
+    if isinstance(error, HOPELESS) or failures >= context.claim.max_attempts:
+        return Died(error, entry)
+    delay = _delay(task, context, error, failures)
+    return Died(error, entry) if delay is None else Retried(error, entry, delay)
+
+
+def _delay(
+    task: Task[Any, Any], context: TaskContext, error: BaseException, failures: int
+) -> timedelta | None:
+    if isinstance(error, Retry) and error.delay is not None:
+        return max(error.delay, NO_DELAY)
+    backoff = task.backoff or settings().backoff
+    try:
+        delay = backoff(error, context.failed(failures))
+        return None if delay is None else max(as_timedelta(delay), NO_DELAY)
+    except Exception:
+        logger.exception("The backoff of %s failed; waiting as by default", task.name)
+        return timedelta(seconds=Exponential()(error, context.claim._replace(failures=failures)))
+
+
+def _described(context: TaskContext, error: BaseException) -> str:
+    """Return an error of a run as it is kept with the message."""
+    claim = context.claim
+    return describe(error, attempt=claim.attempt, worker=str(claim.worker_id))

@@ -1,0 +1,38 @@
+"""What a task raises to end its run, where nobody has caught it yet."""
+
+from __future__ import annotations
+
+from copy import copy
+from datetime import timedelta
+
+import pytest
+
+from pgqueue.exceptions import Cancel, Defer, Discard, EndOfRun, PGQueueError, Retry
+
+
+@pytest.mark.parametrize("end", [Retry, Defer, Discard, Cancel])
+class TestAnEndOfARun:
+    def test_is_no_error_that_a_task_might_catch_by_accident(self, end: type[EndOfRun]) -> None:
+        assert issubclass(end, BaseException)
+        assert not issubclass(end, Exception | PGQueueError)
+
+    def test_says_in_a_line_what_it_is_unless_told(self, end: type[EndOfRun]) -> None:
+        assert str(end()).startswith("The task ")
+        assert "\n" not in str(end())
+
+
+def test_a_reason_is_its_text() -> None:
+    assert str(Discard("the order is gone")) == "the order is gone"
+
+
+@pytest.mark.parametrize("end", [Retry, Defer])
+def test_a_delay_is_seconds_or_a_timedelta(end: type[Retry | Defer]) -> None:
+    assert end(90).delay == end(timedelta(minutes=1.5)).delay == timedelta(seconds=90)
+    with pytest.raises(TypeError, match="neither seconds nor a timedelta"):
+        end("soon")  # type: ignore[arg-type]
+
+
+def test_a_copy_defers_for_as_long() -> None:
+    deferral = copy(Defer(90, progress=[1]))
+
+    assert (deferral.delay, deferral.progress) == (timedelta(seconds=90), [1])

@@ -1,0 +1,39 @@
+"""A loop that lives on whatever its ticks come to."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+from pgqueue import signals
+from pgqueue.service import LONGEST_BACKOFF, Service
+
+
+class Fails(Service):
+    """Ticks that fail a number of times."""
+
+    def __init__(self, times: int) -> None:
+        super().__init__()
+        self._left = times
+
+    def tick(self) -> timedelta:
+        self._left -= 1
+        if self._left >= 0:
+            raise ConnectionError("gone")
+        self._left = 1
+        return timedelta()
+
+
+def test_a_service_that_fails_comes_back_later_each_time_and_soon_once_it_did_not() -> None:
+    heard: list[BaseException] = []
+    signals.service_failed.connect(hear := lambda error, **kwargs: heard.append(error))
+    service = Fails(10)
+
+    naps = [service._try_tick() for _ in range(12)]
+
+    signals.service_failed.disconnect(hear)
+    for n, nap in enumerate(naps[:10]):
+        backoff = min(timedelta(seconds=0.2) * 2**n, LONGEST_BACKOFF)
+        assert backoff / 2 <= nap <= backoff
+    assert naps[10] == timedelta()
+    assert naps[11] <= timedelta(seconds=0.2)
+    assert len(heard) == 11

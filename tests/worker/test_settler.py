@@ -1,0 +1,450 @@
+"""How runs are written down beside whoever has their messages locked."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from psycopg import OperationalError
+
+from pgqueue import signals
+from pgqueue.claiming.presence import Presence
+from pgqueue.connections import Session, connect
+from pgqueue.engine import cancel, lease
+from pgqueue.engine.values import Claim
+from pgqueue.engine.workers import Registration
+from pgqueue.models import History, Message
+from pgqueue.outcomes import Closed, Died, HandedBack, Outcome, Retried, Succeeded
+from pgqueue.states import State
+from pgqueue.worker import settler as module
+from pgqueue.worker.heartbeat import Heartbeat
+from pgqueue.worker.held import Held, Holding
+from pgqueue.worker.settler import BATCH, Settler
+from tests.eventually import eventually
+from tests.factories import OVER, Connection, claim, run
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+OOPS = ValueError("oops")
+SUCCEEDED = Succeeded('"result"')
+FAILED = Retried(OOPS, '{"class": "Oops"}', timedelta())
+DIED = Died(OOPS, '{"class": "Oops"}')
+HANDED_BACK = HandedBack()
+UNWRITABLE = Succeeded('"\\u0000"')  # jsonb takes no NUL
+
+every_end = pytest.mark.parametrize(
+    ("end", "left"),
+    [(SUCCEEDED, None), (FAILED, "ready"), (DIED, "dead"), (HANDED_BACK, "ready")],
+    ids=["succeeded", "failed", "died", "handed back"],
+)
+
+
+@pytest.fixture
+def worker() -> Iterator[Connection]:
+    with closing(connect("default", name="test")) as connection:
+        yield connection
+
+
+@pytest.fixture
+def operator() -> Iterator[Connection]:
+    with closing(connect("default", name="test")) as connection:
+        yield connection
+
+
+@pytest.fixture
+def holding() -> Holding:
+    return Holding()
+
+
+@pytest.fixture
+def made_room() -> list[bool]:
+    return []
+
+
+@pytest.fixture
+def settler(holding: Holding, made_room: list[bool]) -> Iterator[Settler]:
+    session = Session("default", name="test")
+    with closing(session):
+        settler = Settler(
+            session, holding, on_settled=lambda: made_room.append(True), on_delayed=lambda: None
+        )
+        yield settler
+        settler.stop()
+        assert settler.stopped(timedelta(seconds=5))
+
+
+@pytest.fixture
+def lost() -> Iterator[list[Claim]]:
+    lost: list[Claim] = []
+
+    def note(claim: Claim, **kwargs: Any) -> None:
+        lost.append(claim)
+
+    signals.lease_lost.connect(note)
+    yield lost
+    signals.lease_lost.disconnect(note)
+
+
+@pytest.fixture
+def held(worker: Connection, holding: Holding) -> Callable[..., list[Held]]:
+    """A function that returns so many messages as this worker runs them."""
+
+    def held(count: int, **options: Any) -> list[Held]:
+        held = [Held(each, time.monotonic()) for each in run(worker, count, **options)]
+        holding.add(held)
+        return held
+
+    return held
+
+
+def put(settler: Settler, *held: Held, end: Outcome = SUCCEEDED) -> None:
+    for each in held:
+        settler.put(each, end)
+
+
+def heart(session: Session, holding: Holding, *, lease: timedelta) -> Heartbeat:
+    registration = Registration(
+        host="here", pid=1, started_at=datetime.now(UTC), channels=None, excluded=[], info={}
+    )
+    presence = Presence(registration, notify_for=lease)
+    return Heartbeat(session, holding, presence, lease=lease, every=lease)
+
+
+def write_all(settler: Settler) -> None:
+    def is_done() -> bool:
+        settler.tick()
+        return settler.is_done()
+
+    eventually(is_done, what="not everything is written")
+
+
+def outcomes() -> dict[int, str]:
+    return dict(History.objects.values_list("id", "outcome"))
+
+
+def states() -> dict[int, str]:
+    return dict(Message.objects.values_list("id", "state"))
+
+
+class TestBesideACancelThatIsOpen:
+    def test_the_others_are_settled_at_once_and_it_goes_on_being_held(
+        self, settler: Settler, holding: Holding, operator: Connection, held: Any, lost: list[Claim]
+    ) -> None:
+        one, locked, two = held(3)
+
+        with operator.transaction():
+            cancel.cancel(operator, [locked.claim.id])
+            put(settler, one, locked, two)
+            settler.tick()
+
+            assert set(outcomes()) == {one.claim.id, two.claim.id}
+            assert holding.all() == [locked]
+            assert (settler.is_done(), lost) == (False, [])
+
+    @every_end
+    def test_it_is_cancelled_once_that_commits_unless_it_succeeded(
+        self,
+        settler: Settler,
+        holding: Holding,
+        operator: Connection,
+        held: Any,
+        lost: list[Claim],
+        end: Outcome,
+        left: str | None,
+    ) -> None:
+        locked, other = held(2)
+
+        with operator.transaction():
+            cancel.cancel(operator, [locked.claim.id])
+            put(settler, locked, end=end)
+            put(settler, other)
+            settler.tick()
+        write_all(settler)
+
+        ended = "cancelled" if left else "succeeded"
+        assert outcomes() == {locked.claim.id: ended, other.claim.id: "succeeded"}
+        assert (holding.all(), lost) == ([], [])
+
+    @every_end
+    def test_it_ends_as_it_ended_once_that_rolls_back(
+        self,
+        settler: Settler,
+        operator: Connection,
+        held: Any,
+        lost: list[Claim],
+        end: Outcome,
+        left: str | None,
+    ) -> None:
+        (locked,) = held(1)
+
+        with operator.transaction(force_rollback=True):
+            cancel.cancel(operator, [locked.claim.id])
+            put(settler, locked, end=end)
+            settler.tick()
+        write_all(settler)
+
+        assert (states() or {locked.claim.id: None}) == {locked.claim.id: left}
+        assert "cancelled" not in outcomes().values()
+        assert lost == []
+
+    def test_its_lease_is_renewed_as_soon_as_that_is_over(
+        self, settler: Settler, holding: Holding, operator: Connection, held: Any
+    ) -> None:
+        (locked,) = held(1, lease=timedelta(seconds=5))
+        with closing(Session("default", name="test")) as session:
+            heartbeat = heart(session, holding, lease=timedelta(hours=1))
+            with operator.transaction(force_rollback=True):
+                cancel.cancel(operator, [locked.claim.id])
+                put(settler, locked)
+                settler.tick()
+                heartbeat.tick()
+
+                assert not locked.lost
+            heartbeat.tick()
+
+        assert Message.objects.get().lease_until > datetime.now(UTC) + timedelta(minutes=50)
+
+    def test_it_is_tried_again_after_a_nap_and_never_in_a_hot_loop(
+        self, settler: Settler, operator: Connection, held: Any, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        minute = timedelta(minutes=1)
+        monkeypatch.setattr(module, "BESIDE_A_LOCK", minute)
+        locked = held(BATCH + 100)
+
+        with operator.transaction():
+            cancel.cancel(operator, [each.claim.id for each in locked])
+            put(settler, *locked)
+            naps = [settler.tick() for _ in range(4)]
+
+        assert [nap > module.GATHER for nap in naps] == [False, False, True, True]
+        assert max(naps) < minute
+
+    def test_what_ends_meanwhile_neither_waits_for_it_nor_for_its_nap(
+        self,
+        settler: Settler,
+        operator: Connection,
+        held: Any,
+        monkeypatch: pytest.MonkeyPatch,
+    ) -> None:
+        monkeypatch.setattr(module, "BESIDE_A_LOCK", timedelta(hours=1))
+        *locked, later = held(BATCH + 2)
+        settler.start()
+
+        with operator.transaction():
+            cancel.cancel(operator, [each.claim.id for each in locked])
+            put(settler, *locked)
+            eventually(lambda: settler._is_idle, what="it does not nap")
+            put(settler, later)
+            eventually(outcomes, what="it was not settled")
+
+            assert set(outcomes()) == {later.claim.id}
+
+    def test_makes_no_room_where_all_are_locked(
+        self, settler: Settler, operator: Connection, held: Any, made_room: list[bool]
+    ) -> None:
+        (locked,) = held(1)
+
+        with operator.transaction():
+            cancel.cancel(operator, [locked.claim.id])
+            put(settler, locked)
+            settler.tick()
+
+        assert made_room == []
+        write_all(settler)
+        assert made_room == [True]
+
+
+class TestWhatWasLost:
+    def test_is_reported_and_let_go(
+        self,
+        settler: Settler,
+        holding: Holding,
+        worker: Connection,
+        held: Any,
+        lost: list[Claim],
+    ) -> None:
+        gone, kept = held(2, lease=OVER)
+        lease.rescue(worker, max_lost=3, limit=1)
+
+        put(settler, gone, kept)
+        settler.tick()
+
+        assert lost == [gone.claim]
+        assert (set(outcomes()), holding.all()) == ({kept.claim.id}, [])
+
+    def test_while_somebody_had_it_locked_is_reported_then(
+        self, settler: Settler, operator: Connection, held: Any, lost: list[Claim]
+    ) -> None:
+        (gone,) = held(1, lease=OVER)
+
+        with operator.transaction():
+            lease.rescue(operator, max_lost=3)
+            put(settler, gone)
+            settler.tick()
+            meanwhile = list(lost)
+        write_all(settler)
+
+        assert (meanwhile, lost) == ([], [gone.claim])
+        assert states() == {gone.claim.id: State.READY}
+
+    @pytest.mark.parametrize("is_locked", [False, True], ids=["free", "locked"])
+    @pytest.mark.parametrize("turned", [False, True], ids=["stale first", "fresh first"])
+    def test_is_told_from_the_run_since_of_the_same_message(
+        self,
+        settler: Settler,
+        holding: Holding,
+        worker: Connection,
+        operator: Connection,
+        held: Any,
+        lost: list[Claim],
+        is_locked: bool,
+        turned: bool,
+    ) -> None:
+        (stale,) = held(1, lease=OVER)
+        lease.rescue(worker, max_lost=3)
+        fresh = Held(claim(worker)[0], time.monotonic())
+        holding.add([fresh])
+
+        with operator.transaction(force_rollback=True):
+            if is_locked:
+                cancel.cancel(operator, [fresh.claim.id])
+            for each in [fresh, stale] if turned else [stale, fresh]:
+                settler.put(each, Succeeded(str(each.claim.attempt)))
+            settler.tick()
+        write_all(settler)
+
+        assert list(History.objects.values_list("attempt", "result")) == [(2, 2)]
+        assert lost == [stale.claim]
+        assert holding.all() == []
+
+
+class TestABatchThatFailedHalfway:
+    """What of it was written is neither written again nor taken for lost."""
+
+    def once(self, error: Exception, verb: Callable[..., Any]) -> Callable[..., Any]:
+        errors = [error]
+
+        def first_fail(*arguments: Any, **options: Any) -> Any:
+            if errors:
+                raise errors.pop()
+            return verb(*arguments, **options)
+
+        return first_fail
+
+    def test_in_one_of_the_statements(
+        self,
+        settler: Settler,
+        held: Any,
+        lost: list[Claim],
+        monkeypatch: pytest.MonkeyPatch,
+    ) -> None:
+        verb, of = module.VERBS[Retried]
+        fails = self.once(OperationalError("cut off"), verb)
+        monkeypatch.setitem(module.VERBS, Retried, (fails, of))
+        one, two = held(2)
+        put(settler, one)
+        put(settler, two, end=FAILED)
+
+        with pytest.raises(OperationalError):
+            settler.tick()
+        assert not settler.is_done()
+        write_all(settler)
+
+        assert (outcomes(), states()) == ({one.claim.id: "succeeded"}, {two.claim.id: "ready"})
+        assert lost == []
+
+    def test_when_it_asked_what_is_locked(
+        self,
+        settler: Settler,
+        operator: Connection,
+        held: Any,
+        lost: list[Claim],
+        monkeypatch: pytest.MonkeyPatch,
+    ) -> None:
+        monkeypatch.setattr(lease, "held", self.once(OperationalError("cut off"), lease.held))
+        one, locked = held(2)
+
+        with operator.transaction(force_rollback=True):
+            cancel.cancel(operator, [locked.claim.id])
+            put(settler, one, locked)
+            with pytest.raises(OperationalError):
+                settler.tick()
+            settler.tick()
+        write_all(settler)
+
+        assert set(outcomes()) == {one.claim.id, locked.claim.id}
+        assert lost == []
+
+
+class TestWhatCannotBeWritten:
+    def test_is_buried_and_holds_nobody_up(self, settler: Settler, held: Any) -> None:
+        # A codec's mistake, or ours. Kept at the head of the queue, it would be tried again
+        # for ever, and nothing behind it be written, while the heartbeat holds the leases.
+        first, bad, last = held(3)
+        put(settler, first)
+        put(settler, bad, end=UNWRITABLE)
+        put(settler, last)
+
+        settler.tick()
+
+        assert settler.is_done()
+        assert set(outcomes()) == {first.claim.id, last.claim.id}
+        message = Message.objects.get()
+        assert (message.id, message.state) == (bad.claim.id, State.DEAD)
+        assert "u0000" in message.errors[0]["message"]
+
+    def test_is_buried_later_if_it_is_locked_and_so_is_what_ended_beside_it(
+        self, settler: Settler, operator: Connection, held: Any, lost: list[Claim]
+    ) -> None:
+        bad, locked, free = held(3)
+
+        with operator.transaction(force_rollback=True):
+            cancel.cancel(operator, [bad.claim.id, locked.claim.id])
+            put(settler, bad, end=UNWRITABLE)
+            put(settler, locked, free)
+            settler.tick()
+            meanwhile = set(outcomes())
+        write_all(settler)
+
+        assert meanwhile == {free.claim.id}
+        assert set(outcomes()) == {free.claim.id, locked.claim.id}
+        assert states() == {bad.claim.id: State.DEAD}
+        assert lost == []
+
+
+def test_what_is_closed_already_makes_room_at_once(
+    settler: Settler, holding: Holding, held: Any, made_room: list[bool]
+) -> None:
+    (atomic,) = held(1)
+
+    settler.put(atomic, Closed())
+
+    assert (holding.all(), made_room, settler.is_done()) == ([], [True], True)
+
+
+def test_what_is_claimed_anew_as_soon_as_it_was_handed_back_was_not_lost(
+    settler: Settler,
+    held: Callable[..., list[Held]],
+    worker: Connection,
+    holding: Holding,
+    lost: list[Claim],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    (first,) = held(1)
+    write = module.write
+
+    def write_and_claim(connection: Connection, batch: Any) -> set[int]:
+        settled = write(connection, batch)
+        holding.add([Held(each, time.monotonic()) for each in claim(worker)])
+        return settled
+
+    monkeypatch.setattr(module, "write", write_and_claim)
+    put(settler, first, end=HANDED_BACK)
+
+    settler.tick()
+
+    assert (lost, settler.is_done(), len(holding)) == ([], True, 1)

@@ -7,6 +7,14 @@ from pgqueue.admin.channel import ChannelAdmin
 from pgqueue.admin.duty import DutyAdmin
 from pgqueue.admin.history import HistoryAdmin
 from pgqueue.admin.message import MessageAdmin
+from pgqueue.admin.policy import PolicyAdmin
 from pgqueue.admin.worker import WorkerAdmin
 
-__all__ = ["ChannelAdmin", "DutyAdmin", "HistoryAdmin", "MessageAdmin", "WorkerAdmin"]
+__all__ = [
+    "ChannelAdmin",
+    "DutyAdmin",
+    "HistoryAdmin",
+    "MessageAdmin",
+    "PolicyAdmin",
+    "WorkerAdmin",
+]

@@ -3,7 +3,9 @@ from __future__ import annotations
 from django import forms
 from django.contrib import admin
 from django.core.exceptions import ValidationError
+from django.db import connections
 from django.http import HttpRequest
+from django.template.loader import render_to_string
 from django.urls import reverse
 from django.utils.html import format_html
 from django.utils.http import urlencode
@@ -11,6 +13,7 @@ from django.utils.safestring import SafeString
 
 from pgqueue.admin.base import QueueAdmin
 from pgqueue.conf import settings
+from pgqueue.engine import channels
 from pgqueue.models import Channel
 from pgqueue.models.channel import ChannelQuerySet
 
@@ -32,7 +35,7 @@ class ChannelAdmin(QueueAdmin):
 
     form = ChannelForm
     actions = ("pause", "resume")
-    list_display = ("name", "paused", "retention", "on_dead", "messages")
+    list_display = ("name", "paused", "retention", "on_dead", "on_full", "messages", "policies")
     list_filter = ("paused",)
     search_fields = ("name",)
     ordering = ("name",)
@@ -41,14 +44,21 @@ class ChannelAdmin(QueueAdmin):
         self, request: HttpRequest, obj: Channel | None = None
     ) -> tuple[str, ...]:
         # Another name would be another channel.
-        return ("name",) if obj else ()
+        return ("name", "messages", "policies", "lanes") if obj else ()
 
     @admin.display
     def messages(self, channel: Channel) -> SafeString:
-        url = reverse("admin:pgqueue_message_changelist")
-        return format_html(
-            '<a href="{}?{}">Messages</a>', url, urlencode({"channel": channel.name})
-        )
+        return _of_channel("message", "Messages", channel)
+
+    @admin.display
+    def policies(self, channel: Channel) -> SafeString:
+        return _of_channel("policy", "Policies", channel)
+
+    @admin.display(description="lanes under a limit or in order")
+    def lanes(self, channel: Channel) -> SafeString:
+        seen = channels.lanes(connections[settings().database], channel.name)
+        shown = {"lanes": seen, "limit": channels.LANES, "bound": channels.LANE_BOUND}
+        return render_to_string("admin/pgqueue/lanes.html", shown)
 
     @admin.action(permissions=["change"], description="Pause: start none of their messages")
     def pause(self, request: HttpRequest, queryset: ChannelQuerySet) -> None:
@@ -66,3 +76,8 @@ class ChannelAdmin(QueueAdmin):
         for channel in changed:
             self.log_change(request, channel, f"{done.capitalize()}.")
         self.message_user(request, f"{len(changed)} {done}.")
+
+
+def _of_channel(model: str, label: str, channel: Channel) -> SafeString:
+    url = reverse(f"admin:pgqueue_{model}_changelist")
+    return format_html('<a href="{}?{}">{}</a>', url, urlencode({"channel": channel.name}), label)

@@ -149,6 +149,7 @@ def pages() -> dict[str, str]:
         "history by key and day": f"{history}?q=customer:77&day={day}",
         "ended message": f"{history}{ended}/change/",
         "channels": "/admin/pgqueue/channel/",
+        "policies": "/admin/pgqueue/policy/",
         "workers": "/admin/pgqueue/worker/",
         "duties": "/admin/pgqueue/duty/",
     }

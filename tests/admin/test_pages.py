@@ -18,8 +18,8 @@ from django.utils import timezone
 from pgqueue.admin import display
 from pgqueue.admin.channel import ChannelForm
 from pgqueue.engine import settle
+from pgqueue.engine.errors import describe
 from pgqueue.models import Channel, Message, Worker
-from pgqueue.worker.runner import describe
 from tests.admin.acting import HISTORY, MESSAGES, act, told
 from tests.admin.conftest import Connection, Login
 from tests.factories import bury, claim, done, enqueue, failure, insert, register, run
@@ -232,7 +232,7 @@ def test_whoever_may_not_change_a_channel_can_not_pause_it(db, viewer: Client):
 
 def test_a_channel_is_configured_but_never_renamed(db, login: Login):
     editor = login("view_channel", "add_channel", "change_channel")
-    columns = {"retention": "", "on_dead": "skip", "options": "{}"}
+    columns = {"retention": "", "on_dead": "skip", "on_full": "refuse"}
 
     added = editor.post(f"{CHANNELS}add/", {"name": "mail", "paused": "on", **columns})
     changed = editor.post(f"{CHANNELS}mail/change/", {"name": "other", **columns})
@@ -246,7 +246,7 @@ def test_a_channel_that_is_there_is_not_added_again(db, login: Login):
     Channel.objects.create(name="mail", paused=True)
 
     answer = editor.post(
-        f"{CHANNELS}add/", {"name": "mail", "retention": "", "on_dead": "skip", "options": "{}"}
+        f"{CHANNELS}add/", {"name": "mail", "retention": "", "on_dead": "skip", "on_full": "refuse"}
     )
 
     assert b"There is such a channel already." in answer.content
@@ -258,7 +258,7 @@ def test_a_channel_is_looked_for_in_the_queues_database(settings, login: Login):
     settings.PGQUEUE = {"DATABASE": "second"}
     editor = login("view_channel", "add_channel")
     Channel.objects.using("second").create(name="mail", paused=True)
-    columns = {"retention": "", "on_dead": "skip", "options": "{}"}
+    columns = {"retention": "", "on_dead": "skip", "on_full": "refuse"}
 
     refused = editor.post(f"{CHANNELS}add/", {"name": "mail", **columns})
     added = editor.post(f"{CHANNELS}add/", {"name": "other", **columns})
@@ -281,7 +281,8 @@ def test_a_channel_that_was_added_meanwhile_is_not_overwritten(
 
     with pytest.raises(IntegrityError), transaction.atomic():
         editor.post(
-            f"{CHANNELS}add/", {"name": "mail", "retention": "", "on_dead": "skip", "options": "{}"}
+            f"{CHANNELS}add/",
+            {"name": "mail", "retention": "", "on_dead": "skip", "on_full": "refuse"},
         )
 
     assert Channel.objects.get().paused

@@ -13,7 +13,8 @@ from tests.admin.conftest import Connection, Login
 from tests.factories import bury, enqueue, schedule
 
 LISTS = [
-    f"/admin/pgqueue/{model}/" for model in ("message", "history", "channel", "worker", "duty")
+    f"/admin/pgqueue/{model}/"
+    for model in ("message", "history", "channel", "policy", "worker", "duty")
 ]
 
 

@@ -1,0 +1,182 @@
+"""`manage.py pgqueue_channel`."""
+
+from __future__ import annotations
+
+import json
+from io import StringIO
+from typing import Any
+
+import psycopg
+import pytest
+from django.core.management import CommandError, call_command
+from django.db import connections
+
+from pgqueue import Channel
+from pgqueue.engine import stats
+from pgqueue.models import Channel as Row
+from pgqueue.models import History, Message, Policy
+from tests.factories import bury, enqueue, insert, run, schedule
+
+Connection = psycopg.Connection[Any]
+
+
+@pytest.fixture
+def queue(db: None) -> Connection:
+    """Django's own connection, in the transaction of the test, for the engine's verbs."""
+    connections["default"].ensure_connection()
+    connection: Connection = connections["default"].connection
+    return connection
+
+
+def said(*arguments: str) -> str:
+    """Return what the command says."""
+    output = StringIO()
+    call_command("pgqueue_channel", *arguments, stdout=output)
+    return output.getvalue().strip()
+
+
+class TestLooking:
+    def test_list_has_a_line_for_each_channel(self, queue: Connection) -> None:
+        enqueue(queue, 3, channel="mail")
+        bury(queue, channel="a longer name")
+
+        lines = said("list").splitlines()
+
+        assert lines[0].split()[:6] == ["channel", "ready", "scheduled", "held", "running", "dead"]
+        assert lines[1].removeprefix("a longer name").split()[:6] == ["0", "0", "0", "0", "1", "-"]
+        assert lines[2].split()[:7] == ["mail", "3", "0", "0", "0", "0", "0:00:00"]
+
+    def test_list_marks_what_is_an_estimate(
+        self, queue: Connection, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(stats, "BOUND", 5)
+        monkeypatch.setattr(stats, "LEAST", 5)
+        enqueue(queue, 9, channel="mail")
+
+        assert said("list").splitlines()[1].split()[1].startswith("~")
+
+    def test_list_may_be_json(self, queue: Connection) -> None:
+        schedule(queue, 2, channel="mail")
+
+        found = json.loads(said("list", "--format", "json"))
+
+        assert found["mail"]["scheduled"] == 2
+        assert found["mail"]["oldest_ready_age"] is None
+        assert found["mail"]["estimated"] == []
+
+    def test_show_tells_of_one_and_its_policies(self, queue: Connection) -> None:
+        enqueue(queue, 3, channel="mail")
+        Channel("mail").policy(max_running=7)
+        Channel("mail").policy(rate=5, per=60, key="c:1")
+
+        text = said("show", "mail")
+        found = json.loads(said("show", "mail", "--format", "json"))
+
+        assert "ready 3" in text
+        assert "policy scope channel, max_running 7" in text
+        assert "policy scope key, key c:1, rate 5.0, per 60.0" in text
+        assert found["ready"] == 3
+        assert found["policies"] == [
+            {"scope": "channel", "max_running": 7},
+            {"scope": "key", "key": "c:1", "rate": 5.0, "per": 60.0},
+        ]
+
+
+class TestPolicy:
+    def test_is_saved_and_removed(self, db: None) -> None:
+        limits = ["--max-running", "3", "--rate", "5", "--per", "60", "--burst", "2"]
+
+        assert said("policy", "mail", *limits, "--max-size", "9") == "Saved."
+        assert said("policy", "mail", "--each-key", "--weight", "2") == "Saved."
+        assert said("policy", "mail", "--key", "c:1", "--max-running", "4") == "Saved."
+
+        columns = ("scope", "key", "max_running", "rate", "burst", "max_size", "weight")
+        assert list(Policy.objects.order_by("scope").values_list(*columns)) == [
+            ("channel", "", 3, 5.0, 2, 9, None),
+            ("each", "", None, None, None, None, 2),
+            ("key", "c:1", 4, None, None, None, None),
+        ]
+        assert said("policy", "mail", "--key", "c:1", "--remove") == "Removed."
+        assert said("policy", "mail", "--key", "c:1", "--remove") == "There was none."
+        assert Policy.objects.count() == 2
+
+    @pytest.mark.parametrize(
+        ("arguments", "error"),
+        [
+            (["--max-running", "0"], "max_running=0"),
+            (["--weight", "3"], "it is for keys"),
+            (["--each-key", "--key", "a", "--weight", "3"], "key='a'"),
+            ([], "says nothing"),
+            (["--remove", "--rate", "3"], "leave out rate"),
+            (["--rate", "many"], "invalid float value"),
+        ],
+    )
+    def test_that_can_not_be_is_an_error(self, db: None, arguments: list[str], error: str) -> None:
+        with pytest.raises(CommandError, match=error):
+            said("policy", "mail", *arguments)
+
+        assert not Policy.objects.exists()
+
+
+class TestPausing:
+    def test_is_said_once(self, db: None) -> None:
+        assert said("pause", "mail") == "Paused."
+        assert said("pause", "mail") == "It was paused already."
+        assert Row.objects.get().paused
+        assert said("resume", "mail") == "Resumed."
+        assert said("resume", "mail") == "It was not paused."
+
+
+class TestEmptying:
+    def test_purge_trim_cancel_replay_and_discard_say_how_many(self, queue: Connection) -> None:
+        run(queue, channel="mail")
+        insert(queue, channel="mail", key="a")
+        enqueue(queue, 3, channel="mail", key="b")
+        dead = [insert(queue, channel="mail", state="dead", task="shop.send") for _ in range(3)]
+
+        assert said("replay", "mail", "--task", "shop.send", "--id", str(dead[0])) == "1 replayed."
+        assert said("discard", "mail", "--id", str(dead[1])) == "1 discarded."
+        assert said("cancel", "mail", "--key", "a") == "1 cancelled."
+        assert said("trim", "mail", "--keep", "3") == "1 discarded."
+        assert said("purge", "mail") == "4 discarded."
+        assert said("cancel", "mail") == "0 cancelled, 1 running and asked to stop."
+        assert History.objects.count() == 7
+
+    @pytest.mark.parametrize(
+        ("arguments", "error"),
+        [
+            (["trim", "mail"], "Give older_than, or keep"),
+            (["trim", "mail", "--keep", "-1"], "can't be below 0"),
+            (["purge", ""], "The channel ''"),
+            (["purge"], "NAME"),
+            (["explode", "mail"], "invalid choice"),
+            (["list", "--database", "nowhere"], "DATABASES has no 'nowhere'"),
+        ],
+    )
+    def test_what_can_not_be_is_an_error(self, db: None, arguments: list[str], error: str) -> None:
+        with pytest.raises(CommandError, match=error):
+            said(*arguments)
+
+
+@pytest.mark.django_db(transaction=True)
+def test_drain_and_release_say_whether_it_came_to_that() -> None:
+    connections["default"].ensure_connection()
+    enqueue(connections["default"], channel="mail")
+    Channel("mail").policy(max_running=1)
+
+    for verb in ("drain", "release"):
+        with pytest.raises(CommandError, match=r"After 0\.05 s there is still something to do"):
+            said(verb, "mail", "--timeout", "0.05")
+    Message.objects.all().cancel()
+
+    assert said("drain", "mail") == "Nothing is left to do."
+    assert said("release", "mail") == "Released."
+    assert not Policy.objects.exists()
+
+
+@pytest.mark.django_db(databases=["default", "second"])
+def test_another_database_may_be_named() -> None:
+    assert said("pause", "mail", "--database", "second") == "Paused."
+
+    assert Row.objects.using("second").get().name == "mail"
+    assert not Row.objects.exists()

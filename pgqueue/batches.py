@@ -1,0 +1,119 @@
+"""Many things at once, in one transaction and in an order in which no two batches deadlock.
+
+Transactions that take several locks deadlock where each has what the other waits for. Here all
+locks are taken before anything is stored, by kind, and each kind in the order of its names:
+policies, lanes whose order is kept, sizes that are bounded, dedupe keys. (Havender, 1968.)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import groupby
+from typing import Any, ParamSpec, TypeVar
+
+from django.db import connections, transaction
+
+from pgqueue.channels import Channel
+from pgqueue.conf import settings
+from pgqueue.engine import enqueue as engine
+from pgqueue.exceptions import BatchTooLarge, InvalidTask
+from pgqueue.tasks import Task, TaskResult
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+def batch(*, database: str | None = None) -> Batch:
+    """Collect what is to be enqueued, and policies; apply all of it at the end of the `with`.
+
+        with batch() as work:
+            work.policy("mail", max_running=10)
+            receipt = work.enqueue(send_receipt, order.id)
+            parcel = work.enqueue(ship.hold(for_=3600), order.id)
+
+    It is part of the transaction that is open, or one of its own; with an error, nothing is
+    applied. Messages of a lane are stored in the order they were collected in.
+
+    Args:
+        database: the alias of the queue's database, if not the one of `PGQUEUE`.
+    """
+    return Batch(database or settings().database)
+
+
+class Batch:
+    """What was collected so far. `batch` makes one."""
+
+    def __init__(self, database: str) -> None:
+        self._database = database
+        self._policies: dict[tuple[str, str, str], Mapping[str, Any]] = {}
+        self._messages: list[TaskResult[Any]] = []
+
+    def __enter__(self) -> Batch:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *raised: object) -> None:
+        if kind is None:
+            self.apply()
+
+    def enqueue(self, task: Task[P, T], *args: P.args, **kwargs: P.kwargs) -> TaskResult[T]:
+        """Collect a call; its result has no id before the batch is applied.
+
+        Raises:
+            InvalidTask: the task's messages are stored in another database.
+        """
+        if task.alias != self._database or task.connection is not None:
+            raise InvalidTask(f"{task.name} is not stored on {self._database!r}, as this batch is.")
+        result = TaskResult(task, args, kwargs)
+        self._messages.append(result)
+        return result
+
+    def enqueue_many(
+        self, task: Task[Any, T], calls: Iterable[Sequence[Any] | Mapping[str, Any]]
+    ) -> list[TaskResult[T]]:
+        """Collect calls, each a tuple of positional arguments or a dict of named ones."""
+        return [
+            self.enqueue(task, **call) if isinstance(call, Mapping) else self.enqueue(task, *call)
+            for call in calls
+        ]
+
+    def policy(
+        self, channel: str, *, key: str | None = None, each_key: bool = False, **limits: Any
+    ) -> None:
+        """Collect a policy, with the arguments of `Channel.policy`; a later one replaces it."""
+        scope = "each" if each_key else "channel" if key is None else "key"
+        self._policies[channel, scope, key or ""] = {"key": key, "each_key": each_key, **limits}
+
+    def apply(self) -> None:
+        """Apply all of it, and begin anew.
+
+        Raises:
+            InvalidPolicy, InvalidArguments, ChannelFull, DuplicateMessage: nothing was applied.
+            BatchTooLarge: more lanes are to be kept in order, or there are more dedupe keys, than
+                can be locked at once.
+        """
+        policies, self._policies = self._policies, {}
+        messages, self._messages = self._messages, []
+        with transaction.atomic(using=self._database):
+            for (channel, _, _), limits in sorted(policies.items(), key=lambda each: each[0]):
+                Channel(channel, database=self._database).policy(**limits)
+            groups = [list(group) for _, group in groupby(messages, key=lambda each: id(each.task))]
+            self._lock(groups)
+            for group in groups:
+                group[0].task.store(group)
+
+    def _lock(self, groups: list[list[TaskResult[Any]]]) -> None:
+        ordered: set[tuple[str, str]] = set()
+        lanes: set[tuple[str, str]] = set()
+        single: set[tuple[str, str]] = set()
+        for group in groups:
+            task = group[0].task
+            own = {(task.queue_name, key) for key in task.keys_of(group)}
+            lanes |= own
+            ordered |= own if task.ordered else set()
+            single |= {(task.queue_name, key) for key in task.dedupe_keys_of(group) or () if key}
+        if max(len(ordered), len(single)) > engine.LOCKED_KEYS:
+            raise BatchTooLarge
+        connection = connections[self._database]
+        engine.keep_order(connection, ordered)
+        engine.keep_room(connection, lanes)
+        engine.keep_single(connection, single)

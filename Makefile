@@ -20,7 +20,7 @@ RUN = $(VENV)/bin/python
 # Written last, so that an installation which was killed is begun afresh.
 INSTALLED = $(VENV)/installed
 
-.PHONY: demo test test-postgres bench lint types imports migrations check constraints clean
+.PHONY: demo test test-postgres model bench lint types imports migrations check constraints clean
 
 demo: $(INSTALLED)
 	$(RUN) manage.py demo
@@ -31,6 +31,11 @@ test: $(INSTALLED)
 # The suite on a throwaway server of another version: VERSION=15 or 16.
 test-postgres: $(INSTALLED)
 	$(RUN) -m pgqueue.embedded --version $(VERSION) --throwaway -- $(RUN) -m pytest
+
+# Random histories held against a model, and then everybody at once: half of the minutes each.
+MINUTES ?= 10
+model: $(INSTALLED)
+	MODEL_MINUTES=$(MINUTES) $(RUN) -m pytest tests/model -x -s --timeout=0
 
 bench: $(INSTALLED)
 	$(RUN) -m tests.benchmarks

@@ -1,0 +1,28 @@
+"""Producers, workers, operators and duties at once, beside an auditor; nobody ever deadlocks."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+
+from tests.engine.conftest import TABLES
+from tests.factories import Connection
+from tests.model.torture import Torture
+
+MINUTES = float(os.environ.get("MODEL_MINUTES", 0))
+A_ROUND = 20.0
+"""Seconds: longer, and what ended would slow down the look at what did not."""
+
+
+def test_everything_ends_once_and_no_limit_is_exceeded(
+    connect: Callable[..., Connection],
+) -> None:
+    if not MINUTES:
+        Torture(connect).run(4)
+    until = time.monotonic() + 60 * MINUTES / 2
+    while time.monotonic() < until:
+        torture = Torture(connect)
+        torture.run(A_ROUND)
+        print(f"torture: {torture}", flush=True)
+        connect().execute("; ".join(f"DELETE FROM pgqueue_{each}" for each in TABLES))  # noqa: S608

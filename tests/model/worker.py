@@ -1,0 +1,23 @@
+from __future__ import annotations
+
+from datetime import timedelta
+
+from pgqueue.engine.values import Claim
+from tests.factories import LEASE, Connection, rounds, turns
+
+
+class Worker:
+    """Claims as worker.fetcher.Fetcher does, of free lanes and of governed ones."""
+
+    def __init__(self, connection: Connection, *, lease: timedelta = LEASE) -> None:
+        self.claims: list[Claim] = []
+        self._turns = turns(connection, lease=lease)
+        self._rounds = rounds(connection, lease=lease)
+
+    def claim(self, limit: int, share: int, *, governed_first: bool) -> list[Claim]:
+        """Claim up to `limit`, of which the first kind has a share."""
+        kinds = [self._rounds, self._turns] if governed_first else [self._turns, self._rounds]
+        claims = kinds[0].claim(min(share, limit))
+        claims += kinds[1].claim(limit - len(claims)) if len(claims) < limit else []
+        self.claims += claims
+        return claims

@@ -16,6 +16,7 @@ from tests.benchmarks.harness.report import Report
 
 ROOT = Path(__file__).resolve().parent.parent
 FIGURES = {
+    "backlog": {"claim_ms_10k", "claim_ms_1m"},
     "django_tasks": {
         "ours_enqueue_per_s",
         "ours_drain_per_s",
@@ -34,7 +35,9 @@ FIGURES = {
         "clients_silent_per_s",
     },
     "fair": {"per_s", "one_key_per_s", "deep_turns_per_round", "p99_wait_rounds"},
+    "governed": {"per_s", "free_per_s", "saturated_claim_ms"},
     "latency": {"p50_ms", "p99_ms"},
+    "ordered": {"per_s"},
     "pinned": {"pinned_per_s", "unpinned_per_s"},
 }
 REPORT = Report(
@@ -81,7 +84,11 @@ def run(*arguments: str) -> list[dict[str, Any]]:
 @pytest.mark.timeout(400)
 @pytest.mark.parametrize(
     ("names", "messages"),
-    [(["drain", "enqueue", "fair", "pinned"], "2000"), (["latency"], "5")],
+    [
+        (["drain", "enqueue", "fair", "pinned"], "2000"),
+        (["backlog", "governed", "ordered"], "2000"),
+        (["latency"], "5"),
+    ],
 )
 def test_each_benchmark_reports_what_it_promises(names: list[str], messages: str) -> None:
     reports = run(*names, "--messages", messages)
@@ -90,7 +97,7 @@ def test_each_benchmark_reports_what_it_promises(names: list[str], messages: str
     for report in reports:
         figures, ratios, machine = report["figures"], report["ratios"], report["machine"]
         assert FIGURES[report["benchmark"]] < figures.keys()
-        assert "of_ceiling" in ratios
+        assert ratios.keys() & {"of_ceiling", "of_free", "deep_of_shallow"}
         assert all(value > 0 for value in [*figures.values(), *ratios.values()])
         assert {"cpu", "cores", "memory_gb", "postgresql", "python"} < machine.keys()
         measured = {f"figures.{name}" for name in figures} | {f"ratios.{name}" for name in ratios}

@@ -26,11 +26,11 @@ from datetime import timedelta
 from statistics import quantiles
 from uuid import uuid4
 
+from pgqueue.claiming.turns import Turns
 from pgqueue.connections import connect
 from pgqueue.engine import claim, settle
 from pgqueue.engine.claim import Claimed, Known, Search
 from pgqueue.engine.settle import Done
-from pgqueue.worker.turns import Turns
 from tests.benchmarks.harness import ceiling
 from tests.benchmarks.harness.messages import DEEP, store, store_in_keys
 from tests.benchmarks.harness.report import Report, Round, repeat

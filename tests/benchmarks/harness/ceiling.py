@@ -23,9 +23,9 @@ from tests.benchmarks.harness.messages import CHANNEL
 
 BATCH = 500
 AHEAD = 4  # batches: as much as a worker buffers
-# The statement's columns: three of the search, and then a claim's.
+# The statement's columns: what it noticed, three of the search, and then a claim's.
 ID, ATTEMPT, PRIORITY, RUN_AT, WORKER = (
-    3 + Claim._fields.index(name) for name in ("id", "attempt", "priority", "run_at", "worker_id")
+    4 + Claim._fields.index(name) for name in ("id", "attempt", "priority", "run_at", "worker_id")
 )
 
 Rows = list[tuple[Any, ...]]

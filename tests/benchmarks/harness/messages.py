@@ -34,6 +34,42 @@ def store_in_keys(count: int) -> int:
     return keys + 1
 
 
+def store_evenly(count: int, *, keys: int, governed: bool = False, ordered: bool = False) -> None:
+    """Have exactly `count` messages, as many in each of `keys` keys, which policies may govern.
+
+    The policies are to be set after this, and the bells that a producer would ring are rung.
+    """
+    _store("store_evenly", count, keys=keys, governed=governed, ordered=ordered)
+    if governed:
+        session().execute(SQL["ring"], {"channel": CHANNEL, "keys": keys})
+
+
+def limit(
+    *,
+    scope: str,
+    max_running: int | None = None,
+    rate: float | None = None,
+    burst: int | None = None,
+) -> None:
+    """Set a policy for the messages' channel, or for each of its keys."""
+    session().execute(
+        SQL["limit"],
+        {
+            "channel": CHANNEL,
+            "scope": scope,
+            "max_running": max_running,
+            "rate": rate,
+            "burst": burst,
+        },
+    )
+
+
+def started() -> tuple[int, float]:
+    """Return how many were started, and in how many seconds."""
+    count, seconds = ask(SQL["started"])
+    return count, seconds
+
+
 def ended() -> tuple[int, datetime | None]:
     """Return how many succeeded, and when the first of them was claimed."""
     count, claimed_at = ask(SQL["ended"])

@@ -1,5 +1,23 @@
 -- name: empty
-TRUNCATE pgqueue_message, pgqueue_history
+TRUNCATE pgqueue_message, pgqueue_history, pgqueue_policy, pgqueue_lane, pgqueue_gate, pgqueue_bell
+
+-- name: store_evenly
+-- As a producer stores them: they arrive of one key after the other, round and round.
+INSERT INTO pgqueue_message (channel, key, task, payload, state, max_attempts, ordered, governed)
+SELECT %(channel)s, 'k' || n %% %(keys)s, %(task)s, %(payload)s::jsonb, 'ready', 5, %(ordered)s, %(governed)s
+FROM generate_series(0, %(count)s - 1) AS n
+
+-- name: ring
+INSERT INTO pgqueue_bell (channel, key)
+SELECT %(channel)s, 'k' || n FROM generate_series(0, %(keys)s - 1) AS n
+
+-- name: limit
+INSERT INTO pgqueue_policy (channel, scope, max_running, rate, burst)
+VALUES (%(channel)s, %(scope)s, %(max_running)s, %(rate)s, %(burst)s)
+
+-- name: started
+-- How many began, and in which time.
+SELECT count(*), extract(epoch FROM max(claimed_at) - min(claimed_at))::float8 FROM pgqueue_history
 
 -- name: store
 INSERT INTO pgqueue_message (channel, key, task, payload, state, max_attempts)

@@ -1,0 +1,63 @@
+"""What a claim costs where few and where many messages wait: falling behind must not slow it.
+
+claim_ms_10k, …_1m, …_10m   the median of claiming 100 messages, with 10 000, a million and ten
+                            million queued in 1 000 keys of one channel
+deep_of_shallow             the last ÷ the first
+"""
+
+from __future__ import annotations
+
+import time
+from datetime import timedelta
+from statistics import median
+from uuid import uuid4
+
+from pgqueue.claiming.turns import Turns
+from pgqueue.connections import connect
+from pgqueue.engine import claim
+from tests.benchmarks.harness.messages import store_evenly
+from tests.benchmarks.harness.report import Report, Round, repeat
+
+SIZES = (10_000_000,)
+KEYS = 1_000
+CLAIMS = 60
+BATCH = 100
+LEASE = timedelta(minutes=10)
+
+
+def measure(*, messages: int, rounds: int) -> Report:
+    """Compare claims from shallow and deep queues."""
+    return repeat("backlog", _round, messages=messages, rounds=rounds)
+
+
+def _round(count: int) -> Round:
+    shallow = _claim_ms(max(count // 1000, 2 * BATCH))
+    middle = _claim_ms(max(count // 10, 2 * BATCH))
+    deep = _claim_ms(count)
+    return Round(
+        figures={"claim_ms_10k": shallow, "claim_ms_1m": middle, "claim_ms_10m": deep},
+        ratios={"deep_of_shallow": deep / shallow},
+    )
+
+
+def _claim_ms(count: int) -> float:
+    store_evenly(count, keys=min(KEYS, count))
+    worker_id = uuid4()
+    with connect("default", name="engine") as connection:
+        turns = Turns(
+            find_channels=lambda: claim.channels(connection, excluded=[]),
+            take=lambda known, searches, limit: claim.claim(
+                connection,
+                known=known,
+                searched=searches,
+                limit=limit,
+                worker_id=worker_id,
+                lease=LEASE,
+            ),
+        )
+        took = []
+        for _ in range(min(CLAIMS, count // BATCH)):
+            began = time.monotonic()
+            turns.claim(BATCH)
+            took.append((time.monotonic() - began) * 1000)
+    return median(took)

@@ -1,0 +1,107 @@
+"""What docs/compared.md says of other systems: of every feature, and with a test that shows it."""
+
+from __future__ import annotations
+
+import ast
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+PAGE = (ROOT / "docs/compared.md").read_text()
+
+TEST = re.compile(r"tests/[\w/]+\.py(?:::\w+)+")
+ROW = re.compile(
+    r"^\| \*\*(?P<feature>.+?)\*\*: (?P<known>.+?) \| (?P<here>.+?) \| (?P<shown>.+?) \|$"
+)
+
+FEATURES = {
+    "hotmesh's streams": [
+        "Schema",
+        "Publish",
+        "Groups",
+        "Reserve",
+        "Polling backoff",
+        "Ack",
+        "NOTIFY",
+        "Fallback poller",
+        "Scout role",
+        "Retry policy",
+        "Stats/trim",
+        "Features",
+        "Shutdown",
+        "HEAD extras",
+    ],
+    "lonnymq": [
+        "Channels",
+        "Random channel",
+        "Policy",
+        "Create",
+        "Dedupe (0.0.18)",
+        "Dequeue",
+        "Finalise",
+        "Events",
+        "Batch",
+        "Adaptor, migrations",
+    ],
+    "sqlxmq": [
+        "Tables",
+        "Channels",
+        "Poll",
+        "Exhaustion",
+        "Ordered",
+        "Two-phase",
+        "Checkpoint",
+        "Complete",
+        "Keep-alive",
+        "Runner",
+    ],
+}
+
+
+def rows(system: str) -> list[re.Match[str]]:
+    """Return the rows of a system's table, but for its head."""
+    section = PAGE.split(f"\n## {system}\n")[1].split("\n## ")[0]
+    _, _, *lines = [line for line in section.splitlines() if line.startswith("|")]
+    found = [(line, ROW.match(line)) for line in lines]
+    assert not [line for line, row in found if row is None]
+    return [row for _, row in found if row]
+
+
+def defined_in(path: Path) -> set[str]:
+    """Return the tests that a file has, as `test_x` or `TestY::test_x`."""
+    found = set()
+    for each in ast.parse(path.read_text()).body:
+        found |= functions([each], "")
+        if isinstance(each, ast.ClassDef):
+            found |= functions(each.body, f"{each.name}::")
+    return found
+
+
+def functions(body: list[ast.stmt], prefix: str) -> set[str]:
+    kinds = (ast.FunctionDef, ast.AsyncFunctionDef)
+    return {prefix + each.name for each in body if isinstance(each, kinds)}
+
+
+@pytest.mark.parametrize("system", FEATURES)
+def test_every_feature_has_its_row_and_a_test_that_shows_it(system: str) -> None:
+    found = rows(system)
+
+    assert [row["feature"] for row in found] == FEATURES[system]
+    assert all(TEST.search(row["shown"]) for row in found)
+
+
+def test_every_test_that_is_named_exists() -> None:
+    named = {each.partition("::")[::2] for each in TEST.findall(PAGE)}
+
+    files = {path for path, _ in named}
+    known = {(path, test) for path in files for test in defined_in(ROOT / path)}
+    assert sorted(named - known) == []
+
+
+def test_every_guide_that_is_named_exists() -> None:
+    links = re.findall(r"\]\((.+?)\)", PAGE)
+
+    assert links
+    assert [link for link in links if not (ROOT / "docs" / link).is_file()] == []

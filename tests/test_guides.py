@@ -1,0 +1,112 @@
+"""The guides' examples run as they stand; those to be tried beside a worker, beside one."""
+
+from __future__ import annotations
+
+import re
+import sys
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+from django.contrib.auth.models import User
+from django.core import mail
+from django.core.management import call_command
+from django.db import connection
+
+from pgqueue import Channel
+from pgqueue.models import History, Message
+from pgqueue.states import Outcome, State
+from tests.eventually import eventually
+from tests.processes import worker
+
+GUIDE = Path(__file__).parent.parent / "docs" / "guide"
+
+
+def example(name: str) -> str:
+    """Return the Python of a guide, as one program."""
+    return "\n".join(re.findall(r"^```python\n(.*?)^```", (GUIDE / name).read_text(), re.M | re.S))
+
+
+def tried(language: str) -> dict[str, str]:
+    """Return what the guides have one try beside a worker, by their names."""
+    found = {}
+    for page in GUIDE.glob("*.md"):
+        _, _, section = page.read_text().partition("## Try it")
+        if block := re.search(
+            rf"^```{language}\n(.*?)^```", section.partition("\n## ")[0], re.M | re.S
+        ):
+            found[page.name] = block[1]
+    return found
+
+
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.parametrize("name", sorted(tried("python")))
+def test_what_one_is_to_try_works(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    program = tried("python")[name]
+
+    with worker():
+        exec(compile(program, name, "exec"), {})  # noqa: S102
+
+    said = capsys.readouterr().out
+    for promised in re.findall(r"print\(.*\)  # (\w+)", program):
+        assert promised in said
+
+
+@pytest.mark.django_db(transaction=True)
+def test_what_one_is_to_try_in_sql_works() -> None:
+    (text,) = tried("sql").values()
+
+    with worker():
+        with connection.cursor() as cursor:
+            cursor.execute(text)
+        eventually(History.objects.filter(outcome="succeeded").exists)
+
+
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.parametrize("name", ["limits.md", "channels.md"])
+def test_an_example_runs(name: str) -> None:
+    program = example(name)
+    assert "Channel(" in program
+
+    exec(compile(program, name, "exec"), {})  # noqa: S102
+
+
+@pytest.mark.django_db
+def test_the_policies_of_the_example_are_those_it_describes() -> None:
+    exec(compile(example("limits.md"), "limits.md", "exec"), {})  # noqa: S102
+
+    mail = Channel("mail")
+    assert [(policy.scope, policy.max_running) for policy in mail.policies()] == [
+        ("channel", 20),
+        ("each", 2),
+    ]
+    assert [policy.weight for policy in Channel("news").policies()] == [1, 5]
+
+
+def as_module(page: str, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Return the first example of a page as the module that a reader would have."""
+    (code, *_) = re.findall(r"```python\n(.*?)```", (GUIDE / page).read_text("utf-8"), re.DOTALL)
+    module = ModuleType("example")
+    monkeypatch.setitem(sys.modules, "example", module)
+    exec(code, module.__dict__)  # noqa: S102
+    return module
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_task_comes_back_until_everyone_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    task = as_module("inside-a-task.md", monkeypatch).tell_everyone
+    users = [User.objects.create(username=name, email=f"{name}@x.org") for name in "abc"]
+    task.enqueue("We have moved", at_once=2)
+
+    call_command("runworker", "--drain")
+    waiting = Message.objects.get()
+    told = [message.to for message in mail.outbox]
+    Message.objects.update(state=State.READY)
+    call_command("runworker", "--drain")
+
+    assert (waiting.state, waiting.progress) == (State.SCHEDULED, users[1].pk)
+    assert told == [["a@x.org"], ["b@x.org"]]
+    assert [message.to for message in mail.outbox][2:] == [["c@x.org"]]
+    ended = History.objects.get()
+    assert (ended.outcome, ended.result) == (Outcome.SUCCEEDED, users[2].pk)

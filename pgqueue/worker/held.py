@@ -60,11 +60,12 @@ class Holding:
         with self._changing:
             self._held.update((each.claim.id, each) for each in held)
 
-    def drop(self, held: Held) -> None:
-        """Stop holding, unless the same message was claimed anew meanwhile."""
+    def drop(self, *held: Held) -> None:
+        """Stop holding each, unless the same message was claimed anew meanwhile."""
         with self._changing:
-            if self.has(held):
-                del self._held[held.claim.id]
+            for each in held:
+                if self._held.get(each.claim.id) is each:
+                    del self._held[each.claim.id]
 
     def has(self, held: Held) -> bool:
         """Say whether this is the claim that is held, not one of the same message before it."""

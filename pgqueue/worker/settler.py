@@ -131,6 +131,11 @@ class Settler(Service):
         """Write what ended in the same way; return what somebody else has locked."""
         connection = self._session.connection
         settled = write(connection, batch)
+        if any(getattr(outcome, "delay", None) for _, outcome in batch):
+            self._on_delayed()
+        if len(settled) == len(batch):  # as nearly always
+            self._let_go(*(held for held, _ in batch))
+            return []
         missing = []
         runs = Counter(held.claim.id for held, _ in batch)
         for each in batch:
@@ -141,10 +146,6 @@ class Settler(Service):
                 self._let_go(each[0])
             else:
                 missing.append(each)
-        if any(getattr(outcome, "delay", None) for _, outcome in batch):
-            self._on_delayed()
-        if not missing:
-            return []
         locked = lease.held(connection, [held.claim for held, _ in missing])
         for held, _ in missing:
             if held.claim.id not in locked:
@@ -152,9 +153,9 @@ class Settler(Service):
                 signals.lease_lost.send_robust(type(self), claim=held.claim)
         return [each for each in missing if each[0].claim.id in locked]
 
-    def _let_go(self, held: Held) -> None:
-        self._holding.drop(held)
-        self._unwritten.discard(held)
+    def _let_go(self, *held: Held) -> None:
+        self._holding.drop(*held)
+        self._unwritten.difference_update(held)
 
     def _write_apart(self, batch: Sequence[Ended]) -> list[Ended]:
         """Write one by one, and bury what can't be written as it ended."""

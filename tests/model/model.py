@@ -207,7 +207,8 @@ class World:
             if remembers:
                 stored.locks.add(("memory", given.channel, dedupe_key))
             if live and live.id > 0:  # else it is of the same batch
-                (stored.locks if replaces else stored.waits_for).add(live.id)
+                is_changed = replaces and live.state != "running"
+                (stored.locks if is_changed else stored.waits_for).add(live.id)
         if not live and not self._has_room(given.channel, key, stored.locks):
             return None
         if dedupe_key and remembers:

@@ -15,11 +15,11 @@ from django.db.transaction import TransactionManagementError
 
 from pgqueue import models
 from pgqueue.conf import settings
+from pgqueue.connections import borrow
 from pgqueue.engine import channels, workers
 from pgqueue.engine import purge as purging
 from pgqueue.engine.purge import Bounds
 from pgqueue.engine.stats import Stats, measure
-from pgqueue.engine.values import Connection
 from pgqueue.exceptions import ChannelPaused, InvalidChannel, InvalidPolicy
 from pgqueue.models import Message, Policy
 from pgqueue.models.clock import StatementTimestamp
@@ -171,7 +171,8 @@ class Channel:
 
     def stats(self) -> Stats:
         """Return what it has now: in a tenth of a second, however much that is."""
-        return measure(_raw(self.alias), [self.name])[self.name]
+        with borrow(self.alias) as connection:
+            return measure(connection, [self.name])[self.name]
 
     @staticmethod
     def all_stats(*, database: str | None = None) -> dict[str, Stats]:
@@ -179,8 +180,8 @@ class Channel:
 
         The first 1 000 by name; each is counted the less exactly the more they are.
         """
-        alias = database or settings().database
-        return measure(_raw(alias), channels.in_use(connections[alias]))
+        with borrow(database or settings().database) as connection:
+            return measure(connection, channels.in_use(connection))
 
     def drain(self, timeout: timedelta | float | None = None) -> bool:
         """Wait until nothing is ready, running or waiting for a retry; say whether it came to that.
@@ -202,7 +203,7 @@ class Channel:
             None if timeout is None else time.monotonic() + as_timedelta(timeout).total_seconds()
         )
         nap = SHORTEST_NAP
-        while workers.unfinished(_raw(self.alias), channels=[self.name], excluded=[]):
+        while self._is_unfinished():
             left = LONGEST_NAP if until is None else until - time.monotonic()
             if left <= 0:
                 return False
@@ -247,7 +248,7 @@ class Channel:
         meant = {State(state) for state in states}
         if State.RUNNING in meant:
             raise ValueError("What runs can't be purged: cancel() asks it to stop.")
-        bounds = purging.bounds(_raw(self.alias), self.name, keep=None, older_than=None)
+        bounds = self._bounds(keep=None, older_than=None)
         return self._discard(meant, bounds, up_to=bounds.newest or 0)
 
     def trim(self, *, older_than: timedelta | float | None = None, keep: int | None = None) -> int:
@@ -268,7 +269,7 @@ class Channel:
             raise ValueError("Give older_than, or keep, or both.")
         if (age is not None and age < timedelta()) or (keep is not None and keep < 0):
             raise ValueError("older_than and keep can't be below 0.")
-        bounds = purging.bounds(_raw(self.alias), self.name, keep=keep, older_than=age)
+        bounds = self._bounds(keep=keep, older_than=age)
         return self._discard(WAITING, bounds, up_to=bounds.surplus or 0)
 
     def cancel(
@@ -341,27 +342,29 @@ class Channel:
         rows = Message.objects.using(self.alias).in_channel(self.name)
         return rows.filter(**{name: value for name, value in wanted.items() if value is not None})
 
+    def _is_unfinished(self) -> bool:
+        with borrow(self.alias) as connection:
+            return workers.unfinished(connection, channels=[self.name], excluded=[])
+
+    def _bounds(self, *, keep: int | None, older_than: timedelta | None) -> Bounds:
+        with borrow(self.alias) as connection:
+            return purging.bounds(connection, self.name, keep=keep, older_than=older_than)
+
     def _discard(self, states: Collection[State], bounds: Bounds, *, up_to: int) -> int:
         total, newest = 0, bounds.newest or 0
         last: int | None = 0
         while last is not None and last < newest:
-            step = purging.discard(
-                _raw(self.alias),
-                self.name,
-                states=states,
-                after=last,
-                up_to=up_to,
-                before=bounds.before,
-            )
+            with borrow(self.alias) as connection:
+                step = purging.discard(
+                    connection,
+                    self.name,
+                    states=states,
+                    after=last,
+                    up_to=up_to,
+                    before=bounds.before,
+                )
             total, last = total + step.ended, step.last
         return total
-
-
-def _raw(alias: str) -> Connection:
-    """Return Django's connection to the queue's database, as the engine's verbs take it."""
-    connections[alias].ensure_connection()
-    connection: Connection = connections[alias].connection
-    return connection
 
 
 def _scope(key: str | None, each_key: bool) -> dict[str, str]:

@@ -17,8 +17,8 @@ BESIDE_A_LOCK = 0.1
 class Upkeep:
     """What workers do as their duties, for where there are none.
 
-    Makes ready what is due, ends what has expired, and takes
-    messages away from whoever was silent for a lease.
+    Makes ready what is due, ends what has expired, and takes messages away from whoever was
+    silent for a lease.
 
     Args:
         lease: only who was connected for so long may rescue: after an outage of the database

@@ -35,18 +35,12 @@ WITH chosen AS MATERIALIZED (
     WHERE id = ANY (%(ids)s::bigint[]) AND state = 'dead'
     ORDER BY id
     FOR UPDATE
-), done AS (
-    DELETE FROM pgqueue_message WHERE id = ANY (ARRAY(SELECT id FROM chosen)) RETURNING *
-), kept AS (
-    INSERT INTO pgqueue_history (
--- include: history_columns
-        , started_at, outcome)
-    SELECT
--- include: history_columns
-        , started_at, 'discarded'
-    FROM done
-), became AS (
-    SELECT id, channel, key, governed, 'discarded' AS word, NULL AS fault FROM done
+), gone AS (
+    DELETE FROM pgqueue_message WHERE id = ANY (ARRAY(SELECT id FROM chosen)) RETURNING *, 'discarded' AS outcome
+),
+-- include: into_history
+, became AS (
+    SELECT id, channel, key, governed, outcome AS word, NULL AS fault FROM gone
 ),
 -- include: heard
-SELECT id, (SELECT count(*) FROM told) FROM done
+SELECT id, (SELECT count(*) FROM told) FROM gone

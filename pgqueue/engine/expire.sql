@@ -14,21 +14,15 @@ WITH over AS MATERIALIZED (
           AND expires_at <= statement_timestamp()
         ORDER BY expires_at LIMIT %(limit)s
         FOR UPDATE SKIP LOCKED) late
-), done AS (
-    DELETE FROM pgqueue_message WHERE id = ANY (ARRAY(SELECT id FROM over)) RETURNING *
-), kept AS (
-    INSERT INTO pgqueue_history (
--- include: history_columns
-        , started_at, outcome)
-    SELECT
--- include: history_columns
-        , started_at, 'expired'
-    FROM done
-), became AS (
-    SELECT id, channel, key, governed, 'expired' AS word, NULL AS fault FROM done
+), gone AS (
+    DELETE FROM pgqueue_message WHERE id = ANY (ARRAY(SELECT id FROM over)) RETURNING *, 'expired' AS outcome
+),
+-- include: into_history
+, became AS (
+    SELECT id, channel, key, governed, outcome AS word, NULL AS fault FROM gone
 ),
 -- include: heard
-SELECT id, (SELECT count(*) FROM told) FROM done
+SELECT id, (SELECT count(*) FROM told) FROM gone
 
 -- name: forget
 DELETE FROM pgqueue_dedupe

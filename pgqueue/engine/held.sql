@@ -34,7 +34,7 @@ WITH
 ),
 -- include: cancelled_as_asked
 , became AS (
-    SELECT id, channel, key, governed, 'cancelled' AS word, NULL AS fault FROM cancelled
+    SELECT id, channel, key, governed, outcome AS word, NULL AS fault FROM gone
 ),
 -- include: heard
 SELECT id, (SELECT count(*) FROM told) FROM became

@@ -96,7 +96,7 @@ WITH mine AS MATERIALIZED (
 , became AS (
     SELECT id, channel, key, governed, task, state AS word, 'lost' AS fault FROM changed
     UNION ALL
-    SELECT id, channel, key, governed, task, 'cancelled', NULL FROM cancelled
+    SELECT id, channel, key, governed, task, outcome, NULL FROM gone
 ),
 -- include: heard
 SELECT id, task, word, (SELECT count(*) FROM told) FROM became

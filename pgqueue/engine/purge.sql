@@ -28,21 +28,15 @@ WITH stretch AS MATERIALIZED (
     SELECT id FROM pgqueue_message
     WHERE id = ANY (ARRAY(SELECT id FROM meant)) AND %(states)s::text[] @> ARRAY[state]
     FOR UPDATE SKIP LOCKED
-), done AS (
-    DELETE FROM pgqueue_message WHERE id = ANY (ARRAY(SELECT id FROM chosen)) RETURNING *
-), kept AS (
-    INSERT INTO pgqueue_history (
--- include: history_columns
-        , started_at, outcome)
-    SELECT
--- include: history_columns
-        , started_at, 'discarded'
-    FROM done
-), became AS (
-    SELECT id, channel, key, governed, 'discarded' AS word, NULL AS fault FROM done
+), gone AS (
+    DELETE FROM pgqueue_message WHERE id = ANY (ARRAY(SELECT id FROM chosen)) RETURNING *, 'discarded' AS outcome
+),
+-- include: into_history
+, became AS (
+    SELECT id, channel, key, governed, outcome AS word, NULL AS fault FROM gone
 ),
 -- include: heard
-SELECT (SELECT count(*) FROM done),
+SELECT (SELECT count(*) FROM gone),
        CASE WHEN (SELECT count(*) FROM meant) < %(limit)s THEN (SELECT max(id) FROM stretch)
             ELSE (SELECT max(id) FROM meant) END,
        (SELECT count(*) FROM told)

@@ -35,7 +35,7 @@ mine AS MATERIALIZED (
 , became AS (
     SELECT id, channel, key, governed, state AS word, fault FROM changed
     UNION ALL
-    SELECT id, channel, key, governed, 'cancelled', NULL FROM cancelled
+    SELECT id, channel, key, governed, outcome, NULL FROM gone
 ),
 -- include: heard
 SELECT id, (SELECT count(*) FROM told) FROM became

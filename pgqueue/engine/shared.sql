@@ -4,6 +4,18 @@ id, channel, key, task, payload, body, metadata, options, priority, run_at, expi
 worker_id, attempt, failures, lost, max_attempts, ordered, dedupe_key, progress, errors,
 claimed_at, cancel_requested_at, parent_id, created_at
 
+-- name: into_history
+-- Follows "gone AS (DELETE … RETURNING *, … AS outcome)": what ended otherwise than by its run.
+kept AS (
+    INSERT INTO pgqueue_history (
+-- include: history_columns
+        , started_at, outcome)
+    SELECT
+-- include: history_columns
+        , started_at, outcome
+    FROM gone
+)
+
 -- name: errors_with_room
 -- The first error and the last nine are kept: "- 1" drops the second.
 CASE WHEN jsonb_array_length(errors) < 10 THEN errors ELSE errors - 1 END
@@ -54,19 +66,12 @@ rung AS (
 -- name: cancelled_as_asked
 -- Follows "mine AS (SELECT id, cancel_requested_at …)": whatever else a run ended with, a
 -- message that was to be cancelled ends here. One that succeeded never gets here.
-cancelled AS (
+gone AS (
     DELETE FROM pgqueue_message
     WHERE id = ANY (ARRAY(SELECT id FROM mine WHERE cancel_requested_at IS NOT NULL))
-    RETURNING *
-), cancelled_history AS (
-    INSERT INTO pgqueue_history (
--- include: history_columns
-        , started_at, outcome)
-    SELECT
--- include: history_columns
-        , started_at, 'cancelled'
-    FROM cancelled
-)
+    RETURNING *, 'cancelled' AS outcome
+),
+-- include: into_history
 
 -- name: leased
 -- "UPDATE pgqueue_message m …": what a claim writes. A debounced message gives its dedupe_key up:

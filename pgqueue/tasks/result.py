@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from asgiref.sync import sync_to_async
 from django.db import connections
 
+from pgqueue.connections import borrow
 from pgqueue.engine import cancel, held, lookup
 from pgqueue.engine.lookup import Found
-from pgqueue.engine.values import Connection
 from pgqueue.exceptions import (
     HoldExpired,
     TaskFailed,
@@ -206,7 +206,8 @@ class TaskResult(Generic[T]):
         Raises:
             HoldExpired: it is not held: it was committed or abandoned, or its time ran out.
         """
-        self._require_held(held.commit(self._connection(), [int(self.id)]))
+        with borrow(self.task.alias) as connection:
+            self._require_held(held.commit(connection, [int(self.id)]))
 
     async def acommit(self) -> None:
         """Let a held message go, from async code."""
@@ -218,7 +219,8 @@ class TaskResult(Generic[T]):
         Raises:
             HoldExpired: as `commit` does.
         """
-        self._require_held(held.abandon(self._connection(), [int(self.id)]))
+        with borrow(self.task.alias) as connection:
+            self._require_held(held.abandon(connection, [int(self.id)]))
 
     async def aabandon(self) -> None:
         """End a held message, from async code."""
@@ -231,7 +233,8 @@ class TaskResult(Generic[T]):
             HoldExpired: as `commit` does.
         """
         hold = as_timedelta(for_)
-        self._require_held(held.extend(self._connection(), [int(self.id)], hold=hold))
+        with borrow(self.task.alias) as connection:
+            self._require_held(held.extend(connection, [int(self.id)], hold=hold))
 
     async def aextend_hold(self, *, for_: float | timedelta) -> None:
         """Hold a held message for longer, from async code."""
@@ -243,7 +246,8 @@ class TaskResult(Generic[T]):
         Returns:
             Whether there was anything to cancel. What had begun to run may still succeed.
         """
-        ended, asked = cancel.cancel(self._connection(), [int(self.id)])
+        with borrow(self.task.alias) as connection:
+            ended, asked = cancel.cancel(connection, [int(self.id)])
         return bool(ended or asked)
 
     async def acancel(self) -> bool:
@@ -284,12 +288,6 @@ class TaskResult(Generic[T]):
             "wait() after the transaction that enqueues it, outside of its atomic(). "
             "(Each test of a TestCase is a transaction: use TransactionTestCase.)"
         )
-
-    def _connection(self) -> Connection:
-        connection = connections[self.task.alias]
-        connection.ensure_connection()
-        psycopg_connection: Connection = connection.connection
-        return psycopg_connection
 
     def _require_held(self, done: set[int]) -> None:
         if not done:

@@ -1,14 +1,15 @@
 """Many things at once, in one transaction and in an order in which no two batches deadlock.
 
-Transactions that take several locks deadlock where each has what the other waits for. Here all
-locks are taken before anything is stored, by kind, and each kind in the order of its names:
-policies, lanes whose order is kept, sizes that are bounded, dedupe keys. (Havender, 1968.)
+Transactions that wait for several things deadlock where each has what the other waits for. Here
+all are waited for by kind, and each kind in the order of its names: policies, lanes whose order
+is kept, sizes that are bounded, and last the messages that have dedupe keys. (Havender, 1968.)
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
+from operator import itemgetter
 from typing import Any, ParamSpec, TypeVar
 
 from django.db import connections, transaction
@@ -32,7 +33,7 @@ def batch(*, database: str | None = None) -> Batch:
             parcel = work.enqueue(ship.hold(for_=3600), order.id)
 
     It is part of the transaction that is open, or one of its own; with an error, nothing is
-    applied. Messages of a lane are stored in the order they were collected in.
+    applied. Messages of a lane are to run in the order they were collected in.
 
     Args:
         database: the alias of the queue's database, if not the one of `PGQUEUE`.
@@ -88,32 +89,50 @@ class Batch:
 
         Raises:
             InvalidPolicy, InvalidArguments, ChannelFull, DuplicateMessage: nothing was applied.
-            BatchTooLarge: more lanes are to be kept in order, or there are more dedupe keys, than
-                can be locked at once.
+            BatchTooLarge: more lanes are to be kept in order, or bounded in size, than can be
+                locked at once.
         """
         policies, self._policies = self._policies, {}
         messages, self._messages = self._messages, []
         with transaction.atomic(using=self._database):
             for (channel, _, _), limits in sorted(policies.items(), key=lambda each: each[0]):
                 Channel(channel, database=self._database).policy(**limits)
-            groups = [list(group) for _, group in groupby(messages, key=lambda each: id(each.task))]
-            self._lock(groups)
-            for group in groups:
-                group[0].task.store(group)
+            if messages:
+                self._lock(messages)
+                self._store(messages)
 
-    def _lock(self, groups: list[list[TaskResult[Any]]]) -> None:
+    def _lock(self, messages: list[TaskResult[Any]]) -> None:
         ordered: set[tuple[str, str]] = set()
         lanes: set[tuple[str, str]] = set()
-        single: set[tuple[str, str]] = set()
-        for group in groups:
-            task = group[0].task
+        for task, group in _by_task(messages):
             own = {(task.queue_name, key) for key in task.keys_of(group)}
             lanes |= own
             ordered |= own if task.ordered else set()
-            single |= {(task.queue_name, key) for key in task.dedupe_keys_of(group) or () if key}
-        if max(len(ordered), len(single)) > engine.LOCKED_KEYS:
+        if len(ordered) > engine.LOCKED_KEYS:
             raise BatchTooLarge
         connection = connections[self._database]
         engine.keep_order(connection, ordered)
         engine.keep_room(connection, lanes)
-        engine.keep_single(connection, single)
+
+    def _store(self, messages: list[TaskResult[Any]]) -> None:
+        """Store messages in the order of their dedupe keys; they run in the order of their ids.
+
+        Who stores a key that another stored, and has not committed yet, waits for the other.
+        """
+        keys: list[tuple[str, str]] = []
+        for task, group in _by_task(messages):
+            own = task.dedupe_keys_of(group) or [None] * len(group)
+            keys += [("", "") if key is None else (task.queue_name, key) for key in own]
+        ids = engine.reserve(connections[self._database], len(messages))
+        rows = sorted(zip(keys, ids, messages, strict=True), key=itemgetter(0))
+        for _, own_rows in groupby(rows, key=lambda row: id(row[2].task)):
+            _, own_ids, results = zip(*own_rows, strict=True)
+            results[0].task.store(results, own_ids)
+
+
+def _by_task(
+    messages: list[TaskResult[Any]],
+) -> Iterator[tuple[Task[Any, Any], list[TaskResult[Any]]]]:
+    for _, group in groupby(messages, key=lambda each: id(each.task)):
+        results = list(group)
+        yield results[0].task, results

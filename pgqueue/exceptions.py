@@ -32,7 +32,7 @@ class ChannelFull(PGQueueError):
 
 
 class BatchTooLarge(PGQueueError):
-    """A batch may have 500 keys in order, 500 bounded in size, 500 to dedupe by: each is a lock."""
+    """A batch may have 500 keys in order, and 500 bounded in size: each is a lock."""
 
 
 class DuplicateMessage(PGQueueError):

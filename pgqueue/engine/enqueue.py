@@ -98,7 +98,7 @@ def enqueue(
     """
     if not keys or (ids and len(ids) != len(keys)):
         raise ValueError(f"There are {len(keys)} keys, and {len(ids or [])} ids.")
-    if common.ordered and max(len(set(keys)), len(set(dedupe_keys or ()))) > LOCKED_KEYS:
+    if common.ordered and len(set(keys)) > LOCKED_KEYS:
         raise ValueError(f"{LOCKED_KEYS} keys may be kept in order at once, and no more.")
     if len(keys) == 1:
         return _each(connection, common, keys, payloads, bodies, dedupe_keys, ids)
@@ -129,11 +129,6 @@ def _together(connection: Any) -> AbstractContextManager[Any]:
 def keep_order(connection: Cursors, lanes: Iterable[tuple[str, str]]) -> None:
     """Wait for whoever enqueued ordered messages in these lanes, and has not committed yet."""
     _lock(connection, "keep_order", lanes)
-
-
-def keep_single(connection: Cursors, dedupe_keys: Iterable[tuple[str, str]]) -> None:
-    """Wait for whoever stores messages with these dedupe keys, in an order of his own, too."""
-    _lock(connection, "keep_single", dedupe_keys)
 
 
 def keep_room(connection: Cursors, lanes: Iterable[tuple[str, str]]) -> None:

@@ -12,14 +12,14 @@ FROM pgqueue_enqueue_v1(
 
 -- name: enqueue_each
 -- Many that have dedupe keys, in the order of those, so that two producers of the same ones
--- don't deadlock; ordered ones have their ids already. What came of each is returned in the order
+-- don't deadlock (batches of Python's sort them, too); ordered ones have their ids already. What came of each is returned in the order
 -- they were given.
 SELECT stored.id, stored.state, stored.due_at, stored.created_at, stored.is_told, stored.came_of
 FROM (
     SELECT number, payload, body, key, dedupe_key, id
     FROM unnest(%(payloads)s::text[], %(bodies)s::bytea[], %(keys)s::text[], %(dedupe_keys)s::text[], %(ids)s::bigint[])
         WITH ORDINALITY AS given (payload, body, key, dedupe_key, id, number)
-    ORDER BY dedupe_key, number
+    ORDER BY dedupe_key COLLATE "C", number
     OFFSET 0) each
 CROSS JOIN LATERAL pgqueue_enqueue_v1(
     %(channel)s, each.key, %(task)s, each.payload::jsonb, each.body, %(metadata)s::jsonb, %(options)s::jsonb,
@@ -34,13 +34,6 @@ SELECT array_agg(nextval('pgqueue_message_id_seq')) FROM generate_series(1, %(co
 -- name: keep_order
 -- Before the ids are taken, and in the order of the lanes, as all do who take several.
 SELECT count(pgqueue_keep_order_v1(channel, key))
-FROM (SELECT DISTINCT channel, key FROM unnest(%(channels)s::text[], %(keys)s::text[]) AS k (channel, key)
-      ORDER BY channel, key) sorted
-
--- name: keep_single
--- Who stores several messages that have dedupe keys, and not in the order of these.
-SELECT count(pg_advisory_xact_lock(
-    hashtextextended('dedupe' || chr(31) || channel || chr(31) || key, 'pgqueue_message'::regclass::oid::bigint)))
 FROM (SELECT DISTINCT channel, key FROM unnest(%(channels)s::text[], %(keys)s::text[]) AS k (channel, key)
       ORDER BY channel, key) sorted
 

@@ -241,8 +241,8 @@ class Task(Generic[P, T]):
         self, calls: Iterable[Sequence[Any] | Mapping[str, Any]]
     ) -> Iterator[list[TaskResult[T]]]:
         rest = iter(calls)
-        # Ordered ones go out together: their lanes are locked in the order of their keys.
-        count = None if self.ordered else BATCH
+        # These go out together: others are waited for in the order of all the keys.
+        count = None if self.ordered or self.dedupe_key is not None else BATCH
         while batch := [self._to_be_stored(call) for call in islice(rest, count)]:
             yield batch
 
@@ -255,14 +255,19 @@ class Task(Generic[P, T]):
             f"enqueue_many() of {self.name}: {call!r} is neither a tuple of arguments nor a dict."
         )
 
-    def store(self, results: list[TaskResult[T]]) -> list[TaskResult[T]]:
+    def store(
+        self, results: Sequence[TaskResult[T]], ids: Sequence[int] | None = None
+    ) -> Sequence[TaskResult[T]]:
         """Store messages, and note in their results where they are.
+
+        Args:
+            ids: reserved ones, as many as results; None: the next ones.
 
         Raises:
             InvalidArguments, ChannelFull, DuplicateMessage: as `enqueue` does.
         """
-        keys, dedupe_keys = self.keys_of(results), self.dedupe_keys_of(results)
-        if self.ordered and max(len(set(keys)), len(set(dedupe_keys or ()))) > engine.LOCKED_KEYS:
+        keys = self.keys_of(results)
+        if self.ordered and len(set(keys)) > engine.LOCKED_KEYS:
             raise InvalidTask(
                 f"enqueue_many() of {self.name}: ordered messages may have {engine.LOCKED_KEYS} "
                 "different keys in one call. Call it again for more."
@@ -273,7 +278,8 @@ class Task(Generic[P, T]):
             engine.enqueue,
             common=self._common(),
             keys=keys,
-            dedupe_keys=dedupe_keys,
+            dedupe_keys=self.dedupe_keys_of(results),
+            ids=ids,
         )
         if self.enqueue_on_commit:
             self._store_on_commit(results, partial(store, payloads=list(payloads)))
@@ -288,7 +294,7 @@ class Task(Generic[P, T]):
         return results
 
     def _store_on_commit(
-        self, results: list[TaskResult[T]], store: Callable[..., engine.Enqueued]
+        self, results: Sequence[TaskResult[T]], store: Callable[..., engine.Enqueued]
     ) -> None:
         on_commit = self.enqueue_on_commit
         alias = on_commit if isinstance(on_commit, str) else self.alias

@@ -128,8 +128,10 @@ def send_many(
     dedupe_key_of = dedupe_key or (lambda _: None)
     pairs = _pairs(payloads, bodies)
     ids: list[int | None] = []
+    # These go out together: others are waited for in the order of all the keys.
+    count = None if dedupe_key or options.get("ordered") else BATCH
     with outbox.together():
-        while batch := list(islice(pairs, BATCH)):
+        while batch := list(islice(pairs, count)):
             own_payloads, own_bodies = zip(*batch, strict=True)
             named = own_bodies if payloads is None else own_payloads
             ids += outbox.store(

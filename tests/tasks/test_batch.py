@@ -6,12 +6,15 @@ import os
 import random
 import subprocess
 import sys
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
-from django.db import transaction
+from django.db import connections, transaction
 
-from pgqueue import batch
+from pgqueue import batch, send_many
+from pgqueue.connections import connect as open_connection
 from pgqueue.exceptions import (
     BatchTooLarge,
     ChannelFull,
@@ -21,7 +24,9 @@ from pgqueue.exceptions import (
     InvalidTask,
 )
 from pgqueue.models import Message, Policy
+from pgqueue.tasks import definition, sending
 from tests import jobs
+from tests.eventually import eventually
 from tests.processes import ROOT, database_url
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -136,7 +141,26 @@ class TestABatch:
         with batch():
             pass
 
-    def test_may_be_of_500_lanes_in_order_and_500_dedupe_keys(self) -> None:
+    def test_is_to_run_as_it_was_collected(self) -> None:
+        with batch() as work:
+            results = [
+                work.enqueue(jobs.add.using(dedupe_key=key, on_conflict=conflict), n)
+                for n, (key, conflict) in enumerate(
+                    [("z", "raise"), (None, "return"), ("b", "return"), (None, "return")]
+                )
+            ]
+
+        ids = [int(result.id) for result in results]
+        assert ids == sorted(ids)
+
+    def test_may_have_any_number_of_dedupe_keys(self) -> None:
+        once = jobs.add.using(dedupe_key=lambda a: str(a))
+        with batch() as work:
+            work.enqueue_many(once, [(n,) for n in range(501)])
+
+        assert Message.objects.count() == 501
+
+    def test_may_be_of_500_lanes_in_order(self) -> None:
         ordered = jobs.add.using(key=lambda a: str(a), ordered=True)
         with pytest.raises(BatchTooLarge), batch() as work:
             work.enqueue_many(ordered, [(n,) for n in range(300)])
@@ -148,6 +172,51 @@ class TestABatch:
     def test_is_of_one_database(self, other: Any) -> None:
         with pytest.raises(InvalidTask, match="'default'"), batch() as work:
             work.enqueue(other, 1)
+
+
+def collect(*dedupe_keys: str) -> None:
+    with batch() as work:
+        for key in dedupe_keys:
+            work.enqueue(jobs.add.using(dedupe_key=key, priority=len(key)), 1)
+
+
+def enqueue_many(*dedupe_keys: str) -> None:
+    jobs.add.using(dedupe_key=str).enqueue_many([(key,) for key in dedupe_keys])
+
+
+def send_all(*dedupe_keys: str) -> None:
+    send_many("default", dedupe_keys, dedupe_key=str)
+
+
+@pytest.mark.parametrize("produce", [collect, enqueue_many, send_all])
+def test_dedupe_keys_are_waited_for_in_their_order(
+    produce: Callable[..., None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(definition, "BATCH", 1)
+    monkeypatch.setattr(sending, "BATCH", 1)
+    with open_connection("default", name="test") as other, ThreadPoolExecutor(1) as thread:
+        once = jobs.add.using(connection=other)
+        with other.transaction():
+            once.using(dedupe_key="B").enqueue(0)
+            producer = thread.submit(in_thread, produce, "zz", "a", "B")
+            eventually(somebody_waits, what="nobody waits for B")
+            once.using(dedupe_key="zz").enqueue(0)  # a deadlock, had the producer stored it
+        producer.result()
+
+    assert Message.objects.count() == 3
+
+
+def in_thread(verb: Callable[..., None], *arguments: str) -> None:
+    try:
+        verb(*arguments)
+    finally:
+        connections.close_all()
+
+
+def somebody_waits() -> bool:
+    with connections["default"].cursor() as cursor:
+        cursor.execute("SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'")
+        return bool(cursor.fetchone()[0])
 
 
 @pytest.mark.timeout(300)
@@ -184,7 +253,7 @@ def produce(seed: int) -> None:
             for _ in range(chance.randint(2, 8)):
                 channel, key = f"c{chance.randint(0, 3)}", f"k{chance.randint(0, 5)}"
                 task = jobs.add.using(channel=channel, key=key)
-                kind = chance.randrange(5)
+                kind = chance.randrange(6)
                 if kind == 0:
                     work.policy(channel, key=key, max_running=chance.randint(1, 5))
                     continue
@@ -196,6 +265,13 @@ def produce(seed: int) -> None:
                     task = task.using(dedupe_key=name, dedupe_for=memory)
                 elif kind == 3:
                     task = task.using(dedupe_key=f"r{chance.randint(0, 9)}", on_conflict="replace")
+                elif kind == 4:
+                    own = task.using(dedupe_key=lambda a: f"d{a}")
+                    work.enqueue_many(own, [(chance.randint(0, 9),) for _ in range(3)])
+                    continue
                 else:
                     task = task.hold(for_=60)
                 work.enqueue(task, 1)
+        # And beside batches, many of one task.
+        names = chance.sample(range(10), 5)
+        jobs.add.using(dedupe_key=lambda a: f"d{a}").enqueue_many([(n,) for n in names])

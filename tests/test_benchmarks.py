@@ -16,7 +16,7 @@ from tests.benchmarks.harness.report import Report
 
 ROOT = Path(__file__).resolve().parent.parent
 FIGURES = {
-    "backlog": {"claim_ms_10k", "claim_ms_1m"},
+    "backlog": {"claim_ms_10k", "claim_ms_1m", "stats_ms_10m"},
     "django_tasks": {
         "ours_enqueue_per_s",
         "ours_drain_per_s",

@@ -3,19 +3,21 @@
 claim_ms_10k, …_1m, …_10m   the median of claiming 100 messages, with 10 000, a million and ten
                             million queued in 1 000 keys of one channel
 deep_of_shallow             the last ÷ the first
+stats_ms_10m                what the depths of that channel cost with the most queued
 """
 
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from datetime import timedelta
 from statistics import median
 from uuid import uuid4
 
 from pgqueue.claiming.turns import Turns
 from pgqueue.connections import connect
-from pgqueue.engine import claim
-from tests.benchmarks.harness.messages import store_evenly
+from pgqueue.engine import claim, stats
+from tests.benchmarks.harness.messages import CHANNEL, store_evenly
 from tests.benchmarks.harness.report import Report, Round, repeat
 
 SIZES = (10_000_000,)
@@ -35,7 +37,12 @@ def _round(count: int) -> Round:
     middle = _claim_ms(max(count // 10, 2 * BATCH))
     deep = _claim_ms(count)
     return Round(
-        figures={"claim_ms_10k": shallow, "claim_ms_1m": middle, "claim_ms_10m": deep},
+        figures={
+            "claim_ms_10k": shallow,
+            "claim_ms_1m": middle,
+            "claim_ms_10m": deep,
+            "stats_ms_10m": _stats_ms(),
+        },
         ratios={"deep_of_shallow": deep / shallow},
     )
 
@@ -57,7 +64,16 @@ def _claim_ms(count: int) -> float:
         )
         took = []
         for _ in range(min(CLAIMS, count // BATCH)):
-            began = time.monotonic()
-            turns.claim(BATCH)
-            took.append((time.monotonic() - began) * 1000)
+            took.append(_took_ms(lambda: turns.claim(BATCH)))
     return median(took)
+
+
+def _stats_ms() -> float:
+    with connect("default", name="engine") as connection:
+        return median(_took_ms(lambda: stats.measure(connection, [CHANNEL])) for _ in range(5))
+
+
+def _took_ms(verb: Callable[[], object]) -> float:
+    began = time.monotonic()
+    verb()
+    return (time.monotonic() - began) * 1000

@@ -82,7 +82,7 @@ def claim(
         },
     ).fetchall()
     return Claimed(
-        [Claim(*row[4:]) for row in rows if row[4] is not None],
+        [Claim._make((*row[4:], worker_id)) for row in rows if row[4] is not None],
         {row[3]: Met(row[1], row[2]) for row in rows if row[3] is not None},
     )
 

@@ -73,7 +73,7 @@ def claim(
         if room.is_gated and rows:
             connection.execute(SQL["charge"], {"channel": channel, "started": len(rows)})
     _, turn_at, looked_at = lanes[-1]
-    return Served([Claim(*row[1:]) for row in rows], turn_at, looked_at)
+    return Served([Claim._make((*row[1:], worker_id)) for row in rows], turn_at, looked_at)
 
 
 class _Room(NamedTuple):

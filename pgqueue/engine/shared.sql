@@ -87,9 +87,9 @@ gone AS (
                         ELSE m.metadata END
 
 -- name: claimed
--- What a claim returns, as values.Claim has it.
+-- What a claim returns, as values.Claim has it, but for who claims.
 m.id, m.channel, m.key, m.task, m.payload, m.body, m.metadata, m.options, m.priority, m.run_at,
-m.attempt, m.failures, m.lost, m.max_attempts, m.progress, m.ordered, m.created_at, m.claimed_at, m.worker_id
+m.attempt, m.failures, m.lost, m.max_attempts, m.progress, m.ordered, m.created_at, m.claimed_at
 
 -- name: noticed
 noticed AS (

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from contextlib import AbstractContextManager
 from datetime import datetime
+from functools import lru_cache
 from typing import Any, NamedTuple, Protocol, TypeAlias
 from uuid import UUID
 
@@ -82,11 +83,15 @@ def fence(leases: Iterable[Lease | Claim]) -> dict[str, str]:
     return {
         "ids": array(lease.id for lease in held),
         "attempts": array(lease.attempt for lease in held),
-        "workers": array(lease.worker_id for lease in held),
+        "workers": "{" + ",".join([_text(lease.worker_id) for lease in held]) + "}",
     }
 
 
-def array(values: Iterable[int | float | UUID]) -> str:
+# Nearly always one worker's.
+_text = lru_cache(64)(str)
+
+
+def array(values: Iterable[int | float]) -> str:
     """Return `values` as the text of a PostgreSQL array.
 
     For types whose text needs no quotes: it takes a fifth of the time that adapting a

@@ -23,9 +23,10 @@ from tests.benchmarks.harness.messages import CHANNEL
 
 BATCH = 500
 AHEAD = 4  # batches: as much as a worker buffers
+WORKER_ID = uuid4()
 # The statement's columns: what it noticed, three of the search, and then a claim's.
-ID, ATTEMPT, PRIORITY, RUN_AT, WORKER = (
-    4 + Claim._fields.index(name) for name in ("id", "attempt", "priority", "run_at", "worker_id")
+ID, ATTEMPT, PRIORITY, RUN_AT = (
+    4 + Claim._fields.index(name) for name in ("id", "attempt", "priority", "run_at")
 )
 
 Rows = list[tuple[Any, ...]]
@@ -38,7 +39,6 @@ class Claims:
         self._connection = connection
         # From the front: ranks begin at -100.
         self._mark: tuple[int, datetime, int] = (-32768, datetime(1970, 1, 1, tzinfo=UTC), 0)
-        self._worker_id = uuid4()
 
     def __iter__(self) -> Iterator[Rows]:
         while rows := self.take():
@@ -62,7 +62,7 @@ class Claims:
                 "rooms": [],
                 "shares": [],
                 "limit": BATCH,
-                "worker_id": self._worker_id,
+                "worker_id": WORKER_ID,
                 "lease": "30 s",
             },
         ).fetchall()
@@ -81,7 +81,7 @@ def complete(connection: Connection, rows: Rows) -> None:
         {
             "ids": [row[ID] for row in rows],
             "attempts": [row[ATTEMPT] for row in rows],
-            "workers": [row[WORKER] for row in rows],
+            "workers": [WORKER_ID] * len(rows),
             "results": nothing,
             "started": at_once,
             "finished": at_once,

@@ -13,7 +13,7 @@ from typing import Any
 from uuid import uuid4
 
 import pytest
-from psycopg import Error
+from psycopg import ClientCursor, Error
 
 from pgqueue.claiming.rounds import BESIDE_ANOTHER
 from pgqueue.engine import cancel, dead, expire, held, lease, promote, route, settle
@@ -120,6 +120,21 @@ class Between:
         if query == self._statement:
             self._verb()
         return self._connection.execute(query, *parameters)
+
+
+class Amid(Between):
+    """A connection that does so once the statement sees what it will see, and has no row yet.
+
+    A cursor takes its snapshot when it is declared, and locks each row as it is fetched.
+    """
+
+    def execute(self, query: str, *parameters: Any) -> Any:
+        if query != self._statement:
+            return self._connection.execute(query, *parameters)
+        asked = ClientCursor(self._connection).mogrify(query, *parameters)
+        self._connection.execute(f"DECLARE begun CURSOR FOR {asked}")
+        self._verb()
+        return self._connection.execute("FETCH ALL FROM begun")
 
 
 class Ways:
@@ -531,6 +546,27 @@ class TestClaimBesideClaim:
         claims = take(stepped)
 
         assert ids(claims) == [waiting]
+
+    @pytest.mark.parametrize(
+        ("scope", "statement"), [("each", "lanes"), ("channel", "gate")], ids=["lane", "gate"]
+    )
+    def test_what_another_started_while_its_lock_was_on_the_way_is_counted(
+        self, connection: Connection, other: Connection, scope: str, statement: str
+    ) -> None:
+        # The lock is free again, and the lane still runnable: all that the statement itself can see
+        # is from before.
+        limit(scope=scope, max_running=3)
+        enqueue(connection, 9, key=KEY)
+        mark(connection)
+        meanwhile: list[Claim] = []
+        stepped: Any = Amid(
+            connection, engine.SQL[statement], lambda: meanwhile.extend(take(other, most=2))
+        )
+
+        claims = take(stepped)
+
+        assert (len(meanwhile), len(claims)) == (2, 1)
+        assert mark_and_take(other) == []
 
     @pytest.mark.parametrize(
         ("scope", "statement"), [("each", "claim"), ("channel", "room")], ids=["lane", "gate"]

@@ -215,6 +215,18 @@ every_policy = pytest.mark.parametrize(
     ],
     ids=["of the channel", "of each key", "of its key", "of weights"],
 )
+every_way_to_make_room = pytest.mark.parametrize(
+    "free",
+    [
+        lambda session, run: settle.complete(session, [done(run)]),
+        lambda session, run: settle.retry(session, [failure(run, delay=DELAY)]),
+        lambda session, run: settle.bury(session, [failure(run)]),
+        lambda session, run: settle.defer(session, [Deferral(run, DELAY)]),
+        lambda session, run: settle.release(session, [run]),
+        lambda session, run: lease.rescue(session, max_lost=1),
+    ],
+    ids=["complete", "retry", "bury", "defer", "release", "rescue"],
+)
 
 
 class TestAPolicySavedMeanwhile:
@@ -322,6 +334,27 @@ class TestAPolicySavedMeanwhile:
 
         assert len(take(other)) == 1
 
+    @every_way_to_make_room
+    def test_in_the_place_of_one_that_was_removed_hears_of_what_ran_under_that(
+        self,
+        connection: Connection,
+        other: Connection,
+        free: Callable[[Connection, Claim], Any],
+    ) -> None:
+        # A claim counts it as governed, and calls its lane saturated; its end sees no policy.
+        limit(max_running=1)
+        (running,) = start(connection, lease=OVER)
+        (waiting,) = enqueue(connection, key=KEY, priority=1)
+        Policy.objects.all().delete()
+
+        with connection.transaction():
+            free(connection, running)
+            limit(max_running=1)
+            meanwhile = mark_and_take(other)
+
+        assert meanwhile == []
+        assert ids(mark_and_take(other)) == [waiting]
+
 
 class TestABellBesideAClaim:
     """The claim has seen what was there, and is about to commit what it made of it."""
@@ -351,18 +384,7 @@ class TestABellBesideAClaim:
         assert (len(taken), idle, lanes(other)) == (1, {KEY: "idle"}, {KEY: "runnable"})
         assert ids(take(other)) == becoming
 
-    @pytest.mark.parametrize(
-        "free",
-        [
-            lambda session, run: settle.complete(session, [done(run)]),
-            lambda session, run: settle.retry(session, [failure(run, delay=DELAY)]),
-            lambda session, run: settle.bury(session, [failure(run)]),
-            lambda session, run: settle.defer(session, [Deferral(run, DELAY)]),
-            lambda session, run: settle.release(session, [run]),
-            lambda session, run: lease.rescue(session, max_lost=1),
-        ],
-        ids=["complete", "retry", "bury", "defer", "release", "rescue"],
-    )
+    @every_way_to_make_room
     def test_that_finds_no_room_is_answered_after_it(
         self,
         connection: Connection,

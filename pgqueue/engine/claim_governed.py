@@ -22,7 +22,7 @@ class Served(NamedTuple):
     """What was claimed of a channel.
 
     Attributes:
-        turn_at: the turn of the last lane that was looked at; None: there was none to look at.
+        turn_at: the turn of the last lane that was reached; None: there was none to look at.
         looked_at: when that was.
         has_room: whether the channel's policy lets anything start now.
     """
@@ -70,10 +70,12 @@ def claim(
                 "lease": lease,
             },
         ).fetchall()
-        if room.is_gated and rows:
-            connection.execute(SQL["charge"], {"channel": channel, "started": len(rows)})
-    _, turn_at, looked_at = lanes[-1]
-    return Served([Claim(*row[1:]) for row in rows], turn_at, looked_at)
+        claims = [Claim(*row[2:]) for row in rows if row[2] is not None]
+        if room.is_gated and claims:
+            connection.execute(SQL["charge"], {"channel": channel, "started": len(claims)})
+    _, reached, *_ = rows[0]
+    _, turn_at, looked_at = lanes[reached - 1]
+    return Served(claims, turn_at, looked_at)
 
 
 class _Room(NamedTuple):

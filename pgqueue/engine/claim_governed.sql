@@ -166,6 +166,7 @@ WITH fast AS MATERIALIZED (
     WHERE l.ctid = s.place
 ),
 -- include: noticed
-SELECT (SELECT count(*) FROM noticed), taken.*
-FROM taken
+-- One row at least: how many lanes were reached is to be known even where they had nothing.
+SELECT (SELECT count(*) FROM noticed), (SELECT count(*) FROM served), taken.*
+FROM (SELECT) even_so LEFT JOIN taken ON true
 ORDER BY taken.ordered DESC, taken.priority DESC, taken.run_at, taken.id

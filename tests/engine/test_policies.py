@@ -357,6 +357,19 @@ class TestTurns:
 
         assert claimed == [{"a", "b"}, {"c", "a"}, {"b", "c"}]
 
+    def test_a_lane_that_was_not_reached_is_looked_at_where_those_before_it_had_nothing(
+        self, connection: Connection
+    ) -> None:
+        limit(max_running=100)
+        store(connection, ["a", "b", "c", "d", "e"])
+        route.route(connection, after=0)
+        Message.objects.exclude(key="d").delete()
+
+        # Two for each of five lanes: three of them are enough for six.
+        claims = rounds(connection).claim(6)
+
+        assert keys(claims) == {"d": 1}
+
     def test_saturated_lanes_are_not_looked_at(self, connection: Connection) -> None:
         limit(max_running=1)
         store(connection, [str(n) for n in range(50)] * 2)

@@ -127,9 +127,7 @@ class Rounds:
         while True:
             served = self._take(name, self._turns[name], limit, until=until)
             if served.turn_at is None:
-                if served.has_room and until is None and self._turns[name] == EVERY_TURN:
-                    # It had a lane to take from just now.
-                    self._is_beside_another = True
+                self._is_beside_another |= served.is_beside_another
                 del self._turns[name]
                 return served.claims
             self._turns[name] = served.turn_at

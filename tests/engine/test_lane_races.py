@@ -539,6 +539,39 @@ class TestClaimBesideClaim:
         assert (len(first), meanwhile, again_in) == (2, [], BESIDE_ANOTHER)
         assert len(second.claim(9)) == 7
 
+    def test_the_second_does_so_though_it_found_a_lane_that_nobody_had(
+        self, connection: Connection, other: Connection
+    ) -> None:
+        limit(max_running=9)
+        enqueue(connection, 9, key="a")
+        (gone,) = enqueue(connection, key="b")
+        mark(connection)
+        cancel.cancel(connection, [gone])
+        second = rounds(other)
+
+        with connection.transaction():
+            first = take(connection, most=1)
+            meanwhile = second.claim(9)
+            again_in = second.wake_in
+
+        assert ([each.key for each in first], meanwhile, again_in) == (["a"], [], BESIDE_ANOTHER)
+        assert len(second.claim(9)) == 8
+
+    def test_one_that_finds_the_policy_gone_behind_its_gate_looks_again_soon(
+        self, connection: Connection
+    ) -> None:
+        limit(scope="channel", max_running=1)
+        enqueue(connection, 2, key=KEY)
+        removed: Any = Between(
+            connection, engine.SQL["room"], lambda: Policy.objects.all().delete()
+        )
+        worker = rounds(removed)
+
+        meanwhile = worker.claim(9)
+
+        assert (meanwhile, worker.wake_in) == ([], BESIDE_ANOTHER)
+        assert len(worker.claim(9)) == 2
+
     @pytest.mark.parametrize("scope", ["channel", "each"])
     def test_the_second_does_not_where_there_is_no_room(
         self, connection: Connection, other: Connection, scope: str

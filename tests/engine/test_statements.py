@@ -303,7 +303,7 @@ class TestAPlan:
 
 
 STEPS = [
-    *((claim_governed, name) for name in ("gate", "room", "lanes", "claim", "charge")),
+    *((claim_governed, name) for name in ("gate", "room", "lanes", "are_left", "claim", "charge")),
     *((route, name) for name in ("channels", "strays", "ripen", "mark_gates")),
 ]
 """What claims of governed lanes are made of."""

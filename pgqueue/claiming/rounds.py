@@ -71,8 +71,8 @@ class Rounds:
             self._look_at = 0.0
             self._route_bells()
             claims = self._go_round(limit)
-        if self._is_beside_another and not claims:
-            self.wake_in = min(self.wake_in or BESIDE_ANOTHER, BESIDE_ANOTHER)
+        if not claims:
+            self._see_when_to_go_on()
         return claims
 
     def forget(self) -> None:
@@ -109,6 +109,12 @@ class Rounds:
             pause = max(LOOK_AGAIN, LOOK_AGAIN_COST * (now - began))
             self._look_at = now + min(pause, LOOK_AGAIN_AT_LATEST)
         return is_from_the_front
+
+    def _see_when_to_go_on(self) -> None:
+        """Say when the next look is worth while; others may have used a rate up since the last."""
+        self.wake_in = self._look(self._bell).wake_in
+        if self._is_beside_another:
+            self.wake_in = min(self.wake_in or BESIDE_ANOTHER, BESIDE_ANOTHER)
 
     def _go_round(self, limit: int) -> list[Claim]:
         """Take a share from each channel, those first that waited longest."""

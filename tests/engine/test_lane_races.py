@@ -557,6 +557,21 @@ class TestClaimBesideClaim:
         assert ([each.key for each in first], meanwhile, again_in) == (["a"], [], BESIDE_ANOTHER)
         assert len(second.claim(9)) == 8
 
+    @pytest.mark.parametrize("scope", ["channel", "each"])
+    def test_one_that_comes_after_another_used_up_a_rate_knows_until_when(
+        self, connection: Connection, other: Connection, scope: str
+    ) -> None:
+        limit(scope=scope, rate=1, per=timedelta(hours=1))
+        enqueue(connection, 2, key=KEY)
+        mark(connection)
+        late: Any = Between(other, engine.SQL["gate"], lambda: take(connection))
+        worker = rounds(late)
+
+        claims = worker.claim(9)
+
+        assert claims == []
+        assert worker.wake_in is not None
+
     def test_one_that_finds_the_policy_gone_behind_its_gate_looks_again_soon(
         self, connection: Connection
     ) -> None:

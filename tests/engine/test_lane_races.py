@@ -885,13 +885,13 @@ class TestALaneThatIsRemoved:
         assert (meanwhile, lanes(other)) == ([], {})
         assert ids(mark_and_take(other)) == stored
 
-    def test_is_made_anew_by_a_bell_that_nobody_had_heard(
+    def test_is_not_where_its_bell_has_rung_though_nobody_has_heard_it(
         self, connection: Connection, idle: str
     ) -> None:
         stored = enqueue(connection, key=idle)
         route.tidy(connection)
 
-        assert lanes(connection) == {}
+        assert lanes(connection) == {idle: "idle"}
         assert ids(mark_and_take(connection)) == stored
 
     def test_is_not_removed_while_it_runs_or_is_claimed_from(

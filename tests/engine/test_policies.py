@@ -470,6 +470,20 @@ class TestALane:
         assert route.tidy(connection) == 1
         assert len(turns.claim(10)) == 1
 
+    @pytest.mark.parametrize("ordered", [False, True])
+    def test_that_contradicts_the_tables_is_not_removed_before_that_is_seen(
+        self, connection: Connection, ordered: bool
+    ) -> None:
+        limit(max_running=1)
+        enqueue(connection, 1, key="a", ordered=ordered)
+        route.route(connection, after=0)
+        connection.execute("UPDATE pgqueue_lane SET state = 'idle'")
+
+        too_early = route.tidy(connection)
+        connection.execute("UPDATE pgqueue_lane SET turn_at = clock_timestamp() - interval '1 min'")
+
+        assert (too_early, route.tidy(connection)) == (0, 1)
+
     def test_whose_bell_has_rung_contradicts_nothing(self, connection: Connection) -> None:
         limit(max_running=1)
         enqueue(connection, 2, key="a")

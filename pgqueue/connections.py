@@ -43,8 +43,10 @@ def connect(alias: str, *, name: str) -> psycopg.Connection[Any]:
     if role := wrapper.settings_dict["OPTIONS"].get("assume_role"):
         connection.execute(psycopg.sql.SQL("SET ROLE {}").format(psycopg.sql.Identifier(role)))
     if connection.info.backend_pid != _backend_pid(connection):
-        # A transaction pooler: each transaction may meet another server process.
+        # A transaction pooler: each transaction may meet another server process, without what was
+        # set for this one. A claim counts after it locked, and must see what was committed since.
         connection.prepare_threshold = None
+        connection.isolation_level = psycopg.IsolationLevel.READ_COMMITTED
     else:
         # West of Greenwich, a time in the year 1 is in the one before, which Python can't read:
         # a claim that holds one would be lost.

@@ -71,8 +71,8 @@ class Rounds:
             self._look_at = 0.0
             self._route_bells()
             claims = self._go_round(limit)
-        if self._is_beside_another and not claims:
-            self.wake_in = min(self.wake_in or BESIDE_ANOTHER, BESIDE_ANOTHER)
+        if not claims:
+            self._see_when_to_go_on()
         return claims
 
     def forget(self) -> None:
@@ -110,6 +110,12 @@ class Rounds:
             self._look_at = now + min(pause, LOOK_AGAIN_AT_LATEST)
         return is_from_the_front
 
+    def _see_when_to_go_on(self) -> None:
+        """Say when the next look is worth while; others may have used a rate up since the last."""
+        self.wake_in = self._look(self._bell).wake_in
+        if self._is_beside_another:
+            self.wake_in = min(self.wake_in or BESIDE_ANOTHER, BESIDE_ANOTHER)
+
     def _go_round(self, limit: int) -> list[Claim]:
         """Take a share from each channel, those first that waited longest."""
         claims: list[Claim] = []
@@ -127,9 +133,7 @@ class Rounds:
         while True:
             served = self._take(name, self._turns[name], limit, until=until)
             if served.turn_at is None:
-                if served.has_room and until is None and self._turns[name] == EVERY_TURN:
-                    # It had a lane to take from just now.
-                    self._is_beside_another = True
+                self._is_beside_another |= served.is_beside_another
                 del self._turns[name]
                 return served.claims
             self._turns[name] = served.turn_at

@@ -22,15 +22,16 @@ class Served(NamedTuple):
     """What was claimed of a channel.
 
     Attributes:
-        turn_at: the turn of the last lane that was looked at; None: there was none to look at.
+        turn_at: the turn of the last lane that was reached; None: there was none to look at.
         looked_at: when that was.
-        has_room: whether the channel's policy lets anything start now.
+        is_beside_another: whether there was, but others have it locked; what they leave, they tell
+            nobody of.
     """
 
     claims: list[Claim]
     turn_at: datetime | None = None
     looked_at: datetime | None = None
-    has_room: bool = True
+    is_beside_another: bool = False
 
 
 def claim(
@@ -52,14 +53,14 @@ def claim(
     with connection.transaction():
         room = _room(connection, channel, limit)
         if room is None:
-            return Served([])
+            return Served([], is_beside_another=True)
         if room.limit <= 0:
-            return Served([], has_room=False)
+            return Served([])
         lanes = connection.execute(
             SQL["lanes"], {"channel": channel, "after": after, "until": until, "lanes": room.limit}
         ).fetchall()
         if not lanes:
-            return Served([])
+            return Served([], is_beside_another=_are_left(connection, channel, after, until))
         rows = connection.execute(
             SQL["claim"],
             {
@@ -70,10 +71,12 @@ def claim(
                 "lease": lease,
             },
         ).fetchall()
-        if room.is_gated and rows:
-            connection.execute(SQL["charge"], {"channel": channel, "started": len(rows)})
-    _, turn_at, looked_at = lanes[-1]
-    return Served([Claim._make((*row[1:], worker_id)) for row in rows], turn_at, looked_at)
+        claims = [Claim._make((*row[2:], worker_id)) for row in rows if row[2] is not None]
+        if room.is_gated and claims:
+            connection.execute(SQL["charge"], {"channel": channel, "started": len(claims)})
+    _, reached, *_ = rows[0]
+    _, turn_at, looked_at = lanes[reached - 1]
+    return Served(claims, turn_at, looked_at)
 
 
 class _Room(NamedTuple):
@@ -82,7 +85,7 @@ class _Room(NamedTuple):
 
 
 def _room(connection: Connection, channel: str, limit: int) -> _Room | None:
-    """Lock the channel's gate, if any; return what may be started, None where others have it."""
+    """Lock the channel's gate, if any; return what may be started, None: ask again soon."""
     gate = connection.execute(SQL["gate"], {"channel": channel}).fetchone()
     if gate is None:
         return _Room(limit, is_gated=False)
@@ -90,5 +93,16 @@ def _room(connection: Connection, channel: str, limit: int) -> _Room | None:
     if not is_locked:
         return None
     row = connection.execute(SQL["room"], {"channel": channel, "limit": limit}).fetchone()
-    # No row: the policy is gone since.
-    return _Room(row[0] if row else 0, is_gated=True)
+    # No row: the policy is gone since, and whoever routes the bell of that waits for this gate.
+    return _Room(row[0], is_gated=True) if row else None
+
+
+def _are_left(
+    connection: Connection, channel: str, after: datetime, until: datetime | None
+) -> bool:
+    """Say whether lanes are left whose turn it is. Some may have come before those looked at."""
+    after = after if until is None else EVERY_TURN
+    row = connection.execute(
+        SQL["are_left"], {"channel": channel, "after": after, "until": until}
+    ).fetchone()
+    return bool(row and row[0])

@@ -47,18 +47,30 @@ FROM (
           FROM pgqueue_policy p WHERE p.scope = 'channel' AND p.rate IS NOT NULL) p USING (channel)) charged
 WHERE g.channel = charged.channel
 
+-- name: whose_turn_it_is
+channel = %(channel)s AND state = 'runnable' AND turn_at >= %(after)s
+AND (%(until)s::timestamptz IS NULL OR turn_at < %(until)s::timestamptz)
+
 -- name: lanes
 -- Lock those whose turn it is. They are looked at in the next statement: the lock may have been
 -- waited for by whoever just saturated them. A pause holds from its commit on, though the bell that
 -- tells of it was another worker's to take.
 SELECT key, turn_at, statement_timestamp()
 FROM pgqueue_lane
-WHERE channel = %(channel)s AND state = 'runnable' AND turn_at >= %(after)s
-  AND (%(until)s::timestamptz IS NULL OR turn_at < %(until)s::timestamptz)
+WHERE
+-- include: whose_turn_it_is
   AND NOT EXISTS (SELECT FROM pgqueue_channel WHERE name = %(channel)s AND paused)
 ORDER BY turn_at
 LIMIT %(lanes)s
 FOR NO KEY UPDATE SKIP LOCKED
+
+-- name: are_left
+-- Where `lanes` found none: whether others have some locked.
+SELECT EXISTS (
+    SELECT FROM pgqueue_lane
+    WHERE
+-- include: whose_turn_it_is
+    )
 
 -- name: claim
 -- Take from locked lanes what their policies allow: a turn of each, in the order of their turns,
@@ -166,6 +178,7 @@ WITH fast AS MATERIALIZED (
     WHERE l.ctid = s.place
 ),
 -- include: noticed
-SELECT (SELECT count(*) FROM noticed), taken.*
-FROM taken
+-- One row at least: how many lanes were reached is to be known even where they had nothing.
+SELECT (SELECT count(*) FROM noticed), (SELECT count(*) FROM served), taken.*
+FROM (SELECT) even_so LEFT JOIN taken ON true
 ORDER BY taken.ordered DESC, taken.priority DESC, taken.run_at, taken.id

@@ -125,15 +125,26 @@ WHERE id = ANY (ARRAY(SELECT id FROM stray))
 RETURNING channel, key
 
 -- name: forget
--- Lanes with neither work nor a past that the rate must remember. A bell makes them anew.
+-- Lanes with neither work nor a past that the rate must remember. A bell makes them anew; one that has
+-- work though it is idle is left for `contradictions` to find, or nobody would ever look for it.
 DELETE FROM pgqueue_lane
-WHERE (channel, key) IN (
-    SELECT l.channel, l.key FROM pgqueue_lane l
-    WHERE l.state = 'idle' AND l.tat <= statement_timestamp()
-      AND NOT EXISTS (SELECT FROM pgqueue_message m
-                      WHERE m.state = 'running' AND m.channel = l.channel AND m.key = l.key)
+WHERE ctid = ANY (ARRAY(
+    SELECT lane.ctid FROM pgqueue_lane lane
+    WHERE lane.state = 'idle' AND lane.tat <= statement_timestamp()
+      AND (SELECT count(*) FROM (
+               SELECT FROM pgqueue_message m
+               WHERE m.state = 'running' AND m.channel = lane.channel AND m.key = lane.key
+               LIMIT 1) r) = 0
+      AND (SELECT count(*) FROM (
+               SELECT FROM pgqueue_message m
+               WHERE m.state = 'ready' AND m.governed AND NOT m.ordered
+                 AND m.channel = lane.channel AND m.key = lane.key
+               LIMIT 1) w) = 0
+      AND (SELECT count(*) FROM (
+-- include: head_of_lane
+               ) h) = 0
     LIMIT %(limit)s
-    FOR UPDATE SKIP LOCKED)
+    FOR UPDATE SKIP LOCKED))
 
 -- name: contradictions
 -- Lanes that say they have no work, or no room, for a while, though the tables say otherwise:

@@ -22,8 +22,9 @@ CASE WHEN jsonb_array_length(errors) < 10 THEN errors ELSE errors - 1 END
 
 -- name: governed_anew
 -- Whoever makes a message ready decides anew whether claims have to look at its lane: the policy
--- may be younger than the message. The list spares most rows the call.
-ordered OR channel IN (SELECT channel FROM pgqueue_policy WHERE governs) AND pgqueue_is_governed_v1(channel, key)
+-- may be younger than the message. One that was governed stays so: under a policy that is younger than
+-- this statement a claim may have counted it, and waits for the bell. The list spares most rows the call.
+governed OR ordered OR channel IN (SELECT channel FROM pgqueue_policy WHERE governs) AND pgqueue_is_governed_v1(channel, key)
 
 -- name: told
 -- Follows "…, changed AS (… RETURNING channel, key, state, governed)": rings the lanes that claims

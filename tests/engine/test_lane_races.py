@@ -13,7 +13,7 @@ from typing import Any
 from uuid import uuid4
 
 import pytest
-from psycopg import Error
+from psycopg import ClientCursor, Error
 
 from pgqueue.claiming.rounds import BESIDE_ANOTHER
 from pgqueue.engine import cancel, dead, expire, held, lease, promote, route, settle
@@ -122,6 +122,21 @@ class Between:
         return self._connection.execute(query, *parameters)
 
 
+class Amid(Between):
+    """A connection that does so once the statement sees what it will see, and has no row yet.
+
+    A cursor takes its snapshot when it is declared, and locks each row as it is fetched.
+    """
+
+    def execute(self, query: str, *parameters: Any) -> Any:
+        if query != self._statement:
+            return self._connection.execute(query, *parameters)
+        asked = ClientCursor(self._connection).mogrify(query, *parameters)
+        self._connection.execute(f"DECLARE begun CURSOR FOR {asked}")
+        self._verb()
+        return self._connection.execute("FETCH ALL FROM begun")
+
+
 class Ways:
     """How messages become ready: each prepares some, and returns their ids with the verb."""
 
@@ -199,6 +214,18 @@ every_policy = pytest.mark.parametrize(
         {"scope": "key", "key": "another", "weight": 2},
     ],
     ids=["of the channel", "of each key", "of its key", "of weights"],
+)
+every_way_to_make_room = pytest.mark.parametrize(
+    "free",
+    [
+        lambda session, run: settle.complete(session, [done(run)]),
+        lambda session, run: settle.retry(session, [failure(run, delay=DELAY)]),
+        lambda session, run: settle.bury(session, [failure(run)]),
+        lambda session, run: settle.defer(session, [Deferral(run, DELAY)]),
+        lambda session, run: settle.release(session, [run]),
+        lambda session, run: lease.rescue(session, max_lost=1),
+    ],
+    ids=["complete", "retry", "bury", "defer", "release", "rescue"],
 )
 
 
@@ -307,6 +334,27 @@ class TestAPolicySavedMeanwhile:
 
         assert len(take(other)) == 1
 
+    @every_way_to_make_room
+    def test_in_the_place_of_one_that_was_removed_hears_of_what_ran_under_that(
+        self,
+        connection: Connection,
+        other: Connection,
+        free: Callable[[Connection, Claim], Any],
+    ) -> None:
+        # A claim counts it as governed, and calls its lane saturated; its end sees no policy.
+        limit(max_running=1)
+        (running,) = start(connection, lease=OVER)
+        (waiting,) = enqueue(connection, key=KEY, priority=1)
+        Policy.objects.all().delete()
+
+        with connection.transaction():
+            free(connection, running)
+            limit(max_running=1)
+            meanwhile = mark_and_take(other)
+
+        assert meanwhile == []
+        assert ids(mark_and_take(other)) == [waiting]
+
 
 class TestABellBesideAClaim:
     """The claim has seen what was there, and is about to commit what it made of it."""
@@ -336,18 +384,7 @@ class TestABellBesideAClaim:
         assert (len(taken), idle, lanes(other)) == (1, {KEY: "idle"}, {KEY: "runnable"})
         assert ids(take(other)) == becoming
 
-    @pytest.mark.parametrize(
-        "free",
-        [
-            lambda session, run: settle.complete(session, [done(run)]),
-            lambda session, run: settle.retry(session, [failure(run, delay=DELAY)]),
-            lambda session, run: settle.bury(session, [failure(run)]),
-            lambda session, run: settle.defer(session, [Deferral(run, DELAY)]),
-            lambda session, run: settle.release(session, [run]),
-            lambda session, run: lease.rescue(session, max_lost=1),
-        ],
-        ids=["complete", "retry", "bury", "defer", "release", "rescue"],
-    )
+    @every_way_to_make_room
     def test_that_finds_no_room_is_answered_after_it(
         self,
         connection: Connection,
@@ -502,6 +539,54 @@ class TestClaimBesideClaim:
         assert (len(first), meanwhile, again_in) == (2, [], BESIDE_ANOTHER)
         assert len(second.claim(9)) == 7
 
+    def test_the_second_does_so_though_it_found_a_lane_that_nobody_had(
+        self, connection: Connection, other: Connection
+    ) -> None:
+        limit(max_running=9)
+        enqueue(connection, 9, key="a")
+        (gone,) = enqueue(connection, key="b")
+        mark(connection)
+        cancel.cancel(connection, [gone])
+        second = rounds(other)
+
+        with connection.transaction():
+            first = take(connection, most=1)
+            meanwhile = second.claim(9)
+            again_in = second.wake_in
+
+        assert ([each.key for each in first], meanwhile, again_in) == (["a"], [], BESIDE_ANOTHER)
+        assert len(second.claim(9)) == 8
+
+    @pytest.mark.parametrize("scope", ["channel", "each"])
+    def test_one_that_comes_after_another_used_up_a_rate_knows_until_when(
+        self, connection: Connection, other: Connection, scope: str
+    ) -> None:
+        limit(scope=scope, rate=1, per=timedelta(hours=1))
+        enqueue(connection, 2, key=KEY)
+        mark(connection)
+        late: Any = Between(other, engine.SQL["gate"], lambda: take(connection))
+        worker = rounds(late)
+
+        claims = worker.claim(9)
+
+        assert claims == []
+        assert worker.wake_in is not None
+
+    def test_one_that_finds_the_policy_gone_behind_its_gate_looks_again_soon(
+        self, connection: Connection
+    ) -> None:
+        limit(scope="channel", max_running=1)
+        enqueue(connection, 2, key=KEY)
+        removed: Any = Between(
+            connection, engine.SQL["room"], lambda: Policy.objects.all().delete()
+        )
+        worker = rounds(removed)
+
+        meanwhile = worker.claim(9)
+
+        assert (meanwhile, worker.wake_in) == ([], BESIDE_ANOTHER)
+        assert len(worker.claim(9)) == 2
+
     @pytest.mark.parametrize("scope", ["channel", "each"])
     def test_the_second_does_not_where_there_is_no_room(
         self, connection: Connection, other: Connection, scope: str
@@ -531,6 +616,27 @@ class TestClaimBesideClaim:
         claims = take(stepped)
 
         assert ids(claims) == [waiting]
+
+    @pytest.mark.parametrize(
+        ("scope", "statement"), [("each", "lanes"), ("channel", "gate")], ids=["lane", "gate"]
+    )
+    def test_what_another_started_while_its_lock_was_on_the_way_is_counted(
+        self, connection: Connection, other: Connection, scope: str, statement: str
+    ) -> None:
+        # The lock is free again, and the lane still runnable: all that the statement itself can see
+        # is from before.
+        limit(scope=scope, max_running=3)
+        enqueue(connection, 9, key=KEY)
+        mark(connection)
+        meanwhile: list[Claim] = []
+        stepped: Any = Amid(
+            connection, engine.SQL[statement], lambda: meanwhile.extend(take(other, most=2))
+        )
+
+        claims = take(stepped)
+
+        assert (len(meanwhile), len(claims)) == (2, 1)
+        assert mark_and_take(other) == []
 
     @pytest.mark.parametrize(
         ("scope", "statement"), [("each", "claim"), ("channel", "room")], ids=["lane", "gate"]
@@ -779,13 +885,13 @@ class TestALaneThatIsRemoved:
         assert (meanwhile, lanes(other)) == ([], {})
         assert ids(mark_and_take(other)) == stored
 
-    def test_is_made_anew_by_a_bell_that_nobody_had_heard(
+    def test_is_not_where_its_bell_has_rung_though_nobody_has_heard_it(
         self, connection: Connection, idle: str
     ) -> None:
         stored = enqueue(connection, key=idle)
         route.tidy(connection)
 
-        assert lanes(connection) == {}
+        assert lanes(connection) == {idle: "idle"}
         assert ids(mark_and_take(connection)) == stored
 
     def test_is_not_removed_while_it_runs_or_is_claimed_from(

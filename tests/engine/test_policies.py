@@ -357,6 +357,19 @@ class TestTurns:
 
         assert claimed == [{"a", "b"}, {"c", "a"}, {"b", "c"}]
 
+    def test_a_lane_that_was_not_reached_is_looked_at_where_those_before_it_had_nothing(
+        self, connection: Connection
+    ) -> None:
+        limit(max_running=100)
+        store(connection, ["a", "b", "c", "d", "e"])
+        route.route(connection, after=0)
+        Message.objects.exclude(key="d").delete()
+
+        # Two for each of five lanes: three of them are enough for six.
+        claims = rounds(connection).claim(6)
+
+        assert keys(claims) == {"d": 1}
+
     def test_saturated_lanes_are_not_looked_at(self, connection: Connection) -> None:
         limit(max_running=1)
         store(connection, [str(n) for n in range(50)] * 2)
@@ -456,6 +469,20 @@ class TestALane:
 
         assert route.tidy(connection) == 1
         assert len(turns.claim(10)) == 1
+
+    @pytest.mark.parametrize("ordered", [False, True])
+    def test_that_contradicts_the_tables_is_not_removed_before_that_is_seen(
+        self, connection: Connection, ordered: bool
+    ) -> None:
+        limit(max_running=1)
+        enqueue(connection, 1, key="a", ordered=ordered)
+        route.route(connection, after=0)
+        connection.execute("UPDATE pgqueue_lane SET state = 'idle'")
+
+        too_early = route.tidy(connection)
+        connection.execute("UPDATE pgqueue_lane SET turn_at = clock_timestamp() - interval '1 min'")
+
+        assert (too_early, route.tidy(connection)) == (0, 1)
 
     def test_whose_bell_has_rung_contradicts_nothing(self, connection: Connection) -> None:
         limit(max_running=1)

@@ -35,6 +35,7 @@ from tests.factories import (
     failure,
     hold,
     make_due,
+    one,
     run,
     schedule,
 )
@@ -796,6 +797,24 @@ class TestADatabaseThatIsStricterByDefault:
             cancelling.waits()
 
         assert cancelling.result() == Cancelled(set(), set(ids))
+
+    def test_lets_a_claim_see_what_was_committed_since_though_a_pooler_keeps_no_setting(
+        self,
+        connection: Connection,
+        connect: Callable[..., Connection],
+        monkeypatch: pytest.MonkeyPatch,
+        strict: str,
+    ) -> None:
+        monkeypatch.setattr("pgqueue.connections._backend_pid", lambda connection: 0)
+        pooled = connect(strict)
+        query = "SELECT count(*) FROM pgqueue_message"
+
+        with pooled.transaction():
+            before = one(pooled, query)
+            enqueue(connection)
+            after = one(pooled, query)
+
+        assert (before, after) == ((0,), (1,))
 
     def test_lets_producers_enqueue(self, connection: Connection, strict: str) -> None:
         with transaction.atomic(using=strict):

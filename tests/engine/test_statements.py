@@ -303,7 +303,7 @@ class TestAPlan:
 
 
 STEPS = [
-    *((claim_governed, name) for name in ("gate", "room", "lanes", "claim", "charge")),
+    *((claim_governed, name) for name in ("gate", "room", "lanes", "are_left", "claim", "charge")),
     *((route, name) for name in ("channels", "strays", "ripen", "mark_gates")),
 ]
 """What claims of governed lanes are made of."""
@@ -348,5 +348,5 @@ def read_whole(plan: str) -> str:
 
 def sorted_backlog(plan: str) -> str:
     """Return the plan where it sorts more than what it returns in the end."""
-    small = r"taken\.|allowed\.|\(\(.*scope = |\(\(p\.scope|p\.channel|wake_at|pgqueue_lane"
+    small = r"taken\.|allowed\.|rung\.|\(\(.*scope = |\(\(p\.scope|p\.channel|wake_at|pgqueue_lane"
     return plan if re.search(rf"Sort Key: (?!{small})", plan) else ""

@@ -171,6 +171,26 @@ class TestTwoThatAreNotCommitted:
         assert second.result().ids == (first,)
         assert list(second.result().came_of) == ["replaced" if replaces else "existing"]
 
+    @pytest.mark.parametrize("scope", ["channel", "each"])
+    @pytest.mark.parametrize("how", [{}, {"replaces": True}, {"dedupe_for": MINUTE}])
+    def test_are_one_where_there_is_room_for_one(
+        self,
+        connection: Connection,
+        other: Connection,
+        step: Callable[..., Step],
+        how: dict[str, Any],
+        scope: str,
+    ) -> None:
+        limit(scope=scope, max_size=1)
+
+        with connection.transaction():
+            (first,) = once(connection, key="a", **how).ids
+            second = step(once, other, key="a", **how)
+            second.waits()
+
+        assert second.result().ids == (first,)
+        assert Message.objects.count() == 1
+
     def test_of_several_keys_never_deadlock_whatever_their_order(
         self, connection: Connection, other: Connection, step: Callable[..., Step]
     ) -> None:
@@ -271,6 +291,20 @@ class TestReplacing:
 
         assert list(second.came_of) == ["stored"]
         assert running.metadata == b'{"dedupe_key": "k"}'
+
+    def test_needs_room_where_the_one_before_is_just_being_claimed(
+        self, connection: Connection, other: Connection, step: Callable[..., Step]
+    ) -> None:
+        limit(scope="channel", max_size=1)
+        once(connection, replaces=True)
+
+        with connection.transaction():
+            claim(connection)
+            second = step(once, other, replaces=True)
+            second.waits()
+
+        with pytest.raises(ChannelFull):
+            second.result()
 
     @pytest.mark.parametrize("how", [{"replaces": True}, {}])
     def test_never_makes_a_run_wait_for_its_settle(

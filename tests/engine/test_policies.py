@@ -223,6 +223,25 @@ class TestARate:
 
         assert keys(claims) == {"a": 2, "b": 2}
 
+    def test_of_one_key_replaces_that_of_each(self, connection: Connection) -> None:
+        limit(rate=1, per=MINUTE, burst=1)
+        limit(key="vip", rate=1, per=MINUTE, burst=3)
+        store(connection, [name for name in ("vip", "a", "b") for _ in range(9)])
+
+        claims = rounds(connection).claim(100)
+
+        assert keys(claims) == {"vip": 3, "a": 1, "b": 1}
+
+    def test_of_the_channel_holds_beside_that_of_each_key(self, connection: Connection) -> None:
+        limit(scope="channel", rate=1, per=MINUTE, burst=5)
+        limit(rate=1, per=MINUTE, burst=2)
+        store(connection, [name for name in "abc" for _ in range(5)])
+        turns = rounds(connection)
+
+        claims = [*turns.claim(3), *turns.claim(100), *turns.claim(100)]
+
+        assert sorted(keys(claims).values()) == [1, 2, 2]
+
     def test_never_makes_a_first_message_wait(self, connection: Connection) -> None:
         limit(rate=1, per=timedelta(days=1))
         turns = rounds(connection)
@@ -672,6 +691,27 @@ class TestMaxSize:
 
         with pytest.raises(ChannelFull):
             store(connection, ["a", "a"])
+
+    def test_of_the_channel_holds_beside_that_of_each_key(self, connection: Connection) -> None:
+        limit(scope="channel", max_size=3)
+        limit(max_size=2)
+
+        enqueue(connection, key="a")
+        enqueue(connection, key="a")
+        with pytest.raises(ChannelFull):
+            enqueue(connection, key="a")
+        enqueue(connection, key="b")
+        with pytest.raises(ChannelFull):
+            enqueue(connection, key="b")
+
+    def test_of_both_admits_of_many_what_both_allow(self, connection: Connection) -> None:
+        limit(scope="channel", max_size=3)
+        limit(max_size=2)
+        Channel.objects.create(name="default", on_full="drop")
+
+        stored = store(connection, ["a", "a", "a", "b", "b"])
+
+        assert stored.came_of == ["stored", "stored", "dropped", "stored", "dropped"]
 
     def test_does_not_hold_for_messages_without_a_key(self, connection: Connection) -> None:
         limit(max_size=1)

@@ -16,6 +16,7 @@ from pgqueue.models import Bell, Channel, Gate, Lane, Message, Policy
 from tests.factories import (
     OVER,
     Connection,
+    Ear,
     bury,
     claim,
     count_by,
@@ -26,6 +27,7 @@ from tests.factories import (
     limit,
     make_due,
     one,
+    register,
     rounds,
     schedule,
     store,
@@ -540,6 +542,17 @@ class TestAPolicy:
             connection.execute("UPDATE pgqueue_policy SET max_running = 3")
 
         assert list(Bell.objects.values_list("channel", "key")) == [("mail", None)]
+
+    def test_that_is_changed_wakes_whoever_idles(
+        self, connection: Connection, other: Connection
+    ) -> None:
+        limit("mail", max_running=1)
+        register(connection, notify_for=MINUTE)
+        ear = Ear(other)
+
+        Policy.objects.update(max_running=2)
+
+        assert ear.heard() == ["mail"]
 
     @pytest.mark.parametrize(
         "wrong",

@@ -453,6 +453,21 @@ class TestALane:
         assert not Lane.objects.exists()
         assert not Bell.objects.exists()
 
+    def test_is_kept_while_a_message_runs(self, connection: Connection) -> None:
+        limit(max_running=2)
+        enqueue(connection, 1, key="a")
+        turns = rounds(connection)
+        running = turns.claim(10)
+        assert Lane.objects.get().state == "idle"
+
+        route.tidy(connection)
+
+        assert Lane.objects.count() == 1
+        settle.complete(connection, [done(each) for each in running])
+        assert turns.claim(10) == []
+        route.tidy(connection)
+        assert not Lane.objects.exists()
+
     def test_is_kept_while_its_rate_remembers(self, connection: Connection) -> None:
         limit(rate=1, per=MINUTE)
         enqueue(connection, 1, key="a")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import psycopg
@@ -12,7 +12,7 @@ import pytest
 from pgqueue.engine import dead, settle
 from pgqueue.engine.enqueue import Enqueued
 from pgqueue.exceptions import ChannelFull
-from pgqueue.models import Dedupe, Message
+from pgqueue.models import Channel, Dedupe, Message
 from tests.factories import (
     Connection,
     claim,
@@ -433,6 +433,33 @@ class TestPlainSQL:
         first = connection.execute(text).fetchone()
 
         assert connection.execute(text).fetchone() == first
+
+    def test_may_name_times_and_hold(self, connection: Connection) -> None:
+        connection.execute(
+            "SELECT pgqueue_enqueue('t', run_at => '2100-01-01Z', expires_at => '2100-01-02Z', "
+            "held_for => '1 minute')"
+        )
+
+        message = Message.objects.get()
+        assert message.state == "held"
+        assert message.lease_until - message.created_at == MINUTE
+        assert message.expires_at - message.run_at == timedelta(days=1)
+        assert message.run_at == datetime(2100, 1, 1, tzinfo=UTC)
+
+    def test_may_replace_the_message_that_is_there(self, connection: Connection) -> None:
+        text = "SELECT pgqueue_enqueue('t', %s, dedupe_key => 'd', replaces => true)"
+
+        first = connection.execute(text, ['{"args": [1]}']).fetchone()
+
+        assert connection.execute(text, ['{"args": [2]}']).fetchone() == first
+        assert Message.objects.get().payload == {"args": [2]}
+
+    def test_gets_nothing_from_a_channel_that_drops_it(self, connection: Connection) -> None:
+        limit(scope="channel", max_size=1)
+        Channel.objects.create(name="default", on_full="drop")
+        connection.execute("SELECT pgqueue_enqueue('t')")
+
+        assert one(connection, "SELECT pgqueue_enqueue('t')") == (None,)
 
     def test_is_told_that_a_channel_is_full(self, connection: Connection) -> None:
         limit(scope="channel", max_size=1)

@@ -23,12 +23,14 @@ from tests.factories import (
     done,
     enqueue,
     failure,
+    hold,
     insert,
     limit,
     make_due,
     one,
     register,
     rounds,
+    run,
     schedule,
     store,
 )
@@ -787,6 +789,20 @@ def test_what_was_stored_before_a_keys_policy_is_found_without_reading_other_key
         adopted = route.adopt(connection)
 
         assert (adopted, read(connection, "pgqueue_message") < 10) == (1, True)
+
+
+@pytest.mark.parametrize("scope", ["channel", "each"])
+def test_room_is_counted_without_reading_other_channels(
+    connection: Connection, other: Connection, scope: str
+) -> None:
+    limit(scope=scope, max_size=9)
+    for verb in (run, bury, schedule, hold, enqueue):
+        verb(other, 300, channel="other", key=verb.__name__)
+
+    with connection.transaction():
+        enqueue(connection, key="a")
+
+        assert read(connection, "pgqueue_message") < 10
 
 
 def test_a_claim_reads_few_policies_of_other_keys(connection: Connection) -> None:

@@ -389,6 +389,21 @@ class TestTurns:
         assert set(Lane.objects.values_list("state", flat=True)) == {"saturated"}
         assert route.channels(connection, excluded=[]) == []
 
+    def test_throttled_lanes_are_not_looked_at_though_more_comes(
+        self, connection: Connection
+    ) -> None:
+        limit(rate=1, per=MINUTE, burst=1)
+        names = [str(n) for n in range(50)]
+        store(connection, names * 2)
+        turns = rounds(connection)
+        assert len(turns.claim(100)) == 50
+
+        store(connection, names)
+        route.route(connection, after=0)
+
+        assert set(Lane.objects.values_list("state", flat=True)) == {"throttled"}
+        assert route.channels(connection, excluded=[]) == []
+
     def test_channels_share_what_a_claim_takes(self, connection: Connection) -> None:
         for name in ("a", "b"):
             limit(name, max_running=100)
@@ -689,6 +704,15 @@ class TestMaxSize:
             second.waits()
 
         assert len(first.result().ids) == len(second.result().ids) == 2
+
+    def test_lets_a_dead_letter_in_that_is_replayed(self, connection: Connection) -> None:
+        limit(max_size=1)
+        bury(connection, key="a")
+        enqueue(connection, key="a")
+
+        assert len(Message.objects.replay().done) == 1
+        with pytest.raises(ChannelFull):
+            enqueue(connection, key="a")
 
     def test_has_room_again_after_a_rollback(
         self, connection: Connection, other: Connection, step: Callable[..., Step]

@@ -245,8 +245,9 @@ class TestWithoutMessages:
             assert not list(deliveries)
             assert deliveries.next_due_in <= timedelta(minutes=1)
 
-    def test_it_is_told_when_a_rate_lets_the_next_one_go_on(self) -> None:
-        Policy.objects.create(channel="mail", scope="each", rate=1, per=timedelta(hours=1))
+    @pytest.mark.parametrize("scope", ["each", "channel"])
+    def test_it_is_told_when_a_rate_lets_the_next_one_go_on(self, scope: str) -> None:
+        Policy.objects.create(channel="mail", scope=scope, rate=1, per=timedelta(hours=1))
         send_many("mail", [1, 2], key="k")
 
         with receive("mail", limit=5) as deliveries:

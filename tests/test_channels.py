@@ -523,6 +523,16 @@ class TestTrimming:
         assert MAIL.trim(older_than=60) == 3
         assert left() == stay
 
+    def test_by_count_counts_what_is_delayed_or_held(self, queue: Connection) -> None:
+        (ready,) = enqueue(queue, channel="mail")
+        (delayed,) = schedule(queue, channel="mail")
+        held = insert(queue, channel="mail", state="held")
+
+        assert MAIL.trim(keep=2) == 1
+        assert left() == {delayed, held}
+        assert MAIL.trim(keep=1) == 1
+        assert (left(), outcomes()) == ({held}, dict.fromkeys([ready, delayed], "discarded"))
+
     def test_to_nothing_keeps_nothing(self, queue: Connection) -> None:
         enqueue(queue, 2, channel="mail")
 

@@ -140,7 +140,11 @@ class Intake:
         connection = self._claimer.connect().connection
         self._upkeep.look(connection)
         self._beat(connection)
-        claimed = self._claimer.claim(self._limit)
+        # A claim divides its limit over channels and keys: what some of them leave, others have.
+        claimed = more = self._claimer.claim(self._limit)
+        while more and claimed < self._limit:
+            more = self._claimer.claim(self._limit - claimed)
+            claimed += more
         if claimed:
             self._nap = SHORTEST_NAP
         else:

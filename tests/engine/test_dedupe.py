@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import psycopg
@@ -12,7 +12,7 @@ import pytest
 from pgqueue.engine import dead, settle
 from pgqueue.engine.enqueue import Enqueued
 from pgqueue.exceptions import ChannelFull
-from pgqueue.models import Dedupe, Message
+from pgqueue.models import Channel, Dedupe, Message
 from tests.factories import (
     Connection,
     claim,
@@ -171,6 +171,26 @@ class TestTwoThatAreNotCommitted:
         assert second.result().ids == (first,)
         assert list(second.result().came_of) == ["replaced" if replaces else "existing"]
 
+    @pytest.mark.parametrize("scope", ["channel", "each"])
+    @pytest.mark.parametrize("how", [{}, {"replaces": True}, {"dedupe_for": MINUTE}])
+    def test_are_one_where_there_is_room_for_one(
+        self,
+        connection: Connection,
+        other: Connection,
+        step: Callable[..., Step],
+        how: dict[str, Any],
+        scope: str,
+    ) -> None:
+        limit(scope=scope, max_size=1)
+
+        with connection.transaction():
+            (first,) = once(connection, key="a", **how).ids
+            second = step(once, other, key="a", **how)
+            second.waits()
+
+        assert second.result().ids == (first,)
+        assert Message.objects.count() == 1
+
     def test_of_several_keys_never_deadlock_whatever_their_order(
         self, connection: Connection, other: Connection, step: Callable[..., Step]
     ) -> None:
@@ -271,6 +291,20 @@ class TestReplacing:
 
         assert list(second.came_of) == ["stored"]
         assert running.metadata == b'{"dedupe_key": "k"}'
+
+    def test_needs_room_where_the_one_before_is_just_being_claimed(
+        self, connection: Connection, other: Connection, step: Callable[..., Step]
+    ) -> None:
+        limit(scope="channel", max_size=1)
+        once(connection, replaces=True)
+
+        with connection.transaction():
+            claim(connection)
+            second = step(once, other, replaces=True)
+            second.waits()
+
+        with pytest.raises(ChannelFull):
+            second.result()
 
     @pytest.mark.parametrize("how", [{"replaces": True}, {}])
     def test_never_makes_a_run_wait_for_its_settle(
@@ -399,6 +433,33 @@ class TestPlainSQL:
         first = connection.execute(text).fetchone()
 
         assert connection.execute(text).fetchone() == first
+
+    def test_may_name_times_and_hold(self, connection: Connection) -> None:
+        connection.execute(
+            "SELECT pgqueue_enqueue('t', run_at => '2100-01-01Z', expires_at => '2100-01-02Z', "
+            "held_for => '1 minute')"
+        )
+
+        message = Message.objects.get()
+        assert message.state == "held"
+        assert message.lease_until - message.created_at == MINUTE
+        assert message.expires_at - message.run_at == timedelta(days=1)
+        assert message.run_at == datetime(2100, 1, 1, tzinfo=UTC)
+
+    def test_may_replace_the_message_that_is_there(self, connection: Connection) -> None:
+        text = "SELECT pgqueue_enqueue('t', %s, dedupe_key => 'd', replaces => true)"
+
+        first = connection.execute(text, ['{"args": [1]}']).fetchone()
+
+        assert connection.execute(text, ['{"args": [2]}']).fetchone() == first
+        assert Message.objects.get().payload == {"args": [2]}
+
+    def test_gets_nothing_from_a_channel_that_drops_it(self, connection: Connection) -> None:
+        limit(scope="channel", max_size=1)
+        Channel.objects.create(name="default", on_full="drop")
+        connection.execute("SELECT pgqueue_enqueue('t')")
+
+        assert one(connection, "SELECT pgqueue_enqueue('t')") == (None,)
 
     def test_is_told_that_a_channel_is_full(self, connection: Connection) -> None:
         limit(scope="channel", max_size=1)

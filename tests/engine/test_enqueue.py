@@ -24,6 +24,7 @@ from tests.factories import (
     Ear,
     done,
     enqueue,
+    limit,
     register,
     run,
     schedule,
@@ -53,6 +54,19 @@ class TestMessages:
         assert stored.ids == list(Message.objects.order_by("id").values_list("id", flat=True))
         assert (stored.state, stored.is_told) == (State.READY, 0)
         assert (stored.run_at, stored.created_at) == (first.run_at, first.created_at)
+
+    def test_without_a_key_write_nothing_but_themselves(self, connection: Connection) -> None:
+        limit(max_running=1, max_size=9)
+
+        with connection.transaction():
+            enqueue(connection)
+            enqueue(connection, 2)
+
+            written = connection.execute(
+                "SELECT relname FROM pg_stat_xact_user_tables "
+                "WHERE n_tup_ins + n_tup_upd + n_tup_del > 0"
+            ).fetchall()
+        assert written == [("pgqueue_message",)]
 
     def test_keep_every_option(self, connection: Connection) -> None:
         enqueue(
@@ -218,12 +232,14 @@ class TestTheTime:
         assert stored.run_at == moment
         assert stored.state == State.SCHEDULED
 
-    def test_may_be_past(self, connection: Connection) -> None:
+    def test_may_be_past_to_come_first(self, connection: Connection) -> None:
         moment = datetime(1999, 1, 1, tzinfo=UTC)
+        (usual,) = enqueue(connection)
 
         stored = store(connection, run_at=moment)
 
         assert (stored.state, stored.run_at) == (State.READY, moment)
+        assert [each.id for each in take(connection)] == [*stored.ids, usual]
 
 
 class TestARollback:

@@ -9,6 +9,7 @@ import pytest
 
 from pgqueue.engine import expire, settle
 from pgqueue.models import Dedupe, History, Message
+from pgqueue.worker.duties.expire import Expire
 from tests.factories import Connection, bury, claim, done, enqueue, insert, limit, rounds, run
 
 MINUTE = timedelta(minutes=1)
@@ -106,6 +107,17 @@ class TestForgetting:
             other.execute("SELECT FROM pgqueue_dedupe FOR UPDATE")
 
             assert expire.forget(connection) == 0
+
+
+def test_the_duty_ends_and_forgets_what_is_over(connection: Connection) -> None:
+    enqueue(connection, dedupe_keys=["old"], dedupe_for=MINUTE)
+    connection.execute("UPDATE pgqueue_message SET expires_at = 'epoch'")
+    connection.execute("UPDATE pgqueue_dedupe SET expires_at = 'epoch'")
+
+    Expire().run(connection)
+
+    assert History.objects.get().outcome == "expired"
+    assert not Dedupe.objects.exists()
 
 
 def test_a_dead_letter_that_is_replayed_after_its_time_expires(

@@ -155,3 +155,60 @@ class TestCommitBesideExpiry:
 
         assert second.result() == set()
         assert History.objects.get().outcome == "expired"
+
+
+def give_up(connection: Connection, ids: list[int]) -> set[int]:
+    return cancel.cancel(connection, ids).ended
+
+
+def hold_on(connection: Connection, ids: list[int]) -> set[int]:
+    return held.extend(connection, ids, hold=MINUTE)
+
+
+class TestTwoDecisions:
+    @pytest.mark.parametrize("second", [held.commit, held.abandon, hold_on, give_up])
+    @pytest.mark.parametrize(
+        ("first", "leaves"),
+        [
+            (held.commit, {give_up}),
+            (held.abandon, set()),
+            (hold_on, {held.commit, held.abandon, hold_on, give_up}),
+            (give_up, set()),
+        ],
+    )
+    def test_have_one_winner(
+        self,
+        connection: Connection,
+        other: Connection,
+        step: Callable[..., Step],
+        first: Callable[..., set[int]],
+        leaves: set[Callable[..., set[int]]],
+        second: Callable[..., set[int]],
+    ) -> None:
+        id = hold(connection)
+
+        with connection.transaction():
+            assert first(connection, [id]) == {id}
+            later = step(second, other, [id])
+            later.waits()
+
+        assert later.result() == ({id} if second in leaves else set())
+
+    @pytest.mark.parametrize("second", [held.commit, held.abandon, hold_on, give_up])
+    @pytest.mark.parametrize("first", [held.commit, held.abandon, hold_on, give_up])
+    def test_are_the_seconds_where_the_first_is_rolled_back(
+        self,
+        connection: Connection,
+        other: Connection,
+        step: Callable[..., Step],
+        first: Callable[..., set[int]],
+        second: Callable[..., set[int]],
+    ) -> None:
+        id = hold(connection)
+
+        with connection.transaction(force_rollback=True):
+            first(connection, [id])
+            later = step(second, other, [id])
+            later.waits()
+
+        assert later.result() == {id}

@@ -10,9 +10,10 @@ from datetime import timedelta
 import pytest
 
 from pgqueue.claiming.rounds import Rounds
-from pgqueue.engine import cancel, dead, expire, held, lease, promote, route, settle
+from pgqueue.engine import cancel, dead, expire, held, lease, promote, purge, route, settle
 from pgqueue.engine.values import Claim
 from pgqueue.models import Channel, Lane, Message
+from pgqueue.states import State
 from tests.engine.conftest import TABLES
 from tests.factories import (
     OVER,
@@ -42,6 +43,10 @@ def run_all(connection: Connection, turns: Rounds) -> list[int]:
         settle.complete(connection, [done(each) for each in claims])
         ran += ids(claims)
     return ran
+
+
+def discard_all_dead(connection: Connection, ids: list[int]) -> None:
+    purge.discard(connection, "default", states=[State.DEAD], after=0, up_to=max(ids), before=None)
 
 
 class TestALane:
@@ -188,7 +193,7 @@ class TestADeadHead:
 
         assert run_all(connection, turns) == [first, second]
 
-    @pytest.mark.parametrize("verb", [dead.discard, cancel.cancel])
+    @pytest.mark.parametrize("verb", [dead.discard, cancel.cancel, discard_all_dead])
     def test_blocks_it_until_it_is_ended(
         self, connection: Connection, verb: Callable[..., object]
     ) -> None:

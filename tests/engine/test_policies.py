@@ -16,17 +16,21 @@ from pgqueue.models import Bell, Channel, Gate, Lane, Message, Policy
 from tests.factories import (
     OVER,
     Connection,
+    Ear,
     bury,
     claim,
     count_by,
     done,
     enqueue,
     failure,
+    hold,
     insert,
     limit,
     make_due,
     one,
+    register,
     rounds,
+    run,
     schedule,
     store,
 )
@@ -223,6 +227,25 @@ class TestARate:
 
         assert keys(claims) == {"a": 2, "b": 2}
 
+    def test_of_one_key_replaces_that_of_each(self, connection: Connection) -> None:
+        limit(rate=1, per=MINUTE, burst=1)
+        limit(key="vip", rate=1, per=MINUTE, burst=3)
+        store(connection, [name for name in ("vip", "a", "b") for _ in range(9)])
+
+        claims = rounds(connection).claim(100)
+
+        assert keys(claims) == {"vip": 3, "a": 1, "b": 1}
+
+    def test_of_the_channel_holds_beside_that_of_each_key(self, connection: Connection) -> None:
+        limit(scope="channel", rate=1, per=MINUTE, burst=5)
+        limit(rate=1, per=MINUTE, burst=2)
+        store(connection, [name for name in "abc" for _ in range(5)])
+        turns = rounds(connection)
+
+        claims = [*turns.claim(3), *turns.claim(100), *turns.claim(100)]
+
+        assert sorted(keys(claims).values()) == [1, 2, 2]
+
     def test_never_makes_a_first_message_wait(self, connection: Connection) -> None:
         limit(rate=1, per=timedelta(days=1))
         turns = rounds(connection)
@@ -379,6 +402,21 @@ class TestTurns:
         assert set(Lane.objects.values_list("state", flat=True)) == {"saturated"}
         assert route.channels(connection, excluded=[]) == []
 
+    def test_throttled_lanes_are_not_looked_at_though_more_comes(
+        self, connection: Connection
+    ) -> None:
+        limit(rate=1, per=MINUTE, burst=1)
+        names = [str(n) for n in range(50)]
+        store(connection, names * 2)
+        turns = rounds(connection)
+        assert len(turns.claim(100)) == 50
+
+        store(connection, names)
+        route.route(connection, after=0)
+
+        assert set(Lane.objects.values_list("state", flat=True)) == {"throttled"}
+        assert route.channels(connection, excluded=[]) == []
+
     def test_channels_share_what_a_claim_takes(self, connection: Connection) -> None:
         for name in ("a", "b"):
             limit(name, max_running=100)
@@ -444,6 +482,21 @@ class TestALane:
 
         assert not Lane.objects.exists()
         assert not Bell.objects.exists()
+
+    def test_is_kept_while_a_message_runs(self, connection: Connection) -> None:
+        limit(max_running=2)
+        enqueue(connection, 1, key="a")
+        turns = rounds(connection)
+        running = turns.claim(10)
+        assert Lane.objects.get().state == "idle"
+
+        route.tidy(connection)
+
+        assert Lane.objects.count() == 1
+        settle.complete(connection, [done(each) for each in running])
+        assert turns.claim(10) == []
+        route.tidy(connection)
+        assert not Lane.objects.exists()
 
     def test_is_kept_while_its_rate_remembers(self, connection: Connection) -> None:
         limit(rate=1, per=MINUTE)
@@ -548,6 +601,17 @@ class TestAPolicy:
             connection.execute("UPDATE pgqueue_policy SET max_running = 3")
 
         assert list(Bell.objects.values_list("channel", "key")) == [("mail", None)]
+
+    def test_that_is_changed_wakes_whoever_idles(
+        self, connection: Connection, other: Connection
+    ) -> None:
+        limit("mail", max_running=1)
+        register(connection, notify_for=MINUTE)
+        ear = Ear(other)
+
+        Policy.objects.update(max_running=2)
+
+        assert ear.heard() == ["mail"]
 
     @pytest.mark.parametrize(
         "wrong",
@@ -668,6 +732,15 @@ class TestMaxSize:
 
         assert len(first.result().ids) == len(second.result().ids) == 2
 
+    def test_lets_a_dead_letter_in_that_is_replayed(self, connection: Connection) -> None:
+        limit(max_size=1)
+        bury(connection, key="a")
+        enqueue(connection, key="a")
+
+        assert len(Message.objects.replay().done) == 1
+        with pytest.raises(ChannelFull):
+            enqueue(connection, key="a")
+
     def test_has_room_again_after_a_rollback(
         self, connection: Connection, other: Connection, step: Callable[..., Step]
     ) -> None:
@@ -699,6 +772,27 @@ class TestMaxSize:
 
         with pytest.raises(ChannelFull):
             store(connection, ["a", "a"])
+
+    def test_of_the_channel_holds_beside_that_of_each_key(self, connection: Connection) -> None:
+        limit(scope="channel", max_size=3)
+        limit(max_size=2)
+
+        enqueue(connection, key="a")
+        enqueue(connection, key="a")
+        with pytest.raises(ChannelFull):
+            enqueue(connection, key="a")
+        enqueue(connection, key="b")
+        with pytest.raises(ChannelFull):
+            enqueue(connection, key="b")
+
+    def test_of_both_admits_of_many_what_both_allow(self, connection: Connection) -> None:
+        limit(scope="channel", max_size=3)
+        limit(max_size=2)
+        Channel.objects.create(name="default", on_full="drop")
+
+        stored = store(connection, ["a", "a", "a", "b", "b"])
+
+        assert stored.came_of == ["stored", "stored", "dropped", "stored", "dropped"]
 
     def test_does_not_hold_for_messages_without_a_key(self, connection: Connection) -> None:
         limit(max_size=1)
@@ -746,6 +840,20 @@ def test_what_was_stored_before_a_keys_policy_is_found_without_reading_other_key
         adopted = route.adopt(connection)
 
         assert (adopted, read(connection, "pgqueue_message") < 10) == (1, True)
+
+
+@pytest.mark.parametrize("scope", ["channel", "each"])
+def test_room_is_counted_without_reading_other_channels(
+    connection: Connection, other: Connection, scope: str
+) -> None:
+    limit(scope=scope, max_size=9)
+    for verb in (run, bury, schedule, hold, enqueue):
+        verb(other, 300, channel="other", key=verb.__name__)
+
+    with connection.transaction():
+        enqueue(connection, key="a")
+
+        assert read(connection, "pgqueue_message") < 10
 
 
 def test_a_claim_reads_few_policies_of_other_keys(connection: Connection) -> None:

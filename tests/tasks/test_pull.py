@@ -151,6 +151,20 @@ class TestReceiving:
         assert received("a", "b") == ["a", "b"]
         assert received() == ["a", "b", "c"]
 
+    @pytest.mark.parametrize("is_governed", [False, True])
+    @pytest.mark.parametrize("channels", [(), ("a",), ("a", "b", "c")])
+    def test_gives_what_is_there_up_to_the_limit_wherever_it_is(
+        self, channels: tuple[str, ...], is_governed: bool
+    ) -> None:
+        if is_governed:
+            Policy.objects.create(channel="a", scope="channel", max_running=100)
+        send_many("a", range(10), key="deep")
+        send("a", "shallow")
+        send("other", "not asked for" if channels else "shallow, too")
+
+        with receive(*channels, limit=10) as deliveries:
+            assert len(list(deliveries)) == 10
+
     def test_may_be_repeated(self) -> None:
         send_many("mail", range(5))
 
@@ -231,8 +245,9 @@ class TestWithoutMessages:
             assert not list(deliveries)
             assert deliveries.next_due_in <= timedelta(minutes=1)
 
-    def test_it_is_told_when_a_rate_lets_the_next_one_go_on(self) -> None:
-        Policy.objects.create(channel="mail", scope="each", rate=1, per=timedelta(hours=1))
+    @pytest.mark.parametrize("scope", ["each", "channel"])
+    def test_it_is_told_when_a_rate_lets_the_next_one_go_on(self, scope: str) -> None:
+        Policy.objects.create(channel="mail", scope=scope, rate=1, per=timedelta(hours=1))
         send_many("mail", [1, 2], key="k")
 
         with receive("mail", limit=5) as deliveries:

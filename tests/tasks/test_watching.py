@@ -325,6 +325,18 @@ class TestAWatch:
 
             assert next(iter(notices)).id == result.id
 
+    def test_hears_what_a_later_version_tells(self, connection: Connection) -> None:
+        notice = {"channel": "default", "id": 7, "event": "moved", "outcome": None, "to": "mail"}
+        with watch("default") as notices:
+            connection.execute(
+                "SELECT pg_notify(pgqueue_notifications_v1() || '_notices', %s)",
+                [json.dumps(notice)],
+            )
+
+            heard = next(iter(notices))
+
+        assert (heard.id, heard.event) == ("7", "moved")
+
     def test_goes_on_where_a_loop_was_left(self) -> None:
         with watch("default") as notices:
             results = [jobs.add.enqueue(n) for n in range(4)]

@@ -719,6 +719,12 @@ def is_free(session: psycopg.Connection[Any], context: TaskContext) -> bool:
     return found.fetchone() is not None
 
 
+@task(takes_context=True, atomic=True)
+def give_away(context: TaskContext) -> None:
+    Group.objects.create(name="given")
+    row(context).update(state=State.READY, worker_id=None, lease_until=None)
+
+
 class TestAnAtomicTask:
     @pytest.mark.parametrize("level", ["read committed", "repeatable read", "serializable"])
     def test_is_isolated_as_it_says(self, level: Any) -> None:
@@ -820,6 +826,16 @@ class TestAnAtomicTask:
         assert (outcome, seen) == (Closed(), [None])
         assert Message.objects.get().state == State.READY
         assert Group.objects.count() == 1
+
+    def test_leaves_nothing_if_it_gave_its_own_message_away(self) -> None:
+        give_away.enqueue()
+        message = claim_one()
+
+        outcome = run(message)
+
+        assert isinstance(outcome.error, LeaseLost)
+        assert Message.objects.get().state == State.RUNNING
+        assert not Group.objects.exists()
 
     def test_keeps_its_lease_between_two_runs(self, monkeypatch: pytest.MonkeyPatch) -> None:
         Group.objects.create(name="shared")

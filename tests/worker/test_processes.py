@@ -190,6 +190,13 @@ class TestALease:
         message = History.objects.get()
         assert (message.attempt, message.lost) == (2, 1)
 
+    def test_of_a_task_that_ignores_its_timeout_is_renewed_no_more(self) -> None:
+        # Nothing interrupts a sleep: it is over long after its lease.
+        jobs.sleep.using(timeout=0.2).enqueue(6)
+
+        with worker(lease=1):
+            eventually(lambda: Message.objects.filter(lost=1).exists(), within=5)
+
     def test_lost_too_often_makes_a_dead_letter(self) -> None:
         jobs.kill_its_worker.enqueue()
         for _ in range(3):

@@ -6,9 +6,10 @@ import pytest
 from django.contrib.auth.models import Group
 from django.core.management import CommandError, call_command
 
-from pgqueue import signals
+from pgqueue import TaskContext, signals
 from pgqueue.exceptions import TaskFailed
 from pgqueue.models import Channel, History, Message, Worker
+from pgqueue.outcomes import Outcome as Ended
 from pgqueue.states import Outcome, State
 from tests import jobs
 
@@ -64,6 +65,23 @@ class TestATask:
         assert "raise ValueError(f" in result.errors[0].traceback
         with pytest.raises(TaskFailed):
             result.return_value  # noqa: B018
+
+    def test_that_fails_is_announced_with_its_error(self) -> None:
+        heard: list[tuple[int, Exception]] = []
+
+        def hear(context: TaskContext, outcome: Ended, **kwargs: object) -> None:
+            assert isinstance(outcome.error, Exception)
+            heard.append((context.attempt, outcome.error))
+
+        jobs.fail.enqueue("no use")
+        signals.task_finished.connect(hear)
+        try:
+            drain()
+        finally:
+            signals.task_finished.disconnect(hear)
+
+        assert [attempt for attempt, _ in heard] == [1, 2, 3]
+        assert {type(error) for _, error in heard} == {ValueError}
 
     def test_that_fails_at_first_succeeds_in_the_end(self) -> None:
         result = jobs.fail_twice.enqueue()

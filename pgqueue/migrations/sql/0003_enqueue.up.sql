@@ -75,7 +75,9 @@ LANGUAGE plpgsql SET enable_seqscan = off AS $$
 DECLARE
     lease_until timestamptz;
     governed boolean;
+    is_bounded boolean;
     is_duplicate boolean := false;
+    is_full boolean := false;
     message pgqueue_message;
 BEGIN
     created_at := statement_timestamp();
@@ -91,30 +93,40 @@ BEGIN
     IF ordered THEN
         PERFORM pgqueue_keep_order_v1(channel, key);
     END IF;
-    IF dedupe_key IS NOT NULL THEN
-        -- Most duplicates are known at once. One that replaces another needs no room for itself.
-        SELECT d.message_id INTO id FROM pgqueue_dedupe d
-        WHERE d.channel = channel AND d.dedupe_key = dedupe_key AND d.expires_at > created_at;
-        IF NOT FOUND THEN
-            SELECT m.id INTO id FROM pgqueue_message m
-            WHERE m.channel = channel AND m.dedupe_key = dedupe_key
-              AND m.state IN ('held', 'scheduled', 'ready', 'running');
-            is_duplicate := FOUND;
+    is_bounded := EXISTS (SELECT FROM pgqueue_policy p WHERE p.channel = channel AND p.max_size IS NOT NULL);
+    LOOP
+        IF dedupe_key IS NOT NULL THEN
+            -- Most duplicates are known at once. One that replaces another needs no room for itself.
+            SELECT d.message_id INTO id FROM pgqueue_dedupe d
+            WHERE d.channel = channel AND d.dedupe_key = dedupe_key AND d.expires_at > created_at;
+            IF NOT FOUND THEN
+                IF replaces AND is_bounded THEN
+                    -- One that is just being claimed gives its key up, and leaves its place to nobody.
+                    PERFORM FROM pgqueue_message m
+                    WHERE m.channel = channel AND m.dedupe_key = dedupe_key AND m.state IN ('held', 'scheduled', 'ready')
+                    FOR UPDATE;
+                END IF;
+                SELECT m.id INTO id FROM pgqueue_message m
+                WHERE m.channel = channel AND m.dedupe_key = dedupe_key
+                  AND m.state IN ('held', 'scheduled', 'ready', 'running');
+                is_duplicate := FOUND;
+            END IF;
+            IF id IS NOT NULL AND NOT (is_duplicate AND (replaces OR dedupe_for IS NOT NULL)) THEN
+                came_of := 'existing';
+                RETURN;
+            END IF;
         END IF;
-        IF id IS NOT NULL AND NOT (is_duplicate AND (replaces OR dedupe_for IS NOT NULL)) THEN
-            came_of := 'existing';
+        EXIT WHEN is_duplicate OR NOT is_bounded;
+        IF is_full THEN
+            id := NULL;
+            came_of := CASE WHEN EXISTS (SELECT FROM pgqueue_channel c WHERE c.name = channel AND c.on_full = 'drop')
+                            THEN 'dropped' ELSE 'full' END;
             RETURN;
         END IF;
-    END IF;
-    IF NOT is_duplicate
-       AND EXISTS (SELECT FROM pgqueue_policy p WHERE p.channel = channel AND p.max_size IS NOT NULL)
-       AND least(pgqueue_room_v1(channel, NULL), pgqueue_room_v1(channel, key)) < 1
-    THEN
-        id := NULL;
-        came_of := CASE WHEN EXISTS (SELECT FROM pgqueue_channel c WHERE c.name = channel AND c.on_full = 'drop')
-                        THEN 'dropped' ELSE 'full' END;
-        RETURN;
-    END IF;
+        is_full := coalesce(least(pgqueue_room_v1(channel, NULL), pgqueue_room_v1(channel, key)) < 1, false);
+        EXIT WHEN NOT is_full;
+        -- Who was waited for may have stored the same: look once more.
+    END LOOP;
 
     id := coalesce(reserved, nextval('pgqueue_message_id_seq'));
     governed := ordered OR pgqueue_is_governed_v1(channel, key);

@@ -6,15 +6,12 @@ import os
 import random
 import subprocess
 import sys
-from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
-from django.db import connections, transaction
+from django.db import transaction
 
-from pgqueue import batch, send_many
-from pgqueue.connections import connect as open_connection
+from pgqueue import batch
 from pgqueue.exceptions import (
     BatchTooLarge,
     ChannelFull,
@@ -24,9 +21,7 @@ from pgqueue.exceptions import (
     InvalidTask,
 )
 from pgqueue.models import Message, Policy
-from pgqueue.tasks import definition, sending
 from tests import jobs
-from tests.eventually import eventually
 from tests.processes import ROOT, database_url
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -172,51 +167,6 @@ class TestABatch:
     def test_is_of_one_database(self, other: Any) -> None:
         with pytest.raises(InvalidTask, match="'default'"), batch() as work:
             work.enqueue(other, 1)
-
-
-def collect(*dedupe_keys: str) -> None:
-    with batch() as work:
-        for key in dedupe_keys:
-            work.enqueue(jobs.add.using(dedupe_key=key, priority=len(key)), 1)
-
-
-def enqueue_many(*dedupe_keys: str) -> None:
-    jobs.add.using(dedupe_key=str).enqueue_many([(key,) for key in dedupe_keys])
-
-
-def send_all(*dedupe_keys: str) -> None:
-    send_many("default", dedupe_keys, dedupe_key=str)
-
-
-@pytest.mark.parametrize("produce", [collect, enqueue_many, send_all])
-def test_dedupe_keys_are_waited_for_in_their_order(
-    produce: Callable[..., None], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(definition, "BATCH", 1)
-    monkeypatch.setattr(sending, "BATCH", 1)
-    with open_connection("default", name="test") as other, ThreadPoolExecutor(1) as thread:
-        once = jobs.add.using(connection=other)
-        with other.transaction():
-            once.using(dedupe_key="B").enqueue(0)
-            producer = thread.submit(in_thread, produce, "zz", "a", "B")
-            eventually(somebody_waits, what="nobody waits for B")
-            once.using(dedupe_key="zz").enqueue(0)  # a deadlock, had the producer stored it
-        producer.result()
-
-    assert Message.objects.count() == 3
-
-
-def in_thread(verb: Callable[..., None], *arguments: str) -> None:
-    try:
-        verb(*arguments)
-    finally:
-        connections.close_all()
-
-
-def somebody_waits() -> bool:
-    with connections["default"].cursor() as cursor:
-        cursor.execute("SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'")
-        return bool(cursor.fetchone()[0])
 
 
 @pytest.mark.timeout(300)

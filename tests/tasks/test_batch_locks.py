@@ -1,4 +1,4 @@
-"""A batch takes its locks in one order, whatever order its parts were collected in."""
+"""Who stores many things waits for others in one order, whatever order they were given in."""
 
 from __future__ import annotations
 
@@ -9,9 +9,11 @@ from typing import Any
 import pytest
 from django.db import connections
 
-from pgqueue import batch
+from pgqueue import batch, send_many
 from pgqueue.batches import Batch
 from pgqueue.connections import connect as open_connection
+from pgqueue.models import Message
+from pgqueue.tasks import definition, sending
 from tests import jobs
 from tests.eventually import eventually
 from tests.factories import Connection, limit, one, store
@@ -65,23 +67,63 @@ def test_who_waits_for_the_first_has_none_of_those_behind_it(
     limit("bounded", max_size=9)
 
     def apply() -> None:
-        try:
-            with batch() as work:
-                collect(work, "b")
-                collect(work, "a")
-        finally:
-            connections.close_all()
+        with batch() as work:
+            collect(work, "b")
+            collect(work, "a")
 
     with ThreadPoolExecutor() as threads:
         with first.transaction():
             take(first, "a")
-            applied = threads.submit(apply)
+            applied = threads.submit(in_thread, apply)
             eventually(lambda: is_waited_for(third, first), within=WITHIN)
 
             with third.transaction(force_rollback=True):
                 take(third, "b")
 
         applied.result(WITHIN)
+
+
+def collect(*dedupe_keys: str) -> None:
+    with batch() as work:
+        for key in dedupe_keys:
+            work.enqueue(jobs.add.using(dedupe_key=key, priority=len(key)), 1)
+
+
+def enqueue_many(*dedupe_keys: str) -> None:
+    jobs.add.using(dedupe_key=str).enqueue_many([(key,) for key in dedupe_keys])
+
+
+def send_all(*dedupe_keys: str) -> None:
+    send_many("default", dedupe_keys, dedupe_key=str)
+
+
+@pytest.mark.parametrize("produce", [collect, enqueue_many, send_all])
+def test_dedupe_keys_are_waited_for_in_their_order(
+    first: Connection,
+    third: Connection,
+    produce: Callable[..., None],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(definition, "BATCH", 1)
+    monkeypatch.setattr(sending, "BATCH", 1)
+    once = jobs.add.using(connection=first)
+    with ThreadPoolExecutor() as threads:
+        with first.transaction():
+            once.using(dedupe_key="B").enqueue(0)
+            produced = threads.submit(in_thread, produce, "zz", "a", "B")
+            eventually(lambda: is_waited_for(third, first), within=WITHIN)
+            once.using(dedupe_key="zz").enqueue(0)  # a deadlock, had the producer stored it
+
+        produced.result(WITHIN)
+
+    assert Message.objects.count() == 3
+
+
+def in_thread(verb: Callable[..., None], *arguments: str) -> None:
+    try:
+        verb(*arguments)
+    finally:
+        connections.close_all()
 
 
 def is_waited_for(observer: Connection, holder: Connection) -> Any:

@@ -75,7 +75,8 @@ policies = st.one_of(
     st.none(),
     st.builds(Policy, max_running=st.integers(1, 3)),
     st.builds(Policy, max_running=st.integers(1, 2), max_size=st.integers(2, 9)),
-    st.builds(Policy, max_running=some, rate=st.sampled_from([100, 500]), burst=some),
+    # By the hour: how fast a history goes on is no matter, `pass_hours` is.
+    st.builds(Policy, max_running=some, rate=st.integers(1, 5), per=st.just(HOUR), burst=some),
     st.builds(Policy, max_running=some, weight=st.integers(1, 3)),
 )
 
@@ -324,6 +325,17 @@ class Machine(RuleBasedStateMachine):
             self.world.change(id, is_over=True)
 
     @there_is("running")
+    @rule(worker=workers)
+    def die_time_and_again(self, worker: int) -> None:
+        """Take all that loses its worker to the end of its losses, which chance seldom does."""
+        for _ in range(MAX_LOST):
+            self.die(worker)
+            self.rescue()
+            self.pass_time(list(range(len(self.world.messages))), "due")
+            self.promote()
+            self.claim(worker, 20, 10, governed_first=False, all_of_it=True, passed=0.0)
+
+    @there_is("running")
     @rule(which=which)
     def beat(self, which: list[int]) -> None:
         claims = pick(self.claims, which)
@@ -421,6 +433,17 @@ class Machine(RuleBasedStateMachine):
         )
         for id in ids:
             self.world.change(id, **{f"is_{what}": True})
+
+    @rule(hours=st.sampled_from([0.3, 1.1]))
+    def pass_hours(self, hours: float) -> None:
+        """Let every start have been earlier, as far as rates go."""
+        passed = hours * HOUR
+        self.starts.pass_time(passed)
+        for table in ("lane", "gate"):
+            self.connections[0].execute(
+                f"UPDATE pgqueue_{table} SET tat = tat - %s, wake_at = wake_at - %s",  # noqa: S608
+                [passed, passed],
+            )
 
     @rule(duty=st.sampled_from(["promote", "rescue", "expire", "forget", "tidy", "tidy"]))
     def do_duty(self, duty: str) -> None:
@@ -548,6 +571,7 @@ class Machine(RuleBasedStateMachine):
             if not self.world.messages:
                 return
             self.pass_time(everything, "due")
+            self.pass_hours(1.1)
             self.expire()
             self.operate(0, everything, "commit")
             self.expire()
@@ -614,11 +638,12 @@ VERBS: dict[str, Callable[[Connection, list[Claim]], set[int]]] = {
 WHERE = "WHERE channel = %(channel)s AND scope = %(scope)s AND key = %(key)s"
 UPDATE_POLICY = f"""
     UPDATE pgqueue_policy
-    SET max_running = %(max_running)s, rate = %(rate)s, burst = %(burst)s, max_size = %(max_size)s,
-        weight = %(weight)s
+    SET max_running = %(max_running)s, rate = %(rate)s, per = %(per)s, burst = %(burst)s,
+        max_size = %(max_size)s, weight = %(weight)s
     {WHERE}"""  # noqa: S608
 INSERT_POLICY = """
-    INSERT INTO pgqueue_policy (channel, scope, key, max_running, rate, burst, max_size, weight)
-    VALUES (%(channel)s, %(scope)s, %(key)s, %(max_running)s, %(rate)s, %(burst)s, %(max_size)s,
-            %(weight)s)"""
+    INSERT INTO pgqueue_policy
+        (channel, scope, key, max_running, rate, per, burst, max_size, weight)
+    VALUES (%(channel)s, %(scope)s, %(key)s, %(max_running)s, %(rate)s, %(per)s, %(burst)s,
+            %(max_size)s, %(weight)s)"""
 DELETE_POLICY = f"DELETE FROM pgqueue_policy {WHERE}"  # noqa: S608

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
+from math import ceil
 from typing import Any, NamedTuple
 from uuid import UUID
 
@@ -50,6 +51,7 @@ class Policy:
 
     max_running: int | None = None
     rate: int | None = None
+    per: timedelta = timedelta(seconds=1)
     burst: int | None = None
     max_size: int | None = None
     weight: int | None = None
@@ -350,11 +352,15 @@ class Starts:
         """Count a start; say whether the rate allows it."""
         if policy.rate is None:
             return True
-        gap = timedelta(seconds=1) / policy.rate
-        burst = policy.burst or max(1, -(-policy.rate // 10))
+        gap = policy.per / policy.rate
+        burst = policy.burst or max(1, ceil(0.1 / gap.total_seconds()))
         paid = max(self._paid_until.get((channel, key), at), at) + gap
         self._paid_until[channel, key] = paid
         return paid <= at + burst * gap + self.ROUNDING
+
+    def pass_time(self, passed: timedelta) -> None:
+        """Let each start have been so much earlier."""
+        self._paid_until = {lane: until - passed for lane, until in self._paid_until.items()}
 
     def begin_anew(self, channel: str) -> None:
         """Forget a channel: its policies changed."""

@@ -29,7 +29,7 @@ SIZES = (100_000,)
 KEYS = 10_000
 LANES = 100_000
 OPEN = 100
-CLAIMS = 20
+CLAIMS = 60
 RATE = 2_000
 LEASE = timedelta(minutes=10)
 

@@ -20,9 +20,10 @@ def test_everything_ends_once_and_no_limit_is_exceeded(
 ) -> None:
     if not MINUTES:
         Torture(connect).run(4)
+    connection = connect()
     until = time.monotonic() + 60 * MINUTES / 2
     while time.monotonic() < until:
         torture = Torture(connect)
         torture.run(A_ROUND)
         print(f"torture: {torture}", flush=True)
-        connect().execute("; ".join(f"DELETE FROM pgqueue_{each}" for each in TABLES))  # noqa: S608
+        connection.execute("; ".join(f"DELETE FROM pgqueue_{each}" for each in TABLES))  # noqa: S608

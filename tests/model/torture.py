@@ -34,6 +34,7 @@ class Torture:
 
     def __init__(self, connect: Callable[..., Connection]) -> None:
         self._connect = connect
+        self._connections: list[Connection] = []
         self.stored: Counter[int] = Counter()
         self.succeeded: Counter[int] = Counter()
         self.started: list[datetime] = []
@@ -56,7 +57,7 @@ class Torture:
             limit(channel, key="vip", max_running=VIP)
         limit("whole", scope="channel", max_running=WHOLE)
         limit("paced", scope="channel", rate=PACE.rate, burst=PACE.burst)
-        workers = [self.worker(self._connect()) for _ in range(3)]
+        workers = [self.worker(self._open()) for _ in range(3)]
         cast = [self.produce, self.produce, self.produce, *workers, self.operate, self.change]
         cast += [self.rescue, self.promote, self.tidy, self.audit]
         threads = [threading.Thread(target=self._loop, args=[verb]) for verb in cast]
@@ -68,10 +69,17 @@ class Torture:
             thread.join(60)
         if self._errors:
             raise self._errors[0]
-        self._check(self._connect())
+        self._check(self._open())
+        for connection in self._connections:
+            connection.close()
+
+    def _open(self) -> Connection:
+        connection = self._connect()
+        self._connections.append(connection)
+        return connection
 
     def _loop(self, verb: Callable[[Connection], None]) -> None:
-        connection = self._connect()
+        connection = self._open()
         try:
             while not self._stop.is_set():
                 verb(connection)

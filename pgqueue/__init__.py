@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from pgqueue.exceptions import Discard as Discard
     from pgqueue.exceptions import Retry as Retry
     from pgqueue.retries import Exponential as Exponential
+    from pgqueue.schedules import Schedule as Schedule
     from pgqueue.tasks import Delivery as Delivery
     from pgqueue.tasks import Notice as Notice
     from pgqueue.tasks import Task as Task
@@ -40,6 +41,7 @@ _HOMES = {
     "Exponential": "pgqueue.retries",
     "Notice": "pgqueue.tasks",
     "Retry": "pgqueue.exceptions",
+    "Schedule": "pgqueue.schedules",
     "Task": "pgqueue.tasks",
     "TaskContext": "pgqueue.tasks",
     "TaskResult": "pgqueue.tasks",
@@ -64,6 +66,7 @@ __all__ = [
     "Exponential",
     "Notice",
     "Retry",
+    "Schedule",
     "Task",
     "TaskContext",
     "TaskResult",

@@ -6,7 +6,6 @@ import time
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
-from difflib import get_close_matches
 from typing import Any, TypedDict, Unpack
 
 from django.db import connections, transaction
@@ -25,8 +24,10 @@ from pgqueue.models import Message, Policy
 from pgqueue.models.clock import StatementTimestamp
 from pgqueue.models.message import MessageQuerySet, Operated
 from pgqueue.policies import checked as checked_limits
-from pgqueue.retries import as_timedelta
-from pgqueue.states import State
+from pgqueue.retention import as_retention
+from pgqueue.retries import as_duration, as_timedelta
+from pgqueue.spelling import hint
+from pgqueue.states import Outcome, State
 from pgqueue.tasks.options import checked_channel, checked_key
 
 WAITING = (State.HELD, State.SCHEDULED, State.READY)
@@ -40,7 +41,8 @@ class Configuration(TypedDict, total=False):
     on_full: str
     handler: Any
     watched: bool
-    retention: timedelta | float | None
+    retention: timedelta | float | Mapping[str, timedelta | float] | None
+    dead_retention: timedelta | float | None
 
 
 @dataclass(frozen=True)
@@ -161,13 +163,22 @@ class Channel:
                 producer gets ChannelFull, or "drop" it.
             handler: the task that raw messages are given to, or its import path; "": none.
             watched: notify `watch()` of what happens to its messages.
-            retention: how long its history is kept, in seconds or as a timedelta; None: as all.
+            retention: how long its history is kept: seconds or a timedelta, or a dict of those by
+                outcome, of which the others are kept as all are; None: as all.
+            dead_retention: how long its dead letters are kept before they are discarded, in seconds
+                or as a timedelta; None: as all.
 
         Raises:
             InvalidChannel: an option is unknown, or has a value that can't be.
         """
-        columns = {name: _configured(name, value) for name, value in options.items()}
+        columns: dict[str, Any] = {}
+        for name, value in options.items():
+            columns |= _configured(name, value)
         self._rows.update_or_create(name=self.name, defaults=columns)
+
+    def configured(self) -> models.Channel:
+        """Return how the channel is configured; by the defaults, where nobody has."""
+        return self._rows.first() or models.Channel(name=self.name)
 
     def stats(self) -> Stats:
         """Return what it has now: in a tenth of a second, however much that is."""
@@ -382,15 +393,15 @@ def _scope(key: str | None, each_key: bool) -> dict[str, str]:
         raise InvalidPolicy(f"key={key!r}: {error}") from error
 
 
-def _configured(name: str, value: Any) -> Any:
+def _configured(name: str, value: Any) -> dict[str, Any]:
+    """Return the columns that an option is kept in."""
     if name not in _OPTIONS:
-        near = get_close_matches(name, _OPTIONS, n=1)
-        hint = f"Did you mean {near[0]!r}?" if near else f"There are {', '.join(_OPTIONS)}."
-        raise InvalidChannel(f"A channel has no option {name!r}. {hint}")
+        raise InvalidChannel(f"A channel has no option {name!r}. {hint(name, _OPTIONS)}")
     try:
-        return _OPTIONS[name](value)
+        checked = _OPTIONS[name](value)
     except (TypeError, ValueError) as error:
         raise InvalidChannel(f"{name}={value!r}: {error}") from error
+    return checked if isinstance(checked, dict) else {name: checked}
 
 
 def _one_of(words: Collection[str]) -> Callable[[Any], str]:
@@ -415,13 +426,18 @@ def _flag(value: Any) -> bool:
     return value
 
 
-def _retention(value: Any) -> timedelta | None:
-    if value is None:
-        return None
-    retention = as_timedelta(value)
-    if retention <= timedelta():
-        raise ValueError("it must be longer than 0 seconds.")
-    return retention
+def _keep(value: Any) -> timedelta | None:
+    return None if value is None else as_duration(value)
+
+
+def _retention(value: Any) -> dict[str, timedelta | None]:
+    """Return the columns, all of them: it is stated as a whole."""
+    is_by_outcome = isinstance(value, Mapping)
+    by_outcome = as_retention(value) if is_by_outcome else {}
+    return {
+        "retention": None if is_by_outcome else _keep(value),
+        **{f"retention_{outcome}": by_outcome.get(outcome) for outcome in Outcome.values},
+    }
 
 
 _OPTIONS: Mapping[str, Callable[[Any], Any]] = {
@@ -430,4 +446,5 @@ _OPTIONS: Mapping[str, Callable[[Any], Any]] = {
     "handler": _handler,
     "watched": _flag,
     "retention": _retention,
+    "dead_retention": _keep,
 }

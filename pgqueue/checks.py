@@ -4,12 +4,16 @@ from collections.abc import Sequence
 from typing import Any
 
 from django.apps import AppConfig
-from django.core.checks import CheckMessage, Error, Tags, register
+from django.core.checks import CheckMessage, Error, Tags, Warning, register
 from django.core.exceptions import ImproperlyConfigured
+from django.core.management import get_commands
 from django.db import OperationalError, connections
 from django.utils.connection import ConnectionDoesNotExist
 
+from pgqueue import registry
 from pgqueue.conf import settings
+from pgqueue.exceptions import InvalidSchedule, InvalidTask
+from pgqueue.tasks import scheduling
 
 OLDEST = 15
 
@@ -38,6 +42,35 @@ def check_settings(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> li
                 id="pgqueue.E003",
             )
         ]
+    return []
+
+
+@register("pgqueue")
+def check_commands(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> list[CheckMessage]:
+    """Say when another app's `runworker` is run in place of ours."""
+    owner = get_commands().get("runworker")
+    if owner in (None, "pgqueue"):
+        return []
+    return [
+        Warning(
+            f"`manage.py runworker` is the command of {owner}, not of pgqueue.",
+            hint="Run `manage.py pgqueue_worker`, which is the same, "
+            "or list pgqueue before it in INSTALLED_APPS.",
+            id="pgqueue.W001",
+        )
+    ]
+
+
+@register("pgqueue")
+def check_schedules(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> list[CheckMessage]:
+    """Say which schedule in code names no time, no task, or arguments that this can't take."""
+    try:
+        for alias in {settings().database, *(task.alias for task in registry.each())}:
+            scheduling.declared(alias)
+    except ImproperlyConfigured:
+        return []  # said above
+    except (InvalidSchedule, InvalidTask) as error:
+        return [Error(str(error), id="pgqueue.E008")]
     return []
 
 

@@ -3,15 +3,26 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from datetime import timedelta
-from difflib import get_close_matches
 from functools import cache
-from typing import Any
+from typing import Any, TypeAlias
 
 from django.conf import settings as django_settings
 from django.core.exceptions import ImproperlyConfigured
 from django.core.signals import setting_changed
 
-from pgqueue.retries import Backoff, Exponential, as_backoff, as_timedelta
+from pgqueue.retention import Retention, as_retention
+from pgqueue.retries import Backoff, Exponential, as_backoff, as_duration
+from pgqueue.schedules import Entry, as_entries
+from pgqueue.spelling import hint
+from pgqueue.states import Outcome
+
+MONTH = timedelta(days=30)
+
+Schedules: TypeAlias = "Mapping[str, Entry]"
+
+
+def _for_a_month() -> Retention:
+    return dict.fromkeys(Outcome.values, MONTH)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,6 +50,12 @@ class Settings:
     """Workers that a message may take down with it before it is dead."""
     backoff: Backoff = field(default_factory=Exponential)
     """How long a failed message waits: a policy, a list of delays or a function."""
+    retention: Retention = field(default_factory=_for_a_month)
+    """How long messages that ended are kept: a duration, or a dict of some by outcome."""
+    dead_retention: timedelta = 3 * MONTH
+    """How long dead letters are kept before they are discarded."""
+    schedules: Schedules = field(default_factory=dict)
+    """Tasks that are enqueued by themselves: by name, what `Schedule` takes, and the `task`."""
 
     @property
     def heartbeat(self) -> timedelta:
@@ -61,9 +78,8 @@ def read(given: Mapping[str, Any]) -> Settings:
     known = {each.name.upper(): each for each in fields(Settings)}
     for name in given:
         if name not in known:
-            near = get_close_matches(name.upper(), known, n=1)
-            hint = f" Did you mean {near[0]!r}?" if near else f" It knows {', '.join(known)}."
-            raise ImproperlyConfigured(f"PGQUEUE has no option {name!r}.{hint}")
+            meant = hint(name.upper(), known)
+            raise ImproperlyConfigured(f"PGQUEUE has no option {name!r}. {meant}")
     return Settings(
         **{
             known[name].name: _checked(name, value, known[name].type)
@@ -79,17 +95,14 @@ def _checked(name: str, value: Any, kind: Any) -> Any:
         raise ImproperlyConfigured(f"PGQUEUE[{name!r}] = {value!r}: {error}") from error
 
 
-def _positive(value: Any) -> timedelta:
-    duration = as_timedelta(value)
-    if duration <= timedelta():
-        raise ValueError("it must be longer than 0 seconds.")
-    return duration
-
-
 def _count(value: Any) -> int:
     if not isinstance(value, int) or isinstance(value, bool) or value < 1:
         raise ValueError("it must be a whole number, 1 or more.")
     return value
+
+
+def _retention(value: Any) -> Retention:
+    return {**_for_a_month(), **as_retention(value)}
 
 
 def _name(value: Any) -> str:
@@ -98,7 +111,14 @@ def _name(value: Any) -> str:
     return value
 
 
-_CHECKS = {str: _name, int: _count, timedelta: _positive, Backoff: as_backoff}
+_CHECKS = {
+    str: _name,
+    int: _count,
+    timedelta: as_duration,
+    Backoff: as_backoff,
+    Retention: _retention,
+    Schedules: as_entries,
+}
 
 
 def _forget(*, setting: str, **kwargs: Any) -> None:

@@ -6,8 +6,10 @@ the message.
 
 from __future__ import annotations
 
+import os
+import socket
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import psycopg
@@ -56,6 +58,9 @@ def connect(alias: str, *, name: str) -> psycopg.Connection[Any]:
         # Who is stopped or cut off amid a claim must not keep its lanes: whoever routes for all the
         # others waits for them. Python does nothing long between two of our statements.
         connection.execute("SET idle_in_transaction_session_timeout = '30s'")
+        # None of our statements takes so long, but behind a lock that should not be there: then it
+        # is tried again, and the log says so, where a loop would be silent until that is let go.
+        connection.execute("SET statement_timeout = '45s'")
         # Compiling takes longer than any of our statements, however dear they look. Planning
         # them anew takes as long as running them: their plans don't depend on parameters.
         connection.execute("SET jit = off; SET plan_cache_mode = force_generic_plan")
@@ -111,6 +116,19 @@ class Session:
     def is_open(self) -> bool:
         """Whether there is an open connection."""
         return self._connection is not None and not self._connection.closed
+
+    def cut(self) -> None:
+        """End the connection under whoever waits for an answer on it, in another thread.
+
+        Where a server, or a network, says nothing at all, no setting of the connection's does.
+        """
+        connection = self._connection
+        with suppress(OSError, psycopg.OperationalError):
+            if connection is not None:
+                with socket.socket(fileno=os.dup(connection.fileno())) as its:
+                    # Were it closed by now, the number might have been somebody else's.
+                    if not connection.closed:
+                        its.shutdown(socket.SHUT_RDWR)
 
     def close(self) -> None:
         """Close the connection; using the session again opens another."""

@@ -115,6 +115,14 @@ class InvalidPolicy(PGQueueError):
     """This can't be a policy: the message names the option and says why."""
 
 
+class InvalidSchedule(PGQueueError, ValueError):
+    """This can't be a schedule: the message names the option and says why."""
+
+
+class UnknownTask(PGQueueError):
+    """No task has this name here: is its app in INSTALLED_APPS?"""
+
+
 class ChannelPaused(PGQueueError):
     """A paused channel is not released, which would run what it keeps back: resume it first."""
 

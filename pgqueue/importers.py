@@ -5,15 +5,17 @@ from __future__ import annotations
 import json
 from collections import Counter
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 
 from django.db import DatabaseError, connections, transaction
 
 from pgqueue import registry
 from pgqueue.conf import settings
-from pgqueue.exceptions import InvalidTask, PGQueueError
+from pgqueue.exceptions import InvalidSchedule, InvalidTask, PGQueueError
+from pgqueue.models import Schedule
 from pgqueue.statements import load
+from pgqueue.tasks import scheduling
 
 SQL = load(__name__)
 BATCH = 1000
@@ -44,16 +46,31 @@ class Pending(NamedTuple):
     run_at: datetime | None
 
 
+class Periodic(NamedTuple):
+    """A periodic task of Celery's beat; `hindrance` is what no schedule of ours can say."""
+
+    name: str
+    task: str
+    args: str
+    kwargs: str
+    queue: str
+    enabled: bool
+    cron: str
+    every: timedelta | None
+    timezone: str
+    hindrance: str | None
+
+
 @dataclass
 class Report:
-    """What was moved, by task; and what was left where it is, by the reason."""
+    """What was moved, by task or schedule; and what was left where it is, by the reason."""
 
     moved: Counter[str] = field(default_factory=Counter)
     left: Counter[str] = field(default_factory=Counter)
 
 
 def move(source: str, *, dry_run: bool = False) -> Report:
-    """Move what waits in another queue's tables over, 1 000 in a transaction.
+    """Move what waits in another queue's tables over, 1 000 in a transaction; or its schedules.
 
     What runs there already is left to its own workers. A job that is moved is deleted there
     in the same transaction, so that moving again finds nothing twice.
@@ -74,8 +91,7 @@ def move(source: str, *, dry_run: bool = False) -> Report:
         )
     name = source.replace("-", "_")
     if source == "celery-beat":  # no job waits there, only schedules are kept
-        for (schedule,) in _rows(alias, name):
-            report.left[f"{schedule}: pgqueue has no schedules yet"] += 1
+        _move_schedules(alias, report, dry_run=dry_run)
         return report
     after = ""
     while True:
@@ -113,6 +129,44 @@ def _take(job: Pending, alias: str, report: Report) -> bool:
         report.left[f"{job.task}: {error}"] += 1
         return False
     report.moved[job.task] += 1
+    return True
+
+
+def _move_schedules(alias: str, report: Report, *, dry_run: bool) -> None:
+    with transaction.atomic(using=alias):
+        found = [Periodic(*row) for row in _rows(alias, "celery_beat")]
+        taken = [each.name for each in found if _take_over(each, alias, report)]
+        _rows(alias, "celery_beat_delete", names=taken)
+        if dry_run:
+            transaction.set_rollback(True, using=alias)
+
+
+def _take_over(periodic: Periodic, alias: str, report: Report) -> bool:
+    """Store a schedule for a periodic task, or note why there can't be one."""
+    try:
+        if periodic.hindrance:
+            raise InvalidSchedule(periodic.hindrance)
+        row = Schedule(
+            name=periodic.name,
+            task=periodic.task,
+            cron=periodic.cron,
+            every=periodic.every,
+            timezone=periodic.timezone,
+            args=json.loads(periodic.args or "[]"),
+            kwargs=json.loads(periodic.kwargs or "{}"),
+            channel=periodic.queue,
+            paused=not periodic.enabled,
+        )
+        scheduling.check(row)
+        if Schedule.objects.using(alias).filter(pk=row.pk).exists():
+            raise InvalidSchedule("there is a schedule of this name already")
+        row.save(using=alias, force_insert=True)
+    except DatabaseError:
+        raise
+    except Exception as error:  # whatever its module raises as it is imported
+        report.left[f"{periodic.name}: {error}"] += 1
+        return False
+    report.moved[periodic.name] += 1
     return True
 
 

@@ -31,4 +31,26 @@ FOR UPDATE SKIP LOCKED
 DELETE FROM procrastinate_jobs WHERE id = ANY (%(ids)s::bigint[]) RETURNING id
 
 -- name: celery_beat
-SELECT name FROM django_celery_beat_periodictask WHERE enabled ORDER BY name
+-- Celery wants both days to fit where a line has two, cron either. What a priority means is up to
+-- the broker there.
+SELECT p.name, p.task, p.args, p.kwargs, coalesce(p.queue, ''), p.enabled,
+       CASE WHEN c.id IS NULL THEN ''
+            ELSE concat_ws(' ', replace(c.minute, ' ', ''), replace(c.hour, ' ', ''), replace(c.day_of_month, ' ', ''),
+                           replace(c.month_of_year, ' ', ''), replace(c.day_of_week, ' ', '')) END,
+       i.every * ('1 ' || i.period)::interval, coalesce(c.timezone, 'UTC'),
+       CASE WHEN p.solar_id IS NOT NULL THEN 'it goes by the sun'
+            WHEN p.clocked_id IS NOT NULL THEN 'it runs once, at a time'
+            WHEN p.one_off THEN 'it runs once'
+            WHEN p.start_time > statement_timestamp() THEN 'it has a start_time to come'
+            WHEN p.expires IS NOT NULL OR p.expire_seconds IS NOT NULL THEN 'it expires'
+            WHEN p.priority IS NOT NULL THEN 'it has a priority'
+            WHEN c.day_of_month NOT LIKE '*%%' AND c.day_of_week NOT LIKE '*%%'
+            THEN 'its days of the month and of the week must both fit' END
+FROM django_celery_beat_periodictask p
+LEFT JOIN django_celery_beat_crontabschedule c ON c.id = p.crontab_id
+LEFT JOIN django_celery_beat_intervalschedule i ON i.id = p.interval_id
+ORDER BY p.name
+FOR UPDATE OF p SKIP LOCKED
+
+-- name: celery_beat_delete
+DELETE FROM django_celery_beat_periodictask WHERE name = ANY (%(names)s) RETURNING name

@@ -20,6 +20,11 @@ def add(task: Task[Any, Any]) -> None:
     _tasks[task.name] = task
 
 
+def each() -> list[Task[Any, Any]]:
+    """Return those that were imported so far."""
+    return list(_tasks.values())
+
+
 def get(name: str) -> Task[Any, Any] | None:
     """Return the task of this name, as its decorator made it, if it was imported."""
     return _tasks.get(name)

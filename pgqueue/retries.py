@@ -27,6 +27,10 @@ Delay: TypeAlias = "float | timedelta | None"
 Backoff: TypeAlias = "Callable[[BaseException, Any], Delay]"
 
 
+LONGEST = timedelta(days=36525)
+"""What lies further back than a hundred years may be no time that PostgreSQL knows."""
+
+
 @dataclass(frozen=True)
 class Exponential:
     """Wait `base` seconds, then twice as long each time, never more than `cap`.
@@ -80,6 +84,21 @@ def as_timedelta(value: Any) -> timedelta:
         return timedelta(seconds=value)
     except OverflowError as error:
         raise ValueError(f"{value!r} seconds is too long.") from error
+
+
+def as_duration(value: Any) -> timedelta:
+    """Return `value`, seconds or a timedelta above 0, as a timedelta.
+
+    Raises:
+        TypeError: it is neither.
+        ValueError: it is not above 0, or beyond a hundred years.
+    """
+    duration = as_timedelta(value)
+    if duration <= timedelta():
+        raise ValueError("it must be longer than 0 seconds.")
+    if duration > LONGEST:
+        raise ValueError(f"{LONGEST.days} days, a hundred years, are as good as for ever.")
+    return duration
 
 
 def as_backoff(value: Any) -> Backoff:

@@ -2,24 +2,33 @@
 
 from __future__ import annotations
 
+import math
 import random
 import threading
+import time
 from datetime import timedelta
 
 from pgqueue import signals
+from pgqueue.connections import Session
 
 NO_NAP = timedelta()
 LONGEST_BACKOFF = timedelta(seconds=10)
+LONGEST_STEP = 50.0
+"""Seconds that a step of a tick may take: a statement is given up before."""
 
 
 class Service(threading.Thread):
     """Something that lives until it is stopped. Stopping it twice, or before start, is fine."""
+
+    _session: Session
+    """What it waits on, if that is a database."""
 
     def __init__(self) -> None:
         super().__init__(name=type(self).__name__.lower(), daemon=True)
         self._stopping = threading.Event()
         self._nudge = threading.Event()
         self._failures = 0
+        self._back_by = math.inf
 
     def tick(self) -> timedelta:
         """Do what there is to do; return how long to nap."""
@@ -28,10 +37,13 @@ class Service(threading.Thread):
     def run(self) -> None:
         """Tick and nap until stopped."""
         while not self._stopping.is_set():
+            self.note_progress()
             nap = self._try_tick()
             if nap > NO_NAP:
+                self._back_by = math.inf
                 self._nudge.wait(nap.total_seconds())
             self._nudge.clear()
+        self._back_by = math.inf
         self.finish()
 
     def _try_tick(self) -> timedelta:
@@ -46,6 +58,21 @@ class Service(threading.Thread):
             return backoff * random.uniform(0.5, 1)  # noqa: S311
         self._failures = 0
         return nap
+
+    def note_progress(self) -> None:
+        """Begin the next step of a long tick."""
+        self._back_by = time.monotonic() + LONGEST_STEP
+
+    @property
+    def is_stuck(self) -> bool:
+        """Whether it died, or has been at one step for longer than any should take."""
+        has_died = self.ident is not None and not self.is_alive() and not self._stopping.is_set()
+        return has_died or time.monotonic() > self._back_by
+
+    def cut(self) -> None:
+        """End the connection that it waits on: it goes on with another."""
+        if hasattr(self, "_session"):
+            self._session.cut()
 
     def wake(self) -> None:
         """End the nap."""

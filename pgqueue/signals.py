@@ -33,29 +33,48 @@ lease_lost = Signal()
 message_rescued = Signal()
 """Sent with `rescued` for each message that was taken from a silent worker."""
 
+schedule_failed = Signal()
+"""Sent with `name` and `error` when a schedule's tick had no message."""
+
+schedule_taken = Signal()
+"""Sent with `name` when a schedule in code has the name of one that somebody has added."""
+
 worker_started = Signal()
 """Sent with `channels` when a worker serves them. Sender: the Worker's class."""
 
 worker_stopped = Signal()
 """Sent with `released`, the messages handed back, when a worker has stopped."""
 
+worker_died = Signal()
+"""Sent with `pid` and `status` by who runs several processes, when one of them died; negative: by
+that signal."""
+
+service_stuck = Signal()
+"""Sent with `service` by a worker that cuts the connection on which this waits for too long."""
+
+worker_stuck = Signal()
+"""Sent with `services` by a worker that ends since these have done nothing for minutes."""
+
+worker_cut_short = Signal()
+"""Sent by a worker that ends without having written down or handed back everything."""
+
 service_failed = Signal()
 """Sent with `service` and `error` when a part of the worker failed and will try again."""
 
 
-@receiver(task_finished)
-def _log_finished(sender: Any, context: Any, outcome: Any, **kwargs: Any) -> None:
-    if outcome.error is None:
-        logger.debug("%s #%s %s", sender.name, context.id, outcome.word)
-    else:
+def log_finished(task: Any, context: Any, outcome: Any) -> None:
+    """Log how a run ended. Called, not sent: as a receiver it would cost more than small tasks."""
+    if outcome.error is not None:
         logger.warning(
             "%s #%s %s on attempt %s",
-            sender.name,
+            task.name,
             context.id,
             outcome.word,
             context.attempt,
             exc_info=outcome.error,
         )
+    elif logger.isEnabledFor(logging.DEBUG):
+        logger.debug("%s #%s %s", task.name, context.id, outcome.word)
 
 
 @receiver(task_unknown)
@@ -88,6 +107,20 @@ def _log_rescued(sender: Any, rescued: Any, **kwargs: Any) -> None:
     logger.warning("%s #%s lost its worker; now %s", rescued.task, rescued.id, rescued.state)
 
 
+@receiver(schedule_failed)
+def _log_schedule(sender: Any, name: str, error: BaseException, **kwargs: Any) -> None:
+    logger.error("The schedule %s enqueued nothing: %s", name, error, exc_info=error)
+
+
+@receiver(schedule_taken)
+def _log_taken(sender: Any, name: str, **kwargs: Any) -> None:
+    logger.warning(
+        "The schedule %s of the code is left out: one of that name was added by somebody. "
+        "Delete that one, or rename this.",
+        name,
+    )
+
+
 @receiver(worker_started)
 def _log_started(sender: Any, channels: Any, **kwargs: Any) -> None:
     logger.info("Serving %s", "every channel" if channels is None else ", ".join(channels))
@@ -96,6 +129,26 @@ def _log_started(sender: Any, channels: Any, **kwargs: Any) -> None:
 @receiver(worker_stopped)
 def _log_stopped(sender: Any, released: int, **kwargs: Any) -> None:
     logger.info("Stopped; %d messages handed back", released)
+
+
+@receiver(worker_died)
+def _log_died(sender: Any, pid: int, status: int, **kwargs: Any) -> None:
+    logger.error("The process %d died with status %d; another takes its place", pid, status)
+
+
+@receiver(service_stuck)
+def _log_service_stuck(sender: Any, service: str, **kwargs: Any) -> None:
+    logger.error("%s has had no answer for a minute; its connection is cut", service)
+
+
+@receiver(worker_stuck)
+def _log_stuck(sender: Any, services: Any, **kwargs: Any) -> None:
+    logger.critical("%s: nothing done for minutes; the worker ends itself", ", ".join(services))
+
+
+@receiver(worker_cut_short)
+def _log_cut_short(sender: Any, **kwargs: Any) -> None:
+    logger.error("There was no time to write everything down; the leases run out instead")
 
 
 @receiver(service_failed)

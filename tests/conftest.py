@@ -1,13 +1,16 @@
 import os
+import sys
 from collections.abc import Iterator
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from unittest.mock import patch
 
 import pytest
-from django.db import connections, transaction
+from django.db import OperationalError, connections, transaction
 from django.test import TransactionTestCase
 from hypothesis import settings
+from pytest_django import DjangoDbBlocker
 
 # The same examples each time: what lands is not a matter of luck. To look for more,
 # `pytest --hypothesis-profile=default`, which finds others in each run.
@@ -39,6 +42,26 @@ def _tables_are_swept() -> Iterator[None]:
 
     with patch.object(TransactionTestCase, "_fixture_teardown", sweep):
         yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _nobody_is_left(django_db_setup: None, django_db_blocker: DjangoDbBlocker) -> Iterator[None]:
+    """End, and name, sessions that tests left behind: no database is dropped under them."""
+    yield
+    with django_db_blocker.unblock():
+        made = [
+            each for each in connections.all() if each.settings_dict["NAME"].startswith("test_")
+        ]
+        for each in made:
+            with suppress(OperationalError), each.cursor() as cursor:
+                cursor.execute(
+                    "SELECT application_name, state, left(query, 200), "
+                    "pg_terminate_backend(pid, 5000) "
+                    "FROM pg_stat_activity WHERE datname = current_database() "
+                    "AND pid <> pg_backend_pid() AND backend_type = 'client backend'"
+                )
+                for left in cursor.fetchall():
+                    print("\nA test has left a session behind:", *left, file=sys.stderr)
 
 
 @cache

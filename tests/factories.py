@@ -161,6 +161,27 @@ def hold(connection: Cursors, count: int = 1, **changed: Any) -> list[int]:
     return enqueue(connection, count, **{"held_for": SOON, **changed})
 
 
+def ended(
+    connection: Connection,
+    count: int = 1,
+    *,
+    ago: timedelta = timedelta(),
+    at: datetime | None = None,
+    outcome: str = "succeeded",
+    channel: str = "default",
+) -> None:
+    """Write messages into history that ended so long ago, or at a moment."""
+    connection.execute(
+        "INSERT INTO pgqueue_history (id, channel, key, task, metadata, priority, run_at, attempt, "
+        "failures, lost, max_attempts, ordered, errors, created_at, outcome, finished_at) "
+        "SELECT nextval('pgqueue_message_id_seq'), %(channel)s, '', 'tests.task', '{}', 0, at, 1, "
+        "0, 0, 5, false, '[]', at, %(outcome)s, at "
+        "FROM (SELECT coalesce(%(at)s::timestamptz, statement_timestamp() - %(ago)s) AS at) ended, "
+        "generate_series(1, %(count)s)",
+        {"channel": channel, "outcome": outcome, "at": at, "ago": ago, "count": count},
+    )
+
+
 def make_due(connection: Connection, ids: Iterable[int]) -> None:
     """Let the time of delayed messages have come."""
     connection.execute(

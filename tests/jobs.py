@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import ctypes
 import os
 import signal
+import sys
 import threading
 import time
 from datetime import timedelta
 from typing import Any
+from uuid import uuid4
 
+from asgiref.sync import sync_to_async
 from django.contrib.auth.models import Group
 from django.db import connection, transaction
 
@@ -39,6 +43,74 @@ def metadata(context: TaskContext) -> dict[str, Any]:
 async def double(number: int) -> int:
     await asyncio.sleep(0)
     return 2 * number
+
+
+@task
+async def nap(seconds: float, name: str = "") -> None:
+    if name:
+        await Group.objects.acreate(name=f"{name} began")
+    try:
+        await asyncio.sleep(seconds)
+    except asyncio.CancelledError:
+        print("cleaned up", file=sys.stderr, flush=True)
+        raise
+
+
+NAPPING: set[object] = set()
+
+
+@task
+async def count_naps(seconds: float) -> int:
+    """Tell how many were at it at once."""
+    me = object()
+    NAPPING.add(me)
+    await asyncio.sleep(seconds)
+    count = len(NAPPING)
+    NAPPING.discard(me)
+    return count
+
+
+@task(max_attempts=2, backoff=[0])
+async def fail_async(message: str) -> None:
+    raise ValueError(message)
+
+
+@task(takes_context=True)
+async def defer_once_async(context: TaskContext) -> str:
+    if context.attempt == 1:
+        context.defer(0.01)
+    return "came back"
+
+
+@task
+async def leave_async(name: str) -> None:
+    await Group.objects.acreate(name=name)
+
+
+def _backend_pid() -> int:
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT pg_backend_pid()")
+        (pid,) = cursor.fetchone()
+    return int(pid)
+
+
+@task
+async def backend_pid_async() -> int:
+    return await sync_to_async(_backend_pid)()
+
+
+@task(max_attempts=1)
+async def cut_own_connection_async() -> None:
+    def cut() -> None:
+        with connection.cursor() as cursor:
+            cursor.execute("SELECT pg_terminate_backend(pg_backend_pid())")
+
+    await sync_to_async(cut)()
+
+
+@task(max_attempts=1)
+async def exit_async() -> None:
+    raise SystemExit(3)
 
 
 @task(key=lambda tenant: f"tenant:{tenant}")
@@ -89,9 +161,10 @@ def sleep(seconds: float, name: str = "") -> None:
 
 @task
 def sleep_and_sign(seconds: float) -> None:
-    Group.objects.create(name=f"{os.getpid()} began")
+    name = f"{os.getpid()} {uuid4()}"
+    Group.objects.create(name=f"{name} began")
     time.sleep(seconds)
-    Group.objects.create(name=f"{os.getpid()} ended")
+    Group.objects.create(name=f"{name} ended")
 
 
 @task
@@ -146,10 +219,7 @@ async def leave_atomically_async(name: str) -> None:
 
 @task
 def backend_pid() -> int:
-    with connection.cursor() as cursor:
-        cursor.execute("SELECT pg_backend_pid()")
-        (pid,) = cursor.fetchone()
-    return pid
+    return _backend_pid()
 
 
 @task
@@ -165,6 +235,26 @@ def kill_its_worker() -> None:
 
 
 @task
+def crash() -> None:
+    """End the process as a fault in a library of C does."""
+    ctypes.string_at(0)
+
+
+@task
+def pid() -> int:
+    return os.getpid()
+
+
+KEPT: list[bytes] = []
+
+
+@task
+def grow(megabytes: int) -> None:
+    """Keep so much memory."""
+    KEPT.append(b"x" * (megabytes * 1_000_000))
+
+
+@task
 def name_group(name: str) -> None:
     """A channel's handler: it gets the payload."""
     Group.objects.create(name=name)
@@ -176,3 +266,44 @@ def name_group_by_body(context: TaskContext, payload: Any) -> None:
     if not context.task_result.failures:
         raise ValueError("not yet")
     Group.objects.create(name=f"{context.body!r} {payload!r} {context.metadata}")
+
+
+async def _exit() -> None:
+    raise SystemExit(3)
+
+
+@task(max_attempts=1)
+async def exit_beside() -> None:
+    """End the process from a task of its own, whose error the loop raises, too."""
+    await asyncio.gather(_exit())
+
+
+BACKGROUND: set[asyncio.Task[None]] = set()
+
+
+async def _clean_up() -> None:
+    try:
+        await asyncio.sleep(3600)
+    finally:
+        print("cleaned up behind it", file=sys.stderr, flush=True)
+
+
+@task
+async def leave_a_task_behind() -> None:
+    BACKGROUND.add(asyncio.create_task(_clean_up()))
+
+
+@task
+async def leave_a_thread_behind() -> None:
+    """Run something in the loop's executor, whose threads Python waits for at its end."""
+    asyncio.get_running_loop().run_in_executor(None, time.sleep, 3600)
+
+
+@task
+async def count_slowly(seconds: float) -> int:
+    """Read more than one chunk, slowly, on a connection that has to stay open meanwhile."""
+    count = 0
+    async for _ in Group.objects.order_by("pk").aiterator(chunk_size=2):
+        count += 1
+        await asyncio.sleep(seconds)
+    return count

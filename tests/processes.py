@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from django.db import connections
+from django.db import connection, connections
 
 from pgqueue.models import Worker
 from tests.eventually import eventually
@@ -32,6 +32,23 @@ def database_url(alias: str = "default") -> str:
         # As django-environ has it, which would leave libpq's %2F as it is.
         return f"postgresql://{login}@{port}/{host}/{settings['NAME']}"
     return f"postgresql://{login}@{host}{port}/{settings['NAME']}"
+
+
+def manage(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    """Run a command of `manage.py` to its end, on the tests' settings and database."""
+    return subprocess.run(
+        [sys.executable, "manage.py", *arguments],
+        cwd=ROOT,
+        env={
+            **os.environ,
+            "DJANGO_SETTINGS_MODULE": "tests.settings",
+            "DATABASE_URL": database_url(),
+            **environment,
+        },
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
 
 
 class Process:
@@ -55,8 +72,10 @@ class Process:
         self.log = ""
 
     def wait_until_it_serves(self) -> None:
+        # Itself, or one of its processes.
         eventually(
-            lambda: Worker.objects.exclude(pk__in=self._before).filter(pid=self.popen.pid).exists(),
+            lambda: Worker.objects.exclude(pk__in=self._before).exists(),
+            within=20,
             what="the worker has not registered",
         )
 
@@ -88,3 +107,16 @@ def worker(*arguments: str, **settings: Any) -> Iterator[Process]:
             process.exit_status()
         elif process.popen.stderr and not process.popen.stderr.closed:
             process.exit_status()
+
+
+def own_connections() -> dict[str, int]:
+    """The workers' own connections: what each is for, and its process in the server."""
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "SELECT split_part(application_name, ' ', 2), pid FROM pg_stat_activity "
+            "WHERE datname = current_database() AND application_name LIKE 'pgqueue %%' "
+            "AND split_part(application_name, ' ', 2) <> ALL (%s)",
+            # Those of the tests themselves, and of long duties, which come and go.
+            [["broom", "test", "partitions", "purge"]],
+        )
+        return dict(cursor.fetchall())

@@ -1,5 +1,7 @@
 """The test project's settings, and what only tests need."""
 
+from typing import Any
+
 import django
 
 from testproject.settings import *  # noqa: F403
@@ -32,9 +34,11 @@ if django.VERSION < (6, 0):
     INSTALLED_APPS = [*INSTALLED_APPS, "django_tasks"]
 
 # What tests tell the workers that they start, through the environment.
-PGQUEUE = {
+PGQUEUE: dict[str, Any] = {
     name: env.float(f"PGQUEUE_{name}")
     for name in ("LEASE", "POLL_INTERVAL", "GRACE")
     if f"PGQUEUE_{name}" in env
 }
+if "PGQUEUE_SCHEDULES" in env:
+    PGQUEUE["SCHEDULES"] = env.json("PGQUEUE_SCHEDULES")
 DATABASES["default"]["CONN_MAX_AGE"] = env.int("CONN_MAX_AGE", default=0)

@@ -23,6 +23,7 @@ from pgqueue.engine.claim_governed import EVERY_TURN
 from pgqueue.exceptions import ChannelPaused, InvalidChannel, InvalidPolicy
 from pgqueue.models import Bell, Gate, History, Message, Policy
 from pgqueue.models import Channel as Row
+from pgqueue.models.channel import RETENTIONS
 from pgqueue.states import State
 from tests import jobs
 from tests.factories import LEASE, bury, claim, count_by, done, enqueue, insert, run, schedule
@@ -276,6 +277,30 @@ class TestConfiguring:
         row.refresh_from_db()
         assert (row.retention, row.handler, row.on_dead) == (None, "", "skip")
 
+    def test_states_how_long_its_messages_are_kept_as_a_whole(self, db: None) -> None:
+        def kept() -> list[float | None]:
+            row = MAIL.configured()
+            return [keep and keep.total_seconds() for keep in attrgetter(*RETENTIONS)(row)]
+
+        MAIL.configure(retention=60, dead_retention=timedelta(minutes=5))
+        as_one = kept()
+        MAIL.configure(retention={"succeeded": 7, "expired": timedelta(seconds=8)})
+        by_outcome = kept()
+        MAIL.configure(retention=None)
+
+        assert as_one == [60, None, None, None, None, 300]
+        assert by_outcome == [None, 7, None, None, 8, 300]
+        assert kept() == [None, None, None, None, None, 300]
+        assert Channel("other").configured().retention is None
+
+    @pytest.mark.parametrize("column", RETENTIONS)
+    @pytest.mark.parametrize("keep", [timedelta(), timedelta(days=-1), timedelta(days=40_000)])
+    def test_keeps_nothing_for_longer_than_can_be(
+        self, db: None, column: str, keep: timedelta
+    ) -> None:
+        with pytest.raises(IntegrityError, match="pgqueue_channel_retention"):
+            Row.objects.create(name="mail", **{column: keep})
+
     @pytest.mark.parametrize(
         ("options", "said"),
         [
@@ -286,6 +311,11 @@ class TestConfiguring:
             ({"watched": 1}, "watched=1"),
             ({"handler": 7}, "handler=7: it must be a task"),
             ({"retention": 0}, "retention=0: it must be longer"),
+            ({"retention": "a week"}, "'a week' is neither seconds nor"),
+            ({"retention": {"succeeded": -1}}, "it must be longer"),
+            ({"retention": {"succeded": 1}}, "Did you mean 'succeeded'?"),
+            ({"retention": {"dead": 1}}, "'dead' is no outcome. There are succeeded"),
+            ({"dead_retention": timedelta(days=40_000)}, "as good as for ever"),
         ],
     )
     def test_names_what_can_not_be(self, options: dict[str, Any], said: str) -> None:

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import re
+from pathlib import Path
 from unittest import mock
 
 import pytest
@@ -8,7 +10,9 @@ from django.core.checks import run_checks
 from django.db import OperationalError, connection
 from django.test import override_settings
 
-from pgqueue.checks import check_server, check_settings
+from pgqueue.checks import check_schedules, check_server, check_settings
+from pgqueue.exceptions import InvalidTask
+from tests.processes import manage
 
 
 def ids(messages: list[object]) -> list[str]:
@@ -32,6 +36,35 @@ def test_settings_that_cannot_be_are_named(given: dict[str, object], id: str, sa
 
     assert error.id == id
     assert said in error.msg
+
+
+@pytest.mark.parametrize(
+    ("entry", "id", "said"),
+    [
+        (
+            {"when": "0 3 * *", "task": "tests.jobs.add"},
+            "pgqueue.E001",
+            "'nightly': .*no cron line",
+        ),
+        ({"when": "@daily", "task": "tests.jobs.gone"}, "pgqueue.E008", "'nightly'.*No task"),
+        ({"when": "@daily", "task": "tests.jobs.add"}, "pgqueue.E008", "'nightly'.*argument"),
+    ],
+)
+def test_a_schedule_that_cannot_be_is_named(entry: dict[str, object], id: str, said: str) -> None:
+    with override_settings(PGQUEUE={"SCHEDULES": {"nightly": entry}}):
+        (error,) = [*check_settings(None), *check_schedules(None)]
+
+    assert error.id == id
+    assert re.search(said, error.msg)
+
+
+def test_a_line_of_a_task_that_can_not_be_read_is_named() -> None:
+    # As the module is imported.
+    refused = InvalidTask("schedule='at noon': 'at noon' is no cron line")
+    with mock.patch("pgqueue.tasks.scheduling.autodiscover_modules", side_effect=refused):
+        (error,) = check_schedules(None)
+
+    assert (error.id, error.msg) == ("pgqueue.E008", str(refused))
 
 
 def test_another_engine_is_refused_in_a_sentence() -> None:
@@ -61,6 +94,32 @@ def test_a_server_that_is_not_there_is_not_the_check_to_fail() -> None:
 
 def test_no_database_is_asked_unless_the_check_is_of_databases() -> None:
     assert check_server(None) == []
+
+
+class TestRunworker:
+    """Channels and others have a command of that name, too: the first app in the list wins."""
+
+    @pytest.mark.parametrize(
+        ("apps", "is_named"),
+        [
+            ("['shadowing', *INSTALLED_APPS]", True),
+            ("[*INSTALLED_APPS, 'shadowing']", False),
+        ],
+    )
+    def test_of_another_app_is_named(self, tmp_path: Path, apps: str, is_named: bool) -> None:
+        commands = tmp_path / "shadowing" / "management" / "commands"
+        commands.mkdir(parents=True)
+        (commands / "runworker.py").touch()
+        (tmp_path / "shadowing" / "__init__.py").touch()
+        (tmp_path / "shadowed.py").write_text(
+            f"from tests.settings import *\nINSTALLED_APPS = {apps}\n"
+        )
+
+        done = manage("check", "--settings", "shadowed", PYTHONPATH=str(tmp_path))
+
+        assert done.returncode == 0, done.stderr
+        assert ("pgqueue.W001" in done.stderr) is is_named
+        assert ("`manage.py runworker` is the command of shadowing" in done.stderr) is is_named
 
 
 @pytest.mark.django_db(databases=["default", "second"])

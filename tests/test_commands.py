@@ -118,6 +118,37 @@ class TestPolicy:
         assert not Policy.objects.exists()
 
 
+class TestRetention:
+    def test_is_stated_as_a_whole(self, db: None) -> None:
+        def kept() -> dict[str, float]:
+            found = json.loads(said("show", "mail", "--format", "json"))
+            return {name: value for name, value in found.items() if "retention" in name}
+
+        assert said("retention", "mail", "--history", "60", "--dead", "300") == "Saved."
+        as_one = kept()
+        assert "dead retention 0:05:00" in said("show", "mail")
+        said("retention", "mail", "--succeeded", "7")
+        of_one = kept()
+        said("retention", "mail", "--succeeded", "7", "--history", "60")
+        mixed = kept()
+        said("retention", "mail")
+
+        assert as_one == {"retention": 60, "dead_retention": 300}
+        assert of_one == {"retention_succeeded": 7}
+        others = ("cancelled", "discarded", "expired")
+        assert mixed == {
+            "retention_succeeded": 7,
+            **{f"retention_{outcome}": 60 for outcome in others},
+        }
+        assert kept() == {}
+
+    def test_that_can_not_be_is_an_error(self, db: None) -> None:
+        with pytest.raises(CommandError, match="longer than 0"):
+            said("retention", "mail", "--expired", "0")
+
+        assert not Row.objects.exists()
+
+
 class TestPausing:
     def test_is_said_once(self, db: None) -> None:
         assert said("pause", "mail") == "Paused."

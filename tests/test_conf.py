@@ -8,6 +8,7 @@ from django.test import override_settings
 
 from pgqueue.conf import read, settings
 from pgqueue.retries import Delays, Exponential
+from pgqueue.states import Outcome
 
 
 def test_nothing_need_be_set() -> None:
@@ -26,6 +27,26 @@ def test_durations_are_seconds_or_timedeltas() -> None:
     assert options.poll_interval == timedelta(seconds=0.5)
 
 
+def test_messages_are_kept_for_a_month_and_dead_letters_for_three() -> None:
+    options = read({})
+
+    assert options.retention == dict.fromkeys(Outcome.values, timedelta(days=30))
+    assert options.dead_retention == timedelta(days=90)
+
+
+def test_messages_may_be_kept_as_long_as_their_outcome_says() -> None:
+    one = read({"RETENTION": 3600, "DEAD_RETENTION": timedelta(days=1)})
+    some = read({"RETENTION": {"succeeded": 60, "discarded": timedelta(days=365)}})
+
+    assert set(one.retention.values()) == {timedelta(hours=1)}
+    assert some.retention == {
+        "succeeded": timedelta(minutes=1),
+        "discarded": timedelta(days=365),
+        "cancelled": timedelta(days=30),
+        "expired": timedelta(days=30),
+    }
+
+
 def test_a_list_is_a_backoff() -> None:
     assert read({"BACKOFF": [1, timedelta(seconds=5)]}).backoff == Delays((1.0, 5.0))
 
@@ -35,10 +56,16 @@ def test_a_list_is_a_backoff() -> None:
     [
         ({"LEASES": 1}, "Did you mean 'LEASE'"),
         ({"lease": 1}, "Did you mean 'LEASE'"),
-        ({"COLOUR": 1}, "It knows DATABASE"),
+        ({"COLOUR": 1}, "There are DATABASE"),
         ({"LEASE": 0}, "longer than 0"),
         ({"LEASE": "30"}, "neither seconds nor"),
         ({"LEASE": True}, "neither seconds nor"),
+        ({"RETENTION": 0}, "longer than 0"),
+        ({"RETENTION": None}, "neither seconds nor"),
+        ({"RETENTION": {"succeded": 60}}, "Did you mean 'succeeded'"),
+        ({"RETENTION": {"lost": 60}}, "There are succeeded, cancelled"),
+        ({"RETENTION": {"expired": -1}}, "longer than 0"),
+        ({"DEAD_RETENTION": timedelta(days=36526)}, "as good as for ever"),
         ({"THREADS": 0}, "1 or more"),
         ({"THREADS": 2.5}, "whole number"),
         ({"MAX_ATTEMPTS": True}, "whole number"),

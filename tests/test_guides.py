@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import sys
+from datetime import timedelta
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -13,10 +14,12 @@ from django.contrib.auth.models import User
 from django.core import mail
 from django.core.management import call_command
 from django.db import connection
+from django.test import override_settings
 
-from pgqueue import Channel
+from pgqueue import Channel, registry
 from pgqueue.models import History, Message
 from pgqueue.states import Outcome, State
+from pgqueue.tasks import scheduling
 from tests.eventually import eventually
 from tests.processes import worker
 
@@ -82,6 +85,37 @@ def test_the_policies_of_the_example_are_those_it_describes() -> None:
         ("each", 2),
     ]
     assert [policy.weight for policy in Channel("news").policies()] == [1, 5]
+
+
+def test_the_schedules_of_the_example_are_those_it_describes(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(registry, "_tasks", {})
+    in_code, in_settings, *_ = re.findall(
+        r"^```python\n(.*?)^```",
+        (GUIDE / "schedules.md").read_text().partition("## In code")[2],
+        re.M | re.S,
+    )
+    shop = ModuleType("shop.tasks")
+    monkeypatch.setitem(sys.modules, "shop.tasks", shop)
+    for name in ("clear_sessions", "fetch_rates"):
+        exec(f"from pgqueue import task\n@task\ndef {name}(base=''): ...", shop.__dict__)  # noqa: S102
+    own = ModuleType("example")
+    monkeypatch.setitem(sys.modules, "example", own)
+
+    exec(in_code, own.__dict__)  # noqa: S102
+    exec(in_settings, own.__dict__)  # noqa: S102
+    with override_settings(PGQUEUE=own.PGQUEUE):
+        declared = scheduling.declared("default")
+
+    assert [(each.name, each.cron, each.every, each.timezone, each.args) for each in declared] == [
+        ("clear sessions", "@weekly", None, "UTC", "[]"),
+        ("close Berlin", "0 3 * * *", None, "Europe/Berlin", '["de"]'),
+        ("close New York", "@daily", None, "America/New_York", '["us"]'),
+        ("example.look_for_mail", "*/5 * * * *", None, "UTC", "[]"),
+        ("example.poll_the_bank", "", timedelta(seconds=30), "UTC", "[]"),
+        ("rates", "", timedelta(minutes=5), "UTC", "[]"),
+    ]
 
 
 def as_module(page: str, monkeypatch: pytest.MonkeyPatch) -> Any:

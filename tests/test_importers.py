@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from io import StringIO
 from typing import Any
@@ -16,7 +17,7 @@ from procrastinate.contrib.django import app as procrastinate
 from procrastinate.contrib.django.models import ProcrastinateJob
 
 from pgqueue import importers
-from pgqueue.models import Message
+from pgqueue.models import Message, Schedule
 from pgqueue.states import State
 from tests.backend import jobs
 
@@ -95,23 +96,124 @@ class TestProcrastinate:
         assert not ProcrastinateJob.objects.exists()
 
 
-class TestCeleryBeat:
-    def test_keeps_its_schedules_as_long_as_there_are_none_here(self) -> None:
+# As django-celery-beat 2.9 has them, as far as they are read. The package itself doesn't go with
+# Django 6.1.
+BEAT = """
+    CREATE TABLE django_celery_beat_intervalschedule (
+        id serial PRIMARY KEY, every integer NOT NULL, period varchar(24) NOT NULL);
+    CREATE TABLE django_celery_beat_crontabschedule (
+        id serial PRIMARY KEY, minute varchar(240) NOT NULL, hour varchar(96) NOT NULL,
+        day_of_week varchar(64) NOT NULL, day_of_month varchar(124) NOT NULL,
+        month_of_year varchar(64) NOT NULL, timezone varchar(63) NOT NULL);
+    CREATE TABLE django_celery_beat_periodictask (
+        id serial PRIMARY KEY, name varchar(200) NOT NULL UNIQUE, task varchar(200) NOT NULL,
+        args text NOT NULL DEFAULT '[]', kwargs text NOT NULL DEFAULT '{}', queue varchar(200),
+        expires timestamptz, expire_seconds integer, enabled boolean NOT NULL DEFAULT true,
+        one_off boolean NOT NULL DEFAULT false, start_time timestamptz, priority integer,
+        crontab_id integer, interval_id integer, solar_id integer, clocked_id integer);
+    INSERT INTO django_celery_beat_intervalschedule VALUES
+        (1, 5, 'minutes'), (2, 9, 'microseconds');
+    INSERT INTO django_celery_beat_crontabschedule VALUES
+        (1, '0', '3', '*', '*', '*', 'Europe/Berlin'),
+        (2, '0, 30', '*/2', 'mon-fri', '*', '*', 'UTC'),
+        (3, '0', '3', '1', '1', '*', 'UTC'), (4, '0', '3', 'fri-mon', '*', '*', 'UTC');
+"""
+
+
+@pytest.fixture
+def beat() -> Iterator[Callable[..., None]]:
+    """A function that adds a periodic task of Celery's beat."""
+
+    def add(name: str, **columns: Any) -> None:
+        given = {"name": name, "task": "tests.backend.jobs.add", "args": "[1]", **columns}
         with connection.cursor() as cursor:
             cursor.execute(
-                "CREATE TABLE django_celery_beat_periodictask (name text, task text, enabled bool)"
+                f"INSERT INTO django_celery_beat_periodictask ({', '.join(given)}) "  # noqa: S608
+                f"VALUES ({', '.join(['%s'] * len(given))})",
+                list(given.values()),
             )
-            cursor.execute(
-                "INSERT INTO django_celery_beat_periodictask "
-                "VALUES ('nightly', 'shop.tasks.close', true), ('old', 'shop.tasks.old', false)"
-            )
-        try:
-            report = move("celery-beat")
-        finally:
-            with connection.cursor() as cursor:
-                cursor.execute("DROP TABLE django_celery_beat_periodictask")
 
-        assert report == {"moved": {}, "left": {"nightly: pgqueue has no schedules yet": 1}}
+    with connection.cursor() as cursor:
+        cursor.execute(BEAT)
+    yield add
+    with connection.cursor() as cursor:
+        for name in ("periodictask", "crontabschedule", "intervalschedule"):
+            cursor.execute(f"DROP TABLE django_celery_beat_{name}")
+
+
+def left_in_beat() -> list[str]:
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT name FROM django_celery_beat_periodictask ORDER BY name")
+        return [name for (name,) in cursor.fetchall()]
+
+
+class TestCeleryBeat:
+    def test_has_its_schedules_moved(self, beat: Callable[..., None]) -> None:
+        beat("nightly", crontab_id=1, kwargs='{"b": 2}', queue="mail")
+        beat("office", crontab_id=2, enabled=False)
+        beat("often", interval_id=1)
+
+        report = move("celery-beat")
+
+        assert report == {"moved": {"nightly": 1, "office": 1, "often": 1}, "left": {}}
+        nightly, office, often = Schedule.objects.order_by("name")
+        assert (nightly.task, nightly.args, nightly.kwargs, nightly.channel) == (
+            "tests.backend.jobs.add", [1], {"b": 2}, "mail",
+        )  # fmt: skip
+        assert (nightly.cron, nightly.timezone, nightly.paused) == (
+            "0 3 * * *",
+            "Europe/Berlin",
+            False,
+        )
+        assert (office.cron, office.paused) == ("0,30 */2 * * mon-fri", True)
+        assert (often.cron, often.every) == ("", timedelta(minutes=5))
+        assert left_in_beat() == []
+
+    @pytest.mark.parametrize(
+        ("columns", "said"),
+        [
+            ({"solar_id": 1}, "it goes by the sun"),
+            ({"clocked_id": 1}, "it runs once, at a time"),
+            ({"crontab_id": 1, "one_off": True}, "it runs once"),
+            ({"crontab_id": 1, "start_time": LATER}, "a start_time to come"),
+            ({"crontab_id": 1, "expires": LATER}, "it expires"),
+            ({"crontab_id": 1, "expire_seconds": 9}, "it expires"),
+            ({"crontab_id": 1, "priority": 9}, "it has a priority"),
+            ({"crontab_id": 3}, "must both fit"),
+            ({"crontab_id": 4}, "no cron line"),
+            ({"interval_id": 2}, "a second or more"),
+            ({"crontab_id": 1, "task": "celery.backend_cleanup"}, "No task is named"),
+            ({"crontab_id": 1, "args": "[1, 2, 3, 4]"}, "tests.backend.jobs.add"),
+            ({"crontab_id": 1, "args": "oops"}, "Expecting value"),
+        ],
+    )
+    def test_keeps_what_can_not_be_said_here(
+        self, beat: Callable[..., None], columns: dict[str, Any], said: str
+    ) -> None:
+        beat("odd", **columns)
+        beat("often", interval_id=1)
+
+        report = move("celery-beat")
+
+        ((reason, count),) = report["left"].items()
+        assert reason.startswith("odd: ")
+        assert said in reason
+        assert (count, report["moved"], left_in_beat()) == (1, {"often": 1}, ["odd"])
+
+    def test_keeps_one_whose_name_is_taken(self, beat: Callable[..., None]) -> None:
+        beat("often", interval_id=1)
+        Schedule.objects.create(name="often", task="tests.jobs.add", cron="@daily")
+
+        report = move("celery-beat")
+
+        assert report["left"] == {"often: there is a schedule of this name already": 1}
+        assert Schedule.objects.get().cron == "@daily"
+
+    def test_dry_changes_nothing(self, beat: Callable[..., None]) -> None:
+        beat("often", interval_id=1)
+
+        assert move("celery-beat", "--dry-run")["moved"] == {"often": 1}
+        assert (left_in_beat(), Schedule.objects.count()) == (["often"], 0)
 
     def test_needs_its_tables(self) -> None:
         with pytest.raises(CommandError, match="no tables of celery-beat"):

@@ -8,6 +8,7 @@ from pgqueue.admin.duty import DutyAdmin
 from pgqueue.admin.history import HistoryAdmin
 from pgqueue.admin.message import MessageAdmin
 from pgqueue.admin.policy import PolicyAdmin
+from pgqueue.admin.schedule import ScheduleAdmin
 from pgqueue.admin.worker import WorkerAdmin
 
 __all__ = [
@@ -16,5 +17,6 @@ __all__ = [
     "HistoryAdmin",
     "MessageAdmin",
     "PolicyAdmin",
+    "ScheduleAdmin",
     "WorkerAdmin",
 ]

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from typing import Any
+
 from django import forms
 from django.contrib import admin
 from django.core.exceptions import ValidationError
@@ -15,7 +17,7 @@ from pgqueue.admin.base import QueueAdmin
 from pgqueue.conf import settings
 from pgqueue.engine import channels
 from pgqueue.models import Channel
-from pgqueue.models.channel import ChannelQuerySet
+from pgqueue.models.channel import RETENTIONS, ChannelQuerySet
 
 
 class ChannelForm(forms.ModelForm):  # type: ignore[type-arg]
@@ -39,6 +41,14 @@ class ChannelAdmin(QueueAdmin):
     list_filter = ("paused",)
     search_fields = ("name",)
     ordering = ("name",)
+
+    def get_fieldsets(self, request: HttpRequest, obj: Channel | None = None) -> Any:
+        fields = [name for name in self.get_fields(request, obj) if name not in RETENTIONS]
+        kept = {
+            "fields": RETENTIONS,
+            "description": "As days and hours: 7 12:00:00. What is empty is kept as all is.",
+        }
+        return [(None, {"fields": fields}), ("How long messages are kept", kept)]
 
     def get_readonly_fields(
         self, request: HttpRequest, obj: Channel | None = None

@@ -10,11 +10,10 @@ from functools import cached_property
 from typing import Any
 
 from django.db import connections
-from django.dispatch import receiver
 from django.utils import timezone
 from django.utils.module_loading import import_string
 
-from pgqueue import registry, signals
+from pgqueue import registry
 from pgqueue.backend import api, results
 from pgqueue.backend.context import PostgresTaskContext
 from pgqueue.backend.results import PostgresTaskResult
@@ -24,6 +23,8 @@ from pgqueue.engine.values import Claim
 from pgqueue.outcomes import Outcome, Succeeded
 from pgqueue.tasks import Task, TaskContext
 from pgqueue.tasks.context import Run
+
+logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -48,6 +49,25 @@ class AdoptedTask(Task[Any, Any]):
     def context(self, claim: Claim, run: Run, database: str) -> TaskContext:
         """Return the context of a run of this task."""
         return AdoptedContext(self, claim, run, database)
+
+    def send_started(self, context: TaskContext) -> None:
+        """Send Django's signal, too."""
+        super().send_started(context)
+        if isinstance(context, AdoptedContext):
+            _announce("task_started", logging.INFO, context, lambda: context.result)
+
+    def send_finished(self, context: TaskContext, outcome: Outcome) -> None:
+        """Send Django's signal, too: one that is to be tried or run again is not finished."""
+        super().send_finished(context, outcome)
+        if not isinstance(context, AdoptedContext) or not isinstance(outcome, results.FINAL):
+            return
+
+        def result() -> PostgresTaskResult:
+            results.finish(context.result, outcome, context.task.codec, at=timezone.now())
+            return context.result
+
+        level = logging.INFO if isinstance(outcome, Succeeded) else logging.ERROR
+        _announce("task_finished", level, context, result)
 
     def encode_result(self, value: Any) -> str:
         """Return as JSON what a run returned, as Django would store it.
@@ -117,26 +137,6 @@ def variant(task: Any, **changes: Any) -> Any:
     return copy
 
 
-@receiver(signals.task_started, dispatch_uid="pgqueue.backend")
-def _started(sender: Any, context: TaskContext, **kwargs: Any) -> None:
-    if isinstance(context, AdoptedContext):
-        _announce("task_started", logging.INFO, context, lambda: context.result)
-
-
-@receiver(signals.task_finished, dispatch_uid="pgqueue.backend")
-def _finished(sender: Any, context: TaskContext, outcome: Outcome, **kwargs: Any) -> None:
-    # One that is to be tried or run again is not finished.
-    if not isinstance(context, AdoptedContext) or not isinstance(outcome, results.FINAL):
-        return
-
-    def result() -> PostgresTaskResult:
-        results.finish(context.result, outcome, context.task.codec, at=timezone.now())
-        return context.result
-
-    level = logging.INFO if isinstance(outcome, Succeeded) else logging.ERROR
-    _announce("task_finished", level, context, result)
-
-
 def _announce(
     name: str, level: int, context: AdoptedContext, result: Callable[[], PostgresTaskResult]
 ) -> None:
@@ -153,7 +153,11 @@ def _announce(
         return
     task: Any = context.task
     tell = log if is_only_logged else signal.send
-    tell(sender=task.sender_of(context.claim.options), task_result=result())
+    try:
+        tell(sender=task.sender_of(context.claim.options), task_result=result())
+    except Exception:
+        # As of our own signals: a receiver stops no run.
+        logger.exception("A receiver of %s failed", name)
 
 
 def adopt(name: str) -> Task[Any, Any] | None:

@@ -10,13 +10,17 @@ from uuid import UUID
 
 from pgqueue.claiming.presence import Presence
 from pgqueue.claiming.rounds import Rounds
-from pgqueue.claiming.turns import Turns
+from pgqueue.claiming.turns import LOOK_AGAIN_AT_LATEST, LOOK_AGAIN_COST, Turns
 from pgqueue.connections import Session
 from pgqueue.engine import claim as engine
 from pgqueue.engine import claim_governed, route
 from pgqueue.engine.claim import Claimed, Known, Search
 from pgqueue.engine.claim_governed import Served
 from pgqueue.engine.values import Claim, Connection
+
+FEW = 10
+"""Messages that are claimed at once when somebody says that there are some: if there are more, it
+matters whose turn it is."""
 
 
 class Claimant(NamedTuple):
@@ -64,6 +68,8 @@ class Claimer:
             take=self._take_governed,
         )
         self._governed_first = False
+        self._expected: set[str] = set()
+        self._expects_from = 0.0
         self._claimant: Claimant | None = None
 
     @property
@@ -76,7 +82,8 @@ class Claimer:
 
         Each kind has a share by its channels, and what the other leaves; they begin in turn.
         """
-        self.connect()
+        if claimed := self._claim_at_once(self.connect(), limit):
+            return claimed
         free, governed = max(1, self._turns.channels), max(1, self._rounds.channels)
         self._governed_first = not self._governed_first
         if self._governed_first:
@@ -86,6 +93,31 @@ class Claimer:
         share = max(1, limit * free // (free + governed)) if self._rounds.channels else limit
         claimed = len(self._turns.claim(share))
         return claimed + (len(self._rounds.claim(limit - claimed)) if claimed < limit else 0)
+
+    def expect(self, channel: str) -> None:
+        """Begin the next claim with a channel that has something ready. Any thread may."""
+        self._expected.add(channel)
+
+    def _claim_at_once(self, claimant: Claimant, limit: int) -> int:
+        """Claim what is expected, without looking whose turn it is: there was nothing before."""
+        expected, self._expected = self._expected, set()
+        if len(expected) != 1 or self._turns.channels or time.monotonic() < self._expects_from:
+            return 0
+        asked_at = time.monotonic()
+        [channel] = expected
+        claims = engine.claim_at_once(
+            claimant.connection,
+            channel,
+            limit=min(limit, FEW),
+            worker_id=claimant.worker_id,
+            lease=self._lease,
+        )
+        # From the front, where a long transaction elsewhere may keep what is dead in the way.
+        took = time.monotonic() - asked_at
+        self._expects_from = asked_at + min(LOOK_AGAIN_COST * took, LOOK_AGAIN_AT_LATEST)
+        if claims:
+            self._on_claimed(claims, asked_at)
+        return len(claims)
 
     def connect(self) -> Claimant:
         """Return what to claim with: a new connection takes a new id, and begins afresh."""

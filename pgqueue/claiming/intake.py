@@ -11,7 +11,7 @@ from datetime import UTC, datetime, timedelta
 from time import monotonic
 from typing import NamedTuple
 
-from psycopg import Error, OperationalError
+from psycopg import Error, InternalError, OperationalError
 
 import pgqueue
 from pgqueue import signals
@@ -21,6 +21,7 @@ from pgqueue.claiming.presence import Presence
 from pgqueue.claiming.upkeep import Upkeep
 from pgqueue.conf import settings
 from pgqueue.connections import Session
+from pgqueue.engine import lease as leases
 from pgqueue.engine import promote, settle
 from pgqueue.engine.values import Claim, Connection
 from pgqueue.engine.workers import Registration
@@ -100,6 +101,10 @@ class Intake:
         try:
             with self._using:
                 return self._look(until)
+        except InternalError as error:
+            # A pooler whose server went away may answer twice: nothing fits its question any more.
+            self._session.close()
+            raise OperationalError(str(error)) from error
         finally:
             if self.is_closed:
                 self._end()
@@ -107,6 +112,15 @@ class Intake:
     def next(self) -> Taken | None:
         """Return the next message that was claimed; None without one, or once it is closed."""
         return None if self.is_closed else self._pop()
+
+    def begin(self, claim: Claim) -> None:
+        """Note that the consumer takes what has lost a consumer before.
+
+        Raises:
+            psycopg.OperationalError: the database can't be reached.
+        """
+        with self._using:
+            leases.begin(self._claimer.connect().connection, [claim])
 
     def stop(self) -> None:
         """End the look that somebody is at; the next ones find it closed."""

@@ -20,6 +20,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from operator import attrgetter
 from typing import NamedTuple
 
 from pgqueue.engine.claim import Claimed, Known, Met, Search
@@ -52,6 +53,7 @@ class _Channel:
         return not self.searching and not self.marks
 
 
+LANE = attrgetter("channel", "key")
 Take = Callable[[Sequence[Known], Sequence[Search], int], Claimed]
 
 
@@ -144,9 +146,9 @@ class Turns:
         claimed: Claimed,
         ended: set[str],
     ) -> None:
-        taken = Counter((claim.channel, claim.key) for claim in claimed.claims)
+        taken = Counter(map(LANE, claimed.claims))
         # Claims come in the order of (rank, run_at, id): a lane's last one is its mark.
-        last = {(claim.channel, claim.key): claim for claim in claimed.claims}
+        last = dict(zip(map(LANE, claimed.claims), claimed.claims, strict=True))
         self._claims += 1
         for (name, key), claim in last.items():
             self._served.pop(name, None)  # to the end: it was served

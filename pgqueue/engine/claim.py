@@ -87,6 +87,17 @@ def claim(
     )
 
 
+def claim_at_once(
+    connection: Connection, channel: str, *, limit: int, worker_id: UUID, lease: timedelta
+) -> list[Claim]:
+    """Lease up to `limit` messages of a channel, from its front; none where it is governed."""
+    rows = connection.execute(
+        SQL["claim_at_once"],
+        {"channel": channel, "limit": limit, "worker_id": worker_id, "lease": lease},
+    ).fetchall()
+    return [Claim._make((*row[1:], worker_id)) for row in rows]
+
+
 def channels(connection: Connection, *, excluded: Sequence[str]) -> list[str]:
     """Return the channels that have something ready in a free lane."""
     rows = connection.execute(SQL["channels"], {"excluded": list(excluded)}).fetchall()

@@ -1,10 +1,13 @@
 from collections.abc import Collection
+from datetime import timedelta
 
 from pgqueue.engine import partitions
 from pgqueue.engine.values import Connection
 from pgqueue.statements import load
 
 SQL = load(__name__)
+
+BATCH = 1000
 
 
 def replay(connection: Connection, ids: Collection[int]) -> set[int]:
@@ -16,3 +19,13 @@ def discard(connection: Connection, ids: Collection[int]) -> set[int]:
     """End dead letters for good; return the ids that were."""
     rows = partitions.repeat_if_missing(connection, SQL["discard"], {"ids": list(ids)})
     return {row[0] for row in rows}
+
+
+def discard_old(connection: Connection, *, keep: timedelta, limit: int = BATCH) -> int:
+    """End dead letters that were kept for long enough; return how many.
+
+    Args:
+        keep: how long that is, of channels that say nothing of their own.
+    """
+    parameters = {"keep": keep, "limit": limit}
+    return len(partitions.repeat_if_missing(connection, SQL["discard_old"], parameters))

@@ -44,3 +44,35 @@ WITH chosen AS MATERIALIZED (
 ),
 -- include: heard
 SELECT id, (SELECT count(*) FROM told) FROM gone
+
+-- name: discard_old
+-- The oldest of each channel by an index, which goes by when they were last claimed: they died later.
+WITH RECURSIVE channels AS (
+    SELECT min(channel) AS channel FROM pgqueue_message WHERE state = 'dead'
+    UNION ALL
+    SELECT (SELECT min(m.channel) FROM pgqueue_message m WHERE m.state = 'dead' AND m.channel > c.channel)
+    FROM channels c WHERE c.channel IS NOT NULL
+), limits AS MATERIALIZED (
+    SELECT c.channel, statement_timestamp() - coalesce(
+        (SELECT dead_retention FROM pgqueue_channel WHERE name = c.channel), %(keep)s::interval) AS before
+    FROM channels c WHERE c.channel IS NOT NULL
+), chosen AS MATERIALIZED (
+    SELECT old.id
+    FROM limits CROSS JOIN LATERAL (
+        SELECT m.id
+        FROM pgqueue_message m
+        WHERE m.state = 'dead' AND m.channel = limits.channel AND m.claimed_at < limits.before
+          AND coalesce((m.errors -> -1 ->> 'at')::timestamptz, m.claimed_at) < limits.before
+        ORDER BY m.claimed_at
+        LIMIT %(limit)s
+        FOR UPDATE SKIP LOCKED) old
+    LIMIT %(limit)s
+), gone AS (
+    DELETE FROM pgqueue_message WHERE id = ANY (ARRAY(SELECT id FROM chosen)) RETURNING *, 'discarded' AS outcome
+),
+-- include: into_history
+, became AS (
+    SELECT id, channel, key, governed, outcome AS word, NULL AS fault FROM gone
+),
+-- include: heard
+SELECT id, (SELECT count(*) FROM told) FROM gone

@@ -28,3 +28,8 @@ def take(connection: Connection, name: str, *, early: bool) -> bool:
 def done(connection: Connection, name: str, *, again_in: timedelta) -> None:
     """Say that the duty taken was done, and when it is due again."""
     connection.execute(SQL["done"], {"name": name, "again_in": again_in})
+
+
+def postpone(connection: Connection, name: str, *, by: timedelta) -> None:
+    """Let nobody find the duty taken due for a while; it was not done yet."""
+    connection.execute(SQL["postpone"], {"name": name, "by": by})

@@ -11,6 +11,11 @@ UPDATE pgqueue_duty
 SET ran_at = clock_timestamp(), due_at = clock_timestamp() + %(again_in)s::interval
 WHERE name = %(name)s
 
+-- name: postpone
+UPDATE pgqueue_duty
+SET due_at = clock_timestamp() + %(by)s::interval
+WHERE name = %(name)s
+
 -- name: add
 INSERT INTO pgqueue_duty (name, due_at)
 SELECT name, statement_timestamp() FROM unnest(%(names)s::text[]) AS n (name)

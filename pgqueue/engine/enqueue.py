@@ -3,7 +3,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from itertools import compress
 from typing import Any, NamedTuple
 
@@ -17,6 +17,7 @@ from pgqueue.statements import load
 from pgqueue.states import State
 
 SQL = load(__name__)
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 PIECE = 64 * 1024  # characters
 LOCKED_KEYS = 500
 """Lanes whose order one batch may keep: each takes a lock, of which the server has some 10 000."""
@@ -101,6 +102,9 @@ def enqueue(
     if common.ordered and len(set(keys)) > LOCKED_KEYS:
         raise ValueError(f"{LOCKED_KEYS} keys may be kept in order at once, and no more.")
     if len(keys) == 1:
+        if _is_plain(common) and not ids and (dedupe_keys is None or dedupe_keys[0] is None):
+            [payload] = payloads
+            return _now(connection, common, keys[0], payload, bodies[0] if bodies else None)
         return _each(connection, common, keys, payloads, bodies, dedupe_keys, ids)
     with _together(connection):
         if common.ordered:
@@ -161,6 +165,51 @@ def _lock(connection: Cursors, statement: str, pairs: Iterable[tuple[str, str | 
         cursor.execute(SQL[statement], {"channels": channels, "keys": keys})
 
 
+def _is_plain(common: Common) -> bool:
+    """Whether they are due at once, and wait for nobody."""
+    return (
+        common.run_at is None
+        and common.run_after is None
+        and common.held_for is None
+        and not common.ordered
+    )
+
+
+def _now(
+    connection: Cursors, common: Common, key: str, payload: str | None, body: bytes | None
+) -> Enqueued:
+    """Store one that is plain."""
+    with connection.cursor() as cursor:
+        cursor.execute(
+            SQL["enqueue_now"],
+            {
+                "channel": common.channel,
+                "key": key,
+                "task": common.task,
+                "payload": payload,
+                "body": body,
+                "metadata": common.metadata,
+                "options": common.options,
+                "priority": common.priority,
+                "max_attempts": common.max_attempts,
+                "expires_at": common.expires_at,
+                "expires_after": common.expires_after,
+                "parent_id": common.parent_id,
+            },
+        )
+        [said] = cursor.fetchone()
+    id, created, told, came_of = said.split(" ")
+    if came_of == "full":
+        raise _full(common.channel, key)
+    created_at = EPOCH + timedelta(microseconds=int(created))
+    ids = (None if id == "-" else int(id),)
+    return Enqueued(ids, State.READY, created_at, created_at, told == "true", (came_of,))
+
+
+def _full(channel: str, key: str) -> ChannelFull:
+    return ChannelFull(f"The channel {channel!r} is full for the key {key!r}.")
+
+
 def _each(
     connection: Cursors,
     common: Common,
@@ -195,9 +244,7 @@ def _each(
         rows = cursor.fetchall()
     ids, states, run_ats, created_ats, told, came_of = zip(*rows, strict=True)
     if "full" in came_of:
-        raise ChannelFull(
-            f"The channel {common.channel!r} is full for the key {keys[came_of.index('full')]!r}."
-        )
+        raise _full(common.channel, keys[came_of.index("full")])
     return Enqueued(ids, State(states[0]), run_ats[0], created_ats[0], any(told), came_of)
 
 

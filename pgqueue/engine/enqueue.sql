@@ -10,6 +10,12 @@ FROM pgqueue_enqueue_v1(
     %(priority)s::smallint, %(max_attempts)s, %(run_at)s, %(run_after)s, %(expires_at)s, %(expires_after)s,
     %(held_for)s, %(ordered)s, %(dedupe_key)s, %(dedupe_for)s, %(replaces)s, %(parent_id)s, %(id)s)
 
+-- name: enqueue_now
+-- The same, for what is most often enqueued.
+SELECT pgqueue_enqueue_now_v1(
+    %(channel)s, %(key)s, %(task)s, %(payload)s::jsonb, %(body)s, %(metadata)s::jsonb, %(options)s::jsonb,
+    %(priority)s::smallint, %(max_attempts)s, %(expires_at)s, %(expires_after)s, %(parent_id)s)
+
 -- name: enqueue_each
 -- Many that have dedupe keys, in the order of those, so that two producers of the same ones
 -- don't deadlock (batches of Python's sort them, too); ordered ones have their ids already. What

@@ -2,10 +2,11 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable
 from datetime import timedelta
-from typing import NamedTuple
+from typing import Any, NamedTuple
+from uuid import UUID
 
 from pgqueue.engine import partitions
-from pgqueue.engine.values import Claim, Connection, Cursors, Lease, fence
+from pgqueue.engine.values import Claim, Connection, Cursors, Lease, array, fence
 from pgqueue.statements import load
 
 SQL = load(__name__)
@@ -85,16 +86,60 @@ def prolong(connection: Cursors, lease: Lease | Claim, extend: timedelta) -> boo
         return cursor.fetchone() is not None
 
 
+def begin(connection: Connection, leases: Iterable[Lease | Claim]) -> None:
+    """Note that their runs begin now. Needed of what has lost a worker before, and only of that:
+
+    of those, only what had begun is charged with losing the next one, too.
+    """
+    connection.execute(SQL["begin"], fence(leases))
+
+
 def rescue(connection: Connection, *, max_lost: int, limit: int = BATCH) -> list[Rescued]:
     """Take messages away from workers that were silent for a whole lease.
 
     Only for one who was connected for that long himself: after an outage of the database
     every lease is over, and every worker alive.
     """
-    rows = partitions.repeat_if_missing(
-        connection, SQL["rescue"], {"max_lost": max_lost, "limit": limit}
+    return _rescue(connection, "rescue", {"max_lost": max_lost, "limit": limit})
+
+
+def rescue_from(
+    connection: Connection, first: UUID, last: UUID, *, max_lost: int, limit: int = BATCH
+) -> list[Rescued]:
+    """Take messages away from a process that is dead, whatever their leases say.
+
+    Args:
+        first, last: what its worker_ids lie between.
+    """
+    bounds = {"first": first, "last": last}
+    return _rescue(connection, "rescue_from", {**bounds, "max_lost": max_lost, "limit": limit})
+
+
+def give_back(
+    connection: Connection, first: UUID, last: UUID, *, held: Iterable[int]
+) -> list[Rescued]:
+    """Make ready again what a worker was given, and was not told of; nothing is charged.
+
+    Args:
+        first, last: what the ids lie between that it had before.
+        held: the messages that it was told of.
+    """
+    return _rescue(
+        connection,
+        "give_back",
+        {"first": first, "last": last, "held": array(held), "max_lost": 1, "limit": BATCH},
     )
+
+
+def _rescue(connection: Connection, statement: str, parameters: dict[str, Any]) -> list[Rescued]:
+    rows = partitions.repeat_if_missing(connection, SQL[statement], parameters)
     return [Rescued(*row[:3]) for row in rows]
+
+
+def are_any_over(connection: Connection) -> bool:
+    """Say whether a worker seems to have been silent for a whole lease."""
+    row = connection.execute(SQL["are_any_over"]).fetchone()
+    return bool(row and row[0])
 
 
 def _fence_of(lease: Lease | Claim) -> dict[str, object]:

@@ -1,22 +1,25 @@
 -- name: extend
 -- Skips what is locked: beside a settle of the same rows, waiting in another order would
 -- deadlock. A row that was skipped is not a lost lease: `held` tells.
-WITH beating AS MATERIALIZED (
-    SELECT held.id
-    FROM unnest(%(ids)s::bigint[], %(attempts)s::int[], %(workers)s::uuid[])
-        AS h (id, attempt, worker_id)
-    CROSS JOIN LATERAL (
-        SELECT m.id, m.state
-        FROM pgqueue_message m
-        WHERE m.id = h.id AND m.attempt = h.attempt AND m.worker_id = h.worker_id
-        LIMIT 1
-        FOR NO KEY UPDATE SKIP LOCKED) held
-    WHERE held.state = 'running'
+WITH still AS MATERIALIZED (
+-- include: held_and_free
 )
 UPDATE pgqueue_message
 SET lease_until = greatest(lease_until, statement_timestamp() + %(lease)s::interval)
-WHERE id = ANY (ARRAY(SELECT id FROM beating))
+WHERE id = ANY (ARRAY(SELECT id FROM still))
 RETURNING id, cancel_requested_at IS NOT NULL
+
+-- name: held_and_free
+SELECT held.id
+FROM unnest(%(ids)s::bigint[], %(attempts)s::int[], %(workers)s::uuid[])
+    AS h (id, attempt, worker_id)
+CROSS JOIN LATERAL (
+    SELECT m.id, m.state
+    FROM pgqueue_message m
+    WHERE m.id = h.id AND m.attempt = h.attempt AND m.worker_id = h.worker_id
+    LIMIT 1
+    FOR NO KEY UPDATE SKIP LOCKED) held
+WHERE held.state = 'running'
 
 -- name: held
 SELECT m.id, m.cancel_requested_at IS NOT NULL
@@ -59,17 +62,67 @@ SET lease_until =
 -- include: still_mine
 RETURNING id
 
+-- name: begin
+-- What lost a worker before says when it is begun: if this one dies, too, whatever else it had
+-- claimed and not begun is innocent. One that is locked, as by who cancels it, is left out.
+WITH still AS MATERIALIZED (
+-- include: held_and_free
+)
+UPDATE pgqueue_message
+SET started_at = greatest(statement_timestamp(), claimed_at)
+WHERE id = ANY (ARRAY(SELECT id FROM still))
+
+-- name: are_any_over
+SELECT EXISTS (SELECT FROM pgqueue_message WHERE state = 'running' AND lease_until < statement_timestamp())
+
 -- name: rescue
--- Messages whose worker was silent for a whole lease. A first loss costs no time; a message
--- that keeps losing its workers waits longer each time, and is dead in the end.
+-- Messages whose worker was silent for a whole lease.
 WITH mine AS MATERIALIZED (
-    SELECT id, cancel_requested_at
+    SELECT
+-- include: what_to_know_of_a_loss
     FROM pgqueue_message
     WHERE state = 'running' AND lease_until < statement_timestamp()
     ORDER BY channel, key  -- by the index of what runs, never through all that waits
     LIMIT %(limit)s
     FOR UPDATE SKIP LOCKED
-), changed AS (
+),
+-- include: taken_away
+
+-- name: rescue_from
+-- Messages of a process that is known to be dead, under whichever of its ids.
+WITH mine AS MATERIALIZED (
+    SELECT
+-- include: what_to_know_of_a_loss
+    FROM pgqueue_message
+    WHERE state = 'running' AND worker_id BETWEEN %(first)s::uuid AND %(last)s::uuid
+    ORDER BY channel, key
+    LIMIT %(limit)s
+    FOR UPDATE SKIP LOCKED
+),
+-- include: taken_away
+
+-- name: give_back
+-- What was claimed under ids that a worker had before: its answer was lost with the connection, or
+-- else it were held. Nothing of it was begun.
+WITH mine AS MATERIALIZED (
+    SELECT id, cancel_requested_at, false AS suspected
+    FROM pgqueue_message
+    WHERE state = 'running' AND worker_id BETWEEN %(first)s::uuid AND %(last)s::uuid
+      AND id <> ALL (%(held)s::bigint[])
+    ORDER BY channel, key
+    LIMIT %(limit)s
+    FOR UPDATE SKIP LOCKED
+),
+-- include: taken_away
+
+-- name: what_to_know_of_a_loss
+-- Any of those that lose their first worker may have killed it. Of the others only what had begun.
+id, cancel_requested_at, lost = 0 OR coalesce(started_at >= claimed_at, false) AS suspected
+
+-- name: taken_away
+-- A first loss costs no time; a message that keeps losing its workers waits longer each time, and
+-- is dead in the end.
+charged AS (
     UPDATE pgqueue_message m
     SET state = CASE WHEN m.lost + 1 >= %(max_lost)s THEN 'dead'
                      WHEN m.lost = 0 THEN 'ready'
@@ -89,12 +142,24 @@ WITH mine AS MATERIALIZED (
         ,
         worker_id = NULL,
         lease_until = NULL
-    WHERE m.id = ANY (ARRAY(SELECT id FROM mine WHERE cancel_requested_at IS NULL))
+    WHERE m.id = ANY (ARRAY(SELECT id FROM mine WHERE cancel_requested_at IS NULL AND suspected))
+    RETURNING m.id, m.channel, m.key, m.governed, m.task, m.state
+), spared AS (
+    UPDATE pgqueue_message m
+    SET state = 'ready',
+        governed =
+-- include: governed_anew
+        ,
+        worker_id = NULL,
+        lease_until = NULL
+    WHERE m.id = ANY (ARRAY(SELECT id FROM mine WHERE cancel_requested_at IS NULL AND NOT suspected))
     RETURNING m.id, m.channel, m.key, m.governed, m.task, m.state
 ),
 -- include: cancelled_as_asked
 , became AS (
-    SELECT id, channel, key, governed, task, state AS word, 'lost' AS fault FROM changed
+    SELECT id, channel, key, governed, task, state AS word, 'lost' AS fault FROM charged
+    UNION ALL
+    SELECT id, channel, key, governed, task, state, NULL FROM spared
     UNION ALL
     SELECT id, channel, key, governed, task, outcome, NULL FROM gone
 ),

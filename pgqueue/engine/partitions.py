@@ -1,21 +1,47 @@
-"""The days of history: made ahead, so that no settle has to wait for one."""
+"""The days of history: made ahead, so that no settle waits for one, and dropped in the end."""
 
 from collections.abc import Mapping
 from contextlib import nullcontext
-from datetime import date, timedelta
-from typing import Any
+from datetime import date, datetime, timedelta
+from typing import Any, NamedTuple
 
 from psycopg.errors import CheckViolation, DuplicateTable, UniqueViolation
 from psycopg.pq import TransactionStatus
 from psycopg.sql import SQL as Text
-from psycopg.sql import Identifier, Literal
+from psycopg.sql import Composed, Identifier, Literal
 
+from pgqueue.connections import is_pooled
+from pgqueue.engine import retention as retaining
 from pgqueue.engine.values import Connection
+from pgqueue.retention import Retention
 from pgqueue.statements import load
 
 SQL = load(__name__)
 
 AHEAD = timedelta(days=14)
+PATIENCE = "5s"
+"""For each lock: what waits keeps nobody else waiting, but a duty should come to an end."""
+MARK = "pgqueue: nothing in here is kept any more"
+"""On a table that is to be dropped, so that nobody's archive is taken for one."""
+
+
+class Past(NamedTuple):
+    """A day that is to go, and how far that has come."""
+
+    schema: str
+    name: str
+    is_attached: bool
+    is_pending: bool
+
+    @property
+    def day(self) -> date:
+        """The UTC day."""
+        return datetime.strptime(self.name[-8:], "%Y%m%d").date()
+
+    @property
+    def table(self) -> Identifier:
+        """Its table."""
+        return Identifier(self.schema, self.name)
 
 
 def ensure(connection: Connection, *, ahead: timedelta = AHEAD) -> list[date]:
@@ -49,6 +75,79 @@ def _make(connection: Connection, schema: str, day: date) -> bool:
         # The second is what the loser of two at the same moment gets, from the catalog.
         return False
     return True
+
+
+def drop(connection: Connection, retention: Retention) -> list[date]:
+    """Drop the days that nothing is kept of any more; return them.
+
+    Settles and reports go on meanwhile, and none of them waits. It gives up where it has to wait
+    for somebody, such as who has been reading history for long; who tries again goes on from there.
+    Where two try at once, one of them does nothing.
+
+    Args:
+        connection: in autocommit, and used for nothing else: its time-outs are changed.
+        retention: how long messages are kept of which their channel says nothing else.
+
+    Raises:
+        psycopg.errors.LockNotAvailable: somebody else reads history for too long.
+    """
+    parameters = {**retaining.given(retention), "mark": MARK}
+    drop_them = _drop_at_once if is_pooled(connection) else _drop_concurrently
+    return drop_them(connection, parameters)
+
+
+def _drop_concurrently(connection: Connection, parameters: Mapping[str, Any]) -> list[date]:
+    """Detach days while they are read and written; drop what then is nobody's."""
+    connection.execute(f"SET lock_timeout = '{PATIENCE}'; SET statement_timeout = '10min'")
+    if not _one(connection, SQL["try_for_session"]):
+        return []
+    try:
+        return [_drop(connection, past) for past in _past(connection, parameters)]
+    finally:
+        if not connection.closed:
+            connection.execute(SQL["leave"])
+
+
+def _drop(connection: Connection, past: Past) -> date:
+    if past.is_pending:
+        connection.execute(_alter("DETACH PARTITION {} FINALIZE", past))
+    elif past.is_attached:
+        connection.execute(Text("COMMENT ON TABLE {} IS {}").format(past.table, Literal(MARK)))
+        connection.execute(_alter("DETACH PARTITION {} CONCURRENTLY", past))
+    connection.execute(Text("DROP TABLE {}").format(past.table))
+    return past.day
+
+
+def _drop_at_once(connection: Connection, parameters: Mapping[str, Any]) -> list[date]:
+    """Drop days behind a transaction pooler, where statements may each have another session.
+
+    Settles wait until it is done, or gives up.
+    """
+    with connection.transaction():
+        connection.execute("SET LOCAL lock_timeout = '100ms'")
+        if not _one(connection, SQL["try_for_transaction"]):
+            return []
+        past = _past(connection, parameters)
+        for each in past:
+            if each.is_attached:
+                end = " FINALIZE" if each.is_pending else ""
+                connection.execute(_alter("DETACH PARTITION {}" + end, each))
+            connection.execute(Text("DROP TABLE {}").format(each.table))
+    return [each.day for each in past]
+
+
+def _past(connection: Connection, parameters: Mapping[str, Any]) -> list[Past]:
+    return [Past(*row) for row in connection.execute(SQL["past"], parameters)]
+
+
+def _one(connection: Connection, statement: str) -> Any:
+    row = connection.execute(statement).fetchone()
+    return row and row[0]
+
+
+def _alter(change: str, past: Past) -> Composed:
+    parent = Identifier(past.schema, "pgqueue_history")
+    return Text("ALTER TABLE {} " + change).format(parent, past.table)
 
 
 def repeat_if_missing(

@@ -14,3 +14,40 @@ WHERE history.oid = 'pgqueue_history'::regclass
     WHERE i.inhparent = history.oid
       AND c.relname = 'pgqueue_history_' || to_char(day, 'YYYYMMDD'))
 ORDER BY day
+
+-- name: past
+-- The days that nothing is kept of any more, or nothing is in; and those that were to be dropped
+-- already, when something came in between. Never yesterday's: around midnight a run may have ended
+-- before its settle begins. A table that somebody else has detached is his.
+WITH
+-- include: kept
+, days AS (
+    SELECT n.nspname, c.oid, c.relname, i.inhrelid IS NOT NULL AS is_attached,
+           coalesce(i.inhdetachpending, false) AS is_pending,
+           coalesce(obj_description(c.oid, 'pg_class') = %(mark)s, false) AS is_marked
+    FROM pg_class history
+    JOIN pg_namespace n ON n.oid = history.relnamespace
+    JOIN pg_class c ON c.relnamespace = n.oid AND c.relkind = 'r' AND c.relname ~ '^pgqueue_history_[0-9]{8}$'
+    LEFT JOIN pg_inherits i ON i.inhparent = history.oid AND i.inhrelid = c.oid
+    WHERE history.oid = 'pgqueue_history'::regclass
+)
+SELECT nspname, relname, is_attached, is_pending
+FROM days
+WHERE CASE
+    WHEN is_pending OR NOT is_attached THEN is_marked
+    WHEN to_date(right(relname, 8), 'YYYYMMDD') >= (statement_timestamp() AT TIME ZONE 'UTC')::date - 1 THEN false
+    ELSE pg_relation_size(oid) = 0
+         OR to_date(right(relname, 8), 'YYYYMMDD') + 1 <= (
+            SELECT (statement_timestamp() - max(keep)) AT TIME ZONE 'UTC' FROM kept)
+    END
+ORDER BY NOT is_pending, relname
+
+-- name: try_for_session
+-- Who drops days does so alone.
+SELECT pg_try_advisory_lock('pgqueue_history'::regclass::oid::bigint)
+
+-- name: leave
+SELECT pg_advisory_unlock('pgqueue_history'::regclass::oid::bigint)
+
+-- name: try_for_transaction
+SELECT pg_try_advisory_xact_lock('pgqueue_history'::regclass::oid::bigint)

@@ -9,7 +9,7 @@ from datetime import timedelta
 from typing import NamedTuple
 
 from pgqueue.engine import partitions
-from pgqueue.engine.values import Claim, Connection, Lease, array, fence
+from pgqueue.engine.values import Claim, Connection, Lease, fence, microseconds
 from pgqueue.statements import load
 
 SQL = load(__name__)
@@ -60,8 +60,8 @@ def complete(connection: Connection, done: Collection[Done]) -> set[int]:
             **fence(end.lease for end in done),
             # A shorter array is as good as one filled up with NULL.
             "results": [end.result for end in done] if any(end.result for end in done) else [],
-            "started": array(end.started for end in done),
-            "finished": array(end.finished for end in done),
+            "started": microseconds(end.started for end in done),
+            "finished": microseconds(end.finished for end in done),
         },
     )
 
@@ -75,7 +75,7 @@ def retry(connection: Connection, failures: Collection[Failure]) -> set[int]:
             **fence(failure.lease for failure in failures),
             "errors": [failure.error for failure in failures],
             "delays": [failure.delay for failure in failures],
-            "started": array(failure.started for failure in failures),
+            "started": microseconds(failure.started for failure in failures),
         },
     )
 
@@ -88,7 +88,7 @@ def bury(connection: Connection, failures: Collection[Failure]) -> set[int]:
         {
             **fence(failure.lease for failure in failures),
             "errors": [failure.error for failure in failures],
-            "started": array(failure.started for failure in failures),
+            "started": microseconds(failure.started for failure in failures),
         },
     )
 
@@ -115,7 +115,7 @@ def finish(connection: Connection, ends: Collection[Finish]) -> set[int]:
             **fence(end.lease for end in ends),
             "errors": [end.error for end in ends],
             "outcomes": [end.outcome for end in ends],
-            "started": array(end.started for end in ends),
+            "started": microseconds(end.started for end in ends),
         },
     )
 

@@ -40,11 +40,16 @@ mine AS MATERIALIZED (
 -- include: heard
 SELECT id, (SELECT count(*) FROM told) FROM became
 
+-- name: when_it_started
+-- By the worker's clock since it asked for the claim, which was earlier than claimed_at by a way there:
+-- not in the future, nor after the end of the run, which is bounded likewise.
+least(claimed_at + started_after * interval '1 microsecond', statement_timestamp())
+
 -- name: complete
 WITH ended AS MATERIALIZED (
 -- include: each_once
     FROM unnest(%(ids)s::bigint[], %(attempts)s::int[], %(workers)s::uuid[],
-                %(results)s::text[], %(started)s::float8[], %(finished)s::float8[])
+                %(results)s::text[], %(started)s::bigint[], %(finished)s::bigint[])
         AS e (message, fence, holder, result, started_after, finished_after)
 ),
 -- include: mine
@@ -56,9 +61,11 @@ WITH ended AS MATERIALIZED (
         , started_at, outcome, result, finished_at)
     SELECT
 -- include: history_columns
-        , claimed_at + started_after * interval '1 second', 'succeeded', result::jsonb,
+        ,
+-- include: when_it_started
+        , 'succeeded', result::jsonb,
         -- Yesterday at the earliest: older days may have no partition any more.
-        greatest(least(claimed_at + finished_after * interval '1 second', statement_timestamp()),
+        greatest(least(claimed_at + finished_after * interval '1 microsecond', statement_timestamp()),
                  date_trunc('day', statement_timestamp(), 'UTC') - interval '24 hours')
     FROM done JOIN ended
         ON ended.message = done.id AND ended.fence = done.attempt AND ended.holder = done.worker_id
@@ -72,7 +79,7 @@ SELECT id, (SELECT count(*) FROM told) FROM done
 WITH ended AS MATERIALIZED (
 -- include: each_once
     FROM unnest(%(ids)s::bigint[], %(attempts)s::int[], %(workers)s::uuid[],
-                %(errors)s::text[], %(delays)s::interval[], %(started)s::float8[])
+                %(errors)s::text[], %(delays)s::interval[], %(started)s::bigint[])
         AS e (message, fence, holder, error, delay, started_after)
 ),
 -- include: mine
@@ -84,7 +91,9 @@ WITH ended AS MATERIALIZED (
         errors =
 -- include: errors_with_room
                  || (error::jsonb || jsonb_build_object('at', statement_timestamp())),
-        started_at = claimed_at + started_after * interval '1 second',
+        started_at =
+-- include: when_it_started
+        ,
         governed =
 -- include: governed_anew
         ,
@@ -98,7 +107,7 @@ WITH ended AS MATERIALIZED (
 WITH ended AS MATERIALIZED (
 -- include: each_once
     FROM unnest(%(ids)s::bigint[], %(attempts)s::int[], %(workers)s::uuid[],
-                %(errors)s::text[], %(started)s::float8[])
+                %(errors)s::text[], %(started)s::bigint[])
         AS e (message, fence, holder, error, started_after)
 ),
 -- include: mine
@@ -109,7 +118,9 @@ WITH ended AS MATERIALIZED (
         errors =
 -- include: errors_with_room
                  || (error::jsonb || jsonb_build_object('at', statement_timestamp())),
-        started_at = claimed_at + started_after * interval '1 second',
+        started_at =
+-- include: when_it_started
+        ,
         governed =
 -- include: governed_anew
         ,
@@ -148,14 +159,16 @@ WITH ended AS MATERIALIZED (
 WITH ended AS MATERIALIZED (
 -- include: each_once
     FROM unnest(%(ids)s::bigint[], %(attempts)s::int[], %(workers)s::uuid[],
-                %(errors)s::text[], %(outcomes)s::text[], %(started)s::float8[])
+                %(errors)s::text[], %(outcomes)s::text[], %(started)s::bigint[])
         AS e (message, fence, holder, error, outcome, started_after)
 ),
 -- include: mine
 , done AS (
     DELETE FROM pgqueue_message WHERE id = ANY (ARRAY(SELECT id FROM mine)) RETURNING *
 ), noted AS (
-    SELECT done.id, ended.outcome, claimed_at + started_after * interval '1 second' AS started_at,
+    SELECT done.id, ended.outcome,
+-- include: when_it_started
+           AS started_at,
            CASE WHEN error IS NULL THEN errors ELSE
 -- include: errors_with_room
                 || (error::jsonb || jsonb_build_object('at', statement_timestamp())) END AS errors

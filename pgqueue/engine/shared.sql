@@ -118,3 +118,17 @@ WHERE first.state = 'ready'
       SELECT FROM pgqueue_message m
       WHERE m.channel = lane.channel AND m.key = lane.key AND m.ordered AND m.state = 'dead'
         AND m.id < first.id))
+
+-- name: kept
+-- For how long the history of each channel and outcome is kept; channel NULL: of all others.
+kept AS MATERIALIZED (
+    SELECT NULL COLLATE "C" AS channel, outcome, keep
+    FROM unnest(%(outcomes)s::text[], %(keeps)s::interval[]) AS k (outcome, keep)
+    UNION ALL
+    SELECT c.name, own.outcome, coalesce(own.keep, c.retention)
+    FROM pgqueue_channel c
+    CROSS JOIN LATERAL (VALUES
+        ('succeeded', c.retention_succeeded), ('cancelled', c.retention_cancelled),
+        ('discarded', c.retention_discarded), ('expired', c.retention_expired)) own (outcome, keep)
+    WHERE coalesce(own.keep, c.retention) IS NOT NULL
+)

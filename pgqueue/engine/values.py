@@ -98,3 +98,11 @@ def array(values: Iterable[int | float]) -> str:
     list item by item does, which is most of what a settle costs its client.
     """
     return "{" + ",".join(map(str, values)) + "}"
+
+
+def microseconds(seconds: Iterable[float]) -> str:
+    """Return durations, in whole microseconds, as the text of a PostgreSQL array.
+
+    The text of an integer takes a quarter of the time that a float's does.
+    """
+    return array([int(each * 1e6) for each in seconds])

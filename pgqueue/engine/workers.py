@@ -58,6 +58,11 @@ def retire(connection: Connection, worker_id: UUID) -> None:
     connection.execute(SQL["retire"], {"id": worker_id})
 
 
+def bury(connection: Connection, first: UUID, last: UUID) -> None:
+    """Remove the row of a process that is dead, whose ids lie between these."""
+    connection.execute(SQL["bury"], {"first": first, "last": last})
+
+
 def forget(connection: Connection, *, silent_for: timedelta) -> int:
     """Remove the rows of workers that died without a word; return how many."""
     return connection.execute(SQL["forget"], {"silent_for": silent_for}).rowcount

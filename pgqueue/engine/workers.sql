@@ -19,6 +19,10 @@ RETURNING id
 -- name: retire
 DELETE FROM pgqueue_worker WHERE id = %(id)s
 
+-- name: bury
+-- A process that is known to be dead: nobody is to be told of messages on its account.
+DELETE FROM pgqueue_worker WHERE id BETWEEN %(first)s::uuid AND %(last)s::uuid
+
 -- name: forget
 -- Rows of workers that died without a word.
 DELETE FROM pgqueue_worker WHERE last_seen < statement_timestamp() - %(silent_for)s::interval

@@ -7,6 +7,8 @@ from pgqueue.models.history import History
 from pgqueue.models.lane import Bell, Gate, Lane
 from pgqueue.models.message import Message
 from pgqueue.models.policy import Policy
+from pgqueue.models.purged import Purged
+from pgqueue.models.schedule import Schedule
 from pgqueue.models.waiter import Waiter
 from pgqueue.models.worker import Worker
 
@@ -20,6 +22,8 @@ __all__ = [
     "Lane",
     "Message",
     "Policy",
+    "Purged",
+    "Schedule",
     "Waiter",
     "Worker",
 ]

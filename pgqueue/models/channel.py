@@ -1,6 +1,21 @@
 from __future__ import annotations
 
+from datetime import timedelta
+
 from django.db import models
+from django.db.models import Q
+
+from pgqueue.retries import LONGEST
+
+RETENTIONS = (
+    "retention",
+    "retention_succeeded",
+    "retention_cancelled",
+    "retention_discarded",
+    "retention_expired",
+    "dead_retention",
+)
+A_WHILE = (timedelta(microseconds=1), LONGEST)
 
 
 class ChannelQuerySet(models.QuerySet["Channel"]):
@@ -38,6 +53,22 @@ class Channel(models.Model):
     retention = models.DurationField(
         null=True, blank=True, help_text="How long its history is kept, if not as long as all."
     )
+    retention_succeeded = models.DurationField(
+        null=True, blank=True, help_text="The same, of what succeeded, if not as above."
+    )
+    retention_cancelled = models.DurationField(
+        null=True, blank=True, help_text="Of what was cancelled."
+    )
+    retention_discarded = models.DurationField(
+        null=True, blank=True, help_text="Of what was discarded, as dead letters are in the end."
+    )
+    retention_expired = models.DurationField(null=True, blank=True, help_text="Of what expired.")
+    dead_retention = models.DurationField(
+        null=True,
+        blank=True,
+        help_text="How long its dead letters are kept before they are discarded, "
+        "if not as long as all.",
+    )
     on_dead = models.TextField(
         choices=OnDead.choices, db_default=OnDead.BLOCK, default=OnDead.BLOCK
     )
@@ -63,6 +94,14 @@ class Channel(models.Model):
 
     class Meta:
         db_table = "pgqueue_channel"
+        constraints = [
+            models.CheckConstraint(
+                condition=Q(**{f"{name}__range": A_WHILE for name in RETENTIONS}),
+                name="pgqueue_channel_retention",
+                violation_error_message="What is kept is kept for longer than 0, and for a "
+                "hundred years at most.",
+            )
+        ]
 
     def __str__(self) -> str:
         return self.name

@@ -5,10 +5,11 @@ from contextlib import contextmanager
 from functools import reduce
 from typing import NamedTuple
 
-from django.db import connections, models, transaction
+from django.db import OperationalError, models, transaction
 from django.db.models import F, Q
 from psycopg.errors import LockNotAvailable
 
+from pgqueue.connections import borrow
 from pgqueue.engine import cancel, dead, promote
 from pgqueue.engine.values import Connection
 from pgqueue.models.clock import StatementTimestamp
@@ -97,7 +98,9 @@ class MessageQuerySet(models.QuerySet["Message"]):
         try:
             with _briefly(self.db) as connection:
                 return verb(connection, ids)
-        except LockNotAvailable:
+        except OperationalError as error:
+            if not isinstance(error.__cause__, LockNotAvailable):
+                raise
             return self._run_unlocked(verb, ids)
 
     def _run_unlocked(self, verb: Verb, ids: list[int]) -> Operated:
@@ -112,8 +115,7 @@ class MessageQuerySet(models.QuerySet["Message"]):
 @contextmanager
 def _briefly(alias: str) -> Iterator[Connection]:
     """Open a transaction that waits for no lock longer than `PATIENCE`."""
-    with transaction.atomic(using=alias):
-        connection: Connection = connections[alias].connection
+    with transaction.atomic(using=alias), borrow(alias) as connection:
         row = connection.execute("SELECT current_setting('lock_timeout')").fetchone()
         before = (row or ("0",))[0]
         connection.execute("SELECT set_config('lock_timeout', %s, true)", [PATIENCE])
@@ -216,6 +218,12 @@ class Message(models.Model):
                 fields=["channel", "key", "id"],
                 condition=Q(state=State.DEAD),
                 name="pgqueue_message_dead",
+            ),
+            # The oldest of them first: those that were kept for long enough.
+            models.Index(
+                fields=["channel", "claimed_at"],
+                condition=Q(state=State.DEAD),
+                name="pgqueue_message_dead_since",
             ),
             models.Index(
                 fields=["channel", "key", "rank", "run_at", "id"],

@@ -19,14 +19,16 @@ from django.db import connections, transaction
 from pgqueue import registry, signals
 from pgqueue.conf import settings
 from pgqueue.engine import enqueue as engine
-from pgqueue.engine.values import Claim, Tuples
+from pgqueue.engine.values import Claim, Cursors, Tuples
 from pgqueue.exceptions import (
     DuplicateMessage,
     InvalidTask,
     OtherTransactionWarning,
     TaskResultMismatch,
 )
+from pgqueue.outcomes import Outcome
 from pgqueue.retries import Backoff, load_backoff
+from pgqueue.schedules import Schedule
 from pgqueue.states import State
 from pgqueue.tasks import options as task_options
 from pgqueue.tasks.arguments import Codec
@@ -69,6 +71,7 @@ class Task(Generic[P, T]):
     database: str | None = None
     connection: psycopg.Connection[Any] | None = None
     takes_context: bool = False
+    schedule: tuple[Schedule, ...] = ()
 
     def __post_init__(self) -> None:
         if self.dedupe_for is not None and self.on_conflict == "replace":
@@ -111,13 +114,13 @@ class Task(Generic[P, T]):
         return _codec(self.func, skip_first=self.takes_context)
 
     def using(self, **options: Unpack[Options]) -> Task[P, T]:
-        """Return a copy with other options: any that `@task` takes, but takes_context.
+        """Return a copy with other options: any that `@task` takes, but takes_context and schedule.
 
         Raises:
             InvalidTask: an option is unknown, or has a value that can't be.
         """
-        if "takes_context" in options:
-            raise InvalidTask("takes_context belongs to the function: give it to @task.")
+        for name in {"takes_context", "schedule"} & options.keys():
+            raise InvalidTask(f"{name} belongs to the function: give it to @task.")
         return replace(self, **task_options.checked(options))
 
     def hold(self, *, for_: float | timedelta) -> Task[P, T]:
@@ -197,6 +200,14 @@ class Task(Generic[P, T]):
     def context(self, claim: Claim, run: Run, database: str) -> TaskContext:
         """Return what a run of this task on what was claimed is told."""
         return TaskContext(self, claim, run, database)
+
+    def send_started(self, context: TaskContext) -> None:
+        """Send the signal that a run begins."""
+        signals.task_started.send_robust(self, context=context)
+
+    def send_finished(self, context: TaskContext, outcome: Outcome) -> None:
+        """Send the signal that a run is over."""
+        signals.task_finished.send_robust(self, context=context, outcome=outcome)
 
     def encode_result(self, value: Any) -> str:
         """Return as JSON what a run returned.
@@ -310,6 +321,11 @@ class Task(Generic[P, T]):
             self._note(results, self._run(partial(store, ids=ids)))
 
         transaction.on_commit(enqueue, using=alias)
+
+    @property
+    def cursors(self) -> Cursors:
+        """The connection that its messages are stored on."""
+        return connections[self.alias] if self.connection is None else Tuples(self.connection)
 
     def _run(self, verb: Callable[..., Any]) -> Any:
         """Run a verb of the engine on Django's connection, as a query of Django's would."""
@@ -425,13 +441,13 @@ def task(function: Callable[P, T], /) -> Task[P, T]: ...
 
 @overload
 def task(
-    *, takes_context: Literal[True], **options: Unpack[Options]
+    *, takes_context: Literal[True], schedule: Any = ..., **options: Unpack[Options]
 ) -> Callable[[Callable[Concatenate[TaskContext, P], T]], Task[P, T]]: ...
 
 
 @overload
 def task(
-    *, takes_context: Literal[False] = ..., **options: Unpack[Options]
+    *, takes_context: Literal[False] = ..., schedule: Any = ..., **options: Unpack[Options]
 ) -> Callable[[Callable[P, T]], Task[P, T]]: ...
 
 
@@ -473,6 +489,8 @@ def task(function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
         connection: a psycopg connection to enqueue on, in place of Django's: messages are part of
             the transaction that is open there. For `using()`.
         takes_context: pass a `TaskContext` as the first argument.
+        schedule: when it is enqueued by itself: a cron line, an interval as seconds or a timedelta,
+            a `Schedule(…)`, or a list of them.
 
     Raises:
         InvalidTask: an option is unknown or can't be, or the function can't be imported by name.

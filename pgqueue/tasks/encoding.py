@@ -52,7 +52,22 @@ def refuse(constant: str) -> None:
 
 # An encoder that looks for cycles takes longer; they end in a RecursionError anyway.
 to_json = JSONEncoder(ensure_ascii=False, check_circular=False, separators=(",", ":")).encode
-from_json = JSONDecoder(parse_float=Decimal, parse_constant=refuse).decode
+_decoder = JSONDecoder(parse_float=Decimal, parse_constant=refuse)
+
+
+def from_json(text: str) -> Any:
+    """Return what a text means, without looking for spaces around it: PostgreSQL writes none.
+
+    Raises:
+        ValueError: it isn't JSON.
+    """
+    try:
+        value, end = _decoder.scan_once(text, 0)  # type: ignore[attr-defined]
+    except StopIteration:
+        end = -1
+    if end != len(text):
+        return _decoder.decode(text)
+    return value
 
 
 class Hint:

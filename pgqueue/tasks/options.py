@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
-from difflib import get_close_matches
 from typing import Any, Literal, TypeAlias, TypedDict, get_args
 
 import psycopg
@@ -13,6 +12,8 @@ from django.utils import timezone
 
 from pgqueue.exceptions import InvalidMessage, InvalidTask
 from pgqueue.retries import Backoff, as_backoff, as_timedelta, dump_backoff
+from pgqueue.schedules import as_schedules
+from pgqueue.spelling import hint
 
 # An entry of the index that claims walk must fit a third of a page.
 CHANNEL_LIMIT = 200
@@ -60,9 +61,7 @@ def checked(options: Mapping[str, Any]) -> dict[str, Any]:
     }
     for name in given:
         if name not in _CHECKS:
-            near = get_close_matches(name, _CHECKS, n=1)
-            hint = f"Did you mean {near[0]!r}?" if near else f"There are {', '.join(_CHECKS)}."
-            raise InvalidTask(f"A task has no option {name!r}. {hint}")
+            raise InvalidTask(f"A task has no option {name!r}. {hint(name, _CHECKS)}")
     return {name: _check(name, value) for name, value in given.items()}
 
 
@@ -239,6 +238,7 @@ _CHECKS: dict[str, Callable[[Any], Any]] = {
     "database": _alias,
     "connection": _connection,
     "takes_context": _flag,
+    "schedule": as_schedules,
 }
 
 # What the worker needs to know; everything else is in columns of its own, or the producer's.
@@ -291,11 +291,7 @@ def checked_message(options: Mapping[str, Any]) -> dict[str, Any]:
     """
     for name in options:
         if name not in _OF_A_MESSAGE:
-            near = get_close_matches(name, _OF_A_MESSAGE, n=1)
-            hint = (
-                f"Did you mean {near[0]!r}?" if near else f"There are {', '.join(_OF_A_MESSAGE)}."
-            )
-            raise InvalidMessage(f"A message has no option {name!r}. {hint}")
+            raise InvalidMessage(f"A message has no option {name!r}. {hint(name, _OF_A_MESSAGE)}")
     checked = {}
     for name, value in options.items():
         try:

@@ -14,7 +14,7 @@ from datetime import timedelta
 from time import monotonic
 from typing import Literal
 
-from pgqueue.claiming.intake import Intake
+from pgqueue.claiming.intake import Intake, Taken
 from pgqueue.conf import settings
 from pgqueue.exceptions import ReceiverClosed
 from pgqueue.retries import as_timedelta
@@ -162,7 +162,7 @@ class AsyncReceiver:
         try:
             while not self._intake.is_closed:
                 await self._fill()
-                while delivery := _next(self._intake):
+                while delivery := await self._next():
                     yield delivery
                 if self._patience < math.inf:
                     return
@@ -175,7 +175,10 @@ class AsyncReceiver:
         if self._intake.is_closed:
             raise ReceiverClosed
         await self._fill()
-        return list(iter(lambda: _next(self._intake), None))
+        deliveries = []
+        while delivery := await self._next():
+            deliveries.append(delivery)
+        return deliveries
 
     async def aclose(self) -> None:
         """End it, and the iteration that another coroutine is at."""
@@ -189,6 +192,13 @@ class AsyncReceiver:
         while not self._intake.is_closed:
             if await loop.run_in_executor(self._thread, self._intake.look, until):
                 return
+
+    async def _next(self) -> Delivery | None:
+        taken = self._intake.next()
+        if taken and taken.claim.lost:
+            loop = asyncio.get_running_loop()
+            await loop.run_in_executor(self._thread, self._intake.begin, taken.claim)
+        return _delivery(taken, self._intake)
 
 
 def _intake(
@@ -215,6 +225,12 @@ def _patience(wait: Wait) -> float:
 
 def _next(intake: Intake) -> Delivery | None:
     taken = intake.next()
+    if taken and taken.claim.lost:
+        intake.begin(taken.claim)
+    return _delivery(taken, intake)
+
+
+def _delivery(taken: Taken | None, intake: Intake) -> Delivery | None:
     if taken is None:
         return None
     waited = monotonic() - taken.taken_at

@@ -18,6 +18,7 @@ from django.db import connections
 from pgqueue.connections import borrow
 from pgqueue.engine import cancel, held, lookup
 from pgqueue.engine.lookup import Found
+from pgqueue.engine.values import Cursors
 from pgqueue.exceptions import (
     HoldExpired,
     TaskFailed,
@@ -143,12 +144,12 @@ class TaskResult(Generic[T]):
         Raises:
             TaskResultDoesNotExist: it was rolled back, or its history was purged.
         """
-        self._note(_find(self.task, self.id))
+        self._note(_find(self.task, self.id, connections[self.task.alias]))
 
     def look(self) -> None:
-        """Look at the message if it is to be found, and is this task's."""
+        """Look at the message, where it is stored, if it is there and this task's."""
         with suppress(TaskResultDoesNotExist, TaskResultMismatch):
-            self.refresh()
+            self._note(_find(self.task, self.id, self.task.cursors))
 
     async def arefresh(self) -> None:
         """Look at the message again, from async code."""
@@ -303,13 +304,13 @@ def fetch(task: Task[Any, T], result_id: str | int) -> TaskResult[T]:
         TaskResultDoesNotExist: there is none.
         TaskResultMismatch: it is another task's.
     """
-    return TaskResult.of(task, _find(task, result_id))
+    return TaskResult.of(task, _find(task, result_id, connections[task.alias]))
 
 
-def _find(task: Task[Any, Any], result_id: str | int) -> Found:
+def _find(task: Task[Any, Any], result_id: str | int, connection: Cursors) -> Found:
     if not str(result_id).isdecimal():
         raise TaskResultDoesNotExist(f"{result_id!r} is not the id of a message.")
-    found = lookup.find(connections[task.alias], int(result_id))
+    found = lookup.find(connection, int(result_id))
     if found is None:
         raise TaskResultDoesNotExist(
             f"No message has the id {result_id}: it was rolled back, or its history was purged."

@@ -1,12 +1,12 @@
-"""The process that runs tasks.
+"""What runs tasks: one process, or a supervisor of several.
 
-    Listener ──▶ Fetcher ──▶ Buffer ──▶ Threads ──▶ Settler
-                   │                      │ Runner: an Outcome
-                Claimer               Heartbeat, Timeouts, Duties
+    Supervisor ──▶ child ──▶ Worker, the life of one process
+                               Heartbeat · Duties · Listener · Watchdog
+                               Crew: the way of a message
+
+    Fetcher ──▶ Buffer ──▶ Threads, or an EventLoop ──▶ Settler
+      │                      │ Runner: an Outcome
+    Claimer                  │ Isolation, Timeouts
 
 A message moves forwards only: each part hands it to the next and never asks back.
 """
-
-from pgqueue.worker.supervisor import Worker
-
-__all__ = ["Worker"]

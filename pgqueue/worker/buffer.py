@@ -1,36 +1,98 @@
-"""Messages that were claimed and wait for a thread."""
+"""Messages that were claimed and wait for their turn to run."""
 
 from __future__ import annotations
 
 import threading
+import time
 from collections import deque
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 
 from pgqueue.worker.held import Held
+
+LARGEST = 2000
+"""More than this hides nothing: it is several claims ahead of the fastest threads."""
+STANDSTILL = 5.0
+"""Seconds without anything taken, after which others had better have what waits."""
 
 
 class Buffer:
     """A queue between one fetcher and many threads.
 
-    Taking is one `popleft`, without a lock, as long as there is something to take.
+    Taking is one `popleft`, without a lock, as long as there is something to take. Of the threads
+    that wait, one is woken for however much is put in: `rouse` wakes others.
+
+    Args:
+        slots: how many of what is taken run at once.
+        least: how many may wait here even while nothing ends.
+        on_low: called when there is room again, after `room` said that there was none.
+        on_put: called when something was put in.
     """
 
-    def __init__(self, *, on_low: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        slots: int,
+        *,
+        least: int = 0,
+        on_low: Callable[[], None],
+        on_put: Callable[[], None] = lambda: None,
+    ) -> None:
         self._items: deque[Held] = deque()
         self._filled = threading.Condition()
         self._closed = False
+        self._slots = slots
+        self._least = least
         self._on_low = on_low
+        self._on_put = on_put
+        self._idle = 0
         self._low: int | None = None
         self.taken = 0
+        self._running: deque[None] = deque()
+        """One for each, since only its length is safe to change from several threads."""
+        self._pace = Pace()
+        self._standstill = Standstill()
 
     def __len__(self) -> int:
         return len(self._items)
 
+    @property
+    def has_idle(self) -> bool:
+        """Whether somebody waits to take."""
+        return self._idle > 0
+
+    def room(self, most: int) -> int:
+        """Return how much to claim: as much as ended in the last second, one for each free slot.
+
+        So nothing waits behind runs that take long, while other workers might have it.
+
+        None until half of what was buffered is used up; `on_low` tells when it is.
+        """
+        ended = self._pace.per_second(self.taken - len(self._running))
+        wanted = min(max(self._free, self._least, ended), LARGEST, most)
+        if wanted and len(self._items) <= wanted // 2:
+            return wanted
+        self._low = wanted // 2
+        # First the word, then the look.
+        if len(self._items) <= self._low and (wanted or self._free):
+            self._report_low()
+        return 0
+
+    @property
+    def _free(self) -> int:
+        return self._slots - len(self._running)
+
     def put(self, items: Sequence[Held]) -> None:
         """Add what was claimed."""
+        if not self._items:
+            self._standstill.begin(self.taken)
         self._items.extend(items)
+        self.rouse()
+        self._on_put()
+
+    def rouse(self) -> None:
+        """Wake one of those who wait."""
         with self._filled:
-            self._filled.notify(len(items))
+            self._filled.notify()
 
     def take(self) -> Held | None:
         """Return the next message, waiting for one; None once the buffer is closed."""
@@ -39,33 +101,86 @@ class Buffer:
                 item = self._items.popleft()
             except IndexError:
                 self._report_low()
-                with self._filled:
-                    if not self._items and not self._closed:
-                        self._filled.wait()
+                self._wait()
                 continue
             self.taken += 1
+            self._running.append(None)
             if self._low is not None and len(self._items) <= self._low:
                 self._report_low()
             return item
         return None
 
-    def report_at(self, low: int) -> None:
-        """Call `on_low` once, when no more than `low` are left."""
-        self._low = low
-        if len(self._items) <= low:
-            self._report_low()
+    def done(self) -> None:
+        """Say that something that was taken runs no more; before the next is taken."""
+        self._running.pop()
+
+    def stale(self) -> list[Held]:
+        """Give up, and return, what waits behind runs that go on and on, to be claimed elsewhere.
+
+        Ask for it now and then.
+        """
+        left: list[Held] = []
+        if self._standstill.is_reached(self.taken):
+            with suppress(IndexError):  # somebody takes after all
+                while len(self._items) > self._least:
+                    left.append(self._items.pop())
+        return left
+
+    def _wait(self) -> None:
+        with self._filled:
+            if not self._items and not self._closed:
+                self._idle += 1
+                self._filled.wait()
+                self._idle -= 1
 
     def _report_low(self) -> None:
         if self._low is not None:
             self._low = None
             self._on_low()
 
-    def close(self) -> list[Held]:
-        """Let every thread that takes go home; return what none of them has begun."""
+    def shut(self) -> None:
+        """Let every thread that takes go home."""
         self._closed = True
+        with self._filled:
+            self._filled.notify_all()
+
+    def close(self) -> list[Held]:
+        """Shut it; return what nobody has begun."""
+        self.shut()
         left = []
         while self._items:
             left.append(self._items.popleft())
-        with self._filled:
-            self._filled.notify_all()
         return left
+
+
+class Pace:
+    """How many end in a second: counted over the last one, which a short burst does not inflate."""
+
+    def __init__(self) -> None:
+        self._counts = deque([(time.monotonic(), 0)])
+
+    def per_second(self, ended: int) -> int:
+        """Return how many of all that `ended` until now did so in the last second."""
+        now = time.monotonic()
+        self._counts.append((now, ended))
+        while self._counts[1][0] <= now - 1:
+            self._counts.popleft()
+        since, before = self._counts[0]
+        return int((ended - before) / max(now - since, 1))
+
+
+class Standstill:
+    """Whether a count has not changed for a while."""
+
+    def __init__(self) -> None:
+        self.begin(0)
+
+    def begin(self, count: int) -> None:
+        """Begin to look at the count: only from now on it should change."""
+        self._count, self._since = count, time.monotonic()
+
+    def is_reached(self, count: int) -> bool:
+        """Look at the count."""
+        if count != self._count:
+            self.begin(count)
+        return time.monotonic() - self._since >= STANDSTILL

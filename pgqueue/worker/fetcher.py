@@ -12,18 +12,18 @@ from pgqueue.claiming.presence import Presence
 from pgqueue.connections import Session
 from pgqueue.engine.values import Claim
 from pgqueue.service import NO_NAP, Service
-from pgqueue.worker.buffer import Buffer
+from pgqueue.worker.buffer import LARGEST, Buffer
 from pgqueue.worker.held import Held, Holding
+from pgqueue.worker.sorting import Sorting
 
 BATCH = 500
-BUFFERED = 4 * BATCH
-"""More than this hides nothing: it is several claims ahead of the fastest threads."""
-HELD = BUFFERED + 4 * BATCH
+HELD = LARGEST + 4 * BATCH
 PAYLOADS = 64 * 1024 * 1024
 """What the payloads in the buffer may take together, in bytes, if they are as large as the last."""
 SHORTEST_NAP = timedelta(milliseconds=10)
 SHORTEST_PAUSE = timedelta(milliseconds=1)
 """Until a rate lets something go on."""
+LOOK_FOR_STALE = timedelta(seconds=1)
 DEAF_NAP = timedelta(seconds=0.5)
 """The longest nap of one who listens to nothing."""
 EMPTY_CLAIMS_AFTER_WITHDRAWAL = 3
@@ -32,7 +32,7 @@ CLAIMS_A_SECOND_WHEN_BUSY = 50
 
 
 class Fetcher(Service):
-    """Claims as much as the threads will run in about a second, and never less than one each.
+    """Claims as much as will be run in about a second, if what runs now goes on as before.
 
     A worker that found nothing says so in its row and claims once more: from then on
     producers notify it. A transaction that was open already did not see that; the naps,
@@ -42,21 +42,24 @@ class Fetcher(Service):
     withdraws that, and naps from 10 ms on until it found nothing three times in a row.
 
     Args:
+        slots: how many messages run at once.
+        give_back: called with what was claimed, and had better be run by others.
         is_listening: whether notifications reach this worker now.
     """
 
     def __init__(
         self,
         session: Session,
-        buffer: Buffer,
+        buffer: Buffer | Sorting,
         holding: Holding,
         presence: Presence,
         *,
         channels: Sequence[str] | None,
         excluded: Sequence[str],
-        threads: int,
+        slots: int,
         lease: timedelta,
         poll_interval: timedelta,
+        give_back: Callable[[Held], None],
         is_listening: Callable[[], bool],
     ) -> None:
         super().__init__()
@@ -64,8 +67,9 @@ class Fetcher(Service):
         self._buffer = buffer
         self._holding = holding
         self._presence = presence
-        self._threads = threads
+        self._slots = slots
         self._poll_interval = poll_interval
+        self._give_back = give_back
         self._is_listening = is_listening
         self._claimer = Claimer(
             session,
@@ -80,10 +84,14 @@ class Fetcher(Service):
         self._business = Business()
         self._has_withdrawn = False
         self._withdrawn_at = 0.0
-        self._pace = Pace(buffer)
         self._payload_size = 1
         self._waits_for_room = False
         self.is_idle = False
+
+    def hear(self, channel: str) -> None:
+        """Hear that a channel has something ready."""
+        self._claimer.expect(channel)
+        self.wake()
 
     def make_room(self) -> None:
         """Say that there may be room now."""
@@ -92,13 +100,16 @@ class Fetcher(Service):
 
     def tick(self) -> timedelta:
         """Claim once, or find that there is no room, or nothing."""
+        # First the word, then the look: who makes room meanwhile is not missed.
+        self._waits_for_room = True
         room = self._room()
         self._waits_for_room = room <= 0
         if self._waits_for_room:
-            return self._poll_interval
+            return self._wait_for_room()
         limit = min(room, BATCH)
         claimed = self._claimer.claim(limit)
         if not claimed:
+            self._business.note_rest()
             return self._wait()
         self.is_idle = False
         self._empty_claims = 0
@@ -108,16 +119,19 @@ class Fetcher(Service):
             self._withdraw()
         return NO_NAP
 
+    def _wait_for_room(self) -> timedelta:
+        if not len(self._buffer):
+            return self._poll_interval
+        for held in self._buffer.stale():
+            self._give_back(held)
+        return min(self._poll_interval, LOOK_FOR_STALE)
+
     def _room(self) -> int:
-        """Return how much to claim: none until half of what was buffered is used up."""
         fitting = max(1, PAYLOADS // self._payload_size)
-        wanted = min(max(self._threads, self._pace.per_second()), BUFFERED, fitting)
-        if len(self._buffer) > wanted // 2:
-            self._buffer.report_at(wanted // 2)
-            return 0
+        wanted = self._buffer.room(fitting)
         # What is held beyond the buffer is running, or waits to be settled: while settles
         # are slow, claiming more would only pile it up. The settler wakes us.
-        return min(wanted, min(HELD, 2 * fitting) + self._threads - len(self._holding))
+        return min(wanted, min(HELD, 2 * fitting) + self._slots - len(self._holding))
 
     def _hold(self, claims: Sequence[Claim], asked_at: float) -> None:
         held = [Held(claim, asked_at) for claim in claims]
@@ -168,28 +182,13 @@ class Business:
         self._found_at.append(time.monotonic())
         self._full_in_a_row = self._full_in_a_row + 1 if is_full else 0
 
+    def note_rest(self) -> None:
+        """Note a claim that found nothing."""
+        self._full_in_a_row = 0
+
     def is_brisk(self) -> bool:
         """Whether several claims in a row were full, or a second saw many with something."""
         if self._full_in_a_row >= FULL_CLAIMS_WHEN_BUSY:
             return True
         many = len(self._found_at) == CLAIMS_A_SECOND_WHEN_BUSY
         return many and self._found_at[-1] - self._found_at[0] <= 1
-
-
-class Pace:
-    """How many messages a second the threads take from the buffer."""
-
-    def __init__(self, buffer: Buffer) -> None:
-        self._buffer = buffer
-        self._measured_at = time.monotonic()
-        self._taken = 0
-        self._rate = 0.0
-
-    def per_second(self) -> int:
-        """Return the rate since it was last asked for, smoothed over a few askings."""
-        now, taken = time.monotonic(), self._buffer.taken
-        elapsed = now - self._measured_at
-        if elapsed >= 0.001:
-            self._rate = (self._rate + (taken - self._taken) / elapsed) / 2
-            self._measured_at, self._taken = now, taken
-        return int(self._rate)

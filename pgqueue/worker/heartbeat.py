@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from datetime import timedelta
+from uuid import UUID
 
 from pgqueue.claiming.presence import Presence
 from pgqueue.connections import Session
@@ -30,11 +31,14 @@ class Heartbeat(Service):
         self._presence = presence
         self._lease = lease
         self._every = every
+        self._former: tuple[UUID, UUID] | None = None
+        self._given_back: tuple[UUID, UUID] | None = None
 
     def tick(self) -> timedelta:
         """Beat once."""
         self._presence.beat(self._session.connection)
         self._renew()
+        self._give_back()
         return self._every * random.uniform(0.9, 1)  # noqa: S311
 
     def _renew(self) -> None:
@@ -49,6 +53,20 @@ class Heartbeat(Service):
             each.lost = each.claim.id not in renewed
             if renewed.get(each.claim.id):
                 each.cancel()
+
+    def _give_back(self) -> None:
+        """Give back what was claimed on a connection that broke before it said so.
+
+        At the second beat after the next one was opened: the server may still have been at it.
+        """
+        former, before = self._presence.former, self._former
+        self._former = former
+        if former is None or former != before or former == self._given_back:
+            return
+        held = [each.claim.id for each in self._holding.all()]
+        while len(lease.give_back(self._session.connection, *former, held=held)) == lease.BATCH:
+            pass
+        self._given_back = former
 
     def finish(self) -> None:
         """Say goodbye."""

@@ -31,6 +31,11 @@ class Held:
         """Note that it is being run; waiting in the buffer was not running."""
         self.started = time.monotonic()
 
+    @property
+    def has_ended(self) -> bool:
+        """Whether its run is over; as long as it is held, that is not yet written."""
+        return self.finished > self.claimed
+
     def end(self) -> None:
         """Note that its run is over."""
         self.finished = time.monotonic()

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import logging
 import time
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
 from datetime import timedelta
-from typing import Any
+from functools import partial
+from typing import Any, NamedTuple
 
 from asgiref.sync import async_to_sync
-from django.db import close_old_connections
 
 from pgqueue import registry, signals
 from pgqueue.engine.values import Claim
@@ -18,56 +19,123 @@ from pgqueue.outcomes import Closed, Deferred, HandedBack, Outcome, Succeeded
 from pgqueue.tasks import Task, TaskContext
 from pgqueue.worker import atomic
 from pgqueue.worker.cancelling import cancellable
+from pgqueue.worker.closing import close_old_connections
 from pgqueue.worker.handlers import Handlers
 from pgqueue.worker.held import Held
+from pgqueue.worker.isolation import Isolation
 from pgqueue.worker.judging import NO_DELAY, failed, judged
 from pgqueue.worker.timeouts import Timeouts, within
 
 logger = logging.getLogger(__name__)
 
+UNBEGUN = timedelta(seconds=1)
+"""After which one that could not begin is tried again."""
 UNKNOWN_FIRST = timedelta(seconds=30)
 UNKNOWN_LONGEST = timedelta(minutes=10)
 UNKNOWN_REPORTED_EVERY = 60.0  # seconds
 
 
+class Run(NamedTuple):
+    """One that has begun."""
+
+    task: Task[Any, Any]
+    context: TaskContext
+    held: Held
+
+
 @dataclass(frozen=True)
 class Runner:
-    """Turns what is held into an outcome, in the thread that calls it.
+    """Turns what is held into an outcome.
+
+    On a thread, by `run`. An event loop calls its parts: `begin` and `awaitable` first, then
+    `conclude` and `end`, outside of the loop since receivers of signals may use the database.
 
     Args:
         alias: the queue's database, which atomic tasks settle on.
         timeouts: bounds a run in time.
         handlers: know what to do with raw messages.
+        isolation: lets runs begin.
     """
 
     alias: str
     timeouts: Timeouts
     handlers: Handlers
+    isolation: Isolation
     _reported: dict[str, float] = field(default_factory=dict)
 
     def run(self, held: Held) -> Outcome:
         """Run the task of what is held; whatever it raises is in the outcome."""
-        if held.lost:
-            return Closed()
-        if held.cancelled:
-            return HandedBack()
+        run = self.begin(held)
+        if not isinstance(run, Run):
+            return run
+        try:
+            return self._run(run)
+        finally:
+            self.end(held)
+
+    def begin(self, held: Held) -> Run | Outcome:
+        """Begin a run, which is to be ended; or return the outcome, if there is nothing to run."""
+        if needless := _needless(held):
+            return needless
         if not held.claim.task and not self._has_handler(held):
             return self._unknown(held)
         try:
             declared = registry.find(held.claim.task)
-        except Exception:
+        except (Exception, SystemExit):
             # What its module raises as it is imported; another worker's may be whole.
             logger.exception("The task %s can't be imported", held.claim.task)
             declared = None
         if declared is None:
             return self._unknown(held)
-        held.begin()
         try:
-            return self._run(declared, held)
-        finally:
+            self.isolation.begin(held)
+        except Exception:
+            self.end(held)
+            logger.exception("%s #%s could not begin", held.claim.task, held.claim.id)
+            return HandedBack(UNBEGUN)
+        if needless := _needless(held):  # by now: it may have had to wait
+            self.end(held)
+            return needless
+        held.begin()
+        context = declared.context(held.claim, held, self.alias)
+        try:
+            task = declared.for_message(held.claim.options)
+        except Exception as error:
+            self.end(held)
+            return failed(declared, context, error)
+        task.send_started(context)
+        return Run(task, context, held)
+
+    def end(self, held: Held) -> None:
+        """Say that a run is over."""
+        if not held.has_ended:
             held.end()
-            # As Django does after a request: by CONN_MAX_AGE, and what broke.
-            close_old_connections()
+        self.isolation.end(held)
+        # As Django does after a request: by CONN_MAX_AGE, and what broke.
+        close_old_connections()
+
+    def awaitable(self, run: Run) -> Callable[[], Coroutine[Any, Any, Any]]:
+        """Return what to call in an event loop, and await.
+
+        Raises:
+            UnreadablePayload: it can't be called with what the message holds.
+        """
+        args, kwargs = self._arguments(run)
+        bounded = self._bounded(run.task, run.held)
+        return partial(bounded, *args, **kwargs)
+
+    def conclude(self, run: Run, value: Callable[[], Any]) -> Outcome:
+        """Return how a run ended that was awaited, and announce it.
+
+        Args:
+            value: returns what the task returned, or raises what it raised.
+        """
+        try:
+            outcome = self._ended(run, value)
+        except BaseException as error:
+            outcome = judged(run.task, run.context, error)
+        announce(run.task, run.context, outcome)
+        return outcome
 
     def _has_handler(self, held: Held) -> bool:
         """Make a raw message one of its channel's handler, if there is one."""
@@ -79,59 +147,59 @@ class Runner:
             close_old_connections()
         return bool(held.claim.task)
 
-    def _run(self, declared: Task[Any, Any], held: Held) -> Outcome:
-        context = declared.context(held.claim, held, self.alias)
-        try:
-            task = declared.for_message(held.claim.options)
-        except Exception as error:
-            return failed(declared, context, error)
-        signals.task_started.send_robust(task, context=context)
+    def _run(self, run: Run) -> Outcome:
         is_written = False
         try:
-            outcome = self._end(task, context, held)
-            is_written = bool(task.atomic)
+            outcome = self._outcome(run)
+            is_written = bool(run.task.atomic)
         except BaseException as error:
             # Even SystemExit: a task doesn't end its worker. Of an atomic task, nothing is written.
-            outcome = judged(task, context, error)
-        announce(task, context, outcome)
+            outcome = judged(run.task, run.context, error)
+        if not is_written:
+            run.held.end()
+        announce(run.task, run.context, outcome)
         return Closed(getattr(outcome, "delay", NO_DELAY)) if is_written else outcome
 
-    def _end(self, task: Task[Any, Any], context: TaskContext, held: Held) -> Outcome:
+    def _outcome(self, run: Run) -> Outcome:
+        task, context, held = run
         if not task.atomic:
-            return self._call(task, context, held)
+            return self._ended(run, lambda: self._value(run))
 
         def call() -> Outcome:
             # What an earlier call noted was rolled back.
             context.claim = held.claim
-            return self._call(task, context, held)
+            return self._ended(run, lambda: self._value(run))
 
         return atomic.run(
             self.alias, task.atomic, held, call, lambda error: judged(task, context, error)
         )
 
-    def _call(self, task: Task[Any, Any], context: TaskContext, held: Held) -> Outcome:
-        args, kwargs = task.codec.decode(held.claim.payload or b"")
-        if task.takes_context:
-            args = [context.argument, *args]
+    def _ended(self, run: Run, value: Callable[[], Any]) -> Outcome:
         try:
-            value = self._value(task, held, args, kwargs)
+            returned = value()
         except Defer as defer:
             noted = defer.progress
-            progress = None if noted is None else task.codec.encode_progress(noted)
+            progress = None if noted is None else run.task.codec.encode_progress(noted)
             return Deferred(max(defer.delay, NO_DELAY), progress)
-        return Succeeded(None if value is None else task.encode_result(value))
+        return Succeeded(None if returned is None else run.task.encode_result(returned))
 
-    def _value(
-        self, task: Task[Any, Any], held: Held, args: list[Any], kwargs: dict[str, Any]
-    ) -> Any:
-        # A call that is made again, after a conflict, has only what is left of the time.
-        over = None if task.timeout is None else held.started + task.timeout.total_seconds()
+    def _value(self, run: Run) -> Any:
+        task, _, held = run
+        args, kwargs = self._arguments(run)
         if task.is_async:
-            return async_to_sync(cancellable(held, within(over, task.func)))(*args, **kwargs)
+            return async_to_sync(self._bounded(task, held))(*args, **kwargs)
+        over = _over_at(task, held)
         if over is None:
             return task.call(*args, **kwargs)
         with self.timeouts.limit(held, over):
             return task.call(*args, **kwargs)
+
+    def _arguments(self, run: Run) -> tuple[list[Any], dict[str, Any]]:
+        args, kwargs = run.task.codec.decode(run.held.claim.payload or b"")
+        return [run.context.argument, *args] if run.task.takes_context else args, kwargs
+
+    def _bounded(self, task: Task[Any, Any], held: Held) -> Callable[..., Coroutine[Any, Any, Any]]:
+        return cancellable(held, within(_over_at(task, held), task.func))
 
     def _unknown(self, held: Held) -> Outcome:
         """Leave it to who knows what to do with it, later each time; nothing is charged."""
@@ -152,13 +220,26 @@ class Runner:
             signals.handler_missing.send_robust(type(self), channel=claim.channel, delay=delay)
 
 
+def _needless(held: Held) -> Outcome | None:
+    """Return the outcome of what is not to be run any more."""
+    if held.lost:
+        return Closed()
+    return HandedBack() if held.cancelled else None
+
+
+def _over_at(task: Task[Any, Any], held: Held) -> float | None:
+    # A call that is made again, after a conflict, has only what is left of the time.
+    return None if task.timeout is None else held.started + task.timeout.total_seconds()
+
+
 def announce(task: Task[Any, Any], context: TaskContext, outcome: Outcome) -> None:
     """Tell how a run ended; of an atomic one, when that is in the database."""
+    signals.log_finished(task, context, outcome)
     if outcome.error is None:
-        signals.task_finished.send_robust(task, context=context, outcome=outcome)
+        task.send_finished(context, outcome)
         return
     try:
         raise outcome.error
     except BaseException:
         # While it is handled: receivers may look at sys.exc_info(), as Django's do.
-        signals.task_finished.send_robust(task, context=context, outcome=outcome)
+        task.send_finished(context, outcome)

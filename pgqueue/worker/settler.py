@@ -33,6 +33,8 @@ from pgqueue.service import NO_NAP, Service
 from pgqueue.worker.held import Held, Holding
 
 BATCH = 500
+RESULTS = 64 * 1024 * 1024
+"""What the results of a batch may take together, in characters: a statement can't be of 1 GB."""
 GATHER = timedelta(milliseconds=5)
 """How long a batch may gather while results keep coming."""
 BESIDE_A_LOCK = timedelta(milliseconds=50)
@@ -93,7 +95,7 @@ class Settler(Service):
     def tick(self) -> timedelta:
         """Write one batch; it stays queued until the database took it."""
         self._take_back()
-        taken = list(islice(self._ended, BATCH))
+        taken = _fitting(list(islice(self._ended, BATCH)))
         if not taken:
             return self._rest()
         locked: list[Ended] = []
@@ -176,6 +178,17 @@ class Settler(Service):
     def finish(self) -> None:
         """Close the connection."""
         self._session.close()
+
+
+def _fitting(ended: Sequence[Ended]) -> Sequence[Ended]:
+    """Return as many of them, one at least, as a statement should carry."""
+    size = 0
+    for number, (_, outcome) in enumerate(ended):
+        if isinstance(outcome, Succeeded) and outcome.result:
+            size += len(outcome.result)
+            if size > RESULTS and number:
+                return ended[:number]
+    return ended
 
 
 def _by_kind(ended: Iterable[Ended]) -> Collection[list[Ended]]:

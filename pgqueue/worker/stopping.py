@@ -1,4 +1,4 @@
-"""Requests to stop, from signals or other threads, for the main thread to act on."""
+"""Requests to stop, from signals, other threads or the parent, for the main thread to act on."""
 
 from __future__ import annotations
 
@@ -10,23 +10,38 @@ from contextlib import contextmanager, suppress
 from datetime import timedelta
 from types import FrameType
 
+from pgqueue.worker.child import Parent
+
 
 class StopRequests:
     """Counts them, and lets one thread wait for the next.
 
     A signal handler runs between two bytecodes of the main thread, which may hold any
     lock just then: so it takes none, and only writes a byte.
+
+    What stops a whole group of processes (systemd, Ctrl-C) sends the same signal to a parent, which
+    passes it on, and to its children: they must not take it for a second one.
     """
 
-    def __init__(self) -> None:
-        self.count = 0
+    def __init__(self, parent: Parent | None = None) -> None:
+        self._here = 0
+        self._parent = parent
         self._reader, self._writer = socket.socketpair()
         self._reader.setblocking(False)
         self._writer.setblocking(False)
 
+    @property
+    def count(self) -> int:
+        """How often it was asked."""
+        return max(self._here, self._parent.requests if self._parent else 0)
+
     def add(self) -> None:
         """Ask once more."""
-        self.count += 1
+        self._here += 1
+        self.wake()
+
+    def wake(self) -> None:
+        """End the wait."""
         with suppress(OSError):  # enough are unread, or nobody waits any more
             self._writer.send(b".")
 
@@ -34,8 +49,17 @@ class StopRequests:
         """Wait for a request, or until the time is over."""
         with selectors.DefaultSelector() as selector:
             selector.register(self._reader, selectors.EVENT_READ)
-            if selector.select(timeout.total_seconds()):
-                self._reader.recv(4096)
+            if self._parent and not self._parent.is_gone:
+                selector.register(self._parent, selectors.EVENT_READ, self._parent)
+            for key, _ in selector.select(timeout.total_seconds()):
+                if key.data:
+                    key.data.listen()
+                else:
+                    self._reader.recv(4096)
+
+    def fileno(self) -> int:
+        """Return what becomes readable with a request."""
+        return self._reader.fileno()
 
     def close(self) -> None:
         """Take no more requests."""

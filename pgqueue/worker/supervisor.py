@@ -1,261 +1,214 @@
-"""The life of a worker: start the services, wait to be stopped, stop them."""
+"""Run a worker's processes, and replace those that end."""
 
 from __future__ import annotations
 
-import os
-import platform
-import signal
-from collections.abc import Sequence
-from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+import multiprocessing
+import random
+from dataclasses import replace
+from datetime import timedelta
+from math import inf
+from multiprocessing import connection as pipes
+from signal import SIGINT, SIGTERM
 from time import monotonic
+from typing import Any
 
-from django.utils.module_loading import autodiscover_modules
-
-import pgqueue
 from pgqueue import signals
-from pgqueue.claiming.presence import Presence
-from pgqueue.conf import settings
-from pgqueue.connections import Session, is_pooled
-from pgqueue.engine import lease, notifications, settle, workers
-from pgqueue.engine.workers import Registration
-from pgqueue.listener import Listener
-from pgqueue.service import Service
-from pgqueue.worker.buffer import Buffer
-from pgqueue.worker.duties.expire import Expire
-from pgqueue.worker.duties.forget import Forget
-from pgqueue.worker.duties.lanes import Lanes
-from pgqueue.worker.duties.partitions import Partitions
-from pgqueue.worker.duties.promote import Promote
-from pgqueue.worker.duties.rescue import Rescue
-from pgqueue.worker.duties.service import Duties
-from pgqueue.worker.fetcher import Fetcher
-from pgqueue.worker.handlers import Handlers
-from pgqueue.worker.heartbeat import Heartbeat
-from pgqueue.worker.held import Held, Holding
-from pgqueue.worker.runner import Runner
-from pgqueue.worker.settler import Settler
+from pgqueue.claiming.presence import Family
+from pgqueue.worker import child
+from pgqueue.worker.plan import Plan
+from pgqueue.worker.rescuer import Rescuer
 from pgqueue.worker.stopping import StopRequests
-from pgqueue.worker.threads import Threads
-from pgqueue.worker.timeouts import Timeouts
+from pgqueue.worker.worker import LAST_WORDS
 
-POLL_ONLY_INTERVAL = timedelta(seconds=0.5)
-LOOK_WHETHER_DRAINED = timedelta(seconds=0.2)
+# Each begins clean: what a fork would take along (connections, threads, locks) is nobody's.
+PROCESSES = multiprocessing.get_context("spawn")
 LOOK = timedelta(seconds=1)
-# What is left to do after the grace period must be done within Kubernetes' 30 s.
-LAST_WORDS = timedelta(seconds=4)
+LASTING = 10.0
+"""Seconds: in place of a process that lived shorter, the next one comes later each time."""
+LONGEST_PAUSE = 10.0
+KILL_AFTER = LAST_WORDS + timedelta(seconds=0.5)
+LAST_RESCUE = timedelta(seconds=1)
 
 
-@dataclass(frozen=True, kw_only=True)
-class Plan:
-    """What a worker is asked to do; the defaults are those of `PGQUEUE`.
+class Child:
+    """One of the processes."""
+
+    def __init__(self, plan: Plan, level: int | None) -> None:
+        self.family = Family()
+        self.started_at = monotonic()
+        self._asked = 0
+        self._pipe, its_end = PROCESSES.Pipe()
+        self._process = PROCESSES.Process(
+            target=child.main, args=(plan, its_end, self.family, level)
+        )
+        self._process.start()
+        # So that either end notices when the other is gone.
+        its_end.close()
+
+    @property
+    def pid(self) -> int | None:
+        """The process."""
+        return self._process.pid
+
+    @property
+    def status(self) -> int | None:
+        """What it exited with; None: it lives."""
+        return self._process.exitcode
+
+    @property
+    def signs(self) -> list[Any]:
+        """What becomes readable when it says something, and when it dies."""
+        return [self._process.sentinel, self._pipe]
+
+    def retires(self) -> bool:
+        """Say whether it just asked for another in its place."""
+        try:
+            return self._pipe.poll() and self._pipe.recv_bytes() == child.RETIRING
+        except (EOFError, OSError):
+            return False
+
+    def ask_to_stop(self, times: int) -> None:
+        """Pass on how often that was asked."""
+        try:
+            while self._asked < times:
+                self._asked += 1
+                self._pipe.send_bytes(child.REQUEST)
+        except OSError:
+            return  # it is gone already
+
+    def kill(self) -> None:
+        """End it at once."""
+        self._process.kill()
+
+    def leave(self) -> None:
+        """Have nothing to do with it any more: if it lives, it ends as if it was asked to."""
+        self._pipe.close()
+
+
+class Slot:
+    """A place for a process, filled by one after the other."""
+
+    def __init__(self) -> None:
+        self.child: Child | None = None
+        self.fill_at = 0.0
+        self._short_lives = 0
+
+    def vacate(self) -> None:
+        """Note that its child died, or could not be started; choose when to fill it again."""
+        lived = monotonic() - self.child.started_at if self.child else 0
+        if lived < LASTING:
+            self._short_lives += 1
+            pause = min(0.1 * 2.0 ** min(self._short_lives, 10), LONGEST_PAUSE)
+            self.fill_at = monotonic() + pause * random.uniform(0.5, 1)  # noqa: S311
+        else:
+            self._short_lives = 0
+        self.child = None
+
+
+class Supervisor:
+    """Keeps a plan's processes up until it is asked to stop, or they have drained the queue.
+
+    It knows at once when one dies, and takes its messages away from it long before the leases
+    run out. Were it to die itself, they would notice, and stop.
 
     Args:
-        channels: the ones it serves; None: all, also those yet to come.
-        excluded: ones it does not serve.
-        drain: stop when nothing is ready, running or waiting for a retry.
-        poll_only: don't listen. Chosen by itself behind a transaction pooler.
+        level: of the processes' logs, where the project says nothing of it.
     """
 
-    database: str
-    channels: Sequence[str] | None = None
-    excluded: Sequence[str] = ()
-    threads: int
-    grace: timedelta
-    drain: bool = False
-    poll_only: bool = False
-
-
-class Worker:
-    """Runs tasks until it is asked to stop, or nothing is left where it was to drain."""
-
-    def __init__(self, plan: Plan) -> None:
+    def __init__(self, plan: Plan, *, level: int | None = None) -> None:
         self._plan = plan
+        self._level = level
         self._requests = StopRequests()
-        self._holding = Holding()
-        self._released = 0
-        options = settings()
+        self._slots = [Slot() for _ in range(plan.processes)]
+        self._retiring: list[Child] = []
+        self._rescuer = Rescuer(plan.database)
+        self._passed_on = 0
+        self._kill_at = inf
 
-        self._home = Session(plan.database, name="supervisor")
-        listens = not plan.poll_only and not is_pooled(self._home.connection)
-        interval = options.poll_interval if listens else POLL_ONLY_INTERVAL
-
-        self._presence = Presence(self._register(), notify_for=2 * options.heartbeat)
-        self._heartbeat = Heartbeat(
-            Session(plan.database, name="heartbeat"),
-            self._holding,
-            self._presence,
-            lease=options.lease,
-            every=options.heartbeat,
-        )
-        self._timeouts = Timeouts()
-        self._duties = Duties(
-            Session(plan.database, name="duties"),
-            [
-                Promote(on_ready=self._wake_fetcher),
-                Rescue(lease=options.lease, max_lost=options.max_lost, on_ready=self._wake_fetcher),
-                Expire(),
-                Lanes(),
-                Partitions(),
-                Forget(),
-            ],
-        )
-        self._settler = Settler(
-            Session(plan.database, name="settler"),
-            self._holding,
-            on_settled=self._make_room,
-            on_delayed=self._duties.look_early,
-        )
-        self._buffer = Buffer(on_low=self._make_room)
-        self._threads = Threads(
-            plan.threads,
-            self._buffer,
-            run=Runner(plan.database, self._timeouts, Handlers(plan.database)).run,
-            ended=self._settler.put,
-        )
-        self._listener = (
-            Listener(
-                Session(plan.database, name="listener"),
-                listen=notifications.listen,
-                heard=self._hear,
-            )
-            if listens
-            else None
-        )
-        self._fetcher = Fetcher(
-            Session(plan.database, name="fetcher"),
-            self._buffer,
-            self._holding,
-            self._presence,
-            channels=plan.channels,
-            excluded=plan.excluded,
-            threads=plan.threads,
-            lease=options.lease,
-            poll_interval=interval,
-            is_listening=self._is_listening,
-        )
-
-    def run(self) -> bool:
-        """Live: start, wait, stop. Call it in the main thread, which gets the signals.
-
-        Returns:
-            Whether every task ended; if not, its thread is still at it.
-        """
-        with self._requests.on_signals(signal.SIGTERM, signal.SIGINT):
-            self._start()
-            self._wait()
-            self._stop()
+    def run(self) -> None:
+        """Live. Call it in the main thread, which gets the signals."""
+        self._rescuer.start()
+        try:
+            with self._requests.on_signals(SIGTERM, SIGINT):
+                while self._goes_on():
+                    self._fill()
+                    self._wait()
+                    self._attend()
+                    self._pass_on()
+        finally:
+            for each in self._children():
+                each.leave()
+            self._rescuer.stop()
+            self._rescuer.stopped(LAST_RESCUE)
         self._requests.close()
-        return self._threads.stopped(timedelta())
 
     def stop(self) -> None:
         """Ask it to stop, gently at first, at once when asked again. Any thread may."""
         self._requests.add()
 
-    def _start(self) -> None:
-        autodiscover_modules("tasks")
-        for service in self._services():
-            service.start()
-        self._threads.start()
-        signals.worker_started.send_robust(type(self), channels=self._plan.channels)
+    def _children(self) -> list[Child]:
+        return [slot.child for slot in self._slots if slot.child] + self._retiring
 
-    def _services(self) -> list[Service]:
-        """Return the services in the order they start; they stop in the other."""
-        hearing = [self._listener] if self._listener else []
-        return [
-            *[self._heartbeat, self._settler, self._timeouts, self._duties],
-            *hearing,
-            self._fetcher,
-        ]
+    def _goes_on(self) -> bool:
+        return bool(self._children()) or bool(self._slots and not self._requests.count)
+
+    def _fill(self) -> None:
+        """Start what is missing."""
+        plan = replace(self._plan, liveness_file=None)
+        for slot in self._slots:
+            if not slot.child and not self._requests.count and monotonic() >= slot.fill_at:
+                try:
+                    slot.child = Child(plan, self._level)
+                except OSError as error:  # the machine has no room for it, now
+                    self._report(error)
+                    slot.vacate()
 
     def _wait(self) -> None:
-        while not self._requests.count:
-            if self._plan.drain and self._is_drained():
-                return
-            self._requests.wait(LOOK_WHETHER_DRAINED if self._plan.drain else LOOK)
+        """Wait for a request to stop, for something of a child's, or until something is due."""
+        signs = [sign for each in self._children() for sign in each.signs]
+        due = [slot.fill_at for slot in self._slots if not slot.child]
+        due.append(self._kill_at)
+        nap = max(min([LOOK.total_seconds(), *(at - monotonic() for at in due)]), 0.01)
+        pipes.wait([self._requests.fileno(), *signs], nap)
+        self._requests.wait(timedelta())
+        if self._plan.liveness_file and self._children():
+            try:
+                self._plan.liveness_file.touch()
+            except OSError as error:
+                self._report(error)
 
-    def _is_drained(self) -> bool:
-        if not self._fetcher.is_idle or len(self._holding):
-            return False
-        return not workers.unfinished(
-            self._home.connection, channels=self._plan.channels, excluded=self._plan.excluded
-        )
+    def _attend(self) -> None:
+        """See who retires, and who died."""
+        for slot in list(self._slots):
+            if slot.child and slot.child.retires():
+                self._retiring.append(slot.child)
+                slot.child = None
+            elif slot.child and slot.child.status is not None:
+                self._bury(slot.child)
+                if self._plan.drain and slot.child.status == 0:
+                    self._slots.remove(slot)
+                slot.vacate()
+        for each in [each for each in self._retiring if each.status is not None]:
+            self._retiring.remove(each)
+            self._bury(each)
 
-    def _stop(self) -> None:
-        """Claim no more, let run what runs, write it down, hand back the rest; heartbeat last."""
-        self._fetcher.stop()
-        self._fetcher.stopped(LAST_WORDS)
-        self._hand_back(self._buffer.close())
-        self._let_run()
-        self._write_down()
-        self._hand_back(self._holding.all())
-        for service in reversed(self._services()):
-            service.stop()
-        for service in reversed(self._services()):
-            service.stopped(LAST_WORDS / 4)
-        self._home.close()
-        signals.worker_stopped.send_robust(type(self), released=self._released)
+    def _bury(self, dead: Child) -> None:
+        dead.leave()
+        if dead.status:
+            signals.worker_died.send_robust(type(self), pid=dead.pid, status=dead.status)
+            self._rescuer.rescue_from(dead.family)
 
-    def _let_run(self) -> None:
-        """Wait for what runs, for the grace period at most, or until asked to stop again."""
-        until = monotonic() + self._plan.grace.total_seconds()
-        while monotonic() < until and self._requests.count < 2:
-            if self._threads.stopped(timedelta()):
-                return
-            self._requests.wait(timedelta(milliseconds=20))
+    def _report(self, error: OSError) -> None:
+        signals.service_failed.send_robust(type(self), service="supervisor", error=error)
 
-    def _write_down(self) -> None:
-        until = monotonic() + LAST_WORDS.total_seconds()
-        while not self._settler.is_done() and monotonic() < until:
-            self._settler.wake()
-            self._requests.wait(timedelta(milliseconds=5))
-
-    def _hand_back(self, held: Sequence[Held]) -> None:
-        """Release what is not going to end here; what ends all the same is fenced off.
-
-        What somebody else has locked goes on being held: it may be let go later.
-        """
-        if not held:
-            return
-        claims = [each.claim for each in held]
-        try:
-            released = settle.release(self._home.connection, claims)
-            locked = lease.held(self._home.connection, claims)
-        except Exception as error:
-            # The leases run out instead.
-            signals.service_failed.send_robust(type(self), service="worker", error=error)
-            return
-        self._released += len(released)
-        for each in held:
-            if each.claim.id not in locked:
-                each.lost = True
-                self._holding.drop(each)
-
-    def _hear(self, notification: str | None) -> None:
-        if notification == notifications.DUE_EARLIER:
-            self._duties.look_early()
-        elif notification is None or self._serves(notification):
-            self._fetcher.wake()
-
-    def _serves(self, channel: str) -> bool:
-        channels = self._plan.channels
-        return (channels is None or channel in channels) and channel not in self._plan.excluded
-
-    def _is_listening(self) -> bool:
-        return self._listener is not None and self._listener.is_listening
-
-    def _wake_fetcher(self) -> None:
-        self._fetcher.wake()
-
-    def _make_room(self) -> None:
-        self._fetcher.make_room()
-
-    def _register(self) -> Registration:
-        return Registration(
-            host=platform.node(),
-            pid=os.getpid(),
-            started_at=datetime.now(UTC),
-            channels=self._plan.channels,
-            excluded=self._plan.excluded,
-            info={"threads": self._plan.threads, "version": pgqueue.__version__},
-        )
+    def _pass_on(self) -> None:
+        """Pass on that one is to stop; kill who does not, just before somebody kills us."""
+        asked = min(self._requests.count, 2)  # what comes after the second says nothing new
+        if asked > self._passed_on:
+            self._passed_on = asked
+            left = KILL_AFTER if asked > 1 else self._plan.grace + KILL_AFTER
+            self._kill_at = min(self._kill_at, monotonic() + left.total_seconds())
+        for each in self._children():
+            each.ask_to_stop(asked)
+            if monotonic() >= self._kill_at:
+                each.kill()

@@ -7,10 +7,11 @@ from collections.abc import Callable
 from datetime import timedelta
 from time import monotonic
 
-from django.db import close_old_connections, connections
+from django.db import connections
 
 from pgqueue.outcomes import Outcome
 from pgqueue.worker.buffer import Buffer
+from pgqueue.worker.closing import close_old_connections
 from pgqueue.worker.held import Held
 
 STALE = 1.0  # seconds
@@ -52,7 +53,9 @@ class Threads:
             if monotonic() - idle_since > STALE:
                 # What was left open may have died meanwhile.
                 close_old_connections()
-            self._ended(held, self._run(held))
+            outcome = self._run(held)
+            self._buffer.done()
+            self._ended(held, outcome)
             idle_since = monotonic()
         connections.close_all()
 

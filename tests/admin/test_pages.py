@@ -241,6 +241,25 @@ def test_a_channel_is_configured_but_never_renamed(db, login: Login):
     assert Channel.objects.values_list("name", "paused", "on_dead").get() == ("mail", False, "skip")
 
 
+def test_a_channel_says_how_long_its_messages_are_kept(db, login: Login):
+    editor = login("view_channel", "add_channel", "change_channel")
+    Channel.objects.create(name="mail")
+    columns = {"on_dead": "skip", "on_full": "refuse"}
+
+    refused = editor.post(
+        f"{CHANNELS}mail/change/", {**columns, "retention_succeeded": "-1 00:00:00"}
+    )
+    saved = editor.post(
+        f"{CHANNELS}mail/change/", {**columns, "retention": "7 12:00:00", "dead_retention": "60"}
+    )
+
+    assert "a hundred years at most" in refused.content.decode()
+    assert saved.status_code == 302
+    mail = Channel.objects.get()
+    assert (mail.retention, mail.retention_succeeded) == (timedelta(days=7, hours=12), None)
+    assert mail.dead_retention == timedelta(minutes=1)
+
+
 def test_a_channel_that_is_there_is_not_added_again(db, login: Login):
     editor = login("view_channel", "add_channel")
     Channel.objects.create(name="mail", paused=True)

@@ -20,6 +20,7 @@ from psycopg.sql import SQL, Identifier
 
 from tests.eventually import eventually
 from tests.processes import ROOT, database_url
+from tests.system import free_port
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -97,12 +98,6 @@ def process(command: list[str], environment: dict[str, str]) -> Iterator[None]:
     finally:
         running.kill()
         running.wait()
-
-
-def free_port() -> int:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        return int(free.getsockname()[1])
 
 
 def is_up(port: int) -> bool:

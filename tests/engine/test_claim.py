@@ -16,7 +16,8 @@ from pgqueue.claiming import turns as turns_module
 from pgqueue.claiming.turns import LOOK_AGAIN, Turns
 from pgqueue.engine import cancel, claim, settle
 from pgqueue.engine.claim import Claimed, Known, Met, Search
-from pgqueue.models import Channel, Message
+from pgqueue.engine.values import Claim
+from pgqueue.models import Channel, Message, Policy
 from pgqueue.states import State
 from tests import factories
 from tests.engine.test_turns import Backlog
@@ -364,6 +365,73 @@ def pages_read(
     total = next(line for line in explained if "Buffers:" in line)
     return sum(
         int(each.partition("=")[2]) for each in total.split() if each.startswith(("hit=", "read="))
+    )
+
+
+class TestAClaimAtOnce:
+    """What a notification leads to: one channel, before anything was looked at."""
+
+    def test_leases_from_the_front(self, connection: Connection) -> None:
+        later, first = (
+            enqueue(connection, priority=priority, channel="a")[0] for priority in (1, 2)
+        )
+        enqueue(connection, channel="b")
+
+        got = at_once(connection, "a", limit=1)
+        rest = at_once(connection, "a", limit=5)
+
+        assert [each.id for each in [*got, *rest]] == [first, later]
+        assert Message.objects.get(pk=first).worker_id == got[0].worker_id
+
+    def test_returns_the_same_as_any_other(self, connection: Connection) -> None:
+        enqueue(connection, 2, metadata='{"a": 1}', payloads=['{"b": 2}'] * 2)
+
+        (one,) = at_once(connection, limit=1)
+        (other,) = factories.claim(connection, limit=1)
+
+        of_its_own = {"id", "claimed_at", "worker_id"}
+        assert {k: v for k, v in one._asdict().items() if k not in of_its_own} == {
+            k: v for k, v in other._asdict().items() if k not in of_its_own
+        }
+
+    @pytest.mark.parametrize("state", [each for each in State if each != State.READY])
+    def test_leaves_what_is_not_ready(self, connection: Connection, state: State) -> None:
+        factories.insert(connection, state=state)
+
+        assert not at_once(connection)
+
+    def test_leaves_what_has_expired(self, connection: Connection) -> None:
+        factories.insert(connection, expires_at=datetime.now(UTC) - timedelta(seconds=1))
+
+        assert not at_once(connection)
+
+    def test_leaves_a_channel_that_is_paused(self, connection: Connection) -> None:
+        enqueue(connection)
+        Channel.objects.create(name="default", paused=True)
+
+        assert not at_once(connection)
+
+    def test_leaves_a_channel_that_is_governed(self, connection: Connection) -> None:
+        # Stored before: it does not say so of itself.
+        enqueue(connection)
+        Policy.objects.create(channel="default", scope="channel", max_running=5)
+
+        assert not at_once(connection)
+        assert not Message.objects.get().governed
+
+    def test_passes_over_what_another_has_locked(
+        self, connection: Connection, other: Connection
+    ) -> None:
+        first, second = enqueue(connection, 2)
+        with other.transaction():
+            cancel.cancel(other, [first])
+
+            assert [each.id for each in at_once(connection)] == [second]
+
+
+def at_once(connection: Connection, channel: str = "default", *, limit: int = 5) -> list[Claim]:
+    return claim.claim_at_once(
+        connection, channel, limit=limit, worker_id=uuid4(), lease=timedelta(minutes=1)
     )
 
 

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from datetime import timedelta
+from collections.abc import Callable, Iterator, Mapping
+from datetime import UTC, datetime, timedelta
+from threading import Event
 from typing import Any
 from uuid import uuid4
 
 import pytest
+from django.db import connections
 
+from pgqueue import signals
+from pgqueue.conf import settings
 from pgqueue.connections import Session
 from pgqueue.engine import cancel, duty, partitions
 from pgqueue.models import Duty, Message
@@ -18,8 +22,9 @@ from pgqueue.worker.duties.partitions import Partitions
 from pgqueue.worker.duties.promote import Promote
 from pgqueue.worker.duties.rescue import Rescue
 from pgqueue.worker.duties.service import Duties
+from tests.eventually import eventually
 from tests.factories import OVER, Connection, make_due, one, run, schedule
-from tests.stepping import Step
+from tests.stepping import WITHIN, Step
 
 MINUTE = timedelta(minutes=1)
 NONE = timedelta()
@@ -153,6 +158,8 @@ class Fails:
 
     name = "fails"
 
+    did: Mapping[str, int] = {}
+
     def __init__(self) -> None:
         self.tried = 0
 
@@ -170,6 +177,7 @@ class Notes:
 
     def __init__(self, name: str, then: Callable[[], Any] = lambda: None) -> None:
         self.name = name
+        self.did: dict[str, int] = {}
         self.done = 0
         self._then = then
 
@@ -180,6 +188,21 @@ class Notes:
         self.done += 1
         self._then()
         return NONE
+
+
+class Lasting(Notes):
+    """A long duty that waits until it may end."""
+
+    lasts = MINUTE
+
+    def __init__(self, then: Callable[[], Any] = lambda: None) -> None:
+        super().__init__("lasting", then)
+        self.may_end = Event()
+
+    def run(self, connection: Connection) -> timedelta:
+        super().run(connection)
+        self.may_end.wait(WITHIN)
+        return timedelta(hours=1)
 
 
 class TestTheService:
@@ -287,13 +310,13 @@ class TestTheService:
         assert fails.tried >= 1
 
     def test_does_the_others_though_it_may_make_no_partitions(
-        self, connection: Connection, session: Session
+        self, connection: Connection, session: Session, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         # A worker's role that may read and write rows, no more: from the day after the last
         # that somebody else made, it can't do what it should.
         run(connection, lease=OVER)
         rescue = Rescue(lease=timedelta(seconds=-1), max_lost=3, on_ready=lambda: None)
-        service = Duties(session, [Partitions(), rescue])
+        service = Duties(session, [Partitions(retention=settings().retention), rescue])
         (last,) = one(
             connection,
             "SELECT max(inhrelid::regclass::text) FROM pg_inherits "
@@ -306,11 +329,14 @@ class TestTheService:
             f"ON ALL TABLES IN SCHEMA public TO {role}"
         )
         try:
-            session.connection.execute(f"SET ROLE {role}")
+            monkeypatch.setitem(
+                connections["default"].settings_dict["OPTIONS"], "assume_role", role
+            )
 
             tick(service)
         finally:
-            session.close()
+            monkeypatch.undo()
+            service.finish()
             connection.execute(f"DROP OWNED BY {role}; DROP ROLE {role}")
             made = partitions.ensure(connection)
 
@@ -325,6 +351,80 @@ class TestTheService:
             tick(service)
 
         assert fails.tried <= 2
+
+    def test_does_a_long_duty_beside_the_others(
+        self, connection: Connection, duties: Callable[..., Duties]
+    ) -> None:
+        # In the way of nothing: what is delayed must not be late because of it.
+        long, short = Lasting(), Notes("short")
+        service = duties(long, short)
+
+        tick(service)
+        eventually(lambda: long.done, what="the long duty has not begun")
+        make_due(connection, schedule(connection))
+        tick(service)
+        in_the_middle = (long.done, short.done, Message.objects.get().state)
+        noted_in_the_middle = Duty.objects.get(name="lasting").ran_at
+        long.may_end.set()
+        service.finish()
+
+        assert in_the_middle == (1, 2, State.READY)
+        assert noted_in_the_middle is None
+        assert Duty.objects.get(name="lasting").ran_at is not None
+
+    def test_does_a_long_duty_in_no_transaction(self, duties: Callable[..., Duties]) -> None:
+        class Vacuums(Lasting):
+            def run(self, connection: Connection) -> timedelta:
+                connection.execute("VACUUM pgqueue_duty")
+                self.may_end.set()
+                return super().run(connection)
+
+        long = Vacuums()
+        service = duties(long)
+
+        tick(service)
+        service.finish()
+
+        assert long.done == 1
+
+    def test_leaves_a_long_duty_to_who_has_begun_with_it(
+        self, duties: Callable[..., Duties]
+    ) -> None:
+        first, second = Lasting(), Lasting()
+        one, two = duties(first), duties(second)
+
+        tick(one)
+        eventually(lambda: first.done, what="the long duty has not begun")
+        for _ in range(3):
+            tick(two)
+            two.finish()
+        first.may_end.set()
+        one.finish()
+
+        assert (first.done, second.done) == (1, 0)
+
+    def test_says_that_a_long_duty_failed_and_leaves_it_for_a_while(
+        self, duties: Callable[..., Duties]
+    ) -> None:
+        failures: list[str] = []
+
+        def note(sender: object, service: str, **kwargs: object) -> None:
+            failures.append(service)
+
+        long = Lasting(then=lambda: 1 / 0)
+        service = duties(long)
+        signals.service_failed.connect(note)
+        try:
+            for _ in range(3):
+                tick(service)
+                service.finish()
+        finally:
+            signals.service_failed.disconnect(note)
+
+        row = Duty.objects.get(name="lasting")
+        assert (long.done, failures) == (1, ["duty lasting"])
+        assert row.ran_at is None
+        assert timedelta() < row.due_at - datetime.now(UTC) <= MINUTE
 
     def test_undoes_a_duty_that_fails(
         self, connection: Connection, duties: Callable[..., Duties]

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from datetime import datetime, timedelta
 from typing import Any
-from uuid import uuid4
+from uuid import UUID, uuid4
 
 import pytest
 
+from pgqueue.claiming.presence import Family
 from pgqueue.engine import cancel, dead, lease, settle
-from pgqueue.engine.values import Lease
+from pgqueue.engine.values import Claim, Lease
 from pgqueue.models import History, Message
 from pgqueue.states import State
 from tests.factories import (
@@ -236,7 +237,7 @@ class TestRescue:
         enqueue(connection)
         waits = []
         for _ in range(14):
-            claim(connection, lease=OVER)
+            lease.begin(connection, claim(connection, lease=OVER))
             lease.rescue(connection, max_lost=100)
             message = Message.objects.get()
             waits.append((message.run_at - moment(message.errors[-1]["at"])).total_seconds())
@@ -247,7 +248,7 @@ class TestRescue:
 
     def test_never_waits_for_more_than_it_can_count(self, connection: Connection) -> None:
         run(connection, lease=OVER)
-        connection.execute("UPDATE pgqueue_message SET lost = 2000000000")
+        connection.execute("UPDATE pgqueue_message SET lost = 2000000000, started_at = claimed_at")
 
         lease.rescue(connection, max_lost=2_100_000_000)
 
@@ -259,7 +260,7 @@ class TestRescue:
         states = []
         for _ in range(max_lost):
             connection.execute("UPDATE pgqueue_message SET state = 'ready'")
-            claim(connection, lease=OVER)
+            lease.begin(connection, claim(connection, lease=OVER))
             states += [each.state for each in lease.rescue(connection, max_lost=max_lost)]
 
         message = Message.objects.get()
@@ -292,7 +293,7 @@ class TestRescue:
         lease.rescue(connection, max_lost=2)
         (held,) = claim(connection)
         settle.retry(connection, [failure(held)])
-        claim(connection, lease=OVER)
+        lease.begin(connection, claim(connection, lease=OVER))
 
         (rescued,) = lease.rescue(connection, max_lost=2)
 
@@ -349,3 +350,114 @@ class TestRescue:
 
 def moment(text: Any) -> datetime:
     return datetime.fromisoformat(text)
+
+
+class TestWhatHadNotBegun:
+    """A message that lost a worker before is charged with the next one only if it was run there."""
+
+    @pytest.fixture
+    def suspects(self, connection: Connection) -> list[Claim]:
+        run(connection, 3, lease=OVER)
+        lease.rescue(connection, max_lost=3)
+        return claim(connection, lease=OVER)
+
+    def test_is_ready_again_and_charged_with_nothing(
+        self, connection: Connection, suspects: list[Claim]
+    ) -> None:
+        lease.begin(connection, suspects[:1])
+
+        rescued = lease.rescue(connection, max_lost=3)
+
+        assert {each.id: each.state for each in rescued} == {
+            suspects[0].id: "scheduled",
+            suspects[1].id: "ready",
+            suspects[2].id: "ready",
+        }
+        rows = Message.objects.order_by("pk").values_list("lost", "failures", "attempt")
+        assert list(rows) == [(2, 0, 2), (1, 0, 2), (1, 0, 2)]
+        assert [len(each.errors) for each in Message.objects.order_by("pk")] == [2, 1, 1]
+
+    def test_is_known_by_its_last_claim(
+        self, connection: Connection, suspects: list[Claim]
+    ) -> None:
+        lease.begin(connection, suspects)
+        settle.release(connection, suspects)
+        claim(connection, lease=OVER)
+
+        rescued = lease.rescue(connection, max_lost=2)
+
+        assert {each.state for each in rescued} == {"ready"}
+
+    def test_is_cancelled_all_the_same_if_it_was_to_be(
+        self, connection: Connection, suspects: list[Claim]
+    ) -> None:
+        cancel.cancel(connection, [suspects[0].id])
+
+        rescued = lease.rescue(connection, max_lost=3)
+
+        assert {each.id: each.state for each in rescued}[suspects[0].id] == "cancelled"
+
+    def test_is_never_what_another_worker_claimed_since(
+        self, connection: Connection, suspects: list[Claim]
+    ) -> None:
+        lease.rescue(connection, max_lost=3)
+        claim(connection)
+
+        lease.begin(connection, suspects)
+
+        assert not Message.objects.filter(started_at__isnull=False).exists()
+
+
+class TestRescueFrom:
+    """A process that is known to be dead, with ids of which the first twelve bytes are alike."""
+
+    FIRST, LAST = UUID(int=0xABC0_0000_0000), UUID(int=0xABC0_FFFF_FFFF)
+
+    def test_is_of_all_that_it_claimed_whatever_its_leases_say(
+        self, connection: Connection
+    ) -> None:
+        inside = [self.FIRST, UUID(int=self.FIRST.int + 7), self.LAST]
+        outside = [UUID(int=self.FIRST.int - 1), UUID(int=self.LAST.int + 1)]
+        for worker_id in [*inside, *outside]:
+            run(connection, worker_id=worker_id)
+
+        rescued = lease.rescue_from(connection, self.FIRST, self.LAST, max_lost=3)
+
+        assert [each.state for each in rescued] == ["ready"] * 3
+        left = Message.objects.filter(state=State.RUNNING)
+        assert set(left.values_list("worker_id", flat=True)) == set(outside)
+
+    def test_charges_them_as_any_rescue_does(self, connection: Connection) -> None:
+        run(connection, worker_id=self.FIRST)
+
+        (rescued,) = lease.rescue_from(connection, self.FIRST, self.LAST, max_lost=1)
+
+        assert rescued.state == "dead"
+        assert Message.objects.get().lost == 1
+
+
+class TestGivingBack:
+    """What a worker was given under an id that it had before, and was not told of."""
+
+    def test_makes_it_ready_and_charges_nothing(self, connection: Connection) -> None:
+        family = Family()
+        before, now = family.next(), family.next()
+        (told,) = run(connection, worker_id=before)
+        (untold,) = run(connection, worker_id=before)
+        (later,) = run(connection, worker_id=now)
+        (others,) = run(connection)
+        bounds = family.before(now)
+        assert bounds
+
+        given = lease.give_back(connection, *bounds, held=[told.id])
+
+        assert [(each.id, each.state) for each in given] == [(untold.id, "ready")]
+        message = Message.objects.get(pk=untold.id)
+        assert (message.lost, message.failures, message.errors) == (0, 0, [])
+        running = Message.objects.filter(state=State.RUNNING).order_by("pk")
+        assert [each.pk for each in running] == [told.id, later.id, others.id]
+
+    def test_of_a_first_id_is_of_nothing(self) -> None:
+        family = Family()
+
+        assert family.before(family.next()) is None

@@ -124,9 +124,7 @@ class TestALane:
             settle.defer(connection, [settle.Deferral(each, MINUTE) for each in turns.claim(9)])
         else:
             for _ in range(2):
-                dying.claim(9)
-                lease.rescue(connection, max_lost=5)
-                assert dying.claim(9) or way == "lost"
+                lease.begin(connection, dying.claim(9))
                 lease.rescue(connection, max_lost=5)
 
         assert turns.claim(9) == []

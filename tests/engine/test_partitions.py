@@ -1,24 +1,38 @@
-"""The days of history: made ahead by a duty, or by a settle that finds one missing."""
+"""The days of history: made ahead by a duty, or by a settle that misses one; dropped in the end."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from datetime import UTC, date, datetime, timedelta
+from datetime import UTC, date, datetime, time, timedelta
+from unittest.mock import patch
 
 import pytest
+from psycopg.errors import LockNotAvailable
 
-from pgqueue.engine import partitions, settle
-from pgqueue.models import History
-from tests.factories import Connection, done, run
+from pgqueue.engine import lookup, partitions, settle
+from pgqueue.models import Channel, History
+from pgqueue.retention import Retention
+from pgqueue.states import Outcome
+from tests.factories import Connection, done, ended, one, run
 from tests.stepping import Step
 
 DAY = timedelta(days=1)
+
+
+def all_for(keep: timedelta) -> Retention:
+    """Keep everything for so long."""
+    return dict.fromkeys(Outcome.values, keep)
+
+
+MONTH = all_for(30 * DAY)
 
 
 @pytest.fixture(autouse=True)
 def _made_again(connect: Callable[..., Connection]) -> Iterator[None]:
     yield
     keeper = connect()
+    for name in leftovers(keeper):
+        keeper.execute(f"DROP TABLE {name}")
     for day in days(keeper):
         if not today() - DAY <= day <= today() + partitions.AHEAD:
             drop(keeper, day)
@@ -172,6 +186,287 @@ class TestTwoAtOnce:
 
         assert second.result() == {two.id}
         assert History.objects.count() == 2
+
+
+class TestDropping:
+    """Days go at the longest that anything is kept."""
+
+    def test_takes_the_days_that_nothing_is_kept_of(self, connection: Connection) -> None:
+        for ago in (2, 30, 31, 400):
+            past(connection, ago)
+
+        dropped = partitions.drop(connection, MONTH)
+
+        assert dropped == [today() - 400 * DAY, today() - 31 * DAY]
+        assert days(connection)[:2] == [today() - 30 * DAY, today() - 2 * DAY]
+        assert leftovers(connection) == []
+        assert partitions.drop(connection, MONTH) == []
+
+    def test_takes_none_that_is_kept_in_one_channel_or_for_one_outcome(
+        self, connection: Connection
+    ) -> None:
+        past(connection, 90)
+        Channel.objects.create(name="audit", retention_discarded=100 * DAY)
+
+        dropped = [
+            partitions.drop(connection, {**MONTH, "expired": 100 * DAY}),
+            partitions.drop(connection, MONTH),
+        ]
+        Channel.objects.update(retention_discarded=None)
+
+        assert dropped == [[], []]
+        assert partitions.drop(connection, MONTH) == [today() - 90 * DAY]
+
+    def test_takes_days_in_which_nothing_is_any_more(self, connection: Connection) -> None:
+        past(connection, 3)
+        past(connection, 4)
+        connection.execute("DELETE FROM pgqueue_history")
+        connection.execute("VACUUM pgqueue_history")
+        past(connection, 5)
+
+        assert partitions.drop(connection, MONTH) == [today() - 4 * DAY, today() - 3 * DAY]
+        assert days(connection)[0] == today() - 5 * DAY
+
+    def test_never_takes_a_day_that_is_written_to(self, connection: Connection) -> None:
+        # A run that ended just before midnight is settled just after.
+        before = days(connection)
+
+        assert partitions.drop(connection, all_for(timedelta(microseconds=1))) == []
+        assert days(connection) == before
+
+    def test_takes_days_again_after_a_long_retention_was_short_for_a_time(
+        self, connection: Connection
+    ) -> None:
+        past(connection, 50)
+
+        assert partitions.drop(connection, all_for(100 * DAY)) == []
+        assert partitions.drop(connection, MONTH) == [today() - 50 * DAY]
+        past(connection, 50)
+        assert partitions.drop(connection, all_for(100 * DAY)) == []
+
+    def test_leaves_alone_what_somebody_has_detached(self, connection: Connection) -> None:
+        archived = past(connection, 90)
+        connection.execute(f"ALTER TABLE pgqueue_history DETACH PARTITION {archived}")
+
+        assert partitions.drop(connection, MONTH) == []
+        assert leftovers(connection) == [archived]
+
+    @pytest.mark.parametrize("zone", ["Pacific/Kiritimati", "Pacific/Pago_Pago"])
+    def test_means_days_of_utc_in_any_session(self, connection: Connection, zone: str) -> None:
+        past(connection, 31)
+        past(connection, 30)
+        connection.execute(f"SET TIME ZONE '{zone}'; SET DateStyle = 'German, DMY'")
+
+        dropped = partitions.drop(connection, MONTH)
+        connection.execute("RESET TimeZone; RESET DateStyle")
+
+        assert dropped == [today() - 31 * DAY]
+
+    def test_needs_the_days_of_the_table_that_it_sees(
+        self, connection: Connection, other: Connection
+    ) -> None:
+        past(connection, 90)
+        other.execute("CREATE SCHEMA elsewhere")
+        try:
+            other.execute(
+                "CREATE TABLE elsewhere.pgqueue_history (LIKE public.pgqueue_history) "
+                "PARTITION BY RANGE (finished_at); SET search_path = elsewhere, public"
+            )
+
+            assert partitions.drop(other, MONTH) == []
+        finally:
+            other.execute("RESET search_path; DROP SCHEMA elsewhere CASCADE")
+
+
+class TestDroppingBeside:
+    """A report, a settle, another who drops: nobody waits for it, and it waits for nobody long."""
+
+    def test_for_a_report_it_waits_and_settles_go_on(
+        self,
+        connection: Connection,
+        other: Connection,
+        third: Connection,
+        step: Callable[..., Step],
+    ) -> None:
+        past(connection, 90)
+        held = run(third, 2)
+        # It has its plans from before, as workers do.
+        third.prepare_threshold = 0
+        settle.complete(third, [done(held[0])])
+        lookup.find(third, held[0].id)
+        third.execute("SET lock_timeout = '1ms'")
+
+        with other.transaction():
+            other.execute("SELECT count(*) FROM pgqueue_history")
+            dropping = step(partitions.drop, connection, MONTH)
+            dropping.waits()
+            settled = settle.complete(third, [done(held[1])])
+            third.execute("SELECT count(*) FROM pgqueue_history")
+            lookup.find(third, held[0].id)
+            in_the_middle = days(third)[0]
+
+        assert settled == {held[1].id}
+        assert in_the_middle == today() - 90 * DAY
+        assert dropping.result() == [today() - 90 * DAY]
+        assert leftovers(connection) == []
+
+    def test_for_a_settle_under_way_it_waits_and_others_go_on(
+        self,
+        connection: Connection,
+        other: Connection,
+        third: Connection,
+        step: Callable[..., Step],
+    ) -> None:
+        past(connection, 90)
+        one, two = run(third, 2)
+        third.execute("SET lock_timeout = '1ms'")
+
+        with other.transaction():
+            settle.complete(other, [done(one)])
+            dropping = step(partitions.drop, connection, MONTH)
+            dropping.waits()
+            settled = settle.complete(third, [done(two)])
+
+        assert settled == {two.id}
+        assert dropping.result() == [today() - 90 * DAY]
+        assert History.objects.count() == 2
+
+    def test_for_who_reads_too_long_it_gives_up_and_goes_on_next_time(
+        self, connection: Connection, other: Connection, third: Connection
+    ) -> None:
+        past(connection, 90)
+        past(connection, 91)
+        (held,) = run(third)
+        third.execute("SET lock_timeout = '1ms'")
+
+        with (
+            patch.object(partitions, "PATIENCE", "10ms"),
+            other.transaction(),
+        ):
+            other.execute("SELECT count(*) FROM pgqueue_history")
+            with pytest.raises(LockNotAvailable):
+                partitions.drop(connection, MONTH)
+            while_it_is_half_done = settle.complete(third, [done(held)])
+            with pytest.raises(LockNotAvailable):  # so long as he reads
+                partitions.drop(connection, MONTH)
+
+        assert while_it_is_half_done == {held.id}
+        assert partitions.ensure(connection) == []
+        assert partitions.drop(connection, MONTH) == [today() - n * DAY for n in (91, 90)]
+        assert leftovers(connection) == []
+
+    def test_goes_on_where_another_died_after_he_detached(self, connection: Connection) -> None:
+        name = past(connection, 90)
+        connection.execute(f"COMMENT ON TABLE {name} IS '{partitions.MARK}'")
+        connection.execute(f"ALTER TABLE pgqueue_history DETACH PARTITION {name} CONCURRENTLY")
+
+        # Kept for longer by now: it is gone from history all the same.
+        assert partitions.drop(connection, all_for(1000 * DAY)) == [today() - 90 * DAY]
+        assert leftovers(connection) == []
+
+    def test_where_another_drops_them_it_does_nothing(
+        self,
+        connection: Connection,
+        other: Connection,
+        third: Connection,
+        step: Callable[..., Step],
+    ) -> None:
+        past(connection, 90)
+
+        with third.transaction():
+            third.execute("SELECT count(*) FROM pgqueue_history")
+            first = step(partitions.drop, connection, MONTH)
+            first.waits()
+            second = partitions.drop(other, MONTH)
+            made = partitions.ensure(other)
+
+        assert (second, made) == ([], [])
+        assert first.result() == [today() - 90 * DAY]
+        assert partitions.drop(other, MONTH) == []
+
+    def test_outlives_the_statement_timeout_that_workers_have(
+        self, connection: Connection, other: Connection, step: Callable[..., Step]
+    ) -> None:
+        past(connection, 90)
+        connection.execute("SET statement_timeout = '50ms'")
+
+        with other.transaction():
+            other.execute("SELECT count(*) FROM pgqueue_history")
+            dropping = step(partitions.drop, connection, MONTH)
+            dropping.waits()
+            other.execute("SELECT pg_sleep(0.1)")
+
+        assert dropping.result() == [today() - 90 * DAY]
+
+
+class TestDroppingBehindATransactionPooler:
+    @pytest.fixture
+    def pooled(self, connection: Connection) -> Connection:
+        connection.prepare_threshold = None
+        return connection
+
+    def test_changes_no_session(self, pooled: Connection) -> None:
+        before = pooled.execute("SELECT name, setting FROM pg_settings").fetchall()
+        past(pooled, 90)
+
+        dropped = partitions.drop(pooled, MONTH)
+
+        assert dropped == [today() - 90 * DAY]
+        assert pooled.execute("SELECT name, setting FROM pg_settings").fetchall() == before
+        assert one(
+            pooled,
+            "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND pid = pg_backend_pid()",
+        ) == (0,)
+
+    def test_gives_up_soon_where_somebody_reads(
+        self, pooled: Connection, other: Connection
+    ) -> None:
+        past(pooled, 90)
+
+        with other.transaction():
+            other.execute("SELECT count(*) FROM pgqueue_history")
+            with pytest.raises(LockNotAvailable):
+                partitions.drop(pooled, MONTH)
+
+        assert partitions.drop(pooled, MONTH) == [today() - 90 * DAY]
+
+    def test_goes_on_where_one_without_has_begun(
+        self, pooled: Connection, other: Connection, third: Connection
+    ) -> None:
+        past(pooled, 90)
+        name = past(pooled, 91)
+        pooled.execute(f"COMMENT ON TABLE {name} IS '{partitions.MARK}'")
+        pooled.execute(f"ALTER TABLE pgqueue_history DETACH PARTITION {name} CONCURRENTLY")
+        with patch.object(partitions, "PATIENCE", "10ms"), other.transaction():
+            other.execute("SELECT count(*) FROM pgqueue_history")
+            with pytest.raises(LockNotAvailable):
+                partitions.drop(third, {**MONTH})
+
+        dropped = partitions.drop(pooled, MONTH)
+
+        assert sorted(dropped) == [today() - 90 * DAY]
+        assert leftovers(pooled) == []
+
+
+def past(connection: Connection, ago: int) -> str:
+    """Make the partition of a day so long ago, with a message in it; return its name."""
+    day = today() - ago * DAY
+    name = f"pgqueue_history_{day:%Y%m%d}"
+    connection.execute(
+        f"CREATE TABLE {name} PARTITION OF pgqueue_history "
+        f"FOR VALUES FROM ('{day} 00:00Z') TO ('{day + DAY} 00:00Z')"
+    )
+    ended(connection, at=datetime.combine(day, time(12), UTC))
+    return name
+
+
+def leftovers(connection: Connection) -> list[str]:
+    """Return the tables of days that are no part of history."""
+    rows = connection.execute(
+        "SELECT relname FROM pg_class WHERE relname ~ '^pgqueue_history_[0-9]{8}$' "
+        "AND oid NOT IN (SELECT inhrelid FROM pg_inherits WHERE NOT inhdetachpending) ORDER BY 1"
+    )
+    return [name for (name,) in rows]
 
 
 def shape(connection: Connection, day: date) -> object:

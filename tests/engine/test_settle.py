@@ -286,10 +286,11 @@ class TestComplete:
         # A worker whose monotonic clock runs fast, or a database whose clock was set back.
         (held,) = start(connection)
 
-        settle.complete(connection, [done(held, finished=10 * 86400)])
+        settle.complete(connection, [done(held, started=9 * 86400, finished=10 * 86400)])
 
         (now,) = one(connection, "SELECT clock_timestamp()")
-        assert History.objects.get().finished_at <= now
+        ended = History.objects.get()
+        assert ended.started_at and ended.started_at <= ended.finished_at <= now
 
     def test_notes_the_transaction(self, connection: Connection) -> None:
         (held,) = start(connection)
@@ -450,6 +451,9 @@ class TestRetry:
 class TestBury:
     def test_keeps_a_dead_letter_with_its_error(self, connection: Connection) -> None:
         (held,) = start(connection)
+        connection.execute(
+            "UPDATE pgqueue_message SET claimed_at = claimed_at - interval '1 minute'"
+        )
 
         settle.bury(connection, [Failure(held, '{"class": "Oops"}', 0.5)])
 

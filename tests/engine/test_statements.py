@@ -14,6 +14,7 @@ from uuid import uuid4
 import pytest
 
 import pgqueue.engine
+from pgqueue.conf import settings
 from pgqueue.engine import (
     cancel,
     claim,
@@ -23,12 +24,14 @@ from pgqueue.engine import (
     held,
     lease,
     promote,
+    retention,
     route,
     settle,
 )
 from pgqueue.engine.claim import Known, Search
 from pgqueue.engine.settle import Finish
-from tests.factories import Connection, ask, done, failure, one, run, schedule
+from pgqueue.models import Channel
+from tests.factories import Connection, ask, done, ended, failure, one, run, schedule
 
 ENGINE = files(pgqueue.engine)
 
@@ -183,6 +186,7 @@ class TestAPlan:
                 {"known": known},
             ):
                 plans += explain(connection, ask, limit=500, **asked)
+            plans += explain(connection, claim.claim_at_once, "default", **AT_ONCE)
 
         for plan in plans:
             assert not read_whole(plan)
@@ -251,7 +255,9 @@ class TestAPlan:
                 *explain(connection, dead.replay, ids),
                 *explain(connection, dead.discard, ids),
                 *explain(connection, claim.channels, excluded=["a"]),
+                *explain(connection, claim.claim_at_once, "default", **AT_ONCE),
                 *explain(connection, expire.expire),
+                *explain(connection, dead.discard_old, keep=timedelta(days=90)),
                 *explain(connection, held.commit, ids),
                 *explain(connection, held.abandon, ids),
                 *explain(connection, held.extend, ids, hold=timedelta(seconds=30)),
@@ -270,6 +276,7 @@ class TestAPlan:
         plans = [
             *explain(connection, ask, searched=[Search("default", None, 5, 5)], limit=5),
             *explain(connection, claim.channels, excluded=["a"]),
+            *explain(connection, claim.claim_at_once, "default", **AT_ONCE),
             *explain(connection, settle.complete, [done(each) for each in claims]),
             *explain(connection, settle.retry, [failure(each) for each in claims]),
             *explain(connection, lease.extend, claims, lease=timedelta(seconds=30)),
@@ -296,6 +303,52 @@ class TestAPlan:
         for plan in plans:
             assert not read_whole(plan)
 
+    def test_of_a_purge_reads_the_blocks_of_its_hour(self, connection: Connection) -> None:
+        today = datetime.now(UTC).replace(hour=0, minute=0)
+        ended(connection, 20_000, at=today - timedelta(hours=12))
+        for name in "ab":
+            Channel.objects.create(name=name, retention=timedelta(hours=1))
+        kept = settings().retention
+        asked = {
+            **retention.given(kept),
+            "keep": timedelta(hours=1),
+            "rules": "",
+            "reach": 10_000,
+            "limit": 2_000,
+            "after": today - timedelta(hours=1),
+            "before": today - timedelta(minutes=1),
+        }
+
+        plans = []
+        for gather in ("SELECT 'none yet'", "ANALYZE pgqueue_history"):
+            connection.execute(gather)
+            plans += [
+                custom_plan(connection, retention.SQL[name], asked) for name in ("reach", "purge")
+            ]
+
+        for plan in plans:
+            assert not re.search(r"Seq Scan on pgqueue_history", plan), plan
+            assert len(set(re.findall(r"on (pgqueue_history_\d+)", plan))) == 1, plan
+            assert "finished_at" in plan
+
+    def test_of_a_purge_skips_other_days_though_it_is_made_for_any(
+        self, connection: Connection
+    ) -> None:
+        now = datetime.now(UTC)
+        asked = ["interval '1 hour'", f"'{now - timedelta(minutes=2)}'", f"'{now}'"]
+
+        connection.execute("SET plan_cache_mode = force_generic_plan")
+        connection.execute(
+            "PREPARE statement (interval, timestamptz, timestamptz) AS "
+            + retention.SQL["reach"]
+            .replace("%(after)s", "$2")
+            .replace("%(before)s", "$3")
+            .replace("%(reach)s", "extract(epoch FROM $1)::int")
+        )
+        lines = connection.execute(f"EXPLAIN EXECUTE statement ({', '.join(asked)})").fetchall()
+
+        assert "Subplans Removed" in "".join(line for (line,) in lines)
+
     def test_of_a_claim_takes_what_is_ready_from_its_index(self, connection: Connection) -> None:
         (plan, _) = explain(connection, ask, searched=[Search("default", None, 5, 5)], limit=5)
 
@@ -307,6 +360,7 @@ STEPS = [
     *((route, name) for name in ("channels", "strays", "ripen", "mark_gates")),
 ]
 """What claims of governed lanes are made of."""
+AT_ONCE = {"limit": 10, "worker_id": uuid4(), "lease": timedelta(seconds=30)}
 STATISTICS = ("SELECT 'none yet'", "ANALYZE pgqueue_message")
 
 

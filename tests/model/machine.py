@@ -329,11 +329,24 @@ class Machine(RuleBasedStateMachine):
     def die_time_and_again(self, worker: int) -> None:
         """Take all that loses its worker to the end of its losses, which chance seldom does."""
         for _ in range(MAX_LOST):
+            self.begin_runs(self.workers[worker].claims)
             self.die(worker)
             self.rescue()
             self.pass_time(list(range(len(self.world.messages))), "due")
             self.promote()
             self.claim(worker, 20, 10, governed_first=False, all_of_it=True, passed=0.0)
+
+    @there_is("running")
+    @rule(which=which)
+    def say_what_begins(self, which: list[int]) -> None:
+        self.begin_runs(pick(self.claims, which))
+
+    def begin_runs(self, claims: list[Claim]) -> None:
+        """Say that runs begin: some of which were taken away meanwhile, or are being settled."""
+        lease.begin(self.connections[0], claims)
+        for claim in claims:
+            if self.world.holds(*claim.lease) and claim.id not in self.locked():
+                self.world.change(claim.id, has_begun=True)
 
     @there_is("running")
     @rule(which=which)

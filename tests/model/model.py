@@ -26,6 +26,7 @@ class Message:
         is_due: its time has come, though nobody may have promoted it.
         is_over: its lease, or its hold, ran out, though nobody may have come by.
         is_unwanted: it ran when somebody cancelled it.
+        has_begun: the worker that has it says that it runs.
     """
 
     id: int
@@ -37,6 +38,7 @@ class Message:
     is_over: bool = False
     is_expired: bool = False
     is_unwanted: bool = False
+    has_begun: bool = False
     attempt: int = 0
     failures: int = 0
     lost: int = 0
@@ -262,6 +264,7 @@ class World:
             attempt=message.attempt + 1,
             worker_id=worker_id,
             is_over=False,
+            has_begun=False,
             dedupe_key=None if message.debounced else message.dedupe_key,
         )
 
@@ -299,6 +302,9 @@ class World:
         if message.is_unwanted:
             self.end(id, "cancelled")
             return "cancelled"
+        if message.lost and not message.has_begun:
+            self.change(id, state="ready", is_due=True, is_over=False, worker_id=None)
+            return "ready"
         lost = message.lost + 1
         state = "dead" if lost >= MAX_LOST else "ready" if lost == 1 else "scheduled"
         self.change(

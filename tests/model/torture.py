@@ -116,6 +116,7 @@ class Torture:
                 size, random.randint(1, size), governed_first=random.random() < 0.5
             )
             self._note_starts(claims)
+            lease.begin(connection, [each for each in claims if each.lost])
             time.sleep(random.choice([0, 0, 0, 0.01]))
             self._settle(connection, claims)
 

@@ -145,7 +145,7 @@ class TestManyMessages:
             results = jobs.add.enqueue_many((number,) for number in range(10_001))
 
         copies = [query for query in queries if "COPY pgqueue_message" in query["sql"]]
-        inserts = [query for query in queries if "pgqueue_enqueue_v1" in query["sql"]]
+        inserts = [query for query in queries if "pgqueue_enqueue_now_v1" in query["sql"]]
         assert (len(copies), len(inserts)) == (1, 1)
         assert len({result.id for result in results}) == Message.objects.count() == 10_001
 

@@ -12,6 +12,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from time import monotonic
 from typing import Any
+from unittest.mock import patch
 
 import psycopg
 import pytest
@@ -20,6 +21,7 @@ from django.db import connection, connections, transaction
 
 from pgqueue import Delivery, areceive, receive, send, send_many, signals
 from pgqueue.claiming import intake, upkeep
+from pgqueue.claiming.claimer import Claimer
 from pgqueue.connections import connect
 from pgqueue.engine import lease
 from pgqueue.exceptions import (
@@ -448,6 +450,22 @@ class TestWaiting:
         # A new connection, a new id to claim under.
         assert len({before, delivery.claim.worker_id, second.claim.worker_id}) == 3
         delivery.complete()
+
+    def test_begins_anew_where_answers_fit_no_question_any_more(self) -> None:
+        # As behind a pooler whose server went away, which may answer twice.
+        with receive("mail") as receiver:
+            assert not receiver.take()
+            before = Worker.objects.get().pk
+            twice = psycopg.InternalError("received 2 results from command 'BEGIN'")
+            with (
+                patch.object(Claimer, "claim", side_effect=twice),
+                pytest.raises(psycopg.OperationalError, match="2 results"),
+            ):
+                receiver.take()
+            send("mail", 1)
+            [delivery] = receiver.take()
+
+        assert delivery.claim.worker_id != before
 
 
 def cut_off(other: psycopg.Connection[Any]) -> None:

@@ -169,7 +169,7 @@ class TestAVerbTells:
     def test_of_a_rescue(self, told: Any, connection: Connection, lost: int, notice: Told) -> None:
         enqueue(connection)
         Message.objects.update(lost=lost)
-        claim(connection, lease=OVER)
+        lease.begin(connection, claim(connection, lease=OVER))
 
         lease.rescue(connection, max_lost=3)
 

@@ -5,17 +5,22 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from datetime import UTC, datetime, timedelta
+from typing import Any
+from unittest.mock import patch
 
 import pytest
 from django.db import connection
 
+from pgqueue.claiming import claimer
 from pgqueue.claiming.presence import Presence
 from pgqueue.connections import Session
+from pgqueue.engine import claim
+from pgqueue.engine.values import Claim
 from pgqueue.engine.workers import Registration
 from pgqueue.worker.buffer import Buffer
-from pgqueue.worker.fetcher import PAYLOADS, Fetcher
+from pgqueue.worker.fetcher import FULL_CLAIMS_WHEN_BUSY, PAYLOADS, Business, Fetcher
 from pgqueue.worker.held import Held, Holding
-from tests.factories import store
+from tests.factories import Connection, store
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -36,9 +41,10 @@ def deaf_fetcher(buffer: Buffer, holding: Holding) -> Iterator[Fetcher]:
             Presence(registration, notify_for=timedelta(seconds=20)),
             channels=None,
             excluded=[],
-            threads=8,
+            slots=8,
             lease=timedelta(seconds=30),
             poll_interval=timedelta(seconds=5),
+            give_back=holding.drop,
             is_listening=lambda: False,
         )
 
@@ -50,6 +56,7 @@ def claims(buffer: Buffer, holding: Holding) -> Iterator[list[Held]]:
             fetcher.tick()
             taken = [held for _ in range(len(buffer)) if (held := buffer.take())]
             for held in taken:
+                buffer.done()
                 holding.drop(held)
             if taken:
                 yield taken
@@ -60,7 +67,7 @@ def test_large_payloads_are_claimed_a_few_at_a_time() -> None:
     for _ in range(10):
         store(connection, payloads=[text] * 20)
 
-    sizes = [len(taken) for taken in claims(Buffer(on_low=int), Holding())]
+    sizes = [len(taken) for taken in claims(Buffer(8, on_low=int), Holding())]
 
     assert sum(sizes) == 200
     # The threads would have run more, but no more fits.
@@ -70,17 +77,125 @@ def test_large_payloads_are_claimed_a_few_at_a_time() -> None:
 def test_small_ones_are_claimed_by_the_hundred() -> None:
     store(connection, payloads=["{}"] * 5000)
 
-    sizes = [len(taken) for taken in claims(Buffer(on_low=int), Holding())]
+    sizes = [len(taken) for taken in claims(Buffer(8, on_low=int), Holding())]
 
     assert sum(sizes) == 5000
     assert max(sizes) == 500
 
 
 def test_naps_double_while_there_is_nothing_and_begin_anew_behind_a_message() -> None:
-    with deaf_fetcher(Buffer(on_low=int), Holding()) as fetcher:
+    with deaf_fetcher(Buffer(8, on_low=int), Holding()) as fetcher:
         idle = [fetcher.tick().total_seconds() for _ in range(8)]
         store(connection)
         found, after = fetcher.tick(), fetcher.tick()
 
     assert idle == [0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.5, 0.5]
     assert (found, after) == (timedelta(), timedelta(seconds=0.01))
+
+
+def test_room_that_is_made_while_it_is_looked_for_is_not_missed() -> None:
+    buffer = Buffer(8, on_low=int)
+    with deaf_fetcher(buffer, Holding()) as fetcher:
+
+        def room(most: int) -> int:
+            fetcher.make_room()  # as a thread does that takes just now
+            return 0
+
+        buffer.room = room  # type: ignore[method-assign]
+        fetcher.tick()
+
+        assert fetcher._nudge.is_set()
+
+
+class TestHearingOfAChannel:
+    """What is claimed when somebody notifies, which is what an idle worker's latency is made of."""
+
+    @pytest.fixture
+    def heard(self, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+        """The channels that were claimed from before anything was looked at."""
+        heard: list[str] = []
+        claim_at_once = claim.claim_at_once
+
+        def note(connection: Connection, channel: str, **options: Any) -> list[Claim]:
+            heard.append(channel)
+            return claim_at_once(connection, channel, **options)
+
+        monkeypatch.setattr(claim, "claim_at_once", note)
+        return heard
+
+    def test_claims_from_it_before_looking(self, heard: list[str]) -> None:
+        buffer = Buffer(8, on_low=int)
+        with deaf_fetcher(buffer, Holding()) as fetcher:
+            fetcher.tick()
+            store(connection)
+            with patch.object(fetcher._claimer._turns, "claim") as look:
+                fetcher.hear("default")
+                fetcher.tick()
+
+            look.assert_not_called()
+        assert heard == ["default"]
+        assert len(buffer) == 1
+
+    def test_looks_further_where_there_is_nothing(self, heard: list[str]) -> None:
+        buffer = Buffer(8, on_low=int)
+        with deaf_fetcher(buffer, Holding()) as fetcher:
+            fetcher.tick()
+            store(connection, channel="other")
+            fetcher.hear("default")
+            fetcher.tick()
+
+        assert heard == ["default"]
+        assert len(buffer) == 1
+
+    def test_goes_on_with_its_turns_where_it_is_at_them(self, heard: list[str]) -> None:
+        buffer = Buffer(8, on_low=int)
+        store(connection, payloads=["{}"] * 20)
+        with deaf_fetcher(buffer, Holding()) as fetcher:
+            fetcher.tick()
+            fetcher.hear("default")
+            fetcher.tick()
+
+        assert heard == []
+
+    def test_looks_when_it_hears_of_several(self, heard: list[str]) -> None:
+        buffer = Buffer(8, on_low=int)
+        with deaf_fetcher(buffer, Holding()) as fetcher:
+            fetcher.tick()
+            for channel in ("one", "two"):
+                store(connection, channel=channel)
+                fetcher.hear(channel)
+            fetcher.tick()
+
+        assert heard == []
+        assert len(buffer) == 2
+
+    def test_is_not_tried_at_once_again_where_it_took_long(
+        self, heard: list[str], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(claimer, "LOOK_AGAIN_COST", 1e6)
+        with deaf_fetcher(Buffer(8, on_low=int), Holding()) as fetcher:
+            fetcher.tick()
+            for _ in range(2):
+                fetcher.hear("default")
+                fetcher.tick()
+
+        assert heard == ["default"]
+
+
+class TestBusiness:
+    def test_is_brisk_after_full_claims_in_a_row(self) -> None:
+        business = Business()
+        for _ in range(FULL_CLAIMS_WHEN_BUSY):
+            assert not business.is_brisk()
+            business.note(is_full=True)
+
+        assert business.is_brisk()
+
+    def test_is_not_where_there_was_a_rest_between_them(self) -> None:
+        # One thread asks for one message at a time, and is full whenever there is one.
+        business = Business()
+        for _ in range(10):
+            business.note(is_full=True)
+            business.note_rest()
+
+        assert not business.is_brisk()

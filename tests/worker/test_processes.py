@@ -9,6 +9,7 @@ from datetime import timedelta
 import pytest
 from django.contrib.auth.models import Group
 from django.db import connection
+from django.utils import timezone
 
 from pgqueue.connections import connect
 from pgqueue.engine import cancel
@@ -16,7 +17,8 @@ from pgqueue.models import History, Message, Worker
 from pgqueue.states import Outcome, State
 from tests import jobs
 from tests.eventually import eventually
-from tests.processes import worker
+from tests.factories import store
+from tests.processes import manage, own_connections, worker
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -40,16 +42,14 @@ def ended(count: int = 1) -> bool:
     return History.objects.count() >= count
 
 
-def own_connections() -> dict[str, int]:
-    """The workers' own connections: what each is for, and its process in the server."""
+def is_waiting(service: str) -> bool:
+    """Say whether a connection of a worker's waits for a lock."""
     with connection.cursor() as cursor:
         cursor.execute(
-            "SELECT split_part(application_name, ' ', 2), pid FROM pg_stat_activity "
-            "WHERE datname = current_database() AND application_name LIKE 'pgqueue %%' "
-            "AND split_part(application_name, ' ', 2) <> ALL (%s)",
-            [["broom", "test"]],  # those of the tests themselves
+            "SELECT FROM pg_stat_activity WHERE application_name = %s AND wait_event_type = 'Lock'",
+            [f"pgqueue {service}"],
         )
-        return dict(cursor.fetchall())
+        return cursor.fetchone() is not None
 
 
 class TestAskedToStop:
@@ -100,17 +100,33 @@ class TestAskedToStop:
 
         assert not Worker.objects.exists()
 
+    def test_it_ends_in_time_though_the_database_does_not_answer(self) -> None:
+        jobs.sleep.enqueue(1.5, "first")
+        with worker("--grace", "1.5") as process:
+            eventually(began)
+            with closing(connect("default", name="test")) as other, other.transaction():
+                other.execute("LOCK TABLE pgqueue_message IN ACCESS EXCLUSIVE MODE")
+                process.signal(SIGTERM)
+
+                assert process.exit_status(within=7) == 1
+
+        assert "no time to write everything down" in process.log
+        assert Message.objects.get().state == State.RUNNING
+
 
 class TestAskedToStopBesideACancelThatIsOpen:
     """An operator has asked for it, and has not committed yet."""
 
     def test_it_hands_back_later_what_the_operator_gives_up(self) -> None:
+        # Where many have ended, more are claimed than begin.
+        jobs.add.enqueue_many([(1,)] * 50)
         _, second = jobs.sleep.enqueue_many([(1.5, "first"), (0, "second")])
         with (
             worker("--threads", "1") as process,
             closing(connect("default", name="test")) as operator,
         ):
             eventually(began)
+            eventually(lambda: Message.objects.get(pk=second.id).state == State.RUNNING)
             with operator.transaction(force_rollback=True):
                 cancel.cancel(operator, [int(second.id)])
                 process.signal(SIGTERM)
@@ -148,6 +164,34 @@ def has_handed_back() -> bool:
             "AND datname = current_database() AND state = 'idle' AND query LIKE '%pgqueue_message%'"
         )
         return bool(cursor.fetchone()[0])
+
+
+def test_one_that_drains_hears_signals_though_the_database_says_nothing() -> None:
+    jobs.sleep.enqueue(60)
+    in_an_hour = timezone.now() + timedelta(hours=1)
+    Message.objects.update(state=State.SCHEDULED, failures=1, run_at=in_an_hour)
+    with (
+        worker("--drain", "--grace", "0.2") as process,
+        closing(connect("default", name="test")) as other,
+    ):
+        eventually(lambda: "draining" in own_connections())
+        other.execute("BEGIN; LOCK TABLE pgqueue_message")
+        eventually(lambda: is_waiting("draining"))
+
+        process.signal(SIGTERM)
+
+        process.exit_status(within=6)
+
+
+@pytest.mark.parametrize("arguments", [["--threads", "1"], ["--threads", "1", "--async", "1"]])
+def test_a_module_that_ends_who_imports_it_ends_no_thread(arguments: list[str]) -> None:
+    store(connection, task="tests.exiting_jobs.task")
+    with worker(*arguments):
+        eventually(lambda: Message.objects.filter(state=State.SCHEDULED).exists())
+
+        jobs.add.enqueue(1)
+
+        eventually(ended)
 
 
 class TestALease:
@@ -275,6 +319,33 @@ def nap_is_long() -> bool:
 
 
 class TestItsConnections:
+    def test_that_broke_amid_a_claim_cost_no_message_anything(self) -> None:
+        # Claimed under an id that it had before, and never heard of.
+        with worker(poll_interval=60, lease=6) as process:
+            process.wait_until_it_idles()
+            (former,) = Worker.objects.values_list("pk", flat=True)
+            with connection.cursor() as cursor:
+                cursor.execute(
+                    "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
+                    "WHERE application_name = 'pgqueue fetcher' AND datname = current_database()"
+                )
+            Message.objects.create(
+                channel="default",
+                task=jobs.add.name,
+                payload={"args": [1], "kwargs": {}},
+                max_attempts=1,
+                state=State.RUNNING,
+                worker_id=former,
+                attempt=1,
+                claimed_at=timezone.now(),
+                lease_until=timezone.now() + timedelta(hours=1),
+            )
+
+            eventually(ended, within=20)
+
+        message = History.objects.get()
+        assert (message.lost, message.attempt) == (0, 2)
+
     def test_persist_whatever_conn_max_age_says(self) -> None:
         with worker() as process:
             process.wait_until_it_idles()
@@ -314,19 +385,7 @@ class TestItsConnections:
 
 
 def test_a_database_that_is_not_there_is_said_in_a_sentence() -> None:
-    import subprocess
-    import sys
-
-    from tests.processes import ROOT
-
-    done = subprocess.run(
-        [sys.executable, "manage.py", "runworker"],
-        cwd=ROOT,
-        env={"DATABASE_URL": "postgresql://nobody@127.0.0.1:1/nowhere", "PATH": ""},
-        capture_output=True,
-        text=True,
-        timeout=30,
-    )
+    done = manage("runworker", DATABASE_URL="postgresql://nobody@127.0.0.1:1/nowhere")
 
     assert done.returncode == 1
     assert "can't be reached" in done.stderr

@@ -333,7 +333,7 @@ def test_no_more_run_at_once_than_there_are_threads() -> None:
 
 @pytest.mark.parametrize(
     "arguments",
-    [["--threads", "0"], ["--threads", "many"], ["--grace", "-1"], ["--grace", "nan"]],
+    [["--processes", "0"], ["--threads", "many"], ["--grace", "-1"], ["--grace", "nan"]],
 )
 def test_an_option_that_cannot_be_is_refused(arguments: list[str]) -> None:
     with pytest.raises(CommandError, match="is not a"):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Callable, Iterator
 from contextlib import closing
@@ -128,6 +129,31 @@ def outcomes() -> dict[int, str]:
 
 def states() -> dict[int, str]:
     return dict(Message.objects.values_list("id", "state"))
+
+
+def test_large_results_are_written_a_few_at_a_time(
+    settler: Settler, held: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "RESULTS", 1000)
+    put(settler, *held(5), end=Succeeded(json.dumps("x" * 400)))
+
+    written = []
+    while not settler.is_done():
+        settler.tick()
+        written.append(len(outcomes()))
+
+    assert written == [2, 4, 5]
+
+
+def test_a_result_that_is_too_large_for_any_other_is_written_alone(
+    settler: Settler, held: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "RESULTS", 1000)
+    put(settler, *held(3), end=Succeeded(json.dumps("x" * 4000)))
+
+    settler.tick()
+
+    assert len(outcomes()) == 1
 
 
 class TestBesideACancelThatIsOpen:

@@ -5,20 +5,26 @@ from dataclasses import asdict
 from datetime import timedelta
 from typing import Any
 
-from django.core.exceptions import ImproperlyConfigured
 from django.core.management.base import BaseCommand, CommandError
-from django.db import connections
 
 from pgqueue.channels import Channel
-from pgqueue.conf import settings
 from pgqueue.engine.stats import Stats
 from pgqueue.exceptions import PGQueueError
+from pgqueue.management.databases import database_of
 from pgqueue.models import Policy
+from pgqueue.models.channel import RETENTIONS
 from pgqueue.models.message import Operated
+from pgqueue.states import Outcome
 
 LIMITS = ("max_running", "rate", "per", "burst", "max_size", "weight")
 COLUMNS = ("ready", "scheduled", "held", "running", "dead")
 ABOUT = "~"
+ENDED = {
+    Outcome.SUCCEEDED: "succeeded",
+    Outcome.CANCELLED: "was cancelled",
+    Outcome.DISCARDED: "was discarded",
+    Outcome.EXPIRED: "expired",
+}
 
 
 class Command(BaseCommand):
@@ -43,6 +49,16 @@ class Command(BaseCommand):
         policy.add_argument("--weight", type=int, metavar="N", help="messages for each turn.")
         policy.add_argument("--remove", action="store_true", help="lift these limits.")
 
+        retention = verbs.add_parser(
+            "retention", help="say how long its history is kept; what is not named: as all."
+        )
+        retention.add_argument("--history", type=float, metavar="S", help="seconds: all of it.")
+        for outcome in Outcome:
+            retention.add_argument(
+                f"--{outcome.value}", type=float, metavar="S", help=f"what {ENDED[outcome]}."
+            )
+        retention.add_argument("--dead", type=float, metavar="S", help="its dead letters.")
+
         pausing = verbs.add_parser("pause", help="have workers start none of its messages.")
         resuming = verbs.add_parser("resume", help="have them start its messages again.")
         drain = verbs.add_parser("drain", help="wait until all that can be done is done.")
@@ -63,14 +79,14 @@ class Command(BaseCommand):
             verb.add_argument("--key", help="theirs.")
             verb.add_argument("--older-than", type=float, metavar="S", help="seconds.")
 
-        of_one = (showing, policy, pausing, resuming, drain, release, purge, trim)
+        of_one = (showing, policy, retention, pausing, resuming, drain, release, purge, trim)
         for verb in (*of_one, cancel, replay, discard):
             verb.add_argument("name", metavar="NAME", help="the channel's.")
         for verb in verbs.choices.values():
             verb.add_argument("--database", metavar="ALIAS", help="(PGQUEUE: DATABASE).")
 
     def handle(self, *args: Any, verb: str, **options: Any) -> None:
-        database = _database(options["database"])
+        database = database_of(options["database"])
         try:
             if verb == "list":
                 self._list(Channel.all_stats(database=database), options["format"])
@@ -90,24 +106,22 @@ class Command(BaseCommand):
             self.stdout.write(f"{name:<{width}} {_row(_cells(each))}")
 
 
-def _database(given: str | None) -> str:
-    try:
-        database = given or settings().database
-    except ImproperlyConfigured as error:
-        raise CommandError(str(error)) from error
-    if database not in connections:
-        raise CommandError(
-            f"DATABASES has no {database!r}, only {', '.join(map(repr, connections))}."
-        )
-    return database
-
-
 def _show(channel: Channel, options: Mapping[str, Any]) -> str:
     stats, policies = channel.stats(), [_said(each) for each in channel.policies()]
+    kept = _kept(channel)
     if options["format"] == "json":
-        return json.dumps({**_plain(stats), "policies": policies})
+        seconds = {name: keep.total_seconds() for name, keep in kept.items()}
+        return json.dumps({**_plain(stats), "policies": policies, **seconds})
     lines = [f"{name:>20} {value}" for name, value in zip(NAMES, _cells(stats), strict=True)]
+    lines += [f"{name.replace('_', ' '):>20} {keep}" for name, keep in kept.items()]
     return "\n".join([*lines, *(f"{'policy':>20} {_in_words(each)}" for each in policies)])
+
+
+def _kept(channel: Channel) -> dict[str, timedelta]:
+    """Return how long the channel says that something is kept."""
+    row = channel.configured()
+    kept = {name: getattr(row, name) for name in RETENTIONS}
+    return {name: keep for name, keep in kept.items() if keep is not None}
 
 
 def _policy(channel: Channel, options: Mapping[str, Any]) -> str:
@@ -118,6 +132,16 @@ def _policy(channel: Channel, options: Mapping[str, Any]) -> str:
             raise CommandError(f"--remove lifts all of its limits: leave out {', '.join(limits)}.")
         return "Removed." if channel.remove_policy(**scope) else "There was none."
     channel.policy(**scope, **limits)
+    return "Saved."
+
+
+def _retention(channel: Channel, options: Mapping[str, Any]) -> str:
+    """Save it as a whole; without a word, the channel keeps everything as all do."""
+    named = {each: options[each] for each in Outcome.values if options[each] is not None}
+    everything = options["history"]
+    if named and everything is not None:
+        named = {**dict.fromkeys(Outcome.values, everything), **named}
+    channel.configure(retention=named or everything, dead_retention=options["dead"])
     return "Saved."
 
 
@@ -152,6 +176,7 @@ def _chosen(options: Mapping[str, Any]) -> dict[str, Any]:
 VERBS: Mapping[str, Callable[[Channel, Mapping[str, Any]], str]] = {
     "show": _show,
     "policy": _policy,
+    "retention": _retention,
     "pause": lambda channel, _: "Paused." if channel.pause() else "It was paused already.",
     "resume": lambda channel, _: "Resumed." if channel.resume() else "It was not paused.",
     "drain": _drain,

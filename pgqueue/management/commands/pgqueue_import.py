@@ -9,8 +9,9 @@ from pgqueue.importers import SOURCES, SourceMissing, move
 
 class Command(BaseCommand):
     help = (
-        "Move what waits in another queue's tables over, 1 000 jobs in a transaction. Stop that "
-        "queue's producers first, and its workers; moving again takes what came since."
+        "Move what waits in another queue's tables over, 1 000 jobs in a transaction; or, of "
+        "celery-beat, schedules. Stop that queue's producers first, and its workers; moving "
+        "again takes what came since."
     )
 
     def add_arguments(self, parser: ArgumentParser) -> None:

@@ -1,18 +1,23 @@
 import logging
-import os
-import sys
-from argparse import ArgumentParser, ArgumentTypeError
+from argparse import ArgumentParser, ArgumentTypeError, BooleanOptionalAction
 from datetime import timedelta
-from typing import Any
+from pathlib import Path
+from typing import Any, cast
 
 import psycopg
-from django.core.exceptions import ImproperlyConfigured
 from django.core.management.base import BaseCommand, CommandError
-from django.db import connections
 
 from pgqueue.conf import settings
-from pgqueue.worker.supervisor import Plan, Worker
+from pgqueue.connections import connect
+from pgqueue.management.databases import database_of
+from pgqueue.worker.leash import leave_threads_behind, wait_for_no_thread
+from pgqueue.worker.logs import configure_logging
+from pgqueue.worker.plan import Plan
+from pgqueue.worker.supervisor import Supervisor
+from pgqueue.worker.worker import Worker
 
+COROUTINES = 100
+GRACE_OF_RELOADS = timedelta(seconds=2)
 LEVELS = {0: logging.ERROR, 1: logging.INFO, 2: logging.DEBUG, 3: logging.DEBUG}
 
 
@@ -24,6 +29,7 @@ class Command(BaseCommand):
     def add_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument(
             "--channel",
+            "--queue-name",
             action="append",
             metavar="NAME",
             help="serve this channel; may be repeated. Without it: every channel.",
@@ -32,7 +38,48 @@ class Command(BaseCommand):
             "--exclude", action="append", default=[], metavar="NAME", help="don't serve this one."
         )
         parser.add_argument(
-            "--threads", type=_count, metavar="N", help="tasks to run at once (PGQUEUE: THREADS)."
+            "--threads",
+            type=_count_or_none,
+            metavar="N",
+            help="tasks to run at once (PGQUEUE: THREADS). 0: none; it only does duties.",
+        )
+        parser.add_argument(
+            "--processes", type=_count, default=1, metavar="N", help="processes, each with its own."
+        )
+        parser.add_argument(
+            "--async",
+            dest="coroutines",
+            type=_count_or_none,
+            default=0,
+            nargs="?",
+            const=COROUTINES,
+            metavar="N",
+            help="async tasks to run at once, on an event loop beside the threads "
+            "(%(const)s if no number is given).",
+        )
+        parser.add_argument(
+            "--no-duties",
+            dest="duties",
+            action="store_false",
+            help="leave to other workers, or to pgqueue_maintain, what is not running tasks.",
+        )
+        parser.add_argument(
+            "--max-tasks",
+            type=_count,
+            metavar="N",
+            help="replace a process after it has run about so many tasks.",
+        )
+        parser.add_argument(
+            "--max-memory",
+            type=_count,
+            metavar="MB",
+            help="replace a process when it has grown so large.",
+        )
+        parser.add_argument(
+            "--reload",
+            action=BooleanOptionalAction,
+            default=False,
+            help="replace a process when code has changed; for development.",
         )
         parser.add_argument(
             "--drain",
@@ -50,49 +97,67 @@ class Command(BaseCommand):
             action="store_true",
             help="don't LISTEN; chosen by itself behind a transaction pooler.",
         )
+        parser.add_argument(
+            "--liveness-file",
+            type=Path,
+            metavar="PATH",
+            help="touch this file every second while all is well, for probes.",
+        )
         parser.add_argument("--database", metavar="ALIAS", help="(PGQUEUE: DATABASE).")
 
+    def run_from_argv(self, argv: list[str]) -> None:
+        super().run_from_argv(argv)
+        wait_for_no_thread()
+
     def handle(self, *args: Any, **options: Any) -> None:
-        self._configure_logging(options["verbosity"])
+        level = LEVELS[options["verbosity"]]
+        configure_logging(level)
+        plan = self._plan(options)
         try:
-            worker = Worker(self._plan(options))
+            # Before any process is started: it would be started again and again.
+            connect(plan.database, name="supervisor").close()
         except psycopg.OperationalError as error:
             raise CommandError(f"The database can't be reached: {error}") from error
-        if not worker.run():
-            # Tasks that would not end were handed back: they must not keep the process.
-            sys.stdout.flush()
-            sys.stderr.flush()
-            os._exit(0)
+        if plan.is_supervised:
+            Supervisor(plan, level=level).run()
+        elif not Worker(plan).run():
+            leave_threads_behind()
 
     def _plan(self, options: dict[str, Any]) -> Plan:
-        try:
-            defaults = settings()
-        except ImproperlyConfigured as error:
-            raise CommandError(str(error)) from error
-        database = options["database"] or defaults.database
-        if database not in connections:
-            raise CommandError(
-                f"DATABASES has no {database!r}, only {', '.join(map(repr, connections))}."
-            )
+        database = database_of(options["database"])
+        defaults = settings()
+        threads = defaults.threads if options["threads"] is None else options["threads"]
+        if options["coroutines"] and not threads:
+            raise CommandError("--async needs --threads, 1 or more: for tasks that don't await.")
+        if not threads and not options["duties"]:
+            raise CommandError("--threads 0 with --no-duties would do nothing.")
         return Plan(
             database=database,
             channels=options["channel"],
             excluded=options["exclude"],
-            threads=options["threads"] or defaults.threads,
-            grace=defaults.grace if options["grace"] is None else options["grace"],
+            threads=threads,
+            coroutines=options["coroutines"],
+            processes=options["processes"],
+            grace=self._grace(options, defaults.grace),
+            duties=options["duties"],
             drain=options["drain"],
             poll_only=options["poll_only"],
+            max_tasks=options["max_tasks"],
+            max_memory=options["max_memory"],
+            reload=options["reload"],
+            liveness_file=options["liveness_file"],
         )
 
-    def _configure_logging(self, verbosity: int) -> None:
-        """Show what happens, unless the project's LOGGING already says where to."""
-        logger = logging.getLogger("pgqueue")
-        if logger.handlers or logging.getLogger().handlers:
-            return
-        handler = logging.StreamHandler()
-        handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
-        logger.addHandler(handler)
-        logger.setLevel(LEVELS[verbosity])
+    def _grace(self, options: dict[str, Any], default: timedelta) -> timedelta:
+        if options["grace"] is not None:
+            return cast(timedelta, options["grace"])
+        return min(default, GRACE_OF_RELOADS) if options["reload"] else default
+
+
+def _count_or_none(text: str) -> int:
+    if not text.isdecimal():
+        raise ArgumentTypeError(f"{text!r} is not a whole number.")
+    return int(text)
 
 
 def _count(text: str) -> int:

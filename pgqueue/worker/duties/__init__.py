@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import timedelta
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from pgqueue.engine.values import Connection
 
@@ -13,8 +14,32 @@ class Duty(Protocol):
 
     name: str
 
+    @property
+    def did(self) -> Mapping[str, int]:
+        """What came of it when it was last done: how many of what."""
+
     def may_run(self, connected_for: timedelta) -> bool:
         """Whether one who has been connected for so long may do it."""
 
     def run(self, connection: Connection) -> timedelta:
         """Do it; return when it is due again."""
+
+
+@runtime_checkable
+class LongDuty(Duty, Protocol):
+    """One that PostgreSQL allows in no transaction, or that may take its time.
+
+    It runs on a connection of its own, beside the others, and commits as it goes. Nothing keeps two
+    from being at it: they must do no harm.
+    """
+
+    lasts: timedelta
+    """How long nobody else begins with it, unless it is done sooner."""
+
+
+@runtime_checkable
+class Looks(Protocol):
+    """A duty of which each worker knows something else, so that each looks, whoever does it."""
+
+    def look(self, connection: Connection) -> bool:
+        """Say what this worker knows; return whether something of that is due."""

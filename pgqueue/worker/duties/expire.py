@@ -14,6 +14,9 @@ class Expire:
 
     name = "expire"
 
+    def __init__(self) -> None:
+        self.did = {"expired": 0, "forgotten": 0}
+
     def may_run(self, connected_for: timedelta) -> bool:
         """Anyone may."""
         return True
@@ -21,7 +24,10 @@ class Expire:
     def run(self, connection: Connection) -> timedelta:
         """Do a batch of each."""
         began = monotonic()
-        most = max(expire.expire(connection), expire.forget(connection))
-        if most >= expire.BATCH:
+        self.did = {
+            "expired": expire.expire(connection),
+            "forgotten": expire.forget(connection),
+        }
+        if max(self.did.values()) >= expire.BATCH:
             return timedelta()
         return max(EVERY, timedelta(seconds=COST * (monotonic() - began)))

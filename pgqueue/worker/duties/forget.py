@@ -12,12 +12,17 @@ class Forget:
 
     name = "forget"
 
+    def __init__(self) -> None:
+        self.did = {"workers": 0, "waiters": 0}
+
     def may_run(self, connected_for: timedelta) -> bool:
         """Anyone may."""
         return True
 
     def run(self, connection: Connection) -> timedelta:
         """Remove them."""
-        workers.forget(connection, silent_for=SILENT_FOR)
-        wait.forget(connection)
+        self.did = {
+            "workers": workers.forget(connection, silent_for=SILENT_FOR),
+            "waiters": wait.forget(connection),
+        }
         return EVERY

@@ -20,6 +20,9 @@ class Lanes:
 
     name = "lanes"
 
+    def __init__(self) -> None:
+        self.did = {"woken": 0}
+
     def may_run(self, connected_for: timedelta) -> bool:
         """Anyone may."""
         return True
@@ -27,6 +30,7 @@ class Lanes:
     def run(self, connection: Connection) -> timedelta:
         """Look through them."""
         began = monotonic()
-        if wrong := route.tidy(connection):
+        self.did = {"woken": (wrong := route.tidy(connection))}
+        if wrong:
             logger.error("%d lanes had work and room, and nobody had marked them", wrong)
         return max(EVERY, timedelta(seconds=COST * (monotonic() - began)))

@@ -2,20 +2,31 @@ from datetime import timedelta
 
 from pgqueue.engine import partitions
 from pgqueue.engine.values import Connection
+from pgqueue.retention import Retention
 
 EVERY = timedelta(hours=1)
 
 
 class Partitions:
-    """Make the next days of history before they are needed."""
+    """Make the next days of history before they are needed, and drop those that are over.
+
+    No day is detached within a transaction. Where somebody has been reading history for long it
+    fails, and is tried again after a minute.
+    """
 
     name = "partitions"
+    lasts = timedelta(minutes=1)
+
+    def __init__(self, *, retention: Retention) -> None:
+        self._retention = retention
+        self.did = {"made": 0, "dropped": 0}
 
     def may_run(self, connected_for: timedelta) -> bool:
         """Anyone may."""
         return True
 
     def run(self, connection: Connection) -> timedelta:
-        """Make what is missing."""
-        partitions.ensure(connection)
+        """Make what is missing, drop what is over."""
+        made = len(partitions.ensure(connection))
+        self.did = {"made": made, "dropped": len(partitions.drop(connection, self._retention))}
         return EVERY

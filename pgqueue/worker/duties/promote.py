@@ -19,7 +19,7 @@ class Promote:
 
     def __init__(self, *, on_ready: Callable[[], None]) -> None:
         self._on_ready = on_ready
-        self.promoted = 0
+        self.did = {"promoted": 0}
 
     def may_run(self, connected_for: timedelta) -> bool:
         """Anyone may."""
@@ -27,8 +27,8 @@ class Promote:
 
     def run(self, connection: Connection) -> timedelta:
         """Promote what is due."""
-        self.promoted = promote.promote(connection)
-        if self.promoted:
+        self.did = {"promoted": (promoted := promote.promote(connection))}
+        if promoted:
             self._on_ready()
         due = promote.next_due(connection)
         return LATEST if due is None else min(max(due, SOONEST), LATEST)

@@ -17,6 +17,7 @@ class Rescue:
         self._lease = lease
         self._max_lost = max_lost
         self._on_ready = on_ready
+        self.did = {"rescued": 0}
 
     def may_run(self, connected_for: timedelta) -> bool:
         """Only who was connected for a lease: after an outage all are over, and all alive."""
@@ -25,6 +26,7 @@ class Rescue:
     def run(self, connection: Connection) -> timedelta:
         """Rescue a batch."""
         rescued = lease.rescue(connection, max_lost=self._max_lost)
+        self.did = {"rescued": len(rescued)}
         for each in rescued:
             signals.message_rescued.send_robust(type(self), rescued=each)
         if rescued:

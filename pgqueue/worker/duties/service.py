@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import random
+import threading
 import time
+from collections import Counter
 from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any
@@ -15,14 +17,17 @@ from pgqueue.connections import Session
 from pgqueue.engine import duty as engine
 from pgqueue.engine import promote
 from pgqueue.service import Service
-from pgqueue.worker.duties import Duty
+from pgqueue.worker.duties import Duty, LongDuty, Looks
+from pgqueue.worker.duties.doing import do
 from pgqueue.worker.duties.promote import Promote
 
 LOOK_EVERY = timedelta(seconds=1)
 SHORTEST_NAP = timedelta(milliseconds=5)
 NAP_BESIDE_A_LOCK = timedelta(seconds=0.1)
 """When what is due is locked by somebody else."""
-REST_AFTER_FAILURE = 60.0  # seconds
+SHORTEST_REST = 1.0  # seconds after a failure, twice as long after each one that follows
+LONGEST_REST = 60.0
+LAST_WORDS = 1.0  # seconds that a long duty has left when the worker stops
 
 NOW = timedelta()
 
@@ -30,7 +35,8 @@ NOW = timedelta()
 class Duties(Service):
     """Does what it finds due. A holder that dies loses its row's lock: the next one takes over.
 
-    A duty that fails is left alone for a minute; the others are done all the same.
+    A duty that fails is left alone for a while; the others are done all the same. A long one has
+    a thread and a connection of its own: what is delayed must not be late because of it.
     """
 
     def __init__(self, session: Session, duties: Sequence[Duty]) -> None:
@@ -38,9 +44,11 @@ class Duties(Service):
         self._session = session
         self._duties = {duty.name: duty for duty in duties}
         self._resting: dict[str, float] = {}
+        self._failed_times: Counter[str] = Counter()
         self._connection: psycopg.Connection[Any] | None = None
         self._connected_at = 0.0
         self._is_early = False
+        self._long: threading.Thread | None = None
 
     def look_early(self) -> None:
         """Promote now: something may be due before the promoter means to look."""
@@ -52,6 +60,7 @@ class Duties(Service):
         connection = self._connect()
         early, self._is_early = self._is_early, False
         left = engine.due(connection, self._duties)
+        left |= dict.fromkeys(self._look(connection), NOW)
         if early or _is_due(promote.next_due(connection)):
             left[Promote.name] = NOW
         done = {
@@ -61,28 +70,63 @@ class Duties(Service):
         }
         return self._nap(connection, left, done)
 
+    def _look(self, connection: psycopg.Connection[Any]) -> list[str]:
+        """Return which duties have something to do that another worker may not know of."""
+        due = []
+        for name, duty in self._duties.items():
+            if isinstance(duty, Looks) and self._resting.get(name, 0) <= time.monotonic():
+                try:
+                    due += [name] if duty.look(connection) else []
+                except Exception as error:
+                    self._let_rest(connection, name, error)
+        return due
+
     def _try(self, connection: psycopg.Connection[Any], name: str) -> timedelta | None:
         """Do a duty; return when it is due again, or None where it was not for us to do."""
         now = time.monotonic()
         connected_for = timedelta(seconds=now - self._connected_at)
         if self._resting.get(name, 0) > now or not self._duties[name].may_run(connected_for):
             return None
+        if isinstance(duty := self._duties[name], LongDuty):
+            self._begin(duty)
+            return None
         try:
-            return self._do(connection, self._duties[name])
+            self.note_progress()
+            early = name == Promote.name or isinstance(duty, Looks)
+            again_in = do(connection, duty, early=early)
+            self._failed_times.pop(name, None)
+            return again_in
         except Exception as error:
-            if connection.closed:
-                raise
-            self._resting[name] = now + REST_AFTER_FAILURE
-            signals.service_failed.send_robust(type(self), service=f"duty {name}", error=error)
+            self._let_rest(connection, name, error)
             return None
 
-    def _do(self, connection: psycopg.Connection[Any], duty: Duty) -> timedelta | None:
-        with connection.transaction():
-            if not engine.take(connection, duty.name, early=duty.name == Promote.name):
-                return None
-            again_in = duty.run(connection)
-            engine.done(connection, duty.name, again_in=again_in)
-        return again_in
+    def _let_rest(self, connection: psycopg.Connection[Any], name: str, error: Exception) -> None:
+        if connection.closed:
+            raise error
+        self._failed(name, error)
+
+    def _begin(self, duty: LongDuty) -> None:
+        if self._long is None or not self._long.is_alive():
+            self._long = threading.Thread(
+                target=self._do_aside, args=[duty], name=f"duty {duty.name}", daemon=True
+            )
+            self._long.start()
+
+    def _do_aside(self, duty: LongDuty) -> None:
+        session = Session(self._session.alias, name=duty.name)
+        try:
+            do(session.connection, duty)
+            self._failed_times.pop(duty.name, None)
+        except Exception as error:
+            self._failed(duty.name, error)
+        finally:
+            session.close()
+
+    def _failed(self, name: str, error: Exception) -> None:
+        rest = min(SHORTEST_REST * 2 ** min(self._failed_times[name], 10), LONGEST_REST)
+        self._failed_times[name] += 1
+        self._resting[name] = time.monotonic() + rest
+        signals.service_failed.send_robust(type(self), service=f"duty {name}", error=error)
 
     def _nap(
         self,
@@ -105,7 +149,7 @@ class Duties(Service):
 
     def _has_promoted(self) -> bool:
         duty = self._duties.get(Promote.name)
-        return isinstance(duty, Promote) and duty.promoted > 0
+        return duty is not None and any(duty.did.values())
 
     def _connect(self) -> psycopg.Connection[Any]:
         connection = self._session.connection
@@ -115,7 +159,9 @@ class Duties(Service):
         return connection
 
     def finish(self) -> None:
-        """Close the connection."""
+        """Close the connection; what is done aside ends by itself, or with the process."""
+        if self._long is not None:
+            self._long.join(LAST_WORDS)
         self._session.close()
 
 

@@ -1,0 +1,91 @@
+"""What tells whether the queue is well, at a price that does not grow with it."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from pgqueue.engine.values import Connection
+from pgqueue.statements import load
+
+SQL = load(__name__)
+
+
+class WorkerSeen(NamedTuple):
+    """A worker, and for how many seconds it has been silent."""
+
+    host: str
+    pid: int
+    version: str | None
+    silent_for: float
+
+
+class DutySeen(NamedTuple):
+    """A duty: for how many seconds it has been due (below 0: it is not), and when it was done."""
+
+    name: str
+    late: float
+    done_ago: float | None
+
+
+class Size(NamedTuple):
+    """Of the table of live messages; rows as PostgreSQL estimates them."""
+
+    table_bytes: int
+    index_bytes: int
+    rows: int
+    dead_rows: int
+
+
+class Holder(NamedTuple):
+    """Who keeps dead rows from being vacuumed; of a replication slot, no seconds are known."""
+
+    kind: str
+    who: str
+    transactions: int
+    seconds: float | None
+
+
+def workers(connection: Connection) -> list[WorkerSeen]:
+    """Return all workers there is a row of, alive or not."""
+    return [WorkerSeen(*row) for row in connection.execute(SQL["workers"])]
+
+
+def paused(connection: Connection) -> set[str]:
+    """Return the channels that are paused."""
+    return {name for (name,) in connection.execute(SQL["paused"])}
+
+
+def duties(connection: Connection) -> list[DutySeen]:
+    """Return what is known of each duty."""
+    return [DutySeen(*row) for row in connection.execute(SQL["duties"])]
+
+
+def days_ahead(connection: Connection) -> int:
+    """Return how many days after today have a partition of history; -1: not even today has."""
+    return int(_row(connection, "days_ahead")[0])
+
+
+def size(connection: Connection) -> Size:
+    """Return how large the table of live messages is."""
+    return Size(*_row(connection, "size"))
+
+
+def holders(connection: Connection) -> list[Holder]:
+    """Return who holds the horizon back, as far as this role may see it, the oldest first."""
+    return [Holder(*row) for row in connection.execute(SQL["horizon"])]
+
+
+def hidden(connection: Connection) -> int:
+    """Return how many sessions this role may not look into."""
+    return int(_row(connection, "hidden")[0])
+
+
+def connections(connection: Connection) -> tuple[int, int]:
+    """Return how many connections the server has, and how many it accepts."""
+    used, most = _row(connection, "connections")
+    return used, most
+
+
+def _row(connection: Connection, name: str) -> tuple[Any, ...]:
+    row = connection.execute(SQL[name]).fetchone()
+    return tuple(row or ())

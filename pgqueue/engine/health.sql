@@ -1,0 +1,63 @@
+-- name: workers
+SELECT host, pid, info ->> 'version', extract(epoch FROM statement_timestamp() - last_seen)::float8
+FROM pgqueue_worker
+ORDER BY host, pid
+
+-- name: paused
+SELECT name FROM pgqueue_channel WHERE paused
+
+-- name: duties
+-- For how long each has been due, in seconds, and since when it was done.
+SELECT name, extract(epoch FROM statement_timestamp() - due_at)::float8,
+       extract(epoch FROM statement_timestamp() - ran_at)::float8
+FROM pgqueue_duty
+
+-- name: days_ahead
+-- How many days after today have their partition, without a gap; -1: not even today has one.
+SELECT n - 1
+FROM (SELECT (statement_timestamp() AT TIME ZONE 'UTC')::date AS today) t
+CROSS JOIN generate_series(0, 366) AS n
+WHERE NOT EXISTS (
+    SELECT
+    FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid
+    WHERE i.inhparent = 'pgqueue_history'::regclass
+      AND c.relname = 'pgqueue_history_' || to_char(today + n, 'YYYYMMDD'))
+ORDER BY n
+LIMIT 1
+
+-- name: size
+-- Of the table of live messages: bytes, bytes of its indexes, rows and dead rows, as PostgreSQL counts
+-- them by the way.
+SELECT pg_relation_size('pgqueue_message'), pg_indexes_size('pgqueue_message'),
+       pg_stat_get_live_tuples('pgqueue_message'::regclass), pg_stat_get_dead_tuples('pgqueue_message'::regclass)
+
+-- name: horizon
+-- Who keeps dead rows from being vacuumed: for how many transactions, and seconds, as far as that is
+-- known; the oldest first.
+SELECT kind, who, transactions, seconds
+FROM (
+    SELECT 'transaction' AS kind, 'pid ' || pid || ' (' || coalesce(application_name, '') || ')' AS who,
+           greatest(age(backend_xmin), age(backend_xid)) AS transactions,
+           extract(epoch FROM statement_timestamp() - xact_start)::float8 AS seconds
+    FROM pg_stat_activity
+    WHERE pid <> pg_backend_pid() AND (datname = current_database() OR datname IS NULL)
+    UNION ALL
+    SELECT 'prepared transaction', gid, age(transaction),
+           extract(epoch FROM statement_timestamp() - prepared)::float8
+    FROM pg_prepared_xacts
+    WHERE database = current_database()
+    UNION ALL
+    SELECT 'replication slot', slot_name, age(xmin), NULL
+    FROM pg_replication_slots) h
+WHERE transactions IS NOT NULL
+ORDER BY transactions DESC, seconds DESC NULLS LAST
+
+-- name: hidden
+-- Sessions that only a member of pg_read_all_stats may look into.
+SELECT count(*) FROM pg_stat_activity
+WHERE query = '<insufficient privilege>' AND datname = current_database()
+
+-- name: connections
+SELECT sum(numbackends)::int,
+       current_setting('max_connections')::int - current_setting('superuser_reserved_connections')::int
+FROM pg_stat_database

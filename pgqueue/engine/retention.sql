@@ -1,0 +1,50 @@
+-- name: windows
+-- How long something is kept that goes before its day does, and from when until when there may be
+-- some of it to purge. Days go at the longest; but what is kept for less than a day can't wait for that.
+-- Where the rules have changed, or the clock was set back, all is looked at once more.
+WITH
+-- include: kept
+, rules AS (
+    SELECT max(keep) AS longest,
+           md5(string_agg(concat_ws(' ', outcome, keep, channel), ', ' ORDER BY outcome, channel NULLS FIRST)) AS digest
+    FROM kept
+)
+SELECT k.keep, rules.digest, coalesce(p.until, 'epoch'), statement_timestamp() - k.keep
+FROM rules CROSS JOIN (SELECT DISTINCT keep FROM kept) k
+LEFT JOIN pgqueue_purged p
+    ON p.keep = k.keep AND p.rules = rules.digest AND p.until <= statement_timestamp() - k.keep
+WHERE k.keep < rules.longest OR k.keep < interval '1 day'
+ORDER BY k.keep
+
+-- name: reach
+-- Where the next stretch of a window ends: its rows lie roughly in the order of their times.
+SELECT count(*), max(finished_at) + interval '1 microsecond'
+FROM (
+    SELECT finished_at FROM pgqueue_history
+    WHERE finished_at >= %(after)s AND finished_at < %(before)s
+    LIMIT %(reach)s) s
+
+-- name: purge
+WITH
+-- include: kept
+, over AS MATERIALIZED (
+    SELECT h.id
+    FROM pgqueue_history h
+    LEFT JOIN kept own ON own.channel = h.channel AND own.outcome = h.outcome
+    LEFT JOIN kept others ON others.channel IS NULL AND others.outcome = h.outcome
+    WHERE h.finished_at >= %(after)s AND h.finished_at < %(before)s
+      AND coalesce(own.keep, others.keep) <= %(keep)s
+    LIMIT %(limit)s
+    FOR UPDATE OF h SKIP LOCKED
+)
+DELETE FROM pgqueue_history h
+WHERE h.id = ANY (ARRAY(SELECT id FROM over)) AND h.finished_at >= %(after)s AND h.finished_at < %(before)s
+
+-- name: note
+-- Up to when all is done; what was noted under other rules is void.
+WITH void AS (
+    DELETE FROM pgqueue_purged WHERE rules <> %(rules)s
+)
+INSERT INTO pgqueue_purged (keep, rules, until)
+VALUES (%(keep)s, %(rules)s, %(until)s)
+ON CONFLICT (keep) DO UPDATE SET rules = excluded.rules, until = excluded.until

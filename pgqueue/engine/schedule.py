@@ -1,0 +1,132 @@
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Collection, Sequence
+from datetime import datetime, timedelta
+from typing import NamedTuple
+
+from pgqueue.engine.values import Connection, Cursors
+from pgqueue.statements import load
+
+SQL = load(__name__)
+
+
+class Declared(NamedTuple):
+    """A schedule as code has it. One of `cron` and `every` says when; the arguments are JSON."""
+
+    name: str
+    task: str
+    cron: str
+    every: timedelta | None
+    timezone: str
+    args: str
+    kwargs: str
+    missed: str
+    overlap: str
+
+    @property
+    def definition(self) -> str:
+        """What all that says, as a digest."""
+        said = json.dumps([str(value) for value in self])
+        return hashlib.sha256(said.encode("utf-8", "replace")).hexdigest()
+
+
+class Scheduled(NamedTuple):
+    """A schedule's row. `next_at` is its first tick that was not done; `now` when it was read."""
+
+    name: str
+    task: str
+    cron: str
+    every: timedelta | None
+    timezone: str
+    args: str
+    kwargs: str
+    channel: str
+    priority: int | None
+    missed: str
+    overlap: str
+    next_at: datetime | None
+    ticked_at: datetime | None
+    now: datetime
+
+
+def declare(connection: Connection, declared: Collection[Declared]) -> list[str]:
+    """Write what code has; return the names that somebody else has given to others.
+
+    Their rows go on as they are.
+
+    Raises:
+        psycopg.errors.LockNotAvailable: somebody has locked a row for longer than a moment.
+    """
+    columns: dict[str, Sequence[object]] = {
+        f"{field.removesuffix('s')}s": [getattr(each, field) for each in declared]
+        for field in (*Declared._fields, "definition")
+    }
+    with connection.transaction():
+        connection.execute(SQL["wait_briefly"])
+        connection.execute(SQL["declare"], columns)
+        connection.execute(SQL["forget"])
+        return [name for (name,) in connection.execute(SQL["taken"], {"names": columns["names"]})]
+
+
+def due(
+    connection: Connection, *, names: Collection[str], aside: Collection[str], limit: int
+) -> list[Scheduled]:
+    """Lock schedules with ticks to be done, until the end of the transaction.
+
+    What others have locked is skipped. One whose `next_at` is None is returned, too: its next
+    tick is to be found.
+
+    Args:
+        names: of the schedules that this worker has in its code.
+        aside: of those to be left alone.
+    """
+    connection.execute(SQL["wait_briefly"])
+    asked = {"names": list(names), "aside": list(aside), "limit": limit}
+    return [Scheduled(*row) for row in connection.execute(SQL["due"], asked)]
+
+
+def next_due(
+    connection: Connection, *, names: Collection[str], aside: Collection[str]
+) -> timedelta | None:
+    """Return how long until the next tick of those that `due` would return; None: there is none."""
+    asked = {"names": list(names), "aside": list(aside)}
+    [seconds] = connection.execute(SQL["next_due"], asked).fetchone() or [None]
+    return None if seconds is None else timedelta(seconds=seconds)
+
+
+def move(
+    connection: Connection,
+    scheduled: Scheduled,
+    *,
+    next_at: datetime | None,
+    ticked_at: datetime | None = None,
+    message_id: int | None = None,
+    error: str = "",
+) -> None:
+    """Note that all before `next_at` is done: the last message, or why there is none."""
+    connection.execute(
+        SQL["move"],
+        {
+            "name": scheduled.name,
+            "next_at": next_at,
+            "ticked_at": ticked_at,
+            "message_id": message_id,
+            "error": error,
+        },
+    )
+
+
+def note(connection: Connection, scheduled: Scheduled, error: str) -> bool:
+    """Note why its ticks can't be done; say whether that is news."""
+    done = connection.execute(SQL["note"], {"name": scheduled.name, "error": error})
+    return done.rowcount > 0
+
+
+def find(connection: Cursors, name: str) -> Scheduled | None:
+    """Return the schedule of this name; None: there is none."""
+    with connection.cursor() as cursor:
+        cursor.execute(SQL["find"], {"name": name})
+        row = cursor.fetchone()
+    return Scheduled(*row) if row else None

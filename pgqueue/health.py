@@ -1,0 +1,242 @@
+"""Is the queue well? For probes and monitors, who ask every few seconds: they cost little."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field
+from datetime import timedelta
+from enum import StrEnum
+from functools import cached_property
+from typing import Any
+
+import psycopg
+from django.db import Error
+
+from pgqueue.conf import settings
+from pgqueue.connections import borrow
+from pgqueue.engine import channels, health
+from pgqueue.engine.stats import Stats, measure
+from pgqueue.engine.values import Connection
+from pgqueue.worker.duties.every import every
+
+PATIENCE = "10s"
+DONE_AT_LEAST_EVERY = timedelta(hours=3)
+"""Each duty, even one that is put off again and again as it fails."""
+TRANSACTIONS = 10_000_000
+"""That a replication slot may lie behind, of which no time is known."""
+
+
+class Status(StrEnum):
+    """How well something is. What this role may not see is unknown, and no reason to alarm."""
+
+    OK = "ok"
+    UNKNOWN = "unknown"
+    WARNING = "warning"
+    FAILING = "failing"
+
+
+EXIT = {Status.OK: 0, Status.UNKNOWN: 0, Status.WARNING: 1, Status.FAILING: 2}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Limits:
+    """From where on something is not well.
+
+    Args:
+        host: only workers of this host count; None: of all.
+        min_workers: fewer that are alive fail.
+        max_age: seconds that the oldest message may have been ready; half of them warn.
+        max_dead: more dead letters warn.
+        max_late: seconds that a duty may have been due.
+        min_days: days after today that history has partitions for; none fails, fewer warn.
+        max_bloat: more dead rows in the table of live messages warn.
+        max_horizon: seconds for which somebody may keep dead rows from being vacuumed.
+        max_connections: the share of the connections that may be in use.
+    """
+
+    host: str | None = None
+    min_workers: int = 1
+    max_age: float = 300
+    max_dead: int = 100
+    max_late: float = 300
+    min_days: int = 3
+    max_bloat: int = 1_000_000
+    max_horizon: float = 3600
+    max_connections: float = 0.9
+
+
+@dataclass(frozen=True)
+class Check:
+    """What came of one of the checks.
+
+    Attributes:
+        said: the same in words.
+        figures: what it is judged by, in JSON's types.
+    """
+
+    name: str
+    status: Status
+    said: str
+    figures: Mapping[str, Any] = field(default_factory=dict)
+
+
+Judgement = tuple[Status, str, Mapping[str, Any]]
+
+
+def examine(
+    alias: str, limits: Limits | None = None, names: Collection[str] | None = None
+) -> list[Check]:
+    """Make the checks, or those of them that are named.
+
+    One that can't be made is unknown, but for a database that can't be reached: that fails.
+
+    Args:
+        alias: of the queue's database.
+    """
+    asked = {name: check for name, check in CHECKS.items() if names is None or name in names}
+    try:
+        with borrow(alias) as connection:
+            queue = _Queue(connection, limits or Limits())
+            return [_made(queue, name, check) for name, check in asked.items()]
+    except (Error, psycopg.Error) as error:
+        return [Check("database", Status.FAILING, f"can't be reached: {error}".strip())]
+
+
+def worst(checks: Collection[Check]) -> Status:
+    """Return the worst status there is."""
+    order = list(Status)
+    return max((check.status for check in checks), key=order.index, default=Status.OK)
+
+
+@dataclass(frozen=True)
+class _Queue:
+    """What is looked at, and how strictly."""
+
+    connection: Connection
+    limits: Limits
+
+    @cached_property
+    def stats(self) -> Mapping[str, Stats]:
+        return measure(self.connection, channels.in_use(self.connection))
+
+
+def _made(queue: _Queue, name: str, check: _Check) -> Check:
+    connection = queue.connection
+    try:
+        with connection.transaction(force_rollback=True):
+            connection.execute("SELECT set_config('statement_timeout', %s, true)", [PATIENCE])
+            return Check(name, *check(queue))
+    except psycopg.Error as error:
+        if connection.closed:
+            raise
+        return Check(name, Status.UNKNOWN, f"can't be told: {error}".strip())
+
+
+def _workers(queue: _Queue) -> Judgement:
+    seen = health.workers(queue.connection)
+    lease = settings().lease.total_seconds()
+    alive = [
+        each for each in seen if each.silent_for < lease and queue.limits.host in (None, each.host)
+    ]
+    status = Status.OK if len(alive) >= queue.limits.min_workers else Status.FAILING
+    versions = sorted({str(each.version) for each in alive})
+    said = f"{len(alive)} alive" + (f", of version {' and '.join(versions)}" if alive else "")
+    return status, said, {"alive": [each._asdict() for each in alive]}
+
+
+def _age(queue: _Queue) -> Judgement:
+    ages = {
+        name: round(each.oldest_ready_age.total_seconds(), 3)
+        for name, each in queue.stats.items()
+        if each.oldest_ready_age is not None
+    }
+    # What a paused channel keeps back is meant to wait.
+    judged = {name: ages[name] for name in ages.keys() - health.paused(queue.connection)}
+    if not judged:
+        return Status.OK, "nothing waits", {"seconds": ages}
+    name = max(judged, key=judged.__getitem__)
+    status = _status(judged[name], warning=queue.limits.max_age / 2, failing=queue.limits.max_age)
+    return status, f"{judged[name]:.0f} s in {name}", {"seconds": ages}
+
+
+def _dead(queue: _Queue) -> Judgement:
+    dead = {name: each.dead for name, each in queue.stats.items() if each.dead}
+    about = any("dead" in each.estimated for each in queue.stats.values())
+    status = _status(sum(dead.values()), warning=queue.limits.max_dead)
+    said = f"{'about ' if about else ''}{sum(dead.values())}"
+    return status, said, {"letters": dead, "is_estimate": about}
+
+
+def _duties(queue: _Queue) -> Judgement:
+    seen = {each.name: each for each in health.duties(queue.connection)}
+    figures, overdue = {}, []
+    for name in (duty.name for duty in every(database=settings().database, on_ready=lambda: None)):
+        row = seen.get(name)
+        done_ago = row and row.done_ago
+        is_overdue = (
+            row is None
+            or done_ago is None
+            or row.late > queue.limits.max_late
+            or done_ago > DONE_AT_LEAST_EVERY.total_seconds()
+        )
+        figures[name] = {"done_seconds_ago": done_ago, "is_overdue": is_overdue}
+        overdue += [name] if is_overdue else []
+    if overdue:
+        return Status.FAILING, f"overdue: {', '.join(overdue)}", figures
+    return Status.OK, "all were done", figures
+
+
+def _partitions(queue: _Queue) -> Judgement:
+    days = health.days_ahead(queue.connection)
+    status = Status.OK if days >= queue.limits.min_days else Status.WARNING
+    return status if days > 0 else Status.FAILING, f"{days} days ahead", {"days_ahead": days}
+
+
+def _bloat(queue: _Queue) -> Judgement:
+    size = health.size(queue.connection)
+    megabytes = (size.table_bytes + size.index_bytes) / 2**20
+    status = _status(size.dead_rows, warning=queue.limits.max_bloat)
+    return status, f"{size.dead_rows} dead rows, {megabytes:.0f} MB", size._asdict()
+
+
+def _horizon(queue: _Queue) -> Judgement:
+    holders, hidden = health.holders(queue.connection), health.hidden(queue.connection)
+    figures = {"holders": [each._asdict() for each in holders[:10]], "hidden": hidden}
+    for each in holders:
+        if (each.seconds or 0) > queue.limits.max_horizon or (
+            each.seconds is None and each.transactions > TRANSACTIONS
+        ):
+            since = f"{each.transactions} transactions"
+            if each.seconds is not None:
+                since = f"{each.seconds:.0f} s"
+            return Status.WARNING, f"held back for {since} by a {each.kind}, {each.who}", figures
+    if hidden:
+        said = f"{hidden} sessions can't be looked into: GRANT pg_read_all_stats"
+        return Status.UNKNOWN, said, figures
+    oldest = max((each.seconds or 0 for each in holders), default=0)
+    return Status.OK, f"held back for {oldest:.0f} s", figures
+
+
+def _connections(queue: _Queue) -> Judgement:
+    used, most = health.connections(queue.connection)
+    status = _status(used / most, warning=queue.limits.max_connections)
+    return status, f"{used} of {most} in use", {"used": used, "most": most}
+
+
+_Check = Callable[[_Queue], Judgement]
+CHECKS: Mapping[str, _Check] = {
+    "workers": _workers,
+    "age": _age,
+    "dead": _dead,
+    "duties": _duties,
+    "partitions": _partitions,
+    "bloat": _bloat,
+    "horizon": _horizon,
+    "connections": _connections,
+}
+
+
+def _status(value: float, *, warning: float, failing: float = float("inf")) -> Status:
+    if value > failing:
+        return Status.FAILING
+    return Status.WARNING if value > warning else Status.OK

@@ -1,0 +1,58 @@
+import json
+from argparse import ArgumentParser
+from dataclasses import asdict, fields
+from typing import Any
+
+from django.core.management.base import BaseCommand
+
+from pgqueue.health import CHECKS, EXIT, Limits, examine, worst
+from pgqueue.management.databases import database_of
+
+
+class Command(BaseCommand):
+    help = "Say whether the queue is well. Exits with 0, 1 for a warning, 2 if something fails."
+    # It tells of the queue, whatever else may be wrong with the project.
+    requires_system_checks = []
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        known = Limits()
+        parser.add_argument(
+            "--check",
+            action="append",
+            choices=CHECKS,
+            metavar="NAME",
+            help=f"only this; may be repeated: {', '.join(CHECKS)}.",
+        )
+        parser.add_argument("--host", metavar="NAME", help="count this host's workers alone.")
+        for name, kind, about in (
+            ("min_workers", int, "workers alive, or it fails"),
+            ("max_age", float, "seconds that a message may be ready, or it fails; half: a warning"),
+            ("max_dead", int, "dead letters"),
+            ("max_late", float, "seconds that a duty may be due, or it fails"),
+            ("min_days", int, "days of history made ahead; none fails"),
+            ("max_bloat", int, "dead rows in the table of live messages"),
+            ("max_horizon", float, "seconds that a transaction may keep dead rows there"),
+            ("max_connections", float, "the share of the server's connections in use"),
+        ):
+            parser.add_argument(
+                f"--{name.replace('_', '-')}",
+                type=kind,
+                default=getattr(known, name),
+                metavar="N",
+                help=f"{about} ({getattr(known, name)}).",
+            )
+        parser.add_argument("--format", choices=["text", "json"], default="text")
+        parser.add_argument("--database", metavar="ALIAS", help="(PGQUEUE: DATABASE).")
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        limits = Limits(**{each.name: options[each.name] for each in fields(Limits)})
+        checks = examine(database_of(options["database"]), limits, options["check"])
+        status = worst(checks)
+        if options["format"] == "json":
+            found = {check.name: {**asdict(check), "name": check.name} for check in checks}
+            self.stdout.write(json.dumps({"status": status, "checks": found}))
+        else:
+            self.stdout.write(f"pgqueue is {status}")
+            for check in checks:
+                self.stdout.write(f"{check.name:<12}{check.status:<9}{check.said}")
+        raise SystemExit(EXIT[status])

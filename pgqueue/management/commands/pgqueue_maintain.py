@@ -1,0 +1,49 @@
+import json
+from argparse import ArgumentParser
+from typing import Any
+
+import psycopg
+from django.core.management.base import BaseCommand, CommandError
+
+from pgqueue.management.databases import database_of
+from pgqueue.worker.duties.maintain import Report, maintain
+
+
+class Command(BaseCommand):
+    help = (
+        "Do each duty once that workers do beside their work: for cron, where there are none. "
+        "It waits for up to a lease where a message may have lost its worker."
+    )
+    requires_system_checks = ["pgqueue"]
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        parser.add_argument("--format", choices=["text", "json"], default="text")
+        parser.add_argument("--database", metavar="ALIAS", help="(PGQUEUE: DATABASE).")
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        reports = []
+        try:
+            for report in maintain(database_of(options["database"])):
+                reports.append(report)
+                if options["format"] == "text":
+                    self.stdout.write(f"{report.name:<12}{_in_words(report)}")
+        except psycopg.OperationalError as error:
+            raise CommandError(f"The database can't be reached: {error}") from error
+        if options["format"] == "json":
+            self.stdout.write(json.dumps({each.name: _plain(each) for each in reports}))
+        if failed := [each.name for each in reports if each.error]:
+            raise CommandError(f"Not done: {', '.join(failed)}.")
+
+
+def _in_words(report: Report) -> str:
+    if report.error:
+        return f"failed: {report.error}".strip()
+    parts = [f"{count} {what}" for what, count in report.did.items() if count]
+    if report.is_busy:
+        parts.append("somebody else is at it")
+    return ", ".join(parts) or "nothing to do"
+
+
+def _plain(report: Report) -> dict[str, Any]:
+    error = {"error": str(report.error)} if report.error else {}
+    return {**report.did, "is_busy": report.is_busy, **error}

@@ -1,0 +1,119 @@
+import json
+from argparse import ArgumentParser
+from collections.abc import Iterable
+from datetime import datetime
+from typing import Any
+
+from django.core.exceptions import ObjectDoesNotExist
+from django.core.management.base import BaseCommand, CommandError
+
+from pgqueue.exceptions import PGQueueError
+from pgqueue.management.databases import database_of
+from pgqueue.models import Schedule
+from pgqueue.models.schedule import ScheduleQuerySet
+from pgqueue.tasks import scheduling
+
+
+class Command(BaseCommand):
+    help = "Look at schedules, pause them, and run one now."
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        verbs = parser.add_subparsers(dest="verb", required=True, metavar="VERB")
+        listing = verbs.add_parser("list", help="when each ticks, and what it enqueues.")
+        listing.add_argument("--format", choices=["text", "json"], default="text")
+        pausing = verbs.add_parser("pause", help="have it enqueue nothing.")
+        resuming = verbs.add_parser("resume", help="have it go on with the next tick.")
+        running = verbs.add_parser("run", help="enqueue its message now, besides its ticks.")
+        for verb in (pausing, resuming, running):
+            verb.add_argument("name", metavar="NAME", help="the schedule's.")
+            verb.add_argument("--format", choices=["text", "json"], default="text")
+        for verb in verbs.choices.values():
+            verb.add_argument("--database", metavar="ALIAS", help="(PGQUEUE: DATABASE).")
+
+    def handle(self, *args: Any, verb: str, **options: Any) -> None:
+        database = database_of(options["database"])
+        rows = Schedule.objects.using(database).order_by("name")
+        if verb == "list":
+            said = {"json": _as_json, "text": _as_text}[options["format"]](rows)
+        else:
+            said = _do(verb, rows, options["name"], database, options["format"])
+        self.stdout.write(said)
+
+
+def _do(verb: str, rows: ScheduleQuerySet, name: str, database: str, style: str) -> str:
+    row = rows.filter(pk=name)
+    if not row.exists():
+        raise CommandError(f"There is no schedule {name!r}.")
+    if verb == "run":
+        return _run(name, database, style)
+    changed = bool(row.pause() if verb == "pause" else row.resume())
+    if style == "json":
+        return json.dumps({"name": name, "paused": verb == "pause", "changed": changed})
+    if verb == "pause":
+        return "Paused." if changed else "It was paused already."
+    return "Resumed." if changed else "It was not paused."
+
+
+def _run(name: str, database: str, style: str) -> str:
+    try:
+        result = scheduling.run(name, database=database)
+    except (PGQueueError, ObjectDoesNotExist) as error:
+        raise CommandError(str(error)) from error
+    if style == "json":
+        return json.dumps({"name": name, "message": result.id, "came_of": result.came_of})
+    if result.came_of == "existing":
+        return f"Message {result.id} of it waits or runs already."
+    return f"Enqueued message {result.id}."
+
+
+def _as_text(rows: Iterable[Schedule]) -> str:
+    """Write a line for each."""
+    cells = [("schedule", "next", "last", "task", "when")]
+    cells += [
+        (
+            row.name,
+            "paused" if row.paused else _instant(row.next_at),
+            _instant(row.ticked_at),
+            row.task,
+            _when(row),
+        )
+        for row in rows
+    ]
+    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+    lines = [
+        "  ".join(f"{cell:<{width}}" for cell, width in zip(line, widths, strict=True)).rstrip()
+        for line in cells
+    ]
+    return "\n".join([*lines, *(f"{row.name}: {row.error}" for row in rows if row.error)])
+
+
+def _as_json(rows: Iterable[Schedule]) -> str:
+    return json.dumps(
+        [
+            {
+                "name": row.name,
+                "task": row.task,
+                "cron": row.cron or None,
+                "every": row.every.total_seconds() if row.every else None,
+                "timezone": row.timezone,
+                "args": row.args,
+                "kwargs": row.kwargs,
+                "missed": row.missed,
+                "overlap": row.overlap,
+                "paused": row.paused,
+                "declared": row.declared,
+                "next_at": row.next_at.isoformat() if row.next_at else None,
+                "ticked_at": row.ticked_at.isoformat() if row.ticked_at else None,
+                "error": row.error or None,
+            }
+            for row in rows
+        ]
+    )
+
+
+def _when(row: Schedule) -> str:
+    return f"every {row.every}" if row.every else f"{row.cron} ({row.timezone})"
+
+
+def _instant(instant: datetime | None) -> str:
+    return "-" if instant is None else f"{instant:%Y-%m-%d %H:%M:%S%z}"

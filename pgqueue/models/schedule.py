@@ -1,0 +1,156 @@
+from __future__ import annotations
+
+from datetime import timedelta
+
+from django.db import models
+from django.db.models import F, Q
+
+from pgqueue.models.names import NamesField
+from pgqueue.schedules import rhythm_of
+from pgqueue.ticks import LONGEST, SHORTEST, Rhythm
+
+
+class ScheduleQuerySet(models.QuerySet["Schedule"]):
+    def pause(self) -> int:
+        """Have them enqueue nothing; return how many weren't paused before."""
+        return self.filter(paused=False).update(paused=True)
+
+    def resume(self) -> int:
+        """Have them go on with the next tick; return how many were paused before.
+
+        The ticks of the pause were not missed: nobody wanted them.
+        """
+        return self.filter(paused=True).update(paused=False, next_at=None)
+
+
+class Schedule(models.Model):
+    """When a task is enqueued by itself, and how far that is done.
+
+    Workers write those that are declared in code, and everybody else may add others.
+    """
+
+    class Missed(models.TextChoices):
+        """What becomes of ticks that came while nobody did them."""
+
+        SKIP = "skip", "Skip them"
+        ONCE = "once", "One message for all of them"
+        ALL = "all", "One message for each"
+
+    class Overlap(models.TextChoices):
+        """What to do while the message of an earlier tick waits or runs."""
+
+        ALLOW = "allow", "Let them run at once"
+        SKIP = "skip", "Skip the tick"
+        ONE = "one", "Queue behind it"
+
+    name = models.TextField(db_collation="C", primary_key=True)
+    task = models.TextField(help_text="The import path of the task.")
+    cron = models.TextField(
+        blank=True,
+        db_default="",
+        default="",
+        verbose_name="cron line",
+        help_text="Minute, hour, day of the month, month, day of the week; or @daily, …",
+    )
+    every = models.DurationField(
+        null=True, blank=True, help_text="Instead of a line: an interval, 00:05:00."
+    )
+    timezone = models.TextField(
+        db_default="UTC", default="UTC", help_text="That the line is meant in: Europe/Berlin."
+    )
+    args = models.JSONField(db_default=[], default=list, blank=True)
+    kwargs = models.JSONField(db_default={}, default=dict, blank=True)
+    channel = models.TextField(
+        db_collation="C", blank=True, db_default="", default="", help_text="If not the task's."
+    )
+    priority = models.SmallIntegerField(null=True, blank=True, help_text="If not the task's.")
+    missed = models.TextField(
+        choices=Missed.choices,
+        db_default=Missed.ONCE,
+        default=Missed.ONCE,
+        help_text="What becomes of ticks that came while no worker was there.",
+    )
+    overlap = models.TextField(
+        choices=Overlap.choices,
+        db_default=Overlap.ALLOW,
+        default=Overlap.ALLOW,
+        help_text="What to do while the message of an earlier tick waits or runs.",
+    )
+    paused = models.BooleanField(db_default=False, default=False, help_text="It enqueues nothing.")
+
+    next_at = models.DateTimeField(
+        null=True,
+        editable=False,
+        help_text="The first tick that was not done. Null: the next one from now.",
+    )
+    ticked_at = models.DateTimeField(
+        null=True, editable=False, help_text="The last tick that had a message."
+    )
+    message_id = models.BigIntegerField(null=True, editable=False, help_text="That message.")
+    error = models.TextField(
+        db_default="", default="", editable=False, help_text="Why the last tick had none."
+    )
+
+    declared = models.BooleanField(
+        db_default=False, default=False, editable=False, help_text="It is written in code."
+    )
+    definition = models.TextField(
+        db_default="", default="", editable=False, help_text="What code says, as a digest."
+    )
+    superseded = NamesField(
+        db_default=[],
+        default=list,
+        editable=False,
+        help_text="What code said before, newest first.",
+    )
+    seen_at = models.DateTimeField(
+        null=True, editable=False, help_text="When a worker last had it in its code, roughly."
+    )
+
+    objects = ScheduleQuerySet.as_manager()
+
+    class Meta:
+        db_table = "pgqueue_schedule"
+        indexes = [
+            # What is due: read every second.
+            models.Index(
+                F("next_at").asc(nulls_first=True),
+                condition=Q(paused=False),
+                name="pgqueue_schedule_due",
+            )
+        ]
+        constraints = [
+            models.CheckConstraint(
+                condition=~Q(cron="") & Q(every=None) | Q(cron="") & Q(every__isnull=False),
+                name="pgqueue_schedule_when",
+                violation_error_message="Give a cron line, or an interval.",
+            ),
+            models.CheckConstraint(
+                condition=Q(every__range=(SHORTEST, LONGEST)),
+                name="pgqueue_schedule_every",
+                violation_error_message="every must be a second or more, and a year at most.",
+            ),
+            models.CheckConstraint(
+                condition=Q(missed__in=["skip", "once", "all"]), name="pgqueue_schedule_missed"
+            ),
+            models.CheckConstraint(
+                condition=Q(overlap__in=["allow", "skip", "one"]), name="pgqueue_schedule_overlap"
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return self.name
+
+    @property
+    def when(self) -> str | timedelta:
+        """The cron line, or the interval."""
+        return self.cron if self.every is None else self.every
+
+    @property
+    def rhythm(self) -> Rhythm:
+        """When it ticks.
+
+        Raises:
+            InvalidSchedule: nobody can say.
+        """
+        return rhythm_of(self.when, self.timezone)

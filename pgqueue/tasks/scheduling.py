@@ -1,0 +1,179 @@
+"""Where schedules and tasks meet: what the project's code declares, and a tick's message."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from datetime import datetime
+from typing import Any
+
+import psycopg
+from django.core.exceptions import ObjectDoesNotExist
+from django.db import connections
+from django.utils.module_loading import autodiscover_modules
+
+from pgqueue import models, registry
+from pgqueue.conf import settings
+from pgqueue.engine import schedule as engine
+from pgqueue.engine.schedule import Declared, Scheduled
+from pgqueue.exceptions import InvalidSchedule, PGQueueError, UnknownTask
+from pgqueue.schedules import Schedule, checked_name, rhythm_of
+from pgqueue.tasks.definition import Task
+from pgqueue.tasks.result import TaskResult
+from pgqueue.ticks import Cron
+
+
+def declared(database: str) -> list[Declared]:
+    """Return the schedules that the project has in its code, in the order of their names.
+
+    It imports the `tasks` modules of all apps, since that is where most are.
+
+    Args:
+        database: the alias of the one that they are to be stored in.
+
+    Raises:
+        InvalidSchedule: a task is unknown, its arguments don't fit, or two have the same name.
+    """
+    autodiscover_modules("tasks")
+    found = [_described(task, schedule) for task, schedule in _each() if task.alias == database]
+    [(name, count)] = Counter(each.name for each in found).most_common(1) or [("", 0)]
+    if count > 1:
+        raise InvalidSchedule(f"{count} schedules are named {name!r}: give each a name of its own.")
+    return sorted(found)
+
+
+def _each() -> Iterator[tuple[Task[Any, Any], Schedule]]:
+    for task in registry.each():
+        for schedule in task.schedule:
+            yield task, schedule
+    for name, entry in settings().schedules.items():
+        try:
+            yield known(entry.task), entry.schedule
+        except UnknownTask as error:
+            raise InvalidSchedule(f"PGQUEUE['SCHEDULES'][{name!r}]: {error}") from error
+
+
+def _described(task: Task[Any, Any], schedule: Schedule) -> Declared:
+    rhythm = schedule.rhythm
+    when: dict[str, Any] = {"cron": "", "every": None, "timezone": "UTC"}
+    if isinstance(rhythm, Cron):
+        when |= {"cron": rhythm.line, "timezone": rhythm.timezone}
+    else:
+        when |= {"every": rhythm.interval}
+    name = schedule.name or task.name
+    try:
+        payload = json.loads(task.codec.encode(tuple(schedule.args), schedule.kwargs))
+    except TypeError as error:  # InvalidArguments is one
+        raise InvalidSchedule(f"{name!r}: {error}") from error
+    return Declared(
+        name=name,
+        task=task.name,
+        **when,
+        args=json.dumps(payload["args"]),
+        kwargs=json.dumps(payload["kwargs"]),
+        missed=schedule.missed,
+        overlap=schedule.overlap,
+    )
+
+
+def known(name: str) -> Task[Any, Any]:
+    """Return the task of this name, importing its module.
+
+    Raises:
+        UnknownTask: there is none.
+    """
+    task = registry.find(name)
+    if task is None:
+        raise UnknownTask(f"No task is named {name!r} here.")
+    return task
+
+
+def check(row: models.Schedule) -> None:
+    """Say no to a schedule that no worker could do.
+
+    Raises:
+        InvalidSchedule: there is no such time or task, or it can't be called so.
+    """
+    checked_name(row.name, least=1)
+    rhythm_of(row.when, row.timezone)
+    if not isinstance(row.args, list) or not isinstance(row.kwargs, dict):
+        raise InvalidSchedule("args must be a list, and kwargs a dict.")
+    try:
+        task = known(row.task)
+        task.using(channel=row.channel or None, priority=row.priority or 0)
+        arguments(task, json.dumps(row.args), json.dumps(row.kwargs))
+    except (PGQueueError, ObjectDoesNotExist) as error:
+        raise InvalidSchedule(str(error)) from error
+
+
+def arguments(task: Task[Any, Any], args: str, kwargs: str) -> tuple[list[Any], dict[str, Any]]:
+    """Return what a schedule's row calls its task with.
+
+    Raises:
+        UnreadablePayload: these are no arguments, or not this task's.
+        InvalidArguments: they don't fit the function.
+        ObjectDoesNotExist: the row of a model instance is gone.
+    """
+    found = task.codec.decode(f'{{"args": {args}, "kwargs": {kwargs}}}')
+    task.codec.encode(*found)
+    return found
+
+
+def enqueue(
+    scheduled: Scheduled, tick: datetime, connection: psycopg.Connection[Any]
+) -> TaskResult[Any]:
+    """Store the message of a tick, in the transaction of `connection`.
+
+    Raises:
+        UnknownTask: no task has its name here.
+        PGQueueError: it can't be enqueued so.
+    """
+    metadata = {"schedule": scheduled.name, "tick": tick.isoformat()}
+    return _enqueue(scheduled, metadata, connection=connection)
+
+
+def run(name: str, *, database: str | None = None) -> TaskResult[Any]:
+    """Enqueue the message of a schedule now, whatever time it is, and whether or not it is paused.
+
+    Its ticks stay what they are. Where the schedule skips ticks while an earlier message waits or
+    runs, and one does, that is returned (its `came_of` is "existing").
+
+    Args:
+        database: the alias of the queue's database, if not the one of `PGQUEUE`.
+
+    Raises:
+        InvalidSchedule: there is none of this name.
+        UnknownTask: no task has its name here.
+        PGQueueError: it can't be enqueued so.
+    """
+    alias = database or settings().database
+    scheduled = engine.find(connections[alias], name)
+    if scheduled is None:
+        raise InvalidSchedule(f"There is no schedule {name!r}.")
+    return _enqueue(scheduled, {"schedule": name}, database=alias)
+
+
+def _enqueue(scheduled: Scheduled, metadata: Mapping[str, str], **where: Any) -> TaskResult[Any]:
+    task = known(scheduled.task)
+    options: dict[str, Any] = {
+        "metadata": {**task.metadata, **metadata},
+        "enqueue_on_commit": False,
+        **OVERLAPS[scheduled.overlap](f"schedule:{scheduled.name}"),
+        **where,
+    }
+    if scheduled.channel:
+        options["channel"] = scheduled.channel
+    if scheduled.priority is not None:
+        options["priority"] = scheduled.priority
+    args, kwargs = arguments(task, scheduled.args, scheduled.kwargs)
+    return task.using(**options).enqueue(*args, **kwargs)
+
+
+# While a message lives no second one has its dedupe key; and in a lane of its own, in order, one
+# waits for the other. Both are the schedule's own, so that no producer makes it wait.
+OVERLAPS: Mapping[str, Callable[[str], dict[str, Any]]] = {
+    "allow": lambda own: {},
+    "skip": lambda own: {"dedupe_key": own, "dedupe_for": None, "on_conflict": "return"},
+    "one": lambda own: {"key": own, "ordered": True},
+}

@@ -1,0 +1,74 @@
+"""Be one of several processes of a worker. Imports no models: a new process has no apps yet."""
+
+from __future__ import annotations
+
+import signal
+import sys
+from contextlib import suppress
+from multiprocessing.connection import Connection
+from typing import TYPE_CHECKING
+
+from pgqueue.worker.plan import Plan
+
+if TYPE_CHECKING:
+    from pgqueue.claiming.presence import Family
+
+REQUEST = b"stop"
+RETIRING = b"retiring"
+
+
+class Parent:
+    """What a child knows of its parent: what comes through a pipe, and that it lives."""
+
+    def __init__(self, pipe: Connection) -> None:
+        self._pipe = pipe
+        self.requests = 0
+        self.is_gone = False
+
+    def fileno(self) -> int:
+        """Return what becomes readable when there is something to hear."""
+        return self._pipe.fileno()
+
+    def listen(self) -> None:
+        """Hear that one is to stop; a parent that is gone asks for that, too."""
+        try:
+            while self._pipe.poll():
+                self._pipe.recv_bytes()
+                self.requests += 1
+        except (EOFError, OSError):
+            self.is_gone = True
+            self.requests = max(self.requests, 1)
+
+    def say_that_one_retires(self) -> None:
+        """Have another process take one's place, while one ends what runs."""
+        with suppress(OSError):
+            self._pipe.send_bytes(RETIRING)
+
+
+def main(plan: Plan, pipe: Connection, family: Family, level: int | None) -> None:
+    """Run what a process of its own runs; its parent restarts it, so it need say no more.
+
+    Args:
+        level: of the log, where the project says nothing of it.
+    """
+    # Until the worker takes them: the parent passes them on, and they are not lost.
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, signal.SIG_IGN)
+    import django
+
+    django.setup()
+
+    from psycopg import OperationalError
+
+    from pgqueue.worker.leash import leave_threads_behind, wait_for_no_thread
+    from pgqueue.worker.logs import configure_logging
+    from pgqueue.worker.worker import Worker
+
+    configure_logging(level)
+    try:
+        worker = Worker(plan, parent=Parent(pipe), family=family)
+    except OperationalError as error:
+        sys.exit(f"The database can't be reached: {error}")
+    if not worker.run():
+        leave_threads_behind()
+    wait_for_no_thread()

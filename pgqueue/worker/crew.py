@@ -1,0 +1,132 @@
+"""Those in a worker who have to do with messages, from the claim to the settle."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from datetime import timedelta
+
+from pgqueue.claiming.presence import Presence
+from pgqueue.conf import settings
+from pgqueue.connections import Session
+from pgqueue.outcomes import HandedBack
+from pgqueue.service import Service
+from pgqueue.worker.allowance import Allowance
+from pgqueue.worker.buffer import Buffer
+from pgqueue.worker.eventloop import EventLoop
+from pgqueue.worker.fetcher import Fetcher
+from pgqueue.worker.handlers import Handlers
+from pgqueue.worker.held import Held, Holding
+from pgqueue.worker.isolation import Isolation
+from pgqueue.worker.plan import Plan
+from pgqueue.worker.rousing import Rousing
+from pgqueue.worker.runner import Runner
+from pgqueue.worker.settler import Settler
+from pgqueue.worker.sorting import Sorting
+from pgqueue.worker.threads import Threads
+from pgqueue.worker.timeouts import Timeouts
+
+
+class Crew:
+    """Puts the parts together; each hands a message to the next.
+
+    Args:
+        holding: what is held, which others look at, too.
+        poll_interval: the longest nap of an idle fetcher.
+        is_listening: whether notifications reach this worker now.
+        on_delayed: called when a message was given a time to be due at.
+        on_used_up: called when as many tasks were run as the plan allows.
+    """
+
+    def __init__(
+        self,
+        plan: Plan,
+        holding: Holding,
+        presence: Presence,
+        *,
+        poll_interval: timedelta,
+        is_listening: Callable[[], bool],
+        on_delayed: Callable[[], None],
+        on_used_up: Callable[[], None],
+    ) -> None:
+        options = settings()
+        self._on_used_up = on_used_up
+        self.timeouts = Timeouts()
+        self.settler = Settler(
+            Session(plan.database, name="settler"),
+            holding,
+            on_settled=self._make_room,
+            on_delayed=on_delayed,
+        )
+        runner = Runner(
+            plan.database,
+            self.timeouts,
+            Handlers(plan.database),
+            Isolation(plan.database, holding, max_lost=options.max_lost),
+        )
+        ended = Allowance.of(plan.max_tasks, self.settler.put, on_used_up=self._finish)
+
+        for_threads = Buffer(
+            plan.threads,
+            # Of two kinds, the one that has no slot free should not at once keep out the other.
+            least=plan.threads if plan.coroutines else 0,
+            on_low=self._make_room,
+            on_put=lambda: self._rousing.wake(),
+        )
+        self._rousing = Rousing(for_threads)
+        self._buffer: Buffer | Sorting = for_threads
+        self._executors: list[Threads | EventLoop] = [
+            Threads(plan.threads, for_threads, run=runner.run, ended=ended)
+        ]
+        self._loop: EventLoop | None = None
+        if plan.coroutines:
+            for_loop = Buffer(plan.coroutines, least=plan.coroutines, on_low=self._make_room)
+            self._buffer = Sorting(for_threads, for_loop)
+            self._loop = EventLoop(plan.coroutines, for_loop, runner, ended=ended)
+            self._executors.append(self._loop)
+
+        self.fetcher = Fetcher(
+            Session(plan.database, name="fetcher"),
+            self._buffer,
+            holding,
+            presence,
+            channels=plan.channels,
+            excluded=plan.excluded,
+            slots=plan.slots,
+            lease=options.lease,
+            poll_interval=poll_interval,
+            give_back=lambda held: self.settler.put(held, HandedBack()),
+            is_listening=is_listening,
+        )
+
+    @property
+    def services(self) -> list[Service]:
+        """The services, in the order they start; they stop in the other."""
+        return [self.settler, self.timeouts, self._rousing, self.fetcher]
+
+    def start(self) -> None:
+        """Begin to take what the fetcher, a service that is started apart, claims."""
+        for each in self._executors:
+            each.start()
+
+    def close(self, patience: timedelta) -> Sequence[Held]:
+        """Claim no more; return what was claimed and not begun."""
+        self.fetcher.stop()
+        self.fetcher.stopped(patience)
+        return self._buffer.close()
+
+    def have_ended(self) -> bool:
+        """Whether nothing runs any more, after it was closed."""
+        return all(each.stopped(timedelta()) for each in self._executors)
+
+    def give_up(self) -> None:
+        """Interrupt what still runs, where that can be."""
+        if self._loop:
+            self._loop.cancel()
+
+    def _finish(self) -> None:
+        # At once: until the main thread hears of it, many more might begin.
+        self._buffer.shut()
+        self._on_used_up()
+
+    def _make_room(self) -> None:
+        self.fetcher.make_room()

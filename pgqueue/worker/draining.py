@@ -1,0 +1,48 @@
+"""Notice that nothing is left, on a thread of its own: the main thread hears signals meanwhile."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import timedelta
+
+from pgqueue.connections import Session
+from pgqueue.engine import workers
+from pgqueue.service import Service
+from pgqueue.worker.plan import Plan
+
+EVERY = timedelta(seconds=0.2)
+
+
+class Draining(Service):
+    """Looks whether anything is ready, running or waiting for a retry.
+
+    Args:
+        is_busy: whether that need not be asked of the database.
+        on_drained: called when nothing is left, and at each look after that.
+    """
+
+    def __init__(
+        self,
+        session: Session,
+        plan: Plan,
+        *,
+        is_busy: Callable[[], bool],
+        on_drained: Callable[[], None],
+    ) -> None:
+        super().__init__()
+        self._session = session
+        self._plan = plan
+        self._is_busy = is_busy
+        self._on_drained = on_drained
+
+    def tick(self) -> timedelta:
+        """Look once."""
+        if not self._is_busy() and not workers.unfinished(
+            self._session.connection, channels=self._plan.channels, excluded=self._plan.excluded
+        ):
+            self._on_drained()
+        return EVERY
+
+    def finish(self) -> None:
+        """Close the connection."""
+        self._session.close()

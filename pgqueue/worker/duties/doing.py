@@ -1,0 +1,37 @@
+"""One duty, done once, whoever does it."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+from pgqueue.engine import duty as engine
+from pgqueue.engine.values import Connection
+from pgqueue.worker.duties import Duty, LongDuty
+
+
+def do(connection: Connection, duty: Duty, *, early: bool = False) -> timedelta | None:
+    """Do a duty if it is due; return when it is again, or None where somebody else is at it.
+
+    Args:
+        connection: in autocommit. A long duty needs one of its own.
+        early: do it even if it isn't due yet.
+    """
+    if isinstance(duty, LongDuty):
+        return _do_long(connection, duty, early=early)
+    with connection.transaction():
+        if not engine.take(connection, duty.name, early=early):
+            return None
+        again_in = duty.run(connection)
+        engine.done(connection, duty.name, again_in=again_in)
+    return again_in
+
+
+def _do_long(connection: Connection, duty: LongDuty, *, early: bool) -> timedelta | None:
+    # No lock is held while it runs. Who fails or dies at it leaves it to the next in a while.
+    with connection.transaction():
+        if not engine.take(connection, duty.name, early=early):
+            return None
+        engine.postpone(connection, duty.name, by=duty.lasts)
+    again_in = duty.run(connection)
+    engine.done(connection, duty.name, again_in=again_in)
+    return again_in

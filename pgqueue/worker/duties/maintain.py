@@ -1,0 +1,101 @@
+"""Each duty once, by one who is no worker: cron, where there are only consumers or readers."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import closing
+from dataclasses import dataclass, field
+from datetime import timedelta
+
+from pgqueue.connections import connect
+from pgqueue.engine import duty as engine
+from pgqueue.engine import lease
+from pgqueue.engine.values import Connection
+from pgqueue.worker.duties import Duty, LongDuty
+from pgqueue.worker.duties.doing import do
+from pgqueue.worker.duties.every import every
+
+SOON = timedelta(milliseconds=10)
+"""A duty that is due again by then had more to do than one batch."""
+NAP = 0.1  # seconds
+LOOK_AGAIN_IN = timedelta(seconds=1)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Report:
+    """What came of a duty.
+
+    Attributes:
+        did: how many of what.
+        is_busy: somebody else was just at it, so that it was left to him.
+        error: why it failed; None: it did not.
+    """
+
+    name: str
+    did: Mapping[str, int] = field(default_factory=dict)
+    is_busy: bool = False
+    error: Exception | None = None
+
+
+def maintain(alias: str) -> Iterator[Report]:
+    """Do each duty until nothing of it is left to do now, and report on it.
+
+    One that fails is no reason not to do the others. Beside workers it does no harm.
+
+    Messages of silent workers are rescued as workers do it: only by one who was connected for a
+    lease himself. After an outage of the database all leases are over, and all workers alive: they
+    get that time to say so. It is waited for only where a lease is over, and not renewed meanwhile.
+
+    Args:
+        alias: of the queue's database.
+
+    Raises:
+        psycopg.OperationalError: the database can't be reached.
+    """
+    with closing(connect(alias, name="maintain")) as connection:
+        connected_at = time.monotonic()
+        duties = every(database=alias, on_ready=lambda: None)
+        engine.due(connection, [duty.name for duty in duties])
+        for duty in sorted(duties, key=lambda duty: not duty.may_run(timedelta())):
+            yield _try(connection, alias, duty, connected_at)
+
+
+def _try(connection: Connection, alias: str, duty: Duty, connected_at: float) -> Report:
+    try:
+        if not _wait_until_it_may_run(connection, duty, connected_at):
+            return _note(connection, duty)
+        if isinstance(duty, LongDuty):
+            with closing(connect(alias, name=duty.name)) as own:
+                return _do(own, duty)
+        return _do(connection, duty)
+    except Exception as error:
+        return Report(name=duty.name, error=error)
+
+
+def _wait_until_it_may_run(connection: Connection, duty: Duty, connected_at: float) -> bool:
+    """Say whether it is worth doing: a rescue is only where a lease stays over for so long."""
+    while not duty.may_run(timedelta(seconds=time.monotonic() - connected_at)):
+        # On the same connection: were that lost, it would fail.
+        if not lease.are_any_over(connection):
+            return False
+        time.sleep(NAP)
+    return True
+
+
+def _note(connection: Connection, duty: Duty) -> Report:
+    """Note that there was nothing to do: it was looked at."""
+    with connection.transaction():
+        if engine.take(connection, duty.name, early=True):
+            engine.done(connection, duty.name, again_in=LOOK_AGAIN_IN)
+    return Report(name=duty.name, did=dict.fromkeys(duty.did, 0))
+
+
+def _do(connection: Connection, duty: Duty) -> Report:
+    did: dict[str, int] = {}
+    while (again_in := do(connection, duty, early=True)) is not None:
+        for what, count in duty.did.items():
+            did[what] = did.get(what, 0) + count
+        if again_in > SOON or not any(duty.did.values()):
+            return Report(name=duty.name, did=did)
+    return Report(name=duty.name, did=did, is_busy=True)

@@ -1,0 +1,38 @@
+from datetime import timedelta
+from time import monotonic
+
+from pgqueue.engine import dead, retention
+from pgqueue.engine.values import Connection
+from pgqueue.retention import Retention
+
+EVERY = timedelta(minutes=1)
+COST = 20
+"""Times what it takes."""
+
+
+class Purge:
+    """Remove from history what is kept for less long than its day, and end old dead letters."""
+
+    name = "purge"
+
+    def __init__(self, *, retention: Retention, dead_retention: timedelta) -> None:
+        self._retention = retention
+        self._dead_retention = dead_retention
+        self.did = {"removed": 0, "discarded": 0}
+
+    def may_run(self, connected_for: timedelta) -> bool:
+        """Anyone may."""
+        return True
+
+    def run(self, connection: Connection) -> timedelta:
+        """Do a batch of each."""
+        began = monotonic()
+        discarded = dead.discard_old(connection, keep=self._dead_retention)
+        steps = [
+            retention.purge(connection, window, self._retention)
+            for window in retention.windows(connection, self._retention)
+        ]
+        self.did = {"removed": sum(step.removed for step in steps), "discarded": discarded}
+        if discarded == dead.BATCH or not all(step.is_last for step in steps):
+            return timedelta()
+        return max(EVERY, timedelta(seconds=COST * (monotonic() - began)))

@@ -1,0 +1,152 @@
+from collections.abc import Callable
+from contextlib import suppress
+from datetime import datetime, timedelta
+from time import monotonic
+from typing import Any
+
+import django.db
+import psycopg
+from django.db import close_old_connections
+
+from pgqueue import signals
+from pgqueue.engine import schedule as engine
+from pgqueue.engine.schedule import Scheduled
+from pgqueue.engine.values import Connection
+from pgqueue.exceptions import UnknownTask
+from pgqueue.schedules import rhythm_of
+from pgqueue.tasks import scheduling
+from pgqueue.ticks import Rhythm, to_do
+
+LATEST = timedelta(seconds=1)
+SOONEST = timedelta(milliseconds=5)
+BESIDE_A_LOCK = timedelta(seconds=0.1)
+DECLARE_EVERY = 20.0  # seconds: three times in the minute after which it would be forgotten
+BATCH = 100
+"""Schedules, and messages of one of them, in a transaction."""
+ASIDE_IF_BUSY = 5.0  # seconds
+ASIDE_IF_IMPOSSIBLE = 60.0  # seconds: another worker may know the task
+
+
+class Schedule:
+    """Enqueue what schedules say, once at each tick.
+
+    It is due when the next tick is, and at least every second: somebody may have added one.
+    Each worker declares what its own code has, whoever does the ticks.
+    """
+
+    name = "schedule"
+
+    def __init__(self, *, database: str, on_ready: Callable[[], None]) -> None:
+        self._database = database
+        self._on_ready = on_ready
+        self._names: list[str] = []
+        self.did = {"enqueued": 0}
+        self._declared_at = float("-inf")
+        self._taken: set[str] = set()
+        self._aside: dict[str, float] = {}
+
+    def may_run(self, connected_for: timedelta) -> bool:
+        """Anyone may."""
+        return True
+
+    def look(self, connection: Connection) -> bool:
+        """Declare, now and then, what the code has; say whether a tick is due."""
+        if monotonic() - self._declared_at >= DECLARE_EVERY:
+            self._declare(connection)
+        due_in = engine.next_due(connection, names=self._names, aside=self._left_aside())
+        return due_in is not None and due_in <= timedelta()
+
+    def run(self, connection: Connection) -> timedelta:
+        """Enqueue the messages of the ticks that are due."""
+        self.look(connection)
+        due = engine.due(connection, names=self._names, aside=self._left_aside(), limit=BATCH)
+        stored = sum(self._try(connection, each) for each in due)
+        self.did = {"enqueued": stored}
+        if stored:
+            self._on_ready()
+        if len(due) == BATCH:
+            return timedelta()
+        again_in = engine.next_due(connection, names=self._names, aside=self._left_aside())
+        if again_in is None:
+            return LATEST
+        if again_in <= timedelta() and not stored:
+            return BESIDE_A_LOCK
+        return min(max(again_in, SOONEST), LATEST)
+
+    def _declare(self, connection: Connection) -> None:
+        declared = scheduling.declared(self._database)
+        self._names = [each.name for each in declared]
+        self._declared_at = monotonic()
+        with suppress(psycopg.errors.LockNotAvailable):  # the next time, then
+            taken = set(engine.declare(connection, declared))
+            for name in taken - self._taken:
+                signals.schedule_taken.send_robust(type(self), name=name)
+            self._taken = taken
+
+    def _try(self, connection: Connection, scheduled: Scheduled) -> int:
+        """Do the ticks of one; return how many messages that made. What fails is one's own."""
+        try:
+            with connection.transaction():
+                return self._do(connection, scheduled)
+        except (psycopg.OperationalError, django.db.OperationalError):
+            # Somebody has locked what it needs, for example: it is tried again.
+            if connection.closed:
+                raise
+            self._set_aside(scheduled, ASIDE_IF_BUSY)
+        except Exception as error:
+            if connection.closed:
+                raise
+            self._set_aside(scheduled, ASIDE_IF_IMPOSSIBLE)
+            if engine.note(connection, scheduled, _said(error)):
+                signals.schedule_failed.send_robust(type(self), name=scheduled.name, error=error)
+        return 0
+
+    def _do(self, connection: Connection, scheduled: Scheduled) -> int:
+        rhythm = rhythm_of(
+            scheduled.cron if scheduled.every is None else scheduled.every, scheduled.timezone
+        )
+        first = scheduled.next_at
+        ticks = [] if first is None else to_do(rhythm, first, scheduled.now, scheduled.missed)
+        now, later = ticks[:BATCH], ticks[BATCH:]
+        next_at = later[0] if later else _next(rhythm, scheduled)
+        try:
+            with connection.transaction():
+                ids = [self._enqueue(connection, scheduled, tick) for tick in now]
+        except (psycopg.OperationalError, django.db.OperationalError, UnknownTask):
+            raise
+        except Exception as error:
+            # It would fail again: its next tick is another matter.
+            engine.move(connection, scheduled, next_at=next_at, error=_said(error))
+            signals.schedule_failed.send_robust(type(self), name=scheduled.name, error=error)
+            return 0
+        engine.move(
+            connection,
+            scheduled,
+            next_at=next_at,
+            ticked_at=now[-1] if now else None,
+            message_id=ids[-1] if ids else None,
+        )
+        return len(ids)
+
+    def _enqueue(self, connection: Connection, scheduled: Scheduled, tick: datetime) -> int | None:
+        close_old_connections()  # of Django's, which fetch model instances among the arguments
+        id = scheduling.enqueue(scheduled, tick, connection).id
+        return int(id) if id else None
+
+    def _set_aside(self, scheduled: Scheduled, seconds: float) -> None:
+        self._aside[scheduled.name] = monotonic() + seconds
+
+    def _left_aside(self) -> list[str]:
+        now = monotonic()
+        self._aside = {name: until for name, until in self._aside.items() if until > now}
+        return list(self._aside)
+
+
+def _next(rhythm: Rhythm, scheduled: Scheduled) -> datetime:
+    """Return the first tick after now, and after all that were done: the clock may be set back."""
+    instants = (scheduled.now, scheduled.next_at, scheduled.ticked_at)
+    return rhythm.after(max(instant for instant in instants if instant))
+
+
+def _said(error: Any) -> str:
+    return f"{type(error).__name__}: {error}".replace("\x00", "")[:1000]

@@ -1,0 +1,193 @@
+"""Run async tasks on an event loop: as many at once as there are slots, on three threads in all.
+
+One thread begins runs, one is the loop, one writes down how they ended: what may use the
+database, or take long, is done outside of the loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable, Coroutine
+from contextlib import suppress
+from datetime import timedelta
+from queue import SimpleQueue
+from time import monotonic
+from typing import Any
+
+from asgiref.sync import sync_to_async
+from django.db import connections
+
+from pgqueue.outcomes import Closed, Outcome
+from pgqueue.worker.buffer import Buffer
+from pgqueue.worker.closing import close_broken_connections, close_old_connections
+from pgqueue.worker.held import Held
+from pgqueue.worker.runner import Run, Runner
+
+HOUSEKEEPING = 1.0
+"""Seconds between looks at the connections that async tasks use, as Django has after a request."""
+TIDYING = 1.0
+"""Seconds that what async tasks left behind has to clean up, when the worker ends."""
+
+Awaitable = Callable[[], Coroutine[Any, Any, Any]]
+Ended = tuple[Run, Callable[[], Any]]
+
+
+class EventLoop:
+    """Takes from the buffer, awaits, and hands the outcome on.
+
+    The ORM's async calls share one thread, and its connection, as asgiref has it.
+
+    Args:
+        slots: how many are awaited at once.
+        ended: takes what was run, and how it ended.
+    """
+
+    def __init__(
+        self, slots: int, buffer: Buffer, runner: Runner, *, ended: Callable[[Held, Outcome], None]
+    ) -> None:
+        self._buffer = buffer
+        self._runner = runner
+        self._hand_on = ended
+        self._free = threading.Semaphore(slots)
+        self._loop = asyncio.new_event_loop()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._has_finished = False
+        self._is_given_up = False
+        self._ended: SimpleQueue[Ended | None] = SimpleQueue()
+        # Daemons: a task that never ends must not keep the process from ending.
+        self._threads = [
+            threading.Thread(target=target, name=name, daemon=True)
+            for target, name in (
+                *[(self._begin, "loop-begin"), (self._live, "loop")],
+                (self._conclude, "loop-end"),
+            )
+        ]
+
+    def start(self) -> None:
+        """Begin to take."""
+        for thread in self._threads:
+            thread.start()
+
+    def stopped(self, timeout: timedelta) -> bool:
+        """Wait until all runs are over, which they are some time after the buffer is closed."""
+        until = monotonic() + timeout.total_seconds()
+        for thread in self._threads:
+            if thread.is_alive():
+                thread.join(max(until - monotonic(), 0))
+        return not any(thread.is_alive() for thread in self._threads)
+
+    def cancel(self) -> None:
+        """Cancel what still runs: it is not going to be written, but may clean up."""
+
+        def cancel() -> None:
+            for task in self._tasks:
+                task.cancel()
+
+        self._is_given_up = True
+        with suppress(RuntimeError):  # it has ended meanwhile
+            self._loop.call_soon_threadsafe(cancel)
+
+    def _begin(self) -> None:
+        while True:
+            self._free.acquire()
+            held = self._buffer.take()
+            if held is None:
+                break
+            run = self._runner.begin(held)
+            if isinstance(run, Run):
+                self._send(run)
+            else:
+                self._make_room()
+                self._hand_on(held, run)
+            close_old_connections()
+        connections.close_all()
+        self._loop.call_soon_threadsafe(self._finish)
+
+    def _send(self, run: Run) -> None:
+        try:
+            awaitable = self._runner.awaitable(run)
+        except BaseException as error:
+            self._ended.put((run, _raising(error)))
+            return
+        self._loop.call_soon_threadsafe(self._spawn, run, awaitable)
+
+    def _live(self) -> None:
+        self._loop.create_task(self._keep_house())
+        while not self._has_finished:
+            # A SystemExit in a task that one of ours has created gets out: all others go on.
+            with suppress(BaseException):
+                self._loop.run_forever()
+        with suppress(BaseException):
+            self._loop.run_until_complete(self._tidy_up())
+        self._loop.close()
+        self._ended.put(None)
+
+    def _spawn(self, run: Run, awaitable: Awaitable) -> None:
+        task = self._loop.create_task(self._await(run, awaitable))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _await(self, run: Run, awaitable: Awaitable) -> None:
+        try:
+            value = await awaitable()
+        except BaseException as error:
+            # Even SystemExit, which would end the loop, and with it all others.
+            ended = _raising(error)
+        else:
+            ended = lambda: value  # noqa: E731
+        run.held.end()
+        self._ended.put((run, ended))
+
+    def _finish(self) -> None:
+        """End the loop when the last of its tasks has."""
+        self._leave_if_nothing_runs()
+        for task in self._tasks:
+            task.add_done_callback(self._leave_if_nothing_runs)
+
+    def _leave_if_nothing_runs(self, _: object = None) -> None:
+        if not self._tasks:
+            self._has_finished = True
+            self._loop.stop()
+
+    async def _keep_house(self) -> None:
+        while True:
+            await asyncio.sleep(HOUSEKEEPING)
+            await sync_to_async(self._close_connections)()
+
+    def _close_connections(self) -> None:
+        # In the thread that they are used in. What somebody awaits may be reading from one.
+        if self._tasks:
+            close_broken_connections()
+        else:
+            close_old_connections()
+
+    async def _tidy_up(self) -> None:
+        """Have what tasks left behind clean up, as `asyncio.run` does, but not for long."""
+        left = asyncio.all_tasks() - {asyncio.current_task()}
+        for each in left:
+            each.cancel()
+        if left:
+            await asyncio.wait(left, timeout=TIDYING)
+        await self._loop.shutdown_asyncgens()
+
+    def _conclude(self) -> None:
+        while ended := self._ended.get():
+            run, value = ended
+            # What was given up did not fail: it goes on elsewhere.
+            outcome = Closed() if self._is_given_up else self._runner.conclude(run, value)
+            self._runner.end(run.held)
+            self._make_room()
+            self._hand_on(run.held, outcome)
+        connections.close_all()
+
+    def _make_room(self) -> None:
+        self._buffer.done()
+        self._free.release()
+
+
+def _raising(error: BaseException) -> Callable[[], Any]:
+    def value() -> Any:
+        raise error
+
+    return value

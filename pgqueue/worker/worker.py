@@ -1,0 +1,278 @@
+"""The life of a worker's process: start the services, wait to be stopped, stop them."""
+
+from __future__ import annotations
+
+import os
+import platform
+import signal
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+from math import inf
+from time import monotonic
+
+from django.utils.module_loading import autodiscover_modules
+
+import pgqueue
+from pgqueue import signals
+from pgqueue.claiming.presence import Family, Presence
+from pgqueue.conf import settings
+from pgqueue.connections import Session, is_pooled
+from pgqueue.engine import lease, notifications, settle
+from pgqueue.engine.workers import Registration
+from pgqueue.listener import Listener
+from pgqueue.service import Service
+from pgqueue.worker import interpreter
+from pgqueue.worker.allowance import memory
+from pgqueue.worker.child import Parent
+from pgqueue.worker.crew import Crew
+from pgqueue.worker.draining import Draining
+from pgqueue.worker.duties.every import every
+from pgqueue.worker.duties.service import Duties
+from pgqueue.worker.heartbeat import Heartbeat
+from pgqueue.worker.held import Held, Holding
+from pgqueue.worker.leash import Leash
+from pgqueue.worker.plan import Plan
+from pgqueue.worker.reloading import Reloading
+from pgqueue.worker.stopping import StopRequests
+from pgqueue.worker.watchdog import Watchdog
+
+POLL_ONLY_INTERVAL = timedelta(seconds=0.5)
+LOOK = timedelta(seconds=1)
+# What is left to do after the grace period must be done within Kubernetes' 30 s.
+LAST_WORDS = timedelta(seconds=4)
+
+
+class Worker:
+    """Runs tasks until it is asked to stop, or nothing is left where it was to drain.
+
+    Args:
+        parent: who started this process, if it is one of several.
+        family: the ids to claim under; None: some of its own.
+    """
+
+    def __init__(
+        self, plan: Plan, *, parent: Parent | None = None, family: Family | None = None
+    ) -> None:
+        self._plan = plan
+        self._parent = parent
+        self._requests = StopRequests(parent)
+        self._is_retiring = False
+        self._is_drained = False
+        self._leash = Leash()
+        self._holding = Holding()
+        self._released = 0
+        options = settings()
+
+        self._home = Session(plan.database, name="supervisor")
+        listens = not plan.poll_only and not is_pooled(self._home.connection)
+        self._presence = Presence(
+            self._registration(), notify_for=2 * options.heartbeat, family=family
+        )
+        self._heartbeat = Heartbeat(
+            Session(plan.database, name="heartbeat"),
+            self._holding,
+            self._presence,
+            lease=options.lease,
+            every=options.heartbeat,
+        )
+        self._duties = (
+            Duties(
+                Session(plan.database, name="duties"),
+                every(database=plan.database, on_ready=self._wake_crew),
+            )
+            if plan.duties
+            else None
+        )
+        self._listener = (
+            Listener(
+                Session(plan.database, name="listener"),
+                listen=notifications.listen,
+                heard=self._hear,
+            )
+            if listens
+            else None
+        )
+        self._crew = (
+            Crew(
+                plan,
+                self._holding,
+                self._presence,
+                poll_interval=options.poll_interval if listens else POLL_ONLY_INTERVAL,
+                is_listening=self._is_listening,
+                on_delayed=self._look_early,
+                on_used_up=self.retire,
+            )
+            if plan.slots
+            else None
+        )
+        self._reloading = Reloading(self.stop) if plan.reload else None
+        self._draining = (
+            Draining(
+                Session(plan.database, name="draining"),
+                plan,
+                is_busy=self._is_busy,
+                on_drained=self._end_drained,
+            )
+            if plan.drain
+            else None
+        )
+        self._watchdog = Watchdog(self._services(), liveness_file=plan.liveness_file)
+
+    def run(self) -> bool:
+        """Live: start, wait, stop. Call it in the main thread, which gets the signals.
+
+        Returns:
+            Whether every task ended; if not, its thread is still at it.
+        """
+        with self._requests.on_signals(signal.SIGTERM, signal.SIGINT):
+            self._start()
+            self._wait()
+            self._stop()
+        self._requests.close()
+        return not self._crew or self._crew.have_ended()
+
+    def stop(self) -> None:
+        """Ask it to stop, gently at first, at once when asked again. Any thread may."""
+        self._requests.add()
+
+    def retire(self) -> None:
+        """Ask it to claim no more, and to end with what it runs. Any thread may."""
+        if not self._is_retiring:
+            self._is_retiring = True
+            self._requests.wake()
+
+    def _start(self) -> None:
+        autodiscover_modules("tasks")
+        interpreter.set_up()
+        if not self._crew:
+            self._presence.register(self._home.connection)
+        for service in [*self._services(), self._watchdog]:
+            service.start()
+        if self._crew:
+            self._crew.start()
+        signals.worker_started.send_robust(type(self), channels=self._plan.channels)
+
+    def _services(self) -> list[Service]:
+        """Return the services in the order they start; they stop in the other."""
+        crew = self._crew.services if self._crew else []
+        others = [self._duties, self._reloading, self._draining, self._listener]
+        return [self._heartbeat, *crew[:-1], *filter(None, others), *crew[-1:]]
+
+    def _wait(self) -> None:
+        most = self._plan.max_memory
+        while not (self._requests.count or self._is_retiring or self._is_drained):
+            # The look comes last: who is too large from the beginning works for a while, too.
+            self._requests.wait(LOOK)
+            if most and memory() > most:
+                self.retire()
+
+    def _is_busy(self) -> bool:
+        return bool(self._crew and (not self._crew.fetcher.is_idle or len(self._holding)))
+
+    def _end_drained(self) -> None:
+        self._is_drained = True
+        self._requests.wake()
+
+    def _stop(self) -> None:
+        """Claim no more, let run what runs, write it down, hand back the rest; heartbeat last."""
+        self._watchdog.stop()
+        until = self._grace_ends()
+        if self._parent and self._is_retiring:
+            self._parent.say_that_one_retires()
+        if self._crew:
+            self._hand_back(self._crew.close(LAST_WORDS / 4))
+            self._let_run(self._crew, until)
+            self._write_down(self._crew)
+            self._hand_back(self._holding.all())
+            self._crew.give_up()
+        for service in reversed(self._services()):
+            service.stop()
+        for service in reversed(self._services()):
+            service.stopped(LAST_WORDS / 4)
+        self._home.close()
+        signals.worker_stopped.send_robust(type(self), released=self._released)
+        self._leash.loosen()
+
+    def _grace_ends(self) -> float:
+        """Return until when what runs may go on; and have an end of all this soon after that.
+
+        Who retires has all the time that his tasks take: another is in his place already.
+        """
+        if self._is_retiring and not self._requests.count:
+            return inf
+        self._leash.shorten(self._plan.grace + LAST_WORDS)
+        return monotonic() + self._plan.grace.total_seconds()
+
+    def _let_run(self, crew: Crew, until: float) -> None:
+        """Wait for what runs, for the grace period at most, or until asked to stop again."""
+        while monotonic() < until and self._requests.count < 2 and not crew.have_ended():
+            self._requests.wait(timedelta(milliseconds=20))
+            if until == inf:
+                until = self._grace_ends()
+        self._leash.shorten(LAST_WORDS)
+
+    def _write_down(self, crew: Crew) -> None:
+        until = monotonic() + (LAST_WORDS / 2).total_seconds()
+        while not crew.settler.is_done() and monotonic() < until:
+            crew.settler.wake()
+            self._requests.wait(timedelta(milliseconds=5))
+
+    def _hand_back(self, held: Sequence[Held]) -> None:
+        """Release what is not going to end here; what ends all the same is fenced off.
+
+        What somebody else has locked goes on being held: it may be let go later.
+        """
+        if not held:
+            return
+        claims = [each.claim for each in held]
+        try:
+            released = settle.release(self._home.connection, claims)
+            locked = lease.held(self._home.connection, claims)
+        except Exception as error:
+            # The leases run out instead.
+            signals.service_failed.send_robust(type(self), service="worker", error=error)
+            return
+        self._released += len(released)
+        for each in held:
+            if each.claim.id not in locked:
+                each.lost = True
+                self._holding.drop(each)
+
+    def _hear(self, notification: str | None) -> None:
+        if notification == notifications.DUE_EARLIER:
+            self._look_early()
+        elif notification is None:
+            self._wake_crew()
+        elif self._crew and self._serves(notification):
+            self._crew.fetcher.hear(notification)
+
+    def _serves(self, channel: str) -> bool:
+        channels = self._plan.channels
+        return (channels is None or channel in channels) and channel not in self._plan.excluded
+
+    def _is_listening(self) -> bool:
+        return self._listener is not None and self._listener.is_listening
+
+    def _look_early(self) -> None:
+        if self._duties:
+            self._duties.look_early()
+
+    def _wake_crew(self) -> None:
+        if self._crew:
+            self._crew.fetcher.wake()
+
+    def _registration(self) -> Registration:
+        plan = self._plan
+        return Registration(
+            host=platform.node(),
+            pid=os.getpid(),
+            started_at=datetime.now(UTC),
+            channels=plan.channels if plan.slots else [],
+            excluded=plan.excluded,
+            info={
+                "threads": plan.threads,
+                "async": plan.coroutines,
+                "duties": plan.duties,
+                "version": pgqueue.__version__,
+            },
+        )

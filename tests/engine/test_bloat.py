@@ -1,0 +1,76 @@
+"""The table of live messages stays as small as what is in it, however much has gone through."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from pgqueue.engine import lease, promote, settle
+from pgqueue.engine.values import Claim
+from tests.factories import LEASE, Connection, claim, done, enqueue, failure, make_due
+
+AT_ONCE = 500
+ROUNDS = 50
+
+
+@pytest.fixture(autouse=True)
+def _vacuumed_by_hand(connect: Callable[..., Connection]) -> Iterator[None]:
+    keeper = connect()
+    keeper.execute("ALTER TABLE pgqueue_message SET (autovacuum_enabled = off)")
+    keeper.execute("TRUNCATE pgqueue_message")
+    yield
+    keeper.execute("ALTER TABLE pgqueue_message RESET (autovacuum_enabled)")
+
+
+def test_its_pages_and_those_of_its_indexes_are_bounded(connection: Connection) -> None:
+    # 500 wait at any time, in lanes that come and go; dead rows are vacuumed each 1 000 messages.
+    enqueue(connection, AT_ONCE)
+
+    sizes = []
+    for number in range(ROUNDS):
+        pass_through(connection, number)
+        if number % 2:
+            connection.execute("VACUUM (TRUNCATE off) pgqueue_message")
+        sizes.append(pages(connection))
+
+    half = ROUNDS // 2
+    assert sum(sizes[-1].values()) < 200
+    for name, at_most in largest(sizes[:half]).items():
+        assert largest(sizes[half:])[name] <= at_most + 2, name
+
+
+def pass_through(connection: Connection, number: int) -> None:
+    """Let as many messages come as go: most succeed, some are delayed and retried first."""
+    enqueue(connection, AT_ONCE, key=f"customer:{number}", payloads=['{"size": "x"}'] * AT_ONCE)
+    claims = claimed(connection, AT_ONCE)
+    lease.extend(connection, claims, lease=2 * LEASE)
+    late, rest = claims[:50], claims[50:]
+    settle.retry(connection, [failure(each, delay=LEASE) for each in late])
+    settle.complete(connection, [done(each) for each in rest])
+    make_due(connection, [each.id for each in late])
+    promote.promote(connection)
+    settle.complete(connection, [done(each) for each in claimed(connection, len(late))])
+
+
+def claimed(connection: Connection, count: int) -> list[Claim]:
+    """Claim just so many: one claim takes an equal share of each lane, if that has as many."""
+    claims: list[Claim] = []
+    while len(claims) < count:
+        claims += claim(connection, limit=count - len(claims))
+    return claims
+
+
+def pages(connection: Connection) -> dict[str, int]:
+    """Return how many pages the table and each of its indexes have."""
+    return dict(
+        connection.execute(
+            "SELECT relname, pg_relation_size(oid) / current_setting('block_size')::int "
+            "FROM pg_class WHERE oid = 'pgqueue_message'::regclass OR oid IN ("
+            "SELECT indexrelid FROM pg_index WHERE indrelid = 'pgqueue_message'::regclass)"
+        ).fetchall()
+    )
+
+
+def largest(sizes: list[dict[str, int]]) -> dict[str, int]:
+    return {name: max(size[name] for size in sizes) for name in sizes[0]}

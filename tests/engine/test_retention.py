@@ -1,0 +1,290 @@
+"""What goes before its day does: deleted in stretches of time, each of which is read once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from pgqueue.engine import dead, retention
+from pgqueue.models import Channel, History, Message, Purged
+from pgqueue.retention import Retention
+from pgqueue.states import Outcome
+from tests.factories import (
+    Connection,
+    Ear,
+    bury,
+    claim,
+    count_by,
+    ended,
+    one,
+    register,
+)
+
+HOUR = timedelta(hours=1)
+DAY = timedelta(days=1)
+MONTH: Retention = dict.fromkeys(Outcome.values, 30 * DAY)
+BRIEF: Retention = {**MONTH, "succeeded": HOUR}
+
+
+def purge(connection: Connection, kept: Retention = BRIEF) -> int:
+    """Purge until nothing is left to do now; return how many messages were removed."""
+    removed = 0
+    while True:
+        steps = [
+            retention.purge(connection, window, kept)
+            for window in retention.windows(connection, kept)
+        ]
+        removed += sum(step.removed for step in steps)
+        if all(step.is_last for step in steps):
+            return removed
+
+
+def left() -> dict[str, int]:
+    """Return how many messages are left of each channel and outcome."""
+    return count_by(History.objects.all(), lambda each: f"{each.channel} {each.outcome}")
+
+
+@pytest.fixture
+def small(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Steps so small that a few messages take several."""
+    monkeypatch.setattr(retention, "BATCH", 4)
+    monkeypatch.setattr(retention, "REACH", 6)
+
+
+class TestHistory:
+    def test_is_kept_for_as_long_as_its_outcome_says(self, connection: Connection) -> None:
+        for outcome in Outcome.values:
+            ended(connection, ago=1.1 * HOUR, outcome=outcome)
+            ended(connection, ago=0.9 * HOUR, outcome=outcome)
+
+        removed = purge(connection)
+
+        assert removed == 1
+        assert left() == {
+            "default succeeded": 1,
+            "default cancelled": 2,
+            "default discarded": 2,
+            "default expired": 2,
+        }
+
+    def test_is_kept_for_as_long_as_its_channel_says(self, connection: Connection) -> None:
+        Channel.objects.create(name="brief", retention=HOUR)
+        Channel.objects.create(name="long", retention=30 * DAY)
+        Channel.objects.create(name="mixed", retention=3 * HOUR, retention_succeeded=HOUR)
+        Channel.objects.create(name="silent")
+        for channel in ("brief", "long", "mixed", "silent", "none"):
+            for outcome in ("succeeded", "discarded"):
+                ended(connection, ago=2 * HOUR, channel=channel, outcome=outcome)
+
+        purge(connection, dict.fromkeys(Outcome.values, 1.5 * HOUR) | {"succeeded": 3 * HOUR})
+
+        assert left() == {
+            "long succeeded": 1,
+            "long discarded": 1,
+            "mixed discarded": 1,
+            "silent succeeded": 1,
+            "none succeeded": 1,
+        }
+
+    def test_of_what_is_kept_the_longest_goes_with_its_days(self, connection: Connection) -> None:
+        ended(connection, 3, at=yesterday())
+
+        assert retention.windows(connection, dict.fromkeys(Outcome.values, DAY)) == []
+        assert purge(connection, dict.fromkeys(Outcome.values, DAY)) == 0
+
+    def test_of_what_is_kept_for_hours_does_not_wait_for_the_day(
+        self, connection: Connection
+    ) -> None:
+        ended(connection, 3, at=yesterday())
+        ended(connection, 1)
+
+        assert purge(connection, dict.fromkeys(Outcome.values, HOUR)) == 3
+
+    def test_goes_step_by_step(self, connection: Connection, small: None) -> None:
+        for minutes in range(10):
+            ended(connection, 2, ago=2 * HOUR + timedelta(minutes=minutes))
+        ended(connection, 9, ago=2 * HOUR, outcome="expired")
+
+        steps = []
+        for _ in range(12):
+            (window,) = retention.windows(connection, BRIEF)
+            steps.append(retention.purge(connection, window, BRIEF))
+
+        assert all(step.removed <= 4 for step in steps)
+        assert sum(step.removed for step in steps) == 20
+        assert steps[-1].is_last
+        assert left() == {"default expired": 9}
+
+    def test_of_one_moment_is_not_gone_through_for_ever(
+        self, connection: Connection, small: None
+    ) -> None:
+        # Whatever ended in the same microsecond, more than a step reaches.
+        ended(connection, 30, at=yesterday(), outcome="expired")
+        ended(connection, 5, at=yesterday())
+
+        assert purge(connection) == 5
+
+    def test_is_read_once(self, connection: Connection) -> None:
+        ended(connection, ago=2 * HOUR)
+        purge(connection)
+
+        (window,) = retention.windows(connection, BRIEF)
+
+        assert window.before - window.after < timedelta(minutes=1)
+
+    @pytest.mark.parametrize(
+        "change",
+        [
+            lambda: {**BRIEF, "expired": 2 * HOUR},
+            lambda: Channel.objects.create(name="mail", retention_expired=HOUR) and BRIEF,
+            lambda: Channel.objects.filter(name="old").delete() and BRIEF,
+        ],
+    )
+    def test_is_read_once_more_where_the_rules_have_changed(
+        self, connection: Connection, change: Callable[[], Retention]
+    ) -> None:
+        Channel.objects.create(name="old", retention=2 * DAY)
+        purge(connection)
+        before = set(Purged.objects.values_list("rules", flat=True))
+
+        windows = retention.windows(connection, kept := change())
+        purge(connection, kept)
+
+        assert {window.after.year for window in windows} == {1970}
+        assert not before & set(Purged.objects.values_list("rules", flat=True))
+
+    def test_is_kept_by_new_rules_however_they_change(self, connection: Connection) -> None:
+        ended(connection, ago=20 * HOUR, channel="mail")
+        mail = Channel.objects.create(name="mail", retention=2 * DAY)
+
+        long = purge(connection)
+        Channel.objects.filter(pk=mail.pk).update(retention=10 * HOUR)
+        short = purge(connection)
+        ended(connection, ago=20 * HOUR, channel="mail")
+        Channel.objects.filter(pk=mail.pk).update(retention=2 * DAY)
+        long_again = purge(connection)
+
+        assert (long, short, long_again) == (0, 1, 0)
+
+    def test_is_read_once_more_where_the_clock_was_set_back(self, connection: Connection) -> None:
+        purge(connection)
+        # It was a day ahead when this was noted.
+        connection.execute("UPDATE pgqueue_purged SET until = until + interval '1 day'")
+        ended(connection, ago=2 * HOUR)
+
+        assert purge(connection) == 1
+
+    def test_that_somebody_has_locked_is_passed_over(
+        self, connection: Connection, other: Connection
+    ) -> None:
+        ended(connection, 3, ago=2 * HOUR)
+        connection.execute("SET lock_timeout = '1ms'")
+
+        with other.transaction():
+            other.execute("SELECT FROM pgqueue_history LIMIT 1 FOR UPDATE")
+            removed = purge(connection)
+
+        assert removed == 2
+
+    def test_is_noted_only_as_far_as_it_was_done(self, connection: Connection, small: None) -> None:
+        ended(connection, 5, ago=2 * HOUR)
+        (window,) = retention.windows(connection, BRIEF)
+
+        with connection.transaction(force_rollback=True):
+            while not retention.purge(connection, window, BRIEF).is_last:
+                (window,) = retention.windows(connection, BRIEF)
+
+        assert not Purged.objects.exists()
+        assert purge(connection) == 5
+
+
+class TestADeadLetter:
+    def test_ends_as_discarded_after_its_time(self, connection: Connection) -> None:
+        young, old = bury(connection, 2)
+        age(connection, old, 3 * HOUR)
+
+        assert dead.discard_old(connection, keep=2 * HOUR) == 1
+
+        assert Message.objects.get().pk == young
+        assert (History.objects.get().pk, History.objects.get().outcome) == (old, "discarded")
+
+    def test_has_the_time_of_its_channel(self, connection: Connection) -> None:
+        Channel.objects.create(name="brief", dead_retention=HOUR)
+        Channel.objects.create(name="long", dead_retention=9 * HOUR)
+        for channel in ("brief", "long", "other"):
+            for hours in (2, 4):
+                age(connection, *bury(connection, channel=channel), hours * HOUR)
+
+        dead.discard_old(connection, keep=3 * HOUR)
+
+        assert count_by(Message.objects.all(), lambda each: each.channel) == {"long": 2, "other": 1}
+
+    def test_has_it_from_when_it_died(self, connection: Connection) -> None:
+        # Its last run took hours.
+        (id,) = bury(connection)
+        connection.execute(
+            "UPDATE pgqueue_message SET claimed_at = statement_timestamp() - interval '5 hours'"
+        )
+
+        assert dead.discard_old(connection, keep=HOUR) == 0
+        age(connection, id, 2 * HOUR)
+        assert dead.discard_old(connection, keep=HOUR) == 1
+
+    def test_goes_in_batches_the_oldest_first(self, connection: Connection) -> None:
+        ids = bury(connection, 5)
+        for n, id in enumerate(ids):
+            age(connection, id, (10 - n) * HOUR)
+
+        assert dead.discard_old(connection, keep=HOUR, limit=2) == 2
+
+        assert sorted(History.objects.values_list("pk", flat=True)) == ids[:2]
+
+    def test_that_is_replayed_is_none(self, connection: Connection) -> None:
+        age(connection, *bury(connection), 9 * HOUR)
+        dead.replay(connection, list(Message.objects.values_list("pk", flat=True)))
+
+        assert dead.discard_old(connection, keep=HOUR) == 0
+        claim(connection)
+        assert dead.discard_old(connection, keep=HOUR) == 0
+
+    def test_that_somebody_has_locked_is_passed_over(
+        self, connection: Connection, other: Connection
+    ) -> None:
+        for id in bury(connection, 3):
+            age(connection, id, 9 * HOUR)
+        connection.execute("SET lock_timeout = '1ms'")
+
+        with other.transaction():
+            other.execute("SELECT FROM pgqueue_message ORDER BY id LIMIT 1 FOR UPDATE")
+
+            assert dead.discard_old(connection, keep=HOUR) == 2
+
+    def test_no_longer_blocks_its_lane_and_who_is_idle_is_told(
+        self, connection: Connection, other: Connection
+    ) -> None:
+        age(connection, *bury(connection), 9 * HOUR)
+        connection.execute("UPDATE pgqueue_message SET ordered = true, governed = true, key = 'a'")
+        register(connection, notify_for=HOUR)
+        ear = Ear(other)
+
+        dead.discard_old(connection, keep=HOUR)
+
+        assert ear.heard() == ["default"]
+        assert one(connection, "SELECT channel, key FROM pgqueue_bell") == ("default", "a")
+
+
+def age(connection: Connection, id: int, by: timedelta) -> None:
+    """Let a dead letter have died so long ago."""
+    connection.execute(
+        "UPDATE pgqueue_message SET claimed_at = statement_timestamp() - %(by)s, errors = "
+        "jsonb_build_array(jsonb_build_object('at', statement_timestamp() - %(by)s)) "
+        "WHERE id = %(id)s",
+        {"by": by, "id": id},
+    )
+
+
+def yesterday() -> datetime:
+    """Return a moment that is in another day, in a partition that is always there."""
+    return datetime.now(UTC).replace(hour=12) - DAY

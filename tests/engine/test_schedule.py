@@ -1,0 +1,752 @@
+"""Schedules: one message at each tick, whoever tries, whoever dies, and whatever was missed."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import psycopg
+import pytest
+from django.contrib.auth.models import Group
+from django.test import override_settings
+
+from pgqueue import Schedule as Pgqueue
+from pgqueue import registry, signals
+from pgqueue.connections import Session
+from pgqueue.engine import cancel, duty, settle
+from pgqueue.engine import schedule as engine
+from pgqueue.engine.schedule import Declared
+from pgqueue.exceptions import InvalidSchedule
+from pgqueue.models import Message, Policy, Schedule
+from pgqueue.schedules import as_schedules
+from pgqueue.states import State
+from pgqueue.tasks import scheduling
+from pgqueue.ticks import EPOCH
+from pgqueue.worker.duties import schedule as kind
+from pgqueue.worker.duties.service import Duties
+from tests import jobs
+from tests.factories import Connection, claim, done, enqueue, failure, limit, rounds
+from tests.stepping import Step
+
+SECOND = timedelta(seconds=1)
+DAY = max(
+    (timedelta(hours=hours) for hours in (23, 24, 25)),
+    key=lambda each: min((datetime.now(UTC) - EPOCH) % each, (EPOCH - datetime.now(UTC)) % each),
+)
+"""About a day: an interval that has no tick while these tests run, nor had one just before."""
+LONG_AGO = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+@pytest.fixture
+def on_ready() -> list[bool]:
+    return []
+
+
+@pytest.fixture
+def duty_of(on_ready: list[bool]) -> Callable[[], kind.Schedule]:
+    """A function that makes the duty of another worker."""
+    return lambda: kind.Schedule(database="default", on_ready=lambda: on_ready.append(True))
+
+
+def do(a_duty: kind.Schedule, connection: Connection) -> timedelta:
+    """Do the duty as its service does, but for the duty's row."""
+    with connection.transaction():
+        return a_duty.run(connection)
+
+
+def add(name: str = "s", **columns: Any) -> Schedule:
+    """Add a schedule as somebody does in the admin."""
+    given = {"task": "tests.jobs.add", "args": [1, 2], **columns}
+    if "cron" not in given:
+        given.setdefault("every", DAY)
+    return Schedule.objects.create(name=name, **given)
+
+
+def make_due(connection: Connection, name: str = "s", *, days: int = 0) -> datetime:
+    """Leave its last tick to be done, and as many before it; return the first of them."""
+    now = datetime.now(UTC)
+    tick = now - (now - EPOCH) % DAY - days * DAY
+    connection.execute("UPDATE pgqueue_schedule SET next_at = %s WHERE name = %s", [tick, name])
+    return tick
+
+
+def ticks() -> list[datetime]:
+    """Return what the messages say of their ticks, in the order in which they were stored."""
+    said = Message.objects.order_by("pk").values_list("metadata", flat=True)
+    return [datetime.fromisoformat(each["tick"]) for each in said]
+
+
+class TestATick:
+    def test_of_a_new_schedule_is_the_next_one_from_now(
+        self, connection: Connection, duty_of: Callable[[], kind.Schedule]
+    ) -> None:
+        add(cron="0 3 * * *", timezone="Europe/Berlin")
+
+        again_in = do(duty_of(), connection)
+
+        row = Schedule.objects.get()
+        assert row.next_at
+        assert row.next_at.astimezone(UTC).hour in (1, 2)
+        assert row.next_at.minute == row.next_at.second == 0
+        assert (row.ticked_at, Message.objects.count()) == (None, 0)
+        assert again_in <= SECOND
+
+    def test_has_a_message_that_says_which_it_is(
+        self, connection: Connection, duty_of: Callable[[], kind.Schedule], on_ready: list[bool]
+    ) -> None:
+        add(channel="mail", priority=7)
+        tick = make_due(connection)
+
+        do(duty_of(), connection)
+
+        message = Message.objects.get()
+        assert (message.task, message.channel, message.priority, message.state) == (
+            "tests.jobs.add", "mail", 7, State.READY,
+        )  # fmt: skip
+        assert message.payload == {"args": [1, 2], "kwargs": {}}
+        assert message.metadata == {"schedule": "s", "tick": tick.astimezone(UTC).isoformat()}
+        row = Schedule.objects.get()
+        assert (row.ticked_at, row.next_at, row.message_id) == (tick, tick + DAY, message.pk)
+        assert on_ready
+
+    def test_is_done_once_however_often_one_looks(
+        self, connection: Connection, duty_of: Callable[[], kind.Schedule]
+    ) -> None:
+        add()
+        make_due(connection)
+
+        for _ in range(3):
+            do(duty_of(), connection)
+
+        assert Message.objects.count() == 1
+
+    def test_tells_when_the_next_one_is(
+        self, connection: Connection, duty_of: Callable[[], kind.Schedule]
+    ) -> None:
+        a_duty = duty_of()
+        add()
+        do(a_duty, connection)
+        connection.execute(
+            "UPDATE pgqueue_schedule SET next_at = clock_timestamp() + interval '0.5 seconds'"
+        )
+
+        again_in = do(a_duty, connection)
+
+        assert timedelta() < again_in <= SECOND / 2
+
+    def test_of_a_paused_schedule_has_none_nor_later(
+        self, connection: Connection, duty_of: Callable[[], kind.Schedule]
+    ) -> None:
+        add()
+        make_due(connection, days=5)
+        Schedule.objects.all().pause()
+
+        do(duty_of(), connection)
+        Schedule.objects.all().resume()
+        do(duty_of(), connection)
+
+        assert not Message.objects.exists()
+        row = Schedule.objects.get()
+        assert row.next_at
+        assert row.next_at > datetime.now(UTC) - SECOND
+
+    def test_is_not_done_again_when_its_line_is_changed_or_the_clock_set_back(
+        self, connection: Connection, duty_of: Callable[[], kind.Schedule]
+    ) -> None:
+        add()
+        make_due(connection)
+        do(duty_of(), connection)
+        later = EPOCH + 90_000 * DAY
+        Schedule.objects.update(next_at=None, ticked_at=later)
+
+        do(duty_of(), connection)
+
+        assert Schedule.objects.get().next_at == later + DAY
+
+    def test_goes_by_what_the_task_says(
+        self, connection: Connection, duty_of: Callable[[], kind.Schedule]
+    ) -> None:
+        add("keyed", task="tests.jobs.keyed", args=[7])
+        make_due(connection, "keyed")
+
+        do(duty_of(), connection)
+
+        assert Message.objects.get().key == "tenant:7"
+
+    def test_may_call_a_task_of_djangos(
+        self, connection: Connection, duty_of: Callable[[], kind.Schedule]
+    ) -> None:
+        add(task="tests.backend.jobs.add", args=[], kwargs={"a": 1})
+        make_due(connection)
+
+        do(duty_of(), connection)
+
+        assert Message.objects.get().payload == {"args": [], "kwargs": {"a": 1}}
+
+    def test_may_call_a_task_with_a_model_instance_as_long_as_there_is_one(
+        self, connection: Connection, duty_of: Callable[[], kind.Schedule]
+    ) -> None:
+        group = Group.objects.create(name="before")
+        stored = json.loads(jobs.rename.codec.encode((group, "after"), {}))
+        add(task="tests.jobs.rename", args=stored["args"])
+
+        make_due(connection)
+        do(duty_of(), connection)
+        group.delete()
+        make_due(connection)
+        do(duty_of(), connection)
+
+        assert Message.objects.get().payload == stored
+        assert "DoesNotExist" in Schedule.objects.get().error
+
+
+class TestManyWorkers:
+    def test_one_whose_ticks_are_being_done_is_left_to_who_does_them(
+        self, connection: Connection, other: Connection
+    ) -> None:
+        add()
+        make_due(connection)
+        asked: dict[str, Any] = {"names": [], "aside": [], "limit": 9}
+
+        with connection.transaction():
+            first = engine.due(connection, **asked)
+            second = engine.due(other, **asked)
+
+        assert ([each.name for each in first], second) == (["s"], [])
+
+    def test_two_who_try_at_once_make_one_message(
+        self,
+        connection: Connection,
+        other: Connection,
+        duty_of: Callable[[], kind.Schedule],
+    ) -> None:
+        add()
+        make_due(connection)
+
+        with connection.transaction():
+            duty_of().run(connection)
+            again_in = do(duty_of(), other)
+        do(duty_of(), other)
+
+        assert Message.objects.count() == 1
+        assert again_in >= kind.BESIDE_A_LOCK  # and not in a hot loop
+
+    def test_one_who_dies_amid_it_leaves_it_to_the_next(
+        self,
+        connection: Connection,
+        other: Connection,
+        third: Connection,
+        duty_of: Callable[[], kind.Schedule],
+    ) -> None:
+        add()
+        tick = make_due(connection)
+
+        with pytest.raises(Exception, match="terminat|closed"), connection.transaction():
+            duty_of().run(connection)
+            third.execute("SELECT pg_terminate_backend(%s, 10000)", [connection.info.backend_pid])
+            connection.execute("SELECT 1")
+        do(duty_of(), other)
+
+        assert ticks() == [tick.astimezone(UTC)]
+
+    def test_an_operator_who_edits_it_meanwhile_is_not_waited_for(
+        self, connection: Connection, other: Connection, duty_of: Callable[[], kind.Schedule]
+    ) -> None:
+        add("a")
+        add("b")
+        for name in "ab":
+            make_due(connection, name)
+
+        with other.transaction():
+            other.execute("UPDATE pgqueue_schedule SET priority = 1 WHERE name = 'a'")
+            do(duty_of(), connection)
+            done = Message.objects.values_list("metadata__schedule", flat=True)
+            assert list(done) == ["b"]
+        do(duty_of(), connection)
+
+        assert Message.objects.count() == 2
+
+    def test_all_in_a_service_do_a_tick_once(
+        self, connection: Connection, duty_of: Callable[[], kind.Schedule]
+    ) -> None:
+        add()
+        make_due(connection)
+        sessions = [Session("default", name="test") for _ in range(3)]
+        services = [Duties(session, [duty_of()]) for session in sessions]
+
+        naps = [service.tick() for service in services]
+        for session in sessions:
+            session.close()
+
+        assert Message.objects.count() == 1
+        assert max(naps) <= SECOND
+
+
+class TestMissedTicks:
+    """Nobody was there for ten days."""
+
+    @pytest.mark.parametrize(("missed", "count"), [("skip", 0), ("once", 1), ("all", 10)])
+    def test_are_made_up_for_as_the_schedule_says(
+        self,
+        connection: Connection,
+        duty_of: Callable[[], kind.Schedule],
+        missed: str,
+        count: int,
+    ) -> None:
+        add(missed=missed)
+        first = make_due(connection, days=9)
+
+        do(duty_of(), connection)
+
+        assert ticks() == [(first + n * DAY).astimezone(UTC) for n in range(10)][10 - count :]
+        assert Schedule.objects.get().next_at == first + 10 * DAY
+
+    def test_are_made_up_for_a_batch_at_a_time(
+        self,
+        connection: Connection,
+        duty_of: Callable[[], kind.Schedule],
+        monkeypatch: pytest.MonkeyPatch,
+    ) -> None:
+        monkeypatch.setattr(kind, "BATCH", 4)
+        a_duty = duty_of()
+        add(missed="all")
+        first = make_due(connection, days=9)
+
+        again_in = do(a_duty, connection)
+        assert len(ticks()) == 4
+        assert again_in <= kind.SOONEST
+        for _ in range(3):
+            do(a_duty, connection)
+
+        assert ticks() == [(first + n * DAY).astimezone(UTC) for n in range(10)]
+
+
+class TestOverlap:
+    """A tick comes while the message of an earlier one waits or runs."""
+
+    def test_that_is_allowed_has_both_run(
+        self, connection: Connection, duty_of: Callable[[], kind.Schedule]
+    ) -> None:
+        add(overlap="allow", missed="all")
+        make_due(connection, days=2)
+
+        do(duty_of(), connection)
+
+        assert len(claim(connection)) == 3
+
+    def test_that_is_skipped_has_no_message_until_that_one_ends(
+        self, connection: Connection, duty_of: Callable[[], kind.Schedule]
+    ) -> None:
+        a_duty = duty_of()
+        add(overlap="skip", missed="all")
+        make_due(connection, days=2)
+        do(a_duty, connection)
+
+        [running] = claim(connection)
+        make_due(connection)
+        do(a_duty, connection)
+        settle.retry(connection, [failure(running, delay=DAY)])
+        make_due(connection)
+        do(a_duty, connection)
+        assert Message.objects.get().pk == running.id
+        assert Schedule.objects.get().error == ""
+        cancel.cancel(connection, [running.id])
+        make_due(connection)
+        do(a_duty, connection)
+
+        assert Message.objects.get().pk != running.id
+
+    def test_that_is_one_at_a_time_has_one_wait_for_the_other(
+        self, connection: Connection, duty_of: Callable[[], kind.Schedule]
+    ) -> None:
+        add(overlap="one", missed="all")
+        make_due(connection, days=2)
+        do(duty_of(), connection)
+        turns, ran = rounds(connection), []
+
+        while claims := turns.claim(100):
+            (running,) = claims
+            ran.append(json.loads(running.metadata)["tick"])
+            settle.complete(connection, [done(running)])
+
+        assert len(ran) == 3
+        assert ran == sorted(ran)
+
+
+class TestATickThatFails:
+    def test_is_left_out_and_said_and_the_next_one_is_done(
+        self, connection: Connection, duty_of: Callable[[], kind.Schedule]
+    ) -> None:
+        add("full", channel="small")
+        add("other")
+        limit("small", "channel", max_size=1)
+        enqueue(connection, channel="small")
+        for name in ("full", "other"):
+            make_due(connection, name)
+
+        do(duty_of(), connection)
+        failed = Schedule.objects.get(name="full")
+        Policy.objects.all().delete()
+        first = make_due(connection, "full")
+        do(duty_of(), connection)
+
+        assert "ChannelFull" in failed.error
+        assert (failed.next_at, failed.ticked_at) == (first + DAY, None)
+        assert Message.objects.filter(metadata__schedule="other").count() == 1
+        row = Schedule.objects.get(name="full")
+        assert (row.error, row.ticked_at) == ("", first)
+
+    def test_since_the_arguments_do_not_fit_says_so(
+        self, connection: Connection, duty_of: Callable[[], kind.Schedule]
+    ) -> None:
+        add(args=[1, 2, 3])
+        make_due(connection)
+
+        do(duty_of(), connection)
+
+        assert Schedule.objects.get().error
+        assert not Message.objects.exists()
+
+    def test_since_its_task_is_unknown_is_left_to_workers_that_know_it(
+        self, connection: Connection, duty_of: Callable[[], kind.Schedule]
+    ) -> None:
+        old = duty_of()
+        add(task="tests.jobs.of_tomorrow")
+        tick = make_due(connection)
+
+        naps = [do(old, connection) for _ in range(3)]
+        row = Schedule.objects.get()
+        assert (row.next_at, "of_tomorrow" in row.error) == (tick, True)
+        assert max(naps) == SECOND  # and not in a hot loop
+        Schedule.objects.update(task="tests.jobs.add")
+        do(duty_of(), connection)
+
+        assert ticks() == [tick.astimezone(UTC)]
+        assert Schedule.objects.get().error == ""
+
+    def test_since_somebody_locks_what_it_needs_is_tried_again(
+        self,
+        connection: Connection,
+        other: Connection,
+        duty_of: Callable[[], kind.Schedule],
+        monkeypatch: pytest.MonkeyPatch,
+    ) -> None:
+        monkeypatch.setattr(kind, "ASIDE_IF_BUSY", 0)
+        a_duty = duty_of()
+        add("bounded", channel="small")
+        add("other")
+        limit("small", "channel", max_size=9)
+        tick = make_due(connection, "bounded")
+        make_due(connection, "other")
+
+        with other.transaction():
+            enqueue(other, channel="small")
+            do(a_duty, connection)
+            done_meanwhile = list(Message.objects.values_list("metadata__schedule", flat=True))
+            assert Schedule.objects.get(name="bounded").next_at == tick
+        do(a_duty, connection)
+
+        assert done_meanwhile == ["other"]
+        assert Schedule.objects.get(name="bounded").ticked_at == tick
+
+    def test_since_nobody_can_say_when_it_is_harms_no_other(
+        self, connection: Connection, duty_of: Callable[[], kind.Schedule]
+    ) -> None:
+        add("broken", cron="at noon")
+        add("other")
+        make_due(connection, "other")
+        heard: list[str] = []
+        hear = lambda name, **kwargs: heard.append(name)  # noqa: E731
+        signals.schedule_failed.connect(hear)
+
+        a_duty = duty_of()
+        for _ in range(3):
+            do(a_duty, connection)
+
+        signals.schedule_failed.disconnect(hear)
+        assert heard == ["broken"]
+        assert "no cron line" in Schedule.objects.get(name="broken").error
+        assert Message.objects.get().metadata["schedule"] == "other"
+
+
+def declared(name: str = "nightly", **changed: Any) -> Declared:
+    """A schedule as code has it."""
+    given = {
+        "task": "tests.jobs.add",
+        "cron": "0 3 * * *",
+        "every": None,
+        "timezone": "UTC",
+        "args": "[1]",
+        "kwargs": "{}",
+        "missed": "once",
+        "overlap": "allow",
+    }
+    return Declared(name=name, **{**given, **changed})
+
+
+NIGHTLY = {"task": "tests.jobs.add", "when": "0 5 * * *", "args": [1]}
+OLD, NEW = declared(cron="0 3 * * *"), declared(cron="0 4 * * *")
+
+
+def let_pass(connection: Connection, seconds: int) -> None:
+    """Let nobody have declared anything for so long."""
+    connection.execute(
+        "UPDATE pgqueue_schedule SET seen_at = clock_timestamp() - %s * interval '1 second'",
+        [seconds],
+    )
+
+
+def lines() -> dict[str, str]:
+    return dict(Schedule.objects.values_list("name", "cron"))
+
+
+class TestDeclaring:
+    def test_writes_what_code_has(self, connection: Connection) -> None:
+        assert engine.declare(connection, [declared("a"), declared("b", cron="", every=DAY)]) == []
+
+        a, b = Schedule.objects.order_by("name")
+        assert (a.declared, a.cron, a.every, a.args) == (True, "0 3 * * *", None, [1])
+        assert (b.cron, b.every, b.next_at) == ("", DAY, None)
+
+    def test_again_changes_nothing_that_workers_or_operators_wrote(
+        self, connection: Connection
+    ) -> None:
+        engine.declare(connection, [OLD])
+        Schedule.objects.update(paused=True, next_at=LONG_AGO, ticked_at=LONG_AGO)
+
+        for _ in range(2):
+            let_pass(connection, 20)
+            engine.declare(connection, [OLD])
+
+        row = Schedule.objects.get()
+        assert (row.paused, row.next_at, row.ticked_at) == (True, LONG_AGO, LONG_AGO)
+        assert row.superseded == []
+
+    def test_other_arguments_keeps_the_next_tick_and_another_time_does_not(
+        self, connection: Connection
+    ) -> None:
+        engine.declare(connection, [OLD])
+        Schedule.objects.update(next_at=LONG_AGO, paused=True)
+
+        engine.declare(connection, [OLD._replace(args="[2]")])
+        kept = Schedule.objects.get()
+        engine.declare(connection, [NEW])
+        changed = Schedule.objects.get()
+
+        assert (kept.args, kept.next_at) == ([2], LONG_AGO)
+        assert (changed.cron, changed.next_at, changed.paused) == ("0 4 * * *", None, True)
+
+    def test_leaves_alone_what_somebody_added_under_that_name(self, connection: Connection) -> None:
+        add("nightly", cron="0 5 * * *")
+
+        assert engine.declare(connection, [OLD]) == ["nightly"]
+        assert lines() == {"nightly": "0 5 * * *"}
+
+    def test_by_old_workers_does_not_undo_what_new_ones_say(self, connection: Connection) -> None:
+        for each in (OLD, NEW):
+            engine.declare(connection, [each])
+
+        # They go on side by side, and one of the old ones starts anew.
+        for seconds in (5, 30, 59):
+            let_pass(connection, seconds)
+            engine.declare(connection, [OLD])
+            assert lines() == {"nightly": "0 4 * * *"}
+            engine.declare(connection, [NEW])
+
+        assert lines() == {"nightly": "0 4 * * *"}
+
+    def test_by_code_that_was_rolled_back_holds_once_the_new_workers_are_gone(
+        self, connection: Connection
+    ) -> None:
+        for each in (OLD, NEW):
+            engine.declare(connection, [each])
+
+        let_pass(connection, 61)
+        engine.declare(connection, [OLD])
+        engine.declare(connection, [NEW])
+
+        assert lines() == {"nightly": "0 3 * * *"}
+
+    def test_keeps_in_mind_no_more_than_twenty_versions(self, connection: Connection) -> None:
+        for hour in range(24):
+            engine.declare(connection, [declared(cron=f"{hour} {hour} * * *")])
+
+        assert len(Schedule.objects.get().superseded) == 20
+
+    def test_by_two_in_any_order_waits_for_the_first_row(
+        self, connection: Connection, other: Connection, step: Callable[..., Step]
+    ) -> None:
+        both = [declared("a"), declared("b")]
+        engine.declare(connection, both)
+        changed = [each._replace(args="[2]") for each in both]
+
+        with other.transaction(force_rollback=True):
+            other.execute("UPDATE pgqueue_schedule SET paused = true WHERE name = 'a'")
+            waiting = step(engine.declare, connection, changed[::-1])
+            waiting.waits()
+            # It has not locked the other one: whoever goes on meets no deadlock.
+            other.execute("SELECT FROM pgqueue_schedule WHERE name = 'b' FOR UPDATE NOWAIT")
+
+        with suppress(psycopg.errors.LockNotAvailable):  # had all this taken half a second
+            assert waiting.result() == []
+
+    def test_does_not_wait_for_an_operator_who_takes_time(
+        self, connection: Connection, other: Connection, duty_of: Callable[[], kind.Schedule]
+    ) -> None:
+        connection.execute("SET lock_timeout = 0")  # tests have one of their own
+        engine.declare(connection, [OLD])
+        add("by hand")
+        make_due(connection, "by hand")
+
+        with other.transaction():
+            other.execute("UPDATE pgqueue_schedule SET paused = true WHERE name = 'nightly'")
+            with override_settings(PGQUEUE={"SCHEDULES": {"nightly": NIGHTLY}}):
+                do(duty_of(), connection)
+
+        assert Message.objects.get().metadata["schedule"] == "by hand"
+
+    def test_forgets_what_no_code_had_for_a_month(self, connection: Connection) -> None:
+        engine.declare(connection, [OLD])
+        add("by hand")
+        let_pass(connection, 31 * 24 * 3600)
+
+        engine.declare(connection, [declared("another")])
+
+        assert set(lines()) == {"another", "by hand"}
+
+
+class TestTheCode:
+    @pytest.fixture
+    def entries(self) -> Any:
+        """A function that puts schedules into the settings."""
+
+        def override(**entries: Any) -> override_settings:
+            return override_settings(PGQUEUE={"SCHEDULES": entries})
+
+        return override
+
+    def test_is_declared_by_each_worker_whoever_does_the_ticks(
+        self, connection: Connection, duty_of: Callable[[], kind.Schedule], entries: Any
+    ) -> None:
+        duty.due(connection, ["schedule"])
+        duty.done(connection, "schedule", again_in=DAY)
+        session = Session("default", name="test")
+
+        with entries(nightly={"task": "tests.jobs.add", "when": "@daily", "args": [1]}):
+            Duties(session, [duty_of()]).tick()
+        session.close()
+
+        row = Schedule.objects.get()
+        assert (row.name, row.task, row.cron, row.args) == (
+            "nightly",
+            "tests.jobs.add",
+            "@daily",
+            [1],
+        )
+
+    def test_that_others_do_not_have_is_looked_for_by_those_that_have_it(
+        self, connection: Connection, duty_of: Callable[[], kind.Schedule], entries: Any
+    ) -> None:
+        # One without it has just done the duty, and found nothing.
+        entry = {"task": "tests.jobs.add", "when": DAY, "args": [1]}
+        session = Session("default", name="test")
+        with entries(ours=entry):
+            service = Duties(session, [duty_of()])
+            service.tick()
+        make_due(connection, "ours")
+        duty.done(connection, "schedule", again_in=DAY)
+
+        service.tick()
+        session.close()
+
+        assert Message.objects.count() == 1
+
+    def test_that_a_schedule_vanished_from_does_not_do_its_ticks(
+        self, connection: Connection, duty_of: Callable[[], kind.Schedule], entries: Any
+    ) -> None:
+        entry = {"task": "tests.jobs.add", "when": DAY, "args": [1]}
+        with entries(gone=entry):
+            old = duty_of()
+            do(old, connection)
+        make_due(connection, "gone")
+        new = duty_of()
+
+        do(new, connection)
+        assert not Message.objects.exists()
+        do(old, connection)
+
+        assert Message.objects.count() == 1
+
+    def test_is_of_the_database_that_its_tasks_are_in(self, entries: Any) -> None:
+        with entries(nightly={"task": "tests.jobs.add", "when": "@daily", "args": [1]}):
+            assert [each.name for each in scheduling.declared("default")] == ["nightly"]
+            assert scheduling.declared("second") == []
+
+    def test_may_give_a_task_several(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        schedules = [Pgqueue("@daily", args=[1]), Pgqueue(60, name="often", kwargs={"a": 2})]
+        task = replace(jobs.add, schedule=as_schedules(schedules))
+        monkeypatch.setattr(registry, "each", lambda: [task])
+
+        often, daily = scheduling.declared("default")
+
+        assert (often.name, often.every, often.kwargs) == (
+            "often",
+            timedelta(minutes=1),
+            '{"a": 2}',
+        )
+        assert (daily.name, daily.cron, daily.args) == ("tests.jobs.add", "@daily", "[1]")
+
+    @pytest.mark.parametrize(
+        ("entry", "said"),
+        [
+            ({"task": "tests.jobs.gone"}, "'nightly'.*No task is named 'tests.jobs.gone'"),
+            ({"task": "tests.jobs.add", "args": []}, "'nightly': .*tests.jobs.add"),
+            ({"task": "tests.jobs.add", "args": [object()]}, "'nightly': .*tests.jobs.add"),
+        ],
+    )
+    def test_that_can_not_be_is_refused(
+        self, entries: Any, entry: dict[str, Any], said: str
+    ) -> None:
+        with (
+            entries(nightly={"when": "@daily", **entry}),
+            pytest.raises(InvalidSchedule, match=said),
+        ):
+            scheduling.declared("default")
+
+    def test_that_has_a_name_twice_is_refused(
+        self, entries: Any, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        task = replace(jobs.add, schedule=as_schedules(Pgqueue("@daily", args=[1], name="nightly")))
+        monkeypatch.setattr(registry, "each", lambda: [task])
+        entry = {"task": "tests.jobs.add", "when": "@daily", "args": [1]}
+
+        with entries(nightly=entry), pytest.raises(InvalidSchedule, match="2 .* named 'nightly'"):
+            scheduling.declared("default")
+
+
+class TestRunningOneNow:
+    def test_enqueues_its_message_and_leaves_its_ticks(self, connection: Connection) -> None:
+        add(paused=True)
+        tick = make_due(connection)
+
+        result = scheduling.run("s")
+
+        message = Message.objects.get()
+        assert (str(message.pk), message.metadata) == (result.id, {"schedule": "s"})
+        row = Schedule.objects.get()
+        assert (row.next_at, row.paused, row.ticked_at) == (tick, True, None)
+
+    def test_that_skips_overlaps_returns_the_one_that_lives(self) -> None:
+        add(overlap="skip")
+
+        first, second = scheduling.run("s"), scheduling.run("s")
+
+        assert (first.id, first.came_of, second.came_of) == (second.id, "stored", "existing")
+
+    def test_that_is_not_there_says_so(self) -> None:
+        with pytest.raises(InvalidSchedule, match="no schedule 's'"):
+            scheduling.run("s")

@@ -1,0 +1,33 @@
+"""What the operating system tells: processes and ports."""
+
+from __future__ import annotations
+
+import socket
+from pathlib import Path
+
+
+def free_port() -> int:
+    """Return a port of loopback that nobody listens on."""
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        port: int = found.getsockname()[1]
+        return port
+
+
+def children(parent: int) -> list[int]:
+    """Return the pids of a process's children."""
+    pids = [int(each.name) for each in Path("/proc").iterdir() if each.name.isdecimal()]
+    return [pid for pid in pids if _stat(pid)[1:2] == [str(parent)]]
+
+
+def is_alive(pid: int) -> bool:
+    """Whether a process runs; one that waits to be buried does not."""
+    return _stat(pid)[:1] not in ([], ["Z"], ["X"])
+
+
+def _stat(pid: int) -> list[str]:
+    """Return a process's state, its parent, and more; nothing where it is gone."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except (FileNotFoundError, ProcessLookupError):
+        return []

@@ -1,0 +1,332 @@
+"""`pgqueue.health`, and `manage.py pgqueue_health` for probes and monitors."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from io import StringIO
+from typing import Any
+from unittest.mock import patch
+from uuid import uuid4
+
+import psycopg
+import pytest
+from django.core.management import CommandError, call_command
+from django.db import connections
+
+from pgqueue import Channel, health
+from pgqueue.connections import connect
+from pgqueue.engine import partitions, stats
+from pgqueue.health import Check, Limits, Status
+from pgqueue.worker.duties.maintain import maintain
+from tests.factories import bury, enqueue, insert, register
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+Connection = psycopg.Connection[Any]
+LIMITS = Limits()
+
+
+@pytest.fixture
+def connection(transactional_db: None) -> Iterator[Connection]:
+    """A connection such as a worker's."""
+    with closing(connect("default", name="test")) as connection:
+        yield connection
+
+
+def check(name: str, limits: Limits = LIMITS) -> Check:
+    """Make one check."""
+    (made,) = health.examine("default", limits, [name])
+    return made
+
+
+def status(name: str, **limits: Any) -> Status:
+    return check(name, replace(LIMITS, **limits)).status
+
+
+def told(*arguments: str) -> tuple[int, str]:
+    """Return the exit status of the command, and what it says."""
+    output = StringIO()
+    with pytest.raises(SystemExit) as raised:
+        call_command("pgqueue_health", *arguments, stdout=output)
+    assert isinstance(raised.value.code, int)
+    return raised.value.code, output.getvalue()
+
+
+class TestWorkers:
+    def test_fail_where_none_is_alive(self, connection: Connection) -> None:
+        register(connection)
+        connection.execute("UPDATE pgqueue_worker SET last_seen = last_seen - interval '1 hour'")
+
+        assert status("workers") == Status.FAILING
+        assert status("workers", min_workers=0) == Status.OK
+
+    def test_are_told_by_host_and_version(self, connection: Connection) -> None:
+        register(connection)
+        connection.execute("""UPDATE pgqueue_worker SET info = '{"version": "0.1.0"}'""")
+
+        made = check("workers")
+
+        assert (made.status, made.said) == (Status.OK, "1 alive, of version 0.1.0")
+        (alive,) = made.figures["alive"]
+        assert (alive["host"], alive["pid"], alive["version"]) == ("somewhere", 1, "0.1.0")
+
+    def test_of_one_host_are_counted_alone(self, connection: Connection) -> None:
+        register(connection)
+
+        assert status("workers", host="somewhere") == Status.OK
+        assert status("workers", host="elsewhere") == Status.FAILING
+
+
+class TestAge:
+    def test_is_that_of_the_oldest_message_that_could_run(self, connection: Connection) -> None:
+        aged(connection, "mail", seconds=400)
+        aged(connection, "chat", seconds=10)
+
+        assert status("age") == Status.FAILING
+        assert status("age", max_age=500) == Status.WARNING
+        assert status("age", max_age=1000) == Status.OK
+        assert check("age").said.endswith("s in mail")
+        assert set(check("age").figures["seconds"]) == {"mail", "chat"}
+
+    def test_of_a_paused_channel_is_told_and_not_judged(self, connection: Connection) -> None:
+        aged(connection, "mail", seconds=400)
+        Channel("mail").pause()
+
+        made = check("age")
+
+        assert (made.status, made.said) == (Status.OK, "nothing waits")
+        assert made.figures["seconds"]["mail"] >= 400
+
+
+class TestDeadLetters:
+    def test_warn_beyond_the_limit(self, connection: Connection) -> None:
+        bury(connection, 2, channel="mail")
+        bury(connection)
+
+        assert status("dead", max_dead=3) == Status.OK
+        assert status("dead", max_dead=2) == Status.WARNING
+        assert check("dead").figures["letters"] == {"mail": 2, "default": 1}
+
+    def test_beyond_what_is_counted_are_an_estimate(
+        self, connection: Connection, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(stats, "BOUND", 5)
+        monkeypatch.setattr(stats, "LEAST", 5)
+        bury(connection, 9)
+
+        assert check("dead").said.startswith("about ")
+
+
+class TestDuties:
+    @pytest.fixture(autouse=True)
+    def _done(self, connection: Connection) -> None:
+        list(maintain("default"))
+
+    def test_are_well_when_all_were_done(self) -> None:
+        assert check("duties").status == Status.OK
+        assert check("duties").figures["purge"]["done_seconds_ago"] < 60
+
+    @pytest.mark.parametrize(
+        "change",
+        [
+            "DELETE FROM pgqueue_duty WHERE name = 'purge'",
+            "UPDATE pgqueue_duty SET ran_at = NULL WHERE name = 'purge'",
+            "UPDATE pgqueue_duty SET due_at = due_at - interval '10 minutes' WHERE name = 'purge'",
+            # It fails, and is put off again and again.
+            "UPDATE pgqueue_duty SET ran_at = ran_at - interval '4 hours' WHERE name = 'purge'",
+        ],
+    )
+    def test_fail_where_one_is_overdue(self, connection: Connection, change: str) -> None:
+        connection.execute(change)
+
+        made = check("duties")
+
+        assert (made.status, made.said) == (Status.FAILING, "overdue: purge")
+
+
+class TestPartitions:
+    @pytest.fixture(autouse=True)
+    def _made_again(self, connection: Connection) -> Iterator[None]:
+        yield
+        partitions.ensure(connection)
+
+    @pytest.mark.parametrize(
+        ("gap", "expected", "days"),
+        [
+            (15, Status.OK, 14),
+            (3, Status.WARNING, 2),
+            (1, Status.FAILING, 0),
+            (0, Status.FAILING, -1),
+        ],
+    )
+    def test_are_counted_up_to_the_first_that_is_missing(
+        self, connection: Connection, gap: int, expected: Status, days: int
+    ) -> None:
+        day = datetime.now(UTC) + timedelta(days=gap)
+        connection.execute(f"DROP TABLE IF EXISTS pgqueue_history_{day:%Y%m%d}")
+
+        made = check("partitions")
+
+        assert (made.status, made.figures["days_ahead"]) == (expected, days)
+
+
+class TestTheHorizon:
+    def test_warns_of_a_transaction_that_is_open_for_long(self, connection: Connection) -> None:
+        with connection.transaction():
+            connection.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
+            connection.execute("SELECT count(*) FROM pgqueue_message")
+
+            made = check("horizon", replace(LIMITS, max_horizon=0))
+
+        assert made.status == Status.WARNING
+        assert f"pid {connection.info.backend_pid} (pgqueue test)" in made.said
+        assert status("horizon") == Status.OK
+
+    def test_is_unknown_to_a_role_that_may_not_look(self, connection: Connection) -> None:
+        # Nor does anything else fail for it.
+        role = f"monitor_{uuid4().hex}"
+        connection.execute(
+            f"CREATE ROLE {role}; GRANT SELECT ON ALL TABLES IN SCHEMA public TO {role}; "
+            f"GRANT SELECT ON ALL SEQUENCES IN SCHEMA public TO {role}"
+        )
+        register(connection)
+        list(maintain("default"))
+        try:
+            with connections["default"].cursor() as cursor:
+                cursor.execute(f"SET ROLE {role}")
+            found = {each.name: each.status for each in health.examine("default")}
+        finally:
+            connections["default"].close()
+            connection.execute(f"DROP OWNED BY {role}; DROP ROLE {role}")
+
+        assert found.pop("horizon") == Status.UNKNOWN
+        assert set(found.values()) == {Status.OK}
+        assert health.worst([Check("horizon", Status.UNKNOWN, "")]) == Status.UNKNOWN
+
+
+def test_dead_rows_and_connections_warn_beyond_their_limits() -> None:
+    assert status("bloat") == status("connections") == Status.OK
+    assert status("bloat", max_bloat=-1) == Status.WARNING
+    assert status("connections", max_connections=0.0) == Status.WARNING
+
+
+def test_what_can_not_be_told_is_unknown_and_the_rest_is_told(connection: Connection) -> None:
+    connection.execute("ALTER TABLE pgqueue_duty RENAME TO elsewhere")
+    try:
+        found = {each.name: each for each in health.examine("default")}
+    finally:
+        connection.execute("ALTER TABLE elsewhere RENAME TO pgqueue_duty")
+
+    assert found["duties"].status == Status.UNKNOWN
+    assert "pgqueue_duty" in found["duties"].said
+    assert found["bloat"].status == found["connections"].status == Status.OK
+
+
+def test_a_database_that_can_not_be_reached_fails(monkeypatch: pytest.MonkeyPatch) -> None:
+    connections["default"].close()
+    monkeypatch.setitem(connections["default"].settings_dict, "HOST", "/nowhere")
+
+    (made,) = health.examine("default")
+
+    assert (made.name, made.status) == ("database", Status.FAILING)
+
+
+def test_nothing_is_changed_by_looking(connection: Connection) -> None:
+    before = connections["default"].cursor().execute("SHOW statement_timeout").fetchone()
+
+    health.examine("default")
+
+    with connections["default"].cursor() as cursor:
+        assert cursor.execute("SHOW statement_timeout").fetchone() == before
+
+
+class TestTheCommand:
+    @pytest.mark.parametrize(
+        ("found", "code"),
+        [
+            ([Status.OK, Status.UNKNOWN], 0),
+            ([Status.WARNING, Status.UNKNOWN, Status.OK], 1),
+            ([Status.OK, Status.FAILING, Status.WARNING], 2),
+        ],
+    )
+    def test_exits_with_the_worst(self, found: list[Status], code: int) -> None:
+        checks = [Check(f"check {each}", each, "so") for each in found]
+
+        with patch("pgqueue.management.commands.pgqueue_health.examine", return_value=checks):
+            assert told()[0] == code
+
+    def test_has_a_line_for_each_check(self, connection: Connection) -> None:
+        register(connection)
+        list(maintain("default"))
+
+        code, text = told()
+
+        first, *lines = text.splitlines()
+        assert (code, first) == (0, "pgqueue is ok")
+        assert [line.split()[0] for line in lines] == list(health.CHECKS)
+
+    def test_may_be_json(self, connection: Connection) -> None:
+        insert(connection, state="dead")
+
+        code, text = told("--check", "dead", "--max-dead", "0", "--format", "json")
+
+        assert code == 1
+        assert json.loads(text) == {
+            "status": "warning",
+            "checks": {
+                "dead": {
+                    "name": "dead",
+                    "status": "warning",
+                    "said": "1",
+                    "figures": {"letters": {"default": 1}, "is_estimate": False},
+                }
+            },
+        }
+
+    def test_has_an_option_for_each_limit(self) -> None:
+        given = {
+            "host": "web-1",
+            "min_workers": 2,
+            "max_age": 1.5,
+            "max_dead": 3,
+            "max_late": 4.5,
+            "min_days": 5,
+            "max_bloat": 6,
+            "max_horizon": 7.5,
+            "max_connections": 0.8,
+        }
+        asked = []
+
+        def note(alias: str, limits: Limits, names: object) -> list[Check]:
+            asked.append(limits)
+            return []
+
+        with patch("pgqueue.management.commands.pgqueue_health.examine", note):
+            told(*(f"--{name.replace('_', '-')}={value}" for name, value in given.items()))
+
+        assert asked == [Limits(**given)]
+
+    @pytest.mark.parametrize(
+        ("arguments", "error"),
+        [
+            (["--check", "weather"], "invalid choice"),
+            (["--max-age", "old"], "invalid float value"),
+            (["--database", "nowhere"], "DATABASES has no 'nowhere'"),
+        ],
+    )
+    def test_refuses_what_can_not_be(self, arguments: list[str], error: str) -> None:
+        with pytest.raises(CommandError, match=error):
+            call_command("pgqueue_health", *arguments)
+
+
+def aged(connection: Connection, channel: str, *, seconds: float) -> None:
+    """Enqueue a message that has been ready for so long."""
+    (id,) = enqueue(connection, channel=channel)
+    connection.execute(
+        "UPDATE pgqueue_message SET run_at = run_at - %s WHERE id = %s",
+        [timedelta(seconds=seconds), id],
+    )

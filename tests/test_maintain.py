@@ -1,0 +1,233 @@
+"""`manage.py pgqueue_maintain`: each duty once, by one who is no worker."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from datetime import timedelta
+from io import StringIO
+from typing import Any
+
+import psycopg
+import pytest
+from django.core.management import CommandError, call_command
+from django.test import Client
+
+from pgqueue.connections import connect
+from pgqueue.engine import expire, lease, partitions, promote, settle
+from pgqueue.exceptions import TaskResultDoesNotExist
+from pgqueue.models import Duty, History, Message
+from pgqueue.states import State
+from pgqueue.worker.duties import maintain
+from tests import jobs
+from tests.eventually import eventually
+from tests.factories import OVER, bury, claim, done, ended, make_due, run, schedule
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+Connection = psycopg.Connection[Any]
+HOUR = timedelta(hours=1)
+
+
+@pytest.fixture
+def connection(transactional_db: None) -> Iterator[Connection]:
+    """A connection such as a worker's."""
+    with closing(connect("default", name="test")) as connection:
+        yield connection
+
+
+def said(*arguments: str) -> str:
+    """Return what the command says."""
+    output = StringIO()
+    call_command("pgqueue_maintain", *arguments, stdout=output)
+    return output.getvalue()
+
+
+def did(*arguments: str) -> dict[str, Any]:
+    """Return what the command says that it did."""
+    found: dict[str, Any] = json.loads(said("--format", "json", *arguments))
+    return found
+
+
+def test_every_duty_is_done_and_noted(connection: Connection, settings: Any) -> None:
+    settings.PGQUEUE = {"RETENTION": {"succeeded": HOUR}, "DEAD_RETENTION": HOUR}
+    make_due(connection, schedule(connection, 2))
+    ended(connection, 3, ago=2 * HOUR)
+    bury(connection, channel="mail")
+    connection.execute(
+        "UPDATE pgqueue_message SET claimed_at = created_at - interval '9 hours', "
+        "errors = '[]' WHERE state = 'dead'"
+    )
+
+    found = did()
+
+    assert set(found) == set(Duty.objects.values_list("name", flat=True))
+    assert {"promote", "rescue", "expire", "lanes", "partitions", "purge", "forget"} <= set(found)
+    assert found["promote"] == {"promoted": 2, "is_busy": False}
+    assert found["purge"] == {"removed": 3, "discarded": 1, "is_busy": False}
+    assert not Duty.objects.filter(ran_at=None).exists()
+    assert History.objects.get().outcome == "discarded"
+
+
+def test_all_of_it_is_done_that_is_left_to_do_now(
+    connection: Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(promote.promote, "__kwdefaults__", {"limit": 2})
+    make_due(connection, schedule(connection, 7))
+
+    assert did()["promote"]["promoted"] == 7
+
+
+def test_is_said_in_words(connection: Connection) -> None:
+    make_due(connection, schedule(connection, 2))
+
+    lines = [line.split(None, 1) for line in said().splitlines()]
+
+    assert ["promote", "2 promoted"] in lines
+    assert ["expire", "nothing to do"] in lines
+
+
+def test_what_a_worker_is_at_is_left_to_him(connection: Connection) -> None:
+    did()
+
+    with connection.transaction():
+        connection.execute("SELECT FROM pgqueue_duty WHERE name = 'promote' FOR UPDATE")
+        found = did()
+
+    assert found["promote"]["is_busy"]
+    assert not found["expire"]["is_busy"]
+
+
+def test_one_that_fails_is_named_and_the_others_are_done(
+    connection: Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*arguments: object, **options: object) -> int:
+        raise psycopg.errors.InsufficientPrivilege("this role may not")
+
+    monkeypatch.setattr(expire, "expire", fail)
+    make_due(connection, schedule(connection))
+    output = StringIO()
+
+    with pytest.raises(CommandError, match="Not done: expire"):
+        call_command("pgqueue_maintain", "--format", "json", stdout=output)
+
+    found = json.loads(output.getvalue())
+    assert "this role may not" in found["expire"]["error"]
+    assert found["promote"]["promoted"] == 1
+    assert found["forget"]["is_busy"] is False
+
+
+def test_two_at_once_do_each_thing_once(connection: Connection) -> None:
+    make_due(connection, schedule(connection, 50))
+    connection.execute("SELECT 1")
+
+    with ThreadPoolExecutor() as threads:
+        reports = [each.result() for each in [threads.submit(reported) for _ in range(4)]]
+
+    assert sum(each["promote"] for each in reports) == 50
+    assert Message.objects.filter(state=State.READY).count() == 50
+
+
+def reported() -> dict[str, int]:
+    """Return how much of each duty was done; none may fail."""
+    reports = list(maintain.maintain("default"))
+    assert [each.error for each in reports if each.error] == []
+    return {each.name: sum(each.did.values()) for each in reports}
+
+
+@pytest.mark.django_db(transaction=True, databases=["default", "second"])
+def test_another_database_may_be_named() -> None:
+    did("--database", "second")
+
+    assert Duty.objects.using("second").exists()
+    assert not Duty.objects.exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error"), [(["--database", "nowhere"], "DATABASES has no 'nowhere'")]
+)
+def test_what_can_not_be_is_an_error(arguments: list[str], error: str) -> None:
+    with pytest.raises(CommandError, match=error):
+        said(*arguments)
+
+
+class TestRescue:
+    """No message is charged for an outage: whose lease is over has a lease of time to say so."""
+
+    def test_is_not_waited_for_where_nobody_is_silent(
+        self, connection: Connection, settings: Any
+    ) -> None:
+        settings.PGQUEUE = {"LEASE": 3600}
+        run(connection)
+
+        assert did()["rescue"]["rescued"] == 0
+
+    def test_takes_from_who_is_silent_for_another_lease(
+        self, connection: Connection, settings: Any
+    ) -> None:
+        settings.PGQUEUE = {"LEASE": 0.3}
+        run(connection, lease=OVER)
+
+        assert did()["rescue"]["rescued"] == 1
+        assert (Message.objects.get().state, Message.objects.get().lost) == (State.READY, 1)
+
+    def test_charges_nothing_to_who_comes_back_after_an_outage(
+        self, connection: Connection, settings: Any
+    ) -> None:
+        settings.PGQUEUE = {"LEASE": 3600}
+        held = run(connection, 3, lease=OVER)
+
+        with ThreadPoolExecutor() as threads:
+            maintaining = threads.submit(reported)
+            eventually(
+                lambda: Duty.objects.filter(name="forget", ran_at__isnull=False).exists(),
+                what="the other duties are not done",
+            )
+            lease.extend(connection, held, lease=HOUR)
+            found = maintaining.result(20)
+
+        assert found["rescue"] == 0
+        assert Message.objects.filter(state=State.RUNNING, lost=0).count() == 3
+
+
+def test_days_are_made_and_dropped(connection: Connection) -> None:
+    (last,) = connection.execute(
+        "SELECT max(inhrelid::regclass::text) FROM pg_inherits "
+        "WHERE inhparent = 'pgqueue_history'::regclass"
+    ).fetchone() or [""]
+    connection.execute(f"DROP TABLE {last}")
+    connection.execute(
+        "CREATE TABLE pgqueue_history_20000101 PARTITION OF pgqueue_history "
+        "FOR VALUES FROM ('2000-01-01Z') TO ('2000-01-02Z')"
+    )
+    try:
+        found = did()
+    finally:
+        connection.execute("DROP TABLE IF EXISTS pgqueue_history_20000101")
+        partitions.ensure(connection)
+
+    assert found["partitions"] == {"made": 1, "dropped": 1, "is_busy": False}
+
+
+def test_whose_history_is_gone_says_so_to_whoever_asks(
+    connection: Connection, settings: Any, admin_client: Client
+) -> None:
+    settings.PGQUEUE = {"RETENTION": HOUR}
+    result = jobs.add.enqueue(2, 3)
+    (held,) = claim(connection)
+    settle.complete(connection, [done(held, "5")])
+    result.refresh()
+    connection.execute("UPDATE pgqueue_history SET finished_at = finished_at - interval '2 hours'")
+
+    assert did()["purge"]["removed"] == 1
+
+    for ask in (result.refresh, result.wait):
+        with pytest.raises(TaskResultDoesNotExist):
+            ask()
+    assert result.return_value == 5
+    for page in ("message", "history"):
+        shown = admin_client.get(f"/admin/pgqueue/{page}/{result.id}/change/", follow=True)
+        assert shown.status_code == 200
+        assert "doesn’t exist" in shown.content.decode()

@@ -1,0 +1,349 @@
+"""A worker of several processes: they die and are replaced, retire, go with their parent."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import closing, contextmanager, suppress
+from pathlib import Path
+
+import pytest
+from django.contrib.auth.models import Group
+from django.db import connection
+
+from pgqueue.connections import connect
+from pgqueue.models import History, Message, Worker
+from pgqueue.states import Outcome, State
+from pgqueue.tasks import Task
+from tests import jobs
+from tests.eventually import eventually
+from tests.processes import own_connections, worker
+from tests.system import is_alive
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+SIGINT, SIGTERM, SIGKILL = signal.SIGINT, signal.SIGTERM, signal.SIGKILL
+
+
+def pids() -> list[int]:
+    return list(Worker.objects.order_by("started_at").values_list("pid", flat=True))
+
+
+def serve(count: int) -> list[int]:
+    """Wait for so many processes; return them."""
+    eventually(lambda: len(pids()) == count, within=20, what=f"not {count} processes serve")
+    return pids()
+
+
+def began() -> list[int]:
+    """Return the processes in which tasks have begun."""
+    names = Group.objects.filter(name__endswith=" began").values_list("name", flat=True)
+    return [int(name.split()[0]) for name in names]
+
+
+def count(service: str, *, wait_event_type: str = "%") -> int:
+    """Return how many connections the processes have for it; or how many that wait so."""
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "SELECT count(*) FROM pg_stat_activity WHERE application_name = %s "
+            "AND coalesce(wait_event_type, '') LIKE %s",
+            [f"pgqueue {service}", wait_event_type],
+        )
+        return int(cursor.fetchone()[0])
+
+
+@contextmanager
+def stopped(pid: int) -> Iterator[None]:
+    """Have a process do nothing in the block, not even end; it is dead after it."""
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        with suppress(ProcessLookupError):
+            os.kill(pid, SIGKILL)
+
+
+class TestProcesses:
+    def test_share_the_work(self) -> None:
+        with worker("--processes", "2", "--threads", "1"):
+            serve(2)
+
+            jobs.sleep_and_sign.enqueue_many([(0.3,)] * 4)
+
+            eventually(lambda: History.objects.count() == 4, within=20)
+        assert len(set(began())) == 2
+
+    def test_drain_together(self) -> None:
+        jobs.add.enqueue_many([(each,) for each in range(100)])
+
+        with worker("--processes", "2", "--drain") as process:
+            assert process.exit_status(within=30) == 0
+
+        assert History.objects.count() == 100
+        assert not Worker.objects.exists()
+
+    @pytest.mark.parametrize("number", [SIGTERM, SIGINT])
+    def test_end_what_runs_when_their_parent_is_to_stop(self, number: signal.Signals) -> None:
+        with worker("--processes", "2", "--threads", "1") as process:
+            serve(2)
+            jobs.sleep_and_sign.enqueue_many([(1,)] * 3)
+            eventually(lambda: len(began()) == 2)
+
+            process.signal(number)
+
+            assert process.exit_status() == 0
+        assert History.objects.filter(outcome=Outcome.SUCCEEDED).count() == 2
+        assert Message.objects.get().state == State.READY
+        assert not Worker.objects.exists()
+
+    def test_hand_back_at_once_what_runs_when_it_is_asked_twice(self) -> None:
+        with worker("--processes", "2", "--threads", "1") as process:
+            serve(2)
+            jobs.sleep_and_sign.enqueue_many([(60,)] * 2)
+            eventually(lambda: len(began()) == 2)
+
+            process.signal(SIGTERM)
+            eventually(lambda: "fetcher" not in own_connections())
+            process.signal(SIGTERM)
+
+            assert process.exit_status(within=8) == 0
+        rows = Message.objects.values_list("state", "lost", "failures")
+        assert list(rows) == [("ready", 0, 0)] * 2
+
+    def test_are_killed_soon_after_the_second_signal_if_they_do_not_hear_it(self) -> None:
+        with worker("--processes", "2", "--threads", "1", "--grace", "60", lease=3600) as process:
+            serve(2)
+            jobs.sleep_and_sign.enqueue_many([(60,)] * 2)
+            eventually(lambda: len(began()) == 2)
+            with stopped(began()[0]):
+                process.signal(SIGTERM)
+                process.signal(SIGINT)
+
+                assert process.exit_status(within=8) == 0
+
+        assert Message.objects.filter(state=State.READY).count() == 2
+
+    def test_take_a_signal_that_all_of_them_get_for_one(self) -> None:
+        # As systemd sends it, or a terminal.
+        with worker("--processes", "2", "--threads", "1") as process:
+            children = serve(2)
+            jobs.sleep_and_sign.enqueue_many([(1.5,)] * 2)
+            eventually(lambda: len(began()) == 2)
+
+            for pid in [process.popen.pid, *children]:
+                os.kill(pid, SIGTERM)
+
+            assert process.exit_status() == 0
+        assert History.objects.filter(outcome=Outcome.SUCCEEDED).count() == 2
+
+    def test_stop_when_their_parent_is_killed(self) -> None:
+        with worker("--processes", "2", "--threads", "1") as process:
+            children = serve(2)
+            jobs.sleep_and_sign.enqueue(1)
+            eventually(began)
+
+            process.signal(SIGKILL)
+            process.popen.wait()
+
+            eventually(lambda: not any(map(is_alive, children)), within=20)
+        assert History.objects.get().outcome == Outcome.SUCCEEDED
+        assert not Worker.objects.exists()
+
+
+class TestAChildThatDies:
+    def test_is_replaced(self) -> None:
+        with worker("--processes", "2") as process:
+            first, second = serve(2)
+
+            os.kill(first, SIGKILL)
+
+            eventually(lambda: second in pids() and first not in pids() and len(pids()) == 2)
+            process.signal(SIGTERM)
+            assert process.exit_status() == 0
+        assert f"The process {first} died with status -9" in process.log
+
+    def test_loses_its_messages_at_once(self) -> None:
+        # The lease is out in an hour.
+        with worker("--processes", "2", "--threads", "2", lease=3600):
+            serve(2)
+            jobs.sleep_and_sign.enqueue_many([(1.5,)] * 4)
+            eventually(lambda: len(began()) == 4)
+            victim = began()[0]
+
+            os.kill(victim, SIGKILL)
+
+            eventually(lambda: Message.objects.filter(lost=1, state=State.RUNNING).count() == 2)
+            eventually(lambda: History.objects.count() == 4, within=20)
+        lost = Counter(History.objects.values_list("lost", flat=True))
+        assert lost == {0: 2, 1: 2}
+
+    def test_keeps_nobody_from_stopping_though_the_database_says_nothing(self) -> None:
+        with (
+            worker("--processes", "2", "--grace", "0.2") as process,
+            closing(connect("default", name="test")) as other,
+        ):
+            first, _ = serve(2)
+            other.execute("BEGIN; LOCK TABLE pgqueue_message")
+            os.kill(first, SIGKILL)
+            eventually(lambda: count("rescuer", wait_event_type="Lock"))
+
+            process.signal(SIGTERM)
+
+            assert process.exit_status(within=10) == 0
+
+    def test_that_was_to_retire_is_missed_by_nobody(self) -> None:
+        with worker("--processes", "2") as process:
+            first, _ = serve(2)
+
+            os.kill(first, SIGTERM)
+
+            eventually(lambda: first not in pids() and len(pids()) == 2)
+            process.signal(SIGTERM)
+            assert process.exit_status() == 0
+        assert "died" not in process.log
+
+
+@pytest.fixture
+def slow_history() -> Iterator[None]:
+    """Have a settle take some time, as beside a slow disk."""
+    with connection.cursor() as cursor:
+        cursor.execute(
+            """
+            CREATE FUNCTION take_time() RETURNS trigger LANGUAGE plpgsql AS $$
+                BEGIN
+                    PERFORM pg_sleep(0.2);
+                    RETURN NULL;
+                END $$;
+            CREATE TRIGGER take_time AFTER INSERT ON pgqueue_history
+                FOR EACH STATEMENT EXECUTE FUNCTION take_time();
+            """
+        )
+        yield
+        cursor.execute("DROP FUNCTION take_time CASCADE")
+
+
+class TestPoison:
+    """A message that kills its process, among others that were claimed with it."""
+
+    @pytest.mark.parametrize("killing", [jobs.kill_its_worker, jobs.crash])
+    def test_is_the_only_one_that_dies(self, killing: Task[..., None]) -> None:
+        jobs.add.enqueue_many([(each,) for each in range(50)])
+        poison = killing.enqueue()
+        jobs.add.enqueue_many([(each,) for each in range(50)])
+
+        with worker("--processes", "2", "--threads", "4", lease=60):
+            eventually(lambda: Message.objects.dead().exists(), within=60)
+            eventually(lambda: History.objects.count() == 100, within=60)
+
+        message = Message.objects.get()
+        assert (message.pk, message.lost, message.failures) == (int(poison.id), 3, 0)
+        assert set(History.objects.values_list("outcome", flat=True)) == {Outcome.SUCCEEDED}
+
+    def test_does_not_begin_before_it_is_written_how_others_ended(self, slow_history: None) -> None:
+        # Else they, too, had begun when it was lost, and are dead on their last life.
+        innocent = [jobs.add.enqueue(each) for each in range(5)]
+        poison = jobs.kill_its_worker.enqueue()
+        Message.objects.update(lost=2)
+
+        with worker("--processes", "2", "--threads", "1", lease=60):
+            eventually(lambda: Message.objects.dead().filter(pk=poison.id).exists(), within=60)
+            eventually(lambda: History.objects.count() == 5, within=20)
+
+        assert set(History.objects.values_list("pk", flat=True)) == {int(i.id) for i in innocent}
+
+    def test_is_alone_in_its_process_on_its_last_life(self) -> None:
+        jobs.sleep_and_sign.enqueue_many([(0.3,)] * 6)
+        suspect = jobs.sleep_and_sign.enqueue(0.5)
+        Message.objects.filter(pk=suspect.id).update(lost=2)
+
+        with worker("--threads", "4"):
+            eventually(lambda: History.objects.count() == 7, within=20)
+
+        alone = History.objects.get(pk=suspect.id)
+        beside = History.objects.exclude(pk=suspect.id).filter(
+            started_at__lt=alone.finished_at, finished_at__gt=alone.started_at
+        )
+        assert not beside.exists()
+
+
+class TestRetiring:
+    def test_after_so_many_tasks_another_process_goes_on(self) -> None:
+        jobs.pid.enqueue_many([()] * 30)
+
+        with worker("--threads", "1", "--max-tasks", "10", "--drain") as process:
+            assert process.exit_status(within=60) == 0
+
+        runs = Counter(History.objects.values_list("result", flat=True))
+        assert sum(runs.values()) == 30
+        assert 3 <= len(runs) <= 4
+        assert max(runs.values()) <= 11
+        assert not History.objects.filter(lost__gt=0).exists()
+
+    def test_when_it_is_too_large_another_process_goes_on(self) -> None:
+        with worker("--max-memory", "400"):
+            (first,) = serve(1)
+
+            jobs.grow.enqueue(500)
+
+            eventually(lambda: pids() and first not in pids(), within=20)
+        assert History.objects.get().outcome == Outcome.SUCCEEDED
+
+    def test_it_gives_a_long_task_all_the_time_it_takes(self) -> None:
+        with worker("--threads", "2", "--max-tasks", "1", "--grace", "0.1"):
+            (first,) = serve(1)
+            jobs.sleep_and_sign.enqueue(3)
+            eventually(began)
+
+            jobs.add.enqueue(1)
+
+            eventually(lambda: len(pids()) == 2, what="nobody is in its place")
+            eventually(lambda: History.objects.count() == 2, within=20)
+            eventually(lambda: first not in pids())
+        assert set(History.objects.values_list("attempt", flat=True)) == {1}
+
+
+@pytest.fixture
+def module() -> Iterator[Path]:
+    """A module with a task, which somebody is working on."""
+    path = Path(jobs.__file__).parent / "reloaded_jobs.py"
+    try:
+        yield path
+    finally:
+        path.unlink(missing_ok=True)
+
+
+class TestReloading:
+    def test_takes_up_code_that_has_changed(self, module: Path) -> None:
+        module.write_text(edited("old"))
+        name = "tests.reloaded_jobs.edited"
+        with worker("--reload") as process:
+            enqueue_by_name(name)
+            eventually(lambda: History.objects.filter(result="old").exists(), within=20)
+
+            module.write_text(edited("newer"))
+
+            eventually(lambda: ran_as_new(name), within=30)
+            process.signal(SIGTERM)
+            assert process.exit_status() == 0
+
+
+def edited(text: str) -> str:
+    return f"from pgqueue import task\n\n\n@task\ndef edited():\n    return {text!r}\n"
+
+
+def enqueue_by_name(name: str) -> None:
+    Message.objects.create(
+        channel="default",
+        task=name,
+        state=State.READY,
+        max_attempts=1,
+        payload={"args": [], "kwargs": {}},
+    )
+
+
+def ran_as_new(name: str) -> bool:
+    if not Message.objects.exists():
+        enqueue_by_name(name)
+    return History.objects.filter(result="newer").exists()

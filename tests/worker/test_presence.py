@@ -1,0 +1,100 @@
+"""The row of a process that claims, whatever becomes of the connections that it claims on."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import closing
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import psycopg
+import pytest
+
+from pgqueue.claiming.presence import Presence
+from pgqueue.connections import connect
+from pgqueue.engine.values import Connection
+from pgqueue.engine.workers import Registration
+from pgqueue.models import Worker
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+class Dying:
+    """A connection that is lost with a statement: before that took effect, or after."""
+
+    def __init__(self, connection: Connection, moment: str) -> None:
+        self._connection = connection
+        self._moment = moment
+
+    def execute(self, *arguments: Any) -> None:
+        if self._moment == "after":
+            self._connection.execute(*arguments)
+        raise psycopg.OperationalError("the connection is lost")
+
+
+@pytest.fixture
+def connection() -> Iterator[Connection]:
+    with closing(connect("default", name="test")) as connection:
+        yield connection
+
+
+@pytest.fixture
+def presence() -> Presence:
+    registration = Registration(
+        host="", pid=1, started_at=datetime.now(UTC), channels=None, excluded=(), info={}
+    )
+    return Presence(registration, notify_for=timedelta(seconds=20))
+
+
+@pytest.mark.parametrize("moment", ["before", "after"])
+def test_it_has_one_row_whatever_became_of_a_registration(
+    connection: Connection, presence: Presence, moment: str
+) -> None:
+    presence.register(connection)
+    with pytest.raises(psycopg.OperationalError):
+        presence.register(Dying(connection, moment))
+    presence.beat(connection)
+
+    worker_id = presence.register(connection)
+
+    assert list(Worker.objects.values_list("id", flat=True)) == [worker_id]
+
+
+@pytest.mark.parametrize("moment", ["before", "after"])
+def test_it_leaves_no_row_whatever_became_of_a_registration(
+    connection: Connection, presence: Presence, moment: str
+) -> None:
+    presence.register(connection)
+    with pytest.raises(psycopg.OperationalError):
+        presence.register(Dying(connection, moment))
+
+    presence.retire(connection)
+
+    assert not Worker.objects.exists()
+
+
+def test_a_heartbeat_waits_for_nobody_who_says_the_same(
+    connection: Connection, presence: Presence
+) -> None:
+    # Else a connection that says nothing would keep all leases from being renewed.
+    presence.register(connection)
+    asked, answer = threading.Event(), threading.Event()
+
+    class Silent:
+        def execute(self, *arguments: Any) -> Any:
+            asked.set()
+            answer.wait()
+            return connection.execute(*arguments)
+
+    fetcher = threading.Thread(target=presence.want_notice, args=[Silent(), True])
+    fetcher.start()
+    asked.wait()
+
+    heartbeat = threading.Thread(target=presence.beat, args=[connection], daemon=True)
+    heartbeat.start()
+    heartbeat.join(5)
+    went_on = not heartbeat.is_alive()
+    answer.set()
+    fetcher.join()
+    assert went_on

@@ -1,0 +1,192 @@
+"""A worker that is stuck ends, so that whoever runs it starts another."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import threading
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+from psycopg import OperationalError
+
+from pgqueue import service
+from pgqueue.connections import Session
+from pgqueue.service import NO_NAP, Service
+from pgqueue.worker import watchdog
+from pgqueue.worker.watchdog import Watchdog
+from tests.eventually import eventually
+from tests.processes import ROOT
+
+
+class Stubborn(Service):
+    """Stays in its tick until it is let go."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.go = threading.Event()
+
+    def tick(self) -> timedelta:
+        self.go.wait()
+        return timedelta(hours=1)
+
+
+class Dying(Service):
+    def run(self) -> None: ...
+
+    def tick(self) -> timedelta:
+        return NO_NAP
+
+
+@pytest.fixture
+def stubborn(monkeypatch: pytest.MonkeyPatch) -> Stubborn:
+    monkeypatch.setattr(service, "LONGEST_STEP", 0.05)
+    stubborn = Stubborn()
+    stubborn.start()
+    yield stubborn
+    stubborn.go.set()
+    stubborn.stop()
+    stubborn.stopped(timedelta(seconds=5))
+
+
+@pytest.fixture
+def statuses(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    statuses: list[int] = []
+    monkeypatch.setattr(os, "_exit", statuses.append)
+    monkeypatch.setattr(watchdog.faulthandler, "dump_traceback", lambda: None)
+    return statuses
+
+
+class TestAService:
+    def test_that_is_in_one_tick_for_too_long_is_stuck(self, stubborn: Stubborn) -> None:
+        eventually(lambda: stubborn.is_stuck)
+
+    def test_that_naps_is_not_however_long(self, stubborn: Stubborn) -> None:
+        stubborn.go.set()
+
+        eventually(lambda: not stubborn.is_stuck)
+
+    def test_that_died_is_stuck(self) -> None:
+        dying = Dying()
+        dying.start()
+
+        eventually(lambda: dying.is_stuck)
+
+    def test_that_has_not_begun_or_was_stopped_is_not(self) -> None:
+        unborn, dead = Dying(), Dying()
+        dead.stop()
+        dead.start()
+        dead.join()
+
+        assert not unborn.is_stuck
+        assert not dead.is_stuck
+
+
+class Silent:
+    """One that is stuck until its connection is cut; or for ever."""
+
+    name = "silent"
+
+    def __init__(self, *, helps: bool) -> None:
+        self.is_stuck = True
+        self.was_cut = 0
+        self._helps = helps
+
+    def cut(self) -> None:
+        self.was_cut += 1
+        self.is_stuck = not self._helps
+
+
+class TestTheWatchdog:
+    def test_cuts_the_connection_of_what_is_stuck(self, statuses: list[int]) -> None:
+        silent = Silent(helps=True)
+        dog = Watchdog([silent])
+
+        for _ in range(2 * watchdog.END_AFTER):
+            dog.tick()
+
+        assert (silent.was_cut, statuses) == (1, [])
+
+    def test_ends_the_process_where_that_does_not_help(self, statuses: list[int]) -> None:
+        silent = Silent(helps=False)
+        dog = Watchdog([silent])
+
+        for _ in range(watchdog.END_AFTER):
+            dog.tick()
+
+        assert (silent.was_cut, statuses) == (1, [70])
+
+    def test_forgives_one_that_goes_on_by_itself(self, statuses: list[int]) -> None:
+        silent = Silent(helps=False)
+        dog = Watchdog([silent])
+        for _ in range(10):
+            for _ in range(watchdog.CUT_AFTER - 1):
+                dog.tick()
+            silent.is_stuck = False
+            dog.tick()
+            silent.is_stuck = True
+
+        assert (silent.was_cut, statuses) == (0, [])
+
+    def test_touches_the_liveness_file_while_none_is_stuck(self, tmp_path: Path) -> None:
+        path = tmp_path / "alive"
+        silent = Silent(helps=False)
+        dog = Watchdog([silent], liveness_file=path)
+
+        dog.tick()
+        before = path.exists()
+        silent.is_stuck = False
+        dog.tick()
+
+        assert (before, path.exists()) == (False, True)
+
+    def test_says_where_everybody_was(self) -> None:
+        program = (
+            "import threading\n"
+            "from pgqueue import service\n"
+            "from pgqueue.worker.watchdog import Watchdog\n"
+            "service.LONGEST_STEP = 0\n"
+            "class Stubborn(service.Service):\n"
+            "    def tick(self):\n"
+            "        threading.Event().wait()\n"
+            "stubborn = Stubborn()\n"
+            "stubborn.start()\n"
+            "dog = Watchdog([stubborn])\n"
+            "while True:\n"
+            "    dog.tick()\n"
+        )
+
+        done = subprocess.run(
+            [sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, timeout=30
+        )
+
+        assert done.returncode == 70
+        assert "stubborn: nothing done for minutes" in done.stderr
+        assert "in tick" in done.stderr
+
+
+@pytest.mark.django_db
+def test_a_connection_that_is_cut_ends_under_who_waits_on_it() -> None:
+    session = Session("default", name="test")
+    errors: list[Exception] = []
+
+    def wait() -> None:
+        try:
+            session.connection.execute(
+                "SET client_connection_check_interval = 100; SELECT pg_sleep(60)"
+            )
+        except Exception as error:
+            errors.append(error)
+
+    waiter = threading.Thread(target=wait)
+    waiter.start()
+    eventually(lambda: session.is_open)
+
+    session.cut()
+    waiter.join(10)
+
+    assert isinstance(errors[0], OperationalError)
+    assert session.connection.execute("SELECT 1").fetchone() == (1,)
+    session.close()

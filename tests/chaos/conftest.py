@@ -1,0 +1,61 @@
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import count
+from pathlib import Path
+
+import pytest
+
+from tests.chaos.harness.migrated import migrated
+from tests.chaos.harness.server import Server, home
+from tests.chaos.harness.stage import SEED, Recovery, Stage
+
+recoveries: list[Recovery] = []
+_numbers = count()
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if Path(__file__).parent in item.path.parents and not item.get_closest_marker("timeout"):
+            item.add_marker(pytest.mark.timeout(240))
+
+
+@pytest.fixture(scope="session")
+def template() -> Iterator[Server]:
+    """A server with migrated tables, stopped: to be copied."""
+    with migrated("template") as server:
+        yield server
+
+
+@pytest.fixture
+def server(template: Server) -> Iterator[Server]:
+    """A server of the test's own, not started yet."""
+    with home(str(next(_numbers))) as folder:
+        server = template.copy_to(folder)
+        try:
+            yield server
+        finally:
+            server.stop("immediate")
+
+
+@pytest.fixture
+def stage(server: Server, tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Stage]:
+    """A scenario on a server of its own, which runs; its books are closed by `stage.end()`."""
+    server.start()
+    stage = Stage(server, tmp_path, request.node.name)
+    try:
+        yield stage
+    finally:
+        stage.close()
+        stage.show_logs()
+        if stage.recovery.came_to:
+            recoveries.append(stage.recovery)
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    if not recoveries:
+        return
+    terminalreporter.section(f"chaos: seconds until the next settle (CHAOS_SEED={SEED})")
+    for each in recoveries:
+        times = " ".join(f"{seconds:.2f}" for seconds in each.seconds) or "-"
+        terminalreporter.line(f"{each.scenario}: {times}; {each.came_to}")

@@ -1,0 +1,47 @@
+"""A server that has all the tables."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+
+from tests.chaos.harness.processes import ROOT
+from tests.chaos.harness.server import Server, home, url
+
+TABLES = Path(__file__).parent.parent / "tables.sql"
+
+
+@contextmanager
+def migrated(name: str) -> Iterator[Server]:
+    """Make a server with migrated tables, stopped; it is gone at the end."""
+    with home(name) as folder:
+        server = Server(folder)
+        server.make_cluster()
+        server.start()
+        try:
+            _fill(server)
+            server.stop()
+            yield server
+        finally:
+            server.stop("immediate")
+
+
+def _fill(server: Server) -> None:
+    with closing(server.connect(dbname="postgres")) as connection:
+        connection.execute("CREATE DATABASE chaos")
+    subprocess.run(
+        [sys.executable, "manage.py", "migrate", "-v", "0"],
+        cwd=ROOT,
+        check=True,
+        env={
+            **os.environ,
+            "DJANGO_SETTINGS_MODULE": "tests.chaos.settings",
+            "DATABASE_URL": url(server.port),
+        },
+    )
+    with closing(server.connect()) as connection:
+        connection.execute(TABLES.read_text())

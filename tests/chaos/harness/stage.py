@@ -1,0 +1,357 @@
+"""A scenario: a server, those who use it, a fault, and what is to be true afterwards."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import psycopg
+from psycopg.types.json import Jsonb
+
+from pgqueue.engine.cancel import cancel
+from tests.chaos.harness import ledger
+from tests.chaos.harness.ledger import Books
+from tests.chaos.harness.processes import Process
+from tests.chaos.harness.proxy import Proxy
+from tests.chaos.harness.server import Server, url
+from tests.eventually import eventually
+
+SEED = os.environ.get("CHAOS_SEED") or str(random.randrange(1_000_000))
+
+
+@dataclass
+class Recovery:
+    """How long it took from the end of a scenario's faults to the first settle after each."""
+
+    scenario: str
+    seconds: list[float] = field(default_factory=list)
+    came_to: str = ""
+
+
+class Stage:
+    """Everybody who takes part in a scenario. `end()` closes the books.
+
+    Args:
+        folder: for what its processes say.
+    """
+
+    def __init__(self, server: Server, folder: Path, name: str) -> None:
+        self.server = server
+        self.folder = folder
+        self.books = Books()
+        self.recovery = Recovery(name)
+        self.random = random.Random(f"{SEED} {name}")
+        self.workers: list[Process] = []
+        self.others: list[Process] = []
+        self.complaints: list[str] = []
+        self._producers: list[Process] = []
+        self._proxies: list[Proxy] = []
+        self._dead: set[int] = set()
+        self._next = 1
+
+    # Who takes part.
+
+    def proxy(self) -> Proxy:
+        """Return a proxy in front of the server."""
+        proxy = Proxy(self.server.port, terminate=self.terminate)
+        self._proxies.append(proxy)
+        proxy.start()
+        return proxy
+
+    def worker(
+        self,
+        *arguments: str,
+        port: int | None = None,
+        root: Path | None = None,
+        clock: float = 0,
+        **environment: str,
+    ) -> Process:
+        """Start a worker, and return when it serves.
+
+        Args:
+            root: the checkout that it is from.
+            clock: how many seconds its own is fast.
+        """
+        name = f"worker-{len(self.workers)}"
+
+        command = [*_with_clock(clock, "manage"), "runworker", *arguments]
+        worker = self._process(name, command, port, environment, root)
+        self.workers.append(worker)
+        eventually(
+            lambda: "Serving" in worker.log or not worker.is_alive,
+            within=30,
+            what="the worker serves",
+        )
+        assert worker.is_alive, worker.log
+        return worker
+
+    def producer(
+        self,
+        *,
+        rate: float = 100,
+        port: int | None = None,
+        also: str = "",
+        root: Path | None = None,
+        clock: float = 0,
+    ) -> Process:
+        """Start somebody who enqueues about so many messages a second until `end()`.
+
+        Args:
+            also: kinds of messages that it enqueues besides, with spaces between them.
+            root: the checkout that it is from.
+            clock: how many seconds its own is fast.
+        """
+        number = len(self._producers) + 1
+        program = _with_clock(clock, "tests.chaos.producer")
+        arguments = [*program, str(number), str(rate), SEED, *also.split()]
+        producer = self._process(f"producer-{number}", arguments, port, {}, root)
+        self._producers.append(producer)
+        eventually(lambda: "came" in "".join(producer.output), within=30, what="it produces")
+        return producer
+
+    def consumer(self, *, port: int | None = None) -> Process:
+        """Start somebody who receives what is on the channel `pulled`, until `end()`."""
+        name = f"consumer-{len(self.others)}"
+        return self._other(name, "consumer", f"{SEED} {name}", port=port)
+
+    def operator(self, *, port: int | None = None, rest: float = 0) -> Process:
+        """Start somebody who does all that there is to do, until `end()`.
+
+        Args:
+            rest: seconds between two verbs.
+        """
+        return self._other("operator", "operator", str(rest), port=port)
+
+    def _other(self, name: str, module: str, *arguments: str, port: int | None) -> Process:
+        command = ["-m", f"tests.chaos.{module}", *arguments]
+        self.others.append(self._process(name, command, port, {}, None))
+        return self.others[-1]
+
+    def _process(
+        self,
+        name: str,
+        arguments: list[str],
+        port: int | None,
+        environment: Mapping[str, str],
+        root: Path | None,
+    ) -> Process:
+        known = {
+            "DJANGO_SETTINGS_MODULE": "tests.chaos.settings",
+            "DATABASE_URL": url(port or self.server.port),
+            **environment,
+        }
+        at = {} if root is None else {"root": root}
+        return Process(name, *arguments, folder=self.folder, environment=known, **at)
+
+    def numbers(self, kind: str, count: int) -> list[int]:
+        """Enter messages in the books that the test itself enqueues; return their numbers."""
+        numbers = list(range(self._next, self._next + count))
+        self._next += count
+        self.books.committed.update(dict.fromkeys(numbers, kind))
+        return numbers
+
+    def enqueue(
+        self, task: str, *arguments: Any, channel: str = "default", max_attempts: int = 1000
+    ) -> int:
+        """Enqueue a task of `tests.chaos.tasks` by SQL; return its message's id."""
+        row = self.ask(
+            "SELECT pgqueue_enqueue(%s, %s, channel => %s, max_attempts => %s)",
+            f"tests.chaos.tasks.{task}",
+            Jsonb({"args": list(arguments), "kwargs": {}}),
+            channel,
+            max_attempts,
+        )
+        return int(row[0])
+
+    # What happens.
+
+    @contextmanager
+    def fault(self) -> Iterator[None]:
+        """The block is a fault; measure how long it takes from its end to the next settle."""
+        yield
+        ended = datetime.now(UTC)
+        began = time.monotonic()
+        eventually(lambda: self._settled_since(ended), within=60, what="it goes on")
+        self.recovery.seconds.append(time.monotonic() - began)
+
+    def _settled_since(self, ended: datetime) -> bool:
+        row = self.ask("SELECT max(finished_at) > %s FROM pgqueue_history", ended)
+        return bool(row and row[0])
+
+    @contextmanager
+    def quiet(self) -> Iterator[None]:
+        """The block runs without any load: those who make it stand still meanwhile."""
+        makers = [*self._producers, *(each for each in self.others if each.name == "operator")]
+        for each in makers:
+            each.signal(signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            for each in makers:
+                each.signal(signal.SIGCONT)
+
+    def settles(self, count: int, *, within: float = 60) -> None:
+        """Wait until so many more messages have ended."""
+        before = self.settled()
+        eventually(lambda: self.settled() >= before + count, within=within, what="it goes on")
+
+    def serves(self, channel: str, *, within: float) -> None:
+        """Wait until something that is claimed on this channel from now on has ended."""
+        (now,) = self.ask("SELECT clock_timestamp()")
+        query = "SELECT count(*) FROM pgqueue_history WHERE channel = %s AND claimed_at > %s"
+        eventually(
+            lambda: (self.ask(query, channel, now) or (0,)) > (0,),
+            within=within,
+            what=f"the channel {channel} is served",
+        )
+
+    def settled(self) -> int:
+        """Return how many messages have ended."""
+        row = self.ask("SELECT count(*) FROM pgqueue_history")
+        return int(row[0]) if row else 0
+
+    def ask(self, query: str, *parameters: object) -> Any:
+        """Return the first row of a query; None while the server is not there."""
+        try:
+            with self.server.connect() as connection:
+                return connection.execute(query, parameters).fetchone()
+        except psycopg.OperationalError:
+            return None
+
+    def terminate(self, pid: int) -> None:
+        """End one of the server's processes, and wait until it is gone."""
+        self.ask("SELECT pg_terminate_backend(%s, 5000)", pid)
+
+    def kill(self, worker: Process) -> None:
+        """Kill a worker, for good."""
+        worker.kill()
+        self._dead.add(worker.pid)
+
+    def expect_dead(self, worker: Process) -> None:
+        """Say that a worker is to be dead by now by what was done to it."""
+        self._dead.add(worker.pid)
+
+    def retire(self, worker: Process) -> None:
+        """Ask a worker to stop, for good, and wait until it has."""
+        _stop([worker])
+        self._dead.add(worker.pid)
+
+    def replace_the_dead(self, **environment: str) -> None:
+        """Start a worker for each that has died, as what it runs under does."""
+        for worker in self.living():
+            if not worker.is_alive:
+                self.expect_dead(worker)
+                self.worker(**environment)
+
+    # The end.
+
+    def end(self, *, fails: tuple[str, ...] = (), within: float = 60) -> str:
+        """Let the producers stop and everything end, stop the workers, and close the books."""
+        self.stop_producers()
+        _stop(each for each in self.others if each.name == "operator")
+        self._cancel_what_no_producer_could()
+        eventually(self._is_over, within=within, what=self.what_is_left())
+        _stop([*self.living(), *self.others])
+        with closing(self.server.connect()) as connection:
+            came_to = ledger.audit(connection, self.books, fails=fails)
+            self._check_workers(connection)
+        self.recovery.came_to = came_to
+        print(f"{self.recovery.scenario}: {came_to}")
+        return came_to
+
+    def living(self) -> list[Process]:
+        """Return the workers that nothing was done to that ends them."""
+        return [each for each in self.workers if each.pid not in self._dead]
+
+    def stop_producers(self) -> None:
+        """Let them finish what they are at, and enter what they know."""
+        for producer in self._producers:
+            producer.signal(signal.SIGTERM)
+        for producer in self._producers:
+            if producer.exit_status(60) != -signal.SIGKILL:
+                assert producer.exit_status() == 0, producer.log
+            self.complaints += self.books.read(producer.output)
+        self._producers.clear()
+
+    def _cancel_what_no_producer_could(self) -> None:
+        """Those whose ids never reached it: it was killed, or its commit's answer was lost."""
+        query = "SELECT id FROM pgqueue_message WHERE task = 'tests.chaos.tasks.never'"
+        with closing(self.server.connect()) as connection:
+            ids = [id for (id,) in connection.execute(query)]
+            assert cancel(connection, ids).ended == set(ids)
+
+    def _is_over(self) -> bool:
+        for worker in self.living():
+            assert worker.is_alive, f"{worker.name} ended by itself: {worker.log}"
+        with closing(self.server.connect()) as connection:
+            return not ledger.leftovers(connection)
+
+    def what_is_left(self) -> Later:
+        """Tell what is left when that is read, which is when a wait was in vain."""
+
+        def tell() -> str:
+            with closing(self.server.connect()) as connection:
+                return f"{ledger.leftovers(connection)}: {ledger.what_is_left(connection)}"
+
+        return Later(tell)
+
+    def _check_workers(self, connection: psycopg.Connection[Any]) -> None:
+        living = [each.pid for each in self.living()]
+        row = connection.execute(
+            "SELECT count(*) FROM pgqueue_worker WHERE pid = ANY (%s)", [living]
+        ).fetchone()
+        assert row == (0,), "a worker that stopped left its row behind"
+        for worker in self.workers:
+            # The duty that looks for lanes which contradict the tables: there should be none.
+            assert "nobody had marked them" not in worker.log, worker.log
+
+    def later(self, text: Callable[[], str]) -> Later:
+        """Return a text that is made when somebody reads it."""
+        return Later(text)
+
+    def show_logs(self) -> None:
+        """Print what everybody complained of."""
+        for process in [*self._producers, *self.workers, *self.others]:
+            if log := process.log:
+                print(f"--- {process.name} ---\n{log[-6000:]}")
+
+    def close(self) -> None:
+        """End whoever is left."""
+        for process in [*self._producers, *self.workers, *self.others]:
+            if process.is_alive:
+                process.kill()
+        for proxy in self._proxies:
+            proxy.close()
+        self.server.stop("immediate")
+
+
+def _with_clock(seconds: float, module: str) -> list[str]:
+    """Return how Python runs a module, with a clock that is so much fast."""
+    return ["-m", "tests.chaos.clock", str(seconds), module] if seconds else ["-m", module]
+
+
+def _stop(processes: Iterable[Process]) -> None:
+    """Ask them all to stop, and wait for it."""
+    asked = list(processes)
+    for each in asked:
+        each.signal(signal.SIGTERM)
+    for each in asked:
+        assert each.exit_status(60) == 0, f"{each.name}: {each.log}"
+
+
+class Later:
+    """A text that is made when somebody wants to read it."""
+
+    def __init__(self, text: Any) -> None:
+        self._text = text
+
+    def __str__(self) -> str:
+        return str(self._text())

@@ -1,0 +1,43 @@
+"""The engine's statements, and which of them a text is."""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+from pathlib import Path
+
+from pgqueue import engine
+from pgqueue.statements import load
+
+FOLDER = Path(engine.__file__).parent
+NAME = re.compile(r"^-- name: (\w+)$", re.MULTILINE)
+INCLUDED = re.compile(r"^ *-- include: (\w+)$", re.MULTILINE)
+
+
+@cache
+def all_of_them() -> dict[str, re.Pattern[str]]:
+    """Return what each statement looks like when it is sent, by "module.name".
+
+    What others include is no statement of its own.
+    """
+    statements = {}
+    for file in sorted(FOLDER.glob("*.sql")):
+        text = file.read_text()
+        fragments = set(INCLUDED.findall(text))
+        loaded = load(f"{engine.__name__}.{file.stem}")
+        for name in NAME.findall(text):
+            if file.stem != "shared" and name not in fragments:
+                statements[f"{file.stem}.{name}"] = _sent(loaded[name])
+    return statements
+
+
+def _sent(statement: str) -> re.Pattern[str]:
+    """Return the pattern of a statement with parameters, or their values, in their places."""
+    parts = re.split(r"%\(\w+\)s", statement)
+    return re.compile(".+?".join(re.escape(part.replace("%%", "%")) for part in parts), re.DOTALL)
+
+
+@cache
+def names_of(text: str) -> frozenset[str]:
+    """Return the names of the statements that a text is: one, none, or several equal ones."""
+    return frozenset(name for name, sent in all_of_them().items() if sent.fullmatch(text.strip()))

@@ -1,0 +1,238 @@
+"""Do all that the engine can, over and over, beside workers and producers.
+
+Run as `python -m tests.chaos.operator [SECONDS]`, which it rests after each. Its messages carry a
+number below 0, which the books leave out. Each verb may fail at any time; it is said, and tried
+again.
+"""
+
+from __future__ import annotations
+
+import signal
+import sys
+import time
+from collections.abc import Callable
+from contextlib import closing
+from datetime import timedelta
+from itertools import cycle
+from uuid import UUID
+
+import django
+
+SOON = timedelta(minutes=1)
+SECOND = timedelta(seconds=1)
+NOBODY = -1
+NONE = UUID(int=0)
+
+
+def verbs() -> list[Callable[[], object]]:
+    """Return them, each to be called again and again."""
+    from django.db.models.functions import Now
+
+    from pgqueue import Channel, batch, health, receive, send, watch
+    from pgqueue.conf import settings
+    from pgqueue.connections import connect
+    from pgqueue.engine import (
+        channels,
+        dead,
+        enqueue,
+        expire,
+        held,
+        lease,
+        notifications,
+        partitions,
+        promote,
+        purge,
+        route,
+        schedule,
+        stats,
+        wait,
+        workers,
+    )
+    from pgqueue.models import Duty, Message, Schedule
+    from pgqueue.worker.duties.maintain import maintain
+
+    plain = tasks.plain.using(channel="odd")
+    idle, bounded, parked = Channel("idle"), Channel("bounded"), Channel("parked")
+    odd = Channel("odd")
+
+    def on_its_own(verb: Callable[..., object], *arguments: object, **options: object) -> object:
+        with closing(connect("default", name="operator")) as connection:
+            return verb(connection, *arguments, **options)
+
+    def hold() -> None:
+        for end in ("commit", "abandon"):
+            result = plain.using(hold_for=5).enqueue(NOBODY)
+            result.extend_hold(for_=8)
+            getattr(result, end)()
+
+    def deduplicate() -> None:
+        for _ in range(2):
+            plain.using(dedupe_key="the same").enqueue(NOBODY)
+        plain.using(dedupe_key=str).enqueue_many([(-number,) for number in (2, 3, 4)])
+
+    def fill() -> None:
+        bounded.policy(max_size=3)
+        bounded.configure(on_full="drop")
+        plain.using(channel="bounded").enqueue_many([(NOBODY,) for _ in range(5)])
+        with batch() as work:
+            work.enqueue_many(
+                plain.using(channel="plenty", key=lambda number: str(number)),
+                [(-number,) for number in range(1, 505)],
+            )
+        bounded.cancel()
+
+    def keep_order() -> None:
+        plain.using(channel="ordered too", key="a", ordered=True).enqueue_many([(NOBODY,)] * 3)
+
+    def operate() -> None:
+        result = plain.using(run_after=3600).enqueue(NOBODY)
+        Message.objects.filter(pk=result.id).run_now()
+        plain.using(run_after=3600).enqueue(NOBODY).cancel()
+        tasks.hopeless.using(channel="idle").enqueue(NOBODY)
+        idle.replay()
+        idle.discard()
+        idle.policy(max_running=2, rate=1000)
+        idle.policy(each_key=True, rate=500, max_running=3)
+        tasks.limited.using(channel="idle", key="a").enqueue(NOBODY)
+
+    def wait_for() -> None:
+        plain.enqueue(NOBODY).wait(timeout=3)
+
+    def wait_by_hand() -> None:
+        with closing(connect("default", name="operator")) as connection:
+            rows = wait.announce(connection, [1], lasting=SOON)
+            wait.renew(connection, list(rows.values()), lasting=SOON)
+            wait.ended(connection, [1])
+            wait.withdraw(connection, list(rows.values()))
+            wait.forget(connection)
+
+    def receive_some() -> None:
+        send("by hand", {"args": [NOBODY]})
+        with receive("by hand", limit=5, lease=5) as receiver:
+            for delivery in receiver:
+                delivery.checkpoint(progress=1)
+                delivery.extend()
+                delivery.complete()
+        with receive("nobody sends here") as receiver:
+            receiver.take()
+
+    def look() -> None:
+        parked.pause()
+        plain.using(channel="parked").enqueue_many([(NOBODY,) for _ in range(120)])
+        # Of so many channels each is counted up to 100 only, and estimated beyond.
+        names = ["parked", *map(str, range(1000))]
+        on_its_own(stats.measure, names)
+        on_its_own(channels.in_use)
+        on_its_own(channels.lanes, "limited")
+        parked.trim(keep=100)
+        parked.purge()
+        idle.drain(timeout=0.01)
+
+    def hear() -> None:
+        idle.configure(watched=True)
+        with watch("idle"):
+            pass
+
+    def do_duties() -> None:
+        for verb in (promote.promote, expire.expire, expire.forget, partitions.ensure, route.tidy):
+            on_its_own(verb)
+        on_its_own(route.adopt)
+        on_its_own(lease.rescue, max_lost=100)
+        on_its_own(workers.forget, silent_for=SOON)
+        # As a flush does; the next worker that looks for it brings it back.
+        Duty.objects.filter(name="forget").delete()
+        # Those that are long, and rest for an hour.
+        Duty.objects.filter(name__in=["partitions", "purge"]).update(due_at=Now())
+
+    def keep_schedules() -> None:
+        for name, task in (("known", tasks.plain.name), ("unknown", "tests.chaos.tasks.gone")):
+            Schedule.objects.get_or_create(
+                name=name,
+                defaults={"task": task, "every": SECOND, "args": [NOBODY], "channel": "odd"},
+            )
+        on_its_own(schedule.find, "known")
+        yearly = schedule.Declared(
+            "yearly", tasks.plain.name, "0 0 1 1 *", None, "UTC", "[]", "{}", "once", "allow"
+        )
+        on_its_own(schedule.declare, [yearly])
+
+    def examine() -> None:
+        health.examine("default")
+
+    def look_after() -> None:
+        odd.configure(retention=1)
+        for report in maintain("default"):
+            if report.error:
+                raise report.error
+
+    def drop_days() -> None:
+        with closing(connect("default", name="operator")) as connection:
+            connection.prepare_threshold = None  # as behind a transaction pooler
+            partitions.drop(connection, settings().retention)
+
+    # Verbs that the others reach by chance only, or never.
+    def the_rest() -> None:
+        on_its_own(lease.begin, [])
+        on_its_own(lease.are_any_over)
+        on_its_own(lease.rescue_from, NONE, NONE, max_lost=100)
+        on_its_own(lease.give_back, NONE, NONE, held=[])
+        on_its_own(workers.bury, NONE, NONE)
+        on_its_own(dead.discard, [NOBODY])
+        on_its_own(held.commit, [NOBODY])
+        on_its_own(promote.may_come, None)
+        on_its_own(purge.bounds, "idle", keep=1, older_than=SOON)
+        on_its_own(enqueue.reserve, 2)
+        on_its_own(notifications.listen)
+
+    return [
+        *(hold, deduplicate, fill, keep_order, operate, wait_for, wait_by_hand, receive_some),
+        *(look, hear, do_duties, keep_schedules, examine, look_after, drop_days, the_rest),
+    ]
+
+
+def clear_away() -> None:
+    """End what failures on the way have left."""
+    from pgqueue import Channel
+    from pgqueue.models import Schedule
+
+    Schedule.objects.all().delete()
+    for name in ("odd", "idle", "bounded", "parked", "plenty", "by hand"):
+        Channel(name).resume()
+        Channel(name).cancel()
+        Channel(name).discard()
+
+
+def survives(verb: Callable[[], object]) -> bool:
+    """Whether it did what it does; if not, say why."""
+    import psycopg
+    from django.db import DatabaseError, InterfaceError, close_old_connections, connection
+
+    from pgqueue.exceptions import PGQueueError
+
+    close_old_connections()
+    try:
+        verb()
+    except (psycopg.Error, DatabaseError, InterfaceError, PGQueueError) as error:
+        print(f"{verb.__name__}: {type(error).__name__}: {error}", file=sys.stderr, flush=True)
+        connection.close()
+        return False
+    return True
+
+
+def main() -> None:
+    stopped: list[bool] = []
+    signal.signal(signal.SIGTERM, lambda *_: stopped.append(True))
+    rest = float(sys.argv[1]) if sys.argv[1:] else 0
+    each = cycle(verbs())
+    while not stopped:
+        survives(next(each))
+        time.sleep(rest)
+    while not survives(clear_away):
+        time.sleep(0.1)
+
+
+if __name__ == "__main__":
+    django.setup()
+    from tests.chaos import tasks
+
+    main()

@@ -1,0 +1,184 @@
+"""What the suite's messages do. Each takes the number that a producer gave its message."""
+
+from __future__ import annotations
+
+import asyncio
+import ctypes
+import os
+import signal
+import time
+from pathlib import Path
+
+from django.db import connection
+
+from pgqueue import Cancel, TaskContext, task
+from pgqueue.tasks.delivery import Delivery
+
+# A run that meets a fault is charged a failure, which is not what the ledger asks about.
+PATIENT = {"max_attempts": 1000, "backoff": [0.1]}
+
+
+def leave(run: TaskContext | Delivery, number: int) -> None:
+    """Leave the row that the ledger counts."""
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "INSERT INTO chaos_effect (number, message_id, attempt) VALUES (%s, %s, %s)",
+            [number, int(run.id), run.attempt],
+        )
+
+
+@task(takes_context=True, **PATIENT)
+def plain(context: TaskContext, number: int, seconds: float = 0) -> None:
+    time.sleep(seconds)
+    leave(context, number)
+
+
+@task(takes_context=True, atomic=True, **PATIENT)
+def atomic(context: TaskContext, number: int, seconds: float = 0) -> None:
+    leave(context, number)
+    time.sleep(seconds)
+
+
+@task(takes_context=True, atomic=True, channel="ordered", **PATIENT)
+def in_order(context: TaskContext, number: int, seconds: float = 0) -> None:
+    leave(context, number)
+    time.sleep(seconds)
+
+
+@task(takes_context=True, channel="limited", **PATIENT)
+def limited(context: TaskContext, number: int, seconds: float = 0) -> None:
+    run = [int(context.id), context.attempt]
+    with connection.cursor() as cursor:
+        cursor.execute("INSERT INTO chaos_run (message_id, attempt) VALUES (%s, %s)", run)
+    time.sleep(seconds)
+    leave(context, number)
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "UPDATE chaos_run SET ended_at = clock_timestamp() "
+            "WHERE message_id = %s AND attempt = %s",
+            run,
+        )
+
+
+@task(takes_context=True, **PATIENT)
+async def waiting(context: TaskContext, number: int, seconds: float = 0) -> None:
+    await asyncio.sleep(seconds)
+
+
+@task(takes_context=True, **PATIENT)
+def fails_once(context: TaskContext, number: int, seconds: float = 0) -> None:
+    if not context.task_result.failures:
+        raise ValueError("the first time, it does")
+    leave(context, number)
+
+
+@task(takes_context=True, **PATIENT)
+def in_parts(context: TaskContext, number: int, seconds: float = 0) -> None:
+    """Note how far it came, and go on with that later."""
+    if context.progress is None:
+        context.extend(10)
+        context.checkpoint("half", extend=10)
+        context.defer(0.1)
+    leave(context, number)
+
+
+@task(**PATIENT)
+def gives_up(number: int, seconds: float = 0) -> None:
+    raise Cancel("it was to be")
+
+
+@task(max_attempts=1)
+def hopeless(number: int, seconds: float = 0) -> None:
+    raise ValueError("it always does")
+
+
+@task
+def never(number: int, seconds: float = 0) -> None:
+    """Due in an hour, and cancelled before."""
+    raise AssertionError(f"{number} was to be cancelled")
+
+
+@task(takes_context=True)
+def unstorable(context: TaskContext, number: int, seconds: float = 0) -> object:
+    leave(context, number)
+    return object()
+
+
+@task(takes_context=True, **PATIENT)
+def once(context: TaskContext, number: int) -> None:
+    """Enqueued several times, and there only once."""
+    leave(context, number)
+
+
+@task(takes_context=True, **PATIENT)
+def large(context: TaskContext, number: int, text: str, length: int) -> str:
+    """Take much, and return some of it."""
+    if len(text) != length:
+        raise ValueError(f"{length} were sent, and {len(text)} came")
+    leave(context, number)
+    return text[:1000]
+
+
+@task
+def nothing(number: int) -> None:
+    """Be as fast as can be."""
+
+
+@task(atomic=True)
+def nothing_atomic(number: int) -> None:
+    """Be as fast as can be in a transaction of one's own."""
+
+
+@task
+def segfaults(number: int) -> None:
+    ctypes.string_at(0)
+
+
+@task
+def is_killed(number: int) -> None:
+    """Die as by the kernel when memory is short."""
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+@task
+def ignores_everything(number: int, folder: str, seconds: float = 120) -> None:
+    """Say that it began, and go on whatever is raised in it."""
+    Path(folder, f"{number} began").touch()
+    until = time.monotonic() + seconds
+    while time.monotonic() < until:
+        try:
+            time.sleep(0.05)
+        except BaseException:  # noqa: S112
+            continue
+
+
+@task(takes_context=True, **PATIENT)
+def stops_midway(context: TaskContext, number: int, folder: str, seconds: float = 30) -> None:
+    """Have its effect, say so, and be about to settle for a while."""
+    leave(context, number)
+    Path(folder, f"{number} took effect").touch()
+    time.sleep(seconds if context.attempt == 1 else 0)
+
+
+@task(takes_context=True, atomic=True, **PATIENT)
+def stops_midway_atomic(
+    context: TaskContext, number: int, folder: str, seconds: float = 30
+) -> None:
+    """Do the same in one transaction with the settle."""
+    leave(context, number)
+    Path(folder, f"{number} took effect").touch()
+    time.sleep(seconds if context.attempt == 1 else 0)
+
+
+@task(channel="pulled", max_attempts=1000)
+def pulled(number: int, seconds: float = 0) -> None:
+    raise AssertionError(f"{number} is for consumers")
+
+
+KINDS = {
+    each.name.rpartition(".")[2]: each
+    for each in (
+        *(plain, atomic, in_order, limited, waiting, fails_once, in_parts),
+        *(gives_up, hopeless, never, pulled),
+    )
+}

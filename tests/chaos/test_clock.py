@@ -1,0 +1,48 @@
+"""Workers and producers whose clocks are wrong: only the database's counts."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.chaos.harness.stage import Stage
+
+pytestmark = pytest.mark.chaos
+
+HOUR = 3600
+
+
+@pytest.mark.parametrize("wrong_by", [HOUR, -HOUR], ids=["fast", "slow"])
+def test_a_client_whose_clock_is_an_hour_off_changes_nothing(stage: Stage, wrong_by: int) -> None:
+    stage.worker()
+    stage.worker(clock=wrong_by)
+    stage.producer(rate=80)
+    stage.producer(rate=80, clock=wrong_by)
+
+    with stage.fault():
+        stage.settles(600)
+
+    # Nobody was taken for dead, nothing ran before its time or long after.
+    assert stage.ask("SELECT count(*) FROM pgqueue_worker") == (2,)
+    stage.end()
+    assert stage.ask("SELECT sum(lost) FROM pgqueue_history") == (0,)
+    assert stage.ask(
+        "SELECT count(*) FROM pgqueue_history "
+        "WHERE claimed_at < run_at OR claimed_at > run_at + interval '30 seconds' "
+        "OR finished_at NOT BETWEEN created_at AND now() OR run_at > now() + interval '2 hours'"
+        "AND outcome <> 'cancelled'"
+    ) == (0,)
+
+
+def test_a_worker_dies_beside_one_whose_clock_is_wrong_and_is_replaced_in_time(
+    stage: Stage,
+) -> None:
+    """It rescues by the database's clock: neither at once nor an hour later."""
+    stage.producer(rate=80)
+    victim = stage.worker()
+    stage.worker(clock=-HOUR)
+    stage.settles(50)
+
+    with stage.fault():
+        stage.kill(victim)
+
+    stage.end(within=20)

@@ -1,0 +1,70 @@
+"""The ledger itself: it finds whatever a queue could do wrong."""
+
+from __future__ import annotations
+
+from contextlib import closing
+
+import pytest
+
+from pgqueue.engine.workers import SQL
+from tests.chaos.harness import ledger
+from tests.chaos.harness.stage import Stage
+from tests.chaos.harness.statements import all_of_them, names_of
+
+# What a complaint is about, and what it takes to hear it; each leaves the rest as it should be.
+WRONGS = {
+    "lost": """
+        DELETE FROM pgqueue_history
+        WHERE id = (SELECT min(id) FROM pgqueue_history WHERE task LIKE '%.plain')""",
+    "there more than once": """
+        INSERT INTO pgqueue_history SELECT * FROM pgqueue_history
+        WHERE id = (SELECT min(id) FROM pgqueue_history WHERE task LIKE '%.plain')""",
+    "enqueued by nobody": """
+        SELECT pgqueue_enqueue('tests.chaos.tasks.plain', '{"args": [77], "kwargs": {}}')""",
+    "ended otherwise": """
+        UPDATE pgqueue_history SET outcome = 'discarded'
+        WHERE id = (SELECT min(id) FROM pgqueue_history WHERE task LIKE '%.plain')""",
+    "2 effects": """
+        INSERT INTO chaos_effect (number, message_id, attempt)
+        SELECT number, message_id, 2 FROM chaos_effect
+        WHERE message_id = (SELECT min(id) FROM pgqueue_history WHERE task LIKE '%.atomic')""",
+    "without its effect": """
+        DELETE FROM chaos_effect
+        WHERE message_id = (SELECT min(id) FROM pgqueue_history WHERE task LIKE '%.plain')""",
+    "out of order": """
+        UPDATE chaos_effect SET id = DEFAULT
+        WHERE message_id = (SELECT min(id) FROM pgqueue_history WHERE ordered
+                            GROUP BY key HAVING count(*) > 1 LIMIT 1)""",
+    "the limit of the channel is 5": "UPDATE chaos_run SET began_at = 'epoch'",
+    "leases": "UPDATE pgqueue_message SET worker_id = gen_random_uuid() WHERE state = 'dead'",
+    "lanes": "INSERT INTO pgqueue_lane (channel, key, state, turn_at, tat) "
+    "VALUES ('limited', 'z', 'saturated', now(), now())",
+    "bells": "INSERT INTO pgqueue_bell (channel, key) VALUES ('limited', 'a')",
+    "duties that nobody does": "UPDATE pgqueue_duty SET due_at = now() - interval '1 minute'",
+}
+
+
+def test_the_ledger_finds_whatever_a_queue_could_do_wrong(stage: Stage) -> None:
+    stage.producer(rate=100)
+    stage.worker()
+    hopeless = stage.numbers("hopeless", 1)
+    stage.enqueue("hopeless", *hopeless, max_attempts=1)
+    stage.settles(150)
+    stage.end()
+
+    with closing(stage.server.connect()) as connection:
+        for complaint, wrong in WRONGS.items():
+            with connection.transaction(force_rollback=True):
+                connection.execute(wrong)
+                with pytest.raises(AssertionError, match=complaint):
+                    ledger.audit(connection, stage.books)
+
+
+def test_a_statement_is_known_however_its_parameters_are_sent() -> None:
+    beat = SQL["beat"]
+    sent = beat.replace("%(notify_for)s", "$1").replace("%(id)s", "$2")
+    merged = beat.replace("%(notify_for)s", "'20 s'").replace("%(id)s", "'abc'")
+
+    assert names_of(sent) == names_of(merged) == {"workers.beat"}
+    assert not names_of("SELECT 1")
+    assert len(all_of_them()) > 70

@@ -1,0 +1,70 @@
+"""Transactions that stay open for long: a producer's, and one that only looks."""
+
+from __future__ import annotations
+
+from contextlib import closing
+
+import psycopg
+import pytest
+
+from tests.chaos.harness.server import nap
+from tests.chaos.harness.stage import Stage
+
+IN_ALL_WAYS = """
+SELECT pgqueue_enqueue('tests.chaos.tasks.plain', '{"args": [1], "kwargs": {}}'),
+       pgqueue_enqueue('tests.chaos.tasks.limited', '{"args": [2], "kwargs": {}}',
+                       channel => 'limited', key => 'a'),
+       pgqueue_enqueue('tests.chaos.tasks.in_order', '{"args": [3], "kwargs": {}}',
+                       channel => 'ordered', key => 'its own', ordered => true)
+"""
+
+
+@pytest.mark.chaos
+def test_a_producers_open_transaction_delays_nobody_but_itself(stage: Stage) -> None:
+    """A compressed ten minutes: nothing of it depends on how long they are, but for vacuum."""
+    for kind in ("plain", "limited", "in_order"):
+        stage.numbers(kind, 1)
+    for _ in range(2):
+        stage.producer(rate=100)
+        stage.worker()
+
+    with closing(stage.server.connect()) as slow, stage.fault(), slow.transaction():
+        slow.execute(IN_ALL_WAYS)
+        for _ in range(5):
+            # Each of these a fault would end if anyone waited for the transaction.
+            stage.settles(150, within=15)
+            for channel in ("default", "limited", "ordered"):
+                stage.serves(channel, within=5)
+
+    stage.end()
+
+
+@pytest.mark.chaos
+def test_claims_stay_fast_beside_a_snapshot_that_is_pinned(stage: Stage) -> None:
+    """A compressed soak: dead rows pile up that no vacuum may remove."""
+    for _ in range(2):
+        stage.producer(rate=250)
+        stage.worker()
+    stage.settles(500)
+    before = wait_of_the_latest(stage)
+
+    with closing(stage.server.connect()) as pinned, stage.fault():
+        pinned.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
+        with pinned.transaction():
+            pinned.execute("SELECT count(*) FROM pgqueue_message")
+            nap(60)
+            after = wait_of_the_latest(stage)
+
+    stage.end()
+    # Milliseconds; where claims walked the dead, it would be seconds.
+    assert after < max(10 * before, 500), f"{before} ms became {after} ms"
+
+
+def wait_of_the_latest(stage: Stage) -> float:
+    """Return how long the median of the last 500 unlimited messages waited, in milliseconds."""
+    (wait,) = stage.ask(
+        "SELECT percentile_cont(0.5) WITHIN GROUP (ORDER BY extract(epoch FROM waited)) "
+        "FROM (SELECT claimed_at - run_at AS waited FROM pgqueue_history "
+        "      WHERE channel = 'default' ORDER BY finished_at DESC LIMIT 500) latest"
+    )
+    return float(wait) * 1000

@@ -1,0 +1,80 @@
+"""Messages that can't be run, or whose end can't be stored, among others that can."""
+
+from __future__ import annotations
+
+from contextlib import closing
+
+import pytest
+
+from tests.chaos.harness.stage import Stage
+from tests.eventually import eventually
+
+
+def test_what_cannot_be_read_or_stored_is_dead_and_harms_no_other(stage: Stage) -> None:
+    stage.producer(rate=100)
+    stage.worker()
+    numbers = stage.numbers("unstorable", 10)
+
+    with stage.fault(), closing(stage.server.connect()) as connection:
+        for number in numbers:
+            stage.enqueue("unstorable", number)
+        unreadable = [
+            connection.execute(
+                "SELECT pgqueue_enqueue('tests.chaos.tasks.plain', %s::jsonb)", [payload]
+            ).fetchone()
+            for payload in (
+                '{"args": [-1, {"$pgqueue": "nonsense", "value": 1}], "kwargs": {}}',
+                '{"args": [-1, 1, 2, 3], "kwargs": {"unheard": "of"}}',
+                '{"args": 7}',
+                "[]",
+                '"text"',
+                "null",
+                "1e400",
+            )
+        ]
+        ids = [id for (id,) in unreadable]
+        eventually(
+            lambda: (
+                stage.ask(
+                    "SELECT count(*) FROM pgqueue_message WHERE state = 'dead' AND id = ANY (%s)",
+                    ids,
+                )
+                == (len(ids),)
+            ),
+            what="what can't be read is dead",
+        )
+        connection.execute("DELETE FROM pgqueue_message WHERE id = ANY (%s)", [ids])
+
+    stage.end()
+
+
+@pytest.mark.chaos
+def test_an_unknown_task_is_handed_back_later_each_time_and_never_in_a_hot_loop(
+    stage: Stage,
+) -> None:
+    stage.producer(rate=100)
+    stage.worker()
+
+    with stage.fault():
+        ids = [stage.enqueue(f"nowhere.task_{number}", -1) for number in range(50)]
+        eventually(
+            lambda: (
+                stage.ask(
+                    "SELECT count(*) FROM pgqueue_message "
+                    "WHERE id = ANY (%s) AND state = 'scheduled' "
+                    "AND run_at > now() + interval '20 seconds'",
+                    ids,
+                )
+                == (50,)
+            ),
+            what="they are put off",
+        )
+        stage.settles(200)
+
+    assert stage.ask(
+        "SELECT max(attempt), max(failures), max(lost) FROM pgqueue_message WHERE id = ANY (%s)",
+        ids,
+    ) == (1, 0, 0)
+    assert stage.workers[0].log.count("No task is named") <= 50
+    stage.ask("DELETE FROM pgqueue_message WHERE id = ANY (%s) RETURNING id", ids)
+    stage.end()

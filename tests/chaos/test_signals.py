@@ -1,0 +1,107 @@
+"""Workers that are asked to stop, in each situation that makes it hard."""
+
+from __future__ import annotations
+
+import signal
+import time
+
+import pytest
+
+from tests.chaos.harness.processes import Process
+from tests.chaos.harness.server import nap
+from tests.chaos.harness.stage import Stage
+from tests.eventually import eventually
+
+SIGINT, SIGTERM = signal.SIGINT, signal.SIGTERM
+KUBERNETES = 30.0
+"""Seconds after which a pod is killed, unless told otherwise."""
+
+
+def seconds_to_end(worker: Process, within: float = KUBERNETES + 10, *, status: int = 0) -> float:
+    began = time.monotonic()
+    assert worker.exit_status(within) == status, worker.log
+    return time.monotonic() - began
+
+
+@pytest.mark.parametrize("number", [SIGTERM, pytest.param(SIGINT, marks=pytest.mark.chaos)])
+def test_under_load_it_charges_nothing_and_others_go_on(
+    stage: Stage, number: signal.Signals
+) -> None:
+    for _ in range(2):
+        stage.producer(rate=120)
+    worker = stage.worker()
+    stage.settles(30)
+
+    for _ in range(4):
+        leaving, worker = worker, stage.worker()
+        with stage.fault():
+            leaving.signal(number)
+            assert seconds_to_end(leaving) < 5
+        stage.expect_dead(leaving)
+
+    stage.end()
+    assert stage.ask("SELECT sum(lost) FROM pgqueue_history") == (0,)
+
+
+def test_a_second_signal_hands_back_at_once_what_runs(stage: Stage) -> None:
+    numbers = stage.numbers("plain", 8)
+    worker = stage.worker("--threads", "4")
+    for number in numbers:
+        stage.enqueue("stops_midway", number, str(stage.folder), 5)
+    eventually(lambda: len(list(stage.folder.glob("* took effect"))) == 4)
+
+    with stage.fault():
+        worker.signal(SIGTERM)
+        nap(0.5)
+        assert worker.is_alive
+        worker.signal(SIGTERM)
+        assert seconds_to_end(worker) < 5
+        stage.worker()
+    stage.expect_dead(worker)
+
+    stage.end()
+    assert stage.ask("SELECT sum(lost), sum(failures) FROM pgqueue_history") == (0, 0)
+
+
+@pytest.mark.chaos
+def test_a_task_that_ignores_everything_is_handed_back_within_30_s(stage: Stage) -> None:
+    numbers = stage.numbers("plain", 2)
+    worker = stage.worker()
+    for number in numbers:
+        stage.enqueue("ignores_everything", number, str(stage.folder))
+    eventually(lambda: len(list(stage.folder.glob("* began"))) == 2)
+
+    worker.signal(SIGTERM)
+    took = seconds_to_end(worker)
+
+    assert took < KUBERNETES
+    assert stage.ask(
+        "SELECT count(*), sum(lost), sum(failures) FROM pgqueue_message WHERE state = 'ready'"
+    ) == (2, 0, 0)
+    assert stage.ask("SELECT count(*) FROM pgqueue_worker") == (0,)
+
+
+@pytest.mark.chaos
+@pytest.mark.parametrize(("how", "status"), [("down", 0), ("silent", 1)])
+def test_while_postgresql_is_away_it_ends_within_30_s(stage: Stage, how: str, status: int) -> None:
+    proxy = stage.proxy()
+    numbers = stage.numbers("plain", 30)
+    worker = stage.worker("--threads", "4", port=proxy.port)
+    for number in numbers:
+        stage.enqueue("stops_midway", number, str(stage.folder), 2)
+    eventually(lambda: len(list(stage.folder.glob("* took effect"))) == 4)
+
+    if how == "down":
+        proxy.cut()
+    else:
+        proxy.freeze()
+    nap(1)
+    worker.signal(SIGTERM)
+    took = seconds_to_end(worker, status=status)
+    stage.expect_dead(worker)
+
+    assert took < KUBERNETES
+    with stage.fault():
+        proxy.restore()
+        stage.worker()
+    stage.end()

@@ -1,0 +1,60 @@
+"""A primary that dies, and a standby that takes its place."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.chaos.harness.server import Server, home, run
+from tests.chaos.harness.stage import Stage
+from tests.eventually import eventually
+
+
+@pytest.fixture
+def standby(stage: Stage) -> Iterator[Server]:
+    """A replica that every commit of the primary waits for."""
+    primary = stage.server
+    with home("standby") as folder:
+        follower = Server(folder)
+        source = ["-h", primary.home, "-p", primary.port, "-U", "postgres"]
+        run(
+            "pg_basebackup", *source, "-D", follower.data,
+            "-R", "-X", "stream", "-C", "-S", "standby", "-c", "fast", "--no-sync",
+        )  # fmt: skip
+        follower.start()
+        with primary.connect() as connection:
+            connection.execute("ALTER SYSTEM SET synchronous_standby_names = '*'")
+            connection.execute("SELECT pg_reload_conf()")
+        eventually(
+            lambda: (
+                stage.ask("SELECT count(*) FROM pg_stat_replication WHERE sync_state = 'sync'")
+                == (1,)
+            ),
+            what="the standby is synchronous",
+        )
+        try:
+            yield follower
+        finally:
+            follower.stop("immediate")
+
+
+def test_nothing_committed_is_lost_when_a_standby_is_promoted(
+    stage: Stage, standby: Server
+) -> None:
+    proxy = stage.proxy()
+    for _ in range(2):
+        stage.producer(rate=100, port=proxy.port)
+        stage.worker(port=proxy.port)
+    stage.settles(200)
+
+    with stage.fault():
+        stage.server.stop("killed")
+        proxy.cut()
+        standby.promote()
+        stage.server, proxy.target = standby, standby.port
+        proxy.restore()
+
+    stage.settles(200)
+    stage.end()
+    assert stage.ask("SELECT sum(lost) FROM pgqueue_history") == (0,)

@@ -1,0 +1,72 @@
+"""Workers that are stopped for longer than their leases last, and go on."""
+
+from __future__ import annotations
+
+import signal
+
+from tests.chaos.harness.processes import Process
+from tests.chaos.harness.server import nap
+from tests.chaos.harness.stage import Stage
+from tests.eventually import eventually
+
+LEASE = 1.0
+
+
+# But for what it has locked: an atomic task's message is nobody else's before its transaction ends.
+HOLDS = """
+SELECT count(*) FROM (
+    SELECT FROM pgqueue_message
+    WHERE worker_id IN (SELECT id FROM pgqueue_worker WHERE pid = %s)
+    FOR UPDATE SKIP LOCKED) held
+"""
+
+
+def stop_amid_its_work(stage: Stage, worker: Process) -> None:
+    """Stop a worker at a moment at which it holds something."""
+
+    def is_stopped() -> bool:
+        worker.signal(signal.SIGSTOP)
+        if stage.ask(HOLDS, worker.pid) > (0,):
+            return True
+        worker.signal(signal.SIGCONT)
+        nap(stage.random.uniform(0, 0.05))
+        return False
+
+    eventually(is_stopped)
+
+
+def test_a_worker_that_was_stopped_beyond_its_lease_is_fenced(stage: Stage) -> None:
+    for _ in range(2):
+        stage.producer(rate=120)
+    workers = [stage.worker(PGQUEUE_LEASE=str(LEASE)) for _ in range(2)]
+    stage.settles(50)
+
+    for _ in range(2):
+        for worker in workers:
+            with stage.fault():
+                stop_amid_its_work(stage, worker)
+                eventually(
+                    lambda worker=worker: stage.ask(HOLDS, worker.pid) == (0,),
+                    within=40,
+                    what=stage.what_is_left(),
+                )
+                nap(stage.random.uniform(0, 0.5))
+                worker.signal(signal.SIGCONT)
+
+    stage.end()
+
+
+def test_a_task_that_was_stopped_beyond_its_lease_is_not_recorded(stage: Stage) -> None:
+    numbers = stage.numbers("plain", 1)
+    first = stage.worker(PGQUEUE_LEASE=str(LEASE))
+    stage.enqueue("stops_midway", *numbers, str(stage.folder), 3)
+    eventually((stage.folder / f"{numbers[0]} took effect").exists)
+
+    with stage.fault():
+        first.signal(signal.SIGSTOP)
+        stage.worker(PGQUEUE_LEASE=str(LEASE))
+    first.signal(signal.SIGCONT)
+    eventually(lambda: "the lease was lost" in first.log, what="it learns that it was fenced")
+
+    stage.end()
+    assert stage.ask("SELECT attempt, lost FROM pgqueue_history") == (2, 1)

@@ -1,0 +1,58 @@
+"""A deploy: workers and producers of two versions at once, on the newer one's tables."""
+
+from __future__ import annotations
+
+import shutil
+import signal
+import subprocess
+import tarfile
+from io import BytesIO
+from pathlib import Path
+
+import pytest
+
+from tests.chaos.harness.stage import Stage
+from tests.processes import ROOT
+
+pytestmark = pytest.mark.chaos
+
+BEFORE = "5c3a833"
+"""The first commit that works on the tables of migration 0003, as whoever deployed it runs it."""
+OURS = Path(__file__).parent
+
+
+@pytest.fixture
+def before(tmp_path: Path) -> Path:
+    """A checkout of the version before, with this suite's settings and tasks."""
+    root = tmp_path / "before"
+    root.mkdir()
+    git = shutil.which("git") or "git"
+    archive = subprocess.run([git, "archive", BEFORE], cwd=ROOT, check=True, capture_output=True)
+    with tarfile.open(fileobj=BytesIO(archive.stdout)) as files:
+        files.extractall(root, filter="data")
+    (root / "tests" / "chaos").mkdir()
+    for name in ("__init__.py", "settings.py", "tasks.py", "producer.py"):
+        shutil.copy(OURS / name, root / "tests" / "chaos" / name)
+    return root
+
+
+def test_old_and_new_workers_and_producers_share_one_schema(stage: Stage, before: Path) -> None:
+    stage.producer(rate=80)
+    stage.producer(rate=80, root=before)
+    old = [stage.worker(root=before) for _ in range(2)]
+    stage.settles(100)
+
+    # One after the other makes way: the first gently, the second not.
+    with stage.fault():
+        stage.worker()
+        old[0].signal(signal.SIGTERM)
+        assert old[0].exit_status() == 0
+    stage.expect_dead(old[0])
+    stage.settles(200)
+    with stage.fault():
+        stage.kill(old[1])
+    # And back again.
+    stage.worker(root=before)
+    stage.settles(200)
+
+    stage.end()

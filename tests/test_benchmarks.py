@@ -6,13 +6,17 @@ import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from tests.benchmarks.harness import musts, results
+from tests.benchmarks.harness.group import Group
 from tests.benchmarks.harness.musts import MUSTS, Must, Verdict
-from tests.benchmarks.harness.report import Report
+from tests.benchmarks.harness.report import Report, Round, repeat
+from tests.eventually import eventually
+from tests.system import is_alive
 
 ROOT = Path(__file__).resolve().parent.parent
 FIGURES = {
@@ -39,6 +43,8 @@ FIGURES = {
     "latency": {"p50_ms", "p99_ms"},
     "ordered": {"per_s"},
     "pinned": {"pinned_per_s", "unpinned_per_s"},
+    "recovery": {"child_s", "worker_s"},
+    "sleepers": {"s"},
 }
 REPORT = Report(
     benchmark="drain",
@@ -88,6 +94,7 @@ def run(*arguments: str) -> list[dict[str, Any]]:
         (["drain", "enqueue", "fair", "pinned"], "2000"),
         (["backlog", "governed", "ordered"], "2000"),
         (["latency"], "5"),
+        (["recovery", "sleepers"], "6"),
     ],
 )
 def test_each_benchmark_reports_what_it_promises(names: list[str], messages: str) -> None:
@@ -97,7 +104,7 @@ def test_each_benchmark_reports_what_it_promises(names: list[str], messages: str
     for report in reports:
         figures, ratios, machine = report["figures"], report["ratios"], report["machine"]
         assert FIGURES[report["benchmark"]] < figures.keys()
-        assert ratios.keys() & {"of_ceiling", "of_free", "deep_of_shallow"}
+        assert not ratios or ratios.keys() & {"of_ceiling", "of_free", "deep_of_shallow"}
         assert all(value > 0 for value in [*figures.values(), *ratios.values()])
         assert {"cpu", "cores", "memory_gb", "postgresql", "python"} < machine.keys()
         measured = {f"figures.{name}" for name in figures} | {f"ratios.{name}" for name in ratios}
@@ -148,3 +155,142 @@ def test_results_replace_those_of_the_same_benchmark_only(tmp_path: Path) -> Non
     assert "| figures.per_s | 1 (24,000–26,000) | ≥ 20,000 | ≥ 40,000 | MISSED |" in text
     assert "| figures.per_s | 25,000 (24,000–26,000) | ≥ 20,000 | ≥ 40,000 | must reached |" in text
     assert len(json.loads((tmp_path / "results.json").read_text())) == 2
+
+
+# Of the peers none is run here but ours: `make bench-peers ROUNDS=1 MESSAGES=1000` tries all.
+
+OURS = {"pgqueue_drain_per_s": 900.0, "pgqueue_pickup_p50_ms": 4.0}
+
+
+PEERS: list[Any] = [
+    SimpleNamespace(name=name, on_redis=False, is_django=True, notifies=False)
+    for name in ("pgqueue", "ox")
+]
+
+
+@pytest.mark.timeout(400)
+def test_each_measurement_of_the_peers_works_with_ours() -> None:
+    ran = subprocess.run(
+        [sys.executable, "-m", "tests.benchmarks.peers"]
+        + ["pgqueue", "--messages", "500", "--rounds", "1", "--format", "json"],
+        cwd=ROOT,
+        env=os.environ,
+        capture_output=True,
+        text=True,
+    )
+
+    assert ran.returncode == 0, ran.stderr
+    [line] = ran.stdout.splitlines()
+    found = json.loads(line)
+    assert found["figures"].keys() >= {
+        "pgqueue_enqueue_per_s",
+        "pgqueue_bulk_per_s",
+        "pgqueue_clients_per_s",
+        "pgqueue_drain_per_s",
+        "pgqueue_nap_drain_per_s",
+        "pgqueue_query_drain_per_s",
+        "pgqueue_connecting_query_drain_per_s",
+        "pgqueue_full_drain_per_s",
+        "pgqueue_pickup_p50_ms",
+        "pgqueue_pickup_p99_ms",
+    }
+    kill = ("lost", "stuck", "doubled")
+    assert [found["figures"][f"pgqueue_{name}"] for name in kill] == [0, 0, 0]
+    assert found["remarks"].keys() == {"pgqueue"}
+
+
+def test_ratios_compare_with_the_best_of_the_others() -> None:
+    from tests.benchmarks.peers.rounds import ratios
+
+    theirs = {"ox_drain_per_s": 300.0, "ox_pickup_p50_ms": 8.0}
+
+    found = ratios({**OURS, **theirs}, PEERS)
+
+    assert found == {
+        "drain_of_best_postgres_peer": 3,
+        "drain_of_django_ox": 3,
+        "pickup_p50_of_best_peer": 0.5,
+    }
+
+
+def test_who_was_not_measured_is_in_no_ratio() -> None:
+    from tests.benchmarks.peers.rounds import ratios
+
+    assert ratios(OURS, PEERS) == {}
+
+
+def test_what_failed_in_some_rounds_is_reported_and_told() -> None:
+    rounds = iter(
+        [
+            Round({"a_per_s": 1, "b_per_s": 5}, {}),
+            Round({"a_per_s": 3}, {}, remarks={"b_drain": "It ended by itself."}),
+        ]
+    )
+
+    done = repeat("drain", lambda _: next(rounds), messages=1, rounds=2, remarks={"a": "A 1"})
+
+    assert done.figures == {"a_per_s": 2, "b_per_s": 5}
+    assert done.remarks == {"a": "A 1", "b_drain": "It ended by itself. (in 1 of 2 rounds)"}
+
+
+def test_peers_stand_beside_each_other_and_none_is_left_out(tmp_path: Path) -> None:
+    of_peers = replace(
+        REPORT,
+        benchmark="peers",
+        figures={"pgqueue_drain_per_s": 9_000, "celery_drain_per_s": 300},
+        ratios={"drain_of_celery_redis": 30},
+        spread={
+            "figures.pgqueue_drain_per_s": [8_000, 9_500],
+            "figures.celery_drain_per_s": [290, 310],
+            "ratios.drain_of_celery_redis": [25, 32],
+        },
+        remarks={"huey": "was not measured: No module named 'huey'."},
+    )
+
+    results.write([of_peers], folder=tmp_path)
+
+    text = (tmp_path / "RESULTS.md").read_text()
+    assert "| ratios.drain_of_celery_redis | 30 (25–32) | ≥ 15 | ≥ 40 | must reached |" in text
+    [row] = [line for line in text.splitlines() if line.startswith("| no-ops, per s |")]
+    assert row == (
+        "| no-ops, per s | 9,000 (8,000–9,500) | – | – | – | – | – | 300 (290–310) | – |"
+    )
+    assert "- **huey** was not measured: No module named 'huey'." in text
+
+
+def test_a_group_ends_with_all_that_it_started(tmp_path: Path) -> None:
+    with Group(_family(tmp_path), environment=os.environ, cwd=ROOT) as group:
+        child = _pid_in(tmp_path)
+
+        group.kill()
+
+    eventually(lambda: not is_alive(child))
+
+
+def test_a_group_ends_with_whoever_started_it(tmp_path: Path) -> None:
+    code = (
+        "import os, time\n"
+        "from tests.benchmarks.harness.group import Group\n"
+        f"with Group({_family(tmp_path)!r}, environment=os.environ, cwd='.'): time.sleep(60)"
+    )
+    starter = subprocess.Popen([sys.executable, "-c", code], cwd=ROOT)
+    child = _pid_in(tmp_path)
+
+    starter.kill()
+    starter.wait()
+
+    eventually(lambda: not is_alive(child))
+
+
+def _family(folder: Path) -> list[str]:
+    """Return a program that starts another, and says where."""
+    return [
+        "sh",
+        "-c",
+        f"sleep 60 & echo $! > {folder}/draft; mv {folder}/draft {folder}/pid; wait",
+    ]
+
+
+def _pid_in(folder: Path) -> int:
+    eventually((folder / "pid").exists)
+    return int((folder / "pid").read_text())

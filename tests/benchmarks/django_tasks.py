@@ -15,7 +15,7 @@ drain_of_django_ox   ours_drain_per_s ÷ ox_drain_per_s
 drain_of_django_tasks_db, enqueue_of_django_tasks_db, of_own_drain
 """
 
-from tests.benchmarks.harness import peers
+from tests.benchmarks.harness import backends
 from tests.benchmarks.harness.report import Report, Round, repeat
 
 SIZES = (100_000,)
@@ -30,18 +30,18 @@ def measure(*, messages: int, rounds: int) -> Report:
 
 def _round(count: int) -> Round:
     few = max(count // SHARE, 10)
-    others = peers.others()
+    others = backends.others()
     figures = {
-        "ours_enqueue_per_s": peers.enqueue_ours(few),
+        "ours_enqueue_per_s": backends.enqueue_ours(few),
         "tasks_db_enqueue_per_s": others["tasks_db"].enqueue(few),
-        "own_drain_per_s": peers.drain_ours(count, task="nothing_on_our_own"),
-        "ours_drain_per_s": peers.drain_ours(count),
+        "own_drain_per_s": backends.drain_ours(count, task="nothing_on_our_own"),
+        "ours_drain_per_s": backends.drain_ours(count),
         **{f"{name}_drain_per_s": peer.drain(few) for name, peer in others.items()},
     }
-    with peers.told(TASKS_LOG_LEVEL="INFO"):
-        figures["ours_logging_drain_per_s"] = peers.drain_ours(count)
-    with peers.told(CONN_MAX_AGE="0"):
-        figures["ours_connecting_drain_per_s"] = peers.drain_ours(count)
+    with backends.told(TASKS_LOG_LEVEL="INFO"):
+        figures["ours_logging_drain_per_s"] = backends.drain_ours(count)
+    with backends.told(CONN_MAX_AGE="0"):
+        figures["ours_connecting_drain_per_s"] = backends.drain_ours(count)
         for name, peer in others.items():
             figures[f"{name}_connecting_drain_per_s"] = peer.drain(few)
     ours = figures["ours_drain_per_s"]

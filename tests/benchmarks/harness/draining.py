@@ -25,15 +25,17 @@ class Drained:
     startup_s: float
 
 
-def drain(count: int) -> Drained:
+def drain(count: int, *options: str) -> Drained:
     """Start a worker on a queue of `count` messages, and wait until all are in history."""
     spawned_at = _clock()
-    with worker.running() as running:
+    with worker.running("runworker", *options) as running:
         running.wait_until(
             lambda: _settler_paused_at() is not None and messages.ended()[0] == count,
             every=0.1,
             patience=worker.PATIENCE + count / 1000,
         )
+        # It may have paused for tasks that take long, and come back between the two questions.
+        running.wait_until(lambda: _settler_paused_at() is not None)
         settled_at = _settler_paused_at()
         rss_mb = running.rss_mb()
     _, claimed_at = messages.ended()

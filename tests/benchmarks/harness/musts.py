@@ -47,8 +47,11 @@ class Must:
         return value >= bound if self.aim > self.must else value <= bound
 
 
+LEASE_S = 5
+"""The lease that `recovery` runs with, in seconds: what must be depends on it."""
+
 MUSTS = (
-    Must("drain", "ratios.of_ceiling", must=0.40, aim=0.70),
+    Must("drain", "ratios.of_ceiling", must=0.50, aim=0.80),
     Must("drain", "figures.per_s", must=20_000, aim=40_000),
     Must("drain", "figures.rss_mb", must=150, aim=100),
     Must("enqueue", "figures.bulk_per_s", must=80_000, aim=150_000),
@@ -64,6 +67,15 @@ MUSTS = (
     Must("django_tasks", "ratios.drain_of_django_ox", must=15, aim=40, needs="django_ox"),
     Must("django_tasks", "ratios.enqueue_of_django_tasks_db", must=1, aim=1.5),
     Must("django_tasks", "ratios.of_own_drain", must=0.7, aim=0.9),
+    Must("peers", "ratios.drain_of_best_postgres_peer", must=1.5, aim=3),
+    Must("peers", "ratios.drain_of_celery_redis", must=15, aim=40),
+    Must("peers", "ratios.drain_of_django_ox", must=25, aim=80, needs="django_ox"),
+    Must("peers", "ratios.concurrent_enqueue_of_best_notifying_peer", must=2, aim=5),
+    Must("peers", "ratios.pickup_p50_of_best_peer", must=1, aim=0.5),
+    Must("peers", "ratios.orm_drain_of_best_django_peer", must=3, aim=10),
+    Must("sleepers", "figures.s", must=2, aim=1.2),
+    Must("recovery", "figures.child_s", must=1, aim=1),
+    Must("recovery", "figures.worker_s", must=LEASE_S + 1, aim=LEASE_S + 1),
 )
 
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import sys
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from statistics import median
 from typing import Any
@@ -19,6 +20,8 @@ class Round:
 
     figures: Mapping[str, float]
     ratios: Mapping[str, float]
+    remarks: Mapping[str, str] = field(default_factory=dict)
+    """What could not be measured, and why."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,6 +39,8 @@ class Report:
     spread: Mapping[str, Sequence[float]]
     machine: Mapping[str, Any]
     measured_at: str
+    remarks: Mapping[str, str] = field(default_factory=dict)
+    """What else is to be known: of what was measured, and of what could not be."""
 
     @property
     def metrics(self) -> dict[str, float]:
@@ -51,9 +56,17 @@ class Report:
 
 
 def repeat(
-    benchmark: str, measure: Callable[[int], Round], *, messages: int, rounds: int
+    benchmark: str,
+    measure: Callable[[int], Round],
+    *,
+    messages: int,
+    rounds: int,
+    remarks: Mapping[str, str] | None = None,
 ) -> Report:
-    """Measure several times and report the medians; say on stderr how far it is."""
+    """Measure several times and report the medians; say on stderr how far it is.
+
+    What could not be measured in each round is the median of those where it could.
+    """
     on = machine()
     done = []
     for number in range(1, rounds + 1):
@@ -73,11 +86,22 @@ def repeat(
         },
         machine=on,
         measured_at=datetime.now(UTC).isoformat(timespec="seconds"),
+        remarks={**(remarks or {}), **_failures([each.remarks for each in done])},
     )
 
 
 def _collected(rounds: Sequence[Mapping[str, float]]) -> dict[str, list[float]]:
-    return {name: [each[name] for each in rounds] for name in rounds[0]}
+    names = dict.fromkeys(name for each in rounds for name in each)
+    return {name: [each[name] for each in rounds if name in each] for name in names}
+
+
+def _failures(rounds: Sequence[Mapping[str, str]]) -> dict[str, str]:
+    times = Counter(name for each in rounds for name in each)
+    causes = {name: cause for each in rounds for name, cause in each.items()}
+    return {
+        name: f"{cause} (in {times[name]} of {len(rounds)} rounds)"
+        for name, cause in causes.items()
+    }
 
 
 def _spread(values: Sequence[float]) -> list[float]:

@@ -1,7 +1,7 @@
 """Reports as text: for the terminal, and in RESULTS.md with results.json beside it."""
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 from importlib import import_module
 from pathlib import Path
@@ -14,19 +14,20 @@ FOLDER = Path(__file__).resolve().parents[1]
 HEAD = """\
 # Results
 
-Written by `make bench`; the figures as JSON are in results.json. Each is the median of some
-rounds, with the least and the most in brackets; a ratio is the median of the rounds' own
-ratios. What a name means is told on top of the benchmark's file. That no limit is exceeded, nothing
-lost or stuck, and nobody deadlocked is not measured but tested: `make model` ends at the first.
+Written by `make bench` and `make bench-peers`; the figures as JSON are in results.json. Each is
+the median of some rounds, with the least and the most in brackets; a ratio is the median of the
+rounds' own ratios. What a name means is told on top of the benchmark's file. That no limit is
+exceeded, nothing lost or stuck, and nobody deadlocked is not measured but tested: `make model` ends
+at the first.
 """
 COLUMNS = ("metric", "measured", "must", "aim", "verdict")
 
 
 def table(report: Report) -> str:
     """Return a report for a terminal."""
-    rows = [COLUMNS, *_rows(report)]
-    widths = [max(len(row[column]) for row in rows) for column in range(len(COLUMNS))]
-    lines = ["  ".join(map(str.ljust, row, widths)).rstrip() for row in rows]
+    listed = [COLUMNS, *rows(report)]
+    widths = [max(len(row[column]) for row in listed) for column in range(len(COLUMNS))]
+    lines = ["  ".join(map(str.ljust, row, widths)).rstrip() for row in listed]
     return "\n".join([_title(report), _circumstances(report), "", *lines, ""])
 
 
@@ -42,9 +43,10 @@ def write(reports: Iterable[Report], *, folder: Path = FOLDER) -> None:
 
 
 def _section(report: Report) -> str:
-    about = (import_module(f"tests.benchmarks.{report.benchmark}").__doc__ or "").partition("\n")[0]
-    rows = [COLUMNS, ("---",) * len(COLUMNS), *_rows(report)]
-    lines = [f"| {' | '.join(row)} |" for row in rows]
+    benchmark = import_module(f"tests.benchmarks.{report.benchmark}")
+    about = (benchmark.__doc__ or "").partition("\n")[0]
+    # One that has too many figures for a list says itself how they are shown.
+    lines = getattr(benchmark, "lines", _lines)(report)
     settings = ", ".join(f"{name} {value}" for name, value in report.machine["settings"].items())
     return "\n".join(
         [
@@ -54,6 +56,16 @@ def _section(report: Report) -> str:
             f"\n{_circumstances(report)} Server: {settings}.\n",
         ]
     )
+
+
+def _lines(report: Report) -> list[str]:
+    return markdown([COLUMNS, *rows(report)])
+
+
+def markdown(table: Sequence[Sequence[str]]) -> list[str]:
+    """Return a table's lines, its first row being the head."""
+    head, *body = table
+    return [f"| {' | '.join(row)} |" for row in (head, ("---",) * len(head), *body)]
 
 
 def _title(report: Report) -> str:
@@ -69,7 +81,8 @@ def _circumstances(report: Report) -> str:
     )
 
 
-def _rows(report: Report) -> list[tuple[str, ...]]:
+def rows(report: Report) -> list[tuple[str, ...]]:
+    """Return what was measured, metric by metric, and how it was judged."""
     musts = musts_of(report.benchmark)
     return [
         (metric, _measured(value, report.spread[metric]), *_judged(musts.get(metric), value))

@@ -8,7 +8,8 @@ from testproject.settings import *  # noqa: F403
 from testproject.settings import DATABASES, env
 from testproject.settings import INSTALLED_APPS as OF_THE_PROJECT
 
-DATABASES["default"]["CONN_MAX_AGE"] = env.int("CONN_MAX_AGE", default=60)
+DATABASES["default"]["CONN_MAX_AGE"] = env.int("CONN_MAX_AGE", default=None)
+DATABASES["default"]["CONN_HEALTH_CHECKS"] = env.bool("CONN_HEALTH_CHECKS", default=True)
 
 # Django's default writes two lines a task, which takes longer than the smallest tasks.
 LOGGING = {

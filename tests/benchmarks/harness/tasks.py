@@ -1,3 +1,4 @@
+import asyncio
 import time
 
 import django
@@ -14,6 +15,18 @@ else:
 def dawdle() -> None:
     """Keep a worker busy for 20 ms without taking the processor from anybody."""
     time.sleep(0.02)
+
+
+@task
+async def doze() -> None:
+    """Wait for a second without a thread."""
+    await asyncio.sleep(1)
+
+
+@task
+def linger() -> None:
+    """Take longer than anybody waits: its worker is killed before."""
+    time.sleep(60)
 
 
 @task

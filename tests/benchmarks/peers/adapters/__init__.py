@@ -1,0 +1,1 @@
+"""One file a peer, all alike; `peer.ADAPTERS` has their order."""

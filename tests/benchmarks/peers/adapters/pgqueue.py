@@ -1,0 +1,91 @@
+"""pgqueue itself, run as its docs say."""
+
+from collections.abc import Sequence
+
+from django.db import connection
+
+from pgqueue import task
+from tests.benchmarks.peers import work
+from tests.benchmarks.peers.peer import Commands, OnDjango
+
+# The one place that says how we run.
+BEST = ("--processes", "2", "--threads", "4")
+ONE_BY_ONE = ("--threads", "8")
+WHERE_TASKS_NAP = ("--threads", str(work.AT_ONCE))
+
+
+@task
+def nothing(number: int) -> None:
+    """Do nothing."""
+    work.nothing(number)
+
+
+@task
+def nap(number: int) -> None:
+    """Wait."""
+    work.nap(number)
+
+
+@task
+def query(number: int) -> None:
+    """Ask the ORM."""
+    work.query(number)
+
+
+@task(atomic=bool(work.LEASE))
+def note(number: int) -> None:
+    """Leave an effect; where a worker is going to be killed, in one transaction with its end."""
+    if work.LEASE:
+        work.note_with(connection.cursor(), number)
+    else:
+        work.note(number)
+
+
+TASKS = {"nothing": nothing, "nap": nap, "query": query, "note": note}
+
+
+class PGQueue(OnDjango):
+    """Ours."""
+
+    name = "pgqueue"
+    title = "pgqueue"
+    distribution = "pgqueue"
+    pace = 20_000
+    settings = (
+        f"`runworker {' '.join(BEST)}`, `{' '.join(WHERE_TASKS_NAP)}` where tasks nap, "
+        f"`{' '.join(ONE_BY_ONE)}` where they come one by one; `atomic=True` where it is killed"
+    )
+    notifies = True
+    tables = (
+        "pgqueue_message",
+        "pgqueue_history",
+        "pgqueue_policy",
+        "pgqueue_lane",
+        "pgqueue_gate",
+        "pgqueue_bell",
+        "pgqueue_worker",
+    )
+    unfinished = "pgqueue_message WHERE state IN ('ready', 'running', 'scheduled')"
+    finished = """
+        INSERT INTO pgqueue_history (
+            id, channel, key, task, payload, metadata, priority, run_at, worker_id, attempt,
+            failures, lost, max_attempts, ordered, errors, claimed_at, started_at, created_at,
+            outcome)
+        SELECT nextval(pg_get_serial_sequence('pgqueue_message', 'id')), 'default', '',
+               'tests.benchmarks.peers.adapters.pgqueue.nothing', '[[1],{}]', '{}', 0, now(),
+               gen_random_uuid(), 1, 0, 0, 5, false, '[]', now(), now(), now(), 'succeeded'
+        FROM generate_series(1, %(count)s)
+    """
+
+    def enqueue(self, task: str, number: int) -> None:
+        TASKS[task].enqueue(number)
+
+    def enqueue_many(self, task: str, numbers: Sequence[int]) -> None:
+        TASKS[task].enqueue_many((number,) for number in numbers)
+
+    def workers(self, task: str, *, lease: float) -> Commands:
+        options = {"nap": WHERE_TASKS_NAP, "note": ONE_BY_ONE}.get(task, BEST)
+        return [self.command("runworker", *options)]
+
+
+PEER = PGQueue()

@@ -1,0 +1,136 @@
+"""One round: each measurement of all peers in turn, so that what is compared ran side by side."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+import psycopg
+
+from tests.benchmarks.harness.report import Round
+from tests.benchmarks.peers import measures
+from tests.benchmarks.peers.measures import Failed, Figures
+from tests.benchmarks.peers.peer import Peer
+from tests.benchmarks.peers.places import Place
+
+OURS = "pgqueue"
+CONNECTING = {"CONN_MAX_AGE": "0"}
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """What is done to each peer that it applies to."""
+
+    name: str
+    of: Callable[[Peer], Figures]
+    applies_to: Callable[[Peer], bool] = lambda peer: True
+
+
+class Rounds:
+    """Measures peers, again and again.
+
+    Args:
+        only: the names of measurements to make; None: all.
+    """
+
+    def __init__(
+        self, peers: Sequence[Peer], empty: Place, full: Place, *, only: Collection[str] | None
+    ) -> None:
+        self._only = only
+        self._peers = peers
+        self._empty = empty
+        self._full = full
+
+    def measure(self, messages: int) -> Round:
+        """Measure all; `messages` is how many of ours there are in a drain."""
+        figures: Figures = {}
+        remarks: dict[str, str] = {}
+        for measurement in self._measurements(messages / self._pace):
+            if self._only and measurement.name not in self._only:
+                continue
+            for peer in filter(measurement.applies_to, self._peers):
+                print(f"  {measurement.name}: {peer.title}", file=sys.stderr, flush=True)
+                try:
+                    found = measurement.of(peer)
+                except (Failed, psycopg.Error) as error:
+                    print(f"    {error}"[-2000:], file=sys.stderr)
+                    remarks[f"{peer.name}_{measurement.name}"] = str(error).splitlines()[0]
+                else:
+                    figures |= {f"{peer.name}_{name}": each for name, each in found.items()}
+        return Round(figures=figures, ratios=ratios(figures, self._peers), remarks=remarks)
+
+    @property
+    def _pace(self) -> float:
+        return next(peer.pace for peer in self._peers if peer.name == OURS)
+
+    def _measurements(self, seconds: float) -> Iterable[Measurement]:
+        """Return all, each of about so many seconds."""
+
+        def size(most: float) -> int:
+            return max(10, round(most * seconds))
+
+        def drain(name: str, task: str, *, most: float, place: Place, **told: str) -> Measurement:
+            return Measurement(
+                name,
+                lambda peer: {
+                    f"{name}_per_s": measures.drain(
+                        peer, place, task, size(min(peer.pace, most)), **told
+                    )
+                },
+                # A task that asks the ORM is for those who keep its connections.
+                lambda peer: (
+                    (peer.is_django or not (told or task == "query"))
+                    and (peer.finished is not None or place is not self._full)
+                ),
+            )
+
+        empty, full = self._empty, self._full
+        yield Measurement("enqueue", lambda peer: measures.enqueue(peer, empty, size(500)))
+        yield Measurement(
+            "bulk",
+            lambda peer: measures.bulk(peer, empty, size(10_000)),
+            lambda peer: peer.has_bulk,
+        )
+        yield Measurement("clients", lambda peer: measures.clients(peer, empty, seconds))
+        yield drain("drain", "nothing", most=20_000, place=empty)
+        yield drain("nap_drain", "nap", most=3_000, place=empty)
+        yield drain("query_drain", "query", most=2_000, place=empty)
+        yield drain("connecting_drain", "nothing", most=20_000, place=empty, **CONNECTING)
+        yield drain("connecting_nap_drain", "nap", most=3_000, place=empty, **CONNECTING)
+        yield drain("connecting_query_drain", "query", most=2_000, place=empty, **CONNECTING)
+        yield drain("full_drain", "nothing", most=20_000, place=full)
+        yield Measurement("pickup", lambda peer: measures.pickup(peer, empty, size(10)))
+        yield Measurement(
+            "killed", lambda peer: measures.killed(peer, empty, size(min(peer.pace, 1_000)))
+        )
+
+
+def ratios(figures: Mapping[str, float], peers: Sequence[Peer]) -> Figures:
+    """Compare ours with the best of others, as far as both were measured."""
+
+    def others(suits: Callable[[Peer], bool]) -> list[str]:
+        return [peer.name for peer in peers if peer.name != OURS and suits(peer)]
+
+    anybody = others(lambda peer: True)
+    on_postgres = others(lambda peer: not peer.on_redis)
+    notifying = others(lambda peer: peer.notifies)
+    django = others(lambda peer: peer.is_django)
+    compared = {
+        "drain_of_best_postgres_peer": ("drain_per_s", on_postgres, max),
+        "drain_of_celery_redis": ("drain_per_s", ["celery"], max),
+        "drain_of_django_ox": ("drain_per_s", ["ox"], max),
+        "connecting_drain_of_django_ox": ("connecting_drain_per_s", ["ox"], max),
+        "concurrent_enqueue_of_best_notifying_peer": ("clients_per_s", notifying, max),
+        "pickup_p50_of_best_peer": ("pickup_p50_ms", anybody, min),
+        "orm_drain_of_best_django_peer": ("query_drain_per_s", django, max),
+        "connecting_orm_drain_of_best_django_peer": ("connecting_query_drain_per_s", django, max),
+        "nap_drain_of_best_peer": ("nap_drain_per_s", anybody, max),
+        "full_drain_of_best_peer": ("full_drain_per_s", anybody, max),
+    }
+    found = {}
+    for name, (figure, rivals, best) in compared.items():
+        theirs = [figures[f"{each}_{figure}"] for each in rivals if f"{each}_{figure}" in figures]
+        if theirs and f"{OURS}_{figure}" in figures:
+            found[name] = figures[f"{OURS}_{figure}"] / best(theirs)
+    return found

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import os
 import socket
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from datetime import timedelta
 from typing import Any
 
 import psycopg
@@ -81,6 +83,20 @@ def is_pooled(connection: psycopg.Connection[Any]) -> bool:
 
 
 @contextmanager
+def in_short(connection: psycopg.Connection[Any]) -> Iterator[None]:
+    """Have a transaction on one of our own connections, whose locks nobody keeps for long.
+
+    A pooler would give a time-out that is set for the connection to somebody else, too.
+    """
+    with connection.transaction():
+        if is_pooled(connection):
+            connection.execute(
+                "SELECT set_config('idle_in_transaction_session_timeout', '30s', true)"
+            )
+        yield
+
+
+@contextmanager
 def borrow(alias: str) -> Iterator[psycopg.Connection[Any]]:
     """Lend this thread's connection of Django's: what is done on it joins its transaction.
 
@@ -91,6 +107,39 @@ def borrow(alias: str) -> Iterator[psycopg.Connection[Any]]:
     wrapper.ensure_connection()
     with wrapper.wrap_database_errors:
         yield wrapper.connection
+
+
+class Contact:
+    """For how long the database has answered without a break.
+
+    A connection's age says less: behind a pooler it outlives the server, and it outlives whatever
+    stops its process, or the network, for a while.
+
+    Args:
+        longest: seconds that an answer may take.
+        patience: seconds that may pass between two answers; None: any number.
+    """
+
+    def __init__(self, *, longest: float, patience: float | None = None) -> None:
+        self._longest = longest
+        self._patience = patience
+        self._connection: psycopg.Connection[Any] | None = None
+        self._since = self._answered_at = 0.0
+
+    def lasting(self, connection: psycopg.Connection[Any]) -> timedelta:
+        """Ask it something; return for how long it has answered, on this connection."""
+        asked_at = time.monotonic()
+        connection.execute("SELECT 1")
+        is_late = self._patience is not None and asked_at - self._answered_at > self._patience
+        self.note_answer()
+        is_slow = self._answered_at - asked_at > self._longest
+        if is_late or is_slow or connection is not self._connection:
+            self._connection, self._since = connection, self._answered_at
+        return timedelta(seconds=self._answered_at - self._since)
+
+    def note_answer(self) -> None:
+        """Note that it has just answered to something else."""
+        self._answered_at = time.monotonic()
 
 
 class Session:

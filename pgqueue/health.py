@@ -170,7 +170,7 @@ def _dead(queue: _Queue) -> Judgement:
 def _duties(queue: _Queue) -> Judgement:
     seen = {each.name: each for each in health.duties(queue.connection)}
     figures, overdue = {}, []
-    for name in (duty.name for duty in every(database=settings().database, on_ready=lambda: None)):
+    for name in (duty.name for duty in every(database=settings().database)):
         row = seen.get(name)
         done_ago = row and row.done_ago
         is_overdue = (

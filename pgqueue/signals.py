@@ -133,7 +133,7 @@ def _log_stopped(sender: Any, released: int, **kwargs: Any) -> None:
 
 @receiver(worker_died)
 def _log_died(sender: Any, pid: int, status: int, **kwargs: Any) -> None:
-    logger.error("The process %d died with status %d; another takes its place", pid, status)
+    logger.error("The process %d died with status %d; what it held is taken from it", pid, status)
 
 
 @receiver(service_stuck)

@@ -17,7 +17,7 @@ from asgiref.sync import sync_to_async
 from django.contrib.auth.models import Group
 from django.db import connection, transaction
 
-from pgqueue import TaskContext, task
+from pgqueue import Discard, TaskContext, task
 
 
 @task
@@ -133,6 +133,15 @@ def give_up_on_value_errors(error: BaseException, result: Any) -> timedelta | No
     return None if isinstance(error, ValueError) else timedelta()
 
 
+def back_off_by_discarding(error: BaseException, result: Any) -> timedelta | None:
+    raise Discard("which means nothing here")
+
+
+@task(backoff=back_off_by_discarding)
+def fail_with_a_strange_backoff() -> None:
+    raise ValueError("as told")
+
+
 @task(backoff=give_up_on_value_errors, max_attempts=50)
 def fail_as(name: str) -> None:
     raise {"value": ValueError, "type": TypeError}[name]("as told")
@@ -157,6 +166,17 @@ def sleep(seconds: float, name: str = "") -> None:
     time.sleep(seconds)
     if name:
         Group.objects.create(name=f"{name} ended")
+
+
+@task(atomic=True)
+def sleep_atomically(seconds: float) -> None:
+    time.sleep(seconds)
+
+
+@task(atomic=True)
+def sleep_in_the_database(seconds: float) -> None:
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT pg_sleep(%s)", [seconds])
 
 
 @task
@@ -212,6 +232,18 @@ def leave_atomically(name: str, end: str = "return") -> str:
     return (transaction.get_connection().in_atomic_block and "in a transaction") or "outside"
 
 
+@task(max_attempts=1)
+def leave_a_transaction_open() -> None:
+    """As a timeout does that arrives while Django leaves one."""
+    transaction.atomic().__enter__()
+    Group.objects.create(name="of a transaction that was left open")
+
+
+@task(atomic=True, max_attempts=1)
+def leave_an_inner_transaction_open() -> None:
+    transaction.atomic().__enter__()
+
+
 @task(atomic=True)
 async def leave_atomically_async(name: str) -> None:
     await Group.objects.acreate(name=name)
@@ -232,6 +264,12 @@ def close_connection() -> None:
 @task
 def kill_its_worker() -> None:
     os.kill(os.getpid(), signal.SIGKILL)
+
+
+@task
+def exit_quietly() -> None:
+    """End the process as if all were well."""
+    os._exit(0)
 
 
 @task

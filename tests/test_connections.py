@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Callable
 from contextlib import closing
+from datetime import timedelta
 
 import pytest
 from django.db import connection
+from psycopg.errors import IdleInTransactionSessionTimeout
 
-from pgqueue.connections import connect
+from pgqueue import connections
+from pgqueue.connections import Contact, connect, in_short
 
 pytestmark = pytest.mark.django_db
 
@@ -34,3 +39,94 @@ def test_a_connection_of_the_projects_is_left_as_it_is() -> None:
         cursor.execute("SHOW statement_timeout")
 
         assert cursor.fetchone() == ("0",)
+
+
+class Clock:
+    """Time that passes as a test says."""
+
+    def __init__(self) -> None:
+        self.now = 1000.0
+
+    def monotonic(self) -> float:
+        return self.now
+
+
+class Server:
+    """A connection, and how long it takes to answer."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self.takes = 0.01
+
+    def execute(self, query: str) -> None:
+        self._clock.now += self.takes
+
+
+class TestAContact:
+    """For how long a database has answered."""
+
+    @pytest.fixture
+    def clock(self, monkeypatch: pytest.MonkeyPatch) -> Clock:
+        clock = Clock()
+        monkeypatch.setattr(connections, "time", clock)
+        return clock
+
+    @pytest.fixture
+    def server(self, clock: Clock) -> Server:
+        return Server(clock)
+
+    @pytest.fixture
+    def after(self, clock: Clock, server: Server) -> Callable[[float], timedelta]:
+        """A function that returns how long the contact has lasted, so many seconds later."""
+        contact = Contact(longest=5, patience=11)
+        contact.lasting(server)
+
+        def after(seconds: float) -> timedelta:
+            clock.now += seconds
+            return contact.lasting(server)
+
+        return after
+
+    def test_lasts_while_it_answers(self, after: Callable[[float], timedelta]) -> None:
+        assert [round(after(1).total_seconds()) for _ in range(30)] == list(range(1, 31))
+
+    def test_begins_anew_after_an_answer_that_took_long(
+        self, after: Callable[[float], timedelta], server: Server
+    ) -> None:
+        # As behind a pooler, which keeps the connection while the server is away.
+        after(10)
+        server.takes = 40
+        after(1)
+        server.takes = 0.01
+
+        assert after(1) < timedelta(seconds=2)
+
+    def test_begins_anew_where_nobody_asked_for_long(
+        self, after: Callable[[float], timedelta]
+    ) -> None:
+        # As after a stop of the whole process.
+        after(10)
+        after(40)
+
+        assert after(1) < timedelta(seconds=2)
+
+    def test_begins_anew_with_another_connection(self, clock: Clock, server: Server) -> None:
+        contact = Contact(longest=5)
+        contact.lasting(server)
+        clock.now += 100
+
+        assert contact.lasting(server) > timedelta(seconds=99)
+        assert contact.lasting(Server(clock)) == timedelta()
+
+
+def test_a_short_transaction_is_bounded_behind_a_pooler_too() -> None:
+    with closing(connect("default", name="test")) as own:
+        own.execute("RESET idle_in_transaction_session_timeout")
+        own.prepare_threshold = None  # as behind one
+        with pytest.raises(IdleInTransactionSessionTimeout), in_short(own):
+            row = own.execute("SHOW idle_in_transaction_session_timeout").fetchone()
+            own.execute("SET LOCAL idle_in_transaction_session_timeout = 50")
+            time.sleep(0.3)
+            own.execute("SELECT 1")
+
+    assert row == ("30s",)

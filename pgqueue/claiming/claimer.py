@@ -100,7 +100,8 @@ class Claimer:
 
     def _claim_at_once(self, claimant: Claimant, limit: int) -> int:
         """Claim what is expected, without looking whose turn it is: there was nothing before."""
-        expected, self._expected = self._expected, set()
+        names, self._expected = self._expected, set()
+        expected = tuple(names)  # somebody may be adding to them still
         if len(expected) != 1 or self._turns.channels or time.monotonic() < self._expects_from:
             return 0
         asked_at = time.monotonic()

@@ -86,11 +86,17 @@ class Presence:
     def beat(self, connection: Connection) -> None:
         """Say that the worker lives, unless somebody is just saying so.
 
-        He may get no answer for long: the leases that are to be renewed don't wait for him.
+        Leases are to be renewed on this connection: neither he, who may get no answer for long, nor
+        whoever has the row locked is waited for.
+
+        Raises:
+            psycopg.errors.LockNotAvailable: somebody has it locked.
         """
         if self._lock.acquire(blocking=False):
             try:
-                self._beat(connection)
+                with connection.transaction():
+                    workers.wait_shortly(connection)
+                    self._beat(connection)
             finally:
                 self._lock.release()
 

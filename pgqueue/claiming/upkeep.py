@@ -4,6 +4,7 @@ from datetime import timedelta
 from time import monotonic
 
 from pgqueue import signals
+from pgqueue.connections import Contact
 from pgqueue.engine import expire, promote
 from pgqueue.engine import lease as leases
 from pgqueue.engine.values import Connection
@@ -21,16 +22,15 @@ class Upkeep:
     silent for a lease.
 
     Args:
-        lease: only who was connected for so long may rescue: after an outage of the database
-            every lease is over, and everyone alive.
+        lease: only who had answers for so long may rescue: after an outage of the database every
+            lease is over, and everyone alive.
         max_lost: leases that may run out before a message is dead.
     """
 
     def __init__(self, *, lease: timedelta, max_lost: int) -> None:
-        self._lease = lease.total_seconds()
+        self._lease = lease
         self._max_lost = max_lost
-        self._connection: Connection | None = None
-        self._connected_at = 0.0
+        self._contact = Contact(longest=max(lease.total_seconds() / 6, 1))
         self._look_at = 0.0
 
     @property
@@ -41,14 +41,13 @@ class Upkeep:
     def look(self, connection: Connection) -> None:
         """Do what is due, unless that was looked at just now."""
         now = monotonic()
-        if connection is not self._connection:
-            self._connection, self._connected_at = connection, now
         if now < self._look_at:
             return
+        lasting = self._contact.lasting(connection)
         promoted = promote.promote(connection)
         expire.expire(connection)
         expire.forget(connection)
-        if now - self._connected_at >= self._lease:
+        if lasting >= self._lease:
             for rescued in leases.rescue(connection, max_lost=self._max_lost):
                 signals.message_rescued.send_robust(type(self), rescued=rescued)
         self._look_at = now + self._pause(promote.next_due(connection), promoted)

@@ -6,6 +6,7 @@ from datetime import datetime, timedelta
 from typing import NamedTuple
 from uuid import UUID
 
+from pgqueue.connections import is_pooled
 from pgqueue.engine.values import Claim, Connection
 from pgqueue.statements import load
 
@@ -77,6 +78,7 @@ def claim(
             "rooms": [search.room for search in searched],
             "shares": [search.share for search in searched],
             "limit": limit,
+            "is_pooled": is_pooled(connection),
             "worker_id": worker_id,
             "lease": lease,
         },
@@ -93,7 +95,13 @@ def claim_at_once(
     """Lease up to `limit` messages of a channel, from its front; none where it is governed."""
     rows = connection.execute(
         SQL["claim_at_once"],
-        {"channel": channel, "limit": limit, "worker_id": worker_id, "lease": lease},
+        {
+            "channel": channel,
+            "limit": limit,
+            "is_pooled": is_pooled(connection),
+            "worker_id": worker_id,
+            "lease": lease,
+        },
     ).fetchall()
     return [Claim._make((*row[1:], worker_id)) for row in rows]
 

@@ -20,10 +20,9 @@ WHERE channel <> ALL (%(excluded)s::text[])
 -- Resuming like this never walks the dead entries that earlier claims left behind and
 -- that a long transaction elsewhere may keep alive.
 --
--- A lost claim is only a message that is ready again, so it needs no flush: `fast` is
--- referenced below, or else it would not run.
+-- `fast` is referenced below, or else it would not run.
 WITH RECURSIVE fast AS MATERIALIZED (
-    SELECT set_config('synchronous_commit', 'off', true)
+-- include: unflushed
 ), paused AS MATERIALIZED (
     SELECT name FROM pgqueue_channel WHERE paused
 ), searched AS MATERIALIZED (
@@ -97,7 +96,7 @@ ORDER BY taken.priority DESC, taken.run_at, taken.id
 -- Lease what is ready in one channel, if nobody governs it. Where somebody just said that there is
 -- something, most of what `claim` takes would be getting ready for many lanes.
 WITH fast AS MATERIALIZED (
-    SELECT set_config('synchronous_commit', 'off', true)
+-- include: unflushed
 ), due AS MATERIALIZED (
     SELECT m.id FROM pgqueue_message m
     WHERE m.state = 'ready' AND NOT m.governed AND m.channel = %(channel)s

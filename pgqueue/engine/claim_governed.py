@@ -10,6 +10,7 @@ from datetime import UTC, datetime, timedelta
 from typing import NamedTuple
 from uuid import UUID
 
+from pgqueue.connections import in_short, is_pooled
 from pgqueue.engine.values import Claim, Connection
 from pgqueue.statements import load
 
@@ -50,7 +51,7 @@ def claim(
         after: turns before this one are not looked for: claims have left dead rows there.
         until: turns from this one on are not, either: those lanes were looked at since.
     """
-    with connection.transaction():
+    with in_short(connection):
         room = _room(connection, channel, limit)
         if room is None:
             return Served([], is_beside_another=True)
@@ -67,6 +68,7 @@ def claim(
                 "channel": channel,
                 "keys": [key for key, _, _ in lanes],
                 "limit": room.limit,
+                "is_pooled": is_pooled(connection),
                 "worker_id": worker_id,
                 "lease": lease,
             },

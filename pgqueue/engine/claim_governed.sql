@@ -77,7 +77,7 @@ SELECT EXISTS (
 -- and of ordered messages the first alone. What runs is counted, never kept in a counter: those
 -- drift. Lanes that were not reached keep their turn.
 WITH fast AS MATERIALIZED (
-    SELECT set_config('synchronous_commit', 'off', true)
+-- include: unflushed
 ), open AS MATERIALIZED (
     SELECT lane.key, lane.turn, l.ctid AS place, l.tat, p.max_running, p.gap, coalesce(p.burst, 1) AS burst,
            coalesce(p.weight, 1) AS weight, statement_timestamp() AS now,

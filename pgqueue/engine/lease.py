@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import time
 from collections.abc import Collection, Iterable
 from datetime import timedelta
 from typing import Any, NamedTuple
@@ -12,6 +13,8 @@ from pgqueue.statements import load
 SQL = load(__name__)
 
 BATCH = 500
+LETTING_GO = 1.0  # seconds
+LOOK = 0.01
 
 
 class Rescued(NamedTuple):
@@ -20,6 +23,13 @@ class Rescued(NamedTuple):
     id: int
     task: str
     state: str
+
+
+class Lock(NamedTuple):
+    """Where a row is locked: the server's process, and its transaction."""
+
+    pid: int
+    transaction: str
 
 
 def extend(
@@ -42,9 +52,24 @@ def held(connection: Connection, leases: Iterable[Lease | Claim]) -> dict[int, b
     return dict(connection.execute(SQL["held"], fence(leases)).fetchall())
 
 
-def hold(connection: Connection, lease: Lease | Claim) -> bool:
-    """Lock the row of `lease` until the transaction ends; say whether it is still held."""
-    return connection.execute(SQL["hold"], _fence_of(lease)).fetchone() is not None
+def hold(connection: Connection, lease: Lease | Claim) -> Lock | None:
+    """Lock the row of `lease` until the transaction ends; return None if it is held no longer."""
+    row = connection.execute(SQL["hold"], _fence_of(lease)).fetchone()
+    return Lock(*row) if row else None
+
+
+def let_go(connection: Connection, locks: Collection[Lock]) -> None:
+    """End the transactions that hold these locks, and wait for it, for a second at most.
+
+    Those that have ended by themselves leave whoever uses their connections now alone.
+    """
+    parameters = {
+        "pids": [each.pid for each in locks],
+        "transactions": [each.transaction for each in locks],
+    }
+    until = time.monotonic() + LETTING_GO
+    while connection.execute(SQL["let_go"], parameters).fetchone() and time.monotonic() < until:
+        time.sleep(LOOK)
 
 
 def checkpoint(

@@ -31,10 +31,16 @@ WHERE m.id = ANY (%(ids)s::bigint[]) AND m.state = 'running'
 -- name: hold
 -- An atomic task locks its own row for as long as it runs: heartbeat and rescue pass over
 -- it, and under REPEATABLE READ no heartbeat makes its settle fail.
-SELECT id
+SELECT pg_backend_pid(), pg_current_xact_id()::xid::text
 FROM pgqueue_message
 -- include: still_mine
 FOR NO KEY UPDATE
+
+-- name: let_go
+-- By its transaction, too: behind a pooler the process may be somebody else's by now.
+SELECT pg_terminate_backend(pid)
+FROM pg_stat_activity
+WHERE (pid, backend_xid::text) IN (SELECT * FROM unnest(%(pids)s::int[], %(transactions)s::text[]))
 
 -- name: still_mine
 WHERE id = %(id)s AND attempt = %(attempt)s AND worker_id = %(worker_id)s AND state = 'running'

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from datetime import timedelta
 from typing import NamedTuple
 
+from pgqueue.connections import in_short
 from pgqueue.engine.values import Connection
 from pgqueue.statements import load
 
@@ -47,7 +48,7 @@ def route(connection: Connection, *, after: int) -> int | None:
     Returns:
         The id of the last bell that was taken, or `after`; None: somebody else is at it.
     """
-    with connection.transaction():
+    with in_short(connection):
         rows = connection.execute(SQL["take"], {"after": after, "limit": BATCH}).fetchall()
         if not rows[0][0]:
             return None
@@ -79,7 +80,7 @@ def adopt(connection: Connection) -> int | None:
     Returns:
         How many; None: somebody else is at it.
     """
-    with connection.transaction():
+    with in_short(connection):
         if not _locked(connection):
             return None
         strays = connection.execute(SQL["strays"], {"limit": STRAYS}).fetchall()
@@ -93,7 +94,7 @@ def tidy(connection: Connection) -> int:
 
     There should be none that contradict them.
     """
-    with connection.transaction():
+    with in_short(connection):
         if not _locked(connection):
             return 0
         wrong = connection.execute(SQL["contradictions"], {"limit": BATCH}).fetchall()

@@ -132,3 +132,9 @@ kept AS MATERIALIZED (
         ('discarded', c.retention_discarded), ('expired', c.retention_expired)) own (outcome, keep)
     WHERE coalesce(own.keep, c.retention) IS NOT NULL
 )
+
+-- name: unflushed
+-- A claim that is lost in a crash of the server is only a message that is ready again, so it needs no
+-- flush: whoever made it has lost his connection, and his id with it. Behind a pooler he has not, and
+-- his claim might be given out again under the same fence.
+SELECT CASE WHEN %(is_pooled)s THEN '' ELSE set_config('synchronous_commit', 'off', true) END

@@ -83,11 +83,16 @@ def _run_once(
             if isinstance(isolation, str):
                 connections[alias].connection.execute(ISOLATE[isolation])
             outcome = _run_locked(alias, held, call, judge)
+        if not committed:
+            # A timeout that arrived as Django left an inner block: it took this for another one.
+            raise TransactionManagementError("The transaction was left, and not committed.")
     except BaseException:
         if not committed:
             raise
         # The task's own on_commit hooks come after the commit: too late to fail it.
         logger.exception("%s #%s: an on_commit hook failed", held.claim.task, held.claim.id)
+    finally:
+        held.lock = None
     return outcome
 
 
@@ -99,7 +104,8 @@ def _run_locked(
 ) -> Outcome:
     connection = connections[alias].connection
     # Its own row first: heartbeat and rescue pass over it for as long as this takes.
-    if not lease.hold(connection, held.claim):
+    held.lock = lease.hold(connection, held.claim)
+    if not held.lock:
         held.lost = True
         return Closed()
     try:

@@ -60,6 +60,11 @@ class Buffer:
         """Whether somebody waits to take."""
         return self._idle > 0
 
+    @property
+    def is_closed(self) -> bool:
+        """Whether nobody takes from it any more."""
+        return self._closed
+
     def room(self, most: int) -> int:
         """Return how much to claim: as much as ended in the last second, one for each free slot.
 
@@ -71,9 +76,9 @@ class Buffer:
         wanted = min(max(self._free, self._least, ended), LARGEST, most)
         if wanted and len(self._items) <= wanted // 2:
             return wanted
-        self._low = wanted // 2
+        self._low = low = wanted // 2
         # First the word, then the look.
-        if len(self._items) <= self._low and (wanted or self._free):
+        if len(self._items) <= low and (wanted or self._free):
             self._report_low()
         return 0
 
@@ -105,7 +110,8 @@ class Buffer:
                 continue
             self.taken += 1
             self._running.append(None)
-            if self._low is not None and len(self._items) <= self._low:
+            low = self._low  # once: the next moment it may be None
+            if low is not None and len(self._items) <= low:
                 self._report_low()
             return item
         return None
@@ -148,8 +154,9 @@ class Buffer:
         """Shut it; return what nobody has begun."""
         self.shut()
         left = []
-        while self._items:
-            left.append(self._items.popleft())
+        with suppress(IndexError):  # somebody has just taken the last
+            while self._items:
+                left.append(self._items.popleft())
         return left
 
 

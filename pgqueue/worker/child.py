@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import selectors
 import signal
 import sys
 from contextlib import suppress
@@ -14,7 +15,11 @@ if TYPE_CHECKING:
     from pgqueue.claiming.presence import Family
 
 REQUEST = b"stop"
+# What a child says: each second that nothing in it is stuck; that another is to take its place;
+# and last, that it holds nothing any more.
+WELL = b"well"
 RETIRING = b"retiring"
+STOPPED = b"stopped"
 
 
 class Parent:
@@ -39,10 +44,12 @@ class Parent:
             self.is_gone = True
             self.requests = max(self.requests, 1)
 
-    def say_that_one_retires(self) -> None:
-        """Have another process take one's place, while one ends what runs."""
-        with suppress(OSError):
-            self._pipe.send_bytes(RETIRING)
+    def say(self, word: bytes) -> None:
+        """Say one of the words above; not if what was said before is still unheard for long."""
+        with suppress(OSError), selectors.DefaultSelector() as selector:  # it may be gone
+            selector.register(self._pipe, selectors.EVENT_WRITE)
+            if selector.select(0):
+                self._pipe.send_bytes(word)
 
 
 def main(plan: Plan, pipe: Connection, family: Family, level: int | None) -> None:
@@ -65,10 +72,14 @@ def main(plan: Plan, pipe: Connection, family: Family, level: int | None) -> Non
     from pgqueue.worker.worker import Worker
 
     configure_logging(level)
+    parent = Parent(pipe)
     try:
-        worker = Worker(plan, parent=Parent(pipe), family=family)
+        worker = Worker(plan, parent=parent, family=family)
     except OperationalError as error:
         sys.exit(f"The database can't be reached: {error}")
-    if not worker.run():
+    have_ended = worker.run()
+    if not worker.holds_something:
+        parent.say(STOPPED)
+    if not have_ended:
         leave_threads_behind()
     wait_for_no_thread()

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 from typing import Any
 
 from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.backends.signals import connection_created
 from django.dispatch import receiver
+
+logger = logging.getLogger(__name__)
 
 
 class _Opened(threading.local):
@@ -20,8 +23,8 @@ _opened = _Opened()
 
 @receiver(connection_created, dispatch_uid="pgqueue.worker.closing")
 def _note(connection: BaseDatabaseWrapper, **kwargs: Any) -> None:
-    if connection not in _opened.here:
-        _opened.here.append(connection)
+    others = [each for each in _opened.here if each.connection and each is not connection]
+    _opened.here = [*others, connection]
 
 
 def close_old_connections() -> None:
@@ -31,7 +34,20 @@ def close_old_connections() -> None:
     tasks; but most of those have none.
     """
     for wrapper in _opened.here:
+        if wrapper.in_atomic_block:
+            _leave(wrapper)
         wrapper.close_if_unusable_or_obsolete()
+
+
+def _leave(wrapper: BaseDatabaseWrapper) -> None:
+    """Close a connection that is still in a transaction, though nothing runs any more.
+
+    A timeout may arrive while Django leaves one, or the task itself has left one open. Django
+    would never connect anew, and each later task of this thread would fail.
+    """
+    logger.warning("A task has left a transaction on %s open: it is rolled back", wrapper.alias)
+    wrapper.in_atomic_block = wrapper.closed_in_transaction = False
+    wrapper.close()
 
 
 def close_broken_connections() -> None:

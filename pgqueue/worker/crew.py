@@ -74,7 +74,7 @@ class Crew:
         )
         self._rousing = Rousing(for_threads)
         self._buffer: Buffer | Sorting = for_threads
-        self._executors: list[Threads | EventLoop] = [
+        self.executors: list[Threads | EventLoop] = [
             Threads(plan.threads, for_threads, run=runner.run, ended=ended)
         ]
         self._loop: EventLoop | None = None
@@ -82,7 +82,7 @@ class Crew:
             for_loop = Buffer(plan.coroutines, least=plan.coroutines, on_low=self._make_room)
             self._buffer = Sorting(for_threads, for_loop)
             self._loop = EventLoop(plan.coroutines, for_loop, runner, ended=ended)
-            self._executors.append(self._loop)
+            self.executors.append(self._loop)
 
         self.fetcher = Fetcher(
             Session(plan.database, name="fetcher"),
@@ -105,7 +105,7 @@ class Crew:
 
     def start(self) -> None:
         """Begin to take what the fetcher, a service that is started apart, claims."""
-        for each in self._executors:
+        for each in self.executors:
             each.start()
 
     def close(self, patience: timedelta) -> Sequence[Held]:
@@ -116,9 +116,9 @@ class Crew:
 
     def have_ended(self) -> bool:
         """Whether nothing runs any more, after it was closed."""
-        return all(each.stopped(timedelta()) for each in self._executors)
+        return all(each.stopped(timedelta()) for each in self.executors)
 
-    def give_up(self) -> None:
+    def cancel(self) -> None:
         """Interrupt what still runs, where that can be."""
         if self._loop:
             self._loop.cancel()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import timedelta
+from time import monotonic
 
 from pgqueue.connections import Session
 from pgqueue.engine import workers
@@ -11,6 +12,8 @@ from pgqueue.service import Service
 from pgqueue.worker.plan import Plan
 
 EVERY = timedelta(seconds=0.2)
+COST = 10
+"""A look that takes long, through all that is scheduled, comes as much later."""
 
 
 class Draining(Service):
@@ -37,11 +40,12 @@ class Draining(Service):
 
     def tick(self) -> timedelta:
         """Look once."""
+        began = monotonic()
         if not self._is_busy() and not workers.unfinished(
             self._session.connection, channels=self._plan.channels, excluded=self._plan.excluded
         ):
             self._on_drained()
-        return EVERY
+        return max(EVERY, timedelta(seconds=COST * (monotonic() - began)))
 
     def finish(self) -> None:
         """Close the connection."""

@@ -23,6 +23,7 @@ from pgqueue.worker.buffer import Buffer
 from pgqueue.worker.closing import close_broken_connections, close_old_connections
 from pgqueue.worker.held import Held
 from pgqueue.worker.runner import Run, Runner
+from pgqueue.worker.threads import has_lost_one
 
 HOUSEKEEPING = 1.0
 """Seconds between looks at the connections that async tasks use, as Django has after a request."""
@@ -46,6 +47,7 @@ class EventLoop:
     def __init__(
         self, slots: int, buffer: Buffer, runner: Runner, *, ended: Callable[[Held, Outcome], None]
     ) -> None:
+        self.name = "event loop"
         self._buffer = buffer
         self._runner = runner
         self._hand_on = ended
@@ -53,7 +55,6 @@ class EventLoop:
         self._loop = asyncio.new_event_loop()
         self._tasks: set[asyncio.Task[None]] = set()
         self._has_finished = False
-        self._is_given_up = False
         self._ended: SimpleQueue[Ended | None] = SimpleQueue()
         # Daemons: a task that never ends must not keep the process from ending.
         self._threads = [
@@ -63,6 +64,14 @@ class EventLoop:
                 (self._conclude, "loop-end"),
             )
         ]
+
+    @property
+    def is_stuck(self) -> bool:
+        """Whether one of its threads died: nothing would begin any more, or end."""
+        return has_lost_one(self._threads, self._buffer)
+
+    def cut(self) -> None:
+        """Do nothing: no connection is what they wait on."""
 
     def start(self) -> None:
         """Begin to take."""
@@ -84,7 +93,6 @@ class EventLoop:
             for task in self._tasks:
                 task.cancel()
 
-        self._is_given_up = True
         with suppress(RuntimeError):  # it has ended meanwhile
             self._loop.call_soon_threadsafe(cancel)
 
@@ -175,7 +183,7 @@ class EventLoop:
         while ended := self._ended.get():
             run, value = ended
             # What was given up did not fail: it goes on elsewhere.
-            outcome = Closed() if self._is_given_up else self._runner.conclude(run, value)
+            outcome = Closed() if run.held.given_up else self._runner.conclude(run, value)
             self._runner.end(run.held)
             self._make_room()
             self._hand_on(run.held, outcome)

@@ -36,9 +36,10 @@ class Heartbeat(Service):
 
     def tick(self) -> timedelta:
         """Beat once."""
-        self._presence.beat(self._session.connection)
+        # Leases first, which wait for nobody: the worker's row may be locked by somebody.
         self._renew()
         self._give_back()
+        self._presence.beat(self._session.connection)
         return self._every * random.uniform(0.9, 1)  # noqa: S311
 
     def _renew(self) -> None:

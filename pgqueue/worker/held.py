@@ -6,6 +6,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable
 
+from pgqueue.engine.lease import Lock
 from pgqueue.engine.values import Claim
 
 
@@ -13,7 +14,8 @@ class Held:
     """A claim, and what happened to it here. Times are of the monotonic clock."""
 
     __slots__ = (
-        *("cancelled", "claim", "claimed", "finished", "interrupt", "lost", "overdue", "started"),
+        *("cancelled", "claim", "claimed", "finished", "given_up", "interrupt", "lock", "lost"),
+        *("overdue", "started"),
     )
 
     def __init__(self, claim: Claim, claimed: float) -> None:
@@ -24,6 +26,10 @@ class Held:
         self.lost = False
         self.cancelled = False
         self.overdue = False
+        self.given_up = False
+        """Whether its run is no longer waited for: the worker stops, and hands it back."""
+        self.lock: Lock | None = None
+        """The lock on its row of the transaction that it runs in."""
         self.interrupt: Callable[[], None] | None = None
         """Makes its run stop, as long as there is one that can be made to. Any thread may."""
 

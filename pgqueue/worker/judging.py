@@ -60,7 +60,8 @@ def _delay(
     try:
         delay = backoff(error, context.failed(failures))
         return None if delay is None else max(as_timedelta(delay), NO_DELAY)
-    except Exception:
+    except BaseException:
+        # Also an EndOfRun, or SystemExit, which mean nothing here.
         logger.exception("The backoff of %s failed; waiting as by default", task.name)
         return timedelta(seconds=Exponential()(error, context.claim._replace(failures=failures)))
 

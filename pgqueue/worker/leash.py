@@ -12,7 +12,15 @@ from time import monotonic
 from pgqueue import signals
 
 STATUS = 1
+SAYING_WHY = 1.0  # seconds
 LEFT_BEHIND = timedelta(seconds=2)
+
+
+def end_soon(status: int) -> None:
+    """End the process in a moment, though whoever is to say why should be stuck at that."""
+    timer = threading.Timer(SAYING_WHY, os._exit, [status])
+    timer.daemon = True
+    timer.start()
 
 
 class Leash:
@@ -40,6 +48,7 @@ class Leash:
         self._ends_at = inf
 
     def _end(self) -> None:
+        end_soon(STATUS)
         signals.worker_cut_short.send_robust(type(self))
         os._exit(STATUS)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Coroutine
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import timedelta
 from functools import partial
@@ -64,7 +65,7 @@ class Runner:
     _reported: dict[str, float] = field(default_factory=dict)
 
     def run(self, held: Held) -> Outcome:
-        """Run the task of what is held; whatever it raises is in the outcome."""
+        """Run the task of what is held; whatever it raises is in the outcome. Never raises."""
         run = self.begin(held)
         if not isinstance(run, Run):
             return run
@@ -74,7 +75,18 @@ class Runner:
             self.end(held)
 
     def begin(self, held: Held) -> Run | Outcome:
-        """Begin a run, which is to be ended; or return the outcome, if there is nothing to run."""
+        """Begin a run, which is to be ended; or return the outcome, if there is nothing to run.
+
+        Never raises.
+        """
+        try:
+            return self._begin(held)
+        except BaseException:
+            self.end(held)
+            _complain("%s #%s could not begin", held.claim.task, held.claim.id)
+            return HandedBack(UNBEGUN)
+
+    def _begin(self, held: Held) -> Run | Outcome:
         if needless := _needless(held):
             return needless
         if not held.claim.task and not self._has_handler(held):
@@ -87,12 +99,7 @@ class Runner:
             declared = None
         if declared is None:
             return self._unknown(held)
-        try:
-            self.isolation.begin(held)
-        except Exception:
-            self.end(held)
-            logger.exception("%s #%s could not begin", held.claim.task, held.claim.id)
-            return HandedBack(UNBEGUN)
+        self.isolation.begin(held)
         if needless := _needless(held):  # by now: it may have had to wait
             self.end(held)
             return needless
@@ -103,16 +110,19 @@ class Runner:
         except Exception as error:
             self.end(held)
             return failed(declared, context, error)
-        task.send_started(context)
+        _tell(task.send_started, context)
         return Run(task, context, held)
 
     def end(self, held: Held) -> None:
-        """Say that a run is over."""
+        """Say that a run is over. Never raises."""
         if not held.has_ended:
             held.end()
         self.isolation.end(held)
-        # As Django does after a request: by CONN_MAX_AGE, and what broke.
-        close_old_connections()
+        try:
+            # As Django does after a request: by CONN_MAX_AGE, and what broke.
+            close_old_connections()
+        except BaseException:
+            _complain("A connection can't be closed")
 
     def awaitable(self, run: Run) -> Callable[[], Coroutine[Any, Any, Any]]:
         """Return what to call in an event loop, and await.
@@ -125,7 +135,7 @@ class Runner:
         return partial(bounded, *args, **kwargs)
 
     def conclude(self, run: Run, value: Callable[[], Any]) -> Outcome:
-        """Return how a run ended that was awaited, and announce it.
+        """Return how a run ended that was awaited, and announce it. Never raises.
 
         Args:
             value: returns what the task returned, or raises what it raised.
@@ -133,7 +143,7 @@ class Runner:
         try:
             outcome = self._ended(run, value)
         except BaseException as error:
-            outcome = judged(run.task, run.context, error)
+            outcome = _judged(run, error)
         announce(run.task, run.context, outcome)
         return outcome
 
@@ -153,8 +163,10 @@ class Runner:
             outcome = self._outcome(run)
             is_written = bool(run.task.atomic)
         except BaseException as error:
+            if run.held.given_up:
+                return Closed()  # its connection was cut, perhaps: it did not fail
             # Even SystemExit: a task doesn't end its worker. Of an atomic task, nothing is written.
-            outcome = judged(run.task, run.context, error)
+            outcome = _judged(run, error)
         if not is_written:
             run.held.end()
         announce(run.task, run.context, outcome)
@@ -199,7 +211,15 @@ class Runner:
         return [run.context.argument, *args] if run.task.takes_context else args, kwargs
 
     def _bounded(self, task: Task[Any, Any], held: Held) -> Callable[..., Coroutine[Any, Any, Any]]:
-        return cancellable(held, within(_over_at(task, held), task.func))
+        over = _over_at(task, held)
+        if over is None:
+            return cancellable(held, task.func)
+
+        async def watched(*args: Any, **kwargs: Any) -> Any:
+            with self.timeouts.outlived(held, over):
+                return await within(over, task.func)(*args, **kwargs)
+
+        return cancellable(held, watched)
 
     def _unknown(self, held: Held) -> Outcome:
         """Leave it to who knows what to do with it, later each time; nothing is charged."""
@@ -232,14 +252,37 @@ def _over_at(task: Task[Any, Any], held: Held) -> float | None:
     return None if task.timeout is None else held.started + task.timeout.total_seconds()
 
 
+def _judged(run: Run, error: BaseException) -> Outcome:
+    try:
+        return judged(run.task, run.context, error)
+    except BaseException:
+        # There is no memory left to describe it, perhaps.
+        _complain("%s #%s: what it raised can't be told", run.task.name, run.held.claim.id)
+        return HandedBack(UNBEGUN)
+
+
 def announce(task: Task[Any, Any], context: TaskContext, outcome: Outcome) -> None:
     """Tell how a run ended; of an atomic one, when that is in the database."""
-    signals.log_finished(task, context, outcome)
+    _tell(signals.log_finished, task, context, outcome)
     if outcome.error is None:
-        task.send_finished(context, outcome)
+        _tell(task.send_finished, context, outcome)
         return
     try:
         raise outcome.error
     except BaseException:
         # While it is handled: receivers may look at sys.exc_info(), as Django's do.
-        task.send_finished(context, outcome)
+        _tell(task.send_finished, context, outcome)
+
+
+def _tell(send: Callable[..., None], *arguments: object) -> None:
+    """Tell others. What they raise ends no thread: not even SystemExit, or an EndOfRun."""
+    try:
+        send(*arguments)
+    except BaseException:
+        _complain("A receiver of a signal failed")
+
+
+def _complain(message: str, *arguments: object) -> None:
+    """Log what is being handled, if that can be done."""
+    with suppress(BaseException):
+        logger.exception(message, *arguments)

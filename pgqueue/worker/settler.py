@@ -42,6 +42,8 @@ BESIDE_A_LOCK = timedelta(milliseconds=50)
 FOREVER = timedelta(hours=1)
 # What ended so can't be stored: trying again would end the same way.
 UNWRITABLE = (DataError, ProgramLimitExceeded, StatementTooComplex)
+NOTIFYING = "PreCommit_Notify"
+"""Where the server says that its queue of notifications is full, with the same code."""
 
 Ended = tuple[Held, Outcome]
 
@@ -166,6 +168,8 @@ class Settler(Service):
             try:
                 locked += self._write([(held, outcome)])
             except UNWRITABLE as error:
+                if isinstance(outcome, HandedBack) or error.diag.source_function == NOTIFYING:
+                    raise  # what can't be stored is not of this run
                 claim = held.claim
                 entry = describe(error, attempt=claim.attempt, worker=str(claim.worker_id))
                 locked += self._write([(held, Died(error, entry))])
@@ -174,6 +178,11 @@ class Settler(Service):
     def is_done(self) -> bool:
         """Whether everything handed over is written."""
         return not self._unwritten
+
+    @property
+    def is_failing(self) -> bool:
+        """Whether the last attempt to write failed: it will try again."""
+        return self._failures > 0
 
     def finish(self) -> None:
         """Close the connection."""

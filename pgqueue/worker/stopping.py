@@ -29,6 +29,11 @@ class StopRequests:
         self._reader, self._writer = socket.socketpair()
         self._reader.setblocking(False)
         self._writer.setblocking(False)
+        # Once: whoever has no file left to open for it would not hear that he is to stop.
+        self._selector = selectors.DefaultSelector()
+        self._selector.register(self._reader, selectors.EVENT_READ)
+        if parent:
+            self._selector.register(parent, selectors.EVENT_READ, parent)
 
     @property
     def count(self) -> int:
@@ -47,15 +52,13 @@ class StopRequests:
 
     def wait(self, timeout: timedelta) -> None:
         """Wait for a request, or until the time is over."""
-        with selectors.DefaultSelector() as selector:
-            selector.register(self._reader, selectors.EVENT_READ)
-            if self._parent and not self._parent.is_gone:
-                selector.register(self._parent, selectors.EVENT_READ, self._parent)
-            for key, _ in selector.select(timeout.total_seconds()):
-                if key.data:
-                    key.data.listen()
-                else:
-                    self._reader.recv(4096)
+        for key, _ in self._selector.select(timeout.total_seconds()):
+            if not key.data:
+                self._reader.recv(4096)
+                continue
+            key.data.listen()
+            if key.data.is_gone:
+                self._selector.unregister(key.data)
 
     def fileno(self) -> int:
         """Return what becomes readable with a request."""
@@ -63,6 +66,7 @@ class StopRequests:
 
     def close(self) -> None:
         """Take no more requests."""
+        self._selector.close()
         self._reader.close()
         self._writer.close()
 

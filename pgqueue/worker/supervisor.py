@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import multiprocessing
 import random
+from contextlib import suppress
 from dataclasses import replace
 from datetime import timedelta
 from math import inf
 from multiprocessing import connection as pipes
-from signal import SIGINT, SIGTERM
+from signal import SIG_DFL, SIGCHLD, SIGINT, SIGTERM, signal
 from time import monotonic
 from typing import Any
 
@@ -18,6 +19,7 @@ from pgqueue.worker import child
 from pgqueue.worker.plan import Plan
 from pgqueue.worker.rescuer import Rescuer
 from pgqueue.worker.stopping import StopRequests
+from pgqueue.worker.watchdog import Watchdog, touch
 from pgqueue.worker.worker import LAST_WORDS
 
 # Each begins clean: what a fork would take along (connections, threads, locks) is nobody's.
@@ -26,8 +28,11 @@ LOOK = timedelta(seconds=1)
 LASTING = 10.0
 """Seconds: in place of a process that lived shorter, the next one comes later each time."""
 LONGEST_PAUSE = 10.0
-KILL_AFTER = LAST_WORDS + timedelta(seconds=0.5)
-LAST_RESCUE = timedelta(seconds=1)
+# Behind what ends a process in time by itself; together within Kubernetes' 30 s.
+KILL_AFTER = LAST_WORDS + timedelta(seconds=0.2)
+LAST_RESCUE = timedelta(seconds=0.5)
+WELL_WITHIN = 10.0
+"""Seconds since a process said that it is well, or was started, for which it is taken to be."""
 
 
 class Child:
@@ -36,6 +41,9 @@ class Child:
     def __init__(self, plan: Plan, level: int | None) -> None:
         self.family = Family()
         self.started_at = monotonic()
+        self.retires = False
+        self._heard_at = self.started_at
+        self._has_stopped = False
         self._asked = 0
         self._pipe, its_end = PROCESSES.Pipe()
         self._process = PROCESSES.Process(
@@ -56,16 +64,28 @@ class Child:
         return self._process.exitcode
 
     @property
+    def is_well(self) -> bool:
+        """Whether nothing in it is stuck, as far as it says."""
+        return monotonic() - self._heard_at < WELL_WITHIN
+
+    @property
+    def has_ended_well(self) -> bool:
+        """Whether it exited, and held nothing any more."""
+        return self.status == 0 and self._has_stopped
+
+    @property
     def signs(self) -> list[Any]:
         """What becomes readable when it says something, and when it dies."""
         return [self._process.sentinel, self._pipe]
 
-    def retires(self) -> bool:
-        """Say whether it just asked for another in its place."""
-        try:
-            return self._pipe.poll() and self._pipe.recv_bytes() == child.RETIRING
-        except (EOFError, OSError):
-            return False
+    def listen(self) -> None:
+        """Take in what it says."""
+        with suppress(EOFError, OSError):
+            while self._pipe.poll():
+                word = self._pipe.recv_bytes()
+                self._heard_at = monotonic()
+                self.retires |= word == child.RETIRING
+                self._has_stopped |= word == child.STOPPED
 
     def ask_to_stop(self, times: int) -> None:
         """Pass on how often that was asked."""
@@ -122,12 +142,21 @@ class Supervisor:
         self._slots = [Slot() for _ in range(plan.processes)]
         self._retiring: list[Child] = []
         self._rescuer = Rescuer(plan.database)
+        self._watchdog = Watchdog([self._rescuer])
         self._passed_on = 0
         self._kill_at = inf
+        self._cut_short = False
 
-    def run(self) -> None:
-        """Live. Call it in the main thread, which gets the signals."""
+    def run(self) -> bool:
+        """Live. Call it in the main thread, which gets the signals.
+
+        Returns:
+            Whether all that were asked to stop did so by themselves, holding nothing.
+        """
+        # Where it is ignored, as below some who start us, nobody would hear of children that end.
+        signal(SIGCHLD, SIG_DFL)
         self._rescuer.start()
+        self._watchdog.start()
         try:
             with self._requests.on_signals(SIGTERM, SIGINT):
                 while self._goes_on():
@@ -138,9 +167,11 @@ class Supervisor:
         finally:
             for each in self._children():
                 each.leave()
+            self._watchdog.stop()
             self._rescuer.stop()
             self._rescuer.stopped(LAST_RESCUE)
         self._requests.close()
+        return not self._cut_short
 
     def stop(self) -> None:
         """Ask it to stop, gently at first, at once when asked again. Any thread may."""
@@ -153,14 +184,18 @@ class Supervisor:
         return bool(self._children()) or bool(self._slots and not self._requests.count)
 
     def _fill(self) -> None:
-        """Start what is missing."""
+        """Start what is missing, while not too many are about to end: they take their time."""
+        if len(self._retiring) > len(self._slots):
+            return
         plan = replace(self._plan, liveness_file=None)
         for slot in self._slots:
             if not slot.child and not self._requests.count and monotonic() >= slot.fill_at:
                 try:
                     slot.child = Child(plan, self._level)
                 except OSError as error:  # the machine has no room for it, now
-                    self._report(error)
+                    signals.service_failed.send_robust(
+                        type(self), service="supervisor", error=error
+                    )
                     slot.vacate()
 
     def _wait(self) -> None:
@@ -171,21 +206,21 @@ class Supervisor:
         nap = max(min([LOOK.total_seconds(), *(at - monotonic() for at in due)]), 0.01)
         pipes.wait([self._requests.fileno(), *signs], nap)
         self._requests.wait(timedelta())
-        if self._plan.liveness_file and self._children():
-            try:
-                self._plan.liveness_file.touch()
-            except OSError as error:
-                self._report(error)
+        children = self._children()
+        for each in children:
+            each.listen()
+        if self._plan.liveness_file and children and all(each.is_well for each in children):
+            touch(self._plan.liveness_file, sender=type(self))
 
     def _attend(self) -> None:
         """See who retires, and who died."""
         for slot in list(self._slots):
-            if slot.child and slot.child.retires():
+            if slot.child and slot.child.retires:
                 self._retiring.append(slot.child)
                 slot.child = None
             elif slot.child and slot.child.status is not None:
                 self._bury(slot.child)
-                if self._plan.drain and slot.child.status == 0:
+                if self._plan.drain and slot.child.has_ended_well:
                     self._slots.remove(slot)
                 slot.vacate()
         for each in [each for each in self._retiring if each.status is not None]:
@@ -193,13 +228,12 @@ class Supervisor:
             self._bury(each)
 
     def _bury(self, dead: Child) -> None:
+        dead.listen()  # its last words
         dead.leave()
-        if dead.status:
+        if not dead.has_ended_well:
+            self._cut_short |= self._requests.count > 0
             signals.worker_died.send_robust(type(self), pid=dead.pid, status=dead.status)
             self._rescuer.rescue_from(dead.family)
-
-    def _report(self, error: OSError) -> None:
-        signals.service_failed.send_robust(type(self), service="supervisor", error=error)
 
     def _pass_on(self) -> None:
         """Pass on that one is to stop; kill who does not, just before somebody kills us."""

@@ -21,15 +21,17 @@ from pgqueue.service import Service
 from pgqueue.worker.held import Held
 
 LONGEST_NAP = timedelta(seconds=60)
+CLEANING_UP = 5.0
+"""Seconds that a coroutine has, once it was cancelled. One that blocks its loop never is."""
 
 
 class _Run:
     __slots__ = ("deadline", "held", "thread")
 
-    def __init__(self, held: Held, deadline: float) -> None:
+    def __init__(self, held: Held, deadline: float, thread: int | None) -> None:
         self.held = held
         self.deadline = deadline
-        self.thread = threading.get_ident()
+        self.thread = thread
 
 
 class Timeouts(Service):
@@ -47,17 +49,32 @@ class Timeouts(Service):
         Raises:
             TaskTimeout: it did.
         """
-        run = _Run(held, deadline)
-        with self._lock:
-            self._runs.add(run)
-        self.wake()
+        thread = threading.get_ident()
+        run = _Run(held, deadline, thread)
+        self._watch(run)
         try:
             yield
         finally:
             with self._lock:
                 self._runs.discard(run)
                 # It may have been raised, but not have arrived: not in somebody else's block.
-                _interrupt(run.thread, None)
+                _interrupt(thread, None)
+
+    @contextmanager
+    def outlived(self, held: Held, deadline: float) -> Iterator[None]:
+        """Let the lease go where the block, which ends by itself at its deadline, does not."""
+        run = _Run(held, deadline + CLEANING_UP, None)
+        self._watch(run)
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._runs.discard(run)
+
+    def _watch(self, run: _Run) -> None:
+        with self._lock:
+            self._runs.add(run)
+        self.wake()
 
     def tick(self) -> timedelta:
         """Interrupt what is over its time; nap until the next deadline."""
@@ -66,7 +83,8 @@ class Timeouts(Service):
             for run in [run for run in self._runs if run.deadline <= now]:
                 self._runs.discard(run)
                 run.held.overdue = True
-                _interrupt(run.thread, TaskTimeout)
+                if run.thread is not None:
+                    _interrupt(run.thread, TaskTimeout)
             nearest = min((run.deadline for run in self._runs), default=None)
         return LONGEST_NAP if nearest is None else timedelta(seconds=max(nearest - now, 0.001))
 

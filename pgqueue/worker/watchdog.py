@@ -5,12 +5,14 @@ from __future__ import annotations
 import faulthandler
 import os
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from datetime import timedelta
 from pathlib import Path
+from typing import Protocol
 
 from pgqueue import signals
 from pgqueue.service import Service
+from pgqueue.worker.leash import end_soon
 
 EVERY = timedelta(seconds=1)
 CUT_AFTER = 10
@@ -21,31 +23,57 @@ STATUS = 70
 """The exit status: EX_SOFTWARE."""
 
 
+def touch(liveness_file: Path, *, sender: type) -> None:
+    """Touch it; where that can't be done, say so."""
+    try:
+        liveness_file.touch()
+    except OSError as error:
+        signals.service_failed.send_robust(sender, service="liveness file", error=error)
+
+
+class Watched(Protocol):
+    """A service; or threads that should live as long as it does."""
+
+    @property
+    def name(self) -> str:
+        """Its name, in the log."""
+
+    @property
+    def is_stuck(self) -> bool:
+        """Whether it died, or nothing comes of it."""
+
+    def cut(self) -> None:
+        """End what it waits on, if that is a connection."""
+
+
 class Watchdog(Service):
     """Looks after all others once a second.
 
     Args:
-        liveness_file: is touched while none is stuck.
+        on_well: called while none is stuck.
     """
 
-    def __init__(self, services: Iterable[Service], *, liveness_file: Path | None = None) -> None:
+    def __init__(
+        self, watched: Iterable[Watched], *, on_well: Callable[[], None] = lambda: None
+    ) -> None:
         super().__init__()
-        self._services = list(services)
-        self._liveness_file = liveness_file
+        self._watched = list(watched)
+        self._on_well = on_well
         self._found: Counter[str] = Counter()
 
     def tick(self) -> timedelta:
         """Look once."""
-        stuck = [each for each in self._services if each.is_stuck]
+        stuck = [each for each in self._watched if each.is_stuck]
         self._found = Counter({each.name: self._found[each.name] + 1 for each in stuck})
         for each in stuck:
             if self._found[each.name] == CUT_AFTER:
                 signals.service_stuck.send_robust(type(self), service=each.name)
                 each.cut()
         if max(self._found.values(), default=0) >= END_AFTER:
+            end_soon(STATUS)
             signals.worker_stuck.send_robust(type(self), services=list(self._found))
             faulthandler.dump_traceback()
             os._exit(STATUS)
-        if not stuck and self._liveness_file:
-            self._liveness_file.touch()
+        if not stuck:
+            self._on_well()
         return EVERY

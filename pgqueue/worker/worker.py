@@ -23,7 +23,7 @@ from pgqueue.listener import Listener
 from pgqueue.service import Service
 from pgqueue.worker import interpreter
 from pgqueue.worker.allowance import memory
-from pgqueue.worker.child import Parent
+from pgqueue.worker.child import RETIRING, WELL, Parent
 from pgqueue.worker.crew import Crew
 from pgqueue.worker.draining import Draining
 from pgqueue.worker.duties.every import every
@@ -34,10 +34,11 @@ from pgqueue.worker.leash import Leash
 from pgqueue.worker.plan import Plan
 from pgqueue.worker.reloading import Reloading
 from pgqueue.worker.stopping import StopRequests
-from pgqueue.worker.watchdog import Watchdog
+from pgqueue.worker.watchdog import Watchdog, touch
 
 POLL_ONLY_INTERVAL = timedelta(seconds=0.5)
 LOOK = timedelta(seconds=1)
+AGAIN = timedelta(seconds=0.2)
 # What is left to do after the grace period must be done within Kubernetes' 30 s.
 LAST_WORDS = timedelta(seconds=4)
 
@@ -61,6 +62,7 @@ class Worker:
         self._leash = Leash()
         self._holding = Holding()
         self._released = 0
+        self._until = inf
         options = settings()
 
         self._home = Session(plan.database, name="supervisor")
@@ -78,7 +80,9 @@ class Worker:
         self._duties = (
             Duties(
                 Session(plan.database, name="duties"),
-                every(database=plan.database, on_ready=self._wake_crew),
+                every(database=plan.database),
+                lease=options.lease,
+                on_done=self._wake_crew,
             )
             if plan.duties
             else None
@@ -116,7 +120,10 @@ class Worker:
             if plan.drain
             else None
         )
-        self._watchdog = Watchdog(self._services(), liveness_file=plan.liveness_file)
+        self._watchdog = Watchdog(
+            [*self._services(), *(self._crew.executors if self._crew else [])],
+            on_well=self._say_that_one_is_well,
+        )
 
     def run(self) -> bool:
         """Live: start, wait, stop. Call it in the main thread, which gets the signals.
@@ -124,12 +131,22 @@ class Worker:
         Returns:
             Whether every task ended; if not, its thread is still at it.
         """
+        autodiscover_modules("tasks")
+        interpreter.set_up()
         with self._requests.on_signals(signal.SIGTERM, signal.SIGINT):
-            self._start()
-            self._wait()
-            self._stop()
+            try:
+                self._start()
+                self._wait()
+            finally:
+                # Also where there is no room for a thread or a file: what is held is handed back.
+                self._stop()
         self._requests.close()
         return not self._crew or self._crew.have_ended()
+
+    @property
+    def holds_something(self) -> bool:
+        """Whether there is something that could be neither written down nor handed back."""
+        return len(self._holding) > 0
 
     def stop(self) -> None:
         """Ask it to stop, gently at first, at once when asked again. Any thread may."""
@@ -142,8 +159,6 @@ class Worker:
             self._requests.wake()
 
     def _start(self) -> None:
-        autodiscover_modules("tasks")
-        interpreter.set_up()
         if not self._crew:
             self._presence.register(self._home.connection)
         for service in [*self._services(), self._watchdog]:
@@ -175,20 +190,21 @@ class Worker:
 
     def _stop(self) -> None:
         """Claim no more, let run what runs, write it down, hand back the rest; heartbeat last."""
-        self._watchdog.stop()
-        until = self._grace_ends()
+        self._until = self._grace_ends()
         if self._parent and self._is_retiring:
-            self._parent.say_that_one_retires()
+            self._parent.say(RETIRING)
         if self._crew:
             self._hand_back(self._crew.close(LAST_WORDS / 4))
-            self._let_run(self._crew, until)
+            self._let_run(self._crew)
             self._write_down(self._crew)
-            self._hand_back(self._holding.all())
-            self._crew.give_up()
+            self._give_up(self._crew)
+        self._hurry(LAST_WORDS)
         for service in reversed(self._services()):
             service.stop()
         for service in reversed(self._services()):
             service.stopped(LAST_WORDS / 4)
+        # What a claim brought that was answered late, or was locked before.
+        self._hand_back(self._holding.all())
         self._home.close()
         signals.worker_stopped.send_robust(type(self), released=self._released)
         self._leash.loosen()
@@ -200,22 +216,48 @@ class Worker:
         """
         if self._is_retiring and not self._requests.count:
             return inf
-        self._leash.shorten(self._plan.grace + LAST_WORDS)
+        self._hurry(self._plan.grace + LAST_WORDS)
         return monotonic() + self._plan.grace.total_seconds()
 
-    def _let_run(self, crew: Crew, until: float) -> None:
-        """Wait for what runs, for the grace period at most, or until asked to stop again."""
-        while monotonic() < until and self._requests.count < 2 and not crew.have_ended():
+    def _hurry(self, left: timedelta) -> None:
+        """Have an end of all this within so long: from now on nothing else is to end it."""
+        self._watchdog.stop()
+        self._leash.shorten(left)
+
+    def _has_time(self) -> bool:
+        """Whether the grace period is not over, nor was it ended by another request to stop."""
+        if self._until == inf:
+            self._until = self._grace_ends()
+        return monotonic() < self._until and self._requests.count < 2
+
+    def _let_run(self, crew: Crew) -> None:
+        """Wait for what runs, as long as there is time."""
+        while self._has_time() and not crew.have_ended():
             self._requests.wait(timedelta(milliseconds=20))
-            if until == inf:
-                until = self._grace_ends()
-        self._leash.shorten(LAST_WORDS)
 
     def _write_down(self, crew: Crew) -> None:
-        until = monotonic() + (LAST_WORDS / 2).total_seconds()
-        while not crew.settler.is_done() and monotonic() < until:
+        """Wait until it is written how runs ended: shortly, or where the database is away, as
+
+        long as there is time. For what an operator has locked, it is not waited longer.
+        """
+        if not self._has_time():
+            self._hurry(LAST_WORDS)
+        soon = monotonic() + (LAST_WORDS / 2).total_seconds()
+        while not crew.settler.is_done() and monotonic() < soon:
             crew.settler.wake()
             self._requests.wait(timedelta(milliseconds=5))
+        while not crew.settler.is_done() and crew.settler.is_failing and self._has_time():
+            crew.settler.wake()
+            self._requests.wait(AGAIN)
+        self._hurry(LAST_WORDS)
+
+    def _give_up(self, crew: Crew) -> None:
+        """Hand back what still runs, and interrupt it where that can be."""
+        left = self._holding.all()
+        for each in left:
+            each.given_up = True
+        self._hand_back(left)
+        crew.cancel()
 
     def _hand_back(self, held: Sequence[Held]) -> None:
         """Release what is not going to end here; what ends all the same is fenced off.
@@ -226,6 +268,9 @@ class Worker:
             return
         claims = [each.claim for each in held]
         try:
+            # Who runs in a transaction has his own row locked.
+            if locks := [each.lock for each in held if each.given_up and each.lock]:
+                lease.let_go(self._home.connection, locks)
             released = settle.release(self._home.connection, claims)
             locked = lease.held(self._home.connection, claims)
         except Exception as error:
@@ -237,6 +282,12 @@ class Worker:
             if each.claim.id not in locked:
                 each.lost = True
                 self._holding.drop(each)
+
+    def _say_that_one_is_well(self) -> None:
+        if self._parent:
+            self._parent.say(WELL)
+        if self._plan.liveness_file:
+            touch(self._plan.liveness_file, sender=type(self))
 
     def _hear(self, notification: str | None) -> None:
         if notification == notifications.DUE_EARLIER:

@@ -23,7 +23,7 @@ from pgqueue.worker.duties.promote import Promote
 from pgqueue.worker.duties.rescue import Rescue
 from pgqueue.worker.duties.service import Duties
 from tests.eventually import eventually
-from tests.factories import OVER, Connection, make_due, one, run, schedule
+from tests.factories import LEASE, OVER, Connection, make_due, one, run, schedule
 from tests.stepping import WITHIN, Step
 
 MINUTE = timedelta(minutes=1)
@@ -215,9 +215,25 @@ class TestTheService:
     @pytest.fixture
     def duties(self, session: Session) -> Callable[..., Duties]:
         def duties(*kinds: Kind) -> Duties:
-            return Duties(session, [Promote(on_ready=lambda: None), *kinds])
+            return Duties(session, [Promote(), *kinds], lease=LEASE, on_done=lambda: None)
 
         return duties
+
+    def test_says_that_it_did_something_when_others_can_see_it(
+        self, connection: Connection, session: Session
+    ) -> None:
+        seen: list[int] = []
+
+        def look() -> None:
+            seen.append(Message.objects.filter(state=State.READY).count())
+
+        service = Duties(session, [Promote()], lease=LEASE, on_done=look)
+        make_due(connection, schedule(connection, 3))
+
+        service.tick()
+        service.tick()
+
+        assert seen == [3]
 
     def test_promotes_what_is_due_and_naps_until_the_next(
         self, connection: Connection, duties: Callable[..., Duties]
@@ -263,7 +279,7 @@ class TestTheService:
                 schedule(other, run_after=timedelta(seconds=0.1))
                 return again_in
 
-        service = Duties(session, [Interrupted(on_ready=lambda: None)])
+        service = Duties(session, [Interrupted()], lease=LEASE, on_done=lambda: None)
         service.tick()
         service.tick()
 
@@ -274,8 +290,8 @@ class TestTheService:
         self, connection: Connection, duties: Callable[..., Duties]
     ) -> None:
         run(connection, 2, lease=OVER)
-        patient = duties(Rescue(lease=MINUTE, max_lost=3, on_ready=lambda: None))
-        quick = duties(Rescue(lease=timedelta(seconds=-1), max_lost=3, on_ready=lambda: None))
+        patient = duties(Rescue(lease=MINUTE, max_lost=3))
+        quick = duties(Rescue(lease=timedelta(seconds=-1), max_lost=3))
 
         patient.tick()
         before = Message.objects.filter(state=State.RUNNING).count()
@@ -288,7 +304,7 @@ class TestTheService:
     ) -> None:
         # A few workers hold thousands: at one batch a second they would wait for minutes.
         run(connection, 1200, lease=OVER)
-        service = duties(Rescue(lease=timedelta(seconds=-1), max_lost=3, on_ready=lambda: None))
+        service = duties(Rescue(lease=timedelta(seconds=-1), max_lost=3))
 
         naps = [service.tick() for _ in range(3)]
 
@@ -315,8 +331,9 @@ class TestTheService:
         # A worker's role that may read and write rows, no more: from the day after the last
         # that somebody else made, it can't do what it should.
         run(connection, lease=OVER)
-        rescue = Rescue(lease=timedelta(seconds=-1), max_lost=3, on_ready=lambda: None)
-        service = Duties(session, [Partitions(retention=settings().retention), rescue])
+        rescue = Rescue(lease=timedelta(seconds=-1), max_lost=3)
+        partitioning = Partitions(retention=settings().retention)
+        service = Duties(session, [partitioning, rescue], lease=LEASE, on_done=lambda: None)
         (last,) = one(
             connection,
             "SELECT max(inhrelid::regclass::text) FROM pg_inherits "

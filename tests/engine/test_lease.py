@@ -7,6 +7,7 @@ from typing import Any
 from uuid import UUID, uuid4
 
 import pytest
+from psycopg import OperationalError
 
 from pgqueue.claiming.presence import Family
 from pgqueue.engine import cancel, dead, lease, settle
@@ -203,6 +204,36 @@ class TestHolding:
             connection.execute("UPDATE pgqueue_message SET state = 'ready'")
 
         assert not lease.hold(connection, wrong)
+
+
+class TestLettingGo:
+    def test_ends_the_transaction_that_holds_the_lock(
+        self, connection: Connection, other: Connection
+    ) -> None:
+        [mine] = run(connection)
+        with pytest.raises(OperationalError), connection.transaction():
+            lock = lease.hold(connection, mine)
+            assert lock
+
+            lease.let_go(other, [lock])
+            released = settle.release(other, [mine])
+            connection.execute("SELECT 1")
+
+        assert released == {mine.id}
+
+    def test_leaves_alone_who_has_the_process_since(
+        self, connection: Connection, other: Connection
+    ) -> None:
+        first, second = run(connection, 2)
+        with connection.transaction():
+            lock = lease.hold(connection, first)
+        assert lock
+
+        with connection.transaction():
+            lease.hold(connection, second)
+            lease.let_go(other, [lock])
+
+            assert settle.release(other, [second]) == set()
 
 
 class TestRescue:

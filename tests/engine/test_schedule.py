@@ -29,7 +29,7 @@ from pgqueue.ticks import EPOCH
 from pgqueue.worker.duties import schedule as kind
 from pgqueue.worker.duties.service import Duties
 from tests import jobs
-from tests.factories import Connection, claim, done, enqueue, failure, limit, rounds
+from tests.factories import LEASE, Connection, claim, done, enqueue, failure, limit, rounds
 from tests.stepping import Step
 
 SECOND = timedelta(seconds=1)
@@ -42,14 +42,9 @@ LONG_AGO = datetime(2026, 1, 1, tzinfo=UTC)
 
 
 @pytest.fixture
-def on_ready() -> list[bool]:
-    return []
-
-
-@pytest.fixture
-def duty_of(on_ready: list[bool]) -> Callable[[], kind.Schedule]:
+def duty_of() -> Callable[[], kind.Schedule]:
     """A function that makes the duty of another worker."""
-    return lambda: kind.Schedule(database="default", on_ready=lambda: on_ready.append(True))
+    return lambda: kind.Schedule(database="default")
 
 
 def do(a_duty: kind.Schedule, connection: Connection) -> timedelta:
@@ -96,7 +91,7 @@ class TestATick:
         assert again_in <= SECOND
 
     def test_has_a_message_that_says_which_it_is(
-        self, connection: Connection, duty_of: Callable[[], kind.Schedule], on_ready: list[bool]
+        self, connection: Connection, duty_of: Callable[[], kind.Schedule]
     ) -> None:
         add(channel="mail", priority=7)
         tick = make_due(connection)
@@ -111,7 +106,6 @@ class TestATick:
         assert message.metadata == {"schedule": "s", "tick": tick.astimezone(UTC).isoformat()}
         row = Schedule.objects.get()
         assert (row.ticked_at, row.next_at, row.message_id) == (tick, tick + DAY, message.pk)
-        assert on_ready
 
     def test_is_done_once_however_often_one_looks(
         self, connection: Connection, duty_of: Callable[[], kind.Schedule]
@@ -276,7 +270,9 @@ class TestManyWorkers:
         add()
         make_due(connection)
         sessions = [Session("default", name="test") for _ in range(3)]
-        services = [Duties(session, [duty_of()]) for session in sessions]
+        services = [
+            Duties(session, [duty_of()], lease=LEASE, on_done=lambda: None) for session in sessions
+        ]
 
         naps = [service.tick() for service in services]
         for session in sessions:
@@ -637,7 +633,7 @@ class TestTheCode:
         session = Session("default", name="test")
 
         with entries(nightly={"task": "tests.jobs.add", "when": "@daily", "args": [1]}):
-            Duties(session, [duty_of()]).tick()
+            Duties(session, [duty_of()], lease=LEASE, on_done=lambda: None).tick()
         session.close()
 
         row = Schedule.objects.get()
@@ -655,7 +651,7 @@ class TestTheCode:
         entry = {"task": "tests.jobs.add", "when": DAY, "args": [1]}
         session = Session("default", name="test")
         with entries(ours=entry):
-            service = Duties(session, [duty_of()])
+            service = Duties(session, [duty_of()], lease=LEASE, on_done=lambda: None)
             service.tick()
         make_due(connection, "ours")
         duty.done(connection, "schedule", again_in=DAY)

@@ -121,7 +121,7 @@ class TestProcesses:
                 process.signal(SIGTERM)
                 process.signal(SIGINT)
 
-                assert process.exit_status(within=8) == 0
+                assert process.exit_status(within=8) == 1
 
         assert Message.objects.filter(state=State.READY).count() == 2
 
@@ -227,7 +227,7 @@ def slow_history() -> Iterator[None]:
 class TestPoison:
     """A message that kills its process, among others that were claimed with it."""
 
-    @pytest.mark.parametrize("killing", [jobs.kill_its_worker, jobs.crash])
+    @pytest.mark.parametrize("killing", [jobs.kill_its_worker, jobs.crash, jobs.exit_quietly])
     def test_is_the_only_one_that_dies(self, killing: Task[..., None]) -> None:
         jobs.add.enqueue_many([(each,) for each in range(50)])
         poison = killing.enqueue()
@@ -252,6 +252,14 @@ class TestPoison:
             eventually(lambda: History.objects.count() == 5, within=20)
 
         assert set(History.objects.values_list("pk", flat=True)) == {int(i.id) for i in innocent}
+
+    def test_is_not_left_behind_by_those_who_drain(self) -> None:
+        poison = jobs.exit_quietly.enqueue()
+
+        with worker("--processes", "2", "--threads", "1", "--drain", lease=60) as process:
+            assert process.exit_status(within=60) == 0
+
+        assert Message.objects.dead().get().pk == int(poison.id)
 
     def test_is_alone_in_its_process_on_its_last_life(self) -> None:
         jobs.sleep_and_sign.enqueue_many([(0.3,)] * 6)

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import os
+import threading
 from datetime import timedelta
 from time import monotonic
 
 import pytest
 
+from pgqueue import signals
+from pgqueue.worker import leash
 from pgqueue.worker.leash import Leash
 from tests.eventually import eventually
 
@@ -27,28 +30,49 @@ def test_it_ends_the_process_when_its_time_is_over(ends: list[int]) -> None:
     eventually(lambda: ends == [1])
 
 
-def test_it_is_never_made_longer(ends: list[int]) -> None:
-    leash = Leash()
-    leash.shorten(SOON)
+def test_it_does_so_though_saying_that_takes_for_ever(
+    ends: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(leash, "SAYING_WHY", 0.05)
+    heard = threading.Event()
 
-    leash.shorten(LATER)
+    def listen(**kwargs: object) -> None:
+        heard.wait(10)
+
+    signals.worker_cut_short.connect(listen)
+    Leash().shorten(SOON)
+
+    try:
+        eventually(lambda: ends == [1])
+    finally:
+        heard.set()
+        # Or it would end the tests themselves, once they have their own `_exit` back.
+        eventually(lambda: ends == [1, 1])
+        signals.worker_cut_short.disconnect(listen)
+
+
+def test_it_is_never_made_longer(ends: list[int]) -> None:
+    one = Leash()
+    one.shorten(SOON)
+
+    one.shorten(LATER)
 
     eventually(lambda: ends == [1])
 
 
 def test_it_can_be_made_shorter(ends: list[int]) -> None:
-    leash = Leash()
-    leash.shorten(LATER)
+    one = Leash()
+    one.shorten(LATER)
 
-    leash.shorten(SOON)
+    one.shorten(SOON)
 
     eventually(lambda: ends == [1])
 
 
 def test_it_can_be_let_go(ends: list[int]) -> None:
-    leash = Leash()
-    leash.shorten(SOON)
-    leash.loosen()
+    one = Leash()
+    one.shorten(SOON)
+    one.loosen()
     until = monotonic() + 3 * SOON.total_seconds()
 
     eventually(lambda: monotonic() > until)

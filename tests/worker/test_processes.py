@@ -8,13 +8,14 @@ from datetime import timedelta
 
 import pytest
 from django.contrib.auth.models import Group
-from django.db import connection
+from django.db import connection, transaction
 from django.utils import timezone
 
 from pgqueue.connections import connect
 from pgqueue.engine import cancel
 from pgqueue.models import History, Message, Worker
 from pgqueue.states import Outcome, State
+from pgqueue.tasks import Task
 from tests import jobs
 from tests.eventually import eventually
 from tests.factories import store
@@ -36,6 +37,13 @@ def names() -> list[str]:
 def began() -> bool:
     """Whether the task itself runs, not only its message by its state."""
     return any(name.endswith("began") for name in names())
+
+
+def has_locked_its_row() -> bool:
+    """Whether an atomic task runs."""
+    unlocked = Message.objects.select_for_update(skip_locked=True)
+    with transaction.atomic():
+        return running() and not unlocked.exists()
 
 
 def ended(count: int = 1) -> bool:
@@ -80,6 +88,23 @@ class TestAskedToStop:
 
         message = Message.objects.get()
         assert (message.state, message.failures, message.lost) == (State.READY, 0, 0)
+
+    @pytest.mark.parametrize("task", [jobs.sleep_atomically, jobs.sleep_in_the_database])
+    def test_twice_it_hands_back_at_once_what_runs_in_a_transaction(
+        self, task: Task[[float], None]
+    ) -> None:
+        task.enqueue(60)
+        with worker("--threads", "1", lease=3600) as process:
+            eventually(lambda: has_locked_its_row())
+            process.signal(SIGTERM)
+            eventually(lambda: "fetcher" not in own_connections())
+            process.signal(SIGTERM)
+
+            assert process.exit_status(within=5) == 0
+
+        message = Message.objects.get()
+        assert (message.state, message.failures, message.lost) == (State.READY, 0, 0)
+        assert "failed" not in process.log
 
     def test_it_waits_for_the_grace_period_at_most(self) -> None:
         jobs.sleep.enqueue(60)

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from django.contrib.auth.models import Group
 from django.core.management import CommandError, call_command
 
-from pgqueue import TaskContext, signals
+from pgqueue import Cancel, TaskContext, signals
 from pgqueue.exceptions import TaskFailed
 from pgqueue.models import Channel, History, Message, Worker
 from pgqueue.outcomes import Outcome as Ended
 from pgqueue.states import Outcome, State
+from pgqueue.tasks import Task
 from tests import jobs
+from tests.eventually import eventually
+from tests.processes import worker
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -82,6 +87,37 @@ class TestATask:
 
         assert [attempt for attempt, _ in heard] == [1, 2, 3]
         assert {type(error) for _, error in heard} == {ValueError}
+
+    @pytest.mark.parametrize("arguments", [[], ["--async", "1"]])
+    @pytest.mark.parametrize("error", [SystemExit(3), Cancel("not for a receiver to say")])
+    def test_ends_as_it_did_whatever_receivers_raise(
+        self, arguments: list[str], error: BaseException
+    ) -> None:
+        def leave(**kwargs: object) -> None:
+            raise error
+
+        both = (signals.task_started, signals.task_finished)
+        for signal in both:
+            signal.connect(leave)
+        try:
+            jobs.add.enqueue_many([(1,)] * 3)
+            jobs.double.enqueue_many([(1,)] * 3)
+            drain("--threads", "1", *arguments)
+        finally:
+            for signal in both:
+                signal.disconnect(leave)
+
+        assert History.objects.filter(outcome=Outcome.SUCCEEDED, attempt=1).count() == 6
+
+    def test_waits_as_by_default_where_its_backoff_raises_whatever(self) -> None:
+        jobs.fail_with_a_strange_backoff.enqueue()
+        jobs.add.enqueue(1)
+
+        with worker("--threads", "1"):
+            eventually(History.objects.exists)
+
+        message = Message.objects.get()
+        assert (message.state, message.failures) == (State.SCHEDULED, 1)
 
     def test_that_fails_at_first_succeeds_in_the_end(self) -> None:
         result = jobs.fail_twice.enqueue()
@@ -309,6 +345,21 @@ class TestConnections:
         for result in results:
             result.refresh()
         assert len({result.return_value for result in results}) == pids
+
+    @pytest.mark.parametrize(
+        "task", [jobs.leave_a_transaction_open, jobs.leave_an_inner_transaction_open]
+    )
+    def test_that_are_left_in_a_transaction_harm_nobody(
+        self, task: Task[[], None], settings: Any
+    ) -> None:
+        settings.DATABASES["default"]["CONN_MAX_AGE"] = None
+        task.enqueue()
+        jobs.leave.enqueue_many([("first",), ("second",)])
+
+        drain("--threads", "1")
+
+        assert set(Group.objects.values_list("name", flat=True)) == {"first", "second"}
+        assert not Message.objects.filter(state=State.RUNNING).exists()
 
     def test_that_broke_are_replaced(self, settings) -> None:  # type: ignore[no-untyped-def]
         settings.DATABASES["default"]["CONN_MAX_AGE"] = None

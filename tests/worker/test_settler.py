@@ -8,9 +8,11 @@ from collections.abc import Callable, Iterator
 from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 from psycopg import OperationalError
+from psycopg.errors import LockNotAvailable, ProgramLimitExceeded
 
 from pgqueue import signals
 from pgqueue.claiming.presence import Presence
@@ -113,6 +115,40 @@ def heart(session: Session, holding: Holding, *, lease: timedelta) -> Heartbeat:
     )
     presence = Presence(registration, notify_for=lease)
     return Heartbeat(session, holding, presence, lease=lease, every=lease)
+
+
+def test_leases_are_renewed_though_the_workers_row_is_locked(
+    worker: Connection, operator: Connection, holding: Holding, held: Callable[..., list[Held]]
+) -> None:
+    held(1, lease=timedelta(seconds=5))
+    with closing(Session("default", name="test")) as session:
+        beating = heart(session, holding, lease=timedelta(hours=1))
+        beating._presence.register(worker)
+        with operator.transaction():
+            operator.execute("SELECT FROM pgqueue_worker FOR UPDATE")
+            before = time.monotonic()
+            with pytest.raises(LockNotAvailable):
+                beating.tick()
+            took = time.monotonic() - before
+
+    (left,) = worker.execute("SELECT lease_until - now() FROM pgqueue_message").fetchone() or ()
+    assert left > timedelta(minutes=59)
+    assert took < 4
+
+
+def test_what_was_handed_back_is_never_buried(
+    settler: Settler, held: Callable[..., list[Held]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not even where the server's queue of notifications is full, which says the same."""
+    put(settler, *held(2), end=HANDED_BACK)
+    with monkeypatch.context() as broken:
+        broken.setattr(module, "write", Mock(side_effect=ProgramLimitExceeded))
+        with pytest.raises(ProgramLimitExceeded):
+            settler.tick()
+
+    write_all(settler)
+
+    assert set(Message.objects.values_list("state", flat=True)) == {State.READY}
 
 
 def write_all(settler: Settler) -> None:

@@ -1,20 +1,23 @@
-"""What the first process of several does where the machine has no room."""
+"""The first process of several: what it does where the machine has no room, and what it hears."""
 
 from __future__ import annotations
 
+import multiprocessing
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from time import monotonic
 from typing import Any
-from unittest.mock import patch
+from unittest.mock import Mock, patch
 
 import pytest
 
 from pgqueue import signals
 from pgqueue.worker import supervisor
+from pgqueue.worker.child import WELL, Parent
 from pgqueue.worker.plan import Plan
-from pgqueue.worker.supervisor import Supervisor
+from pgqueue.worker.supervisor import Child, Supervisor
 
 
 @pytest.fixture
@@ -63,13 +66,57 @@ def test_a_process_that_cannot_be_started_is_tried_again_later(
     assert supervised._children() == [child.return_value] * 2
 
 
+def test_no_more_are_started_while_many_take_their_time_to_end(supervised: Supervisor) -> None:
+    supervised._retiring = [Mock()] * 3
+
+    with patch.object(supervisor, "Child") as child:
+        supervised._fill()
+        before = child.call_count
+        supervised._retiring = [Mock()] * 2
+        supervised._fill()
+
+    assert (before, child.call_count) == (0, 2)
+
+
+@pytest.mark.parametrize("are_well", [[True, True], [True, False]])
+def test_the_liveness_file_is_touched_while_each_process_is_well(
+    supervised: Supervisor, tmp_path: Path, are_well: list[bool]
+) -> None:
+    path = tmp_path / "alive"
+    supervised._plan = replace(supervised._plan, liveness_file=path)
+    for slot, is_well in zip(supervised._slots, are_well, strict=True):
+        slot.child = Mock(is_well=is_well, signs=[])
+
+    with patch.object(supervisor, "LOOK", timedelta(seconds=0.01)):
+        supervised._wait()
+
+    assert path.exists() == all(are_well)
+
+
+def test_a_process_that_says_nothing_for_a_while_is_not_taken_to_be_well() -> None:
+    ours, its = multiprocessing.Pipe()
+    with patch.multiple(
+        supervisor.PROCESSES, Process=Mock(), Pipe=Mock(return_value=(ours, Mock()))
+    ):
+        child = Child(Mock(), None)
+    at_first = child.is_well
+    child._heard_at -= supervisor.WELL_WITHIN
+    silent = child.is_well
+
+    Parent(its).say(WELL)
+    child.listen()
+
+    assert (at_first, silent, child.is_well) == (True, False, True)
+    child.leave()
+    its.close()
+
+
 def test_a_liveness_file_that_cannot_be_touched_is_reported(
     supervised: Supervisor, errors: list[Exception]
 ) -> None:
     with (
         patch.object(supervisor, "LOOK", timedelta(seconds=0.01)),
-        patch.object(Supervisor, "_children", lambda self: [self]),
-        patch.object(Supervisor, "signs", [], create=True),
+        patch.object(Supervisor, "_children", lambda self: [Mock(is_well=True, signs=[])]),
     ):
         supervised._wait()
 

@@ -7,16 +7,23 @@ import subprocess
 import sys
 import threading
 from datetime import timedelta
-from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 from psycopg import OperationalError
 
 from pgqueue import service
 from pgqueue.connections import Session
+from pgqueue.models import History
 from pgqueue.service import NO_NAP, Service
 from pgqueue.worker import watchdog
+from pgqueue.worker.buffer import Buffer
+from pgqueue.worker.eventloop import EventLoop
+from pgqueue.worker.plan import Plan
+from pgqueue.worker.threads import Threads
 from pgqueue.worker.watchdog import Watchdog
+from pgqueue.worker.worker import Worker
+from tests import jobs
 from tests.eventually import eventually
 from tests.processes import ROOT
 
@@ -130,17 +137,35 @@ class TestTheWatchdog:
 
         assert (silent.was_cut, statuses) == (0, [])
 
-    def test_touches_the_liveness_file_while_none_is_stuck(self, tmp_path: Path) -> None:
-        path = tmp_path / "alive"
+    def test_says_that_all_is_well_while_none_is_stuck(self) -> None:
+        said: list[bool] = []
         silent = Silent(helps=False)
-        dog = Watchdog([silent], liveness_file=path)
+        dog = Watchdog([silent], on_well=lambda: said.append(silent.is_stuck))
 
         dog.tick()
-        before = path.exists()
         silent.is_stuck = False
         dog.tick()
 
-        assert (before, path.exists()) == (False, True)
+        assert said == [False]
+
+    @pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+    @pytest.mark.parametrize("kind", ["threads", "loop"])
+    def test_finds_a_thread_that_died_in_what_runs_tasks(self, kind: str) -> None:
+        run = Mock(side_effect=SystemExit)
+        buffer = Buffer(1, on_low=Mock())
+        executor = (
+            Threads(1, buffer, run=run, ended=Mock())
+            if kind == "threads"
+            else EventLoop(1, buffer, Mock(begin=run), ended=Mock())
+        )
+        before = executor.is_stuck
+        executor.start()
+
+        buffer.put([Mock()])
+
+        eventually(lambda: executor.is_stuck)
+        buffer.close()
+        assert not (before or executor.is_stuck)
 
     def test_says_where_everybody_was(self) -> None:
         program = (
@@ -165,6 +190,28 @@ class TestTheWatchdog:
         assert done.returncode == 70
         assert "stubborn: nothing done for minutes" in done.stderr
         assert "in tick" in done.stderr
+
+
+@pytest.mark.django_db(transaction=True)
+def test_who_retires_is_watched_until_he_has_ended() -> None:
+    jobs.sleep.enqueue(1)
+    worker = Worker(Plan(database="default", threads=1, grace=timedelta(seconds=1)))
+    watched = []
+
+    def retire() -> None:
+        eventually(lambda: worker._holding.all() and worker._holding.all()[0].started)
+        worker.retire()
+        eventually(lambda: not worker._crew.fetcher.is_alive())
+        watched.append(worker._watchdog.is_alive() and not worker._watchdog._stopping.is_set())
+
+    retiring = threading.Thread(target=retire)
+    retiring.start()
+    worker.run()
+    retiring.join()
+
+    assert watched == [True]
+    assert not worker._watchdog.is_alive()
+    assert History.objects.count() == 1
 
 
 @pytest.mark.django_db

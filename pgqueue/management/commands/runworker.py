@@ -1,4 +1,5 @@
 import logging
+import sys
 from argparse import ArgumentParser, ArgumentTypeError, BooleanOptionalAction
 from datetime import timedelta
 from pathlib import Path
@@ -10,7 +11,7 @@ from django.core.management.base import BaseCommand, CommandError
 from pgqueue.conf import settings
 from pgqueue.connections import connect
 from pgqueue.management.databases import database_of
-from pgqueue.worker.leash import leave_threads_behind, wait_for_no_thread
+from pgqueue.worker.leash import STATUS, leave_threads_behind, wait_for_no_thread
 from pgqueue.worker.logs import configure_logging
 from pgqueue.worker.plan import Plan
 from pgqueue.worker.supervisor import Supervisor
@@ -119,7 +120,8 @@ class Command(BaseCommand):
         except psycopg.OperationalError as error:
             raise CommandError(f"The database can't be reached: {error}") from error
         if plan.is_supervised:
-            Supervisor(plan, level=level).run()
+            if not Supervisor(plan, level=level).run():
+                sys.exit(STATUS)
         elif not Worker(plan).run():
             leave_threads_behind()
 

@@ -18,8 +18,8 @@ class Duty(Protocol):
     def did(self) -> Mapping[str, int]:
         """What came of it when it was last done: how many of what."""
 
-    def may_run(self, connected_for: timedelta) -> bool:
-        """Whether one who has been connected for so long may do it."""
+    def may_run(self, answered_for: timedelta) -> bool:
+        """Whether one who has had answers for so long may do it."""
 
     def run(self, connection: Connection) -> timedelta:
         """Do it; return when it is due again."""

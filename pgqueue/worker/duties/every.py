@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from pgqueue.conf import settings
 from pgqueue.worker.duties import Duty
 from pgqueue.worker.duties.expire import Expire
@@ -16,18 +14,17 @@ from pgqueue.worker.duties.rescue import Rescue
 from pgqueue.worker.duties.schedule import Schedule
 
 
-def every(*, database: str, on_ready: Callable[[], None]) -> list[Duty]:
+def every(*, database: str) -> list[Duty]:
     """Return each duty, as the project's settings have it.
 
     Args:
         database: the alias of the one that they are done in.
-        on_ready: called when one made messages ready.
     """
     options = settings()
     return [
-        Promote(on_ready=on_ready),
-        Rescue(lease=options.lease, max_lost=options.max_lost, on_ready=on_ready),
-        Schedule(database=database, on_ready=on_ready),
+        Promote(),
+        Rescue(lease=options.lease, max_lost=options.max_lost),
+        Schedule(database=database),
         Expire(),
         Lanes(),
         Partitions(retention=options.retention),

@@ -17,7 +17,7 @@ class Expire:
     def __init__(self) -> None:
         self.did = {"expired": 0, "forgotten": 0}
 
-    def may_run(self, connected_for: timedelta) -> bool:
+    def may_run(self, answered_for: timedelta) -> bool:
         """Anyone may."""
         return True
 

@@ -15,7 +15,7 @@ class Forget:
     def __init__(self) -> None:
         self.did = {"workers": 0, "waiters": 0}
 
-    def may_run(self, connected_for: timedelta) -> bool:
+    def may_run(self, answered_for: timedelta) -> bool:
         """Anyone may."""
         return True
 

@@ -23,7 +23,7 @@ class Lanes:
     def __init__(self) -> None:
         self.did = {"woken": 0}
 
-    def may_run(self, connected_for: timedelta) -> bool:
+    def may_run(self, answered_for: timedelta) -> bool:
         """Anyone may."""
         return True
 

@@ -8,7 +8,8 @@ from contextlib import closing
 from dataclasses import dataclass, field
 from datetime import timedelta
 
-from pgqueue.connections import connect
+from pgqueue.conf import settings
+from pgqueue.connections import Contact, connect
 from pgqueue.engine import duty as engine
 from pgqueue.engine import lease
 from pgqueue.engine.values import Connection
@@ -43,7 +44,7 @@ def maintain(alias: str) -> Iterator[Report]:
 
     One that fails is no reason not to do the others. Beside workers it does no harm.
 
-    Messages of silent workers are rescued as workers do it: only by one who was connected for a
+    Messages of silent workers are rescued as workers do it: only by one who had answers for a
     lease himself. After an outage of the database all leases are over, and all workers alive: they
     get that time to say so. It is waited for only where a lease is over, and not renewed meanwhile.
 
@@ -54,16 +55,17 @@ def maintain(alias: str) -> Iterator[Report]:
         psycopg.OperationalError: the database can't be reached.
     """
     with closing(connect(alias, name="maintain")) as connection:
-        connected_at = time.monotonic()
-        duties = every(database=alias, on_ready=lambda: None)
+        contact = Contact(longest=max(settings().lease.total_seconds() / 6, 1))
+        contact.lasting(connection)
+        duties = every(database=alias)
         engine.due(connection, [duty.name for duty in duties])
         for duty in sorted(duties, key=lambda duty: not duty.may_run(timedelta())):
-            yield _try(connection, alias, duty, connected_at)
+            yield _try(connection, alias, duty, contact)
 
 
-def _try(connection: Connection, alias: str, duty: Duty, connected_at: float) -> Report:
+def _try(connection: Connection, alias: str, duty: Duty, contact: Contact) -> Report:
     try:
-        if not _wait_until_it_may_run(connection, duty, connected_at):
+        if not _wait_until_it_may_run(connection, duty, contact):
             return _note(connection, duty)
         if isinstance(duty, LongDuty):
             with closing(connect(alias, name=duty.name)) as own:
@@ -73,9 +75,9 @@ def _try(connection: Connection, alias: str, duty: Duty, connected_at: float) ->
         return Report(name=duty.name, error=error)
 
 
-def _wait_until_it_may_run(connection: Connection, duty: Duty, connected_at: float) -> bool:
+def _wait_until_it_may_run(connection: Connection, duty: Duty, contact: Contact) -> bool:
     """Say whether it is worth doing: a rescue is only where a lease stays over for so long."""
-    while not duty.may_run(timedelta(seconds=time.monotonic() - connected_at)):
+    while not duty.may_run(contact.lasting(connection)):
         # On the same connection: were that lost, it would fail.
         if not lease.are_any_over(connection):
             return False

@@ -21,7 +21,7 @@ class Partitions:
         self._retention = retention
         self.did = {"made": 0, "dropped": 0}
 
-    def may_run(self, connected_for: timedelta) -> bool:
+    def may_run(self, answered_for: timedelta) -> bool:
         """Anyone may."""
         return True
 

@@ -1,4 +1,3 @@
-from collections.abc import Callable
 from datetime import timedelta
 
 from pgqueue.engine import promote
@@ -17,18 +16,15 @@ class Promote:
 
     name = "promote"
 
-    def __init__(self, *, on_ready: Callable[[], None]) -> None:
-        self._on_ready = on_ready
+    def __init__(self) -> None:
         self.did = {"promoted": 0}
 
-    def may_run(self, connected_for: timedelta) -> bool:
+    def may_run(self, answered_for: timedelta) -> bool:
         """Anyone may."""
         return True
 
     def run(self, connection: Connection) -> timedelta:
         """Promote what is due."""
-        self.did = {"promoted": (promoted := promote.promote(connection))}
-        if promoted:
-            self._on_ready()
+        self.did = {"promoted": promote.promote(connection)}
         due = promote.next_due(connection)
         return LATEST if due is None else min(max(due, SOONEST), LATEST)

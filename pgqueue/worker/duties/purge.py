@@ -20,7 +20,7 @@ class Purge:
         self._dead_retention = dead_retention
         self.did = {"removed": 0, "discarded": 0}
 
-    def may_run(self, connected_for: timedelta) -> bool:
+    def may_run(self, answered_for: timedelta) -> bool:
         """Anyone may."""
         return True
 

@@ -1,4 +1,3 @@
-from collections.abc import Callable
 from datetime import timedelta
 
 from pgqueue import signals
@@ -13,15 +12,14 @@ class Rescue:
 
     name = "rescue"
 
-    def __init__(self, *, lease: timedelta, max_lost: int, on_ready: Callable[[], None]) -> None:
+    def __init__(self, *, lease: timedelta, max_lost: int) -> None:
         self._lease = lease
         self._max_lost = max_lost
-        self._on_ready = on_ready
         self.did = {"rescued": 0}
 
-    def may_run(self, connected_for: timedelta) -> bool:
-        """Only who was connected for a lease: after an outage all are over, and all alive."""
-        return connected_for >= self._lease
+    def may_run(self, answered_for: timedelta) -> bool:
+        """Only who had answers for a lease: after an outage all are over, and all alive."""
+        return answered_for >= self._lease
 
     def run(self, connection: Connection) -> timedelta:
         """Rescue a batch."""
@@ -29,6 +27,4 @@ class Rescue:
         self.did = {"rescued": len(rescued)}
         for each in rescued:
             signals.message_rescued.send_robust(type(self), rescued=each)
-        if rescued:
-            self._on_ready()
         return timedelta() if len(rescued) == lease.BATCH else EVERY

@@ -1,4 +1,3 @@
-from collections.abc import Callable
 from contextlib import suppress
 from datetime import datetime, timedelta
 from time import monotonic
@@ -12,7 +11,7 @@ from pgqueue import signals
 from pgqueue.engine import schedule as engine
 from pgqueue.engine.schedule import Scheduled
 from pgqueue.engine.values import Connection
-from pgqueue.exceptions import UnknownTask
+from pgqueue.exceptions import PGQueueError, UnknownTask
 from pgqueue.schedules import rhythm_of
 from pgqueue.tasks import scheduling
 from pgqueue.ticks import Rhythm, to_do
@@ -36,16 +35,15 @@ class Schedule:
 
     name = "schedule"
 
-    def __init__(self, *, database: str, on_ready: Callable[[], None]) -> None:
+    def __init__(self, *, database: str) -> None:
         self._database = database
-        self._on_ready = on_ready
         self._names: list[str] = []
         self.did = {"enqueued": 0}
         self._declared_at = float("-inf")
         self._taken: set[str] = set()
         self._aside: dict[str, float] = {}
 
-    def may_run(self, connected_for: timedelta) -> bool:
+    def may_run(self, answered_for: timedelta) -> bool:
         """Anyone may."""
         return True
 
@@ -62,8 +60,6 @@ class Schedule:
         due = engine.due(connection, names=self._names, aside=self._left_aside(), limit=BATCH)
         stored = sum(self._try(connection, each) for each in due)
         self.did = {"enqueued": stored}
-        if stored:
-            self._on_ready()
         if len(due) == BATCH:
             return timedelta()
         again_in = engine.next_due(connection, names=self._names, aside=self._left_aside())
@@ -74,9 +70,14 @@ class Schedule:
         return min(max(again_in, SOONEST), LATEST)
 
     def _declare(self, connection: Connection) -> None:
-        declared = scheduling.declared(self._database)
-        self._names = [each.name for each in declared]
         self._declared_at = monotonic()
+        try:
+            declared = scheduling.declared(self._database)
+        except PGQueueError as error:
+            # Those that somebody has added, or that were in order before, go on.
+            signals.service_failed.send_robust(type(self), service="schedules", error=error)
+            return
+        self._names = [each.name for each in declared]
         with suppress(psycopg.errors.LockNotAvailable):  # the next time, then
             taken = set(engine.declare(connection, declared))
             for name in taken - self._taken:

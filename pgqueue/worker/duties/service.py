@@ -6,14 +6,14 @@ import random
 import threading
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import timedelta
 from typing import Any
 
 import psycopg
 
 from pgqueue import signals
-from pgqueue.connections import Session
+from pgqueue.connections import Contact, Session
 from pgqueue.engine import duty as engine
 from pgqueue.engine import promote
 from pgqueue.service import Service
@@ -37,16 +37,31 @@ class Duties(Service):
 
     A duty that fails is left alone for a while; the others are done all the same. A long one has
     a thread and a connection of its own: what is delayed must not be late because of it.
+
+    Args:
+        lease: of messages here.
+        on_done: called when one did something, once that is committed: messages may be ready.
     """
 
-    def __init__(self, session: Session, duties: Sequence[Duty]) -> None:
+    def __init__(
+        self,
+        session: Session,
+        duties: Sequence[Duty],
+        *,
+        lease: timedelta,
+        on_done: Callable[[], None],
+    ) -> None:
         super().__init__()
         self._session = session
+        self._on_done = on_done
         self._duties = {duty.name: duty for duty in duties}
         self._resting: dict[str, float] = {}
         self._failed_times: Counter[str] = Counter()
-        self._connection: psycopg.Connection[Any] | None = None
-        self._connected_at = 0.0
+        seconds = lease.total_seconds()
+        self._contact = Contact(
+            longest=max(seconds / 6, 1), patience=LOOK_EVERY.total_seconds() + seconds / 3
+        )
+        self._answered_for = timedelta()
         self._is_early = False
         self._long: threading.Thread | None = None
 
@@ -57,7 +72,8 @@ class Duties(Service):
 
     def tick(self) -> timedelta:
         """Do each duty that is due; nap until the next one is."""
-        connection = self._connect()
+        connection = self._session.connection
+        self._answered_for = self._contact.lasting(connection)
         early, self._is_early = self._is_early, False
         left = engine.due(connection, self._duties)
         left |= dict.fromkeys(self._look(connection), NOW)
@@ -68,7 +84,9 @@ class Duties(Service):
             for name, due_in in left.items()
             if due_in <= NOW and (again_in := self._try(connection, name)) is not None
         }
-        return self._nap(connection, left, done)
+        nap = self._nap(connection, left, done)
+        self._contact.note_answer()
+        return nap
 
     def _look(self, connection: psycopg.Connection[Any]) -> list[str]:
         """Return which duties have something to do that another worker may not know of."""
@@ -84,10 +102,10 @@ class Duties(Service):
     def _try(self, connection: psycopg.Connection[Any], name: str) -> timedelta | None:
         """Do a duty; return when it is due again, or None where it was not for us to do."""
         now = time.monotonic()
-        connected_for = timedelta(seconds=now - self._connected_at)
-        if self._resting.get(name, 0) > now or not self._duties[name].may_run(connected_for):
+        duty = self._duties[name]
+        if self._resting.get(name, 0) > now or not duty.may_run(self._answered_for):
             return None
-        if isinstance(duty := self._duties[name], LongDuty):
+        if isinstance(duty, LongDuty):
             self._begin(duty)
             return None
         try:
@@ -95,6 +113,8 @@ class Duties(Service):
             early = name == Promote.name or isinstance(duty, Looks)
             again_in = do(connection, duty, early=early)
             self._failed_times.pop(name, None)
+            if again_in is not None and any(duty.did.values()):
+                self._on_done()
             return again_in
         except Exception as error:
             self._let_rest(connection, name, error)
@@ -150,13 +170,6 @@ class Duties(Service):
     def _has_promoted(self) -> bool:
         duty = self._duties.get(Promote.name)
         return duty is not None and any(duty.did.values())
-
-    def _connect(self) -> psycopg.Connection[Any]:
-        connection = self._session.connection
-        if connection is not self._connection:
-            self._connection = connection
-            self._connected_at = time.monotonic()
-        return connection
 
     def finish(self) -> None:
         """Close the connection; what is done aside ends by itself, or with the process."""

@@ -1,0 +1,35 @@
+"""Runs that are over their time, and do not end by that."""
+
+from __future__ import annotations
+
+from time import monotonic
+from unittest.mock import Mock
+
+import pytest
+
+from pgqueue.worker.held import Held
+from pgqueue.worker.timeouts import CLEANING_UP, Timeouts
+
+
+@pytest.fixture
+def held() -> Held:
+    return Held(Mock(), monotonic())
+
+
+def test_a_coroutine_that_goes_on_after_its_time_loses_its_lease(held: Held) -> None:
+    timeouts = Timeouts()
+
+    with timeouts.outlived(held, monotonic() - CLEANING_UP):
+        timeouts.tick()
+
+        assert held.overdue
+
+
+def test_one_that_ends_in_time_does_not(held: Held) -> None:
+    timeouts = Timeouts()
+
+    with timeouts.outlived(held, monotonic() - CLEANING_UP / 2):
+        timeouts.tick()
+    timeouts.tick()
+
+    assert not held.overdue

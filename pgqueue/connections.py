@@ -18,6 +18,9 @@ import psycopg
 from django.db import connections
 from psycopg.types.string import TextLoader
 
+SHORT = 1.0
+"""Seconds. Whoever looks for something does so that often, if there is nothing else to do."""
+
 
 class _RawJSON(TextLoader):
     """Leave JSON as it came: whoever needs it parses it, and no other message suffers."""
@@ -116,13 +119,14 @@ class Contact:
     stops its process, or the network, for a while.
 
     Args:
-        longest: seconds that an answer may take.
-        patience: seconds that may pass between two answers; None: any number.
+        lease: in it, a break that is too short to be noticed harms nobody: those who renew leases
+            do so three times.
     """
 
-    def __init__(self, *, longest: float, patience: float | None = None) -> None:
-        self._longest = longest
-        self._patience = patience
+    def __init__(self, *, lease: timedelta) -> None:
+        seconds = lease.total_seconds()
+        self._longest_answer = max(seconds / 6, SHORT)
+        self._longest_silence = seconds / 3 + SHORT
         self._connection: psycopg.Connection[Any] | None = None
         self._since = self._answered_at = 0.0
 
@@ -130,9 +134,9 @@ class Contact:
         """Ask it something; return for how long it has answered, on this connection."""
         asked_at = time.monotonic()
         connection.execute("SELECT 1")
-        is_late = self._patience is not None and asked_at - self._answered_at > self._patience
+        is_late = asked_at - self._answered_at > self._longest_silence
         self.note_answer()
-        is_slow = self._answered_at - asked_at > self._longest
+        is_slow = self._answered_at - asked_at > self._longest_answer
         if is_late or is_slow or connection is not self._connection:
             self._connection, self._since = connection, self._answered_at
         return timedelta(seconds=self._answered_at - self._since)

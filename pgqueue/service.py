@@ -20,6 +20,8 @@ LONGEST_STEP = 50.0
 class Service(threading.Thread):
     """Something that lives until it is stopped. Stopping it twice, or before start, is fine."""
 
+    longest_backoff = LONGEST_BACKOFF
+    """The longest nap after failures."""
     _session: Session
     """What it waits on, if that is a database."""
 
@@ -54,7 +56,8 @@ class Service(threading.Thread):
             # together with every other worker.
             self._failures += 1
             signals.service_failed.send_robust(type(self), service=self.name, error=error)
-            backoff = min(timedelta(seconds=0.1) * 2.0 ** min(self._failures, 10), LONGEST_BACKOFF)
+            backoff = timedelta(seconds=0.1) * 2.0 ** min(self._failures, 10)
+            backoff = min(backoff, self.longest_backoff)
             return backoff * random.uniform(0.5, 1)  # noqa: S311
         self._failures = 0
         return nap

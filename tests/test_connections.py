@@ -78,7 +78,7 @@ class TestAContact:
     @pytest.fixture
     def after(self, clock: Clock, server: Server) -> Callable[[float], timedelta]:
         """A function that returns how long the contact has lasted, so many seconds later."""
-        contact = Contact(longest=5, patience=11)
+        contact = Contact(lease=timedelta(seconds=30))
         contact.lasting(server)
 
         def after(seconds: float) -> timedelta:
@@ -111,11 +111,11 @@ class TestAContact:
         assert after(1) < timedelta(seconds=2)
 
     def test_begins_anew_with_another_connection(self, clock: Clock, server: Server) -> None:
-        contact = Contact(longest=5)
+        contact = Contact(lease=timedelta(seconds=30))
         contact.lasting(server)
-        clock.now += 100
+        clock.now += 10
 
-        assert contact.lasting(server) > timedelta(seconds=99)
+        assert contact.lasting(server) > timedelta(seconds=9)
         assert contact.lasting(Server(clock)) == timedelta()
 
 

@@ -30,7 +30,7 @@ class Upkeep:
     def __init__(self, *, lease: timedelta, max_lost: int) -> None:
         self._lease = lease
         self._max_lost = max_lost
-        self._contact = Contact(longest=max(lease.total_seconds() / 6, 1))
+        self._contact = Contact(lease=lease)
         self._look_at = 0.0
 
     @property

@@ -292,9 +292,7 @@ def _copy(
     if admitted is not None:
         rows = compress(rows, admitted)
         kept = [id if is_in else None for id, is_in in zip(ids, admitted, strict=True)]
-    with cursor.copy(SQL["copy"]) as copy:
-        for piece in _pieces(_lines(rows, ruled, rest)):
-            copy.write(piece)
+    _send(cursor, _pieces(_lines(rows, ruled, rest)))
     stored = array(id for id in kept if id is not None)
     cursor.execute(
         SQL["copied"],
@@ -319,6 +317,22 @@ def _lines(
     for id, key, payload in rows:
         text = "\\N" if payload is None else _escaped(payload)
         yield f"{id}\t{_escaped(key)}\t{text}\t{key in governed}\t{end}\n"
+
+
+def _send(cursor: Any, pieces: Iterable[str]) -> None:
+    is_written = False
+    try:
+        with cursor.copy(SQL["copy"]) as copy:
+            for piece in pieces:
+                copy.write(piece)
+            is_written = True
+    except ValueError as error:
+        if not is_written:
+            raise  # of a payload
+        # psycopg reads one answer, and a pooler whose server goes away just then gives two.
+        raise psycopg.OperationalError(
+            "The connection was lost as messages were copied."
+        ) from error
 
 
 def _pieces(lines: Iterable[str]) -> Iterator[str]:

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import random
+from contextlib import suppress
 from datetime import timedelta
 from uuid import UUID
+
+import psycopg
 
 from pgqueue.claiming.presence import Presence
 from pgqueue.connections import Session
@@ -31,6 +34,8 @@ class Heartbeat(Service):
         self._presence = presence
         self._lease = lease
         self._every = every
+        # After an outage others wait for a lease before they take anything.
+        self.longest_backoff = min(every, self.longest_backoff)
         self._former: tuple[UUID, UUID] | None = None
         self._given_back: tuple[UUID, UUID] | None = None
 
@@ -70,8 +75,7 @@ class Heartbeat(Service):
         self._given_back = former
 
     def finish(self) -> None:
-        """Say goodbye."""
-        try:
+        """Say goodbye; where that can't be said, a duty removes the row some time later."""
+        with suppress(psycopg.Error):
             self._presence.retire(self._session.connection)
-        finally:
-            self._session.close()
+        self._session.close()

@@ -2,6 +2,12 @@
 
 from __future__ import annotations
 
+import os
+import signal
+from contextlib import closing
+
+import pytest
+
 from tests.chaos.harness.server import nap
 from tests.chaos.harness.stage import Stage
 from tests.chaos.harness.statements import names_of
@@ -21,6 +27,31 @@ def test_workers_that_are_killed_at_any_moment_lose_nothing(stage: Stage) -> Non
         victim = stage.worker()
 
     stage.end()
+
+
+@pytest.mark.chaos
+def test_processes_of_a_worker_that_are_killed_lose_nothing(stage: Stage) -> None:
+    for _ in range(2):
+        stage.producer(rate=120)
+    arguments = ["--processes", "2", "--threads", "4", "--async", "20"]
+    worker = stage.worker(*arguments)
+    stage.settles(50)
+
+    for _ in range(4):
+        nap(stage.random.uniform(0.3, 1))
+        with stage.fault():
+            os.kill(stage.random.choice(children_that_serve(stage)), signal.SIGKILL)
+        stage.settles(50)
+    with stage.fault():
+        stage.kill(worker)  # the first of them, whom the others then follow
+        stage.worker(*arguments)
+
+    stage.end()
+
+
+def children_that_serve(stage: Stage) -> list[int]:
+    with closing(stage.server.connect()) as connection:
+        return [pid for (pid,) in connection.execute("SELECT pid FROM pgqueue_worker")]
 
 
 def test_producers_that_are_killed_leave_whole_transactions_or_nothing(stage: Stage) -> None:
@@ -64,22 +95,33 @@ def test_a_worker_killed_in_an_atomic_task_leaves_its_effect_once(stage: Stage) 
     assert stage.ask("SELECT attempt, lost FROM pgqueue_history") == (2, 1)
 
 
-def test_a_worker_killed_while_it_claims_leaves_leases_that_run_out(stage: Stage) -> None:
+@pytest.mark.parametrize(
+    ("statement", "arguments"), [("claim.claim", ["--poll-only"]), ("claim.claim_at_once", [])]
+)
+def test_a_worker_killed_while_it_claims_leaves_leases_that_run_out(
+    stage: Stage, statement: str, arguments: list[str]
+) -> None:
     proxy = stage.proxy()
-    victim = stage.worker(port=proxy.port)
+    victim = stage.worker(*arguments, port=proxy.port)
     kept = stage.numbers("plain", 20)
 
-    def kill(statement: str) -> None:
+    def kill(sent: str) -> None:
         # The server gets the claim all the same: what it leases, nobody ever hears of.
-        if victim.is_alive and "claim.claim" in names_of(statement):
+        if victim.is_alive and statement in names_of(sent) and is_ready():
             stage.kill(victim)
 
-    eventually(lambda: stage.ask("SELECT notify_until FROM pgqueue_worker") != (None,))
+    def is_ready() -> bool:
+        return stage.ask("SELECT FROM pgqueue_message WHERE state = 'ready'") is not None
+
+    if not arguments:
+        eventually(lambda: stage.ask("SELECT notify_until FROM pgqueue_worker") != (None,))
     proxy.meddler = kill
     with stage.fault():
         for number in kept:
             stage.enqueue("plain", number)
         eventually(lambda: not victim.is_alive)
+        eventually(lambda: stage.ask("SELECT FROM pgqueue_message WHERE state = 'running'") == ())
         stage.worker()
 
     stage.end()
+    assert stage.ask("SELECT sum(lost) > 0, max(lost) FROM pgqueue_history") == (True, 1)

@@ -2,10 +2,19 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
+from typing import Any
+
+import psycopg
 import pytest
 
+from pgqueue import listener, service
+from pgqueue.connections import Session
+from pgqueue.engine import notifications
+from pgqueue.listener import Listener
+from pgqueue.worker.watchdog import CUT_AFTER, Watchdog
 from tests.chaos.harness.processes import Process
-from tests.chaos.harness.server import nap
+from tests.chaos.harness.server import nap, url
 from tests.chaos.harness.stage import Stage
 from tests.eventually import eventually
 
@@ -47,6 +56,26 @@ def test_a_network_that_is_down_for_longer_than_a_lease_loses_nothing(stage: Sta
 
 
 @pytest.mark.chaos
+def test_a_network_that_says_nothing_for_a_while_charges_no_message_as_lost(stage: Stage) -> None:
+    """All connections survive it, and all leases are over."""
+    proxy = stage.proxy()
+    stage.producer(rate=100)
+    for _ in range(2):
+        stage.worker(port=proxy.port)
+    stage.settles(30)
+
+    for _ in range(3):
+        with stage.fault():
+            proxy.freeze()
+            nap(4)
+            proxy.restore()
+        stage.settles(30)
+
+    stage.end()
+    assert stage.ask("SELECT sum(lost) FROM pgqueue_history") == (0,)
+
+
+@pytest.mark.chaos
 def test_a_slow_network_slows_down_and_loses_nothing(stage: Stage) -> None:
     proxy = stage.proxy()
     stage.producer(rate=50)
@@ -59,6 +88,49 @@ def test_a_slow_network_slows_down_and_loses_nothing(stage: Stage) -> None:
         proxy.delay = 0
 
     stage.end()
+
+
+class Through(Session):
+    """A session whose connections go through a proxy."""
+
+    def __init__(self, port: int) -> None:
+        super().__init__("default", name="listener")
+        self._port = port
+
+    @property
+    def connection(self) -> psycopg.Connection[Any]:
+        if not self.is_open:
+            self._connection = psycopg.connect(url(self._port), autocommit=True)
+        return self._connection
+
+
+def test_who_listens_notices_a_connection_that_died_half_open(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(listener, "PROBE_EVERY", timedelta(seconds=0.2))
+    monkeypatch.setattr(service, "LONGEST_STEP", 1.0)
+    proxy = stage.proxy()
+    heard: list[str | None] = []
+    ear = Listener(Through(proxy.port), listen=notifications.listen, heard=heard.append)
+    dog = Watchdog([ear])
+    ear.start()
+    try:
+        eventually(lambda: heard == [None])
+
+        proxy.freeze()
+        eventually(lambda: ear.is_stuck, within=20, what="nobody asks whether it is there")
+        for _ in range(CUT_AFTER):
+            dog.tick()
+        eventually(lambda: not ear.is_listening)
+        proxy.restore()
+
+        eventually(lambda: heard == [None, None], what="it does not listen anew")
+        stage.ask("SELECT pg_notify(pgqueue_notifications_v1(), 'said')")
+        eventually(lambda: heard[-1] == "said")
+    finally:
+        proxy.restore()
+        ear.stop()
+        assert ear.stopped(timedelta(seconds=10))
 
 
 def has_noticed(worker: Process) -> bool:

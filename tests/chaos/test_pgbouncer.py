@@ -10,6 +10,11 @@ from tests.chaos.harness.pooler import Pooler
 from tests.chaos.harness.server import Server, nap
 from tests.chaos.harness.stage import Stage
 
+# Consumers renew no lease.
+LOST_BY_WORKERS = """
+SELECT coalesce(sum(lost), 0) FROM pgqueue_history WHERE channel NOT IN ('pulled', 'by hand')
+"""
+
 
 @pytest.fixture
 def pooler(stage: Stage, server: Server) -> Iterator[Pooler]:
@@ -42,6 +47,24 @@ def test_workers_consumers_and_producers_work_behind_pgbouncer(
     stage.end()
     for each in [*stage.workers, *stage.others]:
         assert "failed" not in each.log
+
+
+@pytest.mark.chaos
+def test_an_outage_longer_than_a_lease_charges_no_message_as_lost(
+    stage: Stage, pooler: Pooler
+) -> None:
+    """The pooler keeps its clients meanwhile: their connections are as old as ever."""
+    load(stage, pooler)
+
+    for _ in range(3):
+        with stage.fault():
+            stage.server.stop("fast")
+            nap(4)
+            stage.server.start()
+        stage.settles(50)
+
+    stage.end()
+    assert stage.ask(LOST_BY_WORKERS) == (0,)
 
 
 def test_a_pgbouncer_that_dies_or_whose_server_restarts_is_survived(

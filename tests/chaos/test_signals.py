@@ -17,23 +17,33 @@ KUBERNETES = 30.0
 """Seconds after which a pod is killed, unless told otherwise."""
 
 
+PROCESSES = ["--processes", "2", "--threads", "4", "--async", "20"]
+
+
 def seconds_to_end(worker: Process, within: float = KUBERNETES + 10, *, status: int = 0) -> float:
     began = time.monotonic()
     assert worker.exit_status(within) == status, worker.log
     return time.monotonic() - began
 
 
-@pytest.mark.parametrize("number", [SIGTERM, pytest.param(SIGINT, marks=pytest.mark.chaos)])
+@pytest.mark.parametrize(
+    ("number", "arguments"),
+    [
+        (SIGTERM, []),
+        pytest.param(SIGINT, [], marks=pytest.mark.chaos),
+        pytest.param(SIGTERM, PROCESSES, marks=pytest.mark.chaos),
+    ],
+)
 def test_under_load_it_charges_nothing_and_others_go_on(
-    stage: Stage, number: signal.Signals
+    stage: Stage, number: signal.Signals, arguments: list[str]
 ) -> None:
     for _ in range(2):
         stage.producer(rate=120)
-    worker = stage.worker()
+    worker = stage.worker(*arguments)
     stage.settles(30)
 
     for _ in range(4):
-        leaving, worker = worker, stage.worker()
+        leaving, worker = worker, stage.worker(*arguments)
         with stage.fault():
             leaving.signal(number)
             assert seconds_to_end(leaving) < 5
@@ -44,10 +54,11 @@ def test_under_load_it_charges_nothing_and_others_go_on(
 
 
 def test_a_second_signal_hands_back_at_once_what_runs(stage: Stage) -> None:
-    numbers = stage.numbers("plain", 8)
     worker = stage.worker("--threads", "4")
-    for number in numbers:
-        stage.enqueue("stops_midway", number, str(stage.folder), 5)
+    for _ in range(4):
+        for kind, task in (("plain", "stops_midway"), ("atomic", "stops_midway_atomic")):
+            [number] = stage.numbers(kind, 1)
+            stage.enqueue(task, number, str(stage.folder), 5)
     eventually(lambda: len(list(stage.folder.glob("* took effect"))) == 4)
 
     with stage.fault():
@@ -61,6 +72,27 @@ def test_a_second_signal_hands_back_at_once_what_runs(stage: Stage) -> None:
 
     stage.end()
     assert stage.ask("SELECT sum(lost), sum(failures) FROM pgqueue_history") == (0, 0)
+
+
+@pytest.mark.chaos
+def test_what_ends_while_postgresql_is_away_for_a_while_is_written_down(stage: Stage) -> None:
+    proxy = stage.proxy()
+    numbers = stage.numbers("atomic", 4)  # of which each has one effect
+    worker = stage.worker("--threads", "4", port=proxy.port, PGQUEUE_LEASE="30")
+    for number in numbers:
+        stage.enqueue("stops_midway", number, str(stage.folder), 1)
+    eventually(lambda: len(list(stage.folder.glob("* took effect"))) == 4)
+
+    proxy.cut()
+    worker.signal(SIGTERM)
+    nap(6)
+    proxy.restore()
+    seconds_to_end(worker)
+    stage.expect_dead(worker)
+
+    assert stage.ask("SELECT count(*), max(attempt) FROM pgqueue_history") == (4, 1)
+    stage.worker()
+    stage.end()
 
 
 @pytest.mark.chaos

@@ -6,10 +6,11 @@ from typing import Any
 import pytest
 from asgiref.sync import async_to_sync
 from django.contrib.auth.models import Group
-from django.db import IntegrityError, connection, connections, transaction
+from django.db import IntegrityError, OperationalError, connection, connections, transaction
 from django.test import TestCase
 from django.test.utils import CaptureQueriesContext
 from django.utils.functional import SimpleLazyObject
+from psycopg._copy import LibpqWriter
 
 from pgqueue import Exponential, signals, task
 from pgqueue.exceptions import (
@@ -132,6 +133,17 @@ class TestAMessage:
 
 @pytest.mark.django_db
 class TestManyMessages:
+    def test_fail_as_djangos_do_where_a_pooler_answers_twice(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        def finish(self: object, error: BaseException | None = None) -> None:
+            raise ValueError("too many values to unpack (expected 1)")
+
+        monkeypatch.setattr(LibpqWriter, "finish", finish)
+
+        with pytest.raises(OperationalError, match="lost as messages were copied"):
+            jobs.add.enqueue_many([(1,), (2,)])
+
     def test_are_stored_in_the_order_they_were_given(self) -> None:
         results = jobs.add.enqueue_many([(1,), [2, 3], {"a": 4}, (5,)])
 

@@ -55,7 +55,7 @@ def maintain(alias: str) -> Iterator[Report]:
         psycopg.OperationalError: the database can't be reached.
     """
     with closing(connect(alias, name="maintain")) as connection:
-        contact = Contact(longest=max(settings().lease.total_seconds() / 6, 1))
+        contact = Contact(lease=settings().lease)
         contact.lasting(connection)
         duties = every(database=alias)
         engine.due(connection, [duty.name for duty in duties])

@@ -57,10 +57,7 @@ class Duties(Service):
         self._duties = {duty.name: duty for duty in duties}
         self._resting: dict[str, float] = {}
         self._failed_times: Counter[str] = Counter()
-        seconds = lease.total_seconds()
-        self._contact = Contact(
-            longest=max(seconds / 6, 1), patience=LOOK_EVERY.total_seconds() + seconds / 3
-        )
+        self._contact = Contact(lease=lease)
         self._answered_for = timedelta()
         self._is_early = False
         self._long: threading.Thread | None = None

@@ -33,6 +33,24 @@ def mark(message: Any, quota: int = 100) -> Known:
 
 
 class TestAClaim:
+    @pytest.mark.parametrize(("is_pooled", "waits"), [(False, "off"), (True, "on")])
+    def test_waits_for_a_flush_behind_a_pooler_only(
+        self, connection: Connection, is_pooled: bool, waits: str
+    ) -> None:
+        enqueue(connection)
+        if is_pooled:
+            connection.prepare_threshold = None
+        with connection.transaction():
+            factories.claim(connection)
+            row = connection.execute("SHOW synchronous_commit").fetchone()
+            connection.execute("SET LOCAL synchronous_commit = on")
+            claim.claim_at_once(
+                connection, "default", limit=1, worker_id=uuid4(), lease=timedelta(minutes=1)
+            )
+            at_once = connection.execute("SHOW synchronous_commit").fetchone()
+
+        assert row == at_once == (waits,)
+
     def test_leases_what_is_ready(self, connection: Connection) -> None:
         (id,) = enqueue(connection, priority=7, metadata='{"a": 1}', payloads=['{"b": 2}'])
         worker_id = uuid4()
@@ -352,6 +370,8 @@ def pages_read(
     explained: list[str] = []
 
     class Explaining:
+        prepare_threshold = 5
+
         def execute(self, query: str, parameters: Any) -> Any:
             rows = connection.execute(
                 "EXPLAIN (ANALYZE, BUFFERS, TIMING OFF) " + query, parameters

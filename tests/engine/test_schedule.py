@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -643,6 +643,19 @@ class TestTheCode:
             "@daily",
             [1],
         )
+
+    def test_that_can_not_be_read_keeps_none_of_the_others_from_ticking(
+        self, connection: Connection, duty_of: Callable[[], kind.Schedule], entries: Any
+    ) -> None:
+        add()
+        make_due(connection)
+        with (
+            closing(Session("default", name="test")) as session,
+            entries(broken={"task": "tests.jobs.gone", "when": "@daily"}),
+        ):
+            Duties(session, [duty_of()], lease=LEASE, on_done=lambda: None).tick()
+
+        assert Message.objects.get().metadata["schedule"] == "s"
 
     def test_that_others_do_not_have_is_looked_for_by_those_that_have_it(
         self, connection: Connection, duty_of: Callable[[], kind.Schedule], entries: Any

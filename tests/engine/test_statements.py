@@ -216,6 +216,7 @@ class TestAPlan:
             "until": None,
             "keys": [str(n) for n in range(500)],
             "worker_id": uuid4(),
+            "is_pooled": False,
             "lease": timedelta(seconds=30),
             "started": 500,
         }
@@ -375,6 +376,7 @@ def explain(
 
         info = connection.info
         autocommit = True
+        prepare_threshold = 5
 
         def execute(self, text: str, parameters: Any = None) -> Explaining:
             title = f"-- {verb.__name__}:\n"

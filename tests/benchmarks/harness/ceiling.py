@@ -63,6 +63,7 @@ class Claims:
                 "shares": [],
                 "limit": BATCH,
                 "worker_id": WORKER_ID,
+                "is_pooled": False,
                 "lease": "30 s",
             },
         ).fetchall()

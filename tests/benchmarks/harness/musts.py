@@ -85,15 +85,14 @@ def musts_of(benchmark: str) -> dict[str, Must]:
 
 
 def missed(report: Report, *, musts: Iterable[Must] = MUSTS) -> list[str]:
-    """Return a line for each must that a report misses.
-
-    Raises KeyError where a metric is not there at all.
-    """
-    return [
-        f"{report.benchmark}: {must.metric} is {report.metrics[must.metric]:g}, "
-        f"and must be {must.sign} {must.must:g}."
-        for must in musts
-        if must.benchmark == report.benchmark
-        and must.is_asked
-        and must.judge(report.metrics[must.metric]) is Verdict.MISSED
-    ]
+    """Return a line for each must that a report misses, also for want of the metric."""
+    asked = [must for must in musts if must.benchmark == report.benchmark and must.is_asked]
+    lines = []
+    for must in asked:
+        value = report.metrics.get(must.metric)
+        if value is None:
+            lines.append(f"{report.benchmark}: {must.metric} was not measured.")
+        elif must.judge(value) is Verdict.MISSED:
+            bound = f"{must.sign} {must.must:g}"
+            lines.append(f"{report.benchmark}: {must.metric} is {value:g}, and must be {bound}.")
+    return lines

@@ -41,6 +41,8 @@ class Report:
     measured_at: str
     remarks: Mapping[str, str] = field(default_factory=dict)
     """What else is to be known: of what was measured, and of what could not be."""
+    each: Sequence[Mapping[str, Mapping[str, float]]] = ()
+    """The rounds: the `figures` and `ratios` of each."""
 
     @property
     def metrics(self) -> dict[str, float]:
@@ -87,6 +89,9 @@ def repeat(
         machine=on,
         measured_at=datetime.now(UTC).isoformat(timespec="seconds"),
         remarks={**(remarks or {}), **_failures([each.remarks for each in done])},
+        each=[
+            {"figures": _rounded(each.figures), "ratios": _rounded(each.ratios)} for each in done
+        ],
     )
 
 
@@ -106,6 +111,10 @@ def _failures(rounds: Sequence[Mapping[str, str]]) -> dict[str, str]:
 
 def _spread(values: Sequence[float]) -> list[float]:
     return [rounded(min(values)), rounded(max(values))]
+
+
+def _rounded(values: Mapping[str, float]) -> dict[str, float]:
+    return {name: rounded(value) for name, value in values.items()}
 
 
 def rounded(value: float) -> float:

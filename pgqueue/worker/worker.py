@@ -38,7 +38,7 @@ from pgqueue.worker.watchdog import Watchdog, touch
 
 POLL_ONLY_INTERVAL = timedelta(seconds=0.5)
 LOOK = timedelta(seconds=1)
-AGAIN = timedelta(seconds=0.2)
+AGAIN = timedelta(seconds=1)
 # What is left to do after the grace period must be done within Kubernetes' 30 s.
 LAST_WORDS = timedelta(seconds=4)
 
@@ -131,9 +131,9 @@ class Worker:
         Returns:
             Whether every task ended; if not, its thread is still at it.
         """
-        autodiscover_modules("tasks")
-        interpreter.set_up()
         with self._requests.on_signals(signal.SIGTERM, signal.SIGINT):
+            autodiscover_modules("tasks")
+            interpreter.set_up()
             try:
                 self._start()
                 self._wait()
@@ -236,9 +236,9 @@ class Worker:
             self._requests.wait(timedelta(milliseconds=20))
 
     def _write_down(self, crew: Crew) -> None:
-        """Wait until it is written how runs ended: shortly, or where the database is away, as
+        """Wait until it is written how runs ended: for a moment, as for what somebody has locked.
 
-        long as there is time. For what an operator has locked, it is not waited longer.
+        Where the database is away, as long as there is time.
         """
         if not self._has_time():
             self._hurry(LAST_WORDS)

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
+from unittest.mock import Mock, patch
 
 import pytest
 
+from tests.chaos.soak import __main__ as soak
 from tests.chaos.soak.record import Record, read
 from tests.chaos.soak.verdict import LEAST, Probe, growth, is_pinned, judge
 
@@ -95,8 +98,19 @@ def test_what_was_recorded_is_read_by_kind_in_the_order_of_time(tmp_path: Path) 
 
 
 @pytest.mark.chaos
+@pytest.mark.parametrize(("last", "status"), [(2000, 0), (1799, 1)])
+def test_it_exits_with_1_where_it_has_become_slower(
+    last: float, status: int, tmp_path: Path
+) -> None:
+    with (
+        patch.object(soak, "soak", return_value=bursts(first=2000, last=last)),
+        patch.dict(sys.modules, {"tests.chaos.soak.plot": Mock()}),
+    ):
+        assert soak.main(["--into", str(tmp_path)]) == status
+
+
 def test_a_run_ends_with_a_picture_and_its_raw_data(tmp_path: Path) -> None:
-    soak = pytest.importorskip("tests.chaos.soak.__main__", reason="needs the extra: soak")
+    pytest.importorskip("tests.chaos.soak.plot", reason="needs the extra: soak")
 
     status = soak.main(["--minutes", "0.75", "--into", str(tmp_path)])
 

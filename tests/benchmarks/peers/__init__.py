@@ -9,8 +9,8 @@ clients_per_s         one by one, committed each, by 32 clients: 8 threads of 4 
 drain_per_s           tasks that do nothing, on 2 cores
 nap_drain_per_s       tasks that sleep 5 ms, 50 at once where that can be said
 query_drain_per_s     tasks that ask Django's ORM one question; Django's apps only
-connecting_…          the same with CONN_MAX_AGE 0, Django's default; all else with None, which is
-                      better for everyone
+connecting_…          the same with CONN_MAX_AGE 0, Django's default, which only workers go by: a
+                      producer outside of requests keeps its connection. All else with None
 full_drain_per_s      tasks that do nothing, where a million finished ones are kept
 pickup_p50_ms, …p99   from before `enqueue` until the task has begun; idle, 20 to 200 ms between
 lost, stuck, doubled  of messages whose workers were killed with SIGKILL amid a drain, 15 s after
@@ -18,7 +18,7 @@ lost, stuck, doubled  of messages whose workers were killed with SIGKILL amid a 
                       one effect. Effects are rows of a ledger that each task commits by itself
                       (ours with its end, `atomic=True`). Leases are 5 s where a peer has them
 
-A drain lasts from the first look that finds fewer tasks than there were to the one that finds none:
+A drain lasts from the first look that finds a tenth of the tasks done to the one that finds none:
 rows, or the lengths of lists in Redis, whatever the peer keeps; looks cost all about the same.
 Ratios compare ours with the best of the others in the same round, pickup_p50_of_best_peer like all:
 ours ÷ theirs. Run by `make bench-peers`, in a virtual environment of its own.

@@ -9,13 +9,15 @@ from pathlib import Path
 
 from tests.chaos.harness.stage import SEED
 from tests.chaos.soak.director import soak
-from tests.chaos.soak.plot import plot
 from tests.chaos.soak.record import Record
 from tests.chaos.soak.verdict import judge
 
 
 def main(arguments: list[str] | None = None) -> int:
     """Do as the command line says; return the exit status."""
+    # Of the extra `soak`, which not everybody has.
+    from tests.chaos.soak.plot import plot
+
     options = _options(arguments)
     options.into.mkdir(parents=True, exist_ok=True)
     raw, picture = options.into / "soak.jsonl", options.into / "soak.png"

@@ -39,7 +39,10 @@ class Worker:
             if self.process.poll() is not None or time.monotonic() > until:
                 self.log.seek(0)
                 said = self.log.read().decode(errors="replace")
-                raise RuntimeError(f"The worker did not do what it was to do. It said:\n{said}")
+                what = getattr(condition, "__name__", condition)
+                raise RuntimeError(
+                    f"The worker did not do what it was to do: {what}. It said:\n{said}"
+                )
             time.sleep(every)
 
     def rss_mb(self) -> float:

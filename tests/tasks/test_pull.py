@@ -838,7 +838,7 @@ class TestUpkeep:
 
         with receive("mail") as receiver:
             before = receiver.take()
-            receiver._intake._upkeep._connected_at -= 31
+            receiver._intake._upkeep._contact._since -= 31
             receiver._intake._upkeep._look_at = 0.0
             after = receiver.take()
 

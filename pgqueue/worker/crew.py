@@ -13,6 +13,7 @@ from pgqueue.service import Service
 from pgqueue.worker.allowance import Allowance
 from pgqueue.worker.buffer import Buffer
 from pgqueue.worker.eventloop import EventLoop
+from pgqueue.worker.executor import Executor
 from pgqueue.worker.fetcher import Fetcher
 from pgqueue.worker.handlers import Handlers
 from pgqueue.worker.held import Held, Holding
@@ -74,7 +75,7 @@ class Crew:
         )
         self._rousing = Rousing(for_threads)
         self._buffer: Buffer | Sorting = for_threads
-        self.executors: list[Threads | EventLoop] = [
+        self.executors: list[Executor] = [
             Threads(plan.threads, for_threads, run=runner.run, ended=ended)
         ]
         self._loop: EventLoop | None = None

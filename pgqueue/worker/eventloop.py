@@ -10,9 +10,7 @@ import asyncio
 import threading
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
-from datetime import timedelta
 from queue import SimpleQueue
-from time import monotonic
 from typing import Any
 
 from asgiref.sync import sync_to_async
@@ -21,9 +19,9 @@ from django.db import connections
 from pgqueue.outcomes import Closed, Outcome
 from pgqueue.worker.buffer import Buffer
 from pgqueue.worker.closing import close_broken_connections, close_old_connections
+from pgqueue.worker.executor import Executor
 from pgqueue.worker.held import Held
 from pgqueue.worker.runner import Run, Runner
-from pgqueue.worker.threads import has_lost_one
 
 HOUSEKEEPING = 1.0
 """Seconds between looks at the connections that async tasks use, as Django has after a request."""
@@ -34,7 +32,7 @@ Awaitable = Callable[[], Coroutine[Any, Any, Any]]
 Ended = tuple[Run, Callable[[], Any]]
 
 
-class EventLoop:
+class EventLoop(Executor):
     """Takes from the buffer, awaits, and hands the outcome on.
 
     The ORM's async calls share one thread, and its connection, as asgiref has it.
@@ -47,8 +45,11 @@ class EventLoop:
     def __init__(
         self, slots: int, buffer: Buffer, runner: Runner, *, ended: Callable[[Held, Outcome], None]
     ) -> None:
-        self.name = "event loop"
-        self._buffer = buffer
+        super().__init__(
+            "event loop",
+            buffer,
+            {"loop-begin": self._begin, "loop": self._live, "loop-end": self._conclude},
+        )
         self._runner = runner
         self._hand_on = ended
         self._free = threading.Semaphore(slots)
@@ -56,35 +57,6 @@ class EventLoop:
         self._tasks: set[asyncio.Task[None]] = set()
         self._has_finished = False
         self._ended: SimpleQueue[Ended | None] = SimpleQueue()
-        # Daemons: a task that never ends must not keep the process from ending.
-        self._threads = [
-            threading.Thread(target=target, name=name, daemon=True)
-            for target, name in (
-                *[(self._begin, "loop-begin"), (self._live, "loop")],
-                (self._conclude, "loop-end"),
-            )
-        ]
-
-    @property
-    def is_stuck(self) -> bool:
-        """Whether one of its threads died: nothing would begin any more, or end."""
-        return has_lost_one(self._threads, self._buffer)
-
-    def cut(self) -> None:
-        """Do nothing: no connection is what they wait on."""
-
-    def start(self) -> None:
-        """Begin to take."""
-        for thread in self._threads:
-            thread.start()
-
-    def stopped(self, timeout: timedelta) -> bool:
-        """Wait until all runs are over, which they are some time after the buffer is closed."""
-        until = monotonic() + timeout.total_seconds()
-        for thread in self._threads:
-            if thread.is_alive():
-                thread.join(max(until - monotonic(), 0))
-        return not any(thread.is_alive() for thread in self._threads)
 
     def cancel(self) -> None:
         """Cancel what still runs: it is not going to be written, but may clean up."""

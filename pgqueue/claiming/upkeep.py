@@ -43,11 +43,11 @@ class Upkeep:
         now = monotonic()
         if now < self._look_at:
             return
-        lasting = self._contact.lasting(connection)
         promoted = promote.promote(connection)
         expire.expire(connection)
         expire.forget(connection)
-        if lasting >= self._lease:
+        # Asked now: what came before may have waited for the database to come back.
+        if self._contact.lasting(connection) >= self._lease:
             for rescued in leases.rescue(connection, max_lost=self._max_lost):
                 signals.message_rescued.send_robust(type(self), rescued=rescued)
         self._look_at = now + self._pause(promote.next_due(connection), promoted)

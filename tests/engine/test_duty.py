@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime, timedelta
 from threading import Event
 from typing import Any
+from unittest.mock import Mock
 from uuid import uuid4
 
 import pytest
@@ -18,6 +19,7 @@ from pgqueue.engine import cancel, duty, partitions
 from pgqueue.models import Duty, Message
 from pgqueue.states import State
 from pgqueue.worker.duties import Duty as Kind
+from pgqueue.worker.duties.doing import do
 from pgqueue.worker.duties.partitions import Partitions
 from pgqueue.worker.duties.promote import Promote
 from pgqueue.worker.duties.rescue import Rescue
@@ -298,6 +300,19 @@ class TestTheService:
         quick.tick()
 
         assert (before, Message.objects.filter(state=State.RUNNING).count()) == (2, 0)
+
+    def test_rescues_not_if_the_database_was_away_until_just_now(
+        self, connection: Connection
+    ) -> None:
+        run(connection, lease=OVER)
+        rescue = Rescue(lease=MINUTE, max_lost=3)
+        answered = Mock(lasting=Mock(side_effect=[timedelta(), MINUTE]))
+
+        away = do(connection, rescue, contact=answered, early=True)
+        back = do(connection, rescue, contact=answered, early=True)
+
+        assert (away, back is None) == (None, False)
+        assert Message.objects.get().state == State.READY
 
     def test_rescues_all_that_a_crash_left_without_a_pause(
         self, connection: Connection, duties: Callable[..., Duties]

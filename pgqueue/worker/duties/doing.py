@@ -4,22 +4,31 @@ from __future__ import annotations
 
 from datetime import timedelta
 
+from pgqueue.connections import Contact
 from pgqueue.engine import duty as engine
 from pgqueue.engine.values import Connection
 from pgqueue.worker.duties import Duty, LongDuty
 
+NOTHING = timedelta()
 
-def do(connection: Connection, duty: Duty, *, early: bool = False) -> timedelta | None:
-    """Do a duty if it is due; return when it is again, or None where somebody else is at it.
+
+def do(
+    connection: Connection, duty: Duty, *, contact: Contact | None = None, early: bool = False
+) -> timedelta | None:
+    """Do a duty if it is due; return when it is again, or None where it is not for us to do.
 
     Args:
         connection: in autocommit. A long duty needs one of its own.
+        contact: says for how long the database has answered; None: it does not matter.
         early: do it even if it isn't due yet.
     """
     if isinstance(duty, LongDuty):
         return _do_long(connection, duty, early=early)
     with connection.transaction():
         if not engine.take(connection, duty.name, early=early):
+            return None
+        # Asked anew: to begin may have waited for the database to come back.
+        if contact and not duty.may_run(NOTHING) and not duty.may_run(contact.lasting(connection)):
             return None
         again_in = duty.run(connection)
         engine.done(connection, duty.name, again_in=again_in)

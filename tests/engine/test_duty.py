@@ -305,6 +305,7 @@ class TestTheService:
         self, connection: Connection
     ) -> None:
         run(connection, lease=OVER)
+        duty.due(connection, ["rescue"])
         rescue = Rescue(lease=MINUTE, max_lost=3)
         answered = Mock(lasting=Mock(side_effect=[timedelta(), MINUTE]))
 

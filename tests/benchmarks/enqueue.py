@@ -112,6 +112,8 @@ def _clients(*, seconds: int) -> dict[str, float]:
         idle = _commit(loud, seconds)
         running.wait_until(worker.is_idle)
 
+        # What ended in its last second, it would claim at once, and find nothing more.
+        time.sleep(1.5)
         # Idle once more; now a backlog, which the clients themselves keep from running out.
         dawdle.enqueue_many(() for _ in range(2000))
         running.wait_until(worker.is_busy)

@@ -18,6 +18,7 @@ import psycopg
 from django.db import connections
 from psycopg.types.string import TextLoader
 
+IDLE_IN_TRANSACTION = "30s"
 SHORT = 1.0
 """Seconds. Whoever looks for something does so that often, if there is nothing else to do."""
 
@@ -62,7 +63,7 @@ def connect(alias: str, *, name: str) -> psycopg.Connection[Any]:
         connection.execute("SET default_transaction_isolation = 'read committed'")
         # Who is stopped or cut off amid a claim must not keep its lanes: whoever routes for all the
         # others waits for them. Python does nothing long between two of our statements.
-        connection.execute("SET idle_in_transaction_session_timeout = '30s'")
+        connection.execute(f"SET idle_in_transaction_session_timeout = '{IDLE_IN_TRANSACTION}'")
         # None of our statements takes so long, but behind a lock that should not be there: then it
         # is tried again, and the log says so, where a loop would be silent until that is let go.
         connection.execute("SET statement_timeout = '45s'")
@@ -94,9 +95,15 @@ def in_short(connection: psycopg.Connection[Any]) -> Iterator[None]:
     with connection.transaction():
         if is_pooled(connection):
             connection.execute(
-                "SELECT set_config('idle_in_transaction_session_timeout', '30s', true)"
+                "SELECT set_config('idle_in_transaction_session_timeout', %s, true)",
+                [IDLE_IN_TRANSACTION],
             )
         yield
+
+
+def wait_at_most(connection: psycopg.Connection[Any], patience: str) -> None:
+    """Wait for each lock no longer than this, "2s" for example, until the transaction ends."""
+    connection.execute("SELECT set_config('lock_timeout', %s, true)", [patience])
 
 
 @contextmanager

@@ -6,11 +6,14 @@ import threading
 from datetime import timedelta
 from uuid import UUID, uuid4
 
+from pgqueue.connections import wait_at_most
 from pgqueue.engine import workers
 from pgqueue.engine.values import Connection
 from pgqueue.engine.workers import Registration
 
 LAST_BYTES = 0xFFFF_FFFF
+PATIENCE = "2s"
+"""With whoever has the worker's row locked: leases are renewed on the same connection."""
 
 
 class Family:
@@ -95,7 +98,7 @@ class Presence:
         if self._lock.acquire(blocking=False):
             try:
                 with connection.transaction():
-                    workers.wait_shortly(connection)
+                    wait_at_most(connection, PATIENCE)
                     self._beat(connection)
             finally:
                 self._lock.release()

@@ -10,7 +10,7 @@ from psycopg.pq import TransactionStatus
 from psycopg.sql import SQL as Text
 from psycopg.sql import Composed, Identifier, Literal
 
-from pgqueue.connections import is_pooled
+from pgqueue.connections import is_pooled, wait_at_most
 from pgqueue.engine import retention as retaining
 from pgqueue.engine.values import Connection
 from pgqueue.retention import Retention
@@ -57,7 +57,7 @@ def _make(connection: Connection, schema: str, day: date) -> bool:
     name = Identifier(schema, f"pgqueue_history_{day:%Y%m%d}")
     try:
         with connection.transaction():
-            connection.execute("SET LOCAL lock_timeout = '5s'")
+            wait_at_most(connection, PATIENCE)
             connection.execute(
                 Text(
                     "CREATE TABLE {} "
@@ -124,7 +124,7 @@ def _drop_at_once(connection: Connection, parameters: Mapping[str, Any]) -> list
     Settles wait until it is done, or gives up.
     """
     with connection.transaction():
-        connection.execute("SET LOCAL lock_timeout = '100ms'")
+        wait_at_most(connection, "100ms")
         if not _one(connection, SQL["try_for_transaction"]):
             return []
         past = _past(connection, parameters)

@@ -6,10 +6,14 @@ from collections.abc import Collection, Sequence
 from datetime import datetime, timedelta
 from typing import NamedTuple
 
+from pgqueue.connections import wait_at_most
 from pgqueue.engine.values import Connection, Cursors
 from pgqueue.statements import load
 
 SQL = load(__name__)
+PATIENCE = "500ms"
+"""A tick's message may have to wait for somebody's transaction (a dedupe_key, a max_size), and
+whoever declares for an operator's: the worker's other duties wait with it."""
 
 
 class Declared(NamedTuple):
@@ -64,7 +68,7 @@ def declare(connection: Connection, declared: Collection[Declared]) -> list[str]
         for field in (*Declared._fields, "definition")
     }
     with connection.transaction():
-        connection.execute(SQL["wait_briefly"])
+        wait_at_most(connection, PATIENCE)
         connection.execute(SQL["declare"], columns)
         connection.execute(SQL["forget"])
         return [name for (name,) in connection.execute(SQL["taken"], {"names": columns["names"]})]
@@ -82,7 +86,7 @@ def due(
         names: of the schedules that this worker has in its code.
         aside: of those to be left alone.
     """
-    connection.execute(SQL["wait_briefly"])
+    wait_at_most(connection, PATIENCE)
     asked = {"names": list(names), "aside": list(aside), "limit": limit}
     return [Scheduled(*row) for row in connection.execute(SQL["due"], asked)]
 

@@ -5,11 +5,6 @@
 name, task, cron, every, timezone, args::text, kwargs::text, channel, priority, missed, overlap,
 next_at, ticked_at, statement_timestamp()
 
--- name: wait_briefly
--- A tick's message may have to wait for somebody's transaction (a dedupe_key, a max_size), and whoever
--- declares for an operator's: the worker's other duties wait with it.
-SELECT set_config('lock_timeout', '500ms', true)
-
 -- name: is_due
 -- What code declares is done by workers that have it in their code: one that vanished is done by
 -- those that have it still, and then by nobody.

@@ -53,11 +53,6 @@ def beat(connection: Connection, worker_id: UUID, *, notify_for: timedelta | Non
     return row is not None
 
 
-def wait_shortly(connection: Connection) -> None:
-    """Wait for no lock longer than two seconds in this transaction."""
-    connection.execute(SQL["wait_shortly"])
-
-
 def retire(connection: Connection, worker_id: UUID) -> None:
     """Remove a worker that stopped."""
     connection.execute(SQL["retire"], {"id": worker_id})

@@ -16,9 +16,6 @@ SET last_seen = statement_timestamp(),
 WHERE id = %(id)s
 RETURNING id
 
--- name: wait_shortly
-SELECT set_config('lock_timeout', '2s', true)
-
 -- name: retire
 DELETE FROM pgqueue_worker WHERE id = %(id)s
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 import os
 import sys
 import threading
+from collections.abc import Callable
 from datetime import timedelta
+from functools import partial
 from math import inf
 from time import monotonic
 
@@ -18,9 +20,15 @@ LEFT_BEHIND = timedelta(seconds=2)
 
 def end_soon(status: int) -> None:
     """End the process in a moment, though whoever is to say why should be stuck at that."""
-    timer = threading.Timer(SAYING_WHY, os._exit, [status])
+    _after(SAYING_WHY, partial(os._exit, status))
+
+
+def _after(seconds: float, end: Callable[[], None]) -> threading.Timer:
+    """Call `end` after so long, on a thread that keeps no process from ending before."""
+    timer = threading.Timer(seconds, end)
     timer.daemon = True
     timer.start()
+    return timer
 
 
 class Leash:
@@ -37,9 +45,7 @@ class Leash:
             return
         self.loosen()
         self._ends_at = ends_at
-        self._timer = threading.Timer(left.total_seconds(), self._end)
-        self._timer.daemon = True
-        self._timer.start()
+        self._timer = _after(left.total_seconds(), self._end)
 
     def loosen(self) -> None:
         """Let it live."""
@@ -62,6 +68,4 @@ def leave_threads_behind() -> None:
 
 def wait_for_no_thread() -> None:
     """Let the process end soon, with status 0, though tasks have left threads behind."""
-    timer = threading.Timer(LEFT_BEHIND.total_seconds(), os._exit, [0])
-    timer.daemon = True
-    timer.start()
+    _after(LEFT_BEHIND.total_seconds(), partial(os._exit, 0))

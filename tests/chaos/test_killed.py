@@ -65,10 +65,11 @@ def test_producers_that_are_killed_leave_whole_transactions_or_nothing(stage: St
     stage.end()
 
 
-def test_a_worker_killed_between_effect_and_settle_repeats_the_effect_once(stage: Stage) -> None:
-    [number] = stage.numbers("plain", 1)
+def kill_behind_an_effect(stage: Stage, kind: str, task: str) -> None:
+    """Kill a worker whose task took effect, and whose message is not settled; close the books."""
+    [number] = stage.numbers(kind, 1)
     victim = stage.worker()
-    stage.enqueue("stops_midway", number, str(stage.folder))
+    stage.enqueue(task, number, str(stage.folder))
     eventually((stage.folder / f"{number} took effect").exists)
 
     with stage.fault():
@@ -76,21 +77,18 @@ def test_a_worker_killed_between_effect_and_settle_repeats_the_effect_once(stage
         stage.worker()
 
     stage.end()
+
+
+def test_a_worker_killed_between_effect_and_settle_repeats_the_effect_once(stage: Stage) -> None:
+    kill_behind_an_effect(stage, "plain", "stops_midway")
+
     assert stage.ask("SELECT count(*) FROM chaos_effect") == (2,)
     assert stage.ask("SELECT attempt, lost FROM pgqueue_history") == (2, 1)
 
 
 def test_a_worker_killed_in_an_atomic_task_leaves_its_effect_once(stage: Stage) -> None:
-    [number] = stage.numbers("atomic", 1)
-    victim = stage.worker()
-    stage.enqueue("stops_midway_atomic", number, str(stage.folder))
-    eventually((stage.folder / f"{number} took effect").exists)
+    kill_behind_an_effect(stage, "atomic", "stops_midway_atomic")
 
-    with stage.fault():
-        stage.kill(victim)
-        stage.worker()
-
-    stage.end()
     assert stage.ask("SELECT count(*) FROM chaos_effect") == (1,)
     assert stage.ask("SELECT attempt, lost FROM pgqueue_history") == (2, 1)
 

@@ -26,6 +26,7 @@ from pgqueue.worker.duties.rescue import Rescue
 from pgqueue.worker.duties.service import Duties
 from tests.eventually import eventually
 from tests.factories import LEASE, OVER, Connection, make_due, one, run, schedule
+from tests.hearing import heard
 from tests.stepping import WITHIN, Step
 
 MINUTE = timedelta(minutes=1)
@@ -439,20 +440,12 @@ class TestTheService:
     def test_says_that_a_long_duty_failed_and_leaves_it_for_a_while(
         self, duties: Callable[..., Duties]
     ) -> None:
-        failures: list[str] = []
-
-        def note(sender: object, service: str, **kwargs: object) -> None:
-            failures.append(service)
-
         long = Lasting(then=lambda: 1 / 0)
         service = duties(long)
-        signals.service_failed.connect(note)
-        try:
+        with heard(signals.service_failed, "service") as failures:
             for _ in range(3):
                 tick(service)
                 service.finish()
-        finally:
-            signals.service_failed.disconnect(note)
 
         row = Duty.objects.get(name="lasting")
         assert (long.done, failures) == (1, ["duty lasting"])

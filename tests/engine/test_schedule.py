@@ -30,6 +30,7 @@ from pgqueue.worker.duties import schedule as kind
 from pgqueue.worker.duties.service import Duties
 from tests import jobs
 from tests.factories import LEASE, Connection, claim, done, enqueue, failure, limit, rounds
+from tests.hearing import heard
 from tests.stepping import Step
 
 SECOND = timedelta(seconds=1)
@@ -455,16 +456,13 @@ class TestATickThatFails:
         add("broken", cron="at noon")
         add("other")
         make_due(connection, "other")
-        heard: list[str] = []
-        hear = lambda name, **kwargs: heard.append(name)  # noqa: E731
-        signals.schedule_failed.connect(hear)
-
         a_duty = duty_of()
-        for _ in range(3):
-            do(a_duty, connection)
 
-        signals.schedule_failed.disconnect(hear)
-        assert heard == ["broken"]
+        with heard(signals.schedule_failed, "name") as failed:
+            for _ in range(3):
+                do(a_duty, connection)
+
+        assert failed == ["broken"]
         assert "no cron line" in Schedule.objects.get(name="broken").error
         assert Message.objects.get().metadata["schedule"] == "other"
 

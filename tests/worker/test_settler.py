@@ -29,6 +29,7 @@ from pgqueue.worker.held import Held, Holding
 from pgqueue.worker.settler import BATCH, Settler
 from tests.eventually import eventually
 from tests.factories import OVER, Connection, claim, run
+from tests.hearing import heard
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -82,14 +83,8 @@ def settler(holding: Holding, made_room: list[bool]) -> Iterator[Settler]:
 
 @pytest.fixture
 def lost() -> Iterator[list[Claim]]:
-    lost: list[Claim] = []
-
-    def note(claim: Claim, **kwargs: Any) -> None:
-        lost.append(claim)
-
-    signals.lease_lost.connect(note)
-    yield lost
-    signals.lease_lost.disconnect(note)
+    with heard(signals.lease_lost, "claim") as lost:
+        yield lost
 
 
 @pytest.fixture

@@ -8,7 +8,6 @@ from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from time import monotonic
-from typing import Any
 from unittest.mock import Mock, patch
 
 import pytest
@@ -18,19 +17,14 @@ from pgqueue.worker import supervisor
 from pgqueue.worker.child import WELL, Parent
 from pgqueue.worker.plan import Plan
 from pgqueue.worker.supervisor import Child, Supervisor
+from tests.hearing import heard
 
 
 @pytest.fixture
 def errors() -> Iterator[list[Exception]]:
     """What services report."""
-    errors: list[Exception] = []
-
-    def note(error: Exception, **kwargs: Any) -> None:
-        errors.append(error)
-
-    signals.service_failed.connect(note)
-    yield errors
-    signals.service_failed.disconnect(note)
+    with heard(signals.service_failed, "error") as errors:
+        yield errors
 
 
 @pytest.fixture

@@ -13,13 +13,13 @@ NOTHING = timedelta()
 
 
 def do(
-    connection: Connection, duty: Duty, *, contact: Contact | None = None, early: bool = False
+    connection: Connection, duty: Duty, *, contact: Contact, early: bool = False
 ) -> timedelta | None:
     """Do a duty if it is due; return when it is again, or None where it is not for us to do.
 
     Args:
         connection: in autocommit. A long duty needs one of its own.
-        contact: says for how long the database has answered; None: it does not matter.
+        contact: says for how long the database has answered, where not everybody may do it.
         early: do it even if it isn't due yet.
     """
     if isinstance(duty, LongDuty):
@@ -28,7 +28,7 @@ def do(
         if not engine.take(connection, duty.name, early=early):
             return None
         # Asked anew: to begin may have waited for the database to come back.
-        if contact and not duty.may_run(NOTHING) and not duty.may_run(contact.lasting(connection)):
+        if not duty.may_run(NOTHING) and not duty.may_run(contact.lasting(connection)):
             return None
         again_in = duty.run(connection)
         engine.done(connection, duty.name, again_in=again_in)

@@ -69,8 +69,8 @@ def _try(connection: Connection, alias: str, duty: Duty, contact: Contact) -> Re
             return _note(connection, duty)
         if isinstance(duty, LongDuty):
             with closing(connect(alias, name=duty.name)) as own:
-                return _do(own, duty)
-        return _do(connection, duty)
+                return _do(own, duty, contact)
+        return _do(connection, duty, contact)
     except Exception as error:
         return Report(name=duty.name, error=error)
 
@@ -93,9 +93,9 @@ def _note(connection: Connection, duty: Duty) -> Report:
     return Report(name=duty.name, did=dict.fromkeys(duty.did, 0))
 
 
-def _do(connection: Connection, duty: Duty) -> Report:
+def _do(connection: Connection, duty: Duty, contact: Contact) -> Report:
     did: dict[str, int] = {}
-    while (again_in := do(connection, duty, early=True)) is not None:
+    while (again_in := do(connection, duty, contact=contact, early=True)) is not None:
         for what, count in duty.did.items():
             did[what] = did.get(what, 0) + count
         if again_in > SOON or not any(duty.did.values()):

@@ -132,7 +132,7 @@ class Duties(Service):
     def _do_aside(self, duty: LongDuty) -> None:
         session = Session(self._session.alias, name=duty.name)
         try:
-            do(session.connection, duty)
+            do(session.connection, duty, contact=self._contact)
             self._failed_times.pop(duty.name, None)
         except Exception as error:
             self._failed(duty.name, error)

@@ -80,8 +80,8 @@ def repeat(
         benchmark=benchmark,
         messages=messages,
         rounds=rounds,
-        figures={name: rounded(median(values)) for name, values in figures.items()},
-        ratios={name: rounded(median(values)) for name, values in ratios.items()},
+        figures=_rounded({name: median(values) for name, values in figures.items()}),
+        ratios=_rounded({name: median(values) for name, values in ratios.items()}),
         spread={
             **{f"figures.{name}": _spread(values) for name, values in figures.items()},
             **{f"ratios.{name}": _spread(values) for name, values in ratios.items()},

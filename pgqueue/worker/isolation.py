@@ -86,7 +86,9 @@ class Isolation:
             self._running.add(held)
 
     def _be_alone(self, held: Held) -> None:
-        self._turn.acquire()
+        if not self._turn.acquire(timeout=self._patience):
+            self._running.add(held)
+            return
         self._alone = held
         with self._changed:
             self._changed.wait_for(lambda: not self._running, self._patience)

@@ -115,6 +115,12 @@ class TestOnItsLastLife:
 
         assert begin(isolation, hold(connection, lost=2)).wait(10)
 
+    def test_it_waits_no_longer_for_another_such_one(self, connection: Connection) -> None:
+        isolation = Isolation("default", Holding(), max_lost=MAX_LOST, patience=0.1)
+        isolation.begin(hold(connection, lost=2))
+
+        assert begin(isolation, hold(connection, lost=2)).wait(10)
+
     def test_it_is_the_first_loss_that_counts_where_only_one_is_allowed(
         self, connection: Connection
     ) -> None:

@@ -46,11 +46,16 @@ class Upkeep:
         promoted = promote.promote(connection)
         expire.expire(connection)
         expire.forget(connection)
-        # Asked now: what came before may have waited for the database to come back.
-        if self._contact.lasting(connection) >= self._lease:
-            for rescued in leases.rescue(connection, max_lost=self._max_lost):
-                signals.message_rescued.send_robust(type(self), rescued=rescued)
+        for rescued in self._rescue(connection):
+            signals.message_rescued.send_robust(type(self), rescued=rescued)
         self._look_at = now + self._pause(promote.next_due(connection), promoted)
+
+    def _rescue(self, connection: Connection) -> list[leases.Rescued]:
+        with connection.transaction():
+            # Asked now: what came before may have waited for the database to come back.
+            if self._contact.lasting(connection) < self._lease:
+                return []
+            return leases.rescue(connection, max_lost=self._max_lost)
 
     def _pause(self, due_in: timedelta | None, promoted: int) -> float:
         if due_in is None:

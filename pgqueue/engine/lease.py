@@ -123,7 +123,8 @@ def rescue(connection: Connection, *, max_lost: int, limit: int = BATCH) -> list
     """Take messages away from workers that were silent for a whole lease.
 
     Only for one who was connected for that long himself: after an outage of the database
-    every lease is over, and every worker alive.
+    every lease is over, and every worker alive. He makes sure of that in the same transaction, of
+    whose beginning the leases are judged.
     """
     return _rescue(connection, "rescue", {"max_lost": max_lost, "limit": limit})
 

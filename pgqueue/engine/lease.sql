@@ -82,12 +82,13 @@ WHERE id = ANY (ARRAY(SELECT id FROM still))
 SELECT EXISTS (SELECT FROM pgqueue_message WHERE state = 'running' AND lease_until < statement_timestamp())
 
 -- name: rescue
--- Messages whose worker was silent for a whole lease.
+-- Messages whose worker was silent for a whole lease when this transaction began: what an outage
+-- since then has kept from being renewed is nobody's fault.
 WITH mine AS MATERIALIZED (
     SELECT
 -- include: what_to_know_of_a_loss
     FROM pgqueue_message
-    WHERE state = 'running' AND lease_until < statement_timestamp()
+    WHERE state = 'running' AND lease_until < transaction_timestamp()
     ORDER BY channel, key  -- by the index of what runs, never through all that waits
     LIMIT %(limit)s
     FOR UPDATE SKIP LOCKED

@@ -245,6 +245,18 @@ class TestRescue:
 
         assert rescued == [(lost.id, "one", "ready")]
 
+    def test_is_of_leases_that_were_over_when_its_transaction_began(
+        self, connection: Connection
+    ) -> None:
+        # Whoever rescues knows of no outage until then; one that begins now would end them all.
+        with connection.transaction():
+            run(connection, lease=timedelta(milliseconds=1))
+            connection.execute("SELECT pg_sleep(0.01)")
+            too_soon = lease.rescue(connection, max_lost=3)
+
+        assert too_soon == []
+        assert len(lease.rescue(connection, max_lost=3)) == 1
+
     @pytest.mark.parametrize("state", [each for each in State if each != State.RUNNING])
     def test_is_of_nothing_else(self, connection: Connection, state: State) -> None:
         run(connection, lease=OVER)

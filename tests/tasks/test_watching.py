@@ -287,13 +287,17 @@ class TestAChannelThatIsNotWatched:
         eventually(lambda: not is_watching())
 
 
-def is_watching() -> bool:
+def is_watching(does: str = "true") -> bool:
     with connections["default"].cursor() as cursor:
         cursor.execute(
             "SELECT FROM pg_stat_activity WHERE application_name = 'pgqueue watch' "
-            "AND datname = current_database()"
+            f"AND datname = current_database() AND {does}"
         )
         return bool(cursor.fetchall())
+
+
+def is_listening() -> bool:
+    return is_watching("query LIKE 'LISTEN%' AND state = 'idle'")
 
 
 @pytest.fixture
@@ -437,6 +441,6 @@ def _loop_once() -> Iterator[Notice]:
     notices = iter(watch("default"))
     with ThreadPoolExecutor(1) as threads:
         heard = threads.submit(next, notices)
-        eventually(is_watching)
+        eventually(is_listening)
         jobs.add.enqueue(1)
         yield heard.result(10)

@@ -77,12 +77,11 @@ def _make(connection: Connection, schema: str, day: date) -> bool:
     return True
 
 
-def drop(connection: Connection, retention: Retention) -> list[date]:
-    """Drop the days that nothing is kept of any more; return them.
+def drop(connection: Connection, retention: Retention) -> list[date] | None:
+    """Drop the days that nothing is kept of any more; return them. None: somebody else is at it.
 
     Settles and reports go on meanwhile, and none of them waits. It gives up where it has to wait
     for somebody, such as who has been reading history for long; who tries again goes on from there.
-    Where two try at once, one of them does nothing.
 
     Args:
         connection: in autocommit, and used for nothing else: its time-outs are changed.
@@ -96,11 +95,11 @@ def drop(connection: Connection, retention: Retention) -> list[date]:
     return drop_them(connection, parameters)
 
 
-def _drop_concurrently(connection: Connection, parameters: Mapping[str, Any]) -> list[date]:
+def _drop_concurrently(connection: Connection, parameters: Mapping[str, Any]) -> list[date] | None:
     """Detach days while they are read and written; drop what then is nobody's."""
     connection.execute(f"SET lock_timeout = '{PATIENCE}'; SET statement_timeout = '10min'")
     if not _one(connection, SQL["try_for_session"]):
-        return []
+        return None
     try:
         return [_drop(connection, past) for past in _past(connection, parameters)]
     finally:
@@ -118,7 +117,7 @@ def _drop(connection: Connection, past: Past) -> date:
     return past.day
 
 
-def _drop_at_once(connection: Connection, parameters: Mapping[str, Any]) -> list[date]:
+def _drop_at_once(connection: Connection, parameters: Mapping[str, Any]) -> list[date] | None:
     """Drop days behind a transaction pooler, where statements may each have another session.
 
     Settles wait until it is done, or gives up.
@@ -126,7 +125,7 @@ def _drop_at_once(connection: Connection, parameters: Mapping[str, Any]) -> list
     with connection.transaction():
         wait_at_most(connection, "100ms")
         if not _one(connection, SQL["try_for_transaction"]):
-            return []
+            return None
         past = _past(connection, parameters)
         for each in past:
             if each.is_attached:

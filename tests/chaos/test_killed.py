@@ -69,7 +69,6 @@ def kill_behind_an_effect(stage: Stage, kind: str, task: str) -> None:
     """Kill a worker whose task took effect, and whose message is not settled; close the books."""
     [number] = stage.numbers(kind, 1)
     victim = stage.worker()
-    eventually(stage.has_done_every_duty)
     stage.enqueue(task, number, str(stage.folder))
     eventually((stage.folder / f"{number} took effect").exists)
 
@@ -112,7 +111,6 @@ def test_a_worker_killed_while_it_claims_leaves_leases_that_run_out(
     def is_ready() -> bool:
         return stage.ask("SELECT FROM pgqueue_message WHERE state = 'ready'") is not None
 
-    eventually(stage.has_done_every_duty)
     if not arguments:
         eventually(lambda: stage.ask("SELECT notify_until FROM pgqueue_worker") != (None,))
     proxy.meddler = kill

@@ -9,6 +9,7 @@ from typing import Any
 from unittest.mock import Mock
 from uuid import uuid4
 
+import psycopg
 import pytest
 from django.db import connections
 
@@ -31,6 +32,7 @@ from tests.stepping import WITHIN, Step
 
 MINUTE = timedelta(minutes=1)
 NONE = timedelta()
+ALWAYS = Mock(lasting=lambda connection: MINUTE)
 
 
 class TestADuty:
@@ -196,7 +198,7 @@ class Notes:
 class Lasting(Notes):
     """A long duty that waits until it may end."""
 
-    lasts = MINUTE
+    soon = MINUTE
 
     def __init__(self, then: Callable[[], Any] = lambda: None) -> None:
         super().__init__("lasting", then)
@@ -441,6 +443,7 @@ class TestTheService:
         self, duties: Callable[..., Duties]
     ) -> None:
         long = Lasting(then=lambda: 1 / 0)
+        long.soon = timedelta(seconds=1)
         service = duties(long)
         with heard(signals.service_failed, "service") as failures:
             for _ in range(3):
@@ -450,7 +453,30 @@ class TestTheService:
         row = Duty.objects.get(name="lasting")
         assert (long.done, failures) == (1, ["duty lasting"])
         assert row.ran_at is None
-        assert timedelta() < row.due_at - datetime.now(UTC) <= MINUTE
+        assert MINUTE / 2 < row.due_at - datetime.now(UTC) <= MINUTE
+
+    def test_leaves_a_long_duty_to_others_soon_where_its_holder_dies(
+        self, connection: Connection, other: Connection
+    ) -> None:
+        class Dies(Lasting):
+            def run(self, holder: Connection) -> timedelta:
+                super().run(holder)
+                holder.execute("SELECT pg_terminate_backend(pg_backend_pid())")
+                raise AssertionError("it lives")
+
+        dying, heir = Dies(), Lasting()
+        for each in (dying, heir):
+            each.soon = timedelta(seconds=0.2)
+            each.may_end.set()
+        duty.due(connection, ["lasting"])
+
+        with pytest.raises(psycopg.OperationalError):
+            do(connection, dying, contact=ALWAYS)
+        at_once = do(other, heir, contact=ALWAYS)
+        eventually(lambda: do(other, heir, contact=ALWAYS), what="nobody goes on")
+
+        assert (at_once, heir.done) == (None, 1)
+        assert Partitions.soon <= timedelta(seconds=5)
 
     def test_undoes_a_duty_that_fails(
         self, connection: Connection, duties: Callable[..., Duties]

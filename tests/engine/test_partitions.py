@@ -380,7 +380,7 @@ class TestDroppingBeside:
             second = partitions.drop(other, MONTH)
             made = partitions.ensure(other)
 
-        assert (second, made) == ([], [])
+        assert (second, made) == (None, [])
         assert first.result() == [today() - 90 * DAY]
         assert partitions.drop(other, MONTH) == []
 

@@ -33,8 +33,8 @@ class LongDuty(Duty, Protocol):
     from being at it: they must do no harm.
     """
 
-    lasts: timedelta
-    """How long nobody else begins with it, unless it is done sooner."""
+    soon: timedelta
+    """How long nobody else begins with it: then its holder may be dead, or still be at it."""
 
 
 @runtime_checkable

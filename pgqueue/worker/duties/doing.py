@@ -10,6 +10,8 @@ from pgqueue.engine.values import Connection
 from pgqueue.worker.duties import Duty, LongDuty
 
 NOTHING = timedelta()
+FAILED = timedelta(minutes=1)
+"""Until a long duty that failed is tried again, whoever does it."""
 
 
 def do(
@@ -36,11 +38,16 @@ def do(
 
 
 def _do_long(connection: Connection, duty: LongDuty, *, early: bool) -> timedelta | None:
-    # No lock is held while it runs. Who fails or dies at it leaves it to the next in a while.
+    # No lock is held while it runs. Who dies at it leaves it to the next soon.
     with connection.transaction():
         if not engine.take(connection, duty.name, early=early):
             return None
-        engine.postpone(connection, duty.name, by=duty.lasts)
-    again_in = duty.run(connection)
+        engine.postpone(connection, duty.name, by=duty.soon)
+    try:
+        again_in = duty.run(connection)
+    except Exception:
+        if not connection.closed:
+            engine.postpone(connection, duty.name, by=FAILED)
+        raise
     engine.done(connection, duty.name, again_in=again_in)
     return again_in

@@ -15,7 +15,7 @@ class Partitions:
     """
 
     name = "partitions"
-    lasts = timedelta(minutes=1)
+    soon = timedelta(seconds=5)
 
     def __init__(self, *, retention: Retention) -> None:
         self._retention = retention
@@ -28,5 +28,6 @@ class Partitions:
     def run(self, connection: Connection) -> timedelta:
         """Make what is missing, drop what is over."""
         made = len(partitions.ensure(connection))
-        self.did = {"made": made, "dropped": len(partitions.drop(connection, self._retention))}
-        return EVERY
+        dropped = partitions.drop(connection, self._retention)
+        self.did = {"made": made, "dropped": len(dropped or [])}
+        return self.soon if dropped is None else EVERY

@@ -213,10 +213,6 @@ class Stage:
             what=f"the channel {channel} is served",
         )
 
-    def has_done_every_duty(self) -> bool:
-        """Say whether each was done once; one whose worker is killed at it is put off for long."""
-        return self.ask("SELECT bool_and(ran_at IS NOT NULL) FROM pgqueue_duty") == (True,)
-
     def settled(self) -> int:
         """Return how many messages have ended."""
         row = self.ask("SELECT count(*) FROM pgqueue_history")
@@ -257,12 +253,8 @@ class Stage:
 
     # The end.
 
-    def end(self, *, fails: tuple[str, ...] = (), within: float = 90) -> str:
-        """Let the producers stop and everything end, stop the workers, and close the books.
-
-        Args:
-            within: seconds; a long duty whose worker was killed at it is done again after 60.
-        """
+    def end(self, *, fails: tuple[str, ...] = (), within: float = 60) -> str:
+        """Let the producers stop and everything end, stop the workers, and close the books."""
         self.stop_producers()
         _stop(each for each in self.others if each.name == "operator")
         self._cancel_what_no_producer_could()

@@ -199,10 +199,12 @@ class Worker:
             self._write_down(self._crew)
             self._give_up(self._crew)
         self._hurry(LAST_WORDS)
-        for service in reversed(self._services()):
-            service.stop()
-        for service in reversed(self._services()):
-            service.stopped(LAST_WORDS / 4)
+        heartbeat, *others = self._services()
+        for services in (others[::-1], [heartbeat]):
+            for service in services:
+                service.stop()
+            for service in services:
+                service.stopped(LAST_WORDS / 4)
         # What a claim brought that was answered late, or was locked before.
         self._hand_back(self._holding.all())
         self._home.close()

@@ -65,11 +65,12 @@ def test_producers_that_are_killed_leave_whole_transactions_or_nothing(stage: St
     stage.end()
 
 
-def kill_behind_an_effect(stage: Stage, kind: str, task: str) -> None:
-    """Kill a worker whose task took effect, and whose message is not settled; close the books."""
+def kill_behind_an_effect(stage: Stage, kind: str, task: str, *, effects: int) -> None:
+    """Kill a worker whose task took effect, and whose message is not settled; count its effects."""
+    stage.load()
     [number] = stage.numbers(kind, 1)
-    victim = stage.worker()
-    stage.enqueue(task, number, str(stage.folder))
+    victim = stage.worker("--channel", "aside")
+    stage.enqueue(task, number, str(stage.folder), channel="aside")
     eventually((stage.folder / f"{number} took effect").exists)
 
     with stage.fault():
@@ -77,20 +78,16 @@ def kill_behind_an_effect(stage: Stage, kind: str, task: str) -> None:
         stage.worker()
 
     stage.end()
+    assert stage.ask("SELECT attempt, lost FROM pgqueue_history WHERE channel = 'aside'") == (2, 1)
+    assert stage.ask("SELECT count(*) FROM chaos_effect WHERE number = %s", number) == (effects,)
 
 
 def test_a_worker_killed_between_effect_and_settle_repeats_the_effect_once(stage: Stage) -> None:
-    kill_behind_an_effect(stage, "plain", "stops_midway")
-
-    assert stage.ask("SELECT count(*) FROM chaos_effect") == (2,)
-    assert stage.ask("SELECT attempt, lost FROM pgqueue_history") == (2, 1)
+    kill_behind_an_effect(stage, "plain", "stops_midway", effects=2)
 
 
 def test_a_worker_killed_in_an_atomic_task_leaves_its_effect_once(stage: Stage) -> None:
-    kill_behind_an_effect(stage, "atomic", "stops_midway_atomic")
-
-    assert stage.ask("SELECT count(*) FROM chaos_effect") == (1,)
-    assert stage.ask("SELECT attempt, lost FROM pgqueue_history") == (2, 1)
+    kill_behind_an_effect(stage, "atomic", "stops_midway_atomic", effects=1)
 
 
 @pytest.mark.parametrize(
@@ -99,28 +96,34 @@ def test_a_worker_killed_in_an_atomic_task_leaves_its_effect_once(stage: Stage) 
 def test_a_worker_killed_while_it_claims_leaves_leases_that_run_out(
     stage: Stage, statement: str, arguments: list[str]
 ) -> None:
+    stage.load()
     proxy = stage.proxy()
-    victim = stage.worker(*arguments, port=proxy.port)
+    victim = stage.worker("--channel", "aside", *arguments, port=proxy.port)
     kept = stage.numbers("plain", 20)
 
     def kill(sent: str) -> None:
         # The server gets the claim all the same: what it leases, nobody ever hears of.
-        if victim.is_alive and statement in names_of(sent) and is_ready():
+        if victim.is_alive and statement in names_of(sent) and has("ready"):
             stage.kill(victim)
 
-    def is_ready() -> bool:
-        return stage.ask("SELECT FROM pgqueue_message WHERE state = 'ready'") is not None
+    def has(state: str) -> bool:
+        query = "SELECT FROM pgqueue_message WHERE channel = 'aside' AND state = %s"
+        return stage.ask(query, state) is not None
+
+    def is_told() -> bool:
+        query = "SELECT notify_until FROM pgqueue_worker WHERE pid = %s"
+        return stage.ask(query, victim.pid) != (None,)
 
     if not arguments:
-        eventually(lambda: stage.ask("SELECT notify_until FROM pgqueue_worker") != (None,))
+        eventually(is_told)
     proxy.meddler = kill
     with stage.fault():
         for number in kept:
-            stage.enqueue("plain", number)
+            stage.enqueue("plain", number, channel="aside")
             if victim.is_alive:
                 nap(0.3)  # until it idles again
         assert not victim.is_alive
-        eventually(lambda: stage.ask("SELECT FROM pgqueue_message WHERE state = 'running'") == ())
+        eventually(lambda: has("running"))
         stage.worker()
 
     stage.end()

@@ -125,6 +125,18 @@ class TestProcesses:
 
         assert Message.objects.filter(state=State.READY).count() == 2
 
+    def test_are_killed_soon_after_the_grace_period_if_they_do_not_hear_a_signal(self) -> None:
+        with worker("--processes", "2", "--threads", "1", "--grace", "1", lease=3600) as process:
+            serve(2)
+            jobs.sleep_and_sign.enqueue_many([(60,)] * 2)
+            eventually(lambda: len(began()) == 2)
+            with stopped(began()[0]):
+                process.signal(SIGTERM)
+
+                assert process.exit_status(within=9) == 1
+
+        assert Message.objects.filter(state=State.READY).count() == 2
+
     def test_take_a_signal_that_all_of_them_get_for_one(self) -> None:
         # As systemd sends it, or a terminal.
         with worker("--processes", "2", "--threads", "1") as process:

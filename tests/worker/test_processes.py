@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+import time
 from contextlib import closing
 from datetime import timedelta
 
@@ -137,6 +138,26 @@ class TestAskedToStop:
 
         assert "no time to write everything down" in process.log
         assert Message.objects.get().state == State.RUNNING
+
+    def test_its_heartbeat_is_the_last_to_stop(self) -> None:
+        with (
+            worker("--threads", "1") as process,
+            closing(connect("default", name="test")) as other,
+        ):
+            process.wait_until_it_idles()
+            with other.transaction():
+                other.execute("LOCK TABLE pgqueue_duty IN ACCESS EXCLUSIVE MODE")
+                eventually(lambda: is_waiting("duties"))
+                process.signal(SIGTERM)
+                eventually(lambda: "fetcher" not in own_connections())
+                # What others wait for is longer than a heartbeat takes to say goodbye.
+                time.sleep(0.5)
+                connections = own_connections()
+
+            assert process.exit_status() == 0
+
+        assert {"duties", "heartbeat"} <= connections.keys()
+        assert not Worker.objects.exists()
 
 
 class TestAskedToStopBesideACancelThatIsOpen:

@@ -117,6 +117,12 @@ class Stage:
         eventually(lambda: "came" in "".join(producer.output), within=30, what="it produces")
         return producer
 
+    def load(self) -> None:
+        """Have producers, and a worker that leaves the channel `aside` to others."""
+        for _ in range(2):
+            self.producer(rate=40)
+        self.worker("--exclude", "aside")
+
     def consumer(self, *, port: int | None = None) -> Process:
         """Start somebody who receives what is on the channel `pulled`, until `end()`."""
         name = f"consumer-{len(self.others)}"

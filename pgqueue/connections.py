@@ -18,6 +18,8 @@ import psycopg
 from django.db import connections
 from psycopg.types.string import TextLoader
 
+from pgqueue.conf import settings
+
 IDLE_IN_TRANSACTION = "30s"
 SHORT = 1.0
 """Seconds. Whoever looks for something does so that often, if there is nothing else to do."""
@@ -36,17 +38,30 @@ def connect(alias: str, *, name: str) -> psycopg.Connection[Any]:
     Args:
         name: what it is for; PostgreSQL shows it as the application_name.
     """
+    connection = _open(alias, name)
+    _set_up(connection, alias)
+    return connection
+
+
+def _open(alias: str, name: str) -> psycopg.Connection[Any]:
     wrapper = connections[alias]
+    lease = settings().lease.total_seconds()
+    # Before a third of a lease is over, a heartbeat has to know that nobody is there.
+    patience = min(max(lease / 6, 1), 10)
     parameters = dict(wrapper.get_connection_params())
     # Django's own cursors, adapters and pools are not for us: ours prepare statements.
     for key in ("context", "cursor_factory", "prepare_threshold"):
         parameters.pop(key, None)
     parameters.setdefault("connect_timeout", 10)
-    parameters.setdefault("keepalives_idle", 10)
-    parameters.setdefault("keepalives_interval", 5)
-    parameters.setdefault("keepalives_count", 3)
-    parameters.setdefault("tcp_user_timeout", 30_000)
-    connection = psycopg.connect(**parameters, autocommit=True, application_name=f"pgqueue {name}")
+    parameters.setdefault("keepalives_idle", int(patience))
+    parameters.setdefault("keepalives_interval", 1)
+    parameters.setdefault("keepalives_count", 5)
+    parameters.setdefault("tcp_user_timeout", int(2000 * patience))
+    return psycopg.connect(**parameters, autocommit=True, application_name=f"pgqueue {name}")
+
+
+def _set_up(connection: psycopg.Connection[Any], alias: str) -> None:
+    wrapper = connections[alias]
     connection.adapters.register_loader("jsonb", _RawJSON)
     if role := wrapper.settings_dict["OPTIONS"].get("assume_role"):
         connection.execute(psycopg.sql.SQL("SET ROLE {}").format(psycopg.sql.Identifier(role)))
@@ -73,7 +88,6 @@ def connect(alias: str, *, name: str) -> psycopg.Connection[Any]:
         # A plan is kept until statistics are gathered. One made while a table was empty, as queues
         # are, would read it whole for each message, whatever came into it since.
         connection.execute("SET enable_seqscan = off")
-    return connection
 
 
 def _backend_pid(connection: psycopg.Connection[Any]) -> int:
@@ -169,7 +183,13 @@ class Session:
             psycopg.OperationalError: the database can't be reached.
         """
         if self._connection is None or self._connection.closed:
-            self._connection = connect(self.alias, name=self.name)
+            # What sets it up may get no answer, behind a pooler for example: then it can be cut.
+            self._connection = _open(self.alias, self.name)
+            try:
+                _set_up(self._connection, self.alias)
+            except BaseException:
+                self._connection.close()
+                raise
         return self._connection
 
     @property

@@ -8,13 +8,15 @@ import threading
 import time
 from datetime import timedelta
 
+from django.db import close_old_connections, connections
+
 from pgqueue import signals
 from pgqueue.connections import Session
 
 NO_NAP = timedelta()
 LONGEST_BACKOFF = timedelta(seconds=10)
 LONGEST_STEP = 50.0
-"""Seconds that a step of a tick may take: a statement is given up before."""
+"""Seconds: a statement is given up before."""
 
 
 class Service(threading.Thread):
@@ -22,6 +24,8 @@ class Service(threading.Thread):
 
     longest_backoff = LONGEST_BACKOFF
     """The longest nap after failures."""
+    longest_step = LONGEST_STEP
+    """Seconds that a step of a tick may take."""
     _session: Session
     """What it waits on, if that is a database."""
 
@@ -47,10 +51,15 @@ class Service(threading.Thread):
             self._nudge.clear()
         self._back_by = math.inf
         self.finish()
+        connections.close_all()
 
     def _try_tick(self) -> timedelta:
         try:
-            nap = self.tick()
+            try:
+                nap = self.tick()
+            finally:
+                # What receivers of signals opened, by CONN_MAX_AGE, and what broke.
+                close_old_connections()
         except Exception as error:
             # The database went away, most likely. Come back, but not in a hot loop, nor
             # together with every other worker.
@@ -64,7 +73,7 @@ class Service(threading.Thread):
 
     def note_progress(self) -> None:
         """Begin the next step of a long tick."""
-        self._back_by = time.monotonic() + LONGEST_STEP
+        self._back_by = time.monotonic() + self.longest_step
 
     @property
     def is_stuck(self) -> bool:

@@ -16,7 +16,7 @@ from django.core.management import CommandError, call_command
 from django.test import Client
 
 from pgqueue.connections import connect
-from pgqueue.engine import expire, lease, partitions, promote, settle
+from pgqueue.engine import expire, lease, partitions, promote, retention, settle
 from pgqueue.exceptions import TaskResultDoesNotExist
 from pgqueue.models import Duty, History, Message
 from pgqueue.states import State
@@ -66,7 +66,7 @@ def test_every_duty_is_done_and_noted(connection: Connection, settings: Any) -> 
     assert set(found) == set(Duty.objects.values_list("name", flat=True))
     assert {"promote", "rescue", "expire", "lanes", "partitions", "purge", "forget"} <= set(found)
     assert found["promote"] == {"promoted": 2, "is_busy": False}
-    assert found["purge"] == {"removed": 3, "discarded": 1, "is_busy": False}
+    assert found["purge"] == {"removed": 3, "discarded": 1, "stretches": 0, "is_busy": False}
     assert not Duty.objects.filter(ran_at=None).exists()
     assert History.objects.get().outcome == "discarded"
 
@@ -78,6 +78,18 @@ def test_all_of_it_is_done_that_is_left_to_do_now(
     make_due(connection, schedule(connection, 7))
 
     assert did()["promote"]["promoted"] == 7
+
+
+def test_a_purge_goes_on_through_what_is_to_be_kept(
+    connection: Connection, settings: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings.PGQUEUE = {"RETENTION": {"succeeded": HOUR}}
+    monkeypatch.setattr(retention, "REACH", 2)
+    ended(connection, 7, ago=5 * HOUR)
+    connection.execute("UPDATE pgqueue_history SET outcome = 'cancelled'")
+    ended(connection, 3, ago=2 * HOUR)
+
+    assert did()["purge"]["removed"] == 3
 
 
 def test_is_said_in_words(connection: Connection) -> None:

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import timedelta
+
+import pytest
+from django.db import connection
 
 from pgqueue import signals
 from pgqueue.service import LONGEST_BACKOFF, Service
@@ -37,3 +41,33 @@ def test_a_service_that_fails_comes_back_later_each_time_and_soon_once_it_did_no
     assert naps[10] == timedelta()
     assert naps[11] <= timedelta(seconds=0.2)
     assert len(heard) == 11
+
+
+class Asks(Service):
+    """Ticks that use the ORM, as receivers of signals may."""
+
+    def __init__(self, then: Callable[[], None] = lambda: None) -> None:
+        super().__init__()
+        self._then = then
+        self.was_open: list[bool] = []
+
+    def tick(self) -> timedelta:
+        self.was_open.append(connection.connection is not None)
+        connection.ensure_connection()
+        self._then()
+        return timedelta()
+
+
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.parametrize("then", [lambda: None, lambda: 1 / 0], ids=["well", "failing"])
+def test_what_receivers_open_is_closed_as_conn_max_age_says(
+    monkeypatch: pytest.MonkeyPatch, then: Callable[[], None]
+) -> None:
+    monkeypatch.setitem(connection.settings_dict, "CONN_MAX_AGE", 0)
+    connection.close()
+    service = Asks(then)
+
+    for _ in range(2):
+        service._try_tick()
+
+    assert service.was_open == [False, False]

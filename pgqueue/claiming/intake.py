@@ -113,6 +113,10 @@ class Intake:
         """Return the next message that was claimed; None without one, or once it is closed."""
         return None if self.is_closed else self._pop()
 
+    def put_back(self, taken: Sequence[Taken]) -> None:
+        """Have what nobody got after all come next."""
+        self._taken.extendleft(reversed(taken))
+
     def begin(self, claim: Claim) -> None:
         """Note that the consumer takes what has lost a consumer before.
 

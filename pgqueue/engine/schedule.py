@@ -37,7 +37,10 @@ class Declared(NamedTuple):
 
 
 class Scheduled(NamedTuple):
-    """A schedule's row. `next_at` is its first tick that was not done; `now` when it was read."""
+    """A schedule's row. `next_at` is its first tick that was not done; `now` when it was read.
+
+    `definition` says whose code it is; it is empty where an operator has made it.
+    """
 
     name: str
     task: str
@@ -52,6 +55,7 @@ class Scheduled(NamedTuple):
     overlap: str
     next_at: datetime | None
     ticked_at: datetime | None
+    definition: str
     now: datetime
 
 

@@ -3,7 +3,7 @@
 
 -- name: columns
 name, task, cron, every, timezone, args::text, kwargs::text, channel, priority, missed, overlap,
-next_at, ticked_at, statement_timestamp()
+next_at, ticked_at, definition, statement_timestamp()
 
 -- name: is_due
 -- What code declares is done by workers that have it in their code: one that vanished is done by

@@ -102,8 +102,8 @@ class Receiver:
         try:
             while not self._intake.is_closed:
                 self._fill()
-                while delivery := _next(self._intake):
-                    yield delivery
+                while taken := _next(self._intake):
+                    yield _delivery(taken, self._intake)
                 if self._patience < math.inf:
                     return
         finally:
@@ -120,7 +120,13 @@ class Receiver:
         if self._intake.is_closed:
             raise ReceiverClosed
         self._fill()
-        return list(iter(lambda: _next(self._intake), None))
+        taken: list[Taken] = []
+        try:
+            taken.extend(iter(lambda: _next(self._intake), None))
+        except BaseException:
+            self._intake.put_back(taken)
+            raise
+        return [_delivery(each, self._intake) for each in taken]
 
     def close(self) -> None:
         """End it, and the iteration that another thread is at. A signal handler may."""
@@ -162,8 +168,8 @@ class AsyncReceiver:
         try:
             while not self._intake.is_closed:
                 await self._fill()
-                while delivery := await self._next():
-                    yield delivery
+                while taken := await self._next():
+                    yield _delivery(taken, self._intake)
                 if self._patience < math.inf:
                     return
         finally:
@@ -175,10 +181,14 @@ class AsyncReceiver:
         if self._intake.is_closed:
             raise ReceiverClosed
         await self._fill()
-        deliveries = []
-        while delivery := await self._next():
-            deliveries.append(delivery)
-        return deliveries
+        taken: list[Taken] = []
+        try:
+            while each := await self._next():
+                taken.append(each)
+        except BaseException:
+            self._intake.put_back(taken)
+            raise
+        return [_delivery(each, self._intake) for each in taken]
 
     async def aclose(self) -> None:
         """End it, and the iteration that another coroutine is at."""
@@ -193,12 +203,16 @@ class AsyncReceiver:
             if await loop.run_in_executor(self._thread, self._intake.look, until):
                 return
 
-    async def _next(self) -> Delivery | None:
+    async def _next(self) -> Taken | None:
         taken = self._intake.next()
         if taken and taken.claim.lost:
             loop = asyncio.get_running_loop()
-            await loop.run_in_executor(self._thread, self._intake.begin, taken.claim)
-        return _delivery(taken, self._intake)
+            try:
+                await loop.run_in_executor(self._thread, self._intake.begin, taken.claim)
+            except BaseException:
+                self._intake.put_back([taken])
+                raise
+        return taken
 
 
 def _intake(
@@ -223,15 +237,17 @@ def _patience(wait: Wait) -> float:
     return math.inf if wait is True else as_timedelta(wait).total_seconds()
 
 
-def _next(intake: Intake) -> Delivery | None:
+def _next(intake: Intake) -> Taken | None:
     taken = intake.next()
     if taken and taken.claim.lost:
-        intake.begin(taken.claim)
-    return _delivery(taken, intake)
+        try:
+            intake.begin(taken.claim)
+        except BaseException:
+            intake.put_back([taken])
+            raise
+    return taken
 
 
-def _delivery(taken: Taken | None, intake: Intake) -> Delivery | None:
-    if taken is None:
-        return None
+def _delivery(taken: Taken, intake: Intake) -> Delivery:
     waited = monotonic() - taken.taken_at
     return Delivery(taken.claim, intake.database, intake.lease, taken.taken_at, waited)

@@ -17,6 +17,7 @@ from pgqueue.exceptions import LeaseLost
 from pgqueue.outcomes import Closed, Outcome
 from pgqueue.tasks.options import Atomic
 from pgqueue.worker.held import Held
+from pgqueue.worker.judging import NotBegun
 from pgqueue.worker.settler import write
 
 logger = logging.getLogger(__name__)
@@ -50,8 +51,9 @@ def run(
         The outcome, which is written; Closed if the message was no longer ours.
 
     Raises:
-        Exception: nothing of it was written: the transaction could not begin or commit, or
-            others were in its way each time.
+        NotBegun: the transaction could not begin.
+        Exception: nothing of it was written: the transaction could not commit, or others were in
+            its way each time.
     """
     reruns = RERUNS
     while True:
@@ -86,7 +88,9 @@ def _run_once(
         if not committed:
             # A timeout that arrived as Django left an inner block: it took this for another one.
             raise TransactionManagementError("The transaction was left, and not committed.")
-    except BaseException:
+    except BaseException as error:
+        if isinstance(error, Exception) and not committed and not held.lock:
+            raise NotBegun from error
         if not committed:
             raise
         # The task's own on_commit hooks come after the commit: too late to fail it.

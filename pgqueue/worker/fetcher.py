@@ -136,6 +136,11 @@ class Fetcher(Service):
     def _hold(self, claims: Sequence[Claim], asked_at: float) -> None:
         held = [Held(claim, asked_at) for claim in claims]
         self._holding.add(held)
+        if self._stopping.is_set():
+            # Answered late: nobody looks into the buffer any more.
+            for each in held:
+                self._give_back(each)
+            return
         self._buffer.put(held)
         if held:
             sizes = [len(each.claim.payload or b"") + len(each.claim.body or b"") for each in held]

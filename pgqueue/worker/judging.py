@@ -17,19 +17,28 @@ from pgqueue.exceptions import (
     Retry,
     UnreadablePayload,
 )
-from pgqueue.outcomes import Cancelled, Died, Discarded, Outcome, Retried
+from pgqueue.outcomes import Cancelled, Died, Discarded, HandedBack, Outcome, Retried
 from pgqueue.retries import Exponential, as_timedelta
 from pgqueue.tasks import Task, TaskContext
 
 logger = logging.getLogger(__name__)
 
 NO_DELAY = timedelta()
+UNBEGUN = timedelta(seconds=1)
+"""After which one that could not begin is tried again."""
 # Trying again would repeat what the task did, and end the same way.
 HOPELESS = (UnreadablePayload, InvalidResult, InvalidProgress)
 
 
+class NotBegun(Exception):
+    """A run could not begin, since the database was not there: that is no failure of its own."""
+
+
 def judged(task: Task[Any, Any], context: TaskContext, error: BaseException) -> Outcome:
     """Decide what becomes of a message whose run raised `error`."""
+    if isinstance(error, NotBegun):
+        logger.warning("%s #%s could not begin: %s", task.name, context.id, error.__cause__)
+        return HandedBack(UNBEGUN)
     if isinstance(error, Discard):
         return Discarded(_described(context, error))
     if isinstance(error, Cancel):

@@ -6,6 +6,7 @@ import os
 import sys
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from datetime import timedelta
 from functools import partial
 from math import inf
@@ -20,38 +21,47 @@ LEFT_BEHIND = timedelta(seconds=2)
 
 def end_soon(status: int) -> None:
     """End the process in a moment, though whoever is to say why should be stuck at that."""
-    _after(SAYING_WHY, partial(os._exit, status))
+    with suppress(RuntimeError):  # there is no room for a thread: then it is only not seen to
+        _after(SAYING_WHY, partial(os._exit, status))
 
 
-def _after(seconds: float, end: Callable[[], None]) -> threading.Timer:
+def _after(seconds: float, end: Callable[[], None]) -> None:
     """Call `end` after so long, on a thread that keeps no process from ending before."""
     timer = threading.Timer(seconds, end)
     timer.daemon = True
     timer.start()
-    return timer
 
 
 class Leash:
-    """A last resort, behind everything that ends in time by itself."""
+    """A last resort, behind everything that ends in time by itself.
+
+    Its thread is there from the beginning: in the end there may be no room for one.
+    """
 
     def __init__(self) -> None:
-        self._timer: threading.Timer | None = None
         self._ends_at = inf
+        self._is_loose = False
+        self._changed = threading.Condition()
+        threading.Thread(target=self._watch, name="leash", daemon=True).start()
 
     def shorten(self, left: timedelta) -> None:
         """Let the process live for so long at most; never longer than was said before."""
-        ends_at = monotonic() + left.total_seconds()
-        if ends_at >= self._ends_at:
-            return
-        self.loosen()
-        self._ends_at = ends_at
-        self._timer = _after(left.total_seconds(), self._end)
+        with self._changed:
+            self._ends_at = min(self._ends_at, monotonic() + left.total_seconds())
+            self._changed.notify()
 
     def loosen(self) -> None:
-        """Let it live."""
-        if self._timer:
-            self._timer.cancel()
-        self._ends_at = inf
+        """Let it live, for good."""
+        with self._changed:
+            self._is_loose = True
+            self._changed.notify()
+
+    def _watch(self) -> None:
+        with self._changed:
+            while not self._is_loose and (left := self._ends_at - monotonic()) > 0:
+                self._changed.wait(None if left == inf else left)
+        if not self._is_loose:
+            self._end()
 
     def _end(self) -> None:
         end_soon(STATUS)
@@ -68,4 +78,7 @@ def leave_threads_behind() -> None:
 
 def wait_for_no_thread() -> None:
     """Let the process end soon, with status 0, though tasks have left threads behind."""
-    _after(LEFT_BEHIND.total_seconds(), partial(os._exit, 0))
+    try:
+        _after(LEFT_BEHIND.total_seconds(), partial(os._exit, 0))
+    except RuntimeError:  # so many are left that there is no room for another
+        leave_threads_behind()

@@ -12,6 +12,7 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from asgiref.sync import async_to_sync
+from django.db import InterfaceError, OperationalError
 
 from pgqueue import registry, signals
 from pgqueue.engine.values import Claim
@@ -24,13 +25,11 @@ from pgqueue.worker.closing import close_old_connections
 from pgqueue.worker.handlers import Handlers
 from pgqueue.worker.held import Held
 from pgqueue.worker.isolation import Isolation
-from pgqueue.worker.judging import NO_DELAY, failed, judged
+from pgqueue.worker.judging import NO_DELAY, UNBEGUN, NotBegun, failed, judged
 from pgqueue.worker.timeouts import Timeouts, within
 
 logger = logging.getLogger(__name__)
 
-UNBEGUN = timedelta(seconds=1)
-"""After which one that could not begin is tried again."""
 UNKNOWN_FIRST = timedelta(seconds=30)
 UNKNOWN_LONGEST = timedelta(minutes=10)
 UNKNOWN_REPORTED_EVERY = 60.0  # seconds
@@ -208,7 +207,12 @@ class Runner:
 
     def _arguments(self, run: Run) -> tuple[list[Any], dict[str, Any]]:
         args, kwargs = run.task.codec.decode(run.held.claim.payload or b"")
-        return [run.context.argument, *args] if run.task.takes_context else args, kwargs
+        if not run.task.takes_context:
+            return args, kwargs
+        try:
+            return [run.context.argument, *args], kwargs
+        except (OperationalError, InterfaceError) as error:  # which asked the database
+            raise NotBegun from error
 
     def _bounded(self, task: Task[Any, Any], held: Held) -> Callable[..., Coroutine[Any, Any, Any]]:
         over = _over_at(task, held)

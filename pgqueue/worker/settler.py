@@ -180,9 +180,9 @@ class Settler(Service):
         return not self._unwritten
 
     @property
-    def is_failing(self) -> bool:
-        """Whether the last attempt to write failed: it will try again."""
-        return self._failures > 0
+    def is_behind(self) -> bool:
+        """Whether something waits for the database, and not for who has it locked."""
+        return len(self._ended) > 0
 
     def finish(self) -> None:
         """Close the connection."""

@@ -151,7 +151,7 @@ class Supervisor:
         """Live. Call it in the main thread, which gets the signals.
 
         Returns:
-            Whether all that were asked to stop did so by themselves, holding nothing.
+            Whether all that were asked to stop did so by themselves.
         """
         # Where it is ignored, as below some who start us, nobody would hear of children that end.
         signal(SIGCHLD, SIG_DFL)
@@ -231,7 +231,7 @@ class Supervisor:
         dead.listen()  # its last words
         dead.leave()
         if not dead.has_ended_well:
-            self._cut_short |= self._requests.count > 0
+            self._cut_short |= self._requests.count > 0 and dead.status != 0
             signals.worker_died.send_robust(type(self), pid=dead.pid, status=dead.status)
             self._rescuer.rescue_from(dead.family)
 

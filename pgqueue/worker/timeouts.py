@@ -90,11 +90,9 @@ class Timeouts(Service):
 
 
 def within(
-    deadline: float | None, function: Callable[..., Coroutine[Any, Any, Any]]
+    deadline: float, function: Callable[..., Coroutine[Any, Any, Any]]
 ) -> Callable[..., Coroutine[Any, Any, Any]]:
     """Return a coroutine function that is cancelled, with TaskTimeout, at the deadline."""
-    if deadline is None:
-        return function
 
     async def bounded(*args: Any, **kwargs: Any) -> Any:
         limit = asyncio.timeout(deadline - time.monotonic())

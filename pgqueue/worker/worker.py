@@ -20,6 +20,7 @@ from pgqueue.connections import Session, is_pooled
 from pgqueue.engine import lease, notifications, settle
 from pgqueue.engine.workers import Registration
 from pgqueue.listener import Listener
+from pgqueue.outcomes import HandedBack
 from pgqueue.service import Service
 from pgqueue.worker import interpreter
 from pgqueue.worker.allowance import memory
@@ -38,7 +39,7 @@ from pgqueue.worker.watchdog import Watchdog, touch
 
 POLL_ONLY_INTERVAL = timedelta(seconds=0.5)
 LOOK = timedelta(seconds=1)
-AGAIN = timedelta(seconds=1)
+AGAIN = timedelta(seconds=0.25)
 # What is left to do after the grace period must be done within Kubernetes' 30 s.
 LAST_WORDS = timedelta(seconds=4)
 
@@ -194,7 +195,7 @@ class Worker:
         if self._parent and self._is_retiring:
             self._parent.say(RETIRING)
         if self._crew:
-            self._hand_back(self._crew.close(LAST_WORDS / 4))
+            self._hand_back_unbegun(self._crew)
             self._let_run(self._crew)
             self._write_down(self._crew)
             self._give_up(self._crew)
@@ -210,6 +211,13 @@ class Worker:
         self._home.close()
         signals.worker_stopped.send_robust(type(self), released=self._released)
         self._leash.loosen()
+
+    def _hand_back_unbegun(self, crew: Crew) -> None:
+        """Hand back what was claimed and not begun; else the settler does, which tries again."""
+        unbegun = crew.close(LAST_WORDS / 4)
+        if not self._hand_back(unbegun):
+            for each in unbegun:
+                crew.settler.put(each, HandedBack())
 
     def _grace_ends(self) -> float:
         """Return until when what runs may go on; and have an end of all this soon after that.
@@ -240,7 +248,7 @@ class Worker:
     def _write_down(self, crew: Crew) -> None:
         """Wait until it is written how runs ended: for a moment, as for what somebody has locked.
 
-        Where the database is away, as long as there is time.
+        Where the database is slow or away, as long as there is time.
         """
         if not self._has_time():
             self._hurry(LAST_WORDS)
@@ -248,7 +256,7 @@ class Worker:
         while not crew.settler.is_done() and monotonic() < soon:
             crew.settler.wake()
             self._requests.wait(timedelta(milliseconds=5))
-        while not crew.settler.is_done() and crew.settler.is_failing and self._has_time():
+        while crew.settler.is_behind and self._has_time():
             crew.settler.wake()
             self._requests.wait(AGAIN)
         self._hurry(LAST_WORDS)
@@ -261,13 +269,16 @@ class Worker:
         self._hand_back(left)
         crew.cancel()
 
-    def _hand_back(self, held: Sequence[Held]) -> None:
+    def _hand_back(self, held: Sequence[Held]) -> bool:
         """Release what is not going to end here; what ends all the same is fenced off.
 
         What somebody else has locked goes on being held: it may be let go later.
+
+        Returns:
+            Whether the database could be told.
         """
         if not held:
-            return
+            return True
         claims = [each.claim for each in held]
         try:
             # Who runs in a transaction has his own row locked.
@@ -278,12 +289,13 @@ class Worker:
         except Exception as error:
             # The leases run out instead.
             signals.service_failed.send_robust(type(self), service="worker", error=error)
-            return
+            return False
         self._released += len(released)
         for each in held:
             if each.claim.id not in locked:
                 each.lost = True
                 self._holding.drop(each)
+        return True
 
     def _say_that_one_is_well(self) -> None:
         if self._parent:

@@ -108,7 +108,7 @@ def test_who_listens_notices_a_connection_that_died_half_open(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(listener, "PROBE_EVERY", timedelta(seconds=0.2))
-    monkeypatch.setattr(service, "LONGEST_STEP", 1.0)
+    monkeypatch.setattr(service.Service, "longest_step", 1.0)
     proxy = stage.proxy()
     heard: list[str | None] = []
     ear = Listener(Through(proxy.port), listen=notifications.listen, heard=heard.append)

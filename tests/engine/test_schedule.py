@@ -8,6 +8,7 @@ from contextlib import closing, suppress
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
+from unittest.mock import Mock
 
 import psycopg
 import pytest
@@ -671,6 +672,30 @@ class TestTheCode:
         session.close()
 
         assert Message.objects.count() == 1
+
+    def test_that_is_older_than_a_schedules_arguments_leaves_its_ticks_to_the_newer(
+        self,
+        connection: Connection,
+        duty_of: Callable[[], kind.Schedule],
+        entries: Any,
+        monkeypatch: pytest.MonkeyPatch,
+    ) -> None:
+        entry = {"task": "tests.jobs.add", "when": DAY, "args": [1]}
+        old, new = duty_of(), duty_of()
+        with entries(ours=entry):
+            do(old, connection)
+        with entries(ours={**entry, "args": [1, 2]}):
+            do(new, connection)
+        tick = make_due(connection, "ours")
+
+        with monkeypatch.context() as older:
+            older.setattr(scheduling, "enqueue", Mock(side_effect=ValueError("too many")))
+            do(old, connection)
+        left = Schedule.objects.get().next_at
+        do(new, connection)
+
+        assert left == tick
+        assert ticks() == [tick.astimezone(UTC)]
 
     def test_that_a_schedule_vanished_from_does_not_do_its_ticks(
         self, connection: Connection, duty_of: Callable[[], kind.Schedule], entries: Any

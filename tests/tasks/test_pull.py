@@ -6,6 +6,7 @@ import asyncio
 import re
 import signal
 import threading
+import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
@@ -22,6 +23,7 @@ from django.db import connection, connections, transaction
 from pgqueue import Delivery, areceive, receive, send, send_many, signals
 from pgqueue.claiming import intake, upkeep
 from pgqueue.claiming.claimer import Claimer
+from pgqueue.claiming.intake import Intake
 from pgqueue.connections import connect
 from pgqueue.engine import lease
 from pgqueue.exceptions import (
@@ -466,6 +468,34 @@ class TestWaiting:
             [delivery] = receiver.take()
 
         assert delivery.claim.worker_id != before
+
+    def test_loses_nothing_where_it_can_not_say_that_it_begins(self) -> None:
+        send("mail", 1)
+        send("mail", 2)
+        gone = psycopg.OperationalError("gone")
+        with receive("mail", limit=2) as receiver:
+            Message.objects.filter(payload=2).update(lost=1)
+            with (
+                patch.object(Intake, "begin", side_effect=gone),
+                pytest.raises(psycopg.OperationalError, match="gone"),
+            ):
+                receiver.take()
+
+            assert [delivery.payload for delivery in receiver.take()] == [1, 2]
+
+    def test_that_is_async_loses_nothing_where_that_is_cancelled(self) -> None:
+        send("mail", 1)
+        send("mail", 2)
+        Message.objects.filter(payload=2).update(lost=1)
+
+        async def main() -> list[object]:
+            async with areceive("mail", limit=2) as receiver:
+                slow = patch.object(Intake, "begin", side_effect=lambda claim: time.sleep(0.3))
+                with slow, pytest.raises(TimeoutError):
+                    await asyncio.wait_for(receiver.take(), 0.2)
+                return [delivery.payload for delivery in await receiver.take()]
+
+        assert async_to_sync(main)() == [1, 2]
 
 
 def cut_off(other: psycopg.Connection[Any]) -> None:

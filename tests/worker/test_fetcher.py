@@ -17,6 +17,8 @@ from pgqueue.connections import Session
 from pgqueue.engine import claim
 from pgqueue.engine.values import Claim
 from pgqueue.engine.workers import Registration
+from pgqueue.models import Message
+from pgqueue.states import State
 from pgqueue.worker.buffer import Buffer
 from pgqueue.worker.fetcher import FULL_CLAIMS_WHEN_BUSY, PAYLOADS, Business, Fetcher
 from pgqueue.worker.held import Held, Holding
@@ -105,6 +107,17 @@ def test_room_that_is_made_while_it_is_looked_for_is_not_missed() -> None:
         fetcher.tick()
 
         assert fetcher._nudge.is_set()
+
+
+def test_what_a_claim_brings_once_it_is_to_stop_is_given_back() -> None:
+    store(connection, payloads=["{}"] * 3)
+    buffer, holding = Buffer(8, on_low=int), Holding()
+    with deaf_fetcher(buffer, holding) as fetcher:
+        fetcher.stop()
+        fetcher.tick()
+
+    assert (len(buffer), len(holding)) == (0, 0)
+    assert not Message.objects.filter(state=State.READY).exists()  # it was claimed
 
 
 class TestHearingOfAChannel:

@@ -6,6 +6,7 @@ import os
 import threading
 from datetime import timedelta
 from time import monotonic
+from unittest.mock import Mock
 
 import pytest
 
@@ -78,3 +79,12 @@ def test_it_can_be_let_go(ends: list[int]) -> None:
     eventually(lambda: monotonic() > until)
 
     assert ends == []
+
+
+def test_it_needs_no_thread_in_the_end(ends: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
+    one = Leash()
+    monkeypatch.setattr(threading.Thread, "start", Mock(side_effect=RuntimeError("no room")))
+
+    one.shorten(SOON)
+
+    eventually(lambda: ends == [1])

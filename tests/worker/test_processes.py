@@ -139,6 +139,41 @@ class TestAskedToStop:
         assert "no time to write everything down" in process.log
         assert Message.objects.get().state == State.RUNNING
 
+    def test_it_writes_down_what_ended_though_the_database_is_slow(self) -> None:
+        jobs.sleep.enqueue_many([(0.2, "first"), (1, "second")])
+        with (
+            worker("--threads", "2", "--grace", "20") as process,
+            closing(connect("default", name="test")) as other,
+        ):
+            eventually(lambda: len(names()) == 2)
+            with other.transaction():
+                other.execute("LOCK TABLE pgqueue_history IN ACCESS EXCLUSIVE MODE")
+                eventually(lambda: is_waiting("settler"))
+                eventually(lambda: "second ended" in names())
+                process.signal(SIGTERM)
+                time.sleep(3)
+
+            assert process.exit_status() == 0
+
+        assert list(History.objects.values_list("outcome", "attempt")) == [("succeeded", 1)] * 2
+
+    def test_it_hands_back_at_once_what_was_not_begun_though_a_connection_broke(self) -> None:
+        # Where many have ended, more are claimed than begin.
+        jobs.add.enqueue_many([(1,)] * 50)
+        _, second = jobs.sleep.enqueue_many([(4, "first"), (0, "second")])
+        waits = Message.objects.filter(pk=second.id)
+        with worker("--threads", "1") as process:
+            eventually(began)
+            eventually(lambda: waits.get().state == State.RUNNING)
+            with connection.cursor() as cursor:
+                pid = own_connections()["supervisor"]
+                cursor.execute("SELECT pg_terminate_backend(%s, 5000)", [pid])
+
+            process.signal(SIGTERM)
+
+            eventually(lambda: waits.get().state == State.READY)
+            assert names() == ["first began"]
+
     def test_its_heartbeat_is_the_last_to_stop(self) -> None:
         with (
             worker("--threads", "1") as process,

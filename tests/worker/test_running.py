@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
+import psycopg
 import pytest
 from django.contrib.auth.models import Group
 from django.core.management import CommandError, call_command
+from django.db import OperationalError
 
 from pgqueue import Cancel, TaskContext, signals
+from pgqueue.engine import lease
 from pgqueue.exceptions import TaskFailed
 from pgqueue.models import Channel, History, Message, Worker
 from pgqueue.outcomes import Outcome as Ended
 from pgqueue.states import Outcome, State
 from pgqueue.tasks import Task
+from pgqueue.worker import atomic
 from tests import jobs
 from tests.eventually import eventually
 from tests.processes import worker
@@ -284,6 +289,53 @@ class TestAnAtomicTask:
 
         assert History.objects.get().outcome == Outcome.SUCCEEDED
         assert Group.objects.count() == 1
+
+
+class TestARunThatCouldNotBegin:
+    """The database went away between its claim and its first statement."""
+
+    @pytest.mark.parametrize("gone", [psycopg.OperationalError("gone"), OperationalError("gone")])
+    def test_is_charged_nothing_where_it_is_atomic(
+        self, monkeypatch: pytest.MonkeyPatch, gone: Exception
+    ) -> None:
+        monkeypatch.setattr(atomic.lease, "hold", once(gone, lease.hold))
+        jobs.leave_atomically.enqueue("it runs")
+
+        drain_twice()
+
+        ended = History.objects.get()
+        assert (ended.outcome, ended.attempt, ended.failures) == (Outcome.SUCCEEDED, 2, 0)
+
+    def test_is_charged_nothing_where_its_context_asks_the_database(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        argument = once(OperationalError("gone"), lambda context: context)
+        monkeypatch.setattr(TaskContext, "argument", property(argument))
+        jobs.attempt_number.enqueue()
+
+        drain_twice()
+
+        assert History.objects.values_list("result", "failures").get() == (2, 0)
+
+
+def drain_twice() -> None:
+    drain()
+    waits = Message.objects.get()
+    assert (waits.state, waits.failures, waits.lost) == (State.SCHEDULED, 0, 0)
+    Message.objects.update(state=State.READY)
+    drain()
+
+
+def once(error: Exception, then: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a function that raises an error when it is first called."""
+    errors = [error]
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        if errors:
+            raise errors.pop()
+        return then(*args, **kwargs)
+
+    return call
 
 
 class TestChannels:

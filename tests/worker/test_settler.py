@@ -24,6 +24,7 @@ from pgqueue.models import History, Message
 from pgqueue.outcomes import Closed, Died, HandedBack, Outcome, Retried, Succeeded
 from pgqueue.states import State
 from pgqueue.worker import settler as module
+from pgqueue.worker import watchdog
 from pgqueue.worker.heartbeat import Heartbeat
 from pgqueue.worker.held import Held, Holding
 from pgqueue.worker.settler import BATCH, Settler
@@ -144,6 +145,28 @@ def test_what_was_handed_back_is_never_buried(
     write_all(settler)
 
     assert set(Message.objects.values_list("state", flat=True)) == {State.READY}
+
+
+def test_it_is_behind_where_the_database_is_slow_and_not_where_a_row_is_locked(
+    settler: Settler, operator: Connection, held: Callable[..., list[Held]]
+) -> None:
+    [one] = held(1)
+    put(settler, one)
+    queued = settler.is_behind
+    with operator.transaction():
+        cancel.cancel(operator, [one.claim.id])
+        settler.tick()
+        locked = (settler.is_behind, settler.is_done())
+
+    assert queued
+    assert locked == (False, False)
+
+
+def test_a_heart_that_gets_no_answer_is_cut_before_its_leases_are_over(holding: Holding) -> None:
+    beating = heart(Session("default", name="test"), holding, lease=timedelta(seconds=30))
+
+    # A third of the lease until the beat that gets none, and then as long as the watchdog takes.
+    assert 10 + beating.longest_step + watchdog.CUT_AFTER < 30
 
 
 def write_all(settler: Settler) -> None:

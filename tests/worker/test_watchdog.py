@@ -6,12 +6,14 @@ import os
 import subprocess
 import sys
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from unittest.mock import Mock
 
 import pytest
 from psycopg import OperationalError
 
+from pgqueue import connections as module_of_connections
 from pgqueue import service
 from pgqueue.connections import Session
 from pgqueue.models import History
@@ -49,7 +51,7 @@ class Dying(Service):
 
 @pytest.fixture
 def stubborn(monkeypatch: pytest.MonkeyPatch) -> Stubborn:
-    monkeypatch.setattr(service, "LONGEST_STEP", 0.05)
+    monkeypatch.setattr(service.Service, "longest_step", 0.05)
     stubborn = Stubborn()
     stubborn.start()
     yield stubborn
@@ -172,7 +174,7 @@ class TestTheWatchdog:
             "import threading\n"
             "from pgqueue import service\n"
             "from pgqueue.worker.watchdog import Watchdog\n"
-            "service.LONGEST_STEP = 0\n"
+            "service.Service.longest_step = 0\n"
             "class Stubborn(service.Service):\n"
             "    def tick(self):\n"
             "        threading.Event().wait()\n"
@@ -212,6 +214,23 @@ def test_who_retires_is_watched_until_he_has_ended() -> None:
     assert watched == [True]
     assert not worker._watchdog.is_alive()
     assert History.objects.count() == 1
+
+
+@pytest.mark.django_db
+def test_a_connection_can_be_cut_while_it_is_set_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    # A pooler takes it, and has no server for it.
+    monkeypatch.setattr(
+        module_of_connections, "_backend_pid", lambda own: own.execute("SELECT pg_sleep(60)")
+    )
+    session = Session("default", name="test")
+    with ThreadPoolExecutor(1) as threads:
+        waits = threads.submit(lambda: session.connection)
+        eventually(lambda: session.is_open)
+
+        session.cut()
+
+        assert isinstance(waits.exception(10), OperationalError)
+    assert not session.is_open
 
 
 @pytest.mark.django_db

@@ -18,7 +18,7 @@ class Purge:
     def __init__(self, *, retention: Retention, dead_retention: timedelta) -> None:
         self._retention = retention
         self._dead_retention = dead_retention
-        self.did = {"removed": 0, "discarded": 0}
+        self.did = {"removed": 0, "discarded": 0, "stretches": 0}
 
     def may_run(self, answered_for: timedelta) -> bool:
         """Anyone may."""
@@ -32,7 +32,12 @@ class Purge:
             retention.purge(connection, window, self._retention)
             for window in retention.windows(connection, self._retention)
         ]
-        self.did = {"removed": sum(step.removed for step in steps), "discarded": discarded}
-        if discarded == dead.BATCH or not all(step.is_last for step in steps):
+        unfinished = sum(not step.is_last for step in steps)
+        self.did = {
+            "removed": sum(step.removed for step in steps),
+            "discarded": discarded,
+            "stretches": unfinished,
+        }
+        if discarded == dead.BATCH or unfinished:
             return timedelta()
         return max(EVERY, timedelta(seconds=COST * (monotonic() - began)))

@@ -37,7 +37,7 @@ class Schedule:
 
     def __init__(self, *, database: str) -> None:
         self._database = database
-        self._names: list[str] = []
+        self._definitions: dict[str, str] = {}
         self.did = {"enqueued": 0}
         self._declared_at = float("-inf")
         self._taken: set[str] = set()
@@ -51,18 +51,18 @@ class Schedule:
         """Declare, now and then, what the code has; say whether a tick is due."""
         if monotonic() - self._declared_at >= DECLARE_EVERY:
             self._declare(connection)
-        due_in = engine.next_due(connection, names=self._names, aside=self._left_aside())
+        due_in = engine.next_due(connection, names=self._definitions, aside=self._left_aside())
         return due_in is not None and due_in <= timedelta()
 
     def run(self, connection: Connection) -> timedelta:
         """Enqueue the messages of the ticks that are due."""
         self.look(connection)
-        due = engine.due(connection, names=self._names, aside=self._left_aside(), limit=BATCH)
+        due = engine.due(connection, names=self._definitions, aside=self._left_aside(), limit=BATCH)
         stored = sum(self._try(connection, each) for each in due)
         self.did = {"enqueued": stored}
         if len(due) == BATCH:
             return timedelta()
-        again_in = engine.next_due(connection, names=self._names, aside=self._left_aside())
+        again_in = engine.next_due(connection, names=self._definitions, aside=self._left_aside())
         if again_in is None:
             return LATEST
         if again_in <= timedelta() and not stored:
@@ -77,7 +77,7 @@ class Schedule:
             # Those that somebody has added, or that were in order before, go on.
             signals.service_failed.send_robust(type(self), service="schedules", error=error)
             return
-        self._names = [each.name for each in declared]
+        self._definitions = {each.name: each.definition for each in declared}
         with suppress(psycopg.errors.LockNotAvailable):  # the next time, then
             taken = set(engine.declare(connection, declared))
             for name in taken - self._taken:
@@ -116,6 +116,8 @@ class Schedule:
         except (psycopg.OperationalError, django.db.OperationalError, UnknownTask):
             raise
         except Exception as error:
+            if self._definitions.get(scheduled.name, scheduled.definition) != scheduled.definition:
+                raise  # newer code, or older, has other arguments, and may be right
             # It would fail again: its next tick is another matter.
             engine.move(connection, scheduled, next_at=next_at, error=_said(error))
             signals.schedule_failed.send_robust(type(self), name=scheduled.name, error=error)

@@ -14,6 +14,7 @@ SQL = load(__name__)
 
 BATCH = 500
 LETTING_GO = 1.0  # seconds
+BEGINNING = 1.0
 LOOK = 0.01
 
 
@@ -111,12 +112,24 @@ def prolong(connection: Cursors, lease: Lease | Claim, extend: timedelta) -> boo
         return cursor.fetchone() is not None
 
 
-def begin(connection: Connection, leases: Iterable[Lease | Claim]) -> None:
-    """Note that their runs begin now. Needed of what has lost a worker before, and only of that:
+def begin(connection: Connection, leases: Iterable[Lease | Claim]) -> set[int]:
+    """Note that their runs begin now; return the ids that are still held.
 
-    of those, only what had begun is charged with losing the next one, too.
+    Needed of what has lost a worker before, and only of that: of those, only what had begun is
+    charged with losing the next one, too. Waits a moment for who has them locked, a heartbeat
+    perhaps; not for who takes longer, such as somebody who cancels them.
     """
-    connection.execute(SQL["begin"], fence(leases))
+    begun: set[int] = set()
+    left = list(leases)
+    until = time.monotonic() + BEGINNING
+    while True:
+        begun |= {id for (id,) in connection.execute(SQL["begin"], fence(left))}
+        left = [each for each in left if each.id not in begun]
+        still = held(connection, left) if left else {}
+        left = [each for each in left if each.id in still]
+        if not left or time.monotonic() >= until:
+            return begun | still.keys()
+        time.sleep(LOOK)
 
 
 def rescue(connection: Connection, *, max_lost: int, limit: int = BATCH) -> list[Rescued]:

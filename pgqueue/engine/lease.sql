@@ -70,13 +70,14 @@ RETURNING id
 
 -- name: begin
 -- What lost a worker before says when it is begun: if this one dies, too, whatever else it had
--- claimed and not begun is innocent. One that is locked, as by who cancels it, is left out.
+-- claimed and not begun is innocent. One that is locked is left out.
 WITH still AS MATERIALIZED (
 -- include: held_and_free
 )
 UPDATE pgqueue_message
 SET started_at = greatest(statement_timestamp(), claimed_at)
 WHERE id = ANY (ARRAY(SELECT id FROM still))
+RETURNING id
 
 -- name: are_any_over
 SELECT EXISTS (SELECT FROM pgqueue_message WHERE state = 'running' AND lease_until < statement_timestamp())

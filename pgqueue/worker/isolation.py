@@ -59,8 +59,7 @@ class Isolation:
             self._join(held)
         if lost:
             with borrow(self._alias) as connection:
-                lease.begin(connection, [held.claim])
-                held.lost = not lease.held(connection, [held.claim])
+                held.lost = not lease.begin(connection, [held.claim])
 
     def end(self, held: Held) -> None:
         """Say that it runs no more. Any thread may."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Callable
 from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID, uuid4
@@ -27,6 +29,7 @@ from tests.factories import (
     register,
     run,
 )
+from tests.stepping import Step
 
 MINUTE = timedelta(minutes=1)
 
@@ -234,6 +237,43 @@ class TestLettingGo:
             lease.let_go(other, [lock])
 
             assert settle.release(other, [second]) == set()
+
+
+class TestBeginning:
+    def test_waits_a_moment_for_who_has_it_locked(
+        self, connection: Connection, other: Connection, step: Callable[..., Step]
+    ) -> None:
+        [mine] = run(connection)
+        with other.transaction():
+            lease.hold(other, mine)  # as a heartbeat does for as long as its commit takes
+            beginning = step(lease.begin, connection, [mine])
+            time.sleep(0.1)
+
+        assert beginning.result() == {mine.id}
+        assert began(connection) == [True]
+
+    def test_goes_on_beside_who_takes_longer(
+        self, connection: Connection, other: Connection, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(lease, "BEGINNING", 0.1)
+        locked, free = run(connection, 2)
+        with other.transaction():
+            lease.hold(other, locked)
+            still = lease.begin(connection, [locked, free])
+
+        assert still == {locked.id, free.id}
+        assert began(connection) == [False, True]
+
+    def test_says_what_is_held_no_longer(self, connection: Connection) -> None:
+        lost, kept = run(connection, 2)
+        connection.execute("UPDATE pgqueue_message SET attempt = 2 WHERE id = %s", [lost.id])
+
+        assert lease.begin(connection, [lost, kept]) == {kept.id}
+
+
+def began(connection: Connection) -> list[bool]:
+    rows = connection.execute("SELECT started_at IS NOT NULL FROM pgqueue_message ORDER BY id")
+    return [began for (began,) in rows]
 
 
 class TestRescue:

@@ -6,6 +6,7 @@ import asyncio
 import ctypes
 import os
 import signal
+import threading
 import time
 from pathlib import Path
 
@@ -132,6 +133,17 @@ def nothing_atomic(number: int) -> None:
 @task
 def segfaults(number: int) -> None:
     ctypes.string_at(0)
+
+
+@task(takes_context=True, **PATIENT)
+def ends_a_thread(context: TaskContext, number: int, name: str) -> None:
+    """End one of its process's threads, as nothing should; not when it runs once more."""
+    leave(context, number)
+    for thread in threading.enumerate():
+        if thread.name == name and context.attempt == 1:
+            ctypes.pythonapi.PyThreadState_SetAsyncExc(
+                ctypes.c_ulong(thread.ident or 0), ctypes.py_object(SystemExit)
+            )
 
 
 @task

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.chaos.harness.stage import Stage
+from tests.eventually import eventually
 
 pytestmark = pytest.mark.chaos
 
@@ -33,16 +34,27 @@ def test_a_client_whose_clock_is_an_hour_off_changes_nothing(stage: Stage, wrong
     ) == (0,)
 
 
+@pytest.mark.parametrize("wrong_by", [HOUR, -HOUR], ids=["fast", "slow"])
 def test_a_worker_dies_beside_one_whose_clock_is_wrong_and_is_replaced_in_time(
-    stage: Stage,
+    stage: Stage, wrong_by: int
 ) -> None:
     """It rescues by the database's clock: neither at once nor an hour later."""
     stage.producer(rate=80)
-    victim = stage.worker()
-    stage.worker(clock=-HOUR)
+    victim = stage.worker("--channel", "aside")
+    stage.worker("--exclude", "aside", clock=wrong_by)
     stage.settles(50)
+    [number] = stage.numbers("plain", 1)
+    stage.enqueue("stops_midway", number, str(stage.folder), channel="aside")
+    eventually((stage.folder / f"{number} took effect").exists)
 
     with stage.fault():
         stage.kill(victim)
+        (killed_at,) = stage.ask("SELECT clock_timestamp()")
+        stage.worker(clock=wrong_by)
 
     stage.end(within=20)
+    # Its lease of 2 s was renewed two thirds of a second before, at the latest.
+    assert stage.ask(
+        "SELECT claimed_at - %s > interval '1 second' FROM pgqueue_history WHERE lost = 1",
+        killed_at,
+    ) == (True,)

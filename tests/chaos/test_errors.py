@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 import pytest
@@ -21,6 +22,7 @@ WORKERS = [
     or name in ("route.look", "route.take", "route.mark", "workers.register", "workers.beat")
 ]
 MOMENTS = [Terminate("before"), Terminate("within"), Terminate("after")]
+SERVICES = {"fetcher", "heartbeat", "settler"}
 ERRORS = {
     "statement_timeout": Fail("57014"),
     "lock_timeout": Fail("55P03"),
@@ -108,3 +110,7 @@ def test_an_error_in_any_verb_is_survived(stage: Stage, error: str) -> None:
 
     # A duty that failed time and again rests for a minute.
     stage.end(within=120)
+    # None is swallowed.
+    logs = "".join(each.log for each in stage.workers)
+    assert set(re.findall(r"ERROR (\w+) failed and will try again: injected", logs)) >= SERVICES
+    assert re.search("ERROR duty rescue failed and will try again: injected", logs)

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from contextlib import closing
 
-import pytest
-
 from pgqueue.engine.workers import SQL
 from tests.chaos.harness import ledger
+from tests.chaos.harness.ledger import Connection
 from tests.chaos.harness.stage import Stage
 from tests.chaos.harness.statements import all_of_them, names_of
 
@@ -49,15 +48,21 @@ def test_the_ledger_finds_whatever_a_queue_could_do_wrong(stage: Stage) -> None:
     stage.worker()
     hopeless = stage.numbers("hopeless", 1)
     stage.enqueue("hopeless", *hopeless, max_attempts=1)
-    stage.settles(150)
+    stage.settles(300)
     stage.end()
 
     with closing(stage.server.connect()) as connection:
         for complaint, wrong in WRONGS.items():
             with connection.transaction(force_rollback=True):
                 connection.execute(wrong)
-                with pytest.raises(AssertionError, match=complaint):
-                    ledger.audit(connection, stage.books)
+                assert complaint in complaint_of(connection, stage)
+
+
+def complaint_of(connection: Connection, stage: Stage) -> str:
+    try:
+        return f"none, but {ledger.audit(connection, stage.books)}"
+    except AssertionError as error:
+        return str(error)
 
 
 def test_a_statement_is_known_however_its_parameters_are_sent() -> None:

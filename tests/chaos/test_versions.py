@@ -8,6 +8,7 @@ import subprocess
 import tarfile
 from io import BytesIO
 from pathlib import Path
+from uuid import UUID
 
 import pytest
 
@@ -41,6 +42,7 @@ def test_old_and_new_workers_and_producers_share_one_schema(stage: Stage, before
     stage.producer(rate=80, root=before)
     old = [stage.worker(root=before) for _ in range(2)]
     stage.settles(100)
+    old_ids = ids(stage)
 
     # One after the other makes way: the first gently, the second not.
     with stage.fault():
@@ -51,8 +53,26 @@ def test_old_and_new_workers_and_producers_share_one_schema(stage: Stage, before
     stage.settles(200)
     with stage.fault():
         stage.kill(old[1])
+    new = ids(stage)
     # And back again.
     stage.worker(root=before)
     stage.settles(200)
 
     stage.end()
+    assert settled_by(stage, new) > 0
+    assert settled_by(stage, old_ids) > 0
+
+
+def ids(stage: Stage) -> list[UUID]:
+    """Return the ids of those who live."""
+    (found,) = stage.ask(
+        "SELECT array_agg(id) FROM pgqueue_worker WHERE pid = ANY (%s)",
+        [each.pid for each in stage.living()],
+    )
+    return list(found)
+
+
+def settled_by(stage: Stage, workers: list[UUID]) -> int:
+    """Return how many messages were settled that these had claimed."""
+    query = "SELECT count(*) FROM pgqueue_history WHERE worker_id = ANY (%s)"
+    return int(stage.ask(query, workers)[0])

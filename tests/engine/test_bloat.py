@@ -15,8 +15,9 @@ AT_ONCE = 500
 ROUNDS = 50
 
 SNAPSHOTS = """
-SELECT count(*) FROM pg_stat_activity
+SELECT string_agg(concat_ws(' ', application_name, state, query), '; ') FROM pg_stat_activity
 WHERE datname = current_database() AND backend_xmin IS NOT NULL AND pid <> pg_backend_pid()
+  AND query NOT LIKE 'autovacuum: VACUUM%%'
 """
 
 
@@ -43,7 +44,7 @@ def test_its_pages_and_those_of_its_indexes_are_bounded(connection: Connection) 
     half = ROUNDS // 2
     assert sum(sizes[-1].values()) < 200
     for name, at_most in largest(sizes[:half]).items():
-        assert largest(sizes[half:])[name] <= at_most + 2, name
+        assert largest(sizes[half:])[name] <= 1.5 * at_most + 2, name
 
 
 def pass_through(connection: Connection, number: int) -> None:
@@ -69,7 +70,7 @@ def claimed(connection: Connection, count: int) -> list[Claim]:
 
 def vacuum(connection: Connection) -> None:
     """Free the dead rows, once no snapshot keeps them, such as that of an autoanalyze elsewhere."""
-    eventually(lambda: not one(connection, SNAPSHOTS)[0], what="somebody keeps a snapshot")
+    eventually(lambda: not one(connection, SNAPSHOTS)[0], within=60, what="nobody has a snapshot")
     connection.execute("VACUUM (TRUNCATE off) pgqueue_message")
 
 

@@ -61,6 +61,15 @@ def _open(alias: str, name: str) -> psycopg.Connection[Any]:
 
 
 def _set_up(connection: psycopg.Connection[Any], alias: str) -> None:
+    """Have it as our statements expect it; where that can't be, it is closed."""
+    try:
+        _prepare(connection, alias)
+    except BaseException:
+        connection.close()
+        raise
+
+
+def _prepare(connection: psycopg.Connection[Any], alias: str) -> None:
     wrapper = connections[alias]
     connection.adapters.register_loader("jsonb", _RawJSON)
     if role := wrapper.settings_dict["OPTIONS"].get("assume_role"):
@@ -185,11 +194,7 @@ class Session:
         if self._connection is None or self._connection.closed:
             # What sets it up may get no answer, behind a pooler for example: then it can be cut.
             self._connection = _open(self.alias, self.name)
-            try:
-                _set_up(self._connection, self.alias)
-            except BaseException:
-                self._connection.close()
-                raise
+            _set_up(self._connection, self.alias)
         return self._connection
 
     @property

@@ -6,7 +6,8 @@ import os
 import platform
 import threading
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from time import monotonic
 from typing import NamedTuple
@@ -113,9 +114,14 @@ class Intake:
         """Return the next message that was claimed; None without one, or once it is closed."""
         return None if self.is_closed else self._pop()
 
-    def put_back(self, taken: Sequence[Taken]) -> None:
-        """Have what nobody got after all come next."""
-        self._taken.extendleft(reversed(taken))
+    @contextmanager
+    def putting_back(self, taken: Sequence[Taken]) -> Iterator[None]:
+        """Have these come next after all, if the block fails: nobody got them."""
+        try:
+            yield
+        except BaseException:
+            self._taken.extendleft(reversed(taken))
+            raise
 
     def begin(self, claim: Claim) -> None:
         """Note that the consumer takes what has lost a consumer before.

@@ -121,11 +121,8 @@ class Receiver:
             raise ReceiverClosed
         self._fill()
         taken: list[Taken] = []
-        try:
+        with self._intake.putting_back(taken):
             taken.extend(iter(lambda: _next(self._intake), None))
-        except BaseException:
-            self._intake.put_back(taken)
-            raise
         return [_delivery(each, self._intake) for each in taken]
 
     def close(self) -> None:
@@ -182,12 +179,9 @@ class AsyncReceiver:
             raise ReceiverClosed
         await self._fill()
         taken: list[Taken] = []
-        try:
+        with self._intake.putting_back(taken):
             while each := await self._next():
                 taken.append(each)
-        except BaseException:
-            self._intake.put_back(taken)
-            raise
         return [_delivery(each, self._intake) for each in taken]
 
     async def aclose(self) -> None:
@@ -207,11 +201,8 @@ class AsyncReceiver:
         taken = self._intake.next()
         if taken and taken.claim.lost:
             loop = asyncio.get_running_loop()
-            try:
+            with self._intake.putting_back([taken]):
                 await loop.run_in_executor(self._thread, self._intake.begin, taken.claim)
-            except BaseException:
-                self._intake.put_back([taken])
-                raise
         return taken
 
 
@@ -240,11 +231,8 @@ def _patience(wait: Wait) -> float:
 def _next(intake: Intake) -> Taken | None:
     taken = intake.next()
     if taken and taken.claim.lost:
-        try:
+        with intake.putting_back([taken]):
             intake.begin(taken.claim)
-        except BaseException:
-            intake.put_back([taken])
-            raise
     return taken
 
 

@@ -60,9 +60,10 @@ def test_the_ledger_finds_whatever_a_queue_could_do_wrong(stage: Stage) -> None:
 
 def complaint_of(connection: Connection, stage: Stage) -> str:
     try:
-        return f"none, but {ledger.audit(connection, stage.books)}"
+        ledger.audit(connection, stage.books)
     except AssertionError as error:
         return str(error)
+    return ""
 
 
 def test_a_statement_is_known_however_its_parameters_are_sent() -> None:

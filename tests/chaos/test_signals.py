@@ -18,6 +18,10 @@ KUBERNETES = 30.0
 
 
 CHARGED = "SELECT count(*), sum(lost), sum(failures) FROM pgqueue_history WHERE channel = 'aside'"
+HANDED_BACK = """
+SELECT count(*), sum(lost), sum(failures) FROM pgqueue_message
+WHERE channel = 'aside' AND state = 'ready'
+"""
 PROCESSES = ["--processes", "2", "--threads", "4", "--async", "20"]
 
 
@@ -114,26 +118,31 @@ def test_a_task_that_ignores_everything_is_handed_back_within_30_s(
     with stage.fault():
         worker.signal(SIGTERM)
         took = seconds_to_end(worker)
+        handed_back = stage.ask(HANDED_BACK)
+        rows = stage.ask("SELECT count(*) FROM pgqueue_worker WHERE 'aside' = ANY (channels)")
         stage.worker()
     stage.expect_dead(worker)
 
     assert took < KUBERNETES
+    assert (handed_back, rows) == ((2, 0, 0), (0,))
     stage.end()
     assert stage.ask(CHARGED) == (2, 0, 0)
 
 
 @pytest.mark.chaos
-@pytest.mark.parametrize("arguments", [[], PROCESSES], ids=["one", "several"])
+@pytest.mark.parametrize(
+    ("arguments", "at_once"), [([], 4), (PROCESSES, 8)], ids=["one", "several"]
+)
 @pytest.mark.parametrize(("how", "status"), [("down", 0), ("silent", 1)])
 def test_while_postgresql_is_away_it_ends_within_30_s(
-    stage: Stage, how: str, status: int, arguments: list[str]
+    stage: Stage, how: str, status: int, arguments: list[str], at_once: int
 ) -> None:
     stage.load()
     proxy = stage.proxy()
     worker = stage.worker("--channel", "aside", "--threads", "4", *arguments, port=proxy.port)
     for number in stage.numbers("plain", 30):
         stage.enqueue("stops_midway", number, str(stage.folder), 2, channel="aside")
-    eventually(lambda: len(list(stage.folder.glob("* took effect"))) >= 4)
+    eventually(lambda: len(list(stage.folder.glob("* took effect"))) == at_once)
 
     if how == "down":
         proxy.cut()

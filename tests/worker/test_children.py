@@ -112,28 +112,24 @@ class TestProcesses:
         rows = Message.objects.values_list("state", "lost", "failures")
         assert list(rows) == [("ready", 0, 0)] * 2
 
-    def test_are_killed_soon_after_the_second_signal_if_they_do_not_hear_it(self) -> None:
-        with worker("--processes", "2", "--threads", "1", "--grace", "60", lease=3600) as process:
+    @pytest.mark.parametrize(
+        ("grace", "numbers", "within"),
+        [("60", [SIGTERM, SIGINT], 8), ("1", [SIGTERM], 9)],
+        ids=["the second signal", "the grace period"],
+    )
+    def test_are_killed_soon_after_it_if_they_do_not_hear_a_signal(
+        self, grace: str, numbers: list[signal.Signals], within: float
+    ) -> None:
+        arguments = ["--processes", "2", "--threads", "1", "--grace", grace]
+        with worker(*arguments, lease=3600) as process:
             serve(2)
             jobs.sleep_and_sign.enqueue_many([(60,)] * 2)
             eventually(lambda: len(began()) == 2)
             with stopped(began()[0]):
-                process.signal(SIGTERM)
-                process.signal(SIGINT)
+                for number in numbers:
+                    process.signal(number)
 
-                assert process.exit_status(within=8) == 1
-
-        assert Message.objects.filter(state=State.READY).count() == 2
-
-    def test_are_killed_soon_after_the_grace_period_if_they_do_not_hear_a_signal(self) -> None:
-        with worker("--processes", "2", "--threads", "1", "--grace", "1", lease=3600) as process:
-            serve(2)
-            jobs.sleep_and_sign.enqueue_many([(60,)] * 2)
-            eventually(lambda: len(began()) == 2)
-            with stopped(began()[0]):
-                process.signal(SIGTERM)
-
-                assert process.exit_status(within=9) == 1
+                assert process.exit_status(within) == 1
 
         assert Message.objects.filter(state=State.READY).count() == 2
 

@@ -183,6 +183,7 @@ class Session:
         self.alias = alias
         self.name = name
         self._connection: psycopg.Connection[Any] | None = None
+        self._is_set_up = False
 
     @property
     def connection(self) -> psycopg.Connection[Any]:
@@ -191,10 +192,25 @@ class Session:
         Raises:
             psycopg.OperationalError: the database can't be reached.
         """
+        connection = self._opened()
+        if not self._is_set_up:
+            # This may get no answer, behind a pooler for example: then it can be cut.
+            _set_up(connection, self.alias)
+            self._is_set_up = True
+        return connection
+
+    def open(self) -> None:
+        """Have an open connection. Its first use takes a little longer.
+
+        Raises:
+            psycopg.OperationalError: the database can't be reached, at none of its addresses.
+        """
+        self._opened()
+
+    def _opened(self) -> psycopg.Connection[Any]:
         if self._connection is None or self._connection.closed:
-            # What sets it up may get no answer, behind a pooler for example: then it can be cut.
+            self._is_set_up = False
             self._connection = _open(self.alias, self.name)
-            _set_up(self._connection, self.alias)
         return self._connection
 
     @property

@@ -71,9 +71,9 @@ class Service(threading.Thread):
         self._failures = 0
         return nap
 
-    def note_progress(self) -> None:
-        """Begin the next step of a long tick."""
-        self._back_by = time.monotonic() + self.longest_step
+    def note_progress(self, *, within: float | None = None) -> None:
+        """Begin the next step of a long tick: of so many seconds; None: as long as any is."""
+        self._back_by = time.monotonic() + (self.longest_step if within is None else within)
 
     @property
     def is_stuck(self) -> bool:

@@ -34,6 +34,11 @@ def attempt_number(context: TaskContext) -> int:
     return context.attempt
 
 
+@task(takes_context=True, atomic=True)
+def attempt_number_atomically(context: TaskContext) -> int:
+    return context.attempt
+
+
 @task(takes_context=True)
 def metadata(context: TaskContext) -> dict[str, Any]:
     return context.metadata

@@ -129,8 +129,12 @@ class Intake:
         Raises:
             psycopg.OperationalError: the database can't be reached.
         """
-        with self._using:
-            leases.begin(self._claimer.connect().connection, [claim])
+        try:
+            with self._using:
+                leases.begin(self._claimer.connect().connection, [claim])
+        finally:
+            if self.is_closed:
+                self._end()
 
     def stop(self) -> None:
         """End the look that somebody is at; the next ones find it closed."""
@@ -138,7 +142,7 @@ class Intake:
         self._ear.wake()
 
     def close(self) -> None:
-        """Hand back what nobody took, and close the connection; or leave that to who looks."""
+        """Hand back what nobody took, and close the connection; or leave that to who is at it."""
         self.stop()
         self._end()
 
@@ -214,7 +218,7 @@ class Intake:
             return None
 
     def _end(self) -> None:
-        """Clean up, unless somebody looks: he does so at once when he finds it closed."""
+        """Clean up, unless somebody is at it: he does so at once when he finds it closed."""
         if not self._using.acquire(blocking=False):
             return
         try:

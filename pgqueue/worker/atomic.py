@@ -17,7 +17,7 @@ from pgqueue.exceptions import LeaseLost
 from pgqueue.outcomes import Closed, Outcome
 from pgqueue.tasks.options import Atomic
 from pgqueue.worker.held import Held
-from pgqueue.worker.judging import NotBegun
+from pgqueue.worker.judging import AWAY, NotBegun
 from pgqueue.worker.settler import write
 
 logger = logging.getLogger(__name__)
@@ -89,7 +89,7 @@ def _run_once(
             # A timeout that arrived as Django left an inner block: it took this for another one.
             raise TransactionManagementError("The transaction was left, and not committed.")
     except BaseException as error:
-        if isinstance(error, Exception) and not committed and not held.lock:
+        if isinstance(error, AWAY) and not committed and not held.lock:
             raise NotBegun from error
         if not committed:
             raise
@@ -117,7 +117,7 @@ def _run_locked(
             outcome = call()
             _check_unbroken(alias)
     except BaseException as error:
-        if is_conflict(error):
+        if is_conflict(error) or isinstance(error, NotBegun):
             raise
         outcome = judge(error)
     held.end()

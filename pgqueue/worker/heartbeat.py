@@ -36,18 +36,26 @@ class Heartbeat(Service):
         self._every = every
         # After an outage others wait for a lease before they take anything.
         self.longest_backoff = min(every, self.longest_backoff)
-        # Whoever is cut off unawares has to be cut, and back, before the leases are over.
+        # Whoever is cut off unawares has to be cut, and back, before leases of 20 s are over.
         self.longest_step = min(max(lease.total_seconds() / 6, 1), self.longest_step)
         self._former: tuple[UUID, UUID] | None = None
         self._given_back: tuple[UUID, UUID] | None = None
 
     def tick(self) -> timedelta:
         """Beat once."""
+        self._connect()
         # Leases first, which wait for nobody: the worker's row may be locked by somebody.
         self._renew()
         self._give_back()
         self._presence.beat(self._session.connection)
         return self._every * random.uniform(0.9, 1)  # noqa: S311
+
+    def _connect(self) -> None:
+        """Have a connection: that takes its own time, for each address that may be tried."""
+        if not self._session.is_open:
+            self.note_progress(within=Service.longest_step)
+            self._session.open()
+            self.note_progress()
 
     def _renew(self) -> None:
         # What is over its time and can't be interrupted is left to the fence.

@@ -7,8 +7,12 @@ import logging
 from datetime import timedelta
 from typing import Any
 
+import psycopg
+from django.db import InterfaceError, InternalError, OperationalError
+
 from pgqueue.conf import settings
 from pgqueue.engine.errors import describe
+from pgqueue.engine.values import Claim
 from pgqueue.exceptions import (
     Cancel,
     Discard,
@@ -24,10 +28,19 @@ from pgqueue.tasks import Task, TaskContext
 logger = logging.getLogger(__name__)
 
 NO_DELAY = timedelta()
-UNBEGUN = timedelta(seconds=1)
-"""After which one that could not begin is tried again."""
+UNBEGUN_FIRST = timedelta(seconds=1)
+UNBEGUN_LONGEST = timedelta(minutes=1)
 # Trying again would repeat what the task did, and end the same way.
 HOPELESS = (UnreadablePayload, InvalidResult, InvalidProgress)
+
+
+AWAY = (
+    *(OperationalError, psycopg.OperationalError),
+    *(InterfaceError, psycopg.InterfaceError),
+    *(InternalError, psycopg.InternalError),
+)
+"""What tells that the database was not there, or that somebody was in the way; the last pair where
+a pooler's server went away, and nothing fits its question any more."""
 
 
 class NotBegun(Exception):
@@ -38,7 +51,7 @@ def judged(task: Task[Any, Any], context: TaskContext, error: BaseException) -> 
     """Decide what becomes of a message whose run raised `error`."""
     if isinstance(error, NotBegun):
         logger.warning("%s #%s could not begin: %s", task.name, context.id, error.__cause__)
-        return HandedBack(UNBEGUN)
+        return unbegun(context.claim)
     if isinstance(error, Discard):
         return Discarded(_described(context, error))
     if isinstance(error, Cancel):
@@ -48,6 +61,17 @@ def judged(task: Task[Any, Any], context: TaskContext, error: BaseException) -> 
         was_told = isinstance(error, asyncio.CancelledError)
         return Cancelled(None if was_told else _described(context, error))
     return failed(task, context, error)
+
+
+def unbegun(claim: Claim) -> HandedBack:
+    """Hand back what could not begin, which is charged nothing."""
+    return HandedBack(later_each_time(claim, UNBEGUN_FIRST, UNBEGUN_LONGEST))
+
+
+def later_each_time(claim: Claim, first: timedelta, longest: timedelta) -> timedelta:
+    """Return how long to leave a message alone: twice as long for each time it was handed back."""
+    handed_back = max(claim.attempt - claim.failures - claim.lost - 1, 0)
+    return min(first * 2.0 ** min(handed_back, 10), longest)
 
 
 def failed(task: Task[Any, Any], context: TaskContext, error: BaseException) -> Outcome:

@@ -12,7 +12,6 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from asgiref.sync import async_to_sync
-from django.db import InterfaceError, OperationalError
 
 from pgqueue import registry, signals
 from pgqueue.engine.values import Claim
@@ -25,7 +24,15 @@ from pgqueue.worker.closing import close_old_connections
 from pgqueue.worker.handlers import Handlers
 from pgqueue.worker.held import Held
 from pgqueue.worker.isolation import Isolation
-from pgqueue.worker.judging import NO_DELAY, UNBEGUN, NotBegun, failed, judged
+from pgqueue.worker.judging import (
+    AWAY,
+    NO_DELAY,
+    NotBegun,
+    failed,
+    judged,
+    later_each_time,
+    unbegun,
+)
 from pgqueue.worker.timeouts import Timeouts, within
 
 logger = logging.getLogger(__name__)
@@ -83,7 +90,7 @@ class Runner:
         except BaseException:
             self.end(held)
             _complain("%s #%s could not begin", held.claim.task, held.claim.id)
-            return HandedBack(UNBEGUN)
+            return unbegun(held.claim)
 
     def _begin(self, held: Held) -> Run | Outcome:
         if needless := _needless(held):
@@ -206,12 +213,10 @@ class Runner:
             return task.call(*args, **kwargs)
 
     def _arguments(self, run: Run) -> tuple[list[Any], dict[str, Any]]:
-        args, kwargs = run.task.codec.decode(run.held.claim.payload or b"")
-        if not run.task.takes_context:
-            return args, kwargs
         try:
-            return [run.context.argument, *args], kwargs
-        except (OperationalError, InterfaceError) as error:  # which asked the database
+            args, kwargs = run.task.codec.decode(run.held.claim.payload or b"")
+            return [run.context.argument, *args] if run.task.takes_context else args, kwargs
+        except AWAY as error:  # both may have asked the database
             raise NotBegun from error
 
     def _bounded(self, task: Task[Any, Any], held: Held) -> Callable[..., Coroutine[Any, Any, Any]]:
@@ -228,8 +233,7 @@ class Runner:
     def _unknown(self, held: Held) -> Outcome:
         """Leave it to who knows what to do with it, later each time; nothing is charged."""
         claim = held.claim
-        handed_back = max(claim.attempt - claim.failures - claim.lost - 1, 0)
-        delay = min(UNKNOWN_FIRST * 2 ** min(handed_back, 10), UNKNOWN_LONGEST)
+        delay = later_each_time(claim, UNKNOWN_FIRST, UNKNOWN_LONGEST)
         what = claim.task or f"raw messages of {claim.channel}"
         now = time.monotonic()
         if now >= self._reported.get(what, 0):
@@ -262,7 +266,7 @@ def _judged(run: Run, error: BaseException) -> Outcome:
     except BaseException:
         # There is no memory left to describe it, perhaps.
         _complain("%s #%s: what it raised can't be told", run.task.name, run.held.claim.id)
-        return HandedBack(UNBEGUN)
+        return unbegun(run.held.claim)
 
 
 def announce(task: Task[Any, Any], context: TaskContext, outcome: Outcome) -> None:

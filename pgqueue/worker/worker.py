@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import platform
 import signal
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime, timedelta
 from math import inf
 from time import monotonic
@@ -60,7 +60,6 @@ class Worker:
         self._requests = StopRequests(parent)
         self._is_retiring = False
         self._is_drained = False
-        self._leash = Leash()
         self._holding = Holding()
         self._released = 0
         self._until = inf
@@ -125,6 +124,8 @@ class Worker:
             [*self._services(), *(self._crew.executors if self._crew else [])],
             on_well=self._say_that_one_is_well,
         )
+        # Last: where any of this fails, nobody would loosen it.
+        self._leash = Leash()
 
     def run(self) -> bool:
         """Live: start, wait, stop. Call it in the main thread, which gets the signals.
@@ -217,7 +218,8 @@ class Worker:
         unbegun = crew.close(LAST_WORDS / 4)
         if not self._hand_back(unbegun):
             for each in unbegun:
-                crew.settler.put(each, HandedBack())
+                if not each.lost:
+                    crew.settler.put(each, HandedBack())
 
     def _grace_ends(self) -> float:
         """Return until when what runs may go on; and have an end of all this soon after that.
@@ -285,17 +287,20 @@ class Worker:
             if locks := [each.lock for each in held if each.given_up and each.lock]:
                 lease.let_go(self._home.connection, locks)
             released = settle.release(self._home.connection, claims)
+            self._released += len(released)
+            self._drop(each for each in held if each.claim.id in released)
             locked = lease.held(self._home.connection, claims)
         except Exception as error:
             # The leases run out instead.
             signals.service_failed.send_robust(type(self), service="worker", error=error)
             return False
-        self._released += len(released)
-        for each in held:
-            if each.claim.id not in locked:
-                each.lost = True
-                self._holding.drop(each)
+        self._drop(each for each in held if each.claim.id not in locked)
         return True
+
+    def _drop(self, held: Iterable[Held]) -> None:
+        for each in held:
+            each.lost = True
+            self._holding.drop(each)
 
     def _say_that_one_is_well(self) -> None:
         if self._parent:

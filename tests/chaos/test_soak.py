@@ -109,9 +109,8 @@ def test_it_exits_with_1_where_it_has_become_slower(
         assert soak.main(["--into", str(tmp_path)]) == status
 
 
+@pytest.mark.chaos
 def test_a_run_ends_with_a_picture_and_its_raw_data(tmp_path: Path) -> None:
-    pytest.importorskip("tests.chaos.soak.plot", reason="needs the extra: soak")
-
     status = soak.main(["--minutes", "1.5", "--into", str(tmp_path)])
 
     # Of so few bursts chance decides which.

@@ -8,7 +8,7 @@ from contextlib import closing, suppress
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
-from unittest.mock import Mock
+from unittest.mock import Mock, patch
 
 import psycopg
 import pytest
@@ -696,6 +696,19 @@ class TestTheCode:
 
         assert left == tick
         assert ticks() == [tick.astimezone(UTC)]
+
+    def test_has_the_name_of_an_operators_schedule_that_fails_and_goes_on_all_the_same(
+        self, connection: Connection, duty_of: Callable[[], kind.Schedule], entries: Any
+    ) -> None:
+        duty = duty_of()
+        add("ours", args=["too", "many", "of", "them"])
+        with entries(ours={"task": "tests.jobs.add", "when": DAY, "args": [1, 2]}):
+            do(duty, connection)
+            tick = make_due(connection, "ours")
+            with patch.object(scheduling, "enqueue", side_effect=ValueError("too many")):
+                do(duty, connection)
+
+        assert Schedule.objects.get().next_at > tick
 
     def test_that_a_schedule_vanished_from_does_not_do_its_ticks(
         self, connection: Connection, duty_of: Callable[[], kind.Schedule], entries: Any

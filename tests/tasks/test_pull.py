@@ -497,6 +497,26 @@ class TestWaiting:
 
         assert async_to_sync(main)() == [1, 2]
 
+    def test_that_is_async_hands_back_what_it_was_about_to_begin_as_it_was_left(self) -> None:
+        send("mail", 1)
+        send("mail", 2)
+        Message.objects.filter(payload=2).update(lost=2)
+
+        def slowly(*arguments: object) -> None:
+            time.sleep(0.5)
+
+        async def main() -> None:
+            async with areceive("mail", limit=2) as receiver:
+                with patch("pgqueue.engine.lease.begin", slowly):
+                    await asyncio.wait_for(receiver.take(), 0.2)
+
+        with pytest.raises(TimeoutError):
+            async_to_sync(main)()
+
+        handed_back = Message.objects.filter(state=State.READY, failures=0)
+        eventually(lambda: handed_back.count() == 2)
+        eventually(lambda: not Worker.objects.exists())
+
 
 def cut_off(other: psycopg.Connection[Any]) -> None:
     """End the connections of receivers."""

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
+from unittest.mock import Mock
 
 import psycopg
 import pytest
 from django.contrib.auth.models import Group
 from django.core.management import CommandError, call_command
-from django.db import OperationalError
+from django.db import OperationalError, connection
+from django.utils import timezone
 
 from pgqueue import Cancel, TaskContext, signals
 from pgqueue.engine import lease
@@ -18,6 +20,7 @@ from pgqueue.models import Channel, History, Message, Worker
 from pgqueue.outcomes import Outcome as Ended
 from pgqueue.states import Outcome, State
 from pgqueue.tasks import Task
+from pgqueue.tasks.arguments import Codec
 from pgqueue.worker import atomic
 from tests import jobs
 from tests.eventually import eventually
@@ -316,6 +319,56 @@ class TestARunThatCouldNotBegin:
         drain_twice()
 
         assert History.objects.values_list("result", "failures").get() == (2, 0)
+
+    def test_is_charged_nothing_where_its_arguments_ask_the_database(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        decode = once(OperationalError("gone"), Codec.decode)
+        monkeypatch.setattr(Codec, "decode", lambda *arguments: decode(*arguments))
+        jobs.add.enqueue(1)
+
+        drain_twice()
+
+        assert History.objects.values_list("outcome", "failures").get() == ("succeeded", 0)
+
+    def test_is_charged_nothing_where_it_is_atomic_and_its_context_asks(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        def look_it_up(context: TaskContext) -> TaskContext:
+            if context.attempt == 1:
+                connection.connection.close()
+                raise OperationalError("gone")
+            return context
+
+        monkeypatch.setattr(TaskContext, "argument", property(look_it_up))
+        jobs.attempt_number_atomically.enqueue()
+
+        drain_twice()
+
+        assert History.objects.values_list("result", "failures").get() == (2, 0)
+
+    def test_waits_longer_each_time(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(atomic.lease, "hold", Mock(side_effect=psycopg.OperationalError("no")))
+        jobs.leave_atomically.enqueue("it does not run")
+        waits = []
+
+        for _ in range(3):
+            drain()
+            message = Message.objects.get()
+            waits.append(round((message.run_at - timezone.now()).total_seconds()))
+            Message.objects.update(state=State.READY)
+
+        assert waits == [1, 2, 4]
+
+    def test_fails_where_that_is_not_the_databases_fault(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(atomic.lease, "hold", Mock(side_effect=ValueError("a receiver's")))
+        jobs.leave_atomically.enqueue("it does not run")
+
+        drain()
+
+        assert Message.objects.get().failures == 1
 
 
 def drain_twice() -> None:

@@ -169,6 +169,27 @@ def test_a_heart_that_gets_no_answer_is_cut_before_its_leases_are_over(holding: 
     assert 10 + beating.longest_step + watchdog.CUT_AFTER < 30
 
 
+def test_a_heart_is_not_stuck_that_connects_to_one_address_after_another(
+    holding: Holding, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    session = Session("default", name="test")
+    beating = heart(session, holding, lease=timedelta(seconds=30))
+    beating.longest_step = 0.01
+    found: list[bool] = []
+
+    def open_slowly() -> None:
+        time.sleep(0.1)
+        found.append(beating.is_stuck)
+        raise OperationalError("at none of its addresses")
+
+    monkeypatch.setattr(session, "open", open_slowly)
+    beating.note_progress()
+    with pytest.raises(OperationalError):
+        beating.tick()
+
+    assert found == [False]
+
+
 def write_all(settler: Settler) -> None:
     def is_done() -> bool:
         settler.tick()

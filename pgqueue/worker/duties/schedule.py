@@ -116,7 +116,8 @@ class Schedule:
         except (psycopg.OperationalError, django.db.OperationalError, UnknownTask):
             raise
         except Exception as error:
-            if self._definitions.get(scheduled.name, scheduled.definition) != scheduled.definition:
+            known = self._definitions.get(scheduled.name, "")
+            if known and scheduled.definition not in ("", known):
                 raise  # newer code, or older, has other arguments, and may be right
             # It would fail again: its next tick is another matter.
             engine.move(connection, scheduled, next_at=next_at, error=_said(error))

@@ -11,6 +11,7 @@ from datetime import timedelta
 from typing import Any
 
 import psycopg
+from django.db import connections
 
 from pgqueue import signals
 from pgqueue.connections import Contact, Session
@@ -138,6 +139,7 @@ class Duties(Service):
             self._failed(duty.name, error)
         finally:
             session.close()
+            connections.close_all()  # which receivers of signals have opened
 
     def _failed(self, name: str, error: Exception) -> None:
         rest = min(SHORTEST_REST * 2 ** min(self._failed_times[name], 10), LONGEST_REST)

@@ -10,6 +10,7 @@ import threading
 import time
 from pathlib import Path
 
+from asgiref.sync import sync_to_async
 from django.db import connection
 
 from pgqueue import Cancel, TaskContext, task
@@ -42,8 +43,9 @@ def atomic(context: TaskContext, number: int, seconds: float = 0) -> None:
 
 @task(takes_context=True, atomic=True, channel="ordered", **PATIENT)
 def in_order(context: TaskContext, number: int, seconds: float = 0) -> None:
-    leave(context, number)
+    """Leave its row last: of two at once the order of the rows is not that of their beginning."""
     time.sleep(seconds)
+    leave(context, number)
 
 
 @task(takes_context=True, channel="limited", **PATIENT)
@@ -64,6 +66,7 @@ def limited(context: TaskContext, number: int, seconds: float = 0) -> None:
 @task(takes_context=True, **PATIENT)
 async def waiting(context: TaskContext, number: int, seconds: float = 0) -> None:
     await asyncio.sleep(seconds)
+    await sync_to_async(leave)(context, number)
 
 
 @task(takes_context=True, **PATIENT)

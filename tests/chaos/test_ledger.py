@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from contextlib import closing
+from dataclasses import replace
 
 from pgqueue.engine.workers import SQL
 from tests.chaos.harness import ledger
-from tests.chaos.harness.ledger import Connection
+from tests.chaos.harness.ledger import Books, Connection
 from tests.chaos.harness.stage import Stage
 from tests.chaos.harness.statements import all_of_them, names_of
 
@@ -35,6 +36,17 @@ WRONGS = {
         WHERE message_id = (SELECT min(id) FROM pgqueue_history WHERE ordered
                             GROUP BY key HAVING count(*) > 1 LIMIT 1)""",
     "the limit of the channel is 5": "UPDATE chaos_run SET began_at = 'epoch'",
+    "the limit of each key is 2": """
+        UPDATE chaos_run SET began_at = 'epoch', ended_at = 'epoch'::timestamptz + interval '1 s'
+        WHERE message_id IN (
+            SELECT id FROM pgqueue_history WHERE channel = 'limited' AND key = (
+                SELECT key FROM pgqueue_history WHERE channel = 'limited'
+                GROUP BY key ORDER BY count(*) DESC LIMIT 1)
+            LIMIT 3)""",
+    "effects of what was never enqueued": """
+        INSERT INTO chaos_effect (number, message_id, attempt) VALUES (77, 77, 1)""",
+    "messages": """
+        SELECT pgqueue_enqueue('tests.chaos.tasks.plain', '{"args": [-1], "kwargs": {}}')""",
     "leases": "UPDATE pgqueue_message SET worker_id = gen_random_uuid() WHERE state = 'dead'",
     "lanes": "INSERT INTO pgqueue_lane (channel, key, state, turn_at, tat) "
     "VALUES ('limited', 'z', 'saturated', now(), now())",
@@ -55,12 +67,16 @@ def test_the_ledger_finds_whatever_a_queue_could_do_wrong(stage: Stage) -> None:
         for complaint, wrong in WRONGS.items():
             with connection.transaction(force_rollback=True):
                 connection.execute(wrong)
-                assert complaint in complaint_of(connection, stage)
+                assert complaint in complaint_of(connection, stage.books)
+        known = next(iter(stage.books.committed))
+        half = replace(stage.books, unsure=[{known: "plain", 77: "plain"}])
+        assert "half of a transaction" in complaint_of(connection, half)
+        assert not complaint_of(connection, stage.books)
 
 
-def complaint_of(connection: Connection, stage: Stage) -> str:
+def complaint_of(connection: Connection, books: Books) -> str:
     try:
-        ledger.audit(connection, stage.books)
+        ledger.audit(connection, books)
     except AssertionError as error:
         return str(error)
     return ""

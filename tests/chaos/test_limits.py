@@ -26,6 +26,7 @@ def test_a_server_without_a_free_connection_is_waited_for(stage: Stage) -> None:
     stage.settles(50)
 
     for _ in range(2):
+        stage.keep_busy(6)
         with stage.fault(), ExitStack() as taken:
             proxy.cut()
             with suppress(psycopg.OperationalError):
@@ -39,3 +40,4 @@ def test_a_server_without_a_free_connection_is_waited_for(stage: Stage) -> None:
     assert "too many clients" in stage.workers[0].log
     stage.end()
     assert stage.ask("SELECT sum(lost) FROM pgqueue_history") == (0,)
+    assert stage.untouched()

@@ -36,21 +36,23 @@ def test_connections_that_are_reset_are_opened_anew(stage: Stage) -> None:
 
 @pytest.mark.chaos
 def test_a_network_that_is_down_for_longer_than_a_lease_loses_nothing(stage: Stage) -> None:
-    """One worker is cut off, the other takes over; then both are."""
-    cut_off = stage.proxy()
+    """One worker is cut off, and the other takes over; then both are."""
+    one, other = stage.proxy(), stage.proxy()
     stage.producer(rate=100)
-    stage.worker(port=cut_off.port)
+    stage.worker(port=one.port)
+    stage.worker(port=other.port)
     stage.settles(30)
 
     with stage.fault():
-        cut_off.cut()
-        nap(3)
-        cut_off.restore()
-    stage.worker()
+        one.cut()
+        stage.settles(200)
+        one.restore()
     with stage.fault():
-        cut_off.cut()
+        one.cut()
+        other.cut()
         nap(3)
-        cut_off.restore()
+        one.restore()
+        other.restore()
 
     stage.end()
 
@@ -65,6 +67,7 @@ def test_a_network_that_says_nothing_for_a_while_charges_no_message_as_lost(stag
     stage.settles(30)
 
     for _ in range(3):
+        stage.keep_busy(6)
         with stage.fault():
             proxy.freeze()
             nap(4)
@@ -73,6 +76,7 @@ def test_a_network_that_says_nothing_for_a_while_charges_no_message_as_lost(stag
 
     stage.end()
     assert stage.ask("SELECT sum(lost) FROM pgqueue_history") == (0,)
+    assert stage.untouched()
 
 
 @pytest.mark.chaos

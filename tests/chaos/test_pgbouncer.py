@@ -9,6 +9,7 @@ import pytest
 from tests.chaos.harness.pooler import Pooler
 from tests.chaos.harness.server import Server, nap
 from tests.chaos.harness.stage import Stage
+from tests.eventually import eventually
 
 # Consumers renew no lease.
 LOST_BY_WORKERS = """
@@ -40,13 +41,18 @@ def test_workers_consumers_and_producers_work_behind_pgbouncer(
     stage: Stage, pooler: Pooler
 ) -> None:
     load(stage, pooler)
+    operator = stage.operator(port=pooler.port, rest=0.05)
 
     stage.settles(500)
+    eventually(lambda: "watch()" in operator.log, within=60, what="it gets to what is refused")
 
     assert stage.ask("SELECT count(*) FROM pgqueue_worker WHERE notify_until IS NOT NULL") == (0,)
     stage.end()
     for each in [*stage.workers, *stage.others]:
         assert "failed" not in each.log
+    # Nothing else is refused.
+    complaints = [line for each in stage.others for line in each.log.splitlines()]
+    assert all(each.startswith("hear: NothingToHear") for each in complaints), complaints
 
 
 @pytest.mark.chaos
@@ -57,6 +63,7 @@ def test_an_outage_longer_than_a_lease_charges_no_message_as_lost(
     load(stage, pooler)
 
     for _ in range(3):
+        stage.keep_busy(7)
         with stage.fault():
             stage.server.stop("fast")
             nap(4)
@@ -65,6 +72,7 @@ def test_an_outage_longer_than_a_lease_charges_no_message_as_lost(
 
     stage.end()
     assert stage.ask(LOST_BY_WORKERS) == (0,)
+    assert stage.untouched()
 
 
 def test_a_pgbouncer_that_dies_or_whose_server_restarts_is_survived(

@@ -37,3 +37,4 @@ def test_a_task_that_kills_its_process_ends_dead_and_it_alone(stage: Stage, pois
 
     stage.end()
     assert stage.ask(BY_LOSSES) == (1,)
+    assert stage.ask("SELECT sum(lost) > 0 FROM pgqueue_history") == (True,), "it was alone"

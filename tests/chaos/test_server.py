@@ -30,6 +30,7 @@ ALSO = pytest.mark.chaos
 def test_an_outage_longer_than_a_lease_charges_no_message_as_lost(stage: Stage, how: str) -> None:
     load(stage)
 
+    stage.keep_busy(6)
     with stage.fault():
         stage.server.stop(how)
         nap(3)
@@ -37,6 +38,7 @@ def test_an_outage_longer_than_a_lease_charges_no_message_as_lost(stage: Stage, 
 
     stage.end()
     assert stage.ask(LOST) == (0,)
+    assert stage.untouched()
 
 
 def test_a_server_that_restarts_again_and_again_loses_nothing(stage: Stage) -> None:

@@ -18,7 +18,7 @@ ENDS = {
     **dict.fromkeys(["never", "gives_up"], "cancelled"),
 }
 LEAVE_ONE = ("atomic", "in_order", "pulled", "raw")
-LEAVE_SOME = ("plain", "limited", "fails_once", "in_parts", "unstorable", "once", "large")
+LEAVE_SOME = ("plain", "limited", "waiting", "fails_once", "in_parts", "once", "large")
 LIMITS = {"of the channel": ("channel", 5), "of each key": ("channel, key", 2)}
 
 

@@ -172,6 +172,8 @@ class Proxy:
                 await asyncio.to_thread(self._terminate, link.answers.pid)
                 link.server.write(request.data)
             case Terminate("within"):
+                # It may have been done by then: nobody is to hear of that.
+                link.withholds = True
                 link.server.write(request.data)
                 await link.server.drain()
                 await asyncio.to_thread(self._terminate, link.answers.pid)

@@ -23,8 +23,14 @@ from tests.chaos.harness.processes import Process
 from tests.chaos.harness.proxy import Proxy
 from tests.chaos.harness.server import Server, url
 from tests.eventually import eventually
+from tests.system import children
 
 SEED = os.environ.get("CHAOS_SEED") or str(random.randrange(1_000_000))
+
+ONCE = """
+SELECT coalesce(bool_and(attempt = 1 AND lost = 0 AND failures = 0), false)
+FROM pgqueue_history WHERE task = 'tests.chaos.tasks.stops_midway'
+"""
 
 
 @dataclass
@@ -55,6 +61,7 @@ class Stage:
         self._producers: list[Process] = []
         self._proxies: list[Proxy] = []
         self._dead: set[int] = set()
+        self._has_killed_a_producer = False
         self._next = 1
 
     # Who takes part.
@@ -177,6 +184,18 @@ class Stage:
         )
         return int(row[0])
 
+    def keep_busy(self, seconds: float, count: int = 3) -> None:
+        """Have messages that run for so long, and return while they do. See `untouched`."""
+        numbers = self.numbers("plain", count)
+        for number in numbers:
+            self.enqueue("stops_midway", number, str(self.folder), seconds)
+        effects = [self.folder / f"{number} took effect" for number in numbers]
+        eventually(lambda: all(effect.exists() for effect in effects), what="they run")
+
+    def untouched(self) -> bool:
+        """Whether all that `stops_midway` did so once, and nothing was charged to it."""
+        return bool(self.ask(ONCE)[0])
+
     # What happens.
 
     @contextmanager
@@ -209,12 +228,19 @@ class Stage:
         before = self.settled()
         eventually(lambda: self.settled() >= before + count, within=within, what="it goes on")
 
-    def serves(self, channel: str, *, within: float) -> None:
-        """Wait until something that is claimed on this channel from now on has ended."""
+    def serves(self, channel: str, *, within: float, key: str | None = None) -> None:
+        """Wait until something that is claimed on this channel from now on has ended.
+
+        Args:
+            key: what it has to be of; None: any.
+        """
         (now,) = self.ask("SELECT clock_timestamp()")
-        query = "SELECT count(*) FROM pgqueue_history WHERE channel = %s AND claimed_at > %s"
+        query = (
+            "SELECT count(*) FROM pgqueue_history "
+            "WHERE channel = %s AND (key = %s) IS NOT FALSE AND claimed_at > %s"
+        )
         eventually(
-            lambda: (self.ask(query, channel, now) or (0,)) > (0,),
+            lambda: (self.ask(query, channel, key, now) or (0,)) > (0,),
             within=within,
             what=f"the channel {channel} is served",
         )
@@ -265,10 +291,11 @@ class Stage:
         _stop(each for each in self.others if each.name == "operator")
         self._cancel_what_no_producer_could()
         eventually(self._is_over, within=within, what=self.what_is_left())
+        pids = [pid for each in self.living() for pid in (each.pid, *children(each.pid))]
         _stop([*self.living(), *self.others])
         with closing(self.server.connect()) as connection:
             came_to = ledger.audit(connection, self.books, fails=fails)
-            self._check_workers(connection)
+            self._check_workers(connection, pids)
         self.recovery.came_to = came_to
         print(f"{self.recovery.scenario}: {came_to}")
         return came_to
@@ -282,17 +309,27 @@ class Stage:
         for producer in self._producers:
             producer.signal(signal.SIGTERM)
         for producer in self._producers:
-            if producer.exit_status(60) != -signal.SIGKILL:
+            if producer.exit_status(60) == -signal.SIGKILL:
+                self._has_killed_a_producer = True
+            else:
                 assert producer.exit_status() == 0, producer.log
             self.complaints += self.books.read(producer.output)
         self._producers.clear()
 
     def _cancel_what_no_producer_could(self) -> None:
         """Those whose ids never reached it: it was killed, or its commit's answer was lost."""
-        query = "SELECT id FROM pgqueue_message WHERE task = 'tests.chaos.tasks.never'"
+        query = (
+            "SELECT id, (payload -> 'args' ->> 0)::bigint FROM pgqueue_message "
+            "WHERE task = 'tests.chaos.tasks.never'"
+        )
         with closing(self.server.connect()) as connection:
-            ids = [id for (id,) in connection.execute(query)]
-            assert cancel(connection, ids).ended == set(ids)
+            left = dict(connection.execute(query).fetchall())
+            unsure = {number for each in self.books.unsure for number in each}
+            cancelled = set(left.values()) - unsure
+            assert self._has_killed_a_producer or not cancelled, (
+                f"cancelled, and there: {cancelled}"
+            )
+            assert cancel(connection, list(left)).ended == set(left)
 
     def _is_over(self) -> bool:
         for worker in self.living():
@@ -309,10 +346,9 @@ class Stage:
 
         return Later(tell)
 
-    def _check_workers(self, connection: psycopg.Connection[Any]) -> None:
-        living = [each.pid for each in self.living()]
+    def _check_workers(self, connection: psycopg.Connection[Any], pids: list[int]) -> None:
         row = connection.execute(
-            "SELECT count(*) FROM pgqueue_worker WHERE pid = ANY (%s)", [living]
+            "SELECT count(*) FROM pgqueue_worker WHERE pid = ANY (%s)", [pids]
         ).fetchone()
         assert row == (0,), "a worker that stopped left its row behind"
         for worker in self.workers:

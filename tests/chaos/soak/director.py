@@ -40,7 +40,7 @@ def soak(record: Record, folder: Path, *, lasts: float) -> list[Probe]:
     """Let everybody work for so many seconds, with faults; return the bursts.
 
     Raises:
-        AssertionError: something was lost, doubled, left over, or did not go on.
+        AssertionError: something was lost, doubled, left over, did not go on, or a worker ended.
     """
     with migrated("soak") as server:
         server.settings.update(UNTUNED)
@@ -74,6 +74,7 @@ class Director:
         self._crew = Crew(stage, port=self._proxy.port)
         self._faults = Faults(stage, self._crew, self._proxy, self._random)
         self._pin = Pin(stage.server, record, lasts=lasts)
+        self._deaths = 0
         self._sampler = Sampler(stage.server, self._crew, record)
 
     def run(self) -> list[Probe]:
@@ -85,6 +86,7 @@ class Director:
             self._pin.release()
             self._sampler.stop()
         self._stage.end(within=180)
+        assert not self._deaths, f"{self._deaths} workers ended by themselves"
         return probes
 
     def _begin(self) -> None:
@@ -134,5 +136,6 @@ class Director:
 
     def _repair(self) -> None:
         for words in self._crew.fill():
+            self._deaths += 1
             self._record.write("death", words=words)
             print(words)

@@ -29,8 +29,8 @@ def main() -> int:
                     report.as_json() if options.format == "json" else results.table(report),
                     flush=True,
                 )
-    if options.write or not options.names:
-        results.write(reports)
+                if options.write or not options.names:
+                    results.write([report])
     missed = [line for report in reports for line in musts.missed(report)]
     for line in missed:
         print(line, file=sys.stderr)

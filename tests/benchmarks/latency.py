@@ -18,7 +18,7 @@ from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from statistics import quantiles
 from threading import Event, Thread
-from uuid import uuid4
+from uuid import UUID, uuid4
 
 from pgqueue.connections import connect
 from pgqueue.engine import notifications, workers
@@ -94,7 +94,7 @@ def _bare_listener() -> Iterator[None]:
     """Claim and settle at every notification, in a thread of this process."""
     stopping = Event()
     with connect("default", name="ceiling") as session:
-        _ask_for_notice(session)
+        worker_id = _ask_for_notice(session)
 
         def work() -> None:
             claims = ceiling.Claims(session)
@@ -111,10 +111,11 @@ def _bare_listener() -> Iterator[None]:
         finally:
             stopping.set()
             thread.join()
+            workers.retire(session, worker_id)
 
 
-def _ask_for_notice(session: Connection) -> None:
-    """Enter a worker's row, as the enqueue statement looks for one that is idle."""
+def _ask_for_notice(session: Connection) -> UUID:
+    """Enter a worker's row, as the enqueue statement looks for one that is idle; return its id."""
     notifications.listen(session)
     worker_id = uuid4()
     registration = Registration(
@@ -122,3 +123,4 @@ def _ask_for_notice(session: Connection) -> None:
     )
     workers.register(session, worker_id, registration, before=None)
     workers.beat(session, worker_id, notify_for=timedelta(hours=1))
+    return worker_id

@@ -1,6 +1,8 @@
 -- name: idle
--- It asks for notices before its listener is connected: look for both.
-SELECT EXISTS (
+-- It asks for notices before its listener is connected: look for both; and it may have been told of
+-- what it has not ended yet.
+SELECT NOT EXISTS (SELECT FROM pgqueue_message)
+AND EXISTS (
     SELECT FROM pgqueue_worker WHERE notify_until > clock_timestamp()
 ) AND EXISTS (
     SELECT FROM pg_stat_activity

@@ -36,7 +36,8 @@ class Heartbeat(Service):
         self._every = every
         # After an outage others wait for a lease before they take anything.
         self.longest_backoff = min(every, self.longest_backoff)
-        # Whoever is cut off unawares has to be cut, and back, before leases of 20 s are over.
+        # Whoever is cut off unawares has to be cut, and back, before the leases are over;
+        # the watchdog takes 10 s for that, which is too long for those of less than 20 s.
         self.longest_step = min(max(lease.total_seconds() / 6, 1), self.longest_step)
         self._former: tuple[UUID, UUID] | None = None
         self._given_back: tuple[UUID, UUID] | None = None

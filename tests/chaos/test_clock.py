@@ -24,6 +24,7 @@ def test_a_client_whose_clock_is_an_hour_off_changes_nothing(stage: Stage, wrong
     with stage.fault():
         stage.settles(600)
 
+    assert stage.ask("SELECT count(*) FROM pgqueue_worker") == (2,)
     stage.end()
     # It is what was said of it.
     assert seconds_off(wrong.log) == pytest.approx(wrong_by, abs=300)

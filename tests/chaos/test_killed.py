@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from tests.chaos.harness.processes import Process
 from tests.chaos.harness.server import nap
 from tests.chaos.harness.stage import Stage
 from tests.chaos.harness.statements import names_of
@@ -65,25 +64,12 @@ def test_producers_that_are_killed_leave_whole_transactions_or_nothing(stage: St
         producer = stage.producer(rate=1000)
         nap(stage.random.uniform(0.3, 1))
         with stage.fault():
-            stop_amid_a_transaction(stage, producer)
+            # It has begun to enqueue, and does not know yet what came of it.
+            stage.stop_amid(producer, lambda each=producer: "begun" in each.output[-1])
             producer.kill()
 
     stage.end()
     assert len(stage.books.unsure) == 3
-
-
-def stop_amid_a_transaction(stage: Stage, producer: Process) -> None:
-    """Stop a producer that has begun to enqueue, and does not know yet what came of it."""
-
-    def is_stopped() -> bool:
-        producer.signal(signal.SIGSTOP)
-        if "begun" in producer.output[-1]:
-            return True
-        producer.signal(signal.SIGCONT)
-        nap(stage.random.uniform(0, 0.05))
-        return False
-
-    eventually(is_stopped)
 
 
 def kill_behind_an_effect(stage: Stage, kind: str, task: str, *, effects: int) -> None:

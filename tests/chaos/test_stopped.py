@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import signal
 
-from tests.chaos.harness.processes import Process
 from tests.chaos.harness.server import nap
 from tests.chaos.harness.stage import Stage
 from tests.eventually import eventually
@@ -21,20 +20,6 @@ SELECT count(*) FROM (
 """
 
 
-def stop_amid_its_work(stage: Stage, worker: Process) -> None:
-    """Stop a worker at a moment at which it holds something."""
-
-    def is_stopped() -> bool:
-        worker.signal(signal.SIGSTOP)
-        if stage.ask(HOLDS, worker.pid) > (0,):
-            return True
-        worker.signal(signal.SIGCONT)
-        nap(stage.random.uniform(0, 0.05))
-        return False
-
-    eventually(is_stopped)
-
-
 def test_a_worker_that_was_stopped_beyond_its_lease_is_fenced(stage: Stage) -> None:
     for _ in range(2):
         stage.producer(rate=120)
@@ -44,7 +29,7 @@ def test_a_worker_that_was_stopped_beyond_its_lease_is_fenced(stage: Stage) -> N
     for _ in range(2):
         for worker in workers:
             with stage.fault():
-                stop_amid_its_work(stage, worker)
+                stage.stop_amid(worker, lambda worker=worker: stage.ask(HOLDS, worker.pid) > (0,))
                 eventually(
                     lambda worker=worker: stage.ask(HOLDS, worker.pid) == (0,),
                     within=40,

@@ -21,7 +21,7 @@ from tests.chaos.harness import ledger
 from tests.chaos.harness.ledger import Books
 from tests.chaos.harness.processes import Process
 from tests.chaos.harness.proxy import Proxy
-from tests.chaos.harness.server import Server, url
+from tests.chaos.harness.server import Server, nap, url
 from tests.eventually import eventually
 from tests.system import children
 
@@ -210,6 +210,19 @@ class Stage:
     def _settled_since(self, ended: datetime) -> bool:
         row = self.ask("SELECT max(finished_at) > %s FROM pgqueue_history", ended)
         return bool(row and row[0])
+
+    def stop_amid(self, process: Process, is_amid: Callable[[], bool]) -> None:
+        """Stop a process at a moment at which it is amid something."""
+
+        def is_stopped() -> bool:
+            process.signal(signal.SIGSTOP)
+            if is_amid():
+                return True
+            process.signal(signal.SIGCONT)
+            nap(self.random.uniform(0, 0.05))
+            return False
+
+        eventually(is_stopped)
 
     @contextmanager
     def quiet(self) -> Iterator[None]:

@@ -40,6 +40,10 @@ class Service(threading.Thread):
         """Do what there is to do; return how long to nap."""
         raise NotImplementedError
 
+    def rest(self, nap: timedelta) -> None:
+        """Nap until woken, and no longer than this. It must not raise."""
+        self._nudge.wait(nap.total_seconds())
+
     def run(self) -> None:
         """Tick and nap until stopped."""
         while not self._stopping.is_set():
@@ -47,7 +51,7 @@ class Service(threading.Thread):
             nap = self._try_tick()
             if nap > NO_NAP:
                 self._back_by = math.inf
-                self._nudge.wait(nap.total_seconds())
+                self.rest(nap)
             self._nudge.clear()
         self._back_by = math.inf
         self.finish()

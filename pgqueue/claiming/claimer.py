@@ -16,6 +16,7 @@ from pgqueue.engine import claim as engine
 from pgqueue.engine import claim_governed, route
 from pgqueue.engine.claim import Claimed, Known, Search
 from pgqueue.engine.claim_governed import Served
+from pgqueue.engine.notifications import DUE_EARLIER
 from pgqueue.engine.values import Claim, Connection
 
 FEW = 10
@@ -94,14 +95,20 @@ class Claimer:
         claimed = len(self._turns.claim(share))
         return claimed + (len(self._rounds.claim(limit - claimed)) if claimed < limit else 0)
 
+    def serves(self, channel: str) -> bool:
+        """Whether it claims from a channel, by its name as notified."""
+        if channel == DUE_EARLIER:
+            return False
+        ours = self._channels is None or channel in self._channels
+        return ours and channel not in self._excluded
+
     def expect(self, channel: str) -> None:
-        """Begin the next claim with a channel that has something ready. Any thread may."""
+        """Begin the next claim with a channel that has something ready."""
         self._expected.add(channel)
 
     def _claim_at_once(self, claimant: Claimant, limit: int) -> int:
         """Claim what is expected, without looking whose turn it is: there was nothing before."""
-        names, self._expected = self._expected, set()
-        expected = tuple(names)  # somebody may be adding to them still
+        expected, self._expected = self._expected, set()
         if len(expected) != 1 or self._turns.channels or time.monotonic() < self._expects_from:
             return 0
         asked_at = time.monotonic()

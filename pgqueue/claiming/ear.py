@@ -5,7 +5,7 @@ from __future__ import annotations
 import selectors
 import socket
 import time
-from collections.abc import Collection
+from collections.abc import Callable
 from contextlib import suppress
 
 from psycopg import Notify, OperationalError
@@ -16,46 +16,56 @@ from pgqueue.engine.values import Connection
 
 
 class Ear:
-    """Waits for what is notified of some channels, and can be woken by any thread.
+    """Waits for notifications, and can be woken by any thread.
 
     Args:
-        channels: None: all.
+        hear: is given the text of each notification, also of those that come with the answer to a
+            claim; says whether it is worth a claim.
     """
 
-    def __init__(self, channels: Collection[str] | None) -> None:
-        self._channels = channels
+    def __init__(self, hear: Callable[[str], bool]) -> None:
+        self._hear = hear
         self._listening: Connection | None = None
         self._has_heard = False
         self._bell, self._rope = socket.socketpair()
         self._rope.setblocking(False)
 
     def listen(self, connection: Connection) -> bool:
-        """Hear what is notified from now on; return False where that can't be heard."""
+        """Hear what is notified from now on; return False where that can't be heard.
+
+        Raises:
+            psycopg.OperationalError: the connection broke.
+        """
         if is_pooled(connection):
             return False
         if connection is not self._listening:
             # As a handler, since most arrive with the answers to claims.
-            connection.add_notify_handler(self._hear)
+            connection.add_notify_handler(self._note)
             notifications.listen(connection)
             self._listening = connection
         return True
 
-    def wait(self, connection: Connection, nap: float) -> None:
-        """Return after `nap` seconds; or earlier, once there is news since the last wait."""
+    def wait(self, nap: float) -> None:
+        """Return after `nap` seconds; or earlier, once there is news since the last wait.
+
+        That what it listens on broke is news.
+        """
         until = time.monotonic() + nap
         with selectors.DefaultSelector() as selector:
             selector.register(self._bell, selectors.EVENT_READ)
-            selector.register(connection.fileno(), selectors.EVENT_READ)
+            if self._listening and not self._listening.closed:
+                selector.register(self._listening.fileno(), selectors.EVENT_READ)
             while not self._has_heard and (left := until - time.monotonic()) > 0:
                 ready = {key.fileobj for key, _ in selector.select(left)}
                 if self._bell in ready:
+                    self._bell.recv(4096)
                     return
-                if ready:
-                    self._read(connection)
+                if ready and self._listening:
+                    self._read(self._listening)
         self._has_heard = False
 
     def wake(self) -> None:
-        """End the wait, and every one after it. Takes no lock: a signal handler may call it."""
+        """End the wait, or the next. Takes no lock: a signal handler may call it."""
         with suppress(OSError):  # closed, or full: it was woken already
             self._rope.send(b".")
 
@@ -66,12 +76,12 @@ class Ear:
 
     def _read(self, connection: Connection) -> None:
         try:
-            connection.execute("SELECT 1")
+            connection.pgconn.consume_input()
+            while said := connection.pgconn.notifies():
+                self._has_heard |= self._hear(said.extra.decode())
         except OperationalError:
             # The next claim, on another connection, tells whether that is all.
             self._has_heard = True
 
-    def _hear(self, notification: Notify) -> None:
-        channel = notification.payload
-        if channel and (self._channels is None or channel in self._channels):
-            self._has_heard = True
+    def _note(self, notification: Notify) -> None:
+        self._has_heard |= self._hear(notification.payload)

@@ -74,7 +74,7 @@ class Intake:
             on_claimed=self._put,
         )
         self._upkeep = Upkeep(lease=options.lease, max_lost=options.max_lost)
-        self._ear = Ear(channels)
+        self._ear = Ear(self._claimer.serves)
         self._taken: deque[Taken] = deque()
         self._using = threading.Lock()
         self._nap = SHORTEST_NAP
@@ -200,7 +200,7 @@ class Intake:
         if (wake_in := self._claimer.wake_in) is not None:
             nap = min(nap, wake_in.total_seconds())
         self._nap = min(self._nap * 2, longest)
-        self._ear.wait(connection, max(nap, SHORTEST_PAUSE))
+        self._ear.wait(max(nap, SHORTEST_PAUSE))
 
     def _next_due(self) -> timedelta | None:
         comes_in = promote.may_come(self._session.connection, self._channels)

@@ -1,11 +1,11 @@
 """What runs tasks: one process, or a supervisor of several.
 
     Supervisor ──▶ child ──▶ Worker, the life of one process
-                               Heartbeat · Duties · Listener · Watchdog
+                               Heartbeat · Duties · Watchdog
                                Crew: the way of a message
 
     Fetcher ──▶ Buffer ──▶ Threads, or an EventLoop ──▶ Settler
-      │                      │ Runner: an Outcome
+      │ Ear                  │ Runner: an Outcome
     Claimer                  │ Isolation, Timeouts
 
 A message moves forwards only: each part hands it to the next and never asks back.

@@ -26,7 +26,7 @@ class Buffer:
         slots: how many of what is taken run at once.
         least: how many may wait here even while nothing ends.
         on_low: called when there is room again, after `room` said that there was none.
-        on_put: called when something was put in.
+        on_put: called when more was put in than the one who was woken takes.
     """
 
     def __init__(
@@ -92,7 +92,8 @@ class Buffer:
             self._standstill.begin(self.taken)
         self._items.extend(items)
         self.rouse()
-        self._on_put()
+        if len(self._items) > 1:
+            self._on_put()
 
     def rouse(self) -> None:
         """Wake one of those who wait."""

@@ -33,8 +33,8 @@ class Crew:
     Args:
         holding: what is held, which others look at, too.
         poll_interval: the longest nap of an idle fetcher.
-        is_listening: whether notifications reach this worker now.
-        on_delayed: called when a message was given a time to be due at.
+        listens: whether it is to hear of new messages.
+        on_delayed: called when a message was given a time to be due at, here or elsewhere.
         on_used_up: called when as many tasks were run as the plan allows.
     """
 
@@ -45,7 +45,7 @@ class Crew:
         presence: Presence,
         *,
         poll_interval: timedelta,
-        is_listening: Callable[[], bool],
+        listens: bool,
         on_delayed: Callable[[], None],
         on_used_up: Callable[[], None],
     ) -> None:
@@ -96,7 +96,8 @@ class Crew:
             lease=options.lease,
             poll_interval=poll_interval,
             give_back=lambda held: self.settler.put(held, HandedBack()),
-            is_listening=is_listening,
+            listens=listens,
+            on_due_earlier=on_delayed,
         )
 
     @property

@@ -8,8 +8,10 @@ from collections.abc import Callable, Sequence
 from datetime import timedelta
 
 from pgqueue.claiming.claimer import Claimer
+from pgqueue.claiming.ear import Ear
 from pgqueue.claiming.presence import Presence
 from pgqueue.connections import Session
+from pgqueue.engine.notifications import DUE_EARLIER
 from pgqueue.engine.values import Claim
 from pgqueue.service import NO_NAP, Service
 from pgqueue.worker.buffer import LARGEST, Buffer
@@ -24,6 +26,8 @@ SHORTEST_NAP = timedelta(milliseconds=10)
 SHORTEST_PAUSE = timedelta(milliseconds=1)
 """Until a rate lets something go on."""
 LOOK_FOR_STALE = timedelta(seconds=1)
+LISTENING_NAP = timedelta(seconds=20)
+"""The longest nap of one who listens: what died half-open says nothing until it is asked."""
 DEAF_NAP = timedelta(seconds=0.5)
 """The longest nap of one who listens to nothing."""
 EMPTY_CLAIMS_AFTER_WITHDRAWAL = 3
@@ -44,7 +48,9 @@ class Fetcher(Service):
     Args:
         slots: how many messages run at once.
         give_back: called with what was claimed, and had better be run by others.
-        is_listening: whether notifications reach this worker now.
+        listens: whether it is to hear of new messages. It does on the connection that it claims on:
+            that one is awake then, and no other thread has to wake this one.
+        on_due_earlier: called when it hears that something delayed is.
     """
 
     def __init__(
@@ -60,7 +66,8 @@ class Fetcher(Service):
         lease: timedelta,
         poll_interval: timedelta,
         give_back: Callable[[Held], None],
-        is_listening: Callable[[], bool],
+        listens: bool,
+        on_due_earlier: Callable[[], None],
     ) -> None:
         super().__init__()
         self._session = session
@@ -70,7 +77,9 @@ class Fetcher(Service):
         self._slots = slots
         self._poll_interval = poll_interval
         self._give_back = give_back
-        self._is_listening = is_listening
+        self._listens = listens
+        self._on_due_earlier = on_due_earlier
+        self._ear = Ear(self.hear)
         self._claimer = Claimer(
             session,
             presence,
@@ -88,10 +97,28 @@ class Fetcher(Service):
         self._waits_for_room = False
         self.is_idle = False
 
-    def hear(self, channel: str) -> None:
-        """Hear that a channel has something ready."""
-        self._claimer.expect(channel)
-        self.wake()
+    def hear(self, notification: str) -> bool:
+        """Hear that a channel has something ready; say whether it is one to claim from."""
+        if notification == DUE_EARLIER:
+            self._on_due_earlier()
+            return False
+        serves = self._claimer.serves(notification)
+        if serves:
+            self._claimer.expect(notification)
+        return serves
+
+    def rest(self, nap: timedelta) -> None:
+        """Nap until woken, or until it hears something; no longer than this."""
+        self._ear.wait(nap.total_seconds())
+
+    def wake(self) -> None:
+        """End the nap."""
+        self._ear.wake()
+
+    def stop(self) -> None:
+        """Ask it to end after the tick it is in."""
+        super().stop()
+        self._ear.wake()
 
     def make_room(self) -> None:
         """Say that there may be room now."""
@@ -107,10 +134,11 @@ class Fetcher(Service):
         if self._waits_for_room:
             return self._wait_for_room()
         limit = min(room, BATCH)
+        is_listening = self._listens and self._ear.listen(self._claimer.connect().connection)
         claimed = self._claimer.claim(limit)
         if not claimed:
             self._business.note_rest()
-            return self._wait()
+            return self._wait(is_listening=is_listening)
         self.is_idle = False
         self._empty_claims = 0
         self._nap = SHORTEST_NAP
@@ -146,17 +174,16 @@ class Fetcher(Service):
             sizes = [len(each.claim.payload or b"") + len(each.claim.body or b"") for each in held]
             self._payload_size = max(1, sum(sizes) // len(sizes), self._payload_size // 2)
 
-    def _wait(self) -> timedelta:
+    def _wait(self, *, is_listening: bool) -> timedelta:
         """Ask for notices, if nothing was found often enough; else nap."""
         self._empty_claims += 1
-        is_listening = self._is_listening()
         patience = EMPTY_CLAIMS_AFTER_WITHDRAWAL if self._has_withdrawn else 1
         if is_listening and not self._presence.wants_notice and self._empty_claims >= patience:
             self._presence.want_notice(self._session.connection, True)
             self._has_withdrawn = False
             return NO_NAP  # and claim once more, now that producers can see it
         self.is_idle = True
-        longest = self._poll_interval if is_listening else min(self._poll_interval, DEAF_NAP)
+        longest = min(self._poll_interval, LISTENING_NAP if is_listening else DEAF_NAP)
         nap = min(self._nap, longest)
         self._nap = nap * 2
         wake_in = self._claimer.wake_in
@@ -173,6 +200,7 @@ class Fetcher(Service):
     def finish(self) -> None:
         """Close the connection."""
         self._session.close()
+        self._ear.close()
 
 
 class Business:

@@ -37,7 +37,6 @@ from pgqueue.worker.reloading import Reloading
 from pgqueue.worker.stopping import StopRequests
 from pgqueue.worker.watchdog import Watchdog, touch
 
-POLL_ONLY_INTERVAL = timedelta(seconds=0.5)
 LOOK = timedelta(seconds=1)
 AGAIN = timedelta(seconds=0.25)
 # What is left to do after the grace period must be done within Kubernetes' 30 s.
@@ -87,26 +86,27 @@ class Worker:
             if plan.duties
             else None
         )
+        self._crew = (
+            Crew(
+                plan,
+                self._holding,
+                self._presence,
+                poll_interval=options.poll_interval,
+                listens=listens,
+                on_delayed=self._look_early,
+                on_used_up=self.retire,
+            )
+            if plan.slots
+            else None
+        )
+        # Where there is a fetcher, that is who listens.
         self._listener = (
             Listener(
                 Session(plan.database, name="listener"),
                 listen=notifications.listen,
                 heard=self._hear,
             )
-            if listens
-            else None
-        )
-        self._crew = (
-            Crew(
-                plan,
-                self._holding,
-                self._presence,
-                poll_interval=options.poll_interval if listens else POLL_ONLY_INTERVAL,
-                is_listening=self._is_listening,
-                on_delayed=self._look_early,
-                on_used_up=self.retire,
-            )
-            if plan.slots
+            if listens and self._duties and not self._crew
             else None
         )
         self._reloading = Reloading(self.stop) if plan.reload else None
@@ -309,19 +309,8 @@ class Worker:
             touch(self._plan.liveness_file, sender=type(self))
 
     def _hear(self, notification: str | None) -> None:
-        if notification == notifications.DUE_EARLIER:
+        if notification in (notifications.DUE_EARLIER, None):
             self._look_early()
-        elif notification is None:
-            self._wake_crew()
-        elif self._crew and self._serves(notification):
-            self._crew.fetcher.hear(notification)
-
-    def _serves(self, channel: str) -> bool:
-        channels = self._plan.channels
-        return (channels is None or channel in channels) and channel not in self._plan.excluded
-
-    def _is_listening(self) -> bool:
-        return self._listener is not None and self._listener.is_listening
 
     def _look_early(self) -> None:
         if self._duties:

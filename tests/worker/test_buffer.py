@@ -204,3 +204,14 @@ class TestWorkers:
             )
         untouched = Message.objects.filter(state=State.READY)
         assert set(untouched.values_list("failures", "lost")) == {(0, 0)}
+
+
+def test_who_wakes_more_threads_is_called_where_one_is_not_enough() -> None:
+    calls: list[str] = []
+    buffer = Buffer(SLOTS, on_low=int, on_put=lambda: calls.append("put"))
+
+    buffer.put([MESSAGE])
+    assert calls == []
+
+    buffer.put([MESSAGE])
+    assert calls == ["put"]

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import closing, contextmanager
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from typing import Any
 from unittest.mock import patch
@@ -13,47 +15,66 @@ from django.db import connection
 
 from pgqueue.claiming import claimer
 from pgqueue.claiming.presence import Presence
-from pgqueue.connections import Session
-from pgqueue.engine import claim
+from pgqueue.connections import Session, connect
+from pgqueue.engine import claim, notifications
 from pgqueue.engine.values import Claim
 from pgqueue.engine.workers import Registration
 from pgqueue.models import Message
 from pgqueue.states import State
 from pgqueue.worker.buffer import Buffer
-from pgqueue.worker.fetcher import FULL_CLAIMS_WHEN_BUSY, PAYLOADS, Business, Fetcher
+from pgqueue.worker.fetcher import (
+    FULL_CLAIMS_WHEN_BUSY,
+    LISTENING_NAP,
+    PAYLOADS,
+    Business,
+    Fetcher,
+)
 from pgqueue.worker.held import Held, Holding
 from tests.factories import Connection, store
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
 MEGABYTE = 1024 * 1024
+SHORT = 10.0
+"""Seconds: half of a nap that nothing ends."""
 
 
 @contextmanager
-def deaf_fetcher(buffer: Buffer, holding: Holding) -> Iterator[Fetcher]:
-    """A fetcher to which no notification comes."""
+def a_fetcher(
+    buffer: Buffer,
+    holding: Holding,
+    *,
+    listens: bool = False,
+    excluded: Sequence[str] = (),
+    on_due_earlier: Callable[[], None] = int,
+) -> Iterator[Fetcher]:
+    """One that ticks when told to."""
     registration = Registration(
         host="here", pid=1, started_at=datetime.now(UTC), channels=None, excluded=[], info={}
     )
-    with closing(Session("default", name="fetcher")) as session:
-        yield Fetcher(
-            session,
-            buffer,
-            holding,
-            Presence(registration, notify_for=timedelta(seconds=20)),
-            channels=None,
-            excluded=[],
-            slots=8,
-            lease=timedelta(seconds=30),
-            poll_interval=timedelta(seconds=5),
-            give_back=holding.drop,
-            is_listening=lambda: False,
-        )
+    fetcher = Fetcher(
+        Session("default", name="fetcher"),
+        buffer,
+        holding,
+        Presence(registration, notify_for=timedelta(seconds=20)),
+        channels=None,
+        excluded=excluded,
+        slots=8,
+        lease=timedelta(seconds=30),
+        poll_interval=timedelta(seconds=60),
+        give_back=holding.drop,
+        listens=listens,
+        on_due_earlier=on_due_earlier,
+    )
+    try:
+        yield fetcher
+    finally:
+        fetcher.finish()
 
 
 def claims(buffer: Buffer, holding: Holding) -> Iterator[list[Held]]:
     """Yield what each tick of a fetcher brings, as threads would take it at once."""
-    with deaf_fetcher(buffer, holding) as fetcher:
+    with a_fetcher(buffer, holding) as fetcher:
         while not fetcher.is_idle:
             fetcher.tick()
             taken = [held for _ in range(len(buffer)) if (held := buffer.take())]
@@ -86,7 +107,7 @@ def test_small_ones_are_claimed_by_the_hundred() -> None:
 
 
 def test_naps_double_while_there_is_nothing_and_begin_anew_behind_a_message() -> None:
-    with deaf_fetcher(Buffer(8, on_low=int), Holding()) as fetcher:
+    with a_fetcher(Buffer(8, on_low=int), Holding()) as fetcher:
         idle = [fetcher.tick().total_seconds() for _ in range(8)]
         store(connection)
         found, after = fetcher.tick(), fetcher.tick()
@@ -97,7 +118,7 @@ def test_naps_double_while_there_is_nothing_and_begin_anew_behind_a_message() ->
 
 def test_room_that_is_made_while_it_is_looked_for_is_not_missed() -> None:
     buffer = Buffer(8, on_low=int)
-    with deaf_fetcher(buffer, Holding()) as fetcher:
+    with a_fetcher(buffer, Holding()) as fetcher:
 
         def room(most: int) -> int:
             fetcher.make_room()  # as a thread does that takes just now
@@ -106,13 +127,91 @@ def test_room_that_is_made_while_it_is_looked_for_is_not_missed() -> None:
         buffer.room = room  # type: ignore[method-assign]
         fetcher.tick()
 
-        assert fetcher._nudge.is_set()
+        assert rested(fetcher) < SHORT
+
+
+class TestListening:
+    """On the connection that it claims on."""
+
+    @pytest.fixture
+    def fetcher(self) -> Iterator[Fetcher]:
+        with a_fetcher(
+            Buffer(8, on_low=int),
+            Holding(),
+            listens=True,
+            excluded=["not ours"],
+            on_due_earlier=lambda: self.said.append("due earlier"),
+        ) as fetcher:
+            self.said: list[str] = []
+            while not fetcher.is_idle:
+                fetcher.tick()
+            yield fetcher
+
+    def test_naps_at_most_until_a_dead_connection_should_be_noticed(self, fetcher: Fetcher) -> None:
+        naps = [fetcher.tick() for _ in range(15)]
+
+        assert naps[-1] == LISTENING_NAP
+
+    def test_a_message_ends_the_nap(self, fetcher: Fetcher) -> None:
+        with in_a_while(lambda: notify("default")):
+            assert rested(fetcher) < SHORT
+
+    def test_one_that_came_with_an_answer_does_too(self, fetcher: Fetcher) -> None:
+        notify("default")
+        fetcher._session.connection.execute("SELECT 1")
+
+        assert rested(fetcher) < SHORT
+
+    def test_what_is_not_ours_does_not(self, fetcher: Fetcher) -> None:
+        with in_a_while(lambda: notify("not ours")):
+            assert rested(fetcher, nap=0.5) >= 0.5
+
+    def test_what_is_due_earlier_is_passed_on(self, fetcher: Fetcher) -> None:
+        with in_a_while(lambda: notify(notifications.DUE_EARLIER)):
+            assert rested(fetcher, nap=0.5) >= 0.5
+
+        assert self.said == ["due earlier"]
+
+    def test_a_connection_that_breaks_ends_the_nap_and_another_listens(
+        self, fetcher: Fetcher
+    ) -> None:
+        with in_a_while(fetcher.cut):
+            assert rested(fetcher) < SHORT
+        fetcher.tick()
+
+        with in_a_while(lambda: notify("default")):
+            assert rested(fetcher) < SHORT
+
+    def test_a_stop_ends_the_nap(self, fetcher: Fetcher) -> None:
+        with in_a_while(fetcher.stop):
+            assert rested(fetcher) < SHORT
+
+
+def rested(fetcher: Fetcher, *, nap: float = 20) -> float:
+    """How many seconds it did, if it was to for so many."""
+    began = time.monotonic()
+    fetcher.rest(timedelta(seconds=nap))
+    return time.monotonic() - began
+
+
+@contextmanager
+def in_a_while(do: Callable[[], object]) -> Iterator[None]:
+    """Have something happen amid what is done meanwhile."""
+    timer = threading.Timer(0.1, do)
+    timer.start()
+    yield
+    timer.join()
+
+
+def notify(text: str) -> None:
+    with connect("default", name="notifier") as other:
+        other.execute("SELECT pg_notify(pgqueue_notifications_v1(), %s)", [text])
 
 
 def test_what_a_claim_brings_once_it_is_to_stop_is_given_back() -> None:
     store(connection, payloads=["{}"] * 3)
     buffer, holding = Buffer(8, on_low=int), Holding()
-    with deaf_fetcher(buffer, holding) as fetcher:
+    with a_fetcher(buffer, holding) as fetcher:
         fetcher.stop()
         fetcher.tick()
 
@@ -138,7 +237,7 @@ class TestHearingOfAChannel:
 
     def test_claims_from_it_before_looking(self, heard: list[str]) -> None:
         buffer = Buffer(8, on_low=int)
-        with deaf_fetcher(buffer, Holding()) as fetcher:
+        with a_fetcher(buffer, Holding()) as fetcher:
             fetcher.tick()
             store(connection)
             with patch.object(fetcher._claimer._turns, "claim") as look:
@@ -151,7 +250,7 @@ class TestHearingOfAChannel:
 
     def test_looks_further_where_there_is_nothing(self, heard: list[str]) -> None:
         buffer = Buffer(8, on_low=int)
-        with deaf_fetcher(buffer, Holding()) as fetcher:
+        with a_fetcher(buffer, Holding()) as fetcher:
             fetcher.tick()
             store(connection, channel="other")
             fetcher.hear("default")
@@ -163,7 +262,7 @@ class TestHearingOfAChannel:
     def test_goes_on_with_its_turns_where_it_is_at_them(self, heard: list[str]) -> None:
         buffer = Buffer(8, on_low=int)
         store(connection, payloads=["{}"] * 20)
-        with deaf_fetcher(buffer, Holding()) as fetcher:
+        with a_fetcher(buffer, Holding()) as fetcher:
             fetcher.tick()
             fetcher.hear("default")
             fetcher.tick()
@@ -172,7 +271,7 @@ class TestHearingOfAChannel:
 
     def test_looks_when_it_hears_of_several(self, heard: list[str]) -> None:
         buffer = Buffer(8, on_low=int)
-        with deaf_fetcher(buffer, Holding()) as fetcher:
+        with a_fetcher(buffer, Holding()) as fetcher:
             fetcher.tick()
             for channel in ("one", "two"):
                 store(connection, channel=channel)
@@ -186,7 +285,7 @@ class TestHearingOfAChannel:
         self, heard: list[str], monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr(claimer, "LOOK_AGAIN_COST", 1e6)
-        with deaf_fetcher(Buffer(8, on_low=int), Holding()) as fetcher:
+        with a_fetcher(Buffer(8, on_low=int), Holding()) as fetcher:
             fetcher.tick()
             for _ in range(2):
                 fetcher.hear("default")

@@ -448,7 +448,6 @@ class TestItsConnections:
                 "duties",
                 "fetcher",
                 "heartbeat",
-                "listener",
                 "settler",
                 "supervisor",
             }

@@ -79,7 +79,7 @@ def _stop(process: subprocess.Popen[bytes]) -> None:
 
 
 def is_idle() -> bool:
-    """Say whether a worker has nothing left, asked for notices, and listens to them."""
+    """Say whether a worker has nothing left, and waits for notices."""
     return bool(ask(SQL["idle"])[0])
 
 

@@ -39,9 +39,9 @@ class Ear:
         if is_pooled(connection):
             return False
         if connection is not self._listening:
+            notifications.listen(connection)
             # As a handler, since most arrive with the answers to claims.
             connection.add_notify_handler(self._note)
-            notifications.listen(connection)
             self._listening = connection
         return True
 

@@ -164,16 +164,21 @@ class Contact:
         """Ask it something; return for how long it has answered, on this connection."""
         asked_at = time.monotonic()
         connection.execute("SELECT 1")
-        is_late = asked_at - self._answered_at > self._longest_silence
         self.note_answer()
         is_slow = self._answered_at - asked_at > self._longest_answer
-        if is_late or is_slow or connection is not self._connection:
+        if is_slow or connection is not self._connection:
             self._connection, self._since = connection, self._answered_at
         return timedelta(seconds=self._answered_at - self._since)
 
     def note_answer(self) -> None:
-        """Note that it has just answered to something else."""
-        self._answered_at = time.monotonic()
+        """Note that it has just answered, to whatever was asked.
+
+        That may have waited for the database to come back, too.
+        """
+        now = time.monotonic()
+        if now - self._answered_at > self._longest_silence:
+            self._since = now
+        self._answered_at = now
 
 
 class Session:

@@ -110,6 +110,27 @@ class TestAContact:
 
         assert after(1) < timedelta(seconds=2)
 
+    def test_begins_anew_after_anything_that_took_long(self, clock: Clock, server: Server) -> None:
+        contact = Contact(lease=timedelta(seconds=30))
+        contact.lasting(server)
+        clock.now += 10
+        contact.lasting(server)
+        clock.now += 40
+        contact.note_answer()
+
+        assert contact.lasting(server) < timedelta(seconds=2)
+
+    def test_goes_on_where_what_took_long_answered_now_and_then(
+        self, clock: Clock, server: Server
+    ) -> None:
+        contact = Contact(lease=timedelta(seconds=30))
+        contact.lasting(server)
+        for _ in range(8):
+            clock.now += 5
+            contact.note_answer()
+
+        assert contact.lasting(server) >= timedelta(seconds=40)
+
     def test_begins_anew_with_another_connection(self, clock: Clock, server: Server) -> None:
         contact = Contact(lease=timedelta(seconds=30))
         contact.lasting(server)

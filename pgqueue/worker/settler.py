@@ -97,7 +97,8 @@ class Settler(Service):
     def tick(self) -> timedelta:
         """Write one batch; it stays queued until the database took it."""
         self._take_back()
-        taken = _fitting(list(islice(self._ended, BATCH)))
+        # Of a copy, which is made in one go: others put something in meanwhile.
+        taken = _fitting(list(islice(self._ended.copy(), BATCH)))
         if not taken:
             return self._rest()
         locked: list[Ended] = []

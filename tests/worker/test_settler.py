@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import closing
@@ -515,6 +517,28 @@ class TestWhatCannotBeWritten:
         assert set(outcomes()) == {free.claim.id, locked.claim.id}
         assert states() == {bad.claim.id: State.DEAD}
         assert lost == []
+
+
+def test_runs_may_end_at_any_moment_of_a_tick(
+    settler: Settler, monkeypatch: pytest.MonkeyPatch, switching_often: None
+) -> None:
+    monkeypatch.setattr(settler, "_write", lambda batch: [])
+    runs = [Held(Mock(), 0.0) for _ in range(30_000)]
+    ending = threading.Thread(target=put, args=[settler, *runs])
+    ending.start()
+
+    while ending.is_alive() or settler._ended:
+        settler.tick()
+
+    ending.join()
+
+
+@pytest.fixture
+def switching_often() -> Iterator[None]:
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    yield
+    sys.setswitchinterval(before)
 
 
 def test_what_is_closed_already_makes_room_at_once(

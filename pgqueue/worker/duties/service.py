@@ -110,6 +110,7 @@ class Duties(Service):
             self.note_progress()
             early = name == Promote.name or isinstance(duty, Looks)
             again_in = do(connection, duty, contact=self._contact, early=early)
+            self._contact.note_answer()
             self._failed_times.pop(name, None)
             if again_in is not None and any(duty.did.values()):
                 self._on_done()

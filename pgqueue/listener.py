@@ -93,14 +93,6 @@ class Listener(Service):
     def wake(self) -> None:
         """End the wait."""
         super().wake()
-        self._ring()
-
-    def stop(self) -> None:
-        """Ask it to end."""
-        super().stop()
-        self._ring()
-
-    def _ring(self) -> None:
         with suppress(OSError):  # it has ended already, or was rung often enough
             self._rope.send(b".")
 

@@ -100,7 +100,7 @@ class Service(threading.Thread):
     def stop(self) -> None:
         """Ask it to end after the tick it is in."""
         self._stopping.set()
-        self._nudge.set()
+        self.wake()
 
     def stopped(self, timeout: timedelta) -> bool:
         """Wait until it has ended; say whether it has."""

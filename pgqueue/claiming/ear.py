@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 
-from psycopg import Notify, OperationalError
+from psycopg import OperationalError
 
 from pgqueue.connections import is_pooled
 from pgqueue.engine import notifications
@@ -41,7 +41,7 @@ class Ear:
         if connection is not self._listening:
             notifications.listen(connection)
             # As a handler, since most arrive with the answers to claims.
-            connection.add_notify_handler(self._note)
+            connection.add_notify_handler(lambda notification: self._note(notification.payload))
             self._listening = connection
         return True
 
@@ -78,10 +78,10 @@ class Ear:
         try:
             connection.pgconn.consume_input()
             while said := connection.pgconn.notifies():
-                self._has_heard |= self._hear(said.extra.decode())
+                self._note(said.extra.decode())
         except OperationalError:
             # The next claim, on another connection, tells whether that is all.
             self._has_heard = True
 
-    def _note(self, notification: Notify) -> None:
-        self._has_heard |= self._hear(notification.payload)
+    def _note(self, notification: str) -> None:
+        self._has_heard |= self._hear(notification)

@@ -32,7 +32,6 @@ class Crew:
 
     Args:
         holding: what is held, which others look at, too.
-        poll_interval: the longest nap of an idle fetcher.
         listens: whether it is to hear of new messages.
         on_delayed: called when a message was given a time to be due at, here or elsewhere.
         on_used_up: called when as many tasks were run as the plan allows.
@@ -44,7 +43,6 @@ class Crew:
         holding: Holding,
         presence: Presence,
         *,
-        poll_interval: timedelta,
         listens: bool,
         on_delayed: Callable[[], None],
         on_used_up: Callable[[], None],
@@ -94,7 +92,7 @@ class Crew:
             excluded=plan.excluded,
             slots=plan.slots,
             lease=options.lease,
-            poll_interval=poll_interval,
+            poll_interval=options.poll_interval,
             give_back=lambda held: self.settler.put(held, HandedBack()),
             listens=listens,
             on_due_earlier=on_delayed,

@@ -115,11 +115,6 @@ class Fetcher(Service):
         """End the nap."""
         self._ear.wake()
 
-    def stop(self) -> None:
-        """Ask it to end after the tick it is in."""
-        super().stop()
-        self._ear.wake()
-
     def make_room(self) -> None:
         """Say that there may be room now."""
         if self._waits_for_room:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Collection, Iterable, Sequence
 from datetime import timedelta
-from itertools import islice
 from time import monotonic
 from typing import Any
 
@@ -97,8 +96,8 @@ class Settler(Service):
     def tick(self) -> timedelta:
         """Write one batch; it stays queued until the database took it."""
         self._take_back()
-        # Of a copy, which is made in one go: others put something in meanwhile.
-        taken = _fitting(list(islice(self._ended.copy(), BATCH)))
+        # All at first, in one go: others put something in meanwhile.
+        taken = _fitting(list(self._ended)[:BATCH])
         if not taken:
             return self._rest()
         locked: list[Ended] = []

@@ -91,7 +91,6 @@ class Worker:
                 plan,
                 self._holding,
                 self._presence,
-                poll_interval=options.poll_interval,
                 listens=listens,
                 on_delayed=self._look_early,
                 on_used_up=self.retire,

@@ -1,3 +1,4 @@
+import math
 import os
 import sys
 from collections.abc import Iterator
@@ -70,3 +71,11 @@ def _tables(alias: str) -> list[str]:
     introspection = connections[alias].introspection
     names = introspection.django_table_names(only_existing=True, include_views=False)
     return sorted(set(names) - kept)
+
+
+@pytest.fixture
+def looks_are_expensive(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let who looks from the front in vain not look again for a second; see `turns`."""
+    constants = {"EXPENSIVE": 0, "LOOK_AGAIN_COST_WHEN_IDLE": math.inf, "LOOK_AGAIN_COST": math.inf}
+    for name, value in {**constants, "LOOK_AGAIN_AT_LATEST": 1.0}.items():
+        monkeypatch.setattr(f"pgqueue.claiming.turns.{name}", value)

@@ -75,13 +75,20 @@ class Claimer:
 
     @property
     def wake_in(self) -> timedelta | None:
-        """How long until a rate, or another worker, lets something go on, as far as is known."""
-        return self._rounds.wake_in
+        """How long until a rate, another worker, or what a look costs lets something go on."""
+        return min(
+            (each for each in (self._turns.wake_in, self._rounds.wake_in) if each is not None),
+            default=None,
+        )
 
-    def claim(self, limit: int) -> int:
+    def claim(self, limit: int, *, thoroughly: bool = True) -> int:
         """Claim up to `limit`, of free lanes and of governed ones; return how many.
 
         Each kind has a share by its channels, and what the other leaves; they begin in turn.
+
+        Args:
+            thoroughly: none means that nothing is there. Else it may also mean that looking
+                everywhere is too expensive for now; see `wake_in`.
         """
         if claimed := self._claim_at_once(self.connect(), limit):
             return claimed
@@ -90,10 +97,13 @@ class Claimer:
         if self._governed_first:
             share = max(1, limit * governed // (free + governed)) if self._turns.channels else limit
             claimed = len(self._rounds.claim(share))
-            return claimed + (len(self._turns.claim(limit - claimed)) if claimed < limit else 0)
+            return claimed + self._claim_free(limit - claimed, thoroughly)
         share = max(1, limit * free // (free + governed)) if self._rounds.channels else limit
-        claimed = len(self._turns.claim(share))
+        claimed = self._claim_free(share, thoroughly)
         return claimed + (len(self._rounds.claim(limit - claimed)) if claimed < limit else 0)
+
+    def _claim_free(self, limit: int, thoroughly: bool) -> int:
+        return len(self._turns.claim(limit, thoroughly=thoroughly)) if limit else 0
 
     def serves(self, channel: str) -> bool:
         """Whether it claims from a channel, by its name as notified."""

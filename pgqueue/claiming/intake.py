@@ -149,29 +149,29 @@ class Intake:
     def _look(self, until: float) -> bool:
         if self._taken or self.is_closed:
             return True
+        is_the_last = until <= monotonic()
         try:
-            claimed = self._claim()
+            claimed = self._claim(is_the_last)
         except OperationalError:
             if self._session.is_open:
                 raise
             # It broke while nobody used it, and is worth another one.
-            claimed = self._claim()
-        left = until - monotonic()
-        if not claimed and left <= 0:
+            claimed = self._claim(is_the_last)
+        if not claimed and is_the_last:
             self.next_due_in = self._next_due()
-        if claimed or left <= 0:
+        if claimed or is_the_last:
             return True
-        self._wait(left)
+        self._wait(until - monotonic())
         return self.is_closed
 
-    def _claim(self) -> int:
+    def _claim(self, is_the_last: bool) -> int:
         connection = self._claimer.connect().connection
         self._upkeep.look(connection)
         self._beat(connection)
         # A claim divides its limit over channels and keys: what some of them leave, others have.
-        claimed = more = self._claimer.claim(self._limit)
+        claimed = more = self._claimer.claim(self._limit, thoroughly=is_the_last)
         while more and claimed < self._limit:
-            more = self._claimer.claim(self._limit - claimed)
+            more = self._claimer.claim(self._limit - claimed, thoroughly=False)
             claimed += more
         if claimed:
             self._nap = SHORTEST_NAP

@@ -9,6 +9,10 @@ leave behind. Latecomers before the mark (a higher priority, a retry, a transact
 committed late) are found by looking from the front again, at most every 250 ms, and less
 often where that is expensive.
 
+Where it is, a lane that was emptied rests with its mark, and who finds nothing else goes on from
+there: what is new mostly comes behind it, and none of what is dead is in the way. Even an idle
+worker then spends no more than a part of its time on looks.
+
 A channel with more lanes than a claim can take from is gone through like a wheel: one
 message of each lane, on to the next lanes, and at the end to the front again.
 """
@@ -19,7 +23,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timedelta
 from operator import attrgetter
 from typing import NamedTuple
 
@@ -28,7 +32,11 @@ from pgqueue.engine.values import Claim
 
 LOOK_AGAIN = 0.25  # seconds
 LOOK_AGAIN_COST = 20  # times what looking cost
+LOOK_AGAIN_COST_WHEN_IDLE = 5  # times what a look in vain cost
 LOOK_AGAIN_AT_LATEST = 10.0  # seconds: one look that hung is no measure
+EXPENSIVE = 0.02  # seconds; for each message that it found, so many more are not in vain
+RESTING = 100  # lanes
+OVERLAP = timedelta(seconds=1)  # before a mark: transactions that committed late
 REMEMBERED = 10_000  # channels, of which it is known when they were served
 
 
@@ -69,14 +77,28 @@ class Turns:
         self._find_channels = find_channels
         self._take = take
         self._channels: dict[str, _Channel] = {}
+        self._resting: dict[tuple[str, str], Mark] = {}
         self._look_at = 0.0
+        self._idle_look_at = 0.0
+        self._is_expensive = False
         self._claims = 0
         self._served: dict[str, int] = {}
+        self.wake_in: timedelta | None = None
+        """After a claim that found nothing, and left fronts unseen: how long until it is time."""
 
-    def claim(self, limit: int) -> list[Claim]:
-        """Claim up to `limit` messages; none means that every front was seen to be empty."""
+    def claim(self, limit: int, *, thoroughly: bool = True) -> list[Claim]:
+        """Claim up to `limit` messages.
+
+        Args:
+            thoroughly: none means that every front was seen to be empty. Else it may also mean
+                that a look is too expensive for now; see `wake_in`.
+        """
         began = time.monotonic()
-        looking = began >= self._look_at or not self._channels
+        self.wake_in = None
+        spares = not thoroughly and self._is_expensive
+        if spares and not self._channels:
+            self._recall()
+        looking = began >= self._look_at or not (self._channels or spares)
         if looking:
             self._look_from_the_front()
         is_from_the_front = looking and all(
@@ -85,14 +107,25 @@ class Turns:
         claims = self._go_on(limit)
         if not claims and not is_from_the_front:
             # A claim that resumed, and came back empty, proves nothing.
+            if spares and began < self._idle_look_at:
+                self.wake_in = timedelta(seconds=self._idle_look_at - began)
+                return []
             looking = True
             self._look_from_the_front()
             claims = self._go_on(limit)
         if looking:
-            now = time.monotonic()
-            pause = max(LOOK_AGAIN, LOOK_AGAIN_COST * (now - began))
-            self._look_at = now + min(pause, LOOK_AGAIN_AT_LATEST)
+            self._note_look(began, len(claims))
         return claims
+
+    def _note_look(self, began: float, found: int) -> None:
+        now = time.monotonic()
+        took = now - began
+        pause = max(LOOK_AGAIN, LOOK_AGAIN_COST * took)
+        self._look_at = now + min(pause, LOOK_AGAIN_AT_LATEST)
+        self._is_expensive = took >= EXPENSIVE
+        was_in_vain = took >= EXPENSIVE * (1 + found)
+        pause = LOOK_AGAIN_COST_WHEN_IDLE * took if was_in_vain else 0
+        self._idle_look_at = now + min(pause, LOOK_AGAIN_AT_LATEST)
 
     @property
     def channels(self) -> int:
@@ -102,10 +135,30 @@ class Turns:
     def forget(self) -> None:
         """Begin at every front again."""
         self._channels.clear()
+        self._resting.clear()
+        self._is_expensive = False
+
+    def _recall(self) -> None:
+        """Go on with the lanes that rest."""
+        for (name, key), mark in self._resting.items():
+            state = self._channels.setdefault(name, _Channel(searching=False))
+            state.marks[key] = mark
+
+    def _rest(self, name: str, key: str, mark: Mark) -> None:
+        """Keep the mark of a lane that nothing is known to be left in."""
+        lane = (name, key)
+        if self._resting.get(lane) != mark:  # else nothing came since it was recalled
+            self._resting.pop(lane, None)
+            self._resting[lane] = Mark(mark.rank, mark.run_at - OVERLAP, 0)
+        while len(self._resting) > RESTING:
+            del self._resting[next(iter(self._resting))]
 
     def _look_from_the_front(self) -> None:
         """Find the channels, and search those anew that keep their lanes in mind."""
         before = self._channels
+        for name, state in before.items():
+            for key, mark in state.marks.items():
+                self._rest(name, key, mark)
         self._channels = {
             name: before[name] if name in before and before[name].after is not None else _Channel()
             for name in self._find_channels()
@@ -158,7 +211,8 @@ class Turns:
             marks[key] = Mark(-claim.priority, claim.run_at, claim.id)
         for lane in known:
             if taken[lane.channel, lane.key] < lane.quota:
-                self._channels[lane.channel].marks.pop(lane.key, None)
+                mark = self._channels[lane.channel].marks.pop(lane.key)
+                self._rest(lane.channel, lane.key, mark)
         for search in searches:
             self._learn_of(search, claimed.met.get(search.channel), ended)
         while len(self._served) > REMEMBERED:

@@ -3,7 +3,7 @@
 WITH chosen AS MATERIALIZED (
     SELECT id
     FROM pgqueue_message
-    WHERE id = ANY (%(ids)s::bigint[]) AND state = 'dead'
+    WHERE id = ANY (%(ids)s::bigint[]) AND state || '' = 'dead'
     ORDER BY id
     FOR UPDATE
 ), changed AS (
@@ -32,7 +32,7 @@ SELECT id, (SELECT count(*) FROM told), (SELECT count(*) FROM noticed) FROM chan
 WITH chosen AS MATERIALIZED (
     SELECT id
     FROM pgqueue_message
-    WHERE id = ANY (%(ids)s::bigint[]) AND state = 'dead'
+    WHERE id = ANY (%(ids)s::bigint[]) AND state || '' = 'dead'
     ORDER BY id
     FOR UPDATE
 ), gone AS (

@@ -22,11 +22,13 @@ CROSS JOIN LATERAL (
 WHERE held.state = 'running'
 
 -- name: held
+-- Its index is by what runs: with "|| ''" the planner can't choose it, and read all that runs in the
+-- fleet, and all that is dead there, to find a few by their ids.
 SELECT m.id, m.cancel_requested_at IS NOT NULL
 FROM pgqueue_message m
 JOIN unnest(%(ids)s::bigint[], %(attempts)s::int[], %(workers)s::uuid[])
     AS h (id, attempt, worker_id) USING (id, attempt, worker_id)
-WHERE m.id = ANY (%(ids)s::bigint[]) AND m.state = 'running'
+WHERE m.id = ANY (%(ids)s::bigint[]) AND m.state || '' = 'running'
 
 -- name: hold
 -- An atomic task locks its own row for as long as it runs: heartbeat and rescue pass over
@@ -43,7 +45,8 @@ FROM pg_stat_activity
 WHERE (pid, backend_xid::text) IN (SELECT * FROM unnest(%(pids)s::int[], %(transactions)s::text[]))
 
 -- name: still_mine
-WHERE id = %(id)s AND attempt = %(attempt)s AND worker_id = %(worker_id)s AND state = 'running'
+-- "|| ''" as in `held`.
+WHERE id = %(id)s AND attempt = %(attempt)s AND worker_id = %(worker_id)s AND state || '' = 'running'
 
 -- name: until_at_least
 -- Never shorter than it was; greatest() passes over NULL.

@@ -48,7 +48,7 @@ SELECT extract(epoch FROM least(
 WITH due AS MATERIALIZED (
     SELECT id
     FROM pgqueue_message
-    WHERE id = ANY (%(ids)s::bigint[]) AND state = 'scheduled'
+    WHERE id = ANY (%(ids)s::bigint[]) AND state || '' = 'scheduled'
     ORDER BY id
     FOR NO KEY UPDATE
 ), changed AS (

@@ -130,7 +130,7 @@ class Fetcher(Service):
             return self._wait_for_room()
         limit = min(room, BATCH)
         is_listening = self._listens and self._ear.listen(self._claimer.connect().connection)
-        claimed = self._claimer.claim(limit)
+        claimed = self._claimer.claim(limit, thoroughly=False)
         if not claimed:
             self._business.note_rest()
             return self._wait(is_listening=is_listening)

@@ -159,6 +159,9 @@ def fill(
     )
 
 
+STATISTICS = ("SELECT 'none yet'", "ANALYZE pgqueue_message")
+
+
 class TestAPlan:
     """How statements go about their work where 200 000 messages wait."""
 
@@ -289,6 +292,43 @@ class TestAPlan:
         for plan in plans:
             assert not read_whole(plan)
 
+    @pytest.mark.parametrize("gather", STATISTICS, ids=["none yet", "analyzed"])
+    def test_of_who_knows_ids_never_reads_all_that_runs(
+        self, connection: Connection, gather: str
+    ) -> None:
+        # By the statistics next to nothing runs. That its index is full of what is dead, and stays
+        # so while a snapshot is pinned, the planner doesn't know.
+        fill(connection, "a thousand lanes", 30_000)
+        for state in ("running", "dead", "scheduled", "ready"):
+            connection.execute("UPDATE pgqueue_message SET state = %s", [state])
+        connection.execute(gather)
+        claims = run(connection, 300, channel="other")
+        ids = [each.id for each in claims]
+
+        plans = [
+            *explain(connection, lease.extend, claims, lease=timedelta(seconds=30)),
+            *explain(connection, lease.held, claims),
+            *explain(connection, lease.hold, claims[0]),
+            *explain(connection, lease.begin, claims),
+            *explain(connection, settle.complete, [done(each) for each in claims]),
+            *explain(connection, settle.retry, [failure(each) for each in claims]),
+            *explain(connection, settle.bury, [failure(each) for each in claims]),
+            *explain(connection, settle.release, claims),
+            *explain(connection, cancel.cancel, ids),
+            *explain(connection, promote.run_now, ids),
+            *explain(connection, dead.replay, ids),
+            *explain(connection, dead.discard, ids),
+        ]
+        fence = {"id": ids[0], "attempt": 1, "worker_id": uuid4()}
+        options = {"extend": timedelta(seconds=30), "extra_attempts": 0}
+        new = dict.fromkeys(["progress", "payload", "body"])
+        for name in ("prolong", "checkpoint"):
+            plans.append(custom_plan(connection, lease.SQL[name], {**fence, **options, **new}))
+            plans.append(generic_plan(connection, lease.SQL[name]))
+
+        for plan in plans:
+            assert not re.search(r"using pgqueue_message_(running|dead|due)\b", plan), plan
+
     def test_of_a_rescue_reads_what_runs_and_no_more(self, connection: Connection) -> None:
         # The statistics are of a moment when most of the table was running. All of those would
         # be over their leases by now: to read the table from its front seems the shortest way
@@ -363,7 +403,6 @@ STEPS = [
 ]
 """What claims of governed lanes are made of."""
 AT_ONCE = {"limit": 10, "worker_id": uuid4(), "lease": timedelta(seconds=30)}
-STATISTICS = ("SELECT 'none yet'", "ANALYZE pgqueue_message")
 
 
 def explain(

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from bisect import insort
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any, NamedTuple
 from unittest.mock import patch
 
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from pgqueue.claiming.turns import Turns
+from pgqueue.claiming.turns import EXPENSIVE, LOOK_AGAIN_COST_WHEN_IDLE, Turns
 from pgqueue.engine.claim import Claimed, Known, Met, Search
 
 Lane = tuple[str, str]
@@ -49,14 +50,18 @@ class Backlog:
         self.now = 1000.0
         self.asked = 0
         self.deep: set[Lane] = set()
+        self.look_costs = 0.0
+        self.looked = 0
         self._ids = 0
 
     def monotonic(self) -> float:
         return self.now
 
-    def add(self, channel: str, key: str, *, rank: int = 0, minute: int = 0) -> None:
+    def add(
+        self, channel: str, key: str, *, rank: int = 0, minute: int = 0, seconds: float = 0
+    ) -> None:
         self._ids += 1
-        moment = EPOCH + timedelta(minutes=minute)
+        moment = EPOCH + timedelta(minutes=minute, seconds=seconds)
         insort(
             self.lanes.setdefault((channel, key), []),
             Message(rank, moment, self._ids, channel, key),
@@ -74,6 +79,8 @@ class Backlog:
             self.lanes[lane].pop(0)
 
     def channels(self) -> list[str]:
+        self.looked += 1
+        self.now += self.look_costs
         return sorted({channel for (channel, _), waiting in self.lanes.items() if waiting})
 
     def free(self) -> list[Message]:
@@ -179,6 +186,165 @@ def test_no_claims_means_that_nothing_is_there(
                     assert model.asked - before <= 2 * (len(model.lanes) + 3) + 2
 
     assert not taken or set(taken.values()) == {1}
+
+
+@thorough
+@given(events=events, look_costs=st.sampled_from([0.001, 0.05, 0.3, 7.0]), limit=limits)
+def test_whoever_spares_himself_a_look_says_when_it_is_time(
+    events: list[tuple[Any, ...]], look_costs: float, limit: int
+) -> None:
+    model = Backlog()
+    model.look_costs = look_costs
+    worker = Turns(find_channels=model.channels, take=model.take)
+    taken: Counter[int] = Counter()
+
+    def claim(limit: int) -> bool:
+        """Claim; say whether it was with success, or else everything was seen."""
+        free = model.free()
+        claims = worker.claim(limit, thoroughly=False)
+        taken.update(each.id for each in claims)
+        assert claims or not free or worker.wake_in is not None, f"{len(free)} are free"
+        if claims or worker.wake_in is None:
+            return True
+        assert look_costs >= EXPENSIVE
+        # A claim that finds the marks of nothing looks twice.
+        assert worker.wake_in <= timedelta(
+            seconds=min(LOOK_AGAIN_COST_WHEN_IDLE * 2.1 * look_costs, 10)
+        )
+        return False
+
+    with patch("pgqueue.claiming.turns.time", model):
+        for event, *details in events:
+            match event, details:
+                case "add", [lane, rank, minute]:
+                    model.add(*lane, rank=rank, minute=minute)
+                case "wait", [seconds]:
+                    model.now += seconds
+                case "steal", [lane]:
+                    model.steal(lane)
+                case "reconnect", []:
+                    worker.forget()
+                case "claim", [limit]:
+                    claim(limit)
+        while model.free():
+            if not claim(limit):
+                model.now += seconds_until_it_is_time(worker)
+                assert claim(limit), "it was time, and it did not look"
+
+    assert not taken or set(taken.values()) == {1}
+
+
+def seconds_until_it_is_time(worker: Turns) -> float:
+    assert worker.wake_in is not None
+    return worker.wake_in.total_seconds() + 0.001
+
+
+class TestWhereALookIsExpensive:
+    @pytest.fixture
+    def model(self) -> Iterator[Backlog]:
+        model = Backlog()
+        model.look_costs = 0.1
+        with patch("pgqueue.claiming.turns.time", model):
+            yield model
+
+    @pytest.fixture
+    def worker(self, model: Backlog) -> Turns:
+        """Return one that has emptied two lanes."""
+        worker = Turns(find_channels=model.channels, take=model.take)
+        model.add("a", "")
+        model.add("a", "k")
+        while worker.claim(10, thoroughly=False):
+            model.now += 0.01
+        assert model.looked
+        model.looked = 0
+        return worker
+
+    def test_what_comes_behind_the_mark_of_a_lane_is_found_without_one(
+        self, model: Backlog, worker: Turns
+    ) -> None:
+        found = []
+        for minute in range(1, 6):
+            model.add("a", "", minute=minute)
+            model.add("a", "k", minute=minute)
+            found.append(len(worker.claim(10, thoroughly=False)))
+
+        assert (found, model.looked) == ([2] * 5, 0)
+
+    def test_what_committed_late_is_found_without_one(self, model: Backlog, worker: Turns) -> None:
+        model.add("a", "", seconds=-0.9)
+
+        for _ in range(3):
+            assert worker.claim(10, thoroughly=False) or model.looked
+            model.add("a", "", seconds=-0.9)
+
+        assert model.looked == 0
+
+    def test_what_comes_elsewhere_is_found_when_it_is_time(
+        self, model: Backlog, worker: Turns
+    ) -> None:
+        model.add("b", "")
+        model.add("a", "", rank=-5)
+
+        assert worker.claim(10, thoroughly=False) == []
+        model.now += seconds_until_it_is_time(worker)
+        assert len(worker.claim(10, thoroughly=False)) == 2
+        assert model.looked == 1
+
+    def test_marks_stay_where_they_are_while_nothing_comes(
+        self, model: Backlog, worker: Turns
+    ) -> None:
+        before = dict(worker._resting)
+
+        for _ in range(3):
+            assert not worker.claim(10, thoroughly=False)
+
+        assert worker._resting == before
+        assert model.looked == 0
+
+    def test_while_looks_find_much_they_go_on(self, model: Backlog, worker: Turns) -> None:
+        model.now += 10
+        for number in range(30):
+            model.add("b", f"{number}")
+
+        assert [len(worker.claim(10, thoroughly=False)) for _ in range(3)] == [10] * 3
+        model.add("c", "")
+        assert worker.claim(10, thoroughly=False)
+
+    def test_those_who_want_to_know_look_all_the_same(self, model: Backlog, worker: Turns) -> None:
+        model.add("b", "")
+
+        assert len(worker.claim(10)) == 1
+
+    def test_lanes_take_turns_though_a_claim_has_no_room_for_all(
+        self, model: Backlog, worker: Turns
+    ) -> None:
+        for key in ("", "k"):
+            model.add_deep("a", key)
+
+        keys = [worker.claim(1, thoroughly=False)[0].key for _ in range(4)]
+
+        assert sorted(keys) == ["", "", "k", "k"]
+        assert model.looked == 0
+
+    def test_so_many_lanes_are_kept_in_mind_and_no_more(
+        self, model: Backlog, worker: Turns
+    ) -> None:
+        with patch("pgqueue.claiming.turns.RESTING", 3):
+            for number in range(10):
+                model.add("a", f"{number}")
+                model.now += 10
+                while worker.claim(10, thoroughly=False):
+                    model.now += 0.01
+
+        assert list(worker._resting) == [("a", "7"), ("a", "8"), ("a", "9")]
+
+    def test_nobody_spares_himself_one_on_a_new_connection(
+        self, model: Backlog, worker: Turns
+    ) -> None:
+        model.add("b", "")
+        worker.forget()
+
+        assert len(worker.claim(10, thoroughly=False)) == 1
 
 
 @thorough

@@ -187,6 +187,24 @@ class TestListening:
             assert rested(fetcher) < SHORT
 
 
+class TestWhereALookIsExpensive:
+    """See `turns`: a claim may leave fronts unseen, and says when it is time for them."""
+
+    def test_a_nap_ends_when_it_is_time_for_one(self, looks_are_expensive: None) -> None:
+        buffer = Buffer(8, on_low=int)
+        with a_fetcher(buffer, Holding(), listens=True) as fetcher:
+            while fetcher.tick() < timedelta(seconds=1):
+                pass
+            store(connection)
+            nap = fetcher.tick()
+            nothing = len(buffer)
+            fetcher.rest(nap)
+            fetcher.tick()
+
+        assert (nothing, len(buffer)) == (0, 1)
+        assert nap <= timedelta(seconds=1)
+
+
 def rested(fetcher: Fetcher, *, nap: float = 20) -> float:
     """How many seconds it did, if it was to for so many."""
     began = time.monotonic()

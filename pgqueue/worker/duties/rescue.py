@@ -1,10 +1,13 @@
 from datetime import timedelta
+from time import monotonic
 
 from pgqueue import signals
 from pgqueue.engine import lease
 from pgqueue.engine.values import Connection
 
 EVERY = timedelta(seconds=1)
+COST = 10
+"""One that takes long, through what ran once and may not be vacuumed, comes as much later."""
 
 
 class Rescue:
@@ -23,8 +26,11 @@ class Rescue:
 
     def run(self, connection: Connection) -> timedelta:
         """Rescue a batch."""
+        began = monotonic()
         rescued = lease.rescue(connection, max_lost=self._max_lost)
         self.did = {"rescued": len(rescued)}
         for each in rescued:
             signals.message_rescued.send_robust(type(self), rescued=each)
-        return timedelta() if len(rescued) == lease.BATCH else EVERY
+        if len(rescued) == lease.BATCH:
+            return timedelta()
+        return max(EVERY, timedelta(seconds=COST * (monotonic() - began)))

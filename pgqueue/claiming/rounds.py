@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
 from typing import Protocol
 
-from pgqueue.claiming.turns import LOOK_AGAIN, LOOK_AGAIN_AT_LATEST, LOOK_AGAIN_COST
+from pgqueue.claiming.turns import pause_after
 from pgqueue.engine.claim_governed import EVERY_TURN, Served
 from pgqueue.engine.route import Look
 from pgqueue.engine.values import Claim
@@ -106,8 +106,7 @@ class Rounds:
             self._turns = {name: known.get(name, EVERY_TURN) for name in found}
         if is_from_the_front:
             now = time.monotonic()
-            pause = max(LOOK_AGAIN, LOOK_AGAIN_COST * (now - began))
-            self._look_at = now + min(pause, LOOK_AGAIN_AT_LATEST)
+            self._look_at = now + pause_after(now - began)
         return is_from_the_front
 
     def _see_when_to_go_on(self) -> None:

@@ -23,9 +23,9 @@ import time
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from operator import attrgetter
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from pgqueue.engine.claim import Claimed, Known, Met, Search
 from pgqueue.engine.values import Claim
@@ -37,6 +37,7 @@ LOOK_AGAIN_AT_LATEST = 10.0  # seconds: one look that hung is no measure
 EXPENSIVE = 0.02  # seconds; for each message that it found, so many more are not in vain
 RESTING = 100  # lanes
 OVERLAP = timedelta(seconds=1)  # before a mark: transactions that committed late
+EARLIEST = datetime.min.replace(tzinfo=UTC) + OVERLAP
 REMEMBERED = 10_000  # channels, of which it is known when they were served
 
 
@@ -120,8 +121,7 @@ class Turns:
     def _note_look(self, began: float, found: int) -> None:
         now = time.monotonic()
         took = now - began
-        pause = max(LOOK_AGAIN, LOOK_AGAIN_COST * took)
-        self._look_at = now + min(pause, LOOK_AGAIN_AT_LATEST)
+        self._look_at = now + pause_after(took)
         self._is_expensive = took >= EXPENSIVE
         was_in_vain = took >= EXPENSIVE * (1 + found)
         pause = LOOK_AGAIN_COST_WHEN_IDLE * took if was_in_vain else 0
@@ -149,9 +149,8 @@ class Turns:
         lane = (name, key)
         if self._resting.get(lane) != mark:  # else nothing came since it was recalled
             self._resting.pop(lane, None)
-            self._resting[lane] = Mark(mark.rank, mark.run_at - OVERLAP, 0)
-        while len(self._resting) > RESTING:
-            del self._resting[next(iter(self._resting))]
+            self._resting[lane] = Mark(mark.rank, max(mark.run_at, EARLIEST) - OVERLAP, 0)
+        _forget_first(self._resting, RESTING)
 
     def _look_from_the_front(self) -> None:
         """Find the channels, and search those anew that keep their lanes in mind."""
@@ -215,8 +214,7 @@ class Turns:
                 self._rest(lane.channel, lane.key, mark)
         for search in searches:
             self._learn_of(search, claimed.met.get(search.channel), ended)
-        while len(self._served) > REMEMBERED:
-            del self._served[next(iter(self._served))]
+        _forget_first(self._served, REMEMBERED)
         for name in [name for name, state in self._channels.items() if state.is_done()]:
             del self._channels[name]
 
@@ -234,3 +232,14 @@ class Turns:
             state.marks.clear()
         else:
             state.searching = False
+
+
+def pause_after(took: float) -> float:
+    """Return how many seconds to go on before the next look, after one that took so many."""
+    return min(max(LOOK_AGAIN, LOOK_AGAIN_COST * took), LOOK_AGAIN_AT_LATEST)
+
+
+def _forget_first(memory: dict[Any, Any], most: int) -> None:
+    """Keep no more than so many, the last ones."""
+    while len(memory) > most:
+        del memory[next(iter(memory))]

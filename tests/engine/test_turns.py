@@ -78,6 +78,20 @@ class Backlog:
         if self.lanes.get(lane):
             self.lanes[lane].pop(0)
 
+    def befall(self, event: str, *details: Any) -> None:
+        """Let something happen that is no doing of the worker's."""
+        match event, details:
+            case "add", [lane, rank, minute]:
+                self.add(*lane, rank=rank, minute=minute)
+            case "wait", [seconds]:
+                self.now += seconds
+            case "steal", [lane]:
+                self.steal(lane)
+            case "lock", [lane]:
+                self.locked.update(each.id for each in self.lanes.get(lane, [])[::2])
+            case "unlock", []:
+                self.locked.clear()
+
     def channels(self) -> list[str]:
         self.looked += 1
         self.now += self.look_costs
@@ -164,16 +178,6 @@ def test_no_claims_means_that_nothing_is_there(
     with patch("pgqueue.claiming.turns.time", model):
         for event, *details in [*events, ("unlock",), *[("claim", 5)] * 30]:
             match event, details:
-                case "add", [lane, rank, minute]:
-                    model.add(*lane, rank=rank, minute=minute)
-                case "wait", [seconds]:
-                    model.now += seconds
-                case "steal", [lane]:
-                    model.steal(lane)
-                case "lock", [lane]:
-                    model.locked.update(each.id for each in model.lanes.get(lane, [])[::2])
-                case "unlock", []:
-                    model.locked.clear()
                 case "reconnect", []:
                     worker.forget()
                 case "claim", [limit]:
@@ -184,6 +188,8 @@ def test_no_claims_means_that_nothing_is_there(
                     assert claims or not free, f"{len(free)} are free"
                     # Each statement passes one lane at least, and each front is seen twice.
                     assert model.asked - before <= 2 * (len(model.lanes) + 3) + 2
+                case _:
+                    model.befall(event, *details)
 
     assert not taken or set(taken.values()) == {1}
 
@@ -214,18 +220,14 @@ def test_whoever_spares_himself_a_look_says_when_it_is_time(
         return False
 
     with patch("pgqueue.claiming.turns.time", model):
-        for event, *details in events:
+        for event, *details in [*events, ("unlock",)]:
             match event, details:
-                case "add", [lane, rank, minute]:
-                    model.add(*lane, rank=rank, minute=minute)
-                case "wait", [seconds]:
-                    model.now += seconds
-                case "steal", [lane]:
-                    model.steal(lane)
                 case "reconnect", []:
                     worker.forget()
                 case "claim", [limit]:
                     claim(limit)
+                case _:
+                    model.befall(event, *details)
         while model.free():
             if not claim(limit):
                 model.now += seconds_until_it_is_time(worker)
@@ -289,6 +291,15 @@ class TestWhereALookIsExpensive:
         model.now += seconds_until_it_is_time(worker)
         assert len(worker.claim(10, thoroughly=False)) == 2
         assert model.looked == 1
+
+    def test_a_mark_may_be_as_early_as_time_goes(self, model: Backlog, worker: Turns) -> None:
+        model.now += 10
+        beginning = (datetime.min.replace(tzinfo=UTC) - EPOCH) // timedelta(minutes=1)
+
+        for _ in range(2):
+            model.add("a", "", minute=beginning)
+            assert worker.claim(10, thoroughly=False)
+            assert not worker.claim(10, thoroughly=False)
 
     def test_marks_stay_where_they_are_while_nothing_comes(
         self, model: Backlog, worker: Turns

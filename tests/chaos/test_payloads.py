@@ -9,6 +9,12 @@ import pytest
 from tests.chaos.harness.stage import Stage
 from tests.eventually import eventually
 
+VACUUMS = """
+SELECT autovacuum_count FROM pg_stat_all_tables WHERE relid = (
+    SELECT reltoastrelid FROM pg_class WHERE oid = 'pgqueue_message'::regclass
+)
+"""
+
 
 def test_what_cannot_be_read_or_stored_is_dead_and_harms_no_other(stage: Stage) -> None:
     stage.producer(rate=100)
@@ -46,6 +52,17 @@ def test_what_cannot_be_read_or_stored_is_dead_and_harms_no_other(stage: Stage) 
         connection.execute("DELETE FROM pgqueue_message WHERE id = ANY (%s)", [ids])
 
     stage.end()
+
+
+def test_what_is_left_of_long_payloads_is_removed_soon(stage: Stage) -> None:
+    stage.worker()
+    text = stage.random.randbytes(25_000).hex()  # is 25 rows of 2 KB
+    for number in stage.numbers("large", 60):
+        stage.enqueue("large", number, text, len(text))
+
+    stage.end()
+
+    eventually(lambda: stage.ask(VACUUMS) > (0,), within=60, what="autovacuum comes to them")
 
 
 @pytest.mark.chaos

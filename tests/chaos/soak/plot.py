@@ -87,10 +87,13 @@ def _backlog(axes: Axes, samples: Lines) -> None:
 
 
 def _table(axes: Axes, samples: Lines) -> None:
-    for name in ("pgqueue_message", "pgqueue_history"):
+    for name, label in {
+        "pgqueue_message": "message",
+        "pgqueue_history": "history, with indexes",
+        "toast": "message's long values",
+    }.items():
         sizes = [each["bytes"].get(name, 0) / MB for each in samples]
-        what = "history, with indexes" if name == "pgqueue_history" else "message"
-        axes.plot(_minutes(samples), sizes, lw=0.8, label=what)
+        axes.plot(_minutes(samples), sizes, lw=0.8, label=label)
     axes.set_ylabel("tables, MB")
 
 

@@ -19,7 +19,9 @@ SELECT c.relname, pg_relation_size(c.oid)
 FROM pg_index i JOIN pg_class c ON c.oid = i.indexrelid
 WHERE i.indrelid = 'pgqueue_message'::regclass
 UNION ALL
-SELECT 'pgqueue_message', pg_table_size('pgqueue_message')
+SELECT 'pgqueue_message', pg_relation_size('pgqueue_message')
+UNION ALL
+SELECT 'toast', pg_relation_size(reltoastrelid) FROM pg_class WHERE oid = 'pgqueue_message'::regclass
 UNION ALL
 SELECT 'pgqueue_history', sum(pg_total_relation_size(inhrelid))::bigint
 FROM pg_inherits WHERE inhparent = 'pgqueue_history'::regclass

@@ -91,6 +91,8 @@ class Backlog:
                 self.locked.update(each.id for each in self.lanes.get(lane, [])[::2])
             case "unlock", []:
                 self.locked.clear()
+            case _:
+                raise AssertionError(f"nothing is known as {event}{details}")
 
     def channels(self) -> list[str]:
         self.looked += 1

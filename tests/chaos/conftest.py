@@ -55,7 +55,12 @@ def stage(server: Server, tmp_path: Path, request: pytest.FixtureRequest) -> Ite
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     if not recoveries:
         return
-    terminalreporter.section(f"chaos: seconds until the next settle (CHAOS_SEED={SEED})")
+    terminalreporter.section(
+        "chaos: seconds until the next settle (again: until all that the killed had ran again); "
+        f"CHAOS_SEED={SEED}"
+    )
     for each in recoveries:
         times = " ".join(f"{seconds:.2f}" for seconds in each.seconds) or "-"
+        if each.again:
+            times += f" (again: {' '.join(f'{seconds:.2f}' for seconds in each.again)})"
         terminalreporter.line(f"{each.scenario}: {times}; {each.came_to}")

@@ -26,8 +26,10 @@ WEIGHTS = {
     "atomic": 4,
     "in_order": 3,
     "limited": 3,
+    "paced": 1,
     "waiting": 1,
     "fails_once": 1,
+    "fails_once_atomic": 0.5,
     "in_parts": 0.5,
     "gives_up": 0.3,
     "hopeless": 0.3,
@@ -35,6 +37,9 @@ WEIGHTS = {
 }
 BESIDES = {"pulled": 3, "raw": 1, "once": 0.5, "large": 0.2}
 """Only where asked for: the first two need consumers."""
+SHAPES = {"some": 6.0, "one": 3, "many": 1, "crowd": 0.3}
+CROWDS = {"limited": 16, "in_order": 6, "paced": 12}
+"""More at once than may run."""
 SIZES = [10_000, 10_000, 30_000, 100_000]
 
 
@@ -48,6 +53,7 @@ class Producer:
         self._next = number * NUMBERS_EACH
         self._weights = {**WEIGHTS, **{kind: BESIDES[kind] for kind in also}}
         self._to_cancel: list[int] = []
+        self._first = list(CROWDS)
         self.is_stopping = False
 
     def run(self, rate: float) -> None:
@@ -64,14 +70,26 @@ class Producer:
 
     def _transact(self) -> int:
         """Store some in one transaction, or several at once, or one alone."""
-        shape = self._random.choices(["some", "many", "one"], weights=[6, 1, 3])[0]
-        count = {"some": self._random.randint(1, 5), "many": 30, "one": 1}[shape]
-        kinds = ["plain"] * count if shape == "many" else list(self._kinds(count))
+        shape, kinds = self._choose()
+        count = len(kinds)
         numbers = list(range(self._next, self._next + count))
         self._next += count
         say(begun=dict(zip(map(str, numbers), kinds, strict=True)))
         say(came=self._store(shape, kinds, numbers))
         return count
+
+    def _choose(self) -> tuple[str, list[str]]:
+        """Return what to store: a crowd of each kind, and then whatever comes."""
+        if self._first:
+            kind = self._first.pop()
+            return "crowd", [kind] * CROWDS[kind]
+        [shape] = self._random.choices(list(SHAPES), weights=list(SHAPES.values()))
+        if shape == "crowd":
+            kind = self._random.choice(list(CROWDS))
+            return shape, [kind] * CROWDS[kind]
+        if shape == "many":
+            return shape, ["plain"] * 30
+        return shape, list(self._kinds(self._random.randint(1, 5) if shape == "some" else 1))
 
     def _kinds(self, count: int) -> Iterator[str]:
         """One ordered key at most: two in different orders would wait for each other."""
@@ -85,7 +103,7 @@ class Producer:
     def _store(self, shape: str, kinds: list[str], numbers: list[int]) -> str:
         from django.db import DatabaseError, InterfaceError, close_old_connections, transaction
 
-        is_committing = shape != "some"
+        is_committing = shape in ("one", "many")
         to_cancel: list[int] = []
         close_old_connections()
         try:
@@ -94,6 +112,10 @@ class Producer:
                 return "committed"
             if shape == "one":
                 to_cancel += self._enqueue(kinds[0], numbers[0])
+            elif shape == "crowd":
+                with transaction.atomic():
+                    self._enqueue_crowd(kinds[0], numbers)
+                    is_committing = True
             else:
                 with transaction.atomic():
                     for kind, number in zip(kinds, numbers, strict=True):
@@ -125,6 +147,16 @@ class Producer:
             options = {"run_after": self._random.uniform(0.1, 0.5)}
         result = tasks.KINDS[kind].using(**options).enqueue(number, self._random.uniform(0, 0.02))
         return [int(result.id)] if kind == "never" else []
+
+    def _enqueue_crowd(self, kind: str, numbers: list[int]) -> None:
+        """Enqueue what can't all run at once: of several keys, or of one, in its order."""
+        options: dict[str, Any] = {}
+        if kind == "in_order":
+            options = {"key": self._random.choice("abcd"), "ordered": True}
+        for number in numbers:
+            if kind == "limited":
+                options = {"key": "abcd"[number % 4]}
+            tasks.KINDS[kind].using(**options).enqueue(number, 0.03)
 
     def _send_raw(self, number: int) -> None:
         from pgqueue import send

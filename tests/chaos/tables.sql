@@ -22,5 +22,20 @@ BEGIN
     RAISE EXCEPTION 'injected' USING ERRCODE = code;
 END $$;
 
+-- And a commit, which ends its transaction all the same: whatever is in here makes it fail.
+CREATE TABLE chaos_refusal (code text NOT NULL);
+CREATE FUNCTION chaos_refuse() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    PERFORM chaos_fail(new.code);
+    RETURN NULL;
+END $$;
+CREATE FUNCTION chaos_fail_late(code text) RETURNS void LANGUAGE sql AS $$
+    INSERT INTO chaos_refusal VALUES (code);
+$$;
+CREATE CONSTRAINT TRIGGER chaos_refuse AFTER INSERT ON chaos_refusal
+DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION chaos_refuse();
+
 INSERT INTO pgqueue_policy (channel, scope, key, max_running)
 VALUES ('limited', 'channel', '', 5), ('limited', 'each', '', 2);
+INSERT INTO pgqueue_policy (channel, scope, key, rate, burst)
+VALUES ('paced', 'channel', '', 50, 5);

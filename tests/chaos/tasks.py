@@ -63,6 +63,11 @@ def limited(context: TaskContext, number: int, seconds: float = 0) -> None:
         )
 
 
+@task(takes_context=True, channel="paced", **PATIENT)
+def paced(context: TaskContext, number: int, seconds: float = 0) -> None:
+    leave(context, number)
+
+
 @task(takes_context=True, **PATIENT)
 async def waiting(context: TaskContext, number: int, seconds: float = 0) -> None:
     await asyncio.sleep(seconds)
@@ -74,6 +79,14 @@ def fails_once(context: TaskContext, number: int, seconds: float = 0) -> None:
     if not context.task_result.failures:
         raise ValueError("the first time, it does")
     leave(context, number)
+
+
+@task(takes_context=True, atomic=True, **PATIENT)
+def fails_once_atomic(context: TaskContext, number: int, seconds: float = 0) -> None:
+    """Leave its row both times, the first of them in vain."""
+    leave(context, number)
+    if not context.task_result.failures:
+        raise ValueError("the first time, it does")
 
 
 @task(takes_context=True, **PATIENT)
@@ -106,6 +119,12 @@ def never(number: int, seconds: float = 0) -> None:
 def unstorable(context: TaskContext, number: int, seconds: float = 0) -> object:
     leave(context, number)
     return object()
+
+
+@task(takes_context=True)
+def refused(context: TaskContext, number: int) -> None:
+    """Be done, where the database refuses to store that."""
+    leave(context, number)
 
 
 @task(takes_context=True, **PATIENT)
@@ -196,7 +215,7 @@ def pulled(number: int, seconds: float = 0) -> None:
 KINDS = {
     each.name.rpartition(".")[2]: each
     for each in (
-        *(plain, atomic, in_order, limited, waiting, fails_once, in_parts),
-        *(gives_up, hopeless, never, pulled),
+        *(plain, atomic, in_order, limited, paced, waiting, fails_once, fails_once_atomic),
+        *(in_parts, gives_up, hopeless, never, pulled),
     )
 }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+from collections.abc import Callable, Sequence
 from contextlib import closing
 from pathlib import Path
 
@@ -105,25 +106,18 @@ def test_a_worker_killed_in_an_atomic_task_leaves_its_effect_once(stage: Stage) 
     kill_behind_an_effect(stage, "atomic", "stops_midway_atomic", effects=1)
 
 
-@pytest.mark.parametrize(
-    ("statement", "arguments"), [("claim.claim", ["--poll-only"]), ("claim.claim_at_once", [])]
-)
-def test_a_worker_killed_while_it_claims_leaves_leases_that_run_out(
-    stage: Stage, statement: str, arguments: list[str]
+def kill_amid_a_claim(
+    stage: Stage, is_the_moment: Callable[[str, Sequence[str]], bool], *arguments: str
 ) -> None:
+    """Kill a worker as it sends a statement. The server gets it all the same."""
     stage.load()
     proxy = stage.proxy()
     victim = stage.worker("--channel", "aside", *arguments, port=proxy.port)
     kept = stage.numbers("plain", 20)
 
-    def kill(sent: str) -> None:
-        # The server gets the claim all the same: what it leases, nobody ever hears of.
-        if victim.is_alive and statement in names_of(sent) and has("ready"):
+    def kill(sent: str, before: Sequence[str]) -> None:
+        if victim.is_alive and is_the_moment(sent, before) and stage.ask(READY) is not None:
             stage.kill(victim)
-
-    def has(state: str) -> bool:
-        query = "SELECT FROM pgqueue_message WHERE channel = 'aside' AND state = %s"
-        return stage.ask(query, state) is not None
 
     def is_told() -> bool:
         query = "SELECT notify_until FROM pgqueue_worker WHERE pid = %s"
@@ -134,12 +128,64 @@ def test_a_worker_killed_while_it_claims_leaves_leases_that_run_out(
     proxy.meddler = kill
     with stage.fault():
         for number in kept:
-            stage.enqueue("plain", number, channel="aside")
+            stage.enqueue("plain", number, channel="aside", key="a")
             if victim.is_alive:
                 nap(0.3)  # until it idles again
         assert not victim.is_alive
-        eventually(lambda: has("running"))
-        stage.worker()
 
+
+READY = "SELECT FROM pgqueue_message WHERE channel = 'aside' AND state = 'ready'"
+LEASED = "SELECT FROM pgqueue_message WHERE channel = 'aside' AND state = 'running'"
+LOST = "SELECT sum(lost) > 0, max(lost) FROM pgqueue_history"
+ONE_AT_ONCE = """
+INSERT INTO pgqueue_policy (channel, scope, key, max_running) VALUES ('aside', 'each', '', 1)
+RETURNING channel
+"""
+
+
+@pytest.mark.parametrize(
+    ("statement", "arguments"), [("claim.claim", ["--poll-only"]), ("claim.claim_at_once", [])]
+)
+def test_a_worker_killed_while_it_claims_leaves_leases_that_run_out(
+    stage: Stage, statement: str, arguments: list[str]
+) -> None:
+    kill_amid_a_claim(stage, lambda sent, _: statement in names_of(sent), *arguments)
+
+    # What it leases, nobody ever hears of.
+    eventually(lambda: stage.ask(LEASED) is not None)
+    stage.worker()
     stage.end()
-    assert stage.ask("SELECT sum(lost) > 0, max(lost) FROM pgqueue_history") == (True, 1)
+    assert stage.ask(LOST) == (True, 1)
+
+
+@pytest.mark.chaos
+def test_a_worker_killed_amid_the_claim_of_a_lane_leaves_nothing_locked(stage: Stage) -> None:
+    stage.ask(ONE_AT_ONCE)
+
+    kill_amid_a_claim(
+        stage, lambda sent, _: "claim_governed.claim" in names_of(sent), "--poll-only"
+    )
+
+    stage.worker()
+    # Its transaction never ended, and no lease has to run out.
+    stage.serves("aside", within=LEASE)
+    stage.end()
+    assert stage.ask(LOST) == (False, 0)
+
+
+@pytest.mark.chaos
+def test_a_worker_killed_as_it_commits_a_claim_of_a_lane_leaves_a_lease_that_runs_out(
+    stage: Stage,
+) -> None:
+    stage.ask(ONE_AT_ONCE)
+
+    kill_amid_a_claim(
+        stage,
+        lambda sent, before: sent == "COMMIT" and "claim_governed.claim" in names_of(before[-1]),
+        "--poll-only",
+    )
+
+    eventually(lambda: stage.ask(LEASED) is not None)
+    stage.worker()
+    stage.end()
+    assert stage.ask(LOST) == (True, 1)

@@ -35,6 +35,21 @@ WRONGS = {
         UPDATE chaos_effect SET id = DEFAULT
         WHERE message_id = (SELECT min(id) FROM pgqueue_history WHERE ordered
                             GROUP BY key HAVING count(*) > 1 LIMIT 1)""",
+    "otherwise than it was enqueued": """
+        WITH two AS (
+            SELECT e.id, e.number FROM chaos_effect e JOIN pgqueue_history h ON h.id = e.message_id
+            WHERE h.ordered AND h.key = (SELECT key FROM pgqueue_history WHERE ordered
+                                         GROUP BY key HAVING count(*) > 1 LIMIT 1)
+            ORDER BY e.id LIMIT 2)
+        UPDATE chaos_effect e SET number = other.number
+        FROM two, two other
+        WHERE e.id = two.id AND other.id <> e.id""",
+    "charged more often than they ran": """
+        UPDATE pgqueue_history SET failures = attempt
+        WHERE id = (SELECT min(id) FROM pgqueue_history WHERE task LIKE '%.plain')""",
+    "was met by nobody": "UPDATE chaos_run SET ended_at = began_at",
+    "the rate was exceeded": """
+        UPDATE pgqueue_history SET claimed_at = 'epoch' WHERE channel = 'paced'""",
     "the limit of the channel is 5": "UPDATE chaos_run SET began_at = 'epoch'",
     "the limit of each key is 2": """
         UPDATE chaos_run SET began_at = 'epoch', ended_at = 'epoch'::timestamptz + interval '1 s'
@@ -50,13 +65,16 @@ WRONGS = {
     "leases": "UPDATE pgqueue_message SET worker_id = gen_random_uuid() WHERE state = 'dead'",
     "lanes": "INSERT INTO pgqueue_lane (channel, key, state, turn_at, tat) "
     "VALUES ('limited', 'z', 'saturated', now(), now())",
+    "lanes are left": "INSERT INTO pgqueue_lane (channel, key, state, turn_at, tat) "
+    "VALUES ('limited', 'z', 'idle', now(), now())",
     "bells": "INSERT INTO pgqueue_bell (channel, key) VALUES ('limited', 'a')",
     "duties that nobody does": "UPDATE pgqueue_duty SET due_at = now() - interval '1 minute'",
 }
 
 
 def test_the_ledger_finds_whatever_a_queue_could_do_wrong(stage: Stage) -> None:
-    stage.producer(rate=100)
+    for _ in range(2):
+        stage.producer(rate=60)
     stage.worker()
     hopeless = stage.numbers("hopeless", 1)
     stage.enqueue("hopeless", *hopeless, max_attempts=1)

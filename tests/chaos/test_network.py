@@ -34,6 +34,13 @@ def test_connections_that_are_reset_are_opened_anew(stage: Stage) -> None:
     stage.end()
 
 
+WHO_RUNS = """
+SELECT FROM pgqueue_message
+WHERE task = 'tests.chaos.tasks.stops_midway' AND state = 'running'
+  AND worker_id IN (SELECT id FROM pgqueue_worker WHERE pid = %s)
+"""
+
+
 @pytest.mark.chaos
 def test_a_network_that_is_down_for_longer_than_a_lease_loses_nothing(stage: Stage) -> None:
     """One worker is cut off, and the other takes over; then both are."""
@@ -43,9 +50,18 @@ def test_a_network_that_is_down_for_longer_than_a_lease_loses_nothing(stage: Sta
     stage.worker(port=other.port)
     stage.settles(30)
 
+    numbers = stage.numbers("plain", 3)
+    cut_off = stage.workers[0]
     with stage.fault():
+        for number in numbers:
+            stage.enqueue("stops_midway", number, str(stage.folder), 20)
+        eventually(lambda: stage.ask(WHO_RUNS, cut_off.pid) is not None)
         one.cut()
-        stage.settles(200)
+        eventually(
+            lambda: stage.ask(WHO_RUNS, cut_off.pid) is None,
+            within=20,
+            what="the other takes over",
+        )
         one.restore()
     with stage.fault():
         one.cut()
@@ -55,6 +71,7 @@ def test_a_network_that_is_down_for_longer_than_a_lease_loses_nothing(stage: Sta
         other.restore()
 
     stage.end()
+    assert stage.ask("SELECT sum(lost) > 0 FROM pgqueue_history") == (True,)
 
 
 @pytest.mark.chaos
@@ -160,5 +177,8 @@ def test_connections_that_die_half_open_are_given_up_and_replaced(stage: Stage) 
     if not stuck.is_alive:
         assert stuck.exit_status() > 0, "what it runs under must know that it failed"
         stage.expect_dead(stuck)
+    else:
+        stage.retire(stage.workers[1])
+        stage.settles(30)  # by it alone
 
     stage.end()

@@ -6,9 +6,19 @@ from contextlib import closing
 
 import pytest
 
+from pgqueue.engine.cancel import cancel
 from tests.chaos.harness.stage import Stage
 from tests.eventually import eventually
 
+ENQUEUE = "SELECT pgqueue_enqueue('tests.chaos.tasks.plain', %s::jsonb)"
+REFUSE = """
+CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    RAISE EXCEPTION 'refused' USING ERRCODE = 'data_exception';
+END $$;
+CREATE TRIGGER refuse BEFORE INSERT ON pgqueue_history FOR EACH ROW
+WHEN (new.task = 'tests.chaos.tasks.refused') EXECUTE FUNCTION refuse()
+"""
 VACUUMS = """
 SELECT autovacuum_count FROM pg_stat_all_tables WHERE relid = (
     SELECT reltoastrelid FROM pg_class WHERE oid = 'pgqueue_message'::regclass
@@ -19,18 +29,25 @@ SELECT autovacuum_count FROM pg_stat_all_tables WHERE relid = (
 def test_what_cannot_be_read_or_stored_is_dead_and_harms_no_other(stage: Stage) -> None:
     stage.producer(rate=100)
     stage.worker()
-    numbers = stage.numbers("unstorable", 10)
+    unencodable = stage.numbers("unstorable", 10)
+    refused = stage.numbers("unstorable", 5)
+    odd, many = stage.numbers("unreadable", 2)
 
     with stage.fault(), closing(stage.server.connect()) as connection:
-        for number in numbers:
+        connection.execute(REFUSE)
+        for number in unencodable:
             stage.enqueue("unstorable", number)
+        for number in refused:
+            stage.enqueue("refused", number)
+        for payload in (
+            f'{{"args": [{odd}, {{"$pgqueue": "nonsense", "value": 1}}], "kwargs": {{}}}}',
+            f'{{"args": [{many}, 1, 2, 3], "kwargs": {{"unheard": "of"}}}}',
+        ):
+            connection.execute(ENQUEUE, [payload])
+        # These can't have a number.
         unreadable = [
-            connection.execute(
-                "SELECT pgqueue_enqueue('tests.chaos.tasks.plain', %s::jsonb)", [payload]
-            ).fetchone()
+            connection.execute(ENQUEUE, [payload]).fetchone()
             for payload in (
-                '{"args": [-1, {"$pgqueue": "nonsense", "value": 1}], "kwargs": {}}',
-                '{"args": [-1, 1, 2, 3], "kwargs": {"unheard": "of"}}',
                 '{"args": 7}',
                 "[]",
                 '"text"',
@@ -73,7 +90,10 @@ def test_an_unknown_task_is_handed_back_later_each_time_and_never_in_a_hot_loop(
     stage.worker()
 
     with stage.fault():
-        ids = [stage.enqueue(f"nowhere.task_{number}", -1) for number in range(50)]
+        ids = [
+            stage.enqueue(f"nowhere.task_{number}", number)
+            for number in stage.numbers("unknown", 50)
+        ]
         eventually(lambda: put_off(stage, ids, by="20 seconds"))
         stage.ask("UPDATE pgqueue_message SET run_at = now() WHERE id = ANY (%s) RETURNING id", ids)
         eventually(lambda: put_off(stage, ids, by="50 seconds"))
@@ -85,7 +105,8 @@ def test_an_unknown_task_is_handed_back_later_each_time_and_never_in_a_hot_loop(
     ) == (2, 0, 0)
     # Each once a minute at most.
     assert stage.workers[0].log.count("No task is named") == 50
-    stage.ask("DELETE FROM pgqueue_message WHERE id = ANY (%s) RETURNING id", ids)
+    with closing(stage.server.connect()) as connection:
+        assert cancel(connection, ids).ended == set(ids)
     stage.end()
 
 

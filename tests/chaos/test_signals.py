@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import time
 
@@ -11,12 +12,16 @@ from tests.chaos.harness.processes import Process
 from tests.chaos.harness.server import nap
 from tests.chaos.harness.stage import Stage
 from tests.eventually import eventually
+from tests.system import children
 
 SIGINT, SIGTERM = signal.SIGINT, signal.SIGTERM
 KUBERNETES = 30.0
 """Seconds after which a pod is killed, unless told otherwise."""
 
 
+CHARGES = """
+SELECT sum(lost), sum(failures) FROM pgqueue_history WHERE task NOT LIKE '%%.fails_once%%'
+"""
 CHARGED = "SELECT count(*), sum(lost), sum(failures) FROM pgqueue_history WHERE channel = 'aside'"
 HANDED_BACK = """
 SELECT count(*), sum(lost), sum(failures) FROM pgqueue_message
@@ -55,17 +60,46 @@ def test_under_load_it_charges_nothing_and_others_go_on(
         stage.expect_dead(leaving)
 
     stage.end()
-    assert stage.ask("SELECT sum(lost) FROM pgqueue_history") == (0,)
+    assert stage.ask(CHARGES) == (0, 0)
 
 
-def test_a_second_signal_hands_back_at_once_what_runs(stage: Stage) -> None:
+@pytest.mark.chaos
+def test_a_signal_that_all_processes_of_a_group_get_charges_nothing(stage: Stage) -> None:
+    """As of Ctrl-C in a terminal, and of systemd by default."""
+    for _ in range(2):
+        stage.producer(rate=120)
+    worker = stage.worker(*PROCESSES)
+    stage.settles(30)
+
+    for _ in range(3):
+        leaving, worker = worker, stage.worker(*PROCESSES)
+        with stage.fault():
+            for pid in (leaving.pid, *children(leaving.pid)):
+                os.kill(pid, SIGINT)
+            assert seconds_to_end(leaving) < 5
+        stage.expect_dead(leaving)
+
+    stage.end()
+    assert stage.ask(CHARGES) == (0, 0)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "at_once"),
+    [
+        (["--threads", "4"], 4),
+        pytest.param([*PROCESSES], 8, marks=pytest.mark.chaos),
+    ],
+)
+def test_a_second_signal_hands_back_at_once_what_runs(
+    stage: Stage, arguments: list[str], at_once: int
+) -> None:
     stage.load()
-    worker = stage.worker("--channel", "aside", "--threads", "4")
-    for _ in range(4):
+    worker = stage.worker("--channel", "aside", *arguments)
+    for _ in range(8):
         for kind, task in (("plain", "stops_midway"), ("atomic", "stops_midway_atomic")):
             [number] = stage.numbers(kind, 1)
             stage.enqueue(task, number, str(stage.folder), 5, channel="aside")
-    eventually(lambda: len(list(stage.folder.glob("* took effect"))) == 4)
+    eventually(lambda: len(list(stage.folder.glob("* took effect"))) == at_once)
 
     with stage.fault():
         worker.signal(SIGTERM)
@@ -77,7 +111,7 @@ def test_a_second_signal_hands_back_at_once_what_runs(stage: Stage) -> None:
     stage.expect_dead(worker)
 
     stage.end()
-    assert stage.ask(CHARGED) == (8, 0, 0)
+    assert stage.ask(CHARGED) == (16, 0, 0)
 
 
 @pytest.mark.chaos

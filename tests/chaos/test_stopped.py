@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import signal
 
 from tests.chaos.harness.server import nap
@@ -39,9 +40,12 @@ def test_a_worker_that_was_stopped_beyond_its_lease_is_fenced(stage: Stage) -> N
                 worker.signal(signal.SIGCONT)
 
     stage.end()
+    # It had something to say of what was no longer its own.
+    assert any("the lease was lost" in worker.log for worker in workers)
 
 
 def test_a_task_that_was_stopped_beyond_its_lease_is_not_recorded(stage: Stage) -> None:
+    stage.producer(rate=60)
     numbers = stage.numbers("plain", 1)
     first = stage.worker(PGQUEUE_LEASE=str(LEASE))
     stage.enqueue("stops_midway", *numbers, str(stage.folder), 3)
@@ -50,8 +54,13 @@ def test_a_task_that_was_stopped_beyond_its_lease_is_not_recorded(stage: Stage) 
     with stage.fault():
         first.signal(signal.SIGSTOP)
         stage.worker(PGQUEUE_LEASE=str(LEASE))
+        eventually(lambda: stage.ask(HOLDS, first.pid) == (0,), what="the other takes over")
     first.signal(signal.SIGCONT)
-    eventually(lambda: "the lease was lost" in first.log, what="it learns that it was fenced")
+    lost = r"stops_midway #\d+: the lease was lost"
+    eventually(lambda: re.search(lost, first.log), what="it learns that it was fenced")
 
     stage.end()
-    assert stage.ask("SELECT attempt, lost FROM pgqueue_history") == (2, 1)
+    assert stage.ask(
+        "SELECT attempt, failures, lost FROM pgqueue_history "
+        "WHERE task = 'tests.chaos.tasks.stops_midway'"
+    ) == (2, 0, 1)

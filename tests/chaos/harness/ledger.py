@@ -10,16 +10,22 @@ from typing import Any
 
 import psycopg
 
+from tests.chaos.producer import NUMBERS_EACH
+from tests.model.model import Policy, Starts
+
 Connection = psycopg.Connection[Any]
 
 # How messages of each kind end; each other one succeeds.
 ENDS = {
-    **dict.fromkeys(["hopeless", "poison", "unstorable"], "dead"),
-    **dict.fromkeys(["never", "gives_up"], "cancelled"),
+    **dict.fromkeys(["hopeless", "poison", "unstorable", "unreadable"], "dead"),
+    **dict.fromkeys(["never", "gives_up", "unknown"], "cancelled"),
 }
-LEAVE_ONE = ("atomic", "in_order", "pulled", "raw")
-LEAVE_SOME = ("plain", "limited", "waiting", "fails_once", "in_parts", "once", "large")
+LEAVE_ONE = ("atomic", "in_order", "fails_once_atomic", "pulled", "raw")
+LEAVE_SOME = ("plain", "limited", "paced", "waiting", "fails_once", "in_parts", "once", "large")
 LIMITS = {"of the channel": ("channel", 5), "of each key": ("channel, key", 2)}
+CROWDED = 32
+"""From so many limited messages on some must have met their limits: producers see to that."""
+PACE = Policy(rate=50, burst=5)
 
 
 @dataclass
@@ -59,8 +65,14 @@ class Found:
     id: int
     number: int
     end: str
+    attempt: int
+    failures: int
     lost: int
-    task: str
+
+    @property
+    def succeeded(self) -> bool:
+        """Whether one of its runs was charged with nothing."""
+        return self.end == "succeeded"
 
 
 def audit(connection: Connection, books: Books, *, fails: Sequence[str] = ()) -> str:
@@ -92,15 +104,21 @@ def audit(connection: Connection, books: Books, *, fails: Sequence[str] = ()) ->
     ends = Counter(each.end for each in found)
     assert ends.total() == len(expected) == ends["succeeded"] + ends["dead"] + ends["cancelled"]
 
+    charged = [each for each in found if each.failures + each.lost > each.attempt - each.succeeded]
+    assert not charged, f"charged more often than they ran: {charged[:5]}"
+
     _check_effects(connection, expected, {each.number: each.end for each in found})
-    _check_order(connection)
-    _check_limits(connection)
+    _check_order(connection, unsure={number for each in books.unsure for number in each})
+    crowd = Counter(expected.values())["limited"]
+    most = _check_limits(connection, must_be_met=crowd >= CROWDED)
+    _check_pace(connection)
     assert not (left := leftovers(connection)), left
+    assert not _count(connection, LANES), "lanes are left, and nothing is in them"
     known = len(books.committed)
     return (
         f"{known} committed, {len(books.unsure)} transactions unsure, {len(books.undone)} undone; "
         + ", ".join(f"{count} {end}" for end, count in sorted(ends.items()))
-        + f"; {sum(each.lost for each in found)} leases lost"
+        + f"; {sum(each.lost for each in found)} leases lost; at most {most} at once"
     )
 
 
@@ -108,9 +126,10 @@ def _found(connection: Connection) -> Iterator[Found]:
     # Those below 0 are an operator's, of whom nobody keeps books.
     rows = connection.execute(
         "WITH found AS ("
-        "    SELECT id, payload, outcome AS word, lost, task FROM pgqueue_history "
-        "    UNION ALL SELECT id, payload, state, lost, task FROM pgqueue_message) "
-        "SELECT id, number, word, lost, task "
+        "    SELECT id, payload, outcome AS word, attempt, failures, lost FROM pgqueue_history "
+        "    UNION ALL "
+        "    SELECT id, payload, state, attempt, failures, lost FROM pgqueue_message) "
+        "SELECT id, number, word, attempt, failures, lost "
         "FROM found, LATERAL (SELECT (payload -> 'args' ->> 0)::bigint AS number) n "
         "WHERE number >= 0"
     )
@@ -144,22 +163,31 @@ def _check_effects(
             assert times, f"{kind} {number} succeeded without its effect"
 
 
-def _check_order(connection: Connection) -> None:
-    """Check that what is ordered took effect in the order of its ids, key by key."""
+def _check_order(connection: Connection, *, unsure: set[int]) -> None:
+    """Check that what is ordered took effect in the order of its ids, key by key.
+
+    And in the order in which each producer enqueued it, who counts, and waits for each commit
+    but those of which nobody told him.
+    """
     rows = connection.execute(
-        "SELECT h.key, array_agg(h.id ORDER BY e.id), array_agg(h.id ORDER BY h.id) "
+        "SELECT h.key, array_agg(h.id ORDER BY e.id), array_agg(h.id ORDER BY h.id), "
+        "       array_agg(e.number ORDER BY e.id) "
         "FROM pgqueue_history h JOIN chaos_effect e ON e.message_id = h.id "
         "WHERE h.ordered AND h.channel = 'ordered' GROUP BY h.key"
     )
-    for key, as_they_ran, in_order in rows:
+    for key, as_they_ran, in_order, numbers in rows:
         assert as_they_ran == in_order, f"key {key!r} ran out of order"
+        sure = [number for number in numbers if number not in unsure]
+        by_producer = sorted(sure, key=lambda number: int(number) // NUMBERS_EACH)
+        assert by_producer == sorted(sure), f"key {key!r} ran otherwise than it was enqueued"
 
 
-def _check_limits(connection: Connection) -> None:
-    """Check by the tasks' own word that no more ran at once than was allowed.
+def _check_limits(connection: Connection, *, must_be_met: bool) -> str:
+    """Check by the tasks' own word that no more ran at once than was allowed; return how many.
 
     Only of runs that were settled: others had lost their leases, and ran on as long as they liked.
     """
+    reached = []
     for whose, (group, limit) in LIMITS.items():
         row = connection.execute(
             f"WITH run AS (SELECT h.channel, h.key, r.began_at, r.ended_at "  # noqa: S608
@@ -173,14 +201,30 @@ def _check_limits(connection: Connection) -> None:
         ).fetchone()
         most = row[0] if row and row[0] is not None else 0
         assert most <= limit, f"the limit {whose} is {limit}, and {most} ran"
+        assert most == limit or not must_be_met, f"the limit {whose} was met by nobody: {most} ran"
+        reached.append(str(most))
+    return " and ".join(reached)
 
 
+def _check_pace(connection: Connection) -> None:
+    """Check that no more was started than the rate allows.
+
+    Of starts that were settled: the engine counted others, too.
+    """
+    starts = Starts()
+    for (at,) in connection.execute(
+        "SELECT claimed_at FROM pgqueue_history WHERE channel = 'paced' ORDER BY claimed_at"
+    ):
+        assert starts.is_within(PACE, "paced", None, at), f"the rate was exceeded at {at}"
+
+
+LANES = "SELECT count(*) FROM pgqueue_lane"
 # What tells of work that there is no more: each is a query that counts it.
 LEFTOVERS = {
     "messages": "SELECT count(*) FROM pgqueue_message WHERE state <> 'dead'",
     "leases": "SELECT count(*) FROM pgqueue_message "
     "WHERE lease_until IS NOT NULL OR worker_id IS NOT NULL",
-    "lanes": "SELECT count(*) FROM pgqueue_lane WHERE state <> 'idle'",
+    "lanes": f"{LANES} WHERE state <> 'idle'",
     "bells": "SELECT count(*) FROM pgqueue_bell",
     "duties that nobody does": "SELECT count(*) FROM pgqueue_duty "
     "WHERE ran_at IS NULL OR ran_at > clock_timestamp() "

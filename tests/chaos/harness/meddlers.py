@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import threading
 import time
+from collections import Counter
 from collections.abc import Collection, Sequence
 
 from tests.chaos.harness.proxy import Fail, Terminate
@@ -35,7 +36,7 @@ class Each:
         self._deciding = threading.Lock()
         self.touched: set[str] = set()
 
-    def __call__(self, statement: str) -> Fate | None:
+    def __call__(self, statement: str, before: Sequence[str]) -> Fate | None:
         names = [name for name in names_of(statement) if self._left[name]]
         with self._deciding:
             is_due = time.monotonic() >= self._next_at or not self.touched.issuperset(names)
@@ -48,26 +49,41 @@ class Each:
 
 
 class Often:
-    """Lets some statements meet the same fate, now and then.
+    """Lets some statements meet the same fate, now and then; `met` are those that did.
 
     Args:
         names: of the statements; or texts, of those that are not the engine's.
         share: of all times.
+        behind: only where one of these was before it in the same transaction.
     """
 
     def __init__(
-        self, names: Collection[str], fate: Fate, chance: random.Random, *, share: float
+        self,
+        names: Collection[str],
+        fate: Fate,
+        chance: random.Random,
+        *,
+        share: float,
+        behind: Collection[str] = (),
     ) -> None:
         self._names = frozenset(names)
         self._fate = fate
         self._chance = chance
         self._share = share
-        self.times = 0
+        self._behind = frozenset(behind)
+        self.met: Counter[str] = Counter()
 
-    def __call__(self, statement: str) -> Fate | None:
-        if statement not in self._names and not self._names & names_of(statement):
+    def __call__(self, statement: str, before: Sequence[str]) -> Fate | None:
+        met = self._names & {statement, *names_of(statement)}
+        is_behind = not self._behind or any(self._behind & names_of(each) for each in before)
+        if not met or not is_behind:
             return None
         if self._chance.random() >= self._share:
             return None
-        self.times += 1
+        self.met.update(met)
         return self._fate
+
+    @property
+    def times(self) -> int:
+        """How many did."""
+        return self.met.total()

@@ -3,14 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import signal
 import threading
-from collections.abc import Callable
+from collections.abc import Sequence
 from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Protocol
 
 from tests.chaos.harness.wire import FromClient, FromServer, Request, query
+from tests.eventually import eventually
+from tests.system import is_alive
+
+LONGEST = 20
+"""Statements of a transaction that are remembered."""
 
 
 @dataclass(frozen=True)
@@ -31,9 +39,13 @@ class Terminate:
 
 
 class Meddler(Protocol):
-    """Says what is to become of a statement, if anything. Called in the proxy's thread."""
+    """Says what is to become of a statement, if anything. Called in the proxy's thread.
 
-    def __call__(self, statement: str) -> Fail | Terminate | None: ...
+    Args:
+        before: the statements before it in the same transaction, if it is in one.
+    """
+
+    def __call__(self, statement: str, before: Sequence[str]) -> Fail | Terminate | None: ...
 
 
 @dataclass(eq=False)
@@ -44,6 +56,7 @@ class Link:
     server: asyncio.StreamWriter
     requests: FromClient = field(default_factory=FromClient)
     answers: FromServer = field(default_factory=FromServer)
+    said: list[str] = field(default_factory=list)
     withholds: bool = False
 
     def abort(self) -> None:
@@ -55,16 +68,14 @@ class Proxy:
     """Listens on loopback, in a thread of its own; several at once are fine.
 
     Args:
-        target: the port that it leads to.
-        terminate: ends a backend of the server's by its pid, and waits until it is gone.
+        target: the port that it leads to, on this machine.
     """
 
-    def __init__(self, target: int, *, terminate: Callable[[int], None]) -> None:
+    def __init__(self, target: int) -> None:
         self.target = target
         self.delay = 0.0
         self.meddler: Meddler | None = None
         self.port = 0
-        self._terminate = terminate
         self._links: set[Link] = set()
         self._is_cut = False
         self._loop = asyncio.new_event_loop()
@@ -162,26 +173,35 @@ class Proxy:
             await link.server.drain()
 
     async def _send(self, request: Request, link: Link) -> None:
-        meddler = self.meddler
-        what = meddler(request.statement) if meddler and request.statement else None
+        what = self._fate_of(request.statement, link) if request.statement else None
         link.answers.is_ready = False
         match what:
+            case Fail(sqlstate) if request.statement == "COMMIT":
+                link.server.write(query(f"SELECT chaos_fail_late('{sqlstate}'); COMMIT"))
             case Fail(sqlstate):
                 link.server.write(query(f"SELECT chaos_fail('{sqlstate}')"))
             case Terminate("before"):
-                await asyncio.to_thread(self._terminate, link.answers.pid)
+                terminate(link.answers.pid)
+                await asyncio.to_thread(wait_for_its_end, link.answers.pid)
                 link.server.write(request.data)
             case Terminate("within"):
                 # It may have been done by then: nobody is to hear of that.
                 link.withholds = True
                 link.server.write(request.data)
-                await link.server.drain()
-                await asyncio.to_thread(self._terminate, link.answers.pid)
+                terminate(link.answers.pid)
+                await asyncio.to_thread(wait_for_its_end, link.answers.pid)
             case Terminate("after"):
                 link.withholds = True
                 link.server.write(request.data)
             case _:
                 link.server.write(request.data)
+
+    def _fate_of(self, statement: str, link: Link) -> Fail | Terminate | None:
+        if statement.startswith("BEGIN"):
+            link.said.clear()
+        before = link.said[-LONGEST:]
+        link.said[:] = [*before, statement]
+        return self.meddler(statement, before) if self.meddler else None
 
     async def _pump_answers(self, reader: asyncio.StreamReader, link: Link) -> None:
         while data := await reader.read(1 << 16):
@@ -193,3 +213,15 @@ class Proxy:
             elif link.answers.is_ready:
                 link.abort()
                 return
+
+
+def terminate(pid: int) -> None:
+    """Tell a backend to end, by a signal: a statement that asks for it would come too late."""
+    with suppress(OSError):
+        assert Path(f"/proc/{pid}/cmdline").read_bytes().startswith(b"postgres:")
+        os.kill(pid, signal.SIGTERM)
+
+
+def wait_for_its_end(pid: int) -> None:
+    """Return when a process is gone."""
+    eventually(lambda: not is_alive(pid), within=5)

@@ -16,6 +16,7 @@ from typing import Any
 import psycopg
 from psycopg.types.json import Jsonb
 
+from pgqueue.engine import route
 from pgqueue.engine.cancel import cancel
 from tests.chaos.harness import ledger
 from tests.chaos.harness.ledger import Books
@@ -32,13 +33,30 @@ SELECT coalesce(bool_and(attempt = 1 AND lost = 0 AND failures = 0), false)
 FROM pgqueue_history WHERE task = 'tests.chaos.tasks.stops_midway'
 """
 
+HELD = """
+SELECT clock_timestamp(), array_agg(m.id), array_agg(m.attempt)
+FROM pgqueue_message m JOIN pgqueue_worker w ON w.id = m.worker_id
+WHERE w.pid = %s AND m.state = 'running'
+HAVING count(*) > 0
+"""
+AGAIN = """
+SELECT extract(epoch FROM max(h.claimed_at) - %s)
+FROM pgqueue_history h JOIN unnest(%s::bigint[], %s::int[]) AS held (id, attempt) USING (id)
+WHERE h.attempt = held.attempt + 1
+"""
+
 
 @dataclass
 class Recovery:
-    """How long it took from the end of a scenario's faults to the first settle after each."""
+    """How long it took from the end of a scenario's faults to the first settle after each.
+
+    Attributes:
+        again: how long after a worker was killed the last of what it had ran again.
+    """
 
     scenario: str
     seconds: list[float] = field(default_factory=list)
+    again: list[float] = field(default_factory=list)
     came_to: str = ""
 
 
@@ -61,6 +79,7 @@ class Stage:
         self._producers: list[Process] = []
         self._proxies: list[Proxy] = []
         self._dead: set[int] = set()
+        self._taken_away: list[tuple[datetime, list[int], list[int]]] = []
         self._has_killed_a_producer = False
         self._next = 1
 
@@ -68,7 +87,7 @@ class Stage:
 
     def proxy(self) -> Proxy:
         """Return a proxy in front of the server."""
-        proxy = Proxy(self.server.port, terminate=self.terminate)
+        proxy = Proxy(self.server.port)
         self._proxies.append(proxy)
         proxy.start()
         return proxy
@@ -172,14 +191,20 @@ class Stage:
         return numbers
 
     def enqueue(
-        self, task: str, *arguments: Any, channel: str = "default", max_attempts: int = 1000
+        self,
+        task: str,
+        *arguments: Any,
+        channel: str = "default",
+        key: str = "",
+        max_attempts: int = 1000,
     ) -> int:
         """Enqueue a task of `tests.chaos.tasks` by SQL; return its message's id."""
         row = self.ask(
-            "SELECT pgqueue_enqueue(%s, %s, channel => %s, max_attempts => %s)",
+            "SELECT pgqueue_enqueue(%s, %s, channel => %s, key => %s, max_attempts => %s)",
             f"tests.chaos.tasks.{task}",
             Jsonb({"args": list(arguments), "kwargs": {}}),
             channel,
+            key,
             max_attempts,
         )
         return int(row[0])
@@ -271,14 +296,12 @@ class Stage:
         except psycopg.OperationalError:
             return None
 
-    def terminate(self, pid: int) -> None:
-        """End one of the server's processes, and wait until it is gone."""
-        self.ask("SELECT pg_terminate_backend(%s, 5000)", pid)
-
     def kill(self, worker: Process) -> None:
         """Kill a worker, for good."""
         worker.kill()
         self._dead.add(worker.pid)
+        if held := self.ask(HELD, worker.pid):
+            self._taken_away.append(held)
 
     def expect_dead(self, worker: Process) -> None:
         """Say that a worker is to be dead by now by what was done to it."""
@@ -307,11 +330,20 @@ class Stage:
         pids = [pid for each in self.living() for pid in (each.pid, *children(each.pid))]
         _stop([*self.living(), *self.others])
         with closing(self.server.connect()) as connection:
+            route.tidy(connection)
             came_to = ledger.audit(connection, self.books, fails=fails)
             self._check_workers(connection, pids)
+        self._see_what_ran_again()
         self.recovery.came_to = came_to
         print(f"{self.recovery.scenario}: {came_to}")
         return came_to
+
+    def _see_what_ran_again(self) -> None:
+        """Note when the last did of what each of the killed had, if it did so next."""
+        for held in self._taken_away:
+            [seconds] = self.ask(AGAIN, *held)
+            if seconds is not None:
+                self.recovery.again.append(float(seconds))
 
     def living(self) -> list[Process]:
         """Return the workers that nothing was done to that ends them."""

@@ -42,7 +42,12 @@ class Sampler(threading.Thread):
             self._connection.close()
 
     def stop(self) -> None:
-        """End it, and wait for that."""
+        """End it, and wait for that.
+
+        Raises:
+            AssertionError: an error ended it before, and the plot would end there, too.
+        """
+        assert self.is_alive(), "the sampler has ended by itself"
         self._stopping.set()
         self.join(30)
 

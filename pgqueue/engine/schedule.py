@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Collection, Sequence
-from datetime import datetime, timedelta
+from collections.abc import Collection, Iterable, Sequence
+from datetime import UTC, datetime, timedelta
 from typing import NamedTuple
 
 from pgqueue.connections import wait_at_most
@@ -37,7 +37,9 @@ class Declared(NamedTuple):
 
 
 class Scheduled(NamedTuple):
-    """A schedule's row. `next_at` is its first tick that was not done; `now` when it was read.
+    """A schedule's row, its times in UTC.
+
+    `next_at` is its first tick that was not done; `now` when it was read.
 
     `definition` says whose code it is; it is empty where an operator has made it.
     """
@@ -57,6 +59,17 @@ class Scheduled(NamedTuple):
     ticked_at: datetime | None
     definition: str
     now: datetime
+
+    @classmethod
+    def of(cls, row: Iterable[object]) -> Scheduled:
+        """Return the schedule of a row that was read.
+
+        Behind a pooler sessions have any time zone. Two times of one zone are compared by what its
+        clocks show, which goes wrong in the hour that comes twice.
+        """
+        return cls._make(
+            each.astimezone(UTC) if isinstance(each, datetime) else each for each in row
+        )
 
 
 def declare(connection: Connection, declared: Collection[Declared]) -> list[str]:
@@ -92,7 +105,7 @@ def due(
     """
     wait_at_most(connection, PATIENCE)
     asked = {"names": list(names), "aside": list(aside), "limit": limit}
-    return [Scheduled(*row) for row in connection.execute(SQL["due"], asked)]
+    return [Scheduled.of(row) for row in connection.execute(SQL["due"], asked)]
 
 
 def next_due(
@@ -137,4 +150,4 @@ def find(connection: Cursors, name: str) -> Scheduled | None:
     with connection.cursor() as cursor:
         cursor.execute(SQL["find"], {"name": name})
         row = cursor.fetchone()
-    return Scheduled(*row) if row else None
+    return Scheduled.of(row) if row else None

@@ -26,7 +26,7 @@ from pgqueue.models import Message, Policy, Schedule
 from pgqueue.schedules import as_schedules
 from pgqueue.states import State
 from pgqueue.tasks import scheduling
-from pgqueue.ticks import EPOCH
+from pgqueue.ticks import EPOCH, upcoming
 from pgqueue.worker.duties import schedule as kind
 from pgqueue.worker.duties.service import Duties
 from tests import jobs
@@ -198,6 +198,65 @@ class TestATick:
 
         assert Message.objects.get().payload == stored
         assert "DoesNotExist" in Schedule.objects.get().error
+
+
+class TestInASessionOfAnyZone:
+    """Behind a pooler nobody sets it: the database or the role says."""
+
+    @pytest.fixture(autouse=True)
+    def _it_is_berlins(self, connection: Connection) -> None:
+        connection.execute("SET timezone = 'Europe/Berlin'")
+
+    def test_a_schedules_times_are_in_utc(self, connection: Connection) -> None:
+        add()
+        tick = make_due(connection)
+
+        with connection.transaction():
+            (found,) = engine.due(connection, names=[], aside=[], limit=9)
+
+        assert found.next_at
+        assert (found.next_at, found.next_at.tzinfo, found.now.tzinfo) == (tick, UTC, UTC)
+
+    def test_a_message_says_in_utc_which_tick_it_is(
+        self, connection: Connection, duty_of: Callable[[], kind.Schedule]
+    ) -> None:
+        add()
+        tick = make_due(connection)
+
+        do(duty_of(), connection)
+
+        assert Message.objects.get().metadata["tick"] == tick.astimezone(UTC).isoformat()
+
+    @pytest.mark.parametrize(
+        "change",
+        [datetime(2026, 3, 29, 1, tzinfo=UTC), datetime(2026, 10, 25, 1, tzinfo=UTC)],
+        ids=["spring", "autumn"],
+    )
+    @pytest.mark.parametrize(
+        "when",
+        [{"every": timedelta(minutes=10)}, {"cron": "*/10 * * * *"}, {"cron": "30 2 * * *"}],
+        ids=["interval", "all day", "daily"],
+    )
+    def test_each_tick_comes_once_where_the_clock_changes(
+        self,
+        connection: Connection,
+        duty_of: Callable[[], kind.Schedule],
+        monkeypatch: pytest.MonkeyPatch,
+        when: dict[str, Any],
+        change: datetime,
+    ) -> None:
+        a_duty, due = duty_of(), engine.SQL["due"]
+        began, ended = change - timedelta(hours=2), change + timedelta(hours=2)
+        row = add(**when, timezone="Europe/Berlin", missed="all")
+
+        for minutes in range(0, 246, 7):
+            now = began + timedelta(minutes=minutes)
+            at = due.replace("statement_timestamp()", f"'{now.isoformat()}'::timestamptz")
+            monkeypatch.setitem(engine.SQL, "due", at)
+            do(a_duty, connection)
+
+        expected = [tick for tick in upcoming(row.rhythm, began, 30) if tick <= ended]
+        assert ticks() == expected
 
 
 class TestManyWorkers:

@@ -31,9 +31,9 @@ class Schedule:
         timezone: that the line is meant in: "Europe/Berlin"; None: the project's TIME_ZONE.
         name: by which it is found, paused and run; "": the task's.
         args, kwargs: what the task is called with.
-        missed: what becomes of ticks that came while no worker was there, or that were a minute
-            late: "skip" them, one message "once" for all of them, or one for each of "all", of
-            the last 1 000 at most.
+        missed: what becomes of ticks once the first is late by a minute, since no worker was there
+            for example: "skip" them, one message "once" for all of them, or one for each of "all",
+            of the last 1 000 at most. Until then each has its message.
         overlap: what to do at a tick while the message of an earlier one waits or runs: "allow"
             both; "skip" the tick; or run them "one" at a time, each behind those before it.
 

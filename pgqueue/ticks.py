@@ -130,13 +130,16 @@ Rhythm: TypeAlias = Cron | Every
 def to_do(rhythm: Rhythm, first: datetime, now: datetime, missed: str) -> list[datetime]:
     """Return the ticks that are to have a message, in their order.
 
+    All of them have, as long as none is late by a minute: nobody missed anything, one worker only
+    took over from another.
+
     Args:
         first: the first tick that was not done yet.
-        missed: what to do about ticks that came while nobody did them: "skip" them, which leaves
-            one that is not late by a minute yet; one message "once" for all of them, which is the
-            last one's; or "all", the last 1 000 of them.
+        missed: what to do where one is: "skip" them, which leaves the last one if that is not late
+            by a minute yet; one message "once" for all of them, which is the last one's; or "all",
+            the last 1 000 of them.
     """
-    if missed == "all":
+    if missed == "all" or now - first < LATE:
         return _last(rhythm, first, now, MOST)
     ticks = _last(rhythm, first, now, 1)
     return [tick for tick in ticks if missed != "skip" or now - tick < LATE]

@@ -211,6 +211,23 @@ class TestMissedTicks:
 
         assert ticks == [NOON + minute * MINUTE for minute in minutes]
 
+    @pytest.mark.parametrize("missed", ["skip", "once", "all"])
+    @pytest.mark.parametrize("seconds", [0, 5, 59])
+    def test_are_none_until_one_is_a_minute_late_and_each_has_its_message(
+        self, missed: str, seconds: int
+    ) -> None:
+        ticks = to_do(Every(SECOND), NOON, NOON + seconds * SECOND, missed)
+
+        assert ticks == [NOON + second * SECOND for second in range(seconds + 1)]
+
+    @pytest.mark.parametrize(("missed", "count"), [("skip", 1), ("once", 1), ("all", 61)])
+    def test_are_up_to_what_it_says_once_one_is_a_minute_late(
+        self, missed: str, count: int
+    ) -> None:
+        ticks = to_do(Every(SECOND), NOON, NOON + MINUTE, missed)
+
+        assert (len(ticks), ticks[-1]) == (count, NOON + MINUTE)
+
     @pytest.mark.parametrize(
         ("late", "is_done"), [(MINUTE - SECOND, True), (MINUTE, False), (HOUR, False)]
     )

@@ -16,9 +16,7 @@ from tests.processes import Process, worker
 pytestmark = pytest.mark.django_db(transaction=True)
 
 SECOND = timedelta(seconds=1)
-EVERY_SECOND = json.dumps(
-    {"often": {"task": "tests.jobs.add", "when": 1, "args": [1, 2], "missed": "all"}}
-)
+EVERY_SECOND = json.dumps({"often": {"task": "tests.jobs.add", "when": 1, "args": [1, 2]}})
 
 
 def ticks() -> list[datetime]:
@@ -30,10 +28,10 @@ def ticks() -> list[datetime]:
     return sorted(datetime.fromisoformat(each["tick"]) for each in said)
 
 
-def wait_for_ticks(count: int) -> None:
+def wait_for_ticks(count: int, *, within: float = 20) -> None:
     """Wait until there are so many more than now."""
     wanted = len(ticks()) + count
-    eventually(lambda: len(ticks()) >= wanted, within=20)
+    eventually(lambda: len(ticks()) >= wanted, within=within)
 
 
 def assert_each_once(found: list[datetime]) -> None:

@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from io import StringIO
 from typing import Any
 
@@ -18,7 +18,7 @@ from django.test import Client
 from pgqueue.connections import connect
 from pgqueue.engine import expire, lease, partitions, promote, retention, settle
 from pgqueue.exceptions import TaskResultDoesNotExist
-from pgqueue.models import Duty, History, Message
+from pgqueue.models import Duty, History, Message, Schedule
 from pgqueue.states import State
 from pgqueue.worker.duties import maintain
 from tests import jobs
@@ -78,6 +78,22 @@ def test_all_of_it_is_done_that_is_left_to_do_now(
     make_due(connection, schedule(connection, 7))
 
     assert did()["promote"]["promoted"] == 7
+
+
+def test_schedules_are_done_those_of_code_and_those_of_operators(
+    connection: Connection, settings: Any
+) -> None:
+    daily = {"task": "tests.jobs.add", "args": [1]}
+    settings.PGQUEUE = {"SCHEDULES": {"of code": {**daily, "when": timedelta(days=1)}}}
+    Schedule.objects.create(name="by hand", **daily, every=timedelta(days=1))
+    did()
+    Schedule.objects.update(next_at=datetime.now(UTC) - HOUR)
+
+    found = did()["schedule"]
+
+    assert (found["enqueued"], found["is_busy"]) == (2, False)
+    done = Message.objects.order_by("metadata__schedule")
+    assert [each.metadata["schedule"] for each in done] == ["by hand", "of code"]
 
 
 def test_a_purge_goes_on_through_what_is_to_be_kept(

@@ -56,7 +56,8 @@ def test_a_worker_that_is_killed_takes_no_tick_with_it() -> None:
     with worker(schedules=EVERY_SECOND) as first, worker(schedules=EVERY_SECOND) as second:
         wait_for_ticks(2)
         kill(first)
-        wait_for_ticks(2)
+        wait_for_ticks(1, within=5)  # three seconds, and this machine is busy
+        wait_for_ticks(1)
         kill(second)
     assert Duty.objects.filter(name="schedule").exists()
 

@@ -98,12 +98,8 @@ class ScheduleAdmin(QueueAdmin):
         if not change:
             super().save_model(request, obj, form, change)
             return
-        # Only this: a worker may have done a tick since the page was asked for.
-        changed = set(form.changed_data)
-        if changed & {"cron", "every", "timezone", "paused"}:
-            obj.next_at = None
-            changed.add("next_at")
-        obj.save(using=settings().database, update_fields=changed)
+        # Only this: a worker may have declared it anew since the page was asked for.
+        obj.save(using=settings().database, update_fields=form.changed_data)
 
     @admin.display
     def when(self, schedule: Schedule) -> str:

@@ -1,13 +1,18 @@
 from __future__ import annotations
 
+from collections.abc import Iterable
 from datetime import timedelta
 
-from django.db import models
+from django.db import models, router, transaction
 from django.db.models import F, Q
+from django.db.models.base import ModelBase
 
 from pgqueue.models.names import NamesField
 from pgqueue.schedules import rhythm_of
 from pgqueue.ticks import LONGEST, SHORTEST, Rhythm
+
+OF_WORKERS = {"next_at", "ticked_at", "message_id", "error"}
+WHEN = {"cron", "every", "timezone", "paused"}
 
 
 class ScheduleQuerySet(models.QuerySet["Schedule"]):
@@ -140,6 +145,49 @@ class Schedule(models.Model):
 
     def __str__(self) -> str:
         return self.name
+
+    def save(
+        self,
+        *,
+        force_insert: bool | tuple[ModelBase, ...] = False,
+        force_update: bool = False,
+        using: str | None = None,
+        update_fields: Iterable[str] | None = None,
+    ) -> None:
+        """Save it. In a row that is there, what workers write is left, if it is not named.
+
+        Where the row gets another time, or is paused or resumed, it goes on with the next tick from
+        then: those until then were not missed.
+        """
+        using = using or router.db_for_write(type(self), instance=self)
+        with transaction.atomic(using=using, savepoint=False):
+            row = None if force_insert else self._row(using)
+            super().save(
+                force_insert=force_insert,
+                force_update=force_update,
+                using=using,
+                update_fields=self._changing(row, update_fields) if row else update_fields,
+            )
+
+    def _row(self, using: str) -> Schedule | None:
+        """Lock and return what is stored under this name."""
+        rows = Schedule.objects.using(using).select_for_update(no_key=True)
+        return rows.filter(pk=self.pk).first()
+
+    def _changing(self, row: Schedule, update_fields: Iterable[str] | None) -> set[str]:
+        """Return the fields to be written to its row."""
+        if update_fields is None:
+            own = {field.name for field in self._meta.concrete_fields if not field.primary_key}
+            written = own - OF_WORKERS
+        else:
+            written = set(update_fields)
+        changed = any(getattr(self, name) != getattr(row, name) for name in written & WHEN)
+        # update_or_create() names all that are DateTimeFields.
+        is_given = "next_at" in written and self.next_at != row.next_at
+        if changed and not is_given:
+            self.next_at = None
+            written.add("next_at")
+        return written
 
     @property
     def when(self) -> str | timedelta:

@@ -457,6 +457,33 @@ class TestATickThatFails:
         row = Schedule.objects.get(name="full")
         assert (row.error, row.ticked_at) == ("", first)
 
+    def test_takes_none_of_those_with_it_that_are_made_up_for_along_with_it(
+        self,
+        connection: Connection,
+        duty_of: Callable[[], kind.Schedule],
+        monkeypatch: pytest.MonkeyPatch,
+    ) -> None:
+        add(missed="all")
+        first = make_due(connection, days=3)
+        second = (first + DAY).astimezone(UTC)
+        enqueue_tick = scheduling.enqueue
+
+        def fail_at_the_second(scheduled: Any, tick: datetime, connection: Connection) -> Any:
+            result = enqueue_tick(scheduled, tick, connection)
+            if tick == second:
+                connection.execute("SELECT 1 / 0")
+            return result
+
+        monkeypatch.setattr(scheduling, "enqueue", fail_at_the_second)
+        with heard(signals.schedule_failed, "error") as failed:
+            do(duty_of(), connection)
+
+        assert ticks() == [(first + n * DAY).astimezone(UTC) for n in (0, 2, 3)]
+        assert [type(error) for error in failed] == [psycopg.errors.DivisionByZero]
+        row = Schedule.objects.get()
+        assert (row.ticked_at, row.next_at) == (first + 3 * DAY, first + 4 * DAY)
+        assert "DivisionByZero" in row.error
+
     def test_since_the_arguments_do_not_fit_says_so(
         self, connection: Connection, duty_of: Callable[[], kind.Schedule]
     ) -> None:

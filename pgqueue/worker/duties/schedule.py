@@ -109,33 +109,38 @@ class Schedule:
         first = scheduled.next_at
         ticks = [] if first is None else to_do(rhythm, first, scheduled.now, scheduled.missed)
         now, later = ticks[:BATCH], ticks[BATCH:]
-        next_at = later[0] if later else _next(rhythm, scheduled)
+        ends = [(tick, self._enqueue(connection, scheduled, tick)) for tick in now]
+        stored = [(tick, end) for tick, end in ends if isinstance(end, int)]
+        failed = {_said(end): end for _, end in ends if isinstance(end, Exception)}
+        ticked_at, message_id = stored[-1] if stored else (None, None)
+        engine.move(
+            connection,
+            scheduled,
+            next_at=later[0] if later else _next(rhythm, scheduled),
+            ticked_at=ticked_at,
+            message_id=message_id,
+            error=next(reversed(failed), ""),
+        )
+        for error in failed.values():
+            signals.schedule_failed.send_robust(type(self), name=scheduled.name, error=error)
+        return len(stored)
+
+    def _enqueue(
+        self, connection: Connection, scheduled: Scheduled, tick: datetime
+    ) -> int | Exception | None:
+        """Store a tick's message; return its id, or why there is none, which harms no other tick."""
+        close_old_connections()  # of Django's, which fetch model instances among the arguments
         try:
             with connection.transaction():
-                ids = [self._enqueue(connection, scheduled, tick) for tick in now]
+                id = scheduling.enqueue(scheduled, tick, connection).id
+            return int(id) if id else None
         except (psycopg.OperationalError, django.db.OperationalError, UnknownTask):
             raise
         except Exception as error:
             known = self._definitions.get(scheduled.name, "")
             if known and scheduled.definition not in ("", known):
                 raise  # newer code, or older, has other arguments, and may be right
-            # It would fail again: its next tick is another matter.
-            engine.move(connection, scheduled, next_at=next_at, error=_said(error))
-            signals.schedule_failed.send_robust(type(self), name=scheduled.name, error=error)
-            return 0
-        engine.move(
-            connection,
-            scheduled,
-            next_at=next_at,
-            ticked_at=now[-1] if now else None,
-            message_id=ids[-1] if ids else None,
-        )
-        return len(ids)
-
-    def _enqueue(self, connection: Connection, scheduled: Scheduled, tick: datetime) -> int | None:
-        close_old_connections()  # of Django's, which fetch model instances among the arguments
-        id = scheduling.enqueue(scheduled, tick, connection).id
-        return int(id) if id else None
+            return error  # It would fail again: the next tick is another matter.
 
     def _set_aside(self, scheduled: Scheduled, seconds: float) -> None:
         self._aside[scheduled.name] = monotonic() + seconds

@@ -17,7 +17,7 @@ from pgqueue import models, registry
 from pgqueue.conf import settings
 from pgqueue.engine import schedule as engine
 from pgqueue.engine.schedule import Declared, Scheduled
-from pgqueue.exceptions import InvalidSchedule, PGQueueError, UnknownTask
+from pgqueue.exceptions import ChannelFull, InvalidSchedule, PGQueueError, UnknownTask
 from pgqueue.schedules import Schedule, checked_name, rhythm_of
 from pgqueue.tasks.definition import Task
 from pgqueue.tasks.result import TaskResult
@@ -167,7 +167,10 @@ def _enqueue(scheduled: Scheduled, metadata: Mapping[str, str], **where: Any) ->
     if scheduled.priority is not None:
         options["priority"] = scheduled.priority
     args, kwargs = arguments(task, scheduled.args, scheduled.kwargs)
-    return task.using(**options).enqueue(*args, **kwargs)
+    result = task.using(**options).enqueue(*args, **kwargs)
+    if result.came_of == "dropped":
+        raise ChannelFull("Its channel is full, and drops what is beyond.")
+    return result
 
 
 # While a message lives no second one has its dedupe key; and in a lane of its own, in order, one

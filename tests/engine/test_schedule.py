@@ -21,8 +21,8 @@ from pgqueue.connections import Session
 from pgqueue.engine import cancel, duty, settle
 from pgqueue.engine import schedule as engine
 from pgqueue.engine.schedule import Declared
-from pgqueue.exceptions import InvalidSchedule
-from pgqueue.models import Message, Policy, Schedule
+from pgqueue.exceptions import ChannelFull, InvalidSchedule
+from pgqueue.models import Channel, Message, Policy, Schedule
 from pgqueue.schedules import as_schedules
 from pgqueue.states import State
 from pgqueue.tasks import scheduling
@@ -417,6 +417,23 @@ class TestOverlap:
 
         assert Message.objects.get().pk != running.id
 
+    def test_that_is_skipped_is_not_told_as_a_tick_that_had_a_message(
+        self, connection: Connection, duty_of: Callable[[], kind.Schedule]
+    ) -> None:
+        a_duty = duty_of()
+        add(overlap="skip", missed="all")
+        first = make_due(connection, days=2)
+
+        do(a_duty, connection)
+        assert a_duty.did == {"enqueued": 1, "skipped": 2}
+        make_due(connection)
+        do(a_duty, connection)
+
+        assert a_duty.did == {"enqueued": 0, "skipped": 1}
+        row = Schedule.objects.get()
+        assert (row.ticked_at, row.message_id) == (first, Message.objects.get().pk)
+        assert row.next_at == first + 3 * DAY
+
     def test_that_is_one_at_a_time_has_one_wait_for_the_other(
         self, connection: Connection, duty_of: Callable[[], kind.Schedule]
     ) -> None:
@@ -483,6 +500,23 @@ class TestATickThatFails:
         row = Schedule.objects.get()
         assert (row.ticked_at, row.next_at) == (first + 3 * DAY, first + 4 * DAY)
         assert "DivisionByZero" in row.error
+
+    def test_since_its_channel_drops_it_says_so(
+        self, connection: Connection, duty_of: Callable[[], kind.Schedule]
+    ) -> None:
+        a_duty = duty_of()
+        add(channel="small")
+        limit("small", "channel", max_size=1)
+        Channel.objects.create(name="small", on_full="drop")
+        enqueue(connection, channel="small")
+        tick = make_due(connection)
+
+        do(a_duty, connection)
+
+        row = Schedule.objects.get()
+        assert (row.ticked_at, row.next_at) == (None, tick + DAY)
+        assert "ChannelFull" in row.error
+        assert a_duty.did == {"enqueued": 0, "skipped": 1}
 
     def test_since_the_arguments_do_not_fit_says_so(
         self, connection: Connection, duty_of: Callable[[], kind.Schedule]
@@ -877,6 +911,15 @@ class TestRunningOneNow:
         first, second = scheduling.run("s"), scheduling.run("s")
 
         assert (first.id, first.came_of, second.came_of) == (second.id, "stored", "existing")
+
+    def test_that_is_dropped_says_so(self, connection: Connection) -> None:
+        add(channel="small")
+        limit("small", "channel", max_size=1)
+        Channel.objects.create(name="small", on_full="drop")
+        enqueue(connection, channel="small")
+
+        with pytest.raises(ChannelFull):
+            scheduling.run("s")
 
     def test_that_is_not_there_says_so(self) -> None:
         with pytest.raises(InvalidSchedule, match="no schedule 's'"):

@@ -1,3 +1,5 @@
+from collections import Counter
+from collections.abc import Mapping
 from contextlib import suppress
 from datetime import datetime, timedelta
 from time import monotonic
@@ -38,7 +40,7 @@ class Schedule:
     def __init__(self, *, database: str) -> None:
         self._database = database
         self._definitions: dict[str, str] = {}
-        self.did = {"enqueued": 0}
+        self.did = {"enqueued": 0, "skipped": 0}
         self._declared_at = float("-inf")
         self._taken: set[str] = set()
         self._aside: dict[str, float] = {}
@@ -58,14 +60,16 @@ class Schedule:
         """Enqueue the messages of the ticks that are due."""
         self.look(connection)
         due = engine.due(connection, names=self._definitions, aside=self._left_aside(), limit=BATCH)
-        stored = sum(self._try(connection, each) for each in due)
-        self.did = {"enqueued": stored}
+        done = Counter({"enqueued": 0, "skipped": 0})
+        for each in due:
+            done.update(self._try(connection, each))
+        self.did = dict(done)
         if len(due) == BATCH:
             return timedelta()
         again_in = engine.next_due(connection, names=self._definitions, aside=self._left_aside())
         if again_in is None:
             return LATEST
-        if again_in <= timedelta() and not stored:
+        if again_in <= timedelta() and not any(done.values()):
             return BESIDE_A_LOCK
         return min(max(again_in, SOONEST), LATEST)
 
@@ -84,8 +88,8 @@ class Schedule:
                 signals.schedule_taken.send_robust(type(self), name=name)
             self._taken = taken
 
-    def _try(self, connection: Connection, scheduled: Scheduled) -> int:
-        """Do the ticks of one; return how many messages that made. What fails is one's own."""
+    def _try(self, connection: Connection, scheduled: Scheduled) -> Mapping[str, int]:
+        """Do the ticks of one; return how many had what. What fails is one's own."""
         try:
             with connection.transaction():
                 return self._do(connection, scheduled)
@@ -100,9 +104,9 @@ class Schedule:
             self._set_aside(scheduled, ASIDE_IF_IMPOSSIBLE)
             if engine.note(connection, scheduled, _said(error)):
                 signals.schedule_failed.send_robust(type(self), name=scheduled.name, error=error)
-        return 0
+        return {}
 
-    def _do(self, connection: Connection, scheduled: Scheduled) -> int:
+    def _do(self, connection: Connection, scheduled: Scheduled) -> Mapping[str, int]:
         rhythm = rhythm_of(
             scheduled.cron if scheduled.every is None else scheduled.every, scheduled.timezone
         )
@@ -123,17 +127,18 @@ class Schedule:
         )
         for error in failed.values():
             signals.schedule_failed.send_robust(type(self), name=scheduled.name, error=error)
-        return len(stored)
+        return {"enqueued": len(stored), "skipped": len(now) - len(stored)}
 
     def _enqueue(
         self, connection: Connection, scheduled: Scheduled, tick: datetime
     ) -> int | Exception | None:
-        """Store a tick's message; return its id, or why there is none, which harms no other tick."""
+        """Store a tick's message; return its id, None if it is skipped, or why there is none."""
         close_old_connections()  # of Django's, which fetch model instances among the arguments
         try:
             with connection.transaction():
-                id = scheduling.enqueue(scheduled, tick, connection).id
-            return int(id) if id else None
+                result = scheduling.enqueue(scheduled, tick, connection)
+            # With overlap="skip", that of an earlier tick may live.
+            return None if result.came_of == "existing" else int(result.id)
         except (psycopg.OperationalError, django.db.OperationalError, UnknownTask):
             raise
         except Exception as error:

@@ -14,6 +14,8 @@ SQL = load(__name__)
 PATIENCE = "500ms"
 """A tick's message may have to wait for somebody's transaction (a dedupe_key, a max_size), and
 whoever declares for an operator's: the worker's other duties wait with it."""
+HASTE = "10ms"
+"""The same for those that come after one that had to wait so long: they may be a hundred."""
 
 
 class Declared(NamedTuple):
@@ -106,6 +108,11 @@ def due(
     wait_at_most(connection, PATIENCE)
     asked = {"names": list(names), "aside": list(aside), "limit": limit}
     return [Scheduled.of(row) for row in connection.execute(SQL["due"], asked)]
+
+
+def hurry(connection: Connection) -> None:
+    """Hardly wait for locks any more, until the end of the transaction: one was waited for."""
+    wait_at_most(connection, HASTE)
 
 
 def next_due(

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from contextlib import closing, suppress
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from time import monotonic
 from typing import Any
 from unittest.mock import Mock, patch
 
@@ -570,6 +571,29 @@ class TestATickThatFails:
 
         assert done_meanwhile == ["other"]
         assert Schedule.objects.get(name="bounded").ticked_at == tick
+
+    def test_since_somebody_locks_what_many_need_does_not_keep_the_other_duties_for_long(
+        self,
+        connection: Connection,
+        other: Connection,
+        duty_of: Callable[[], kind.Schedule],
+    ) -> None:
+        limit("small", "channel", max_size=99)
+        names = [f"bounded {number}" for number in range(8)]
+        for name in names:
+            add(name, channel="small")
+            make_due(connection, name, days=1)
+        add("other")
+        make_due(connection, "other")
+
+        with other.transaction():
+            enqueue(other, channel="small")
+            began = monotonic()
+            do(duty_of(), connection)
+            took = monotonic() - began
+            assert Message.objects.get().metadata["schedule"] == "other"
+
+        assert took < 2  # half a second for the first of them; for each it would be four
 
     def test_since_nobody_can_say_when_it_is_harms_no_other(
         self, connection: Connection, duty_of: Callable[[], kind.Schedule]

@@ -98,6 +98,7 @@ class Schedule:
             if connection.closed:
                 raise
             self._set_aside(scheduled, ASIDE_IF_BUSY)
+            engine.hurry(connection)
         except Exception as error:
             if connection.closed:
                 raise

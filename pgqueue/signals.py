@@ -34,7 +34,8 @@ message_rescued = Signal()
 """Sent with `rescued` for each message that was taken from a silent worker."""
 
 schedule_failed = Signal()
-"""Sent with `name` and `error` when a schedule's tick had no message."""
+"""Sent with `name` and `error` when a schedule's tick had no message, or waits for it for over a
+minute."""
 
 schedule_taken = Signal()
 """Sent with `name` when a schedule in code has the name of one that somebody has added."""

@@ -572,6 +572,34 @@ class TestATickThatFails:
         assert done_meanwhile == ["other"]
         assert Schedule.objects.get(name="bounded").ticked_at == tick
 
+    def test_since_somebody_locks_what_it_needs_is_said_once_it_is_a_minute_late(
+        self,
+        connection: Connection,
+        other: Connection,
+        duty_of: Callable[[], kind.Schedule],
+        monkeypatch: pytest.MonkeyPatch,
+    ) -> None:
+        monkeypatch.setattr(kind, "ASIDE_IF_BUSY", 0)
+        a_duty = duty_of()
+        add(channel="small")
+        limit("small", "channel", max_size=9)
+
+        with heard(signals.schedule_failed, "name") as failed, other.transaction():
+            enqueue(other, channel="small")
+            Schedule.objects.update(next_at=datetime.now(UTC) - 30 * SECOND)
+            do(a_duty, connection)
+            at_first = (Schedule.objects.get().error, list(failed))
+            Schedule.objects.update(next_at=datetime.now(UTC) - 61 * SECOND)
+            do(a_duty, connection)
+            do(a_duty, connection)
+        error = Schedule.objects.get().error
+        do(a_duty, connection)
+
+        assert at_first == ("", [])
+        assert failed == ["s"]
+        assert error == "LockNotAvailable: canceling statement due to lock timeout"
+        assert Schedule.objects.get().error == ""
+
     def test_since_somebody_locks_what_many_need_does_not_keep_the_other_duties_for_long(
         self,
         connection: Connection,

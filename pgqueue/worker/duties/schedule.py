@@ -16,7 +16,7 @@ from pgqueue.engine.values import Connection
 from pgqueue.exceptions import PGQueueError, UnknownTask
 from pgqueue.schedules import rhythm_of
 from pgqueue.tasks import scheduling
-from pgqueue.ticks import Rhythm, to_do
+from pgqueue.ticks import LATE, Rhythm, to_do
 
 LATEST = timedelta(seconds=1)
 SOONEST = timedelta(milliseconds=5)
@@ -93,19 +93,28 @@ class Schedule:
         try:
             with connection.transaction():
                 return self._do(connection, scheduled)
-        except (psycopg.OperationalError, django.db.OperationalError):
+        except (psycopg.OperationalError, django.db.OperationalError) as error:
             # Somebody has locked what it needs, for example: it is tried again.
             if connection.closed:
                 raise
             self._set_aside(scheduled, ASIDE_IF_BUSY)
             engine.hurry(connection)
+            if scheduled.next_at and scheduled.now - scheduled.next_at >= LATE:
+                # What follows the first line says where it waited: somewhere else each time.
+                self._note(connection, scheduled, error, _said(error).partition("\n")[0])
         except Exception as error:
             if connection.closed:
                 raise
             self._set_aside(scheduled, ASIDE_IF_IMPOSSIBLE)
-            if engine.note(connection, scheduled, _said(error)):
-                signals.schedule_failed.send_robust(type(self), name=scheduled.name, error=error)
+            self._note(connection, scheduled, error, _said(error))
         return {}
+
+    def _note(
+        self, connection: Connection, scheduled: Scheduled, error: Exception, said: str
+    ) -> None:
+        """Note why its ticks are not done, and tell it if that is news."""
+        if engine.note(connection, scheduled, said):
+            signals.schedule_failed.send_robust(type(self), name=scheduled.name, error=error)
 
     def _do(self, connection: Connection, scheduled: Scheduled) -> Mapping[str, int]:
         rhythm = rhythm_of(

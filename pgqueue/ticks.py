@@ -43,6 +43,9 @@ class Cron:
     the beginning of minute and hour) comes once a day, at the first moment after a gap if its own
     is left out, and the first time where it comes twice. What goes on all day goes by real time.
 
+    Where it is set by half an hour, as on Lord Howe Island, what goes on all day may miss a tick
+    just then, or not, depending on who asks when: cronsim goes on by whole hours.
+
     Args:
         line: minute, hour, day of the month, month, day of the week; or an alias: @daily, …
         timezone: by its name: Europe/Berlin.

@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 from zoneinfo import ZoneInfo
 
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from pgqueue.exceptions import InvalidSchedule
@@ -154,6 +154,8 @@ class TestWhereTheClockChanges:
     def test_whoever_asks_whenever_gets_the_same_ticks(
         self, line: str, zone: str, start: datetime, later: int
     ) -> None:
+        # Half an hour; see Cron.
+        assume(zone != "Australia/Lord_Howe" or "*" not in line.partition(" * ")[0])
         cron = Cron(line, zone)
         instant = start.replace(tzinfo=UTC)
         ticks = upcoming(cron, instant, 60)

@@ -149,7 +149,9 @@ class Turns:
         lane = (name, key)
         if self._resting.get(lane) != mark:  # else nothing came since it was recalled
             self._resting.pop(lane, None)
-            self._resting[lane] = Mark(mark.rank, max(mark.run_at, EARLIEST) - OVERLAP, 0)
+            # Behind a pooler it is in the session's zone, where a second before may be an hour off.
+            began = max(mark.run_at, EARLIEST).astimezone(UTC) - OVERLAP
+            self._resting[lane] = Mark(mark.rank, began, 0)
         _forget_first(self._resting, RESTING)
 
     def _look_from_the_front(self) -> None:

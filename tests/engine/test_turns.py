@@ -5,9 +5,10 @@ from __future__ import annotations
 from bisect import insort
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime, timedelta, tzinfo
 from typing import Any, NamedTuple
 from unittest.mock import patch
+from zoneinfo import ZoneInfo
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -58,10 +59,17 @@ class Backlog:
         return self.now
 
     def add(
-        self, channel: str, key: str, *, rank: int = 0, minute: int = 0, seconds: float = 0
+        self,
+        channel: str,
+        key: str,
+        *,
+        rank: int = 0,
+        minute: int = 0,
+        seconds: float = 0,
+        zone: tzinfo = UTC,
     ) -> None:
         self._ids += 1
-        moment = EPOCH + timedelta(minutes=minute, seconds=seconds)
+        moment = (EPOCH + timedelta(minutes=minute, seconds=seconds)).astimezone(zone)
         insort(
             self.lanes.setdefault((channel, key), []),
             Message(rank, moment, self._ids, channel, key),
@@ -133,7 +141,7 @@ class Backlog:
         assert not set(names) & {lane.channel for lane in known}, "one lane might be asked twice"
 
     def _after(self, lane: Known) -> list[Message]:
-        mark = (lane.rank, lane.run_at, lane.id)
+        mark = (lane.rank, lane.run_at.astimezone(UTC), lane.id)  # as the database has it
         heads = self._heads((lane.channel, lane.key))
         return [each for each in heads if each[:3] > mark][: lane.quota]
 
@@ -302,6 +310,21 @@ class TestWhereALookIsExpensive:
             model.add("a", "", minute=beginning)
             assert worker.claim(10, thoroughly=False)
             assert not worker.claim(10, thoroughly=False)
+
+    def test_a_mark_of_the_second_after_the_clock_was_changed_is_no_hour_ahead(
+        self, model: Backlog, worker: Turns
+    ) -> None:
+        # Behind a pooler times are in the session's zone.
+        berlin = ZoneInfo("Europe/Berlin")
+        summer = (datetime(2025, 3, 30, 1, tzinfo=UTC) - EPOCH) // timedelta(minutes=1)
+
+        model.add("a", "", minute=summer, zone=berlin)
+        assert worker.claim(10, thoroughly=False)
+        assert not worker.claim(10, thoroughly=False)
+        model.add("a", "", minute=summer + 1, zone=berlin)
+
+        assert worker.claim(10, thoroughly=False)
+        assert model.looked == 0
 
     def test_marks_stay_where_they_are_while_nothing_comes(
         self, model: Backlog, worker: Turns

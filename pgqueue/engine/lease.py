@@ -181,5 +181,15 @@ def are_any_over(connection: Connection) -> bool:
     return bool(row and row[0])
 
 
+def are_any_of(connection: Connection, first: UUID, last: UUID) -> bool:
+    """Say whether a process has any messages, also such as somebody has locked.
+
+    Args:
+        first, last: what its worker_ids lie between.
+    """
+    row = connection.execute(SQL["are_any_of"], {"first": first, "last": last}).fetchone()
+    return bool(row and row[0])
+
+
 def _fence_of(lease: Lease | Claim) -> dict[str, object]:
     return {"id": lease.id, "attempt": lease.attempt, "worker_id": lease.worker_id}

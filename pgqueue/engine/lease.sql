@@ -112,6 +112,12 @@ WITH mine AS MATERIALIZED (
 ),
 -- include: taken_away
 
+-- name: are_any_of
+-- Also what is locked, which `rescue_from` leaves out.
+SELECT EXISTS (
+    SELECT FROM pgqueue_message
+    WHERE state = 'running' AND worker_id BETWEEN %(first)s::uuid AND %(last)s::uuid)
+
 -- name: give_back
 -- What was claimed under ids that a worker had before: its answer was lost with the connection, or
 -- else it were held. Nothing of it was begun.

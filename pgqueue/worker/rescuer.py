@@ -17,11 +17,29 @@ from pgqueue.service import Service
 
 AGAIN_AFTER = 1.0
 """Seconds: what a process had sent last may have been carried out after it died."""
+LONGEST_PAUSE = 10.0
 UNTIL_WOKEN = timedelta(hours=1)
+
+
+class Dead:
+    """A process that is dead, and when to take away from it what it still has."""
+
+    def __init__(self, family: Family) -> None:
+        self.family = family
+        self.due_at = monotonic()
+        self.pause = 0.0
+
+    def wait(self) -> None:
+        """Let it be due again later, each time twice as much."""
+        self.pause = min(max(2 * self.pause, AGAIN_AFTER), LONGEST_PAUSE)
+        self.due_at = monotonic() + self.pause
 
 
 class Rescuer(Service):
     """Knows the dead; tries again where the database is away.
+
+    And where a message is locked: by the transaction of its task, which the server ends only when
+    the statement that it is in has ended.
 
     Args:
         alias: the queue's database.
@@ -30,21 +48,25 @@ class Rescuer(Service):
     def __init__(self, alias: str) -> None:
         super().__init__()
         self._session = Session(alias, name="rescuer")
-        self._orphaned: list[tuple[Family, float]] = []
+        self._dead: list[Dead] = []
 
     def rescue_from(self, family: Family) -> None:
-        """Take everything away from a process that is dead, at once and again after a second."""
-        now = monotonic()
-        self._orphaned += [(family, now), (family, now + AGAIN_AFTER)]
+        """Take everything away from a process that is dead: at once, after a second, and so on."""
+        self._dead.append(Dead(family))
         self.wake()
 
     def tick(self) -> timedelta:
         """Rescue what is due."""
-        for each in [each for each in self._orphaned if each[1] <= monotonic()]:
+        for each in [each for each in self._dead if each.due_at <= monotonic()]:
             self.note_progress()
-            self._rescue_from(each[0])
-            self._orphaned.remove(each)
-        due = [at - monotonic() for _, at in self._orphaned]
+            self._rescue_from(each.family)
+            # Those that are still there are locked. They are looked for until there are none:
+            # who rescues by leases has them in the end.
+            if each.pause and not self._has_left_any(each.family):
+                self._dead.remove(each)
+            else:
+                each.wait()
+        due = [each.due_at - monotonic() for each in self._dead]
         return timedelta(seconds=max(min(due), 0)) if due else UNTIL_WOKEN
 
     def _rescue_from(self, family: Family) -> None:
@@ -57,11 +79,14 @@ class Rescuer(Service):
             for each in rescued:
                 signals.message_rescued.send_robust(type(self), rescued=each)
 
+    def _has_left_any(self, family: Family) -> bool:
+        return lease.are_any_of(self._session.connection, family.first, family.last)
+
     def finish(self) -> None:
         """Rescue from those who died last, if that can be, and close the connection."""
         try:
-            for family in {family for family, _ in self._orphaned}:
-                self._rescue_from(family)
+            for each in self._dead:
+                self._rescue_from(each.family)
         except Exception as error:
             # The leases run out instead.
             signals.service_failed.send_robust(type(self), service=self.name, error=error)

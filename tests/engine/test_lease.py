@@ -518,6 +518,21 @@ class TestRescueFrom:
         assert rescued.state == "dead"
         assert Message.objects.get().lost == 1
 
+    def test_leaves_what_is_locked_and_says_that_it_is_there(
+        self, connection: Connection, other: Connection
+    ) -> None:
+        run(connection, worker_id=self.FIRST)
+        bounds = (self.FIRST, self.LAST)
+        with other.transaction():
+            other.execute("SELECT FROM pgqueue_message FOR UPDATE")
+            locked = lease.rescue_from(connection, *bounds, max_lost=3)
+            are_any_left = lease.are_any_of(connection, *bounds)
+
+        rescued = lease.rescue_from(connection, *bounds, max_lost=3)
+
+        assert (locked, are_any_left, len(rescued)) == ([], True, 1)
+        assert not lease.are_any_of(connection, *bounds)
+
 
 class TestGivingBack:
     """What a worker was given under an id that it had before, and was not told of."""

@@ -54,6 +54,16 @@ def count(service: str, *, wait_event_type: str = "%") -> int:
         return int(cursor.fetchone()[0])
 
 
+def sleeps_in_the_database() -> bool:
+    """Whether a task has the server wait."""
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "SELECT FROM pg_stat_activity "
+            "WHERE wait_event = 'PgSleep' AND datname = current_database()"
+        )
+        return cursor.fetchone() is not None
+
+
 @contextmanager
 def stopped(pid: int) -> Iterator[None]:
     """Have a process do nothing in the block, not even end; it is dead after it."""
@@ -186,6 +196,20 @@ class TestAChildThatDies:
             eventually(lambda: History.objects.count() == 4, within=20)
         lost = Counter(History.objects.values_list("lost", flat=True))
         assert lost == {0: 2, 1: 2}
+
+    def test_loses_what_it_had_locked_when_the_server_has_noticed(self) -> None:
+        # The statement goes on for as long as it takes, whoever has sent it.
+        jobs.sleep_in_the_database.enqueue(4)
+        with worker("--processes", "2", "--threads", "1", lease=3600):
+            victims = serve(2)
+            eventually(sleeps_in_the_database)
+
+            for victim in victims:
+                os.kill(victim, SIGKILL)
+
+            eventually(lambda: Message.objects.filter(lost=1).exists(), within=20)
+            eventually(lambda: History.objects.exists(), within=20)
+        assert History.objects.get().lost == 1
 
     def test_keeps_nobody_from_stopping_though_the_database_says_nothing(self) -> None:
         with (

@@ -15,6 +15,7 @@ from time import monotonic
 from pgqueue import signals
 
 STATUS = 1
+LOOK = 0.25  # seconds
 SAYING_WHY = 1.0  # seconds
 LEFT_BEHIND = timedelta(seconds=2)
 
@@ -36,9 +37,14 @@ class Leash:
     """A last resort, behind everything that ends in time by itself.
 
     Its thread is there from the beginning: in the end there may be no room for one.
+
+    Args:
+        time_left: returns how long the process may live from now on; None: nothing is said of it.
+            It is asked again and again: a signal handler may take no lock, and wakes nobody.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, time_left: Callable[[], timedelta | None] = lambda: None) -> None:
+        self._time_left = time_left
         self._ends_at = inf
         self._is_loose = False
         self._changed = threading.Condition()
@@ -58,10 +64,15 @@ class Leash:
 
     def _watch(self) -> None:
         with self._changed:
-            while not self._is_loose and (left := self._ends_at - monotonic()) > 0:
-                self._changed.wait(None if left == inf else left)
+            while not self._is_loose and (left := self._left()) > 0:
+                self._changed.wait(min(left, LOOK))
         if not self._is_loose:
             self._end()
+
+    def _left(self) -> float:
+        if (left := self._time_left()) is not None:
+            self.shorten(left)
+        return self._ends_at - monotonic()
 
     def _end(self) -> None:
         end_soon(STATUS)

@@ -31,6 +31,7 @@ from pgqueue.worker.duties.every import every
 from pgqueue.worker.duties.service import Duties
 from pgqueue.worker.heartbeat import Heartbeat
 from pgqueue.worker.held import Held, Holding
+from pgqueue.worker.home import Home
 from pgqueue.worker.leash import Leash
 from pgqueue.worker.plan import Plan
 from pgqueue.worker.reloading import Reloading
@@ -64,8 +65,9 @@ class Worker:
         self._until = inf
         options = settings()
 
-        self._home = Session(plan.database, name="supervisor")
-        listens = not plan.poll_only and not is_pooled(self._home.connection)
+        self._home = Home(plan.database)
+        with self._home.connected() as connection:
+            listens = not plan.poll_only and not is_pooled(connection)
         self._presence = Presence(
             self._registration(), notify_for=2 * options.heartbeat, family=family
         )
@@ -120,11 +122,11 @@ class Worker:
             else None
         )
         self._watchdog = Watchdog(
-            [*self._services(), *(self._crew.executors if self._crew else [])],
+            [*self._services(), self._home, *(self._crew.executors if self._crew else [])],
             on_well=self._say_that_one_is_well,
         )
         # Last: where any of this fails, nobody would loosen it.
-        self._leash = Leash()
+        self._leash = Leash(self._time_left)
 
     def run(self) -> bool:
         """Live: start, wait, stop. Call it in the main thread, which gets the signals.
@@ -161,7 +163,8 @@ class Worker:
 
     def _start(self) -> None:
         if not self._crew:
-            self._presence.register(self._home.connection)
+            with self._home.connected() as connection:
+                self._presence.register(connection)
         for service in [*self._services(), self._watchdog]:
             service.start()
         if self._crew:
@@ -230,6 +233,15 @@ class Worker:
         self._hurry(self._plan.grace + LAST_WORDS)
         return monotonic() + self._plan.grace.total_seconds()
 
+    def _time_left(self) -> timedelta | None:
+        """Return how long it may go on from now, by how often it was asked to stop; None: for ever.
+
+        The leash asks that, too: the main thread may be waiting for the database.
+        """
+        if self._requests.count > 1:
+            return LAST_WORDS
+        return self._plan.grace + LAST_WORDS if self._requests.count else None
+
     def _hurry(self, left: timedelta) -> None:
         """Have an end of all this within so long: from now on nothing else is to end it."""
         self._watchdog.stop()
@@ -282,13 +294,14 @@ class Worker:
             return True
         claims = [each.claim for each in held]
         try:
-            # Who runs in a transaction has his own row locked.
-            if locks := [each.lock for each in held if each.given_up and each.lock]:
-                lease.let_go(self._home.connection, locks)
-            released = settle.release(self._home.connection, claims)
-            self._released += len(released)
-            self._drop(each for each in held if each.claim.id in released)
-            locked = lease.held(self._home.connection, claims)
+            with self._home.connected() as connection:
+                # Who runs in a transaction has his own row locked.
+                if locks := [each.lock for each in held if each.given_up and each.lock]:
+                    lease.let_go(connection, locks)
+                released = settle.release(connection, claims)
+                self._released += len(released)
+                self._drop(each for each in held if each.claim.id in released)
+                locked = lease.held(connection, claims)
         except Exception as error:
             # The leases run out instead.
             signals.service_failed.send_robust(type(self), service="worker", error=error)

@@ -144,6 +144,29 @@ class TestAskedToStop:
         assert "no time to write everything down" in process.log
         assert Message.objects.get().state == State.RUNNING
 
+    def test_twice_it_ends_soon_though_the_database_does_not_answer(self) -> None:
+        # Where many have ended, more are claimed than begin.
+        jobs.add.enqueue_many([(1,)] * 50)
+        _, second = jobs.sleep.enqueue_many([(60, "first"), (0, "second")])
+        with (
+            worker("--threads", "1", lease=3600) as process,
+            closing(connect("default", name="test")) as other,
+        ):
+            eventually(began)
+            eventually(lambda: Message.objects.get(pk=second.id).state == State.RUNNING)
+            with other.transaction():
+                other.execute("LOCK TABLE pgqueue_message IN ACCESS EXCLUSIVE MODE")
+                process.signal(SIGTERM)
+                eventually(lambda: is_waiting("supervisor"))
+                process.signal(SIGTERM)
+
+                assert process.exit_status(within=6) == 1
+                # The server has not noticed, and would carry out what it was asked for.
+                other.execute(
+                    "SELECT pg_terminate_backend(pid, 5000) FROM unnest(%s) AS pid",
+                    [list(own_connections().values())],
+                )
+
     def test_it_writes_down_what_ended_though_the_database_is_slow(self) -> None:
         jobs.sleep.enqueue_many([(0.2, "first"), (1, "second")])
         with (

@@ -1,0 +1,48 @@
+"""The main thread's session."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from math import inf
+from time import monotonic
+
+from pgqueue.connections import Session
+from pgqueue.engine.values import Connection
+from pgqueue.service import LONGEST_STEP
+
+
+class Home:
+    """A session that is watched while somebody waits on it, as a service's is."""
+
+    name = "supervisor"
+
+    def __init__(self, alias: str) -> None:
+        self._session = Session(alias, name=self.name)
+        self._back_by = inf
+
+    @contextmanager
+    def connected(self) -> Iterator[Connection]:
+        """Lend its connection, for no longer than a step of a service may take.
+
+        Raises:
+            psycopg.OperationalError: the database can't be reached.
+        """
+        self._back_by = monotonic() + LONGEST_STEP
+        try:
+            yield self._session.connection
+        finally:
+            self._back_by = inf
+
+    @property
+    def is_stuck(self) -> bool:
+        """Whether somebody has had it for too long."""
+        return monotonic() > self._back_by
+
+    def cut(self) -> None:
+        """End the connection under whoever waits for an answer."""
+        self._session.cut()
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._session.close()

@@ -57,7 +57,8 @@ worker_stuck = Signal()
 """Sent with `services` by a worker that ends since these have done nothing for minutes."""
 
 worker_cut_short = Signal()
-"""Sent by a worker that ends without having written down or handed back everything."""
+"""Sent by a worker that ends without having written down or handed back everything: with how many
+messages are `left` to their leases, and the `error` on account of which; None: for want of time."""
 
 service_failed = Signal()
 """Sent with `service` and `error` when a part of the worker failed and will try again."""
@@ -148,8 +149,9 @@ def _log_stuck(sender: Any, services: Any, **kwargs: Any) -> None:
 
 
 @receiver(worker_cut_short)
-def _log_cut_short(sender: Any, **kwargs: Any) -> None:
-    logger.error("There was no time to write everything down; the leases run out instead")
+def _log_cut_short(sender: Any, left: int, error: BaseException | None, **kwargs: Any) -> None:
+    why = error or "there was no time to write everything down"
+    logger.error("Messages that are left to their leases: %d; %s", left, why)
 
 
 @receiver(service_failed)

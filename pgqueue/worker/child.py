@@ -67,7 +67,7 @@ def main(plan: Plan, pipe: Connection, family: Family, level: int | None) -> Non
 
     from psycopg import OperationalError
 
-    from pgqueue.worker.leash import leave_threads_behind, wait_for_no_thread
+    from pgqueue.worker.leash import STATUS, leave_threads_behind, wait_for_no_thread
     from pgqueue.worker.logs import configure_logging
     from pgqueue.worker.worker import Worker
 
@@ -78,8 +78,9 @@ def main(plan: Plan, pipe: Connection, family: Family, level: int | None) -> Non
     except OperationalError as error:
         sys.exit(f"The database can't be reached: {error}")
     have_ended = worker.run()
-    if not worker.holds_something:
-        parent.say(STOPPED)
+    if worker.holds_something:
+        leave_threads_behind(STATUS)
+    parent.say(STOPPED)
     if not have_ended:
         leave_threads_behind()
     wait_for_no_thread()

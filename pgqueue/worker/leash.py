@@ -5,12 +5,13 @@ from __future__ import annotations
 import os
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sized
 from contextlib import suppress
 from datetime import timedelta
 from functools import partial
 from math import inf
 from time import monotonic
+from typing import NoReturn
 
 from pgqueue import signals
 
@@ -39,11 +40,15 @@ class Leash:
     Its thread is there from the beginning: in the end there may be no room for one.
 
     Args:
+        holding: what would be left to its lease.
         time_left: returns how long the process may live from now on; None: nothing is said of it.
             It is asked again and again: a signal handler may take no lock, and wakes nobody.
     """
 
-    def __init__(self, time_left: Callable[[], timedelta | None] = lambda: None) -> None:
+    def __init__(
+        self, holding: Sized = (), time_left: Callable[[], timedelta | None] = lambda: None
+    ) -> None:
+        self._holding = holding
         self._time_left = time_left
         self._ends_at = inf
         self._is_loose = False
@@ -76,15 +81,16 @@ class Leash:
 
     def _end(self) -> None:
         end_soon(STATUS)
-        signals.worker_cut_short.send_robust(type(self))
+        left = len(self._holding)
+        signals.worker_cut_short.send_robust(type(self), left=left, error=None)
         os._exit(STATUS)
 
 
-def leave_threads_behind() -> None:
-    """End at once, with status 0: tasks that would not end were handed back."""
+def leave_threads_behind(status: int = 0) -> NoReturn:
+    """End at once: tasks that would not end were handed back, or there is no time for them."""
     sys.stdout.flush()
     sys.stderr.flush()
-    os._exit(0)
+    os._exit(status)
 
 
 def wait_for_no_thread() -> None:

@@ -126,7 +126,7 @@ class Worker:
             on_well=self._say_that_one_is_well,
         )
         # Last: where any of this fails, nobody would loosen it.
-        self._leash = Leash(self._time_left)
+        self._leash = Leash(self._holding, self._time_left)
 
     def run(self) -> bool:
         """Live: start, wait, stop. Call it in the main thread, which gets the signals.
@@ -209,8 +209,7 @@ class Worker:
                 service.stop()
             for service in services:
                 service.stopped(LAST_WORDS / 4)
-        # What a claim brought that was answered late, or was locked before.
-        self._hand_back(self._holding.all())
+        self._hand_back_the_last()
         self._home.close()
         signals.worker_stopped.send_robust(type(self), released=self._released)
         self._leash.loosen()
@@ -218,7 +217,7 @@ class Worker:
     def _hand_back_unbegun(self, crew: Crew) -> None:
         """Hand back what was claimed and not begun; else the settler does, which tries again."""
         unbegun = crew.close(LAST_WORDS / 4)
-        if not self._hand_back(unbegun):
+        if not self._try_to_hand_back(unbegun):
             for each in unbegun:
                 if not each.lost:
                     crew.settler.put(each, HandedBack())
@@ -279,35 +278,52 @@ class Worker:
         left = self._holding.all()
         for each in left:
             each.given_up = True
-        self._hand_back(left)
+        self._try_to_hand_back(left)
         crew.cancel()
 
-    def _hand_back(self, held: Sequence[Held]) -> bool:
+    def _hand_back_the_last(self) -> None:
+        """Hand back what a claim brought that was answered late, or was locked before."""
+        error = None
+        try:
+            self._hand_back(self._holding.all())
+        except Exception as raised:
+            error = raised
+        if self.holds_something:
+            left = len(self._holding)
+            signals.worker_cut_short.send_robust(type(self), left=left, error=error)
+
+    def _try_to_hand_back(self, held: Sequence[Held]) -> bool:
+        """Release what is not going to end here, and say whether the database could be told.
+
+        If not, it is tried again later.
+        """
+        try:
+            self._hand_back(held)
+        except Exception as error:
+            signals.service_failed.send_robust(type(self), service="worker", error=error)
+            return False
+        return True
+
+    def _hand_back(self, held: Sequence[Held]) -> None:
         """Release what is not going to end here; what ends all the same is fenced off.
 
         What somebody else has locked goes on being held: it may be let go later.
 
-        Returns:
-            Whether the database could be told.
+        Raises:
+            psycopg.Error: the database could not be told.
         """
         if not held:
-            return True
+            return
         claims = [each.claim for each in held]
-        try:
-            with self._home.connected() as connection:
-                # Who runs in a transaction has his own row locked.
-                if locks := [each.lock for each in held if each.given_up and each.lock]:
-                    lease.let_go(connection, locks)
-                released = settle.release(connection, claims)
-                self._released += len(released)
-                self._drop(each for each in held if each.claim.id in released)
-                locked = lease.held(connection, claims)
-        except Exception as error:
-            # The leases run out instead.
-            signals.service_failed.send_robust(type(self), service="worker", error=error)
-            return False
+        with self._home.connected() as connection:
+            # Who runs in a transaction has his own row locked.
+            if locks := [each.lock for each in held if each.given_up and each.lock]:
+                lease.let_go(connection, locks)
+            released = settle.release(connection, claims)
+            self._released += len(released)
+            self._drop(each for each in held if each.claim.id in released)
+            locked = lease.held(connection, claims)
         self._drop(each for each in held if each.claim.id not in locked)
-        return True
 
     def _drop(self, held: Iterable[Held]) -> None:
         for each in held:

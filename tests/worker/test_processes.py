@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import signal
 import time
-from contextlib import closing
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
 from datetime import timedelta
 
+import psycopg
 import pytest
 from django.contrib.auth.models import Group
 from django.db import connection, transaction
 from django.utils import timezone
+from psycopg.sql import SQL, Identifier
 
 from pgqueue.connections import connect
 from pgqueue.engine import cancel
@@ -59,6 +62,32 @@ def is_waiting(service: str) -> bool:
             [f"pgqueue {service}"],
         )
         return cursor.fetchone() is not None
+
+
+@contextmanager
+def nobody_is_let_in() -> Iterator[None]:
+    """Cut the workers' connections in the block, and let them have no others."""
+    info = connection.connection.info
+    given = {**info.get_parameters(), "password": info.password or None, "dbname": "postgres"}
+    with closing(psycopg.connect(**given, autocommit=True)) as elsewhere:
+
+        def let_in(allowed: bool) -> None:
+            elsewhere.execute(
+                SQL("ALTER DATABASE {} ALLOW_CONNECTIONS {}").format(
+                    Identifier(info.dbname), SQL(str(allowed))
+                )
+            )
+
+        let_in(False)
+        try:
+            elsewhere.execute(
+                "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity "
+                "WHERE datname = %s AND application_name LIKE 'pgqueue %%'",
+                [info.dbname],
+            )
+            yield
+        finally:
+            let_in(True)
 
 
 class TestAskedToStop:
@@ -166,6 +195,19 @@ class TestAskedToStop:
                     "SELECT pg_terminate_backend(pid, 5000) FROM unnest(%s) AS pid",
                     [list(own_connections().values())],
                 )
+
+    @pytest.mark.parametrize("arguments", [[], ["--processes", "2"]], ids=["one", "several"])
+    def test_it_says_what_it_could_not_hand_back(self, arguments: list[str]) -> None:
+        jobs.sleep.enqueue_many([(60, "first"), (60, "second")])
+        with worker("--threads", "1", "--grace", "0.5", *arguments, lease=3600) as process:
+            eventually(began)
+            with nobody_is_let_in():
+                process.signal(SIGTERM)
+
+                assert process.exit_status(within=9) == 1
+
+        assert "Messages that are left to their leases: 1; " in process.log
+        assert "not currently accepting connections" in process.log
 
     def test_it_writes_down_what_ended_though_the_database_is_slow(self) -> None:
         jobs.sleep.enqueue_many([(0.2, "first"), (1, "second")])

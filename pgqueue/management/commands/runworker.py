@@ -122,7 +122,12 @@ class Command(BaseCommand):
         if plan.is_supervised:
             if not Supervisor(plan, level=level).run():
                 sys.exit(STATUS)
-        elif not Worker(plan).run():
+            return
+        worker = Worker(plan)
+        have_ended = worker.run()
+        if worker.holds_something:
+            leave_threads_behind(STATUS)
+        if not have_ended:
             leave_threads_behind()
 
     def _plan(self, options: dict[str, Any]) -> Plan:

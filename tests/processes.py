@@ -52,9 +52,9 @@ def manage(*arguments: str, **environment: str) -> subprocess.CompletedProcess[s
 
 
 class Process:
-    """A `manage.py runworker`, and what it has to say."""
+    """A `manage.py runworker`, in a group of its own, and what it has to say."""
 
-    def __init__(self, *arguments: str, **settings: Any) -> None:
+    def __init__(self, *arguments: str, database: str | None = None, **settings: Any) -> None:
         self._before = set(Worker.objects.values_list("pk", flat=True))
         self.popen = subprocess.Popen(
             [sys.executable, "manage.py", "runworker", *arguments],
@@ -62,12 +62,13 @@ class Process:
             env={
                 **os.environ,
                 "DJANGO_SETTINGS_MODULE": "tests.settings",
-                "DATABASE_URL": database_url(),
+                "DATABASE_URL": database or database_url(),
                 **{f"PGQUEUE_{name.upper()}": str(value) for name, value in settings.items()},
             },
             stderr=subprocess.PIPE,
             stdout=subprocess.DEVNULL,
             text=True,
+            process_group=0,
         )
         self.log = ""
 
@@ -88,6 +89,10 @@ class Process:
     def signal(self, number: signal.Signals) -> None:
         self.popen.send_signal(number)
 
+    def signal_group(self, number: signal.Signals) -> None:
+        """As systemd does, or a terminal."""
+        os.killpg(self.popen.pid, number)
+
     def exit_status(self, within: float = 15) -> int:
         _, said = self.popen.communicate(timeout=within)
         self.log += said or ""
@@ -95,11 +100,10 @@ class Process:
 
 
 @contextmanager
-def worker(*arguments: str, **settings: Any) -> Iterator[Process]:
-    """A worker that serves, and is gone at the end of the block, whatever happens in it."""
+def starting(*arguments: str, **settings: Any) -> Iterator[Process]:
+    """A worker that starts, and is gone at the end of the block, whatever happens in it."""
     process = Process(*arguments, **settings)
     try:
-        process.wait_until_it_serves()
         yield process
     finally:
         if process.popen.poll() is None:
@@ -107,6 +111,14 @@ def worker(*arguments: str, **settings: Any) -> Iterator[Process]:
             process.exit_status()
         elif process.popen.stderr and not process.popen.stderr.closed:
             process.exit_status()
+
+
+@contextmanager
+def worker(*arguments: str, **settings: Any) -> Iterator[Process]:
+    """A worker that serves, and is gone at the end of the block."""
+    with starting(*arguments, **settings) as process:
+        process.wait_until_it_serves()
+        yield process
 
 
 def own_connections() -> dict[str, int]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import socket
 from pathlib import Path
 
@@ -23,6 +24,25 @@ def children(parent: int) -> list[int]:
 def is_alive(pid: int) -> bool:
     """Whether a process runs; one that waits to be buried does not."""
     return _stat(pid)[:1] not in ([], ["Z"], ["X"])
+
+
+def catches(pid: int, number: int) -> bool:
+    """Whether a process has a handler for a signal."""
+    return number in _signals(pid, "SigCgt")
+
+
+def blocks(pid: int, number: int) -> bool:
+    """Whether a process lets a signal wait, and with it what it starts."""
+    return number in _signals(pid, "SigBlk")
+
+
+def _signals(pid: int, kind: str) -> set[int]:
+    try:
+        status = Path(f"/proc/{pid}/status").read_text()
+    except (FileNotFoundError, ProcessLookupError):
+        return set()
+    (found,) = re.findall(rf"^{kind}:\s*(\w+)", status, re.MULTILINE)
+    return {number for number in range(1, 65) if int(found, 16) >> (number - 1) & 1}
 
 
 def _stat(pid: int) -> list[str]:

@@ -14,6 +14,7 @@ from pgqueue.worker.plan import Plan
 if TYPE_CHECKING:
     from pgqueue.claiming.presence import Family
 
+SIGNALS = (signal.SIGTERM, signal.SIGINT)
 REQUEST = b"stop"
 # What a child says: each second that nothing in it is stuck; that another is to take its place;
 # and last, that it holds nothing any more.
@@ -59,8 +60,10 @@ def main(plan: Plan, pipe: Connection, family: Family, level: int | None) -> Non
         level: of the log, where the project says nothing of it.
     """
     # Until the worker takes them: the parent passes them on, and they are not lost.
-    for number in (signal.SIGTERM, signal.SIGINT):
+    for number in SIGNALS:
         signal.signal(number, signal.SIG_IGN)
+    # They have waited since before this process began; what it starts itself is to hear them.
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)
     import django
 
     django.setup()

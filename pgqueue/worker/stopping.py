@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import os
 import selectors
 import signal
 import socket
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from datetime import timedelta
 from types import FrameType
 
 from pgqueue.worker.child import Parent
+
+Handler = Callable[[int, FrameType | None], None]
 
 
 class StopRequests:
@@ -77,9 +80,39 @@ class StopRequests:
         def handle(number: int, frame: FrameType | None) -> None:
             self.add()
 
-        previous = {number: signal.signal(number, handle) for number in numbers}
-        try:
+        with _handled(numbers, handle):
             yield
-        finally:
-            for number, handler in previous.items():
-                signal.signal(number, handler)
+
+
+@contextmanager
+def ending_on_signals(*numbers: signal.Signals) -> Iterator[None]:
+    """End the process at once with each of these, and status 0: it has begun with nothing.
+
+    A request would wait with it for a database that says nothing.
+    """
+
+    def end(number: int, frame: FrameType | None) -> None:
+        os._exit(0)
+
+    with _handled(numbers, end):
+        yield
+
+
+@contextmanager
+def _handled(numbers: Sequence[signal.Signals], handle: Handler) -> Iterator[None]:
+    previous = {number: signal.signal(number, handle) for number in numbers}
+    try:
+        yield
+    finally:
+        for number, handler in previous.items():
+            signal.signal(number, handler)
+
+
+@contextmanager
+def blocked(*numbers: signal.Signals) -> Iterator[None]:
+    """Let these signals wait; a process that is started in the block has them wait, too."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, numbers)
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)

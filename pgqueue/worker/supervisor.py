@@ -9,7 +9,8 @@ from dataclasses import replace
 from datetime import timedelta
 from math import inf
 from multiprocessing import connection as pipes
-from signal import SIG_DFL, SIGCHLD, SIGINT, SIGTERM, signal
+from multiprocessing import resource_tracker
+from signal import SIG_DFL, SIGCHLD, signal
 from time import monotonic
 from typing import Any
 
@@ -18,7 +19,7 @@ from pgqueue.claiming.presence import Family
 from pgqueue.worker import child
 from pgqueue.worker.plan import Plan
 from pgqueue.worker.rescuer import Rescuer
-from pgqueue.worker.stopping import StopRequests
+from pgqueue.worker.stopping import StopRequests, blocked
 from pgqueue.worker.watchdog import Watchdog, touch
 from pgqueue.worker.worker import LAST_WORDS
 
@@ -49,7 +50,11 @@ class Child:
         self._process = PROCESSES.Process(
             target=child.main, args=(plan, its_end, self.family, level)
         )
-        self._process.start()
+        # Its start would make the signals heard again.
+        resource_tracker.ensure_running()
+        # What ends a whole group would end it before it can ignore that.
+        with blocked(*child.SIGNALS):
+            self._process.start()
         # So that either end notices when the other is gone.
         its_end.close()
 
@@ -157,19 +162,19 @@ class Supervisor:
         signal(SIGCHLD, SIG_DFL)
         self._rescuer.start()
         self._watchdog.start()
-        try:
-            with self._requests.on_signals(SIGTERM, SIGINT):
+        with self._requests.on_signals(*child.SIGNALS):
+            try:
                 while self._goes_on():
                     self._fill()
                     self._wait()
                     self._attend()
                     self._pass_on()
-        finally:
-            for each in self._children():
-                each.leave()
-            self._watchdog.stop()
-            self._rescuer.stop()
-            self._rescuer.stopped(LAST_RESCUE)
+            finally:
+                for each in self._children():
+                    each.leave()
+                self._watchdog.stop()
+                self._rescuer.stop()
+                self._rescuer.stopped(LAST_RESCUE)
         self._requests.close()
         return not self._cut_short
 

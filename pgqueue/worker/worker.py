@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import platform
-import signal
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime, timedelta
 from math import inf
@@ -24,7 +23,7 @@ from pgqueue.outcomes import HandedBack
 from pgqueue.service import Service
 from pgqueue.worker import interpreter
 from pgqueue.worker.allowance import memory
-from pgqueue.worker.child import RETIRING, WELL, Parent
+from pgqueue.worker.child import RETIRING, SIGNALS, WELL, Parent
 from pgqueue.worker.crew import Crew
 from pgqueue.worker.draining import Draining
 from pgqueue.worker.duties.every import every
@@ -134,7 +133,7 @@ class Worker:
         Returns:
             Whether every task ended; if not, its thread is still at it.
         """
-        with self._requests.on_signals(signal.SIGTERM, signal.SIGINT):
+        with self._requests.on_signals(*SIGNALS):
             autodiscover_modules("tasks")
             interpreter.set_up()
             try:

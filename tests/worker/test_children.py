@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import time
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import closing, contextmanager, suppress
@@ -17,10 +18,9 @@ from pgqueue.connections import connect
 from pgqueue.models import History, Message, Worker
 from pgqueue.states import Outcome, State
 from pgqueue.tasks import Task
-from tests import jobs
+from tests import jobs, system
 from tests.eventually import eventually
-from tests.processes import own_connections, worker
-from tests.system import is_alive
+from tests.processes import own_connections, starting, worker
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -165,9 +165,31 @@ class TestProcesses:
             process.signal(SIGKILL)
             process.popen.wait()
 
-            eventually(lambda: not any(map(is_alive, children)), within=20)
+            eventually(lambda: not any(map(system.is_alive, children)), within=20)
         assert History.objects.get().outcome == Outcome.SUCCEEDED
         assert not Worker.objects.exists()
+
+
+class TestAskedToStopWhileTheyStart:
+    @pytest.mark.parametrize("number", [SIGTERM, SIGINT])
+    @pytest.mark.parametrize("moment", [0, 0.03, 0.1, 0.3, 1, 2])
+    def test_they_end_well(self, number: signal.Signals, moment: float) -> None:
+        with starting("--processes", "2", "--threads", "1") as process:
+            # The first one tracks what they share, and ignores signals.
+            eventually(lambda: len(system.children(process.popen.pid)) > 1, within=20)
+            time.sleep(moment)
+
+            process.signal_group(number)
+
+            assert process.exit_status(within=20) == 0
+        assert "Traceback" not in process.log
+        assert "died" not in process.log
+
+    def test_what_they_start_themselves_hears_signals(self) -> None:
+        with worker("--processes", "2", "--threads", "1"):
+            for pid in serve(2):
+                assert not system.blocks(pid, SIGTERM)
+                assert not system.blocks(pid, SIGINT)
 
 
 class TestAChildThatDies:

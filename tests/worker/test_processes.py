@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+import socket
 import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
@@ -23,7 +24,8 @@ from pgqueue.tasks import Task
 from tests import jobs
 from tests.eventually import eventually
 from tests.factories import store
-from tests.processes import manage, own_connections, worker
+from tests.processes import manage, own_connections, starting, worker
+from tests.system import catches
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -154,6 +156,20 @@ class TestAskedToStop:
             assert process.exit_status(within=5) == 0
 
         assert not Worker.objects.exists()
+
+    @pytest.mark.parametrize("number", [SIGTERM, SIGINT])
+    def test_while_it_starts_it_ends_at_once_though_the_database_says_nothing(
+        self, number: signal.Signals
+    ) -> None:
+        with socket.create_server(("127.0.0.1", 0)) as silent:
+            url = f"postgresql://nobody@127.0.0.1:{silent.getsockname()[1]}/nowhere"
+            with starting(database=url) as process:
+                eventually(lambda: catches(process.popen.pid, SIGTERM), within=9)
+                process.signal(number)
+
+                assert process.exit_status(within=3) == 0
+
+        assert "Traceback" not in process.log
 
     def test_it_ends_in_time_though_the_database_does_not_answer(self) -> None:
         jobs.sleep.enqueue(1.5, "first")

@@ -11,9 +11,11 @@ from django.core.management.base import BaseCommand, CommandError
 from pgqueue.conf import settings
 from pgqueue.connections import connect
 from pgqueue.management.databases import database_of
+from pgqueue.worker.child import SIGNALS
 from pgqueue.worker.leash import STATUS, leave_threads_behind, wait_for_no_thread
 from pgqueue.worker.logs import configure_logging
 from pgqueue.worker.plan import Plan
+from pgqueue.worker.stopping import ending_on_signals
 from pgqueue.worker.supervisor import Supervisor
 from pgqueue.worker.worker import Worker
 
@@ -111,6 +113,10 @@ class Command(BaseCommand):
         wait_for_no_thread()
 
     def handle(self, *args: Any, **options: Any) -> None:
+        with ending_on_signals(*SIGNALS):
+            self._run(options)
+
+    def _run(self, options: dict[str, Any]) -> None:
         level = LEVELS[options["verbosity"]]
         configure_logging(level)
         plan = self._plan(options)

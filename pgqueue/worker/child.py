@@ -5,6 +5,7 @@ from __future__ import annotations
 import selectors
 import signal
 import sys
+import time
 from contextlib import suppress
 from multiprocessing.connection import Connection
 from typing import TYPE_CHECKING
@@ -15,6 +16,8 @@ if TYPE_CHECKING:
     from pgqueue.claiming.presence import Family
 
 SIGNALS = (signal.SIGTERM, signal.SIGINT)
+BEGAN_AT = time.time()
+"""When this process began; if it is a child, before anything of the project is imported."""
 REQUEST = b"stop"
 # What a child says: each second that nothing in it is stuck; that another is to take its place;
 # and last, that it holds nothing any more.

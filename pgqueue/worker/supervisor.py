@@ -119,14 +119,15 @@ class Slot:
         self._short_lives = 0
 
     def vacate(self) -> None:
-        """Note that its child died, or could not be started; choose when to fill it again."""
+        """Note that its child ended, or could not be started; choose when to fill it again."""
         lived = monotonic() - self.child.started_at if self.child else 0
-        if lived < LASTING:
+        # Who has ended well was asked to: by who saved what it ran, perhaps, and waits for it.
+        if lived >= LASTING or (self.child and self.child.has_ended_well):
+            self._short_lives = 0
+        else:
             self._short_lives += 1
             pause = min(0.1 * 2.0 ** min(self._short_lives, 10), LONGEST_PAUSE)
             self.fill_at = monotonic() + pause * random.uniform(0.5, 1)  # noqa: S311
-        else:
-            self._short_lives = 0
         self.child = None
 
 

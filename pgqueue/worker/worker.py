@@ -23,7 +23,7 @@ from pgqueue.outcomes import HandedBack
 from pgqueue.service import Service
 from pgqueue.worker import interpreter
 from pgqueue.worker.allowance import memory
-from pgqueue.worker.child import RETIRING, SIGNALS, WELL, Parent
+from pgqueue.worker.child import BEGAN_AT, RETIRING, SIGNALS, WELL, Parent
 from pgqueue.worker.crew import Crew
 from pgqueue.worker.draining import Draining
 from pgqueue.worker.duties.every import every
@@ -109,7 +109,7 @@ class Worker:
             if listens and self._duties and not self._crew
             else None
         )
-        self._reloading = Reloading(self.stop) if plan.reload else None
+        self._reloading = Reloading(self.stop, since=BEGAN_AT) if plan.reload else None
         self._draining = (
             Draining(
                 Session(plan.database, name="draining"),

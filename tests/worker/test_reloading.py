@@ -4,33 +4,97 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from pgqueue.worker.reloading import FOREVER, Reloading
+from pgqueue.worker.reloading import EVERY, FOREVER, Reloading
 
 
-def test_several_files_that_change_at_once_are_one_request(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    # A second one would end the grace period.
-    paths = [tmp_path / name for name in ("a.py", "b.py", "c.py")]
-    for path in paths:
-        path.write_text("")
-        os.utime(path, (0, 0))
-    requests: list[bool] = []
-    reloading = Reloading(lambda: requests.append(True))
+@pytest.fixture
+def requests() -> list[bool]:
+    return []
+
+
+@pytest.fixture
+def reloading(requests: list[bool]) -> Reloading:
+    """Of a process that began a minute ago."""
+    return Reloading(lambda: requests.append(True), since=time.time() - 60)
+
+
+@pytest.fixture
+def imported(
+    tmp_path: Path, reloading: Reloading, monkeypatch: pytest.MonkeyPatch
+) -> Callable[[str], Path]:
+    """A function that makes a file which was imported, and is old."""
+    paths: list[Path] = []
     monkeypatch.setattr(
         reloading._reloader,
         "snapshot_files",
         lambda: [(path, path.stat().st_mtime) for path in paths],
     )
+
+    def imported(name: str) -> Path:
+        path = tmp_path / name
+        path.touch()
+        save(path, -3600)
+        paths.append(path)
+        return path
+
+    return imported
+
+
+def save(path: Path, seconds: float) -> None:
+    """Have it changed so many seconds from now."""
+    os.utime(path, (0, time.time() + seconds))
+
+
+def test_several_files_that_change_at_once_are_one_request(
+    reloading: Reloading, requests: list[bool], imported: Callable[[str], Path]
+) -> None:
+    # A second one would end the grace period.
+    paths = [imported(name) for name in ("a.py", "b.py", "c.py")]
     reloading.tick()
     assert not requests
 
     for number, path in enumerate(paths):
-        os.utime(path, (0, time.time() + 10 + number))
+        save(path, -number)
     nap = reloading.tick()
 
     assert (len(requests), nap) == (1, FOREVER)
+
+
+def test_what_was_saved_before_the_first_look_may_have_been_read_before(
+    reloading: Reloading, requests: list[bool], imported: Callable[[str], Path]
+) -> None:
+    save(imported("a.py"), -30)
+
+    reloading.tick()
+
+    assert len(requests) == 1
+
+
+def test_what_was_saved_before_the_process_began_is_what_was_read(
+    reloading: Reloading, requests: list[bool], imported: Callable[[str], Path]
+) -> None:
+    save(imported("a.py"), -90)
+
+    nap = reloading.tick()
+
+    assert (requests, nap) == ([], EVERY)
+
+
+def test_a_time_to_come_counts_only_as_a_change(
+    reloading: Reloading, requests: list[bool], imported: Callable[[str], Path]
+) -> None:
+    # By another machine's clock: each process in place of this one would find it so.
+    path = imported("a.py")
+    save(path, 3600)
+    reloading.tick()
+    before = len(requests)
+
+    save(path, 3700)
+    reloading.tick()
+
+    assert (before, len(requests)) == (0, 1)

@@ -16,7 +16,7 @@ from pgqueue import signals
 from pgqueue.worker import supervisor
 from pgqueue.worker.child import WELL, Parent
 from pgqueue.worker.plan import Plan
-from pgqueue.worker.supervisor import Child, Supervisor
+from pgqueue.worker.supervisor import Child, Slot, Supervisor
 from tests.hearing import heard
 
 
@@ -58,6 +58,22 @@ def test_a_process_that_cannot_be_started_is_tried_again_later(
         supervised._fill()
 
     assert supervised._children() == [child.return_value] * 2
+
+
+@pytest.mark.parametrize(
+    ("lived", "ended_well", "pauses"),
+    [(0, False, True), (0, True, False), (supervisor.LASTING, False, False)],
+    ids=["died young", "ended well", "died old"],
+)
+def test_the_next_one_comes_later_only_where_one_died_young(
+    lived: float, ended_well: bool, pauses: bool
+) -> None:
+    slot = Slot()
+    slot.child = Mock(started_at=monotonic() - lived, has_ended_well=ended_well)
+
+    slot.vacate()
+
+    assert (slot.fill_at > monotonic()) == pauses
 
 
 def test_no_more_are_started_while_many_take_their_time_to_end(supervised: Supervisor) -> None:

@@ -50,6 +50,17 @@ worker_died = Signal()
 """Sent with `pid` and `status` by who runs several processes, when one of them died; negative: by
 that signal."""
 
+worker_retiring = Signal()
+"""Sent with `pid` by a process in whose place another comes, and what it `reached`: as many
+`tasks`, or `megabytes`, as it may have."""
+
+worker_too_large = Signal()
+"""Sent with `pid`, `megabytes` and the `most` it may have by a process that has run nothing yet."""
+
+worker_crowded = Signal()
+"""Sent with `retiring` by who runs several processes, when it starts none: so many have not ended
+in whose place others have come."""
+
 service_stuck = Signal()
 """Sent with `service` by a worker that cuts the connection on which this waits for too long."""
 
@@ -136,6 +147,28 @@ def _log_stopped(sender: Any, released: int, **kwargs: Any) -> None:
 @receiver(worker_died)
 def _log_died(sender: Any, pid: int, status: int, **kwargs: Any) -> None:
     logger.error("The process %d died with status %d; what it held is taken from it", pid, status)
+
+
+@receiver(worker_retiring)
+def _log_retiring(sender: Any, pid: int, reached: dict[str, float], **kwargs: Any) -> None:
+    what = ", ".join(f"{count:.0f} {unit}" for unit, count in reached.items())
+    logger.info("The process %d has come to %s; another takes its place", pid, what)
+
+
+@receiver(worker_too_large)
+def _log_too_large(sender: Any, pid: int, megabytes: float, most: float, **kwargs: Any) -> None:
+    logger.warning(
+        "The process %d has %.0f megabytes before it runs anything: with --max-memory %.0f "
+        "it is replaced every few seconds",
+        pid,
+        megabytes,
+        most,
+    )
+
+
+@receiver(worker_crowded)
+def _log_crowded(sender: Any, retiring: int, **kwargs: Any) -> None:
+    logger.warning("No process is started: %d that were replaced have not ended yet", retiring)
 
 
 @receiver(service_stuck)

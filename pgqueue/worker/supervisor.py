@@ -147,6 +147,7 @@ class Supervisor:
         self._requests = StopRequests()
         self._slots = [Slot() for _ in range(plan.processes)]
         self._retiring: list[Child] = []
+        self._is_crowded = False
         self._rescuer = Rescuer(plan.database)
         self._watchdog = Watchdog([self._rescuer])
         self._passed_on = 0
@@ -192,7 +193,12 @@ class Supervisor:
     def _fill(self) -> None:
         """Start what is missing, while not too many are about to end: they take their time."""
         if len(self._retiring) > len(self._slots):
+            if not (self._is_crowded or self._requests.count):
+                retiring = len(self._retiring)
+                signals.worker_crowded.send_robust(type(self), retiring=retiring)
+            self._is_crowded = True
             return
+        self._is_crowded = False
         plan = replace(self._plan, liveness_file=None)
         for slot in self._slots:
             if not slot.child and not self._requests.count and monotonic() >= slot.fill_at:

@@ -38,6 +38,8 @@ from pgqueue.worker.stopping import StopRequests
 from pgqueue.worker.watchdog import Watchdog, touch
 
 LOOK = timedelta(seconds=1)
+WORKS_FOR = timedelta(seconds=5)
+"""At least, before it retires for its size."""
 AGAIN = timedelta(seconds=0.25)
 # What is left to do after the grace period must be done within Kubernetes' 30 s.
 LAST_WORDS = timedelta(seconds=4)
@@ -94,7 +96,7 @@ class Worker:
                 self._presence,
                 listens=listens,
                 on_delayed=self._look_early,
-                on_used_up=self.retire,
+                on_used_up=lambda: self.retire(tasks=plan.max_tasks or 0),
             )
             if plan.slots
             else None
@@ -154,10 +156,15 @@ class Worker:
         """Ask it to stop, gently at first, at once when asked again. Any thread may."""
         self._requests.add()
 
-    def retire(self) -> None:
-        """Ask it to claim no more, and to end with what it runs. Any thread may."""
+    def retire(self, **reached: float) -> None:
+        """Ask it to claim no more, and to end with what it runs. Any thread may.
+
+        Args:
+            reached: why: how many `tasks`, or `megabytes`, it has come to.
+        """
         if not self._is_retiring:
             self._is_retiring = True
+            signals.worker_retiring.send_robust(type(self), pid=os.getpid(), reached=reached)
             self._requests.wake()
 
     def _start(self) -> None:
@@ -178,11 +185,17 @@ class Worker:
 
     def _wait(self) -> None:
         most = self._plan.max_memory
+        if most and (has := memory()) > most:
+            signals.worker_too_large.send_robust(
+                type(self), pid=os.getpid(), megabytes=has, most=most
+            )
+        # Who is too large from the beginning, or soon, works for a while all the same: else its
+        # processes would do little but start.
+        at_last = monotonic() + WORKS_FOR.total_seconds()
         while not (self._requests.count or self._is_retiring or self._is_drained):
-            # The look comes last: who is too large from the beginning works for a while, too.
             self._requests.wait(LOOK)
-            if most and memory() > most:
-                self.retire()
+            if most and monotonic() >= at_last and (has := memory()) > most:
+                self.retire(megabytes=has)
 
     def _is_busy(self) -> bool:
         return bool(self._crew and (not self._crew.fetcher.is_idle or len(self._holding)))

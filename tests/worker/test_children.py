@@ -342,15 +342,32 @@ class TestRetiring:
         assert 3 <= len(runs) <= 4
         assert max(runs.values()) <= 11
         assert not History.objects.filter(lost__gt=0).exists()
+        assert process.log.count("has come to 10 tasks; another takes its place") >= 2
 
     def test_when_it_is_too_large_another_process_goes_on(self) -> None:
-        with worker("--max-memory", "400"):
+        with worker("--max-memory", "400") as process:
             (first,) = serve(1)
 
             jobs.grow.enqueue(500)
 
             eventually(lambda: pids() and first not in pids(), within=20)
+            process.signal(SIGTERM)
+            assert process.exit_status() == 0
         assert History.objects.get().outcome == Outcome.SUCCEEDED
+        assert f"The process {first} has come to " in process.log
+
+    def test_one_that_is_too_large_from_the_beginning_says_so_and_works_for_a_while(self) -> None:
+        with worker("--max-memory", "1") as process:
+            (first,) = serve(1)
+            since = time.monotonic()
+
+            eventually(lambda: pids() and first not in pids(), within=20)
+
+            assert time.monotonic() - since > 3
+            process.signal(SIGTERM)
+            assert process.exit_status() == 0
+        assert f"The process {first} has " in process.log
+        assert "megabytes before it runs anything" in process.log
 
     def test_it_gives_a_long_task_all_the_time_it_takes(self) -> None:
         with worker("--threads", "2", "--max-tasks", "1", "--grace", "0.1"):

@@ -79,13 +79,18 @@ def test_the_next_one_comes_later_only_where_one_died_young(
 def test_no_more_are_started_while_many_take_their_time_to_end(supervised: Supervisor) -> None:
     supervised._retiring = [Mock()] * 3
 
-    with patch.object(supervisor, "Child") as child:
+    with (
+        patch.object(supervisor, "Child") as child,
+        heard(signals.worker_crowded, "retiring") as said,
+    ):
+        supervised._fill()
         supervised._fill()
         before = child.call_count
         supervised._retiring = [Mock()] * 2
         supervised._fill()
 
     assert (before, child.call_count) == (0, 2)
+    assert said == [3]
 
 
 @pytest.mark.parametrize("are_well", [[True, True], [True, False]])

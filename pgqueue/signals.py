@@ -61,6 +61,9 @@ worker_crowded = Signal()
 """Sent with `retiring` by who runs several processes, when it starts none: so many have not ended
 in whose place others have come."""
 
+loop_blocked = Signal()
+"""Sent with `stack`, its text, when a task has let the event loop do nothing else for 10 s."""
+
 service_stuck = Signal()
 """Sent with `service` by a worker that cuts the connection on which this waits for too long."""
 
@@ -169,6 +172,11 @@ def _log_too_large(sender: Any, pid: int, megabytes: float, most: float, **kwarg
 @receiver(worker_crowded)
 def _log_crowded(sender: Any, retiring: int, **kwargs: Any) -> None:
     logger.warning("No process is started: %d that were replaced have not ended yet", retiring)
+
+
+@receiver(loop_blocked)
+def _log_blocked(sender: Any, stack: str, **kwargs: Any) -> None:
+    logger.warning("No async task has gone on for 10 s: the event loop is blocked by\n%s", stack)
 
 
 @receiver(service_stuck)

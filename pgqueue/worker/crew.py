@@ -11,6 +11,7 @@ from pgqueue.connections import Session
 from pgqueue.outcomes import HandedBack
 from pgqueue.service import Service
 from pgqueue.worker.allowance import Allowance
+from pgqueue.worker.blocking import Blocking
 from pgqueue.worker.buffer import Buffer
 from pgqueue.worker.eventloop import EventLoop
 from pgqueue.worker.executor import Executor
@@ -77,11 +78,13 @@ class Crew:
             Threads(plan.threads, for_threads, run=runner.run, ended=ended)
         ]
         self._loop: EventLoop | None = None
+        self._blocking: list[Blocking] = []
         if plan.coroutines:
             for_loop = Buffer(plan.coroutines, least=plan.coroutines, on_low=self._make_room)
             self._buffer = Sorting(for_threads, for_loop)
             self._loop = EventLoop(plan.coroutines, for_loop, runner, ended=ended)
             self.executors.append(self._loop)
+            self._blocking.append(Blocking(self._loop))
 
         self.fetcher = Fetcher(
             Session(plan.database, name="fetcher"),
@@ -101,7 +104,7 @@ class Crew:
     @property
     def services(self) -> list[Service]:
         """The services, in the order they start; they stop in the other."""
-        return [self.settler, self.timeouts, self._rousing, self.fetcher]
+        return [self.settler, self.timeouts, self._rousing, *self._blocking, self.fetcher]
 
     def start(self) -> None:
         """Begin to take what the fetcher, a service that is started apart, claims."""

@@ -7,7 +7,9 @@ database, or take long, is done outside of the loop.
 from __future__ import annotations
 
 import asyncio
+import sys
 import threading
+import traceback
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from queue import SimpleQueue
@@ -23,6 +25,8 @@ from pgqueue.worker.executor import Executor
 from pgqueue.worker.held import Held
 from pgqueue.worker.runner import Run, Runner
 
+TURN = 0.5
+"""Seconds between turns, while no task keeps others from theirs."""
 HOUSEKEEPING = 1.0
 """Seconds between looks at the connections that async tasks use, as Django has after a request."""
 TIDYING = 1.0
@@ -56,6 +60,9 @@ class EventLoop(Executor):
         self._loop = asyncio.new_event_loop()
         self._tasks: set[asyncio.Task[None]] = set()
         self._has_finished = False
+        self._thread: int | None = None
+        self.turns = 0
+        """How many turns the loop has had; that they go on shows that it does."""
         self._ended: SimpleQueue[Ended | None] = SimpleQueue()
 
     def cancel(self) -> None:
@@ -67,6 +74,11 @@ class EventLoop(Executor):
 
         with suppress(RuntimeError):  # it has ended meanwhile
             self._loop.call_soon_threadsafe(cancel)
+
+    def stack(self) -> str:
+        """Return where the loop is, as in a traceback; nothing where it is not running."""
+        frame = sys._current_frames().get(self._thread) if self._thread else None
+        return "".join(traceback.format_stack(frame)) if frame else ""
 
     def _begin(self) -> None:
         while True:
@@ -93,6 +105,8 @@ class EventLoop(Executor):
         self._loop.call_soon_threadsafe(self._spawn, run, awaitable)
 
     def _live(self) -> None:
+        self._thread = threading.get_ident()
+        self._loop.create_task(self._take_turns())
         self._loop.create_task(self._keep_house())
         while not self._has_finished:
             # A SystemExit in a task that one of ours has created gets out: all others go on.
@@ -100,6 +114,7 @@ class EventLoop(Executor):
                 self._loop.run_forever()
         with suppress(BaseException):
             self._loop.run_until_complete(self._tidy_up())
+        self._thread = None
         self._loop.close()
         self._ended.put(None)
 
@@ -129,6 +144,11 @@ class EventLoop(Executor):
         if not self._tasks:
             self._has_finished = True
             self._loop.stop()
+
+    async def _take_turns(self) -> None:
+        while True:
+            self.turns += 1
+            await asyncio.sleep(TURN)
 
     async def _keep_house(self) -> None:
         while True:

@@ -144,7 +144,7 @@ class TestBesideThreads:
 
         assert set(History.objects.values_list("outcome", flat=True)) == {Outcome.SUCCEEDED}
 
-    def test_waiting_ones_keep_no_thread_from_its_work(self) -> None:
+    def test_as_many_as_run_at_once_keep_no_thread_from_its_work(self) -> None:
         jobs.nap.enqueue_many([(60,)] * 20)
         with worker("--async", "20", "--threads", "1"):
             eventually(lambda: Message.objects.filter(state=State.RUNNING).count() == 20)

@@ -1,0 +1,32 @@
+"""Say where the event loop is, while one of its tasks lets no other go on."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+from pgqueue import signals
+from pgqueue.service import Service
+from pgqueue.worker.eventloop import EventLoop
+
+EVERY = timedelta(seconds=1)
+LOOKS = 10
+"""In a row that find it where it was. After a stop of the whole process it is so at first."""
+
+
+class Blocking(Service):
+    """Looks at an event loop once a second. It ends nothing: what runs on threads goes on."""
+
+    def __init__(self, loop: EventLoop) -> None:
+        super().__init__()
+        self._loop = loop
+        self._turns = 0
+        self._in_vain = 0
+
+    def tick(self) -> timedelta:
+        """Look once; say once that it is blocked, until it goes on."""
+        turns = self._loop.turns
+        self._in_vain = self._in_vain + 1 if turns == self._turns else 0
+        self._turns = turns
+        if self._in_vain == LOOKS and (stack := self._loop.stack()):
+            signals.loop_blocked.send_robust(type(self), stack=stack)
+        return EVERY

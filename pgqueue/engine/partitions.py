@@ -5,6 +5,7 @@ from contextlib import nullcontext
 from datetime import date, datetime, timedelta
 from typing import Any, NamedTuple
 
+from psycopg import Error
 from psycopg.errors import CheckViolation, DuplicateTable, UniqueViolation
 from psycopg.pq import TransactionStatus
 from psycopg.sql import SQL as Text
@@ -21,17 +22,23 @@ SQL = load(__name__)
 AHEAD = timedelta(days=14)
 PATIENCE = "5s"
 """For each lock: what waits keeps nobody else waiting, but a duty should come to an end."""
+UNMARKING = "1min"
+"""For the lock of a day that is not to go after all: it matters more, and who has it is at it."""
 MARK = "pgqueue: nothing in here is kept any more"
 """On a table that is to be dropped, so that nobody's archive is taken for one."""
 
 
 class Past(NamedTuple):
-    """A day that is to go, and how far that has come."""
+    """A day that is to go, and how far that has come.
+
+    Stale: marked, though nobody has begun to detach it.
+    """
 
     schema: str
     name: str
     is_attached: bool
     is_pending: bool
+    is_stale: bool
 
     @property
     def day(self) -> date:
@@ -90,7 +97,7 @@ def drop(connection: Connection, retention: Retention) -> list[date] | None:
     Raises:
         psycopg.errors.LockNotAvailable: somebody else reads history for too long.
     """
-    parameters = {**retaining.given(retention), "mark": MARK}
+    parameters = {**retaining.given(retention), "mark": MARK, "only": None}
     drop_them = _drop_at_once if is_pooled(connection) else _drop_concurrently
     return drop_them(connection, parameters)
 
@@ -101,20 +108,54 @@ def _drop_concurrently(connection: Connection, parameters: Mapping[str, Any]) ->
     if not _one(connection, SQL["try_for_session"]):
         return None
     try:
-        return [_drop(connection, past) for past in _past(connection, parameters)]
+        past = _past(connection, parameters)
+        return [each.day for each in past if _drop(connection, each, parameters)]
     finally:
         if not connection.closed:
             connection.execute(SQL["leave"])
 
 
-def _drop(connection: Connection, past: Past) -> date:
+def _drop(connection: Connection, past: Past, parameters: Mapping[str, Any]) -> bool:
+    """Drop a day; say no where it is not ours to drop any more."""
     if past.is_pending:
         connection.execute(_alter("DETACH PARTITION {} FINALIZE", past))
     elif past.is_attached:
-        connection.execute(Text("COMMENT ON TABLE {} IS {}").format(past.table, Literal(MARK)))
-        connection.execute(_alter("DETACH PARTITION {} CONCURRENTLY", past))
+        if not _mark(connection, past, parameters):
+            return False
+        _detach(connection, past, parameters)
     connection.execute(Text("DROP TABLE {}").format(past.table))
-    return past.day
+    return True
+
+
+def _mark(connection: Connection, past: Past, parameters: Mapping[str, Any]) -> bool:
+    """Have a day dropped by whoever goes on from here; say no where it isn't to go any more."""
+    with connection.transaction():
+        # Whoever detaches a day takes this lock, too; who reads or writes it doesn't.
+        connection.execute(Text("LOCK TABLE {} IN SHARE UPDATE EXCLUSIVE MODE").format(past.table))
+        if not _is_found(connection, past, parameters):
+            return False
+        connection.execute(_comment(past, MARK))
+        return True
+
+
+def _detach(connection: Connection, past: Past, parameters: Mapping[str, Any]) -> None:
+    """Detach a day that is marked; where that could not even begin, it is marked no more."""
+    begun = past._replace(is_pending=True)
+    try:
+        connection.execute(_alter("DETACH PARTITION {} CONCURRENTLY", past))
+    except Error:
+        if not connection.closed and not _is_found(connection, begun, parameters):
+            _unmark(connection, past)
+        raise
+
+
+def _unmark(connection: Connection, past: Past) -> None:
+    """Leave a day to whoever detaches it."""
+    with connection.transaction():
+        if not is_pooled(connection):
+            # He may just be at it: what he then has would be dropped.
+            wait_at_most(connection, UNMARKING)
+        connection.execute(_comment(past, None))
 
 
 def _drop_at_once(connection: Connection, parameters: Mapping[str, Any]) -> list[date] | None:
@@ -136,7 +177,20 @@ def _drop_at_once(connection: Connection, parameters: Mapping[str, Any]) -> list
 
 
 def _past(connection: Connection, parameters: Mapping[str, Any]) -> list[Past]:
+    """Return the days that are to go; first take back what is left of those that were once."""
+    for each in _find(connection, parameters):
+        if each.is_stale:
+            _unmark(connection, each)
+    return _find(connection, parameters)
+
+
+def _find(connection: Connection, parameters: Mapping[str, Any]) -> list[Past]:
     return [Past(*row) for row in connection.execute(SQL["past"], parameters)]
+
+
+def _is_found(connection: Connection, past: Past, parameters: Mapping[str, Any]) -> bool:
+    """Say whether a day is just so now. No other is looked at: somebody may have that locked."""
+    return _find(connection, {**parameters, "only": past.name}) == [past]
 
 
 def _one(connection: Connection, statement: str) -> Any:
@@ -147,6 +201,10 @@ def _one(connection: Connection, statement: str) -> Any:
 def _alter(change: str, past: Past) -> Composed:
     parent = Identifier(past.schema, "pgqueue_history")
     return Text("ALTER TABLE {} " + change).format(parent, past.table)
+
+
+def _comment(past: Past, mark: str | None) -> Composed:
+    return Text("COMMENT ON TABLE {} IS {}").format(past.table, Literal(mark))
 
 
 def repeat_if_missing(

@@ -18,7 +18,8 @@ ORDER BY day
 -- name: past
 -- The days that nothing is kept of any more, or nothing is in; and those that were to be dropped
 -- already, when something came in between. Never yesterday's: around midnight a run may have ended
--- before its settle begins. A table that somebody else has detached is his.
+-- before its settle begins. A table that somebody else has detached is his: so that it can't be taken
+-- for one of ours, a mark on a day that is still a part of history is stale, and found, too.
 WITH
 -- include: kept
 , days AS (
@@ -30,11 +31,12 @@ WITH
     JOIN pg_class c ON c.relnamespace = n.oid AND c.relkind = 'r' AND c.relname ~ '^pgqueue_history_[0-9]{8}$'
     LEFT JOIN pg_inherits i ON i.inhparent = history.oid AND i.inhrelid = c.oid
     WHERE history.oid = 'pgqueue_history'::regclass
+      AND (%(only)s::text IS NULL OR c.relname = %(only)s::text)
 )
-SELECT nspname, relname, is_attached, is_pending
+SELECT nspname, relname, is_attached, is_pending, is_attached AND NOT is_pending AND is_marked AS is_stale
 FROM days
-WHERE CASE
-    WHEN is_pending OR NOT is_attached THEN is_marked
+WHERE is_marked OR CASE
+    WHEN is_pending OR NOT is_attached THEN false
     WHEN to_date(right(relname, 8), 'YYYYMMDD') >= (statement_timestamp() AT TIME ZONE 'UTC')::date - 1 THEN false
     ELSE pg_relation_size(oid) = 0
          OR to_date(right(relname, 8), 'YYYYMMDD') + 1 <= (

@@ -7,6 +7,7 @@ from datetime import UTC, date, datetime, time, timedelta
 from unittest.mock import patch
 
 import pytest
+from psycopg import Error
 from psycopg.errors import LockNotAvailable
 
 from pgqueue.engine import lookup, partitions, settle
@@ -251,6 +252,67 @@ class TestDropping:
         assert partitions.drop(connection, MONTH) == []
         assert leftovers(connection) == [archived]
 
+    def test_leaves_alone_what_was_once_to_go_and_then_is_detached_by_somebody(
+        self, connection: Connection, other: Connection
+    ) -> None:
+        # Two that it marked: one could not be detached, of the other it died before it tried.
+        archived = [past(connection, 91), past(connection, 90)]
+        with patch.object(partitions, "PATIENCE", "10ms"), other.transaction():
+            other.execute("LOCK TABLE ONLY pgqueue_history IN SHARE UPDATE EXCLUSIVE MODE")
+            with pytest.raises(LockNotAvailable):
+                partitions.drop(connection, MONTH)
+        after_a_failure = marked(connection)
+        connection.execute(f"COMMENT ON TABLE {archived[1]} IS '{partitions.MARK}'")
+
+        kept = partitions.drop(connection, all_for(1000 * DAY))
+        after_all = marked(connection)
+        for name in archived:
+            connection.execute(f"ALTER TABLE pgqueue_history DETACH PARTITION {name}")
+
+        assert (after_a_failure, kept, after_all) == ([], [], [])
+        assert partitions.drop(connection, MONTH) == []
+        assert leftovers(connection) == archived
+
+    def test_leaves_alone_what_somebody_detaches_while_it_is_at_others(
+        self,
+        connection: Connection,
+        other: Connection,
+        third: Connection,
+        step: Callable[..., Step],
+    ) -> None:
+        first, archived = past(connection, 91), past(connection, 90)
+        connection.execute(f"COMMENT ON TABLE {first} IS '{partitions.MARK}'")
+        connection.execute(f"ALTER TABLE pgqueue_history DETACH PARTITION {first} CONCURRENTLY")
+
+        with third.transaction():
+            third.execute(f"SELECT count(*) FROM {first}")  # noqa: S608
+            dropping = step(partitions.drop, connection, MONTH)
+            dropping.waits()
+            other.execute(f"ALTER TABLE pgqueue_history DETACH PARTITION {archived} CONCURRENTLY")
+
+        assert dropping.result() == [today() - 91 * DAY]
+        assert marked(connection) == []
+        assert partitions.drop(connection, MONTH) == []
+        assert leftovers(connection) == [archived]
+
+    def test_leaves_alone_what_somebody_detaches_just_before_it_would(
+        self, connection: Connection, other: Connection, step: Callable[..., Step]
+    ) -> None:
+        archived = past(connection, 90)
+
+        with other.transaction():
+            other.execute("LOCK TABLE ONLY pgqueue_history IN SHARE UPDATE EXCLUSIVE MODE")
+            dropping = step(partitions.drop, connection, MONTH)
+            dropping.waits()
+            while_it_waits = marked(other)
+            other.execute(f"ALTER TABLE pgqueue_history DETACH PARTITION {archived}")
+
+        with pytest.raises(Error):
+            dropping.result()
+        assert while_it_waits == [archived]
+        assert partitions.drop(connection, MONTH) == []
+        assert leftovers(connection) == [archived]
+
     @pytest.mark.parametrize("zone", ["Pacific/Kiritimati", "Pacific/Pago_Pago"])
     def test_means_days_of_utc_in_any_session(self, connection: Connection, zone: str) -> None:
         past(connection, 31)
@@ -430,6 +492,18 @@ class TestDroppingBehindATransactionPooler:
 
         assert partitions.drop(pooled, MONTH) == [today() - 90 * DAY]
 
+    def test_leaves_alone_what_was_once_to_go_and_then_is_detached_by_somebody(
+        self, pooled: Connection
+    ) -> None:
+        archived = past(pooled, 90)
+        pooled.execute(f"COMMENT ON TABLE {archived} IS '{partitions.MARK}'")
+
+        kept = partitions.drop(pooled, all_for(1000 * DAY))
+        pooled.execute(f"ALTER TABLE pgqueue_history DETACH PARTITION {archived}")
+
+        assert (kept, partitions.drop(pooled, MONTH)) == ([], [])
+        assert leftovers(pooled) == [archived]
+
     def test_goes_on_where_one_without_has_begun(
         self, pooled: Connection, other: Connection, third: Connection
     ) -> None:
@@ -465,6 +539,15 @@ def leftovers(connection: Connection) -> list[str]:
     rows = connection.execute(
         "SELECT relname FROM pg_class WHERE relname ~ '^pgqueue_history_[0-9]{8}$' "
         "AND oid NOT IN (SELECT inhrelid FROM pg_inherits WHERE NOT inhdetachpending) ORDER BY 1"
+    )
+    return [name for (name,) in rows]
+
+
+def marked(connection: Connection) -> list[str]:
+    """Return the tables of days that are to be dropped."""
+    rows = connection.execute(
+        "SELECT relname FROM pg_class WHERE obj_description(oid, 'pg_class') = %s ORDER BY 1",
+        [partitions.MARK],
     )
     return [name for (name,) in rows]
 

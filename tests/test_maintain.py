@@ -239,6 +239,18 @@ def test_days_are_made_and_dropped(connection: Connection) -> None:
     assert found["partitions"] == {"made": 1, "dropped": 1, "is_busy": False}
 
 
+def test_days_are_left_to_who_is_dropping_some(connection: Connection) -> None:
+    did()
+    before = Duty.objects.get(name="partitions").ran_at
+
+    connection.execute(partitions.SQL["try_for_session"])
+    found = did()
+    connection.execute(partitions.SQL["leave"])
+
+    assert found["partitions"]["is_busy"]
+    assert Duty.objects.get(name="partitions").ran_at == before
+
+
 def test_whose_history_is_gone_says_so_to_whoever_asks(
     connection: Connection, settings: Any, admin_client: Client
 ) -> None:

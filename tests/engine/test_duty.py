@@ -478,6 +478,18 @@ class TestTheService:
         assert (at_once, heir.done) == (None, 1)
         assert Partitions.soon <= timedelta(seconds=5)
 
+    def test_leaves_days_soon_again_to_others_where_somebody_drops_some(
+        self, connection: Connection, other: Connection
+    ) -> None:
+        duty.due(connection, ["partitions"])
+        other.execute(partitions.SQL["try_for_session"])
+
+        again_in = do(connection, Partitions(retention=settings().retention), contact=ALWAYS)
+
+        row = Duty.objects.get(name="partitions")
+        assert (again_in, row.ran_at) == (None, None)
+        assert NONE < row.due_at - datetime.now(UTC) <= Partitions.soon
+
     def test_undoes_a_duty_that_fails(
         self, connection: Connection, duties: Callable[..., Duties]
     ) -> None:

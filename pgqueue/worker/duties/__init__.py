@@ -21,8 +21,8 @@ class Duty(Protocol):
     def may_run(self, answered_for: timedelta) -> bool:
         """Whether one who has had answers for so long may do it."""
 
-    def run(self, connection: Connection) -> timedelta:
-        """Do it; return when it is due again."""
+    def run(self, connection: Connection) -> timedelta | None:
+        """Do it; return when it is due again. None: somebody else is at it."""
 
 
 @runtime_checkable

@@ -33,7 +33,7 @@ def do(
         if not duty.may_run(NOTHING) and not duty.may_run(contact.lasting(connection)):
             return None
         again_in = duty.run(connection)
-        engine.done(connection, duty.name, again_in=again_in)
+        _note(connection, duty, again_in)
     return again_in
 
 
@@ -49,5 +49,11 @@ def _do_long(connection: Connection, duty: LongDuty, *, early: bool) -> timedelt
         if not connection.closed:
             engine.postpone(connection, duty.name, by=FAILED)
         raise
-    engine.done(connection, duty.name, again_in=again_in)
+    _note(connection, duty, again_in)
     return again_in
+
+
+def _note(connection: Connection, duty: Duty, again_in: timedelta | None) -> None:
+    # Where somebody else is at it, that it was done is his to say.
+    if again_in is not None:
+        engine.done(connection, duty.name, again_in=again_in)

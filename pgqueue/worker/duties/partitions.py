@@ -25,9 +25,9 @@ class Partitions:
         """Anyone may."""
         return True
 
-    def run(self, connection: Connection) -> timedelta:
+    def run(self, connection: Connection) -> timedelta | None:
         """Make what is missing, drop what is over."""
         made = len(partitions.ensure(connection))
         dropped = partitions.drop(connection, self._retention)
         self.did = {"made": made, "dropped": len(dropped or [])}
-        return self.soon if dropped is None else EVERY
+        return None if dropped is None else EVERY

@@ -4,7 +4,7 @@ from datetime import timedelta
 from time import monotonic
 
 from pgqueue import signals
-from pgqueue.connections import Contact
+from pgqueue.connections import Contact, in_short
 from pgqueue.engine import expire, promote
 from pgqueue.engine import lease as leases
 from pgqueue.engine.values import Connection
@@ -51,7 +51,7 @@ class Upkeep:
         self._look_at = now + self._pause(promote.next_due(connection), promoted)
 
     def _rescue(self, connection: Connection) -> list[leases.Rescued]:
-        with connection.transaction():
+        with in_short(connection):
             # Asked now: what came before may have waited for the database to come back.
             if self._contact.lasting(connection) < self._lease:
                 return []

@@ -12,21 +12,26 @@ from uuid import uuid4
 import psycopg
 import pytest
 from django.db import connections
+from psycopg.errors import IdleInTransactionSessionTimeout
 
+from pgqueue import connections as module_of_connections
 from pgqueue import signals
+from pgqueue.claiming.upkeep import Upkeep
 from pgqueue.conf import settings
 from pgqueue.connections import Session
-from pgqueue.engine import cancel, duty, partitions
-from pgqueue.models import Duty, Message
+from pgqueue.engine import cancel, duty, lease, partitions, wait
+from pgqueue.models import Duty, Message, Worker
 from pgqueue.states import State
 from pgqueue.worker.duties import Duty as Kind
+from pgqueue.worker.duties import maintain
 from pgqueue.worker.duties.doing import do
+from pgqueue.worker.duties.forget import Forget
 from pgqueue.worker.duties.partitions import Partitions
 from pgqueue.worker.duties.promote import Promote
 from pgqueue.worker.duties.rescue import Rescue
 from pgqueue.worker.duties.service import Duties
 from tests.eventually import eventually
-from tests.factories import LEASE, OVER, Connection, make_due, one, run, schedule
+from tests.factories import LEASE, OVER, Connection, make_due, one, register, run, schedule
 from tests.hearing import heard
 from tests.stepping import WITHIN, Step
 
@@ -208,6 +213,94 @@ class Lasting(Notes):
         super().run(connection)
         self.may_end.wait(WITHIN)
         return timedelta(hours=1)
+
+
+class TestWhoFallsSilentBehindATransactionPooler:
+    """He is stopped, or cut off: a pooler has no time-out of ours, unless each transaction does."""
+
+    @pytest.fixture
+    def pooled(self, connection: Connection, monkeypatch: pytest.MonkeyPatch) -> Connection:
+        connection.execute("RESET idle_in_transaction_session_timeout")
+        connection.prepare_threshold = None
+        monkeypatch.setattr(module_of_connections, "IDLE_IN_TRANSACTION", "200ms")
+        duty.due(connection, ["lasting", "short"])
+        return connection
+
+    def test_loses_the_duty_to_another(self, pooled: Connection, other: Connection) -> None:
+        silent = Notes("short", then=lambda: until_taken(other, "short"))
+
+        with pytest.raises(IdleInTransactionSessionTimeout):
+            do(pooled, silent, contact=ALWAYS)
+
+        assert silent.done == 1
+
+    @pytest.mark.parametrize("kind", ["begun", "looked at"])
+    def test_loses_a_duty_that_he_only_notes(
+        self, pooled: Connection, other: Connection, monkeypatch: pytest.MonkeyPatch, kind: str
+    ) -> None:
+        verb = "postpone" if kind == "begun" else "done"
+        note = getattr(duty, verb)
+
+        def note_late(connection: Connection, name: str, **options: timedelta) -> None:
+            until_taken(other, name)
+            note(connection, name, **options)
+
+        monkeypatch.setattr(duty, verb, note_late)
+        with pytest.raises(IdleInTransactionSessionTimeout):
+            if kind == "begun":
+                do(pooled, Lasting(), contact=ALWAYS)
+            else:
+                maintain._note(pooled, Notes("short"))
+
+        assert not Duty.objects.filter(ran_at__isnull=False).exists()
+
+    def test_loses_what_he_rescues_as_a_consumer(
+        self, pooled: Connection, other: Connection, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        run(pooled, lease=OVER)
+        rescue = lease.rescue
+
+        def rescue_and_wait(connection: Connection, *, max_lost: int) -> list[lease.Rescued]:
+            rescued = rescue(connection, max_lost=max_lost)
+            eventually(
+                lambda: other.execute(
+                    "SELECT id FROM pgqueue_message FOR UPDATE SKIP LOCKED"
+                ).fetchone(),
+                what="it stays locked",
+            )
+            return rescued
+
+        monkeypatch.setattr(lease, "rescue", rescue_and_wait)
+        with pytest.raises(IdleInTransactionSessionTimeout):
+            Upkeep(lease=timedelta(seconds=-1), max_lost=3).look(pooled)
+
+        assert Message.objects.get().state == State.RUNNING
+
+
+def until_taken(connection: Connection, name: str) -> None:
+    """Say nothing until another has the duty."""
+    eventually(lambda: duty.take(connection, name, early=True), what="nobody else gets it")
+
+
+class TestForgetting:
+    def test_removes_workers_silent_for_a_day_and_those_who_waited(
+        self, connection: Connection
+    ) -> None:
+        for hours in (25, 23):
+            connection.execute(
+                "UPDATE pgqueue_worker SET last_seen = last_seen - %s WHERE id = %s",
+                [timedelta(hours=hours), register(connection)],
+            )
+        wait.announce(connection, [1, 2], lasting=OVER)
+        wait.announce(connection, [3], lasting=MINUTE)
+        forget = Forget()
+
+        again_in = forget.run(connection)
+
+        assert (again_in, forget.did) == (timedelta(hours=1), {"workers": 1, "waiters": 2})
+        silent_for = datetime.now(UTC) - Worker.objects.get().last_seen
+        assert timedelta(hours=22) < silent_for < timedelta(hours=24)
+        assert one(connection, "SELECT message_id FROM pgqueue_waiter") == (3,)
 
 
 class TestTheService:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-from pgqueue.connections import Contact
+from pgqueue.connections import Contact, in_short
 from pgqueue.engine import duty as engine
 from pgqueue.engine.values import Connection
 from pgqueue.worker.duties import Duty, LongDuty
@@ -26,7 +26,7 @@ def do(
     """
     if isinstance(duty, LongDuty):
         return _do_long(connection, duty, early=early)
-    with connection.transaction():
+    with in_short(connection):
         if not engine.take(connection, duty.name, early=early):
             return None
         # Asked anew: to begin may have waited for the database to come back.
@@ -39,7 +39,7 @@ def do(
 
 def _do_long(connection: Connection, duty: LongDuty, *, early: bool) -> timedelta | None:
     # No lock is held while it runs. Who dies at it leaves it to the next soon.
-    with connection.transaction():
+    with in_short(connection):
         if not engine.take(connection, duty.name, early=early):
             return None
         engine.postpone(connection, duty.name, by=duty.soon)

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 
 from pgqueue.conf import settings
-from pgqueue.connections import Contact, connect
+from pgqueue.connections import Contact, connect, in_short
 from pgqueue.engine import duty as engine
 from pgqueue.engine import lease
 from pgqueue.engine.values import Connection
@@ -87,7 +87,7 @@ def _wait_until_it_may_run(connection: Connection, duty: Duty, contact: Contact)
 
 def _note(connection: Connection, duty: Duty) -> Report:
     """Note that there was nothing to do: it was looked at."""
-    with connection.transaction():
+    with in_short(connection):
         if engine.take(connection, duty.name, early=True):
             engine.done(connection, duty.name, again_in=LOOK_AGAIN_IN)
     return Report(name=duty.name, did=dict.fromkeys(duty.did, 0))

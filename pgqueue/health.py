@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -24,6 +25,8 @@ DONE_AT_LEAST_EVERY = timedelta(hours=3)
 """Each duty, even one that is put off again and again as it fails."""
 TRANSACTIONS = 10_000_000
 """That a replication slot may lie behind, of which no time is known."""
+OTHERS = {"consumer": "consumers", "duties": "for duties alone"}
+"""Who runs no tasks, though he is seen among the workers."""
 
 
 class Status(StrEnum):
@@ -44,7 +47,7 @@ class Limits:
 
     Args:
         host: only workers of this host count; None: of all.
-        min_workers: fewer that are alive fail.
+        min_workers: fewer that are alive, and run tasks, fail.
         max_age: seconds that the oldest message may have been ready; half of them warn.
         max_dead: more dead letters warn.
         max_late: seconds that a duty may have been due.
@@ -133,15 +136,24 @@ def _made(queue: _Queue, name: str, check: _Check) -> Check:
 
 
 def _workers(queue: _Queue) -> Judgement:
-    seen = health.workers(queue.connection)
-    lease = settings().lease.total_seconds()
-    alive = [
-        each for each in seen if each.silent_for < lease and queue.limits.host in (None, each.host)
+    lease, host = settings().lease.total_seconds(), queue.limits.host
+    seen = [
+        each
+        for each in health.workers(queue.connection)
+        if each.silent_for < lease and host in (None, each.host)
     ]
+    alive = [each for each in seen if each.kind == "worker"]
+    others = [each for each in seen if each.kind != "worker"]
     status = Status.OK if len(alive) >= queue.limits.min_workers else Status.FAILING
     versions = sorted({str(each.version) for each in alive})
     said = f"{len(alive)} alive" + (f", of version {' and '.join(versions)}" if alive else "")
-    return status, said, {"alive": [each._asdict() for each in alive]}
+    for kind, count in sorted(Counter(each.kind for each in others).items()):
+        said += f"; {OTHERS[kind]}: {count}"
+    figures = {
+        "alive": [each._asdict() for each in alive],
+        "others": [each._asdict() for each in others],
+    }
+    return status, said, figures
 
 
 def _age(queue: _Queue) -> Judgement:

@@ -17,7 +17,7 @@ import pytest
 from django.core.management import CommandError, call_command
 from django.db import connections
 
-from pgqueue import Channel, health
+from pgqueue import Channel, health, receive
 from pgqueue.connections import connect
 from pgqueue.engine import partitions, stats
 from pgqueue.health import Check, Limits, Status
@@ -73,6 +73,18 @@ class TestWorkers:
         assert (made.status, made.said) == (Status.OK, "1 alive, of version 0.1.0")
         (alive,) = made.figures["alive"]
         assert (alive["host"], alive["pid"], alive["version"]) == ("somewhere", 1, "0.1.0")
+
+    def test_are_those_that_run_tasks(self, connection: Connection) -> None:
+        register(connection, channels=[])  # as with --threads 0
+        with receive("mail") as receiver:
+            receiver.take()
+
+            made = check("workers")
+
+        assert made.status == Status.FAILING
+        assert made.said == "0 alive; consumers: 1; for duties alone: 1"
+        assert made.figures["alive"] == []
+        assert {each["kind"] for each in made.figures["others"]} == {"consumer", "duties"}
 
     def test_of_one_host_are_counted_alone(self, connection: Connection) -> None:
         register(connection)

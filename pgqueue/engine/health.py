@@ -11,8 +11,12 @@ SQL = load(__name__)
 
 
 class WorkerSeen(NamedTuple):
-    """A worker, and for how many seconds it has been silent."""
+    """A worker, and for how many seconds it has been silent.
 
+    Its kind: "worker", which runs tasks; "consumer"; or "duties", which does nothing else.
+    """
+
+    kind: str
     host: str
     pid: int
     version: str | None
@@ -46,7 +50,7 @@ class Holder(NamedTuple):
 
 
 def workers(connection: Connection) -> list[WorkerSeen]:
-    """Return all workers there is a row of, alive or not."""
+    """Return all there is a row of, alive or not, consumers among them."""
     return [WorkerSeen(*row) for row in connection.execute(SQL["workers"])]
 
 

@@ -1,5 +1,7 @@
 -- name: workers
-SELECT host, pid, info ->> 'version', extract(epoch FROM statement_timestamp() - last_seen)::float8
+-- What serves no channel does duties alone.
+SELECT CASE WHEN info ? 'receives' THEN 'consumer' WHEN channels = '{}' THEN 'duties' ELSE 'worker' END,
+       host, pid, info ->> 'version', extract(epoch FROM statement_timestamp() - last_seen)::float8
 FROM pgqueue_worker
 ORDER BY host, pid
 

@@ -25,7 +25,7 @@ class Command(BaseCommand):
         )
         parser.add_argument("--host", metavar="NAME", help="count this host's workers alone.")
         for name, kind, about in (
-            ("min_workers", int, "workers alive, or it fails"),
+            ("min_workers", int, "workers alive that run tasks, or it fails"),
             ("max_age", float, "seconds that a message may be ready, or it fails; half: a warning"),
             ("max_dead", int, "dead letters"),
             ("max_late", float, "seconds that a duty may be due, or it fails"),

@@ -12,6 +12,12 @@ from typing import Any
 
 import psycopg
 from django.db import Error
+from psycopg.errors import (
+    InsufficientPrivilege,
+    UndefinedColumn,
+    UndefinedFunction,
+    UndefinedTable,
+)
 
 from pgqueue.conf import settings
 from pgqueue.connections import borrow
@@ -27,6 +33,7 @@ TRANSACTIONS = 10_000_000
 """That a replication slot may lie behind, of which no time is known."""
 OTHERS = {"consumer": "consumers", "duties": "for duties alone"}
 """Who runs no tasks, though he is seen among the workers."""
+UNMIGRATED = UndefinedTable, UndefinedColumn, UndefinedFunction
 
 
 class Status(StrEnum):
@@ -91,7 +98,7 @@ def examine(
 ) -> list[Check]:
     """Make the checks, or those of them that are named.
 
-    One that can't be made is unknown, but for a database that can't be reached: that fails.
+    What the role may not see is unknown; what can't be told for any other reason fails.
 
     Args:
         alias: of the queue's database.
@@ -132,7 +139,12 @@ def _made(queue: _Queue, name: str, check: _Check) -> Check:
     except psycopg.Error as error:
         if connection.closed:
             raise
-        return Check(name, Status.UNKNOWN, f"can't be told: {error}".strip())
+        said = f"can't be told: {error.diag.message_primary or error}"
+        if isinstance(error, InsufficientPrivilege):
+            return Check(name, Status.UNKNOWN, said)
+        if isinstance(error, UNMIGRATED):
+            said += ": run manage.py migrate"
+        return Check(name, Status.FAILING, said)
 
 
 def _workers(queue: _Queue) -> Judgement:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import closing, contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from io import StringIO
@@ -35,6 +35,33 @@ def connection(transactional_db: None) -> Iterator[Connection]:
     """A connection such as a worker's."""
     with closing(connect("default", name="test")) as connection:
         yield connection
+
+
+@pytest.fixture
+def without_tables(transactional_db: None) -> Iterator[None]:
+    """A database as it is before the first `migrate`."""
+    options = connections["default"].settings_dict["OPTIONS"]
+    connections["default"].close()
+    with patch.dict(options, options="-c search_path=nowhere"):
+        yield
+        connections["default"].close()
+
+
+@contextmanager
+def monitoring(connection: Connection) -> Iterator[str]:
+    """Look as a role that may do nothing but read the tables; its name."""
+    role = f"monitor_{uuid4().hex}"
+    connection.execute(
+        f"CREATE ROLE {role}; GRANT SELECT ON ALL TABLES IN SCHEMA public TO {role}; "
+        f"GRANT SELECT ON ALL SEQUENCES IN SCHEMA public TO {role}"
+    )
+    try:
+        with connections["default"].cursor() as cursor:
+            cursor.execute(f"SET ROLE {role}")
+        yield role
+    finally:
+        connections["default"].close()
+        connection.execute(f"DROP OWNED BY {role}; DROP ROLE {role}")
 
 
 def check(name: str, limits: Limits = LIMITS) -> Check:
@@ -200,20 +227,11 @@ class TestTheHorizon:
 
     def test_is_unknown_to_a_role_that_may_not_look(self, connection: Connection) -> None:
         # Nor does anything else fail for it.
-        role = f"monitor_{uuid4().hex}"
-        connection.execute(
-            f"CREATE ROLE {role}; GRANT SELECT ON ALL TABLES IN SCHEMA public TO {role}; "
-            f"GRANT SELECT ON ALL SEQUENCES IN SCHEMA public TO {role}"
-        )
         register(connection)
         list(maintain("default"))
-        try:
-            with connections["default"].cursor() as cursor:
-                cursor.execute(f"SET ROLE {role}")
+
+        with monitoring(connection):
             found = {each.name: each.status for each in health.examine("default")}
-        finally:
-            connections["default"].close()
-            connection.execute(f"DROP OWNED BY {role}; DROP ROLE {role}")
 
         assert found.pop("horizon") == Status.UNKNOWN
         assert set(found.values()) == {Status.OK}
@@ -226,16 +244,40 @@ def test_dead_rows_and_connections_warn_beyond_their_limits() -> None:
     assert status("connections", max_connections=0.0) == Status.WARNING
 
 
-def test_what_can_not_be_told_is_unknown_and_the_rest_is_told(connection: Connection) -> None:
-    connection.execute("ALTER TABLE pgqueue_duty RENAME TO elsewhere")
-    try:
+def test_what_the_role_may_not_see_is_unknown_and_the_rest_is_told(connection: Connection) -> None:
+    register(connection)
+
+    with monitoring(connection) as role:
+        connection.execute(f"REVOKE ALL ON pgqueue_duty FROM {role}")
         found = {each.name: each for each in health.examine("default")}
-    finally:
-        connection.execute("ALTER TABLE elsewhere RENAME TO pgqueue_duty")
 
     assert found["duties"].status == Status.UNKNOWN
-    assert "pgqueue_duty" in found["duties"].said
+    assert found["duties"].said == "can't be told: permission denied for table pgqueue_duty"
+    assert found["workers"].status == found["connections"].status == Status.OK
+
+
+def test_what_can_not_be_told_otherwise_fails_and_the_rest_is_told(
+    connection: Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(health, "PATIENCE", "300ms")
+    with connection.transaction():
+        connection.execute("LOCK TABLE pgqueue_duty")
+        found = {each.name: each for each in health.examine("default")}
+
+    assert found["duties"].status == Status.FAILING
+    assert found["duties"].said == "can't be told: canceling statement due to statement timeout"
     assert found["bloat"].status == found["connections"].status == Status.OK
+
+
+def test_a_database_without_the_tables_fails_and_says_what_to_do(without_tables: None) -> None:
+    code, text = told()
+
+    assert code == 2
+    lines = [line for line in text.splitlines() if "failing" in line]
+    assert [line.split()[0] for line in lines[1:]] == [
+        *("workers", "age", "dead", "duties", "partitions", "bloat")
+    ]
+    assert all(line.endswith("does not exist: run manage.py migrate") for line in lines[1:])
 
 
 def test_a_database_that_can_not_be_reached_fails(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -321,6 +363,17 @@ class TestTheCommand:
             told(*(f"--{name.replace('_', '-')}={value}" for name, value in given.items()))
 
         assert asked == [Limits(**given)]
+
+    @pytest.mark.parametrize("arguments", [[], ["--database", "default"]])
+    def test_fails_where_it_is_configured_as_can_not_be(
+        self, settings: Any, arguments: list[str]
+    ) -> None:
+        settings.PGQUEUE = {"LEASE": "soon"}
+
+        with pytest.raises(CommandError, match="LEASE") as raised:
+            call_command("pgqueue_health", *arguments)
+
+        assert raised.value.returncode == 2
 
     @pytest.mark.parametrize(
         ("arguments", "error"),

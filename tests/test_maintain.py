@@ -9,10 +9,12 @@ from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from io import StringIO
 from typing import Any
+from unittest.mock import patch
 
 import psycopg
 import pytest
 from django.core.management import CommandError, call_command
+from django.db import connections
 from django.test import Client
 
 from pgqueue.connections import connect
@@ -171,6 +173,16 @@ def test_another_database_may_be_named() -> None:
 
     assert Duty.objects.using("second").exists()
     assert not Duty.objects.exists()
+
+
+def test_a_database_without_the_tables_is_an_error_that_says_what_to_do() -> None:
+    options = connections["default"].settings_dict["OPTIONS"]
+
+    with (
+        patch.dict(options, options="-c search_path=nowhere"),
+        pytest.raises(CommandError, match=r'"pgqueue_duty" does not exist: run manage.py migrate'),
+    ):
+        said()
 
 
 @pytest.mark.parametrize(

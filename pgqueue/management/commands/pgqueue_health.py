@@ -3,9 +3,10 @@ from argparse import ArgumentParser
 from dataclasses import asdict, fields
 from typing import Any
 
-from django.core.management.base import BaseCommand
+from django.core.exceptions import ImproperlyConfigured
+from django.core.management.base import BaseCommand, CommandError
 
-from pgqueue.health import CHECKS, EXIT, Limits, examine, worst
+from pgqueue.health import CHECKS, EXIT, Limits, Status, examine, worst
 from pgqueue.management.databases import database_of
 
 
@@ -46,7 +47,11 @@ class Command(BaseCommand):
 
     def handle(self, *args: Any, **options: Any) -> None:
         limits = Limits(**{each.name: options[each.name] for each in fields(Limits)})
-        checks = examine(database_of(options["database"]), limits, options["check"])
+        try:
+            checks = examine(database_of(options["database"]), limits, options["check"])
+        except (ImproperlyConfigured, CommandError) as error:
+            # It would be a warning otherwise.
+            raise CommandError(str(error), returncode=EXIT[Status.FAILING]) from error
         status = worst(checks)
         if options["format"] == "json":
             found = {check.name: {**asdict(check), "name": check.name} for check in checks}

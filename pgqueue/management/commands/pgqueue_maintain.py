@@ -29,6 +29,8 @@ class Command(BaseCommand):
                     self.stdout.write(f"{report.name:<12}{_in_words(report)}")
         except psycopg.OperationalError as error:
             raise CommandError(f"The database can't be reached: {error}") from error
+        except psycopg.errors.UndefinedTable as error:
+            raise CommandError(f"{error.diag.message_primary}: run manage.py migrate.") from error
         if options["format"] == "json":
             self.stdout.write(json.dumps({each.name: _plain(each) for each in reports}))
         if failed := [each.name for each in reports if each.error]:

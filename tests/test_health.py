@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -19,10 +20,13 @@ from django.db import connections
 
 from pgqueue import Channel, health, receive
 from pgqueue.connections import connect
+from pgqueue.engine import health as engine
 from pgqueue.engine import partitions, stats
+from pgqueue.engine.health import Holder
 from pgqueue.health import Check, Limits, Status
 from pgqueue.worker.duties.maintain import maintain
-from tests.factories import bury, enqueue, insert, register
+from tests.eventually import eventually
+from tests.factories import bury, enqueue, insert, one, register
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -237,10 +241,94 @@ class TestTheHorizon:
         assert set(found.values()) == {Status.OK}
         assert health.worst([Check("horizon", Status.UNKNOWN, "")]) == Status.UNKNOWN
 
+    def test_is_held_back_by_nobody_who_vacuums(self, connection: Connection) -> None:
+        enqueue(connection, 2000)
+        with closing(connect("default", name="test")) as other, ThreadPoolExecutor() as threads:
+            pid = other.info.backend_pid
+            other.execute("SET vacuum_cost_delay = 100; SET vacuum_cost_limit = 1")
+            vacuuming = threads.submit(other.execute, "VACUUM pgqueue_message")
+            eventually(
+                lambda: one(
+                    connection,
+                    "SELECT count(*) FROM pg_stat_progress_vacuum JOIN pg_stat_activity "
+                    "USING (pid) WHERE pid = %s AND backend_xmin IS NOT NULL",
+                    pid,
+                )[0],
+                what="it does not vacuum",
+            )
 
-def test_dead_rows_and_connections_warn_beyond_their_limits() -> None:
-    assert status("bloat") == status("connections") == Status.OK
-    assert status("bloat", max_bloat=-1) == Status.WARNING
+            found = engine.holders(connection)
+            is_at_it = not vacuuming.done()
+            other.cancel_safe()
+
+        assert is_at_it
+        assert not [each for each in found if f"pid {pid} " in each.who]
+
+    @pytest.mark.parametrize("kind", ["replication slot", "prepared transaction"])
+    def test_warns_of_what_has_no_known_age_by_its_transactions(
+        self, monkeypatch: pytest.MonkeyPatch, kind: str
+    ) -> None:
+        holders = [Holder(kind, "standby", 10_000_000, None)]
+        monkeypatch.setattr(engine, "holders", lambda connection: holders)
+        monkeypatch.setattr(engine, "hidden", lambda connection: 0)
+        before = status("horizon")
+        holders[0] = Holder(kind, "standby", 10_000_001, None)
+
+        made = check("horizon")
+
+        assert (before, made.status) == (Status.OK, Status.WARNING)
+        assert made.said == f"held back for 10000001 transactions by a {kind}, standby"
+
+
+class TestBloat:
+    @pytest.fixture(autouse=True)
+    def _apart(self, connection: Connection) -> Iterator[None]:
+        """Look at a table that nobody else has touched: whose session ended may count yet."""
+        connections["default"].close()
+        connection.execute(
+            "CREATE SCHEMA apart; SET search_path = apart, public; CREATE TABLE pgqueue_message "
+            "(LIKE public.pgqueue_message INCLUDING ALL) WITH (autovacuum_enabled = off)"
+        )
+        options = connections["default"].settings_dict["OPTIONS"]
+        with patch.dict(options, options="-c search_path=apart,public"):
+            yield
+            connections["default"].close()
+        connection.execute("RESET search_path; DROP SCHEMA apart CASCADE")
+
+    def test_warns_of_dead_rows_beyond_the_limit(self, connection: Connection) -> None:
+        fill(connection, 300)
+        dead = connection.execute("DELETE FROM pgqueue_message WHERE id % 3 = 0").rowcount
+        connection.execute("SELECT pg_stat_force_next_flush()")
+
+        made = check("bloat")
+
+        assert (made.figures["rows"], made.figures["dead_rows"]) == (300 - dead, dead)
+        assert made.said.startswith(f"{dead} dead rows, ")
+        assert status("bloat", max_bloat=dead) == Status.OK
+        assert status("bloat", max_bloat=dead - 1) == Status.WARNING
+
+    def test_is_told_with_the_size_of_the_table_and_of_its_indexes(
+        self, connection: Connection
+    ) -> None:
+        fill(connection, 3000)
+        connection.execute("ANALYZE pgqueue_message")  # which counts the pages
+        size, table, indexes = one(
+            connection,
+            "SELECT current_setting('block_size')::int, relpages, (SELECT sum(i.relpages) "
+            "FROM pg_index JOIN pg_class i ON i.oid = indexrelid WHERE indrelid = t.oid) "
+            "FROM pg_class t WHERE oid = 'pgqueue_message'::regclass",
+        )
+
+        made = check("bloat")
+
+        assert table > 10
+        assert made.figures["table_bytes"] == table * size
+        assert made.figures["index_bytes"] == indexes * size
+        assert made.said.endswith(f" {(table + indexes) * size / 2**20:.0f} MB")
+
+
+def test_connections_warn_beyond_their_limit() -> None:
+    assert status("connections") == Status.OK
     assert status("connections", max_connections=0.0) == Status.WARNING
 
 
@@ -341,6 +429,29 @@ class TestTheCommand:
             },
         }
 
+    def test_may_be_json_of_every_check(self, connection: Connection) -> None:
+        register(connection)
+        aged(connection, "mail", seconds=10)
+        bury(connection)
+        list(maintain("default"))
+
+        with connection.transaction():
+            connection.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
+            connection.execute("SELECT count(*) FROM pgqueue_message")
+            code, text = told("--format", "json")
+
+        checks = json.loads(text)["checks"]
+        figures = {name: each["figures"] for name, each in checks.items()}
+        assert (code, list(checks)) == (0, list(health.CHECKS))
+        assert [each["host"] for each in figures["workers"]["alive"]] == ["somewhere"]
+        assert figures["age"]["seconds"]["mail"] >= 10
+        assert figures["dead"]["letters"] == {"default": 1}
+        assert figures["duties"]["purge"]["is_overdue"] is False
+        assert figures["partitions"] == {"days_ahead": 14}
+        assert figures["bloat"]["table_bytes"] > 0
+        assert figures["horizon"]["holders"][0]["transactions"] >= 0
+        assert 0 < figures["connections"]["used"] < figures["connections"]["most"]
+
     def test_has_an_option_for_each_limit(self) -> None:
         given = {
             "host": "web-1",
@@ -386,6 +497,15 @@ class TestTheCommand:
     def test_refuses_what_can_not_be(self, arguments: list[str], error: str) -> None:
         with pytest.raises(CommandError, match=error):
             call_command("pgqueue_health", *arguments)
+
+
+def fill(connection: Connection, count: int) -> None:
+    """Insert so many rows, just as they are."""
+    connection.execute(
+        "INSERT INTO pgqueue_message (channel, task, state, max_attempts) "
+        "SELECT 'default', 'tests.task', 'ready', 5 FROM generate_series(1, %s)",
+        [count],
+    )
 
 
 def aged(connection: Connection, channel: str, *, seconds: float) -> None:

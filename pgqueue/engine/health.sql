@@ -35,7 +35,7 @@ SELECT pg_relation_size('pgqueue_message'), pg_indexes_size('pgqueue_message'),
 
 -- name: horizon
 -- Who keeps dead rows from being vacuumed: for how many transactions, and seconds, as far as that is
--- known; the oldest first.
+-- known; the oldest first. Not who vacuums: nobody waits for what he sees.
 SELECT kind, who, transactions, seconds
 FROM (
     SELECT 'transaction' AS kind, 'pid ' || pid || ' (' || coalesce(application_name, '') || ')' AS who,
@@ -43,6 +43,7 @@ FROM (
            extract(epoch FROM statement_timestamp() - xact_start)::float8 AS seconds
     FROM pg_stat_activity
     WHERE pid <> pg_backend_pid() AND (datname = current_database() OR datname IS NULL)
+      AND coalesce(leader_pid, pid) NOT IN (SELECT pid FROM pg_stat_progress_vacuum)
     UNION ALL
     SELECT 'prepared transaction', gid, age(transaction),
            extract(epoch FROM statement_timestamp() - prepared)::float8

@@ -25,7 +25,7 @@ from pgqueue.states import State
 from pgqueue.worker.duties import maintain
 from tests import jobs
 from tests.eventually import eventually
-from tests.factories import OVER, bury, claim, done, ended, make_due, run, schedule
+from tests.factories import OVER, bury, claim, done, ended, make_due, one, run, schedule
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -238,17 +238,16 @@ def test_days_are_made_and_dropped(connection: Connection) -> None:
         "WHERE inhparent = 'pgqueue_history'::regclass"
     ).fetchone() or [""]
     connection.execute(f"DROP TABLE {last}")
-    connection.execute(
-        "CREATE TABLE pgqueue_history_20000101 PARTITION OF pgqueue_history "
-        "FOR VALUES FROM ('2000-01-01Z') TO ('2000-01-02Z')"
-    )
+    over, kept = [past(connection, timedelta(days=ago)) for ago in (32, 28)]
     try:
         found = did()
+        left = [is_there(connection, over), is_there(connection, kept)]
     finally:
-        connection.execute("DROP TABLE IF EXISTS pgqueue_history_20000101")
+        connection.execute(f"DROP TABLE IF EXISTS {over}; DROP TABLE IF EXISTS {kept}")
         partitions.ensure(connection)
 
     assert found["partitions"] == {"made": 1, "dropped": 1, "is_busy": False}
+    assert left == [False, True]
 
 
 def test_days_are_left_to_who_is_dropping_some(connection: Connection) -> None:
@@ -261,6 +260,22 @@ def test_days_are_left_to_who_is_dropping_some(connection: Connection) -> None:
 
     assert found["partitions"]["is_busy"]
     assert Duty.objects.get(name="partitions").ran_at == before
+
+
+def past(connection: Connection, ago: timedelta) -> str:
+    """Make the day of history so long ago, with a message in it; return its table."""
+    at = datetime.now(UTC) - ago
+    name = f"pgqueue_history_{at:%Y%m%d}"
+    connection.execute(
+        f"CREATE TABLE {name} PARTITION OF pgqueue_history "
+        f"FOR VALUES FROM ('{at:%Y-%m-%d}Z') TO ('{at + timedelta(days=1):%Y-%m-%d}Z')"
+    )
+    ended(connection, at=at)
+    return name
+
+
+def is_there(connection: Connection, table: str) -> bool:
+    return one(connection, "SELECT to_regclass(%s) IS NOT NULL", table) == (True,)
 
 
 def test_whose_history_is_gone_says_so_to_whoever_asks(

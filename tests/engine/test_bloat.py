@@ -21,8 +21,47 @@ WHERE datname = current_database() AND backend_xmin IS NOT NULL AND pid <> pg_ba
 """
 
 
-@pytest.fixture(autouse=True)
-def _vacuumed_by_hand(connect: Callable[..., Connection]) -> Iterator[None]:
+OFTEN = ["autovacuum_vacuum_threshold=50", "autovacuum_vacuum_scale_factor=0"]
+SETTINGS = {
+    "message": [
+        "fillfactor=85",
+        "autovacuum_vacuum_scale_factor=0",
+        "autovacuum_vacuum_threshold=10000",
+        "autovacuum_vacuum_insert_scale_factor=0",
+        "autovacuum_vacuum_insert_threshold=100000",
+        "autovacuum_analyze_scale_factor=0",
+        "autovacuum_analyze_threshold=50000",
+        "autovacuum_vacuum_cost_delay=0",
+    ],
+    "long payloads": [
+        "autovacuum_vacuum_scale_factor=0",
+        "autovacuum_vacuum_threshold=1000",
+        "autovacuum_vacuum_insert_scale_factor=0",
+        "autovacuum_vacuum_insert_threshold=100000",
+        "autovacuum_vacuum_cost_delay=0",
+    ],
+    "lane": [
+        "fillfactor=50",
+        "autovacuum_vacuum_scale_factor=0",
+        "autovacuum_vacuum_threshold=10000",
+        "autovacuum_vacuum_cost_delay=0",
+    ],
+    "bell": [
+        "autovacuum_vacuum_scale_factor=0",
+        "autovacuum_vacuum_threshold=10000",
+        "autovacuum_vacuum_insert_threshold=-1",
+        "autovacuum_vacuum_cost_delay=0",
+    ],
+    "waiter": ["autovacuum_vacuum_threshold=1000", "autovacuum_vacuum_scale_factor=0"],
+    "worker": ["fillfactor=50", *OFTEN],
+    "duty": ["fillfactor=50", *OFTEN],
+    "gate": ["fillfactor=50", *OFTEN],
+    "purged": ["fillfactor=50", *OFTEN],
+}
+
+
+@pytest.fixture
+def vacuumed_by_hand(connect: Callable[..., Connection]) -> Iterator[None]:
     keeper = connect()
     keeper.execute("ALTER TABLE pgqueue_message SET (autovacuum_enabled = off)")
     keeper.execute("TRUNCATE pgqueue_message")
@@ -30,6 +69,7 @@ def _vacuumed_by_hand(connect: Callable[..., Connection]) -> Iterator[None]:
     keeper.execute("ALTER TABLE pgqueue_message RESET (autovacuum_enabled)")
 
 
+@pytest.mark.usefixtures("vacuumed_by_hand")
 def test_its_pages_and_those_of_its_indexes_are_bounded(connection: Connection) -> None:
     # 500 wait at any time, in lanes that come and go; dead rows are vacuumed each 1 000 messages.
     enqueue(connection, AT_ONCE)
@@ -45,6 +85,21 @@ def test_its_pages_and_those_of_its_indexes_are_bounded(connection: Connection) 
     assert sum(sizes[-1].values()) < 200
     for name, at_most in largest(sizes[:half]).items():
         assert largest(sizes[half:])[name] <= at_most + 2, name
+
+
+def test_the_tables_are_vacuumed_by_the_count_of_dead_rows(connection: Connection) -> None:
+    # A table that a migration made anew would have none of these, and grow.
+    found = connection.execute(
+        "SELECT replace(c.relname, 'pgqueue_', ''), c.reloptions FROM pg_class c "
+        "WHERE c.relnamespace = 'public'::regnamespace AND c.relname LIKE 'pgqueue_%' "
+        "AND c.reloptions IS NOT NULL AND c.relkind = 'r' "
+        "UNION SELECT 'long payloads', t.reloptions FROM pg_class t "
+        "JOIN pg_class c ON t.oid = c.reltoastrelid WHERE c.oid = 'pgqueue_message'::regclass"
+    ).fetchall()
+
+    assert {name: sorted(options) for name, options in found} == {
+        name: sorted(options) for name, options in SETTINGS.items()
+    }
 
 
 def pass_through(connection: Connection, number: int) -> None:

@@ -272,6 +272,16 @@ def kill_its_worker() -> None:
 
 
 @task
+def end_a_thread(name: str) -> None:
+    """End one of its process's threads, as nothing should."""
+    for thread in threading.enumerate():
+        if thread.name == name:
+            ctypes.pythonapi.PyThreadState_SetAsyncExc(
+                ctypes.c_ulong(thread.ident or 0), ctypes.py_object(SystemExit)
+            )
+
+
+@task
 def exit_quietly() -> None:
     """End the process as if all were well."""
     os._exit(0)

@@ -33,7 +33,10 @@ LONGEST_PAUSE = 10.0
 KILL_AFTER = LAST_WORDS + timedelta(seconds=0.2)
 LAST_RESCUE = timedelta(seconds=0.5)
 WELL_WITHIN = 10.0
-"""Seconds since a process said that it is well, or was started, for which it is taken to be."""
+"""Seconds since a process said that it is well, for which it is taken to be."""
+FILLED_WITHIN = 30.0
+"""Seconds for which a place may be without one that said so: to start takes some, and many on a
+loaded machine. A place in which each dies before that is not well."""
 
 
 class Child:
@@ -43,7 +46,7 @@ class Child:
         self.family = Family()
         self.started_at = monotonic()
         self.retires = False
-        self._heard_at = self.started_at
+        self.heard_at: float | None = None
         self._has_stopped = False
         self._asked = 0
         self._pipe, its_end = PROCESSES.Pipe()
@@ -71,7 +74,7 @@ class Child:
     @property
     def is_well(self) -> bool:
         """Whether nothing in it is stuck, as far as it says."""
-        return monotonic() - self._heard_at < WELL_WITHIN
+        return self.heard_at is not None and monotonic() - self.heard_at < WELL_WITHIN
 
     @property
     def has_ended_well(self) -> bool:
@@ -88,7 +91,7 @@ class Child:
         with suppress(EOFError, OSError):
             while self._pipe.poll():
                 word = self._pipe.recv_bytes()
-                self._heard_at = monotonic()
+                self.heard_at = monotonic()
                 self.retires |= word == child.RETIRING
                 self._has_stopped |= word == child.STOPPED
 
@@ -117,6 +120,24 @@ class Slot:
         self.child: Child | None = None
         self.fill_at = 0.0
         self._short_lives = 0
+        self._well_at = monotonic()
+
+    @property
+    def is_well(self) -> bool:
+        """Whether its process is, or it has not been without one that was for long."""
+        if self.child and self.child.heard_at is not None:
+            return self.child.is_well
+        return monotonic() - self._well_at < FILLED_WITHIN
+
+    def excuse(self) -> None:
+        """Note that it is meant to be empty."""
+        self._well_at = monotonic()
+
+    def clear(self) -> None:
+        """Have nobody in it."""
+        if self.child and self.child.heard_at is not None:
+            self._well_at = self.child.heard_at
+        self.child = None
 
     def vacate(self) -> None:
         """Note that its child ended, or could not be started; choose when to fill it again."""
@@ -128,7 +149,7 @@ class Slot:
             self._short_lives += 1
             pause = min(0.1 * 2.0 ** min(self._short_lives, 10), LONGEST_PAUSE)
             self.fill_at = monotonic() + pause * random.uniform(0.5, 1)  # noqa: S311
-        self.child = None
+        self.clear()
 
 
 class Supervisor:
@@ -197,6 +218,8 @@ class Supervisor:
                 retiring = len(self._retiring)
                 signals.worker_crowded.send_robust(type(self), retiring=retiring)
             self._is_crowded = True
+            for slot in self._slots:
+                slot.excuse()
             return
         self._is_crowded = False
         plan = replace(self._plan, liveness_file=None)
@@ -218,18 +241,21 @@ class Supervisor:
         nap = max(min([LOOK.total_seconds(), *(at - monotonic() for at in due)]), 0.01)
         pipes.wait([self._requests.fileno(), *signs], nap)
         self._requests.wait(timedelta())
-        children = self._children()
-        for each in children:
+        for each in self._children():
             each.listen()
-        if self._plan.liveness_file and children and all(each.is_well for each in children):
+        if self._plan.liveness_file and self._is_well():
             touch(self._plan.liveness_file, sender=type(self))
+
+    def _is_well(self) -> bool:
+        slots = all(slot.is_well for slot in self._slots)
+        return slots and all(each.is_well for each in self._retiring)
 
     def _attend(self) -> None:
         """See who retires, and who died."""
         for slot in list(self._slots):
             if slot.child and slot.child.retires:
                 self._retiring.append(slot.child)
-                slot.child = None
+                slot.clear()
             elif slot.child and slot.child.status is not None:
                 self._bury(slot.child)
                 if self._plan.drain and slot.child.has_ended_well:

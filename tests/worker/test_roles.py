@@ -66,13 +66,15 @@ class TestTheLivenessFile:
             path.unlink()
             eventually(path.exists)
 
-    def test_is_let_alone_by_one_that_does_nothing(self, tmp_path: Path) -> None:
+    def test_is_let_alone_while_a_service_does_nothing(self, tmp_path: Path) -> None:
         path = tmp_path / "alive"
         with worker("--liveness-file", str(path)) as process:
             eventually(path.exists)
-            process.signal(signal.SIGSTOP)
 
-            eventually(lambda: time.time() - path.stat().st_mtime > 2)
+            jobs.end_a_thread.enqueue("settler")
+
+            eventually(lambda: time.time() - path.stat().st_mtime > 3)
+            assert process.popen.poll() is None
 
 
 class TestAsItIsToldTo:

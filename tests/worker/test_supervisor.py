@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import multiprocessing
+import os
 from collections.abc import Iterator
 from dataclasses import replace
 from datetime import timedelta
@@ -17,7 +18,9 @@ from pgqueue.worker import supervisor
 from pgqueue.worker.child import WELL, Parent
 from pgqueue.worker.plan import Plan
 from pgqueue.worker.supervisor import Child, Slot, Supervisor
+from tests.eventually import eventually
 from tests.hearing import heard
+from tests.system import free_port
 
 
 @pytest.fixture
@@ -115,15 +118,110 @@ def test_a_process_that_says_nothing_for_a_while_is_not_taken_to_be_well() -> No
     ):
         child = Child(Mock(), None)
     at_first = child.is_well
-    child._heard_at -= supervisor.WELL_WITHIN
-    silent = child.is_well
 
     Parent(its).say(WELL)
     child.listen()
+    spoken = child.is_well
+    child.heard_at -= supervisor.WELL_WITHIN
 
-    assert (at_first, silent, child.is_well) == (True, False, True)
+    assert (at_first, spoken, child.is_well) == (False, True, False)
     child.leave()
     its.close()
+
+
+class TestAPlace:
+    """Of one process after the other, as the liveness file has it."""
+
+    def test_is_well_as_its_process_says(self) -> None:
+        slot = Slot()
+        slot.child = Mock(heard_at=monotonic(), is_well=True)
+        well = slot.is_well
+        slot.child.is_well = False
+
+        assert (well, slot.is_well) == (True, False)
+
+    def test_is_well_for_as_long_as_a_process_may_take_to_start(self) -> None:
+        slot = Slot()
+        empty = slot.is_well
+        slot.child = Mock(heard_at=None, is_well=False)
+        starting = slot.is_well
+        slot._well_at -= supervisor.FILLED_WITHIN
+
+        assert (empty, starting, slot.is_well) == (True, True, False)
+
+    def test_is_well_while_a_process_takes_the_place_of_another_that_was(self) -> None:
+        slot = Slot()
+        slot._well_at -= supervisor.FILLED_WITHIN
+        slot.child = Mock(heard_at=monotonic(), started_at=monotonic() - 60)
+
+        slot.vacate()
+        empty = slot.is_well
+        slot.child = Mock(heard_at=None)
+
+        assert (empty, slot.is_well) == (True, True)
+
+    def test_is_not_well_where_processes_die_before_they_say_a_word(self) -> None:
+        slot = Slot()
+        slot._well_at -= supervisor.FILLED_WITHIN
+        for _ in range(3):
+            slot.child = Mock(heard_at=None, started_at=monotonic())
+            slot.vacate()
+
+        assert not slot.is_well
+
+    def test_is_well_while_it_has_to_wait_for_those_that_retire(
+        self, supervised: Supervisor
+    ) -> None:
+        supervised._retiring = [Mock()] * 3
+        for slot in supervised._slots:
+            slot._well_at -= supervisor.FILLED_WITHIN
+
+        supervised._fill()
+
+        assert all(slot.is_well for slot in supervised._slots)
+
+
+def test_the_liveness_file_is_let_alone_where_each_process_dies_at_once(
+    supervised: Supervisor, tmp_path: Path
+) -> None:
+    path = tmp_path / "alive"
+    supervised._plan = replace(supervised._plan, liveness_file=path)
+
+    def is_touched() -> bool:
+        path.unlink(missing_ok=True)
+        supervised._fill()
+        supervised._wait()
+        supervised._attend()
+        return path.exists()
+
+    # The second process of a place says as little as the first.
+    with (
+        patch.object(supervisor.child, "main", os.abort),
+        patch.multiple(supervisor, FILLED_WITHIN=2.0, LONGEST_PAUSE=0.1),
+        heard(signals.worker_died, "pid") as died,
+    ):
+        at_first = is_touched()
+        eventually(lambda: not is_touched() and len(died) > 4, within=30)
+        later = [is_touched() for _ in range(10)]
+    for each in supervised._children():
+        each.leave()
+
+    assert at_first
+    assert not any(later)
+
+
+def test_a_process_that_cannot_reach_the_database_is_as_well_as_one_that_runs(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    # While the database is away, others in place of all of them would be no better.
+    monkeypatch.setenv("DATABASE_URL", f"postgresql://nobody@127.0.0.1:{free_port()}/nothing")
+    child = Child(Plan(database="default", threads=1, grace=timedelta()), None)
+    eventually(lambda: child.status is not None, within=30)
+
+    child.listen()
+
+    assert (child.status, child.is_well) == (1, True)
+    child.leave()
 
 
 def test_a_liveness_file_that_cannot_be_touched_is_reported(

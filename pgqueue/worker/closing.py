@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import logging
 import threading
+from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 from django.db.backends.base.base import BaseDatabaseWrapper
@@ -28,15 +30,33 @@ def _note(connection: BaseDatabaseWrapper, **kwargs: Any) -> None:
 
 
 def close_old_connections() -> None:
-    """Do as Django does after a request: by CONN_MAX_AGE, and what broke.
+    """Do as Django does after a request: by CONN_MAX_AGE, and what broke. Never raises.
 
     Django looks for a thread's connections each time, which takes as long as the smallest
     tasks; but most of those have none.
     """
+    _see_to_each(_close_if_old)
+
+
+def close_broken_connections() -> None:
+    """Close only what broke; whatever CONN_MAX_AGE says, the others are in use. Never raises."""
+    _see_to_each(_close_if_broken)
+
+
+def _see_to_each(close: Callable[[BaseDatabaseWrapper], None]) -> None:
     for wrapper in _opened.here:
-        if wrapper.in_atomic_block:
-            _leave(wrapper)
-        wrapper.close_if_unusable_or_obsolete()
+        try:
+            close(wrapper)
+        except BaseException:
+            # Whoever calls this may have a message in hand.
+            with suppress(BaseException):
+                logger.exception("The connection to %s can't be closed", wrapper.alias)
+
+
+def _close_if_old(wrapper: BaseDatabaseWrapper) -> None:
+    if wrapper.in_atomic_block:
+        _leave(wrapper)
+    wrapper.close_if_unusable_or_obsolete()
 
 
 def _leave(wrapper: BaseDatabaseWrapper) -> None:
@@ -50,8 +70,6 @@ def _leave(wrapper: BaseDatabaseWrapper) -> None:
     wrapper.close()
 
 
-def close_broken_connections() -> None:
-    """Close only what broke; whatever CONN_MAX_AGE says, the others are in use."""
-    for wrapper in _opened.here:
-        if wrapper.connection is not None and wrapper.errors_occurred and not wrapper.is_usable():
-            wrapper.close()
+def _close_if_broken(wrapper: BaseDatabaseWrapper) -> None:
+    if wrapper.connection is not None and wrapper.errors_occurred and not wrapper.is_usable():
+        wrapper.close()

@@ -124,11 +124,7 @@ class Runner:
         if not held.has_ended:
             held.end()
         self.isolation.end(held)
-        try:
-            # As Django does after a request: by CONN_MAX_AGE, and what broke.
-            close_old_connections()
-        except BaseException:
-            _complain("A connection can't be closed")
+        close_old_connections()
 
     def awaitable(self, run: Run) -> Callable[[], Coroutine[Any, Any, Any]]:
         """Return what to call in an event loop, and await.

@@ -21,6 +21,7 @@ from psycopg.types.string import TextLoader
 from pgqueue.conf import settings
 
 IDLE_IN_TRANSACTION = "30s"
+READ_ONLY = "the server is read-only: a standby, or its default_transaction_read_only is on"
 SHORT = 1.0
 """Seconds. Whoever looks for something does so that often, if there is nothing else to do."""
 
@@ -72,9 +73,14 @@ def _set_up(connection: psycopg.Connection[Any], alias: str) -> None:
 def _prepare(connection: psycopg.Connection[Any], alias: str) -> None:
     wrapper = connections[alias]
     connection.adapters.register_loader("jsonb", _RawJSON)
+    pid, is_read_only = _server(connection)
+    if is_read_only:
+        # A name may lag behind a failover, and who was replaced may come back as a standby. libpq
+        # could look, but believes pgbouncer, who tells what the first server was (its issue 859).
+        raise psycopg.OperationalError(READ_ONLY)
     if role := wrapper.settings_dict["OPTIONS"].get("assume_role"):
         connection.execute(psycopg.sql.SQL("SET ROLE {}").format(psycopg.sql.Identifier(role)))
-    if connection.info.backend_pid != _backend_pid(connection):
+    if connection.info.backend_pid != pid:
         # A transaction pooler: each transaction may meet another server process, without what was
         # set for this one. A claim counts after it locked, and must see what was committed since.
         connection.prepare_threshold = None
@@ -99,9 +105,12 @@ def _prepare(connection: psycopg.Connection[Any], alias: str) -> None:
         connection.execute("SET enable_seqscan = off")
 
 
-def _backend_pid(connection: psycopg.Connection[Any]) -> int:
-    row = connection.execute("SELECT pg_backend_pid()").fetchone()
-    return int(row[0]) if row else 0
+def _server(connection: psycopg.Connection[Any]) -> tuple[int, bool]:
+    """Return the number of the process that answers, and whether it is read-only."""
+    row = connection.execute(
+        "SELECT pg_backend_pid(), current_setting('transaction_read_only')::boolean"
+    ).fetchone()
+    return row or (0, False)
 
 
 def is_pooled(connection: psycopg.Connection[Any]) -> bool:
@@ -235,6 +244,15 @@ class Session:
                     # Were it closed by now, the number might have been somebody else's.
                     if not connection.closed:
                         its.shutdown(socket.SHUT_RDWR)
+
+    def close_after(self, error: BaseException) -> None:
+        """Close the connection if this error tells that it is of no use, though it is open.
+
+        Its server has become read-only; or a pooler's went away, which may then answer twice, and
+        nothing fits its question any more.
+        """
+        if isinstance(error, psycopg.InternalError):
+            self.close()
 
     def close(self) -> None:
         """Close the connection; using the session again opens another."""

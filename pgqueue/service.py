@@ -68,6 +68,8 @@ class Service(threading.Thread):
             # The database went away, most likely. Come back, but not in a hot loop, nor
             # together with every other worker.
             self._failures += 1
+            if hasattr(self, "_session"):
+                self._session.close_after(error)
             signals.service_failed.send_robust(type(self), service=self.name, error=error)
             backoff = timedelta(seconds=0.1) * 2.0 ** min(self._failures, 10)
             backoff = min(backoff, self.longest_backoff)

@@ -9,6 +9,7 @@ from datetime import timedelta
 
 import pytest
 from django.db import connection
+from psycopg import OperationalError
 from psycopg.errors import IdleInTransactionSessionTimeout
 
 from pgqueue import connections
@@ -39,6 +40,14 @@ def test_a_connection_of_the_projects_is_left_as_it_is() -> None:
         cursor.execute("SHOW statement_timeout")
 
         assert cursor.fetchone() == ("0",)
+
+
+def test_a_server_that_is_read_only_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    read_only = {"options": "-c default_transaction_read_only=on"}
+    monkeypatch.setitem(connection.settings_dict, "OPTIONS", read_only)
+
+    with pytest.raises(OperationalError, match="read-only"):
+        connect("default", name="test")
 
 
 class Clock:

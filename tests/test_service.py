@@ -9,6 +9,7 @@ import pytest
 from django.db import connection
 
 from pgqueue import signals
+from pgqueue.connections import Session
 from pgqueue.service import LONGEST_BACKOFF, Service
 
 
@@ -71,3 +72,27 @@ def test_what_receivers_open_is_closed_as_conn_max_age_says(
         service._try_tick()
 
     assert service.was_open == [False, False]
+
+
+class Writes(Service):
+    """Ticks that write to the database, once it is read-only."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._session = Session("default", name="test")
+        self._session.connection.execute("SET default_transaction_read_only = on")
+
+    def tick(self) -> timedelta:
+        self._session.connection.execute("UPDATE pgqueue_duty SET due_at = due_at")
+        return timedelta()
+
+
+@pytest.mark.django_db
+def test_a_service_leaves_a_server_that_has_become_read_only() -> None:
+    service = Writes()
+
+    first, second = service._try_tick(), service._try_tick()
+
+    service._session.close()
+    assert first > timedelta()
+    assert second == timedelta()

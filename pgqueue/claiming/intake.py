@@ -103,8 +103,7 @@ class Intake:
             with self._using:
                 return self._look(until)
         except InternalError as error:
-            # A pooler whose server went away may answer twice: nothing fits its question any more.
-            self._session.close()
+            self._session.close_after(error)
             raise OperationalError(str(error)) from error
         finally:
             if self.is_closed:

@@ -31,6 +31,9 @@ class Home:
         self._back_by = monotonic() + LONGEST_STEP
         try:
             yield self._session.connection
+        except Exception as error:
+            self._session.close_after(error)
+            raise
         finally:
             self._back_by = inf
 

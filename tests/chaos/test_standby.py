@@ -58,3 +58,24 @@ def test_nothing_committed_is_lost_when_a_standby_is_promoted(
     stage.settles(200)
     stage.end()
     assert stage.ask("SELECT sum(lost) FROM pgqueue_history") == (0,)
+
+
+def test_workers_that_were_led_to_a_standby_come_back_by_themselves(
+    stage: Stage, standby: Server
+) -> None:
+    """A name lags behind: nobody ends the connections that it has led astray."""
+    proxy = stage.proxy()
+    for _ in range(2):
+        stage.producer(rate=50)
+        stage.worker(port=proxy.port)
+    stage.settles(100)
+
+    with stage.fault():
+        proxy.target = standby.port
+        proxy.snap()
+        for worker in stage.workers:
+            eventually(lambda worker=worker: "read-only" in worker.log, what="it is refused")
+        proxy.target = stage.server.port
+
+    stage.settles(200)
+    stage.end()

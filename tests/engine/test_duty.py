@@ -472,6 +472,25 @@ class TestTheService:
         assert f"pgqueue_history_{made[0]:%Y%m%d}" == last
         assert Message.objects.get().state == State.READY
 
+    def test_leaves_a_server_that_is_read_only_and_does_the_others_elsewhere(
+        self, duties: Callable[..., Duties], session: Session
+    ) -> None:
+        class Refused(Fails):
+            def run(self, holder: Connection) -> timedelta:
+                holder.execute("SET LOCAL transaction_read_only = on")
+                holder.execute("UPDATE pgqueue_duty SET due_at = due_at")
+                return MINUTE
+
+        after = Notes("after")
+        service = duties(Refused(), after)
+        before = session.connection
+
+        for _ in range(2):
+            tick(service)
+
+        assert after.done == 1
+        assert before.closed
+
     def test_does_not_try_what_failed_in_a_hot_loop(self, duties: Callable[..., Duties]) -> None:
         fails = Fails()
         service = duties(fails)

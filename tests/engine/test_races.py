@@ -805,7 +805,7 @@ class TestADatabaseThatIsStricterByDefault:
         monkeypatch: pytest.MonkeyPatch,
         strict: str,
     ) -> None:
-        monkeypatch.setattr("pgqueue.connections._backend_pid", lambda connection: 0)
+        monkeypatch.setattr("pgqueue.connections._server", lambda connection: (0, False))
         pooled = connect(strict)
         query = "SELECT count(*) FROM pgqueue_message"
 

@@ -12,21 +12,26 @@ from unittest.mock import Mock
 
 import pytest
 from psycopg import OperationalError
+from psycopg.errors import ReadOnlySqlTransaction
 
 from pgqueue import connections as module_of_connections
 from pgqueue import service
 from pgqueue.connections import Session
-from pgqueue.models import History
+from pgqueue.models import History, Message
 from pgqueue.service import NO_NAP, Service
+from pgqueue.states import State
 from pgqueue.worker import watchdog
 from pgqueue.worker.buffer import Buffer
 from pgqueue.worker.eventloop import EventLoop
+from pgqueue.worker.held import Held
+from pgqueue.worker.home import Home
 from pgqueue.worker.plan import Plan
 from pgqueue.worker.threads import Threads
 from pgqueue.worker.watchdog import Watchdog
 from pgqueue.worker.worker import Worker
 from tests import jobs
 from tests.eventually import eventually
+from tests.factories import run
 from tests.processes import ROOT
 
 
@@ -220,7 +225,7 @@ def test_who_retires_is_watched_until_he_has_ended() -> None:
 def test_a_connection_can_be_cut_while_it_is_set_up(monkeypatch: pytest.MonkeyPatch) -> None:
     # A pooler takes it, and has no server for it.
     monkeypatch.setattr(
-        module_of_connections, "_backend_pid", lambda own: own.execute("SELECT pg_sleep(60)")
+        module_of_connections, "_server", lambda own: own.execute("SELECT pg_sleep(60)")
     )
     session = Session("default", name="test")
     with ThreadPoolExecutor(1) as threads:
@@ -256,3 +261,19 @@ def test_a_connection_that_is_cut_ends_under_who_waits_on_it() -> None:
     assert isinstance(errors[0], OperationalError)
     assert session.connection.execute("SELECT 1").fetchone() == (1,)
     session.close()
+
+
+@pytest.mark.django_db(transaction=True)
+def test_what_a_read_only_server_does_not_take_back_another_does() -> None:
+    home = Home("default")
+    with home.connected() as connection:
+        held = [Held(claim, claimed=0) for claim in run(connection)]
+        connection.execute("SET default_transaction_read_only = on")
+    stopping = Mock(_home=home, _released=0)
+
+    with pytest.raises(ReadOnlySqlTransaction):
+        Worker._hand_back(stopping, held)
+    Worker._hand_back(stopping, held)
+
+    home.close()
+    assert Message.objects.get().state == State.READY

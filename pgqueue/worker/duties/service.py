@@ -120,9 +120,12 @@ class Duties(Service):
             return None
 
     def _let_rest(self, connection: psycopg.Connection[Any], name: str, error: Exception) -> None:
+        if not connection.closed:
+            # Before it ends the tick: the others are done at the next one, all the same.
+            self._failed(name, error)
+            self._session.close_after(error)
         if connection.closed:
             raise error
-        self._failed(name, error)
 
     def _begin(self, duty: LongDuty) -> None:
         if self._long is None or not self._long.is_alive():

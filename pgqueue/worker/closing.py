@@ -56,6 +56,8 @@ def _see_to_each(close: Callable[[BaseDatabaseWrapper], None]) -> None:
 def _close_if_old(wrapper: BaseDatabaseWrapper) -> None:
     if wrapper.in_atomic_block:
         _leave(wrapper)
+    if wrapper.errors_occurred and _is_standbys(wrapper):
+        wrapper.close()
     wrapper.close_if_unusable_or_obsolete()
 
 
@@ -71,5 +73,19 @@ def _leave(wrapper: BaseDatabaseWrapper) -> None:
 
 
 def _close_if_broken(wrapper: BaseDatabaseWrapper) -> None:
-    if wrapper.connection is not None and wrapper.errors_occurred and not wrapper.is_usable():
+    if wrapper.connection is None or not wrapper.errors_occurred:
+        return
+    if _is_standbys(wrapper) or not wrapper.is_usable():
         wrapper.close()
+
+
+def _is_standbys(wrapper: BaseDatabaseWrapper) -> bool:
+    """Whether it leads to a standby. Django finds that usable, and would keep it for long.
+
+    A name may have lagged behind a failover when it was opened. It is asked about only after an
+    error: whoever only reads may do so there.
+    """
+    own = wrapper.connection
+    if own is None or wrapper.vendor != "postgresql" or own.closed:
+        return False
+    return bool(own.info.parameter_status("in_hot_standby") == "on")

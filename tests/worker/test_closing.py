@@ -20,9 +20,10 @@ def opened(monkeypatch: pytest.MonkeyPatch, *wrappers: Mock) -> None:
     monkeypatch.setattr(closing._opened, "here", list(wrappers))
 
 
-def wrapper() -> Mock:
+def wrapper(*, failed: bool = True, standby: str | None = "off") -> Mock:
     """Return one of Django's connections to PostgreSQL, which is as usable as ever."""
-    return Mock(errors_occurred=True, in_atomic_block=False)
+    its = Mock(closed=False, info=Mock(parameter_status={"in_hot_standby": standby}.get))
+    return Mock(connection=its, errors_occurred=failed, in_atomic_block=False, vendor="postgresql")
 
 
 @BOTH
@@ -37,3 +38,23 @@ def test_one_that_cannot_be_closed_keeps_nobody_from_his_message(
     close()
 
     assert second.close.called or second.close_if_unusable_or_obsolete.called
+
+
+@BOTH
+@pytest.mark.parametrize(
+    ("failed", "standby", "is_closed"),
+    [(True, "on", True), (True, "off", False), (True, None, False), (False, "on", False)],
+)
+def test_one_that_leads_to_a_standby_is_closed_after_an_error(
+    monkeypatch: pytest.MonkeyPatch,
+    close: Close,
+    failed: bool,
+    standby: str | None,
+    is_closed: bool,
+) -> None:
+    its = wrapper(failed=failed, standby=standby)
+    opened(monkeypatch, its)
+
+    close()
+
+    assert its.close.called == is_closed

@@ -37,7 +37,7 @@ def connect(alias: str, *, name: str) -> psycopg.Connection[Any]:
     """Open a connection to the database `alias` as Django would, in autocommit.
 
     Args:
-        name: what it is for; PostgreSQL shows it as the application_name.
+        name: what it is for; PostgreSQL shows it in the application_name, behind the project's own.
     """
     connection = _open(alias, name)
     _set_up(connection, alias)
@@ -53,12 +53,14 @@ def _open(alias: str, name: str) -> psycopg.Connection[Any]:
     # Django's own cursors, adapters and pools are not for us: ours prepare statements.
     for key in ("context", "cursor_factory", "prepare_threshold"):
         parameters.pop(key, None)
+    theirs = parameters.pop("application_name", "")
     parameters.setdefault("connect_timeout", 10)
     parameters.setdefault("keepalives_idle", int(patience))
     parameters.setdefault("keepalives_interval", 1)
     parameters.setdefault("keepalives_count", 5)
     parameters.setdefault("tcp_user_timeout", int(2000 * patience))
-    return psycopg.connect(**parameters, autocommit=True, application_name=f"pgqueue {name}")
+    parameters["application_name"] = f"{theirs} pgqueue {name}".lstrip()
+    return psycopg.connect(**parameters, autocommit=True)
 
 
 def _set_up(connection: psycopg.Connection[Any], alias: str) -> None:

@@ -42,6 +42,21 @@ def test_a_connection_of_the_projects_is_left_as_it_is() -> None:
         assert cursor.fetchone() == ("0",)
 
 
+@pytest.mark.parametrize(
+    ("options", "shown"),
+    [({}, "pgqueue test"), ({"application_name": "web"}, "web pgqueue test")],
+)
+def test_a_connection_says_whose_it_is_and_what_for(
+    monkeypatch: pytest.MonkeyPatch, options: dict[str, str], shown: str
+) -> None:
+    monkeypatch.setitem(connection.settings_dict, "OPTIONS", options)
+
+    with closing(connect("default", name="test")) as own:
+        row = own.execute("SHOW application_name").fetchone()
+
+    assert row == (shown,)
+
+
 def test_a_server_that_is_read_only_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     read_only = {"options": "-c default_transaction_read_only=on"}
     monkeypatch.setitem(connection.settings_dict, "OPTIONS", read_only)

@@ -33,6 +33,7 @@ class Service(threading.Thread):
         super().__init__(name=type(self).__name__.lower(), daemon=True)
         self._stopping = threading.Event()
         self._nudge = threading.Event()
+        self._again = threading.Event()
         self._failures = 0
         self._back_by = math.inf
 
@@ -41,7 +42,7 @@ class Service(threading.Thread):
         raise NotImplementedError
 
     def rest(self, nap: timedelta) -> None:
-        """Nap until woken, and no longer than this. It must not raise."""
+        """Nap until woken, and no longer than this; not after a failure. It must not raise."""
         self._nudge.wait(nap.total_seconds())
 
     def run(self) -> None:
@@ -51,11 +52,19 @@ class Service(threading.Thread):
             nap = self._try_tick()
             if nap > NO_NAP:
                 self._back_by = math.inf
-                self.rest(nap)
+                if self._failures:
+                    self._back_off(nap)
+                else:
+                    self.rest(nap)
             self._nudge.clear()
         self._back_by = math.inf
         self.finish()
         connections.close_all()
+
+    def _back_off(self, nap: timedelta) -> None:
+        # Whatever wakes it may do so many times a second, while each tick fails.
+        self._again.wait(nap.total_seconds())
+        self._again.clear()
 
     def _try_tick(self) -> timedelta:
         try:
@@ -93,8 +102,13 @@ class Service(threading.Thread):
             self._session.cut()
 
     def wake(self) -> None:
-        """End the nap."""
+        """End the nap, if it is not one after a failure."""
         self._nudge.set()
+
+    def try_again(self) -> None:
+        """End the nap, also one after a failure."""
+        self._again.set()
+        self.wake()
 
     def finish(self) -> None:
         """Clean up, in the service's own thread, after its last tick."""
@@ -102,7 +116,7 @@ class Service(threading.Thread):
     def stop(self) -> None:
         """Ask it to end after the tick it is in."""
         self._stopping.set()
-        self.wake()
+        self.try_again()
 
     def stopped(self, timeout: timedelta) -> bool:
         """Wait until it has ended; say whether it has."""

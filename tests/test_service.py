@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import timedelta
+from time import monotonic
 
 import pytest
 from django.db import connection
@@ -11,6 +12,7 @@ from django.db import connection
 from pgqueue import signals
 from pgqueue.connections import Session
 from pgqueue.service import LONGEST_BACKOFF, Service
+from tests.eventually import eventually
 
 
 class Fails(Service):
@@ -96,3 +98,40 @@ def test_a_service_leaves_a_server_that_has_become_read_only() -> None:
     service._session.close()
     assert first > timedelta()
     assert second == timedelta()
+
+
+class Hears(Fails):
+    """Is woken all the time."""
+
+    def rest(self, nap: timedelta) -> None:
+        """Nap for no time."""
+
+
+def test_what_wakes_a_service_ends_no_nap_after_a_failure() -> None:
+    service = Hears(1000)
+    began = monotonic()
+
+    service.start()
+    eventually(lambda: service._failures >= 4)
+    took = monotonic() - began
+    service.stop()
+
+    assert service.stopped(timedelta(seconds=5))
+    assert took >= (0.2 + 0.4 + 0.8) / 2
+
+
+@pytest.mark.parametrize("end", [Service.stop, Service.try_again])
+def test_who_stops_it_or_hurries_it_does(end: Callable[[Service], None]) -> None:
+    service = Fails(1000)
+    service._failures = 100
+    service.start()
+    eventually(lambda: service._failures == 101)
+    began = monotonic()
+
+    end(service)
+
+    eventually(lambda: service._failures == 102 or not service.is_alive())
+    took = monotonic() - began
+    service.stop()
+    assert service.stopped(timedelta(seconds=5))
+    assert took < LONGEST_BACKOFF.total_seconds() / 2

@@ -33,6 +33,8 @@ LINGER = timedelta(seconds=1)
 """How long the connection stays when nobody waits. A test's DROP DATABASE is patient for 5 s."""
 RENEW_EVERY = timedelta(minutes=1)
 LASTING = 3 * RENEW_EVERY
+LONGEST_BACKOFF = timedelta(seconds=1)
+"""After failures: who begins to wait should not wait for long where nothing fails any more."""
 
 Promise = Future["Found | None"]
 
@@ -69,6 +71,7 @@ class Waiting:
         self._listener = Listener(
             Session(alias, name="waiting"), listen=_listen, heard=self._hear, between=self._look
         )
+        self._listener.longest_backoff = LONGEST_BACKOFF
         # Filled by any thread; all else is the listener's own.
         self._coming: deque[tuple[int, Promise]] = deque()
         self._left: deque[int] = deque()

@@ -278,10 +278,10 @@ class Worker:
             self._hurry(LAST_WORDS)
         soon = monotonic() + (LAST_WORDS / 2).total_seconds()
         while not crew.settler.is_done() and monotonic() < soon:
-            crew.settler.wake()
+            crew.settler.try_again()
             self._requests.wait(timedelta(milliseconds=5))
         while crew.settler.is_behind and self._has_time():
-            crew.settler.wake()
+            crew.settler.try_again()
             self._requests.wait(AGAIN)
         self._hurry(LAST_WORDS)
 

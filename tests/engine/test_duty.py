@@ -567,6 +567,32 @@ class TestTheService:
         assert row.ran_at is None
         assert MINUTE / 2 < row.due_at - datetime.now(UTC) <= MINUTE
 
+    def test_cuts_a_long_duty_whose_time_is_over_and_says_that_it_failed(
+        self, duties: Callable[..., Duties], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        class Hangs(Lasting):
+            def run(self, connection: Connection) -> timedelta:
+                connection.execute("SET client_connection_check_interval = 100")
+                connection.execute("SELECT pg_sleep(60)")
+                return super().run(connection)
+
+        monkeypatch.setattr("pgqueue.worker.duties.service.LONGEST_ASIDE", 0.2)
+        long = Hangs()
+        service = duties(long)
+
+        def has_failed() -> bool:
+            tick(service)
+            return bool(failures)
+
+        with (
+            heard(signals.service_stuck, "service") as stuck,
+            heard(signals.service_failed, "service") as failures,
+        ):
+            eventually(has_failed)
+            service.finish()
+
+        assert (stuck, failures, long.done) == (["duty lasting"], ["duty lasting"], 0)
+
     def test_leaves_a_long_duty_to_others_soon_where_its_holder_dies(
         self, connection: Connection, other: Connection
     ) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 import threading
 import time
@@ -28,6 +29,8 @@ NAP_BESIDE_A_LOCK = timedelta(seconds=0.1)
 """When what is due is locked by somebody else."""
 SHORTEST_REST = 1.0  # seconds after a failure, twice as long after each one that follows
 LONGEST_REST = 60.0
+LONGEST_ASIDE = 15 * 60.0
+"""Seconds for a long duty. To drop a day has 10 minutes, and as a rule takes none."""
 LAST_WORDS = 1.0  # seconds that a long duty has left when the worker stops
 
 NOW = timedelta()
@@ -62,6 +65,8 @@ class Duties(Service):
         self._answered_for = timedelta()
         self._is_early = False
         self._long: threading.Thread | None = None
+        self._aside: Session | None = None
+        self._cut_at = math.inf
 
     def look_early(self) -> None:
         """Promote now: something may be due before the promoter means to look."""
@@ -70,6 +75,7 @@ class Duties(Service):
 
     def tick(self) -> timedelta:
         """Do each duty that is due; nap until the next one is."""
+        self._cut_what_hangs()
         connection = self._session.connection
         self._answered_for = self._contact.lasting(connection)
         early, self._is_early = self._is_early, False
@@ -129,13 +135,26 @@ class Duties(Service):
 
     def _begin(self, duty: LongDuty) -> None:
         if self._long is None or not self._long.is_alive():
+            self._aside = Session(self._session.alias, name=duty.name)
+            self._cut_at = time.monotonic() + LONGEST_ASIDE
             self._long = threading.Thread(
-                target=self._do_aside, args=[duty], name=f"duty {duty.name}", daemon=True
+                target=self._do_aside,
+                args=[duty, self._aside],
+                name=f"duty {duty.name}",
+                daemon=True,
             )
             self._long.start()
 
-    def _do_aside(self, duty: LongDuty) -> None:
-        session = Session(self._session.alias, name=duty.name)
+    def _cut_what_hangs(self) -> None:
+        """Cut a long duty's connection when its time is over: it fails, and is tried again."""
+        if not self._long or not self._aside or time.monotonic() < self._cut_at:
+            return
+        if self._long.is_alive():
+            self._cut_at = time.monotonic() + LONGEST_REST
+            signals.service_stuck.send_robust(type(self), service=self._long.name)
+            self._aside.cut()
+
+    def _do_aside(self, duty: LongDuty, session: Session) -> None:
         try:
             do(session.connection, duty, contact=self._contact)
             self._failed_times.pop(duty.name, None)

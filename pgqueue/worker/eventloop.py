@@ -7,12 +7,14 @@ database, or take long, is done outside of the loop.
 from __future__ import annotations
 
 import asyncio
+import logging
 import sys
 import threading
 import traceback
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from queue import SimpleQueue
+from time import monotonic
 from typing import Any
 
 from asgiref.sync import sync_to_async
@@ -31,6 +33,10 @@ HOUSEKEEPING = 1.0
 """Seconds between looks at the connections that async tasks use, as Django has after a request."""
 TIDYING = 1.0
 """Seconds that what async tasks left behind has to clean up, when the worker ends."""
+FAILURES = 5
+"""In a row, each within a second: then the loop is given up, and the watchdog ends the process."""
+
+logger = logging.getLogger(__name__)
 
 Awaitable = Callable[[], Coroutine[Any, Any, Any]]
 Ended = tuple[Run, Callable[[], Any]]
@@ -94,7 +100,8 @@ class EventLoop(Executor):
                 self._hand_on(held, run)
             close_old_connections()
         connections.close_all()
-        self._loop.call_soon_threadsafe(self._finish)
+        with suppress(RuntimeError):  # it was given up
+            self._loop.call_soon_threadsafe(self._finish)
 
     def _send(self, run: Run) -> None:
         try:
@@ -108,10 +115,18 @@ class EventLoop(Executor):
         self._thread = threading.get_ident()
         self._loop.create_task(self._take_turns())
         self._loop.create_task(self._keep_house())
-        while not self._has_finished:
-            # A SystemExit in a task that one of ours has created gets out: all others go on.
-            with suppress(BaseException):
+        failures = 0
+        while not self._has_finished and failures < FAILURES:
+            began = monotonic()
+            try:
                 self._loop.run_forever()
+            except (SystemExit, KeyboardInterrupt):
+                # A task that one of ours has created ends so: all others go on.
+                pass
+            except BaseException:
+                failures = failures + 1 if monotonic() - began < 1 else 1
+                with suppress(BaseException):
+                    logger.exception("The event loop failed")
         with suppress(BaseException):
             self._loop.run_until_complete(self._tidy_up())
         self._thread = None

@@ -8,7 +8,7 @@ import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
-from unittest.mock import Mock
+from unittest.mock import Mock, patch
 
 import pytest
 from psycopg import OperationalError
@@ -173,6 +173,28 @@ class TestTheWatchdog:
         eventually(lambda: executor.is_stuck)
         buffer.close()
         assert not (before or executor.is_stuck)
+
+    def test_finds_a_loop_that_fails_again_and_again(
+        self, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        buffer = Buffer(1, on_low=Mock())
+        executor = EventLoop(1, buffer, Mock(), ended=Mock())
+        loop = executor._loop
+        run = loop.run_forever
+
+        def fail() -> None:
+            loop.call_soon(loop.stop)
+            run()
+            raise OSError("its selector is broken")
+
+        with patch.object(loop, "run_forever", side_effect=fail) as running:
+            executor.start()
+            eventually(lambda: executor.is_stuck)
+
+        buffer.close()
+        executor.stopped(timedelta(seconds=5))
+        assert running.call_count < 10
+        assert "its selector is broken" in caplog.text
 
     def test_says_where_everybody_was(self) -> None:
         program = (

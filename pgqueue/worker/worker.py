@@ -196,6 +196,10 @@ class Worker:
             self._requests.wait(LOOK)
             if most and monotonic() >= at_last and (has := memory()) > most:
                 self.retire(megabytes=has)
+            if not self._watchdog.is_alive():
+                # Nobody else would notice; as if it had found somebody stuck, but gently.
+                signals.worker_stuck.send_robust(type(self), services=[self._watchdog.name])
+                self.stop()
 
     def _is_busy(self) -> bool:
         return bool(self._crew and (not self._crew.fetcher.is_idle or len(self._holding)))

@@ -15,7 +15,7 @@ from psycopg import OperationalError
 from psycopg.errors import ReadOnlySqlTransaction
 
 from pgqueue import connections as module_of_connections
-from pgqueue import service
+from pgqueue import service, signals
 from pgqueue.connections import Session
 from pgqueue.models import History, Message
 from pgqueue.service import NO_NAP, Service
@@ -32,6 +32,7 @@ from pgqueue.worker.worker import Worker
 from tests import jobs
 from tests.eventually import eventually
 from tests.factories import run
+from tests.hearing import heard
 from tests.processes import ROOT
 
 
@@ -241,6 +242,18 @@ def test_who_retires_is_watched_until_he_has_ended() -> None:
     assert watched == [True]
     assert not worker._watchdog.is_alive()
     assert History.objects.count() == 1
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+@pytest.mark.django_db(transaction=True)
+def test_a_worker_that_nobody_watches_any_more_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Watchdog, "tick", Mock(side_effect=SystemExit))
+    worker = Worker(Plan(database="default", threads=1, grace=timedelta(seconds=1)))
+
+    with heard(signals.worker_stuck, "services") as stuck:
+        worker.run()
+
+    assert stuck == [["watchdog"]]
 
 
 @pytest.mark.django_db

@@ -16,9 +16,11 @@ from pgqueue.exceptions import InvalidSchedule, InvalidTask
 from pgqueue.tasks import scheduling
 
 OLDEST = 15
+AT_START = "pgqueue_start"
+"""The tag of what our commands look at as they start: by then they have their names."""
 
 
-@register("pgqueue")
+@register("pgqueue", AT_START)
 def check_settings(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> list[CheckMessage]:
     """Say which option of `PGQUEUE` can't be, and that the queue needs PostgreSQL."""
     try:
@@ -61,7 +63,7 @@ def check_commands(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> li
     ]
 
 
-@register("pgqueue")
+@register("pgqueue", AT_START)
 def check_schedules(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> list[CheckMessage]:
     """Say which schedule in code names no time, no task, or arguments that this can't take."""
     try:

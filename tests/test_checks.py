@@ -7,11 +7,13 @@ from unittest import mock
 import pytest
 from django.apps import apps
 from django.core.checks import run_checks
+from django.core.management.base import BaseCommand
 from django.db import OperationalError, connection
 from django.test import override_settings
 
 from pgqueue.checks import check_schedules, check_server, check_settings
 from pgqueue.exceptions import InvalidTask
+from pgqueue.management.commands import pgqueue_maintain, runworker
 from tests.processes import manage
 
 
@@ -120,6 +122,14 @@ class TestRunworker:
         assert done.returncode == 0, done.stderr
         assert ("pgqueue.W001" in done.stderr) is is_named
         assert ("`manage.py runworker` is the command of shadowing" in done.stderr) is is_named
+
+    @pytest.mark.parametrize("command", [runworker.Command, pgqueue_maintain.Command])
+    def test_of_another_app_is_no_news_to_who_runs(self, command: type[BaseCommand]) -> None:
+        with mock.patch("pgqueue.checks.get_commands", return_value={"runworker": "shadowing"}):
+            assert "pgqueue.W001" in ids(run_checks(tags=["pgqueue"]))
+            assert run_checks(tags=command.requires_system_checks) == []
+        with override_settings(PGQUEUE={"LEASES": 1}):
+            assert "pgqueue.E001" in ids(run_checks(tags=command.requires_system_checks))
 
 
 @pytest.mark.django_db(databases=["default", "second"])

@@ -5,6 +5,7 @@ from typing import Any
 import psycopg
 from django.core.management.base import BaseCommand, CommandError
 
+from pgqueue.checks import AT_START
 from pgqueue.management.databases import database_of
 from pgqueue.worker.duties.maintain import Report, maintain
 
@@ -14,7 +15,7 @@ class Command(BaseCommand):
         "Do each duty once that workers do beside their work: for cron, where there are none. "
         "It waits for up to a lease where a message may have lost its worker."
     )
-    requires_system_checks = ["pgqueue"]
+    requires_system_checks = [AT_START]
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument("--format", choices=["text", "json"], default="text")

@@ -8,6 +8,7 @@ from typing import Any, cast
 import psycopg
 from django.core.management.base import BaseCommand, CommandError
 
+from pgqueue.checks import AT_START
 from pgqueue.conf import settings
 from pgqueue.connections import connect
 from pgqueue.management.databases import database_of
@@ -27,7 +28,7 @@ LEVELS = {0: logging.ERROR, 1: logging.INFO, 2: logging.DEBUG, 3: logging.DEBUG}
 class Command(BaseCommand):
     help = "Run tasks until SIGTERM or SIGINT. A second signal hands back at once what runs."
     # The project's own checks are for its deployment; a worker starts many times a day.
-    requires_system_checks = ["pgqueue"]
+    requires_system_checks = [AT_START]
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument(

@@ -22,6 +22,8 @@ from pgqueue.conf import settings
 
 IDLE_IN_TRANSACTION = "30s"
 READ_ONLY = "the server is read-only: a standby, or its default_transaction_read_only is on"
+POOLED = "DISABLE_SERVER_SIDE_CURSORS"
+"""What DATABASES say behind a transaction pooler; one that passes pids on looks like none."""
 SHORT = 1.0
 """Seconds. Whoever looks for something does so that often, if there is nothing else to do."""
 
@@ -82,7 +84,7 @@ def _prepare(connection: psycopg.Connection[Any], alias: str) -> None:
         raise psycopg.OperationalError(READ_ONLY)
     if role := wrapper.settings_dict["OPTIONS"].get("assume_role"):
         connection.execute(psycopg.sql.SQL("SET ROLE {}").format(psycopg.sql.Identifier(role)))
-    if connection.info.backend_pid != pid:
+    if connection.info.backend_pid != pid or wrapper.settings_dict.get(POOLED):
         # A transaction pooler: each transaction may meet another server process, without what was
         # set for this one. A claim counts after it locked, and must see what was committed since.
         connection.prepare_threshold = None

@@ -13,7 +13,7 @@ from psycopg import OperationalError
 from psycopg.errors import IdleInTransactionSessionTimeout
 
 from pgqueue import connections
-from pgqueue.connections import Contact, connect, in_short
+from pgqueue.connections import Contact, connect, in_short, is_pooled
 
 pytestmark = pytest.mark.django_db
 
@@ -63,6 +63,18 @@ def test_a_server_that_is_read_only_is_refused(monkeypatch: pytest.MonkeyPatch) 
 
     with pytest.raises(OperationalError, match="read-only"):
         connect("default", name="test")
+
+
+def test_a_pooler_that_passes_pids_on_is_told_by_what_django_wants_there(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setitem(connection.settings_dict, "DISABLE_SERVER_SIDE_CURSORS", True)
+
+    with closing(connect("default", name="test")) as own:
+        row = own.execute("SELECT count(*) FROM pg_settings WHERE source = 'session'").fetchone()
+
+        assert is_pooled(own)
+    assert row == (0,)
 
 
 class Clock:

@@ -68,7 +68,7 @@ service_stuck = Signal()
 """Sent with `service` by a worker that cuts the connection on which this waits for too long."""
 
 worker_stuck = Signal()
-"""Sent with `services` by a worker that ends since these have done nothing for minutes."""
+"""Sent with `services` by a worker that ends since these have done nothing for too long."""
 
 worker_cut_short = Signal()
 """Sent by a worker that ends without having written down or handed back everything: with how many
@@ -181,12 +181,12 @@ def _log_blocked(sender: Any, stack: str, **kwargs: Any) -> None:
 
 @receiver(service_stuck)
 def _log_service_stuck(sender: Any, service: str, **kwargs: Any) -> None:
-    logger.error("%s has had no answer for a minute; its connection is cut", service)
+    logger.error("%s has had no answer for too long; its connection is cut", service)
 
 
 @receiver(worker_stuck)
 def _log_stuck(sender: Any, services: Any, **kwargs: Any) -> None:
-    logger.critical("%s: nothing done for minutes; the worker ends itself", ", ".join(services))
+    logger.critical("%s: nothing done for too long; the worker ends itself", ", ".join(services))
 
 
 @receiver(worker_cut_short)

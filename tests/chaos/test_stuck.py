@@ -23,7 +23,7 @@ def test_a_worker_whose_service_died_ends_and_others_go_on(stage: Stage, service
         stage.expect_dead(victim)
         stage.worker()
 
-    assert "nothing done for minutes" in victim.log
+    assert "nothing done for too long" in victim.log
     stage.end()
 
 

@@ -218,7 +218,7 @@ class TestTheWatchdog:
         )
 
         assert done.returncode == 70
-        assert "stubborn: nothing done for minutes" in done.stderr
+        assert "stubborn: nothing done for too long" in done.stderr
         assert "in tick" in done.stderr
 
 

@@ -13,6 +13,7 @@ from psycopg import OperationalError
 from psycopg.errors import IdleInTransactionSessionTimeout
 
 from pgqueue import connections
+from pgqueue.conf import settings
 from pgqueue.connections import Contact, connect, in_short, is_pooled
 
 pytestmark = pytest.mark.django_db
@@ -55,6 +56,17 @@ def test_a_connection_says_whose_it_is_and_what_for(
         row = own.execute("SHOW application_name").fetchone()
 
     assert row == (shown,)
+
+
+def test_a_connection_knows_before_a_third_of_a_lease_that_nobody_is_there() -> None:
+    with closing(connect("default", name="test")) as own:
+        given = own.info.get_parameters()
+
+    idle, interval, count = (
+        int(given[f"keepalives_{name}"]) for name in ("idle", "interval", "count")
+    )
+    assert idle + interval * count <= settings().heartbeat.total_seconds()
+    assert int(given["tcp_user_timeout"]) <= settings().heartbeat.total_seconds() * 1000
 
 
 def test_a_server_that_is_read_only_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:

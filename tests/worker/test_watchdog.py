@@ -79,6 +79,7 @@ class TestAService:
         eventually(lambda: stubborn.is_stuck)
 
     def test_that_naps_is_not_however_long(self, stubborn: Stubborn) -> None:
+        eventually(lambda: stubborn.is_stuck)
         stubborn.go.set()
 
         eventually(lambda: not stubborn.is_stuck)

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import ExitStack
+from typing import Any
 
+import psycopg
 import pytest
 
 from tests.chaos.harness.pooler import Pooler
-from tests.chaos.harness.server import Server, nap
+from tests.chaos.harness.server import Server, nap, url
 from tests.chaos.harness.stage import Stage
 from tests.eventually import eventually
 
@@ -16,10 +19,27 @@ LOST_BY_WORKERS = """
 SELECT coalesce(sum(lost), 0) FROM pgqueue_history WHERE channel NOT IN ('pulled', 'by hand')
 """
 
+SIZE = 8  # connections to the server
+# What a session keeps when a transaction is over: its next one may be somebody else's. What is
+# left out here, pgbouncer sets as each of its clients has it.
+KEPT = """
+SELECT pg_backend_pid(),
+       ARRAY (SELECT statement FROM pg_prepared_statements),
+       ARRAY (SELECT objid FROM pg_locks WHERE locktype = 'advisory' AND pid = pg_backend_pid()),
+       ARRAY (SELECT pg_listening_channels()),
+       ARRAY (
+           SELECT name FROM pg_settings
+           WHERE source = 'session' AND name NOT IN (
+               'application_name', 'client_encoding', 'DateStyle', 'TimeZone',
+               'standard_conforming_strings'
+           )
+       )
+"""
+
 
 @pytest.fixture
 def pooler(stage: Stage, server: Server) -> Iterator[Pooler]:
-    pooler = Pooler(server)
+    pooler = Pooler(server, size=SIZE)
     pooler.start()
     try:
         yield pooler
@@ -37,6 +57,17 @@ def load(stage: Stage, pooler: Pooler) -> None:
     stage.settles(100)
 
 
+def kept(pooler: Pooler) -> dict[int, list[Any]]:
+    """Return what each of the pooler's connections to the server keeps; a transaction has one."""
+    found = {}
+    with ExitStack() as at_once:
+        for _ in range(SIZE):
+            its = at_once.enter_context(psycopg.connect(url(pooler.port), prepare_threshold=None))
+            pid, *rest = its.execute(KEPT).fetchone() or ()
+            found[pid] = rest
+    return found
+
+
 def test_workers_consumers_and_producers_work_behind_pgbouncer(
     stage: Stage, pooler: Pooler
 ) -> None:
@@ -45,11 +76,13 @@ def test_workers_consumers_and_producers_work_behind_pgbouncer(
 
     stage.settles(500)
     eventually(lambda: "watch()" in operator.log, within=60, what="it gets to what is refused")
+    sessions = kept(pooler)
 
     assert stage.ask("SELECT count(*) FROM pgqueue_worker WHERE notify_until IS NOT NULL") == (0,)
     stage.end()
     for each in [*stage.workers, *stage.others]:
         assert "failed" not in each.log
+    assert list(sessions.values()) == [[[], [], [], []]] * SIZE
     # Nothing else is refused.
     complaints = [line for each in stage.others for line in each.log.splitlines()]
     assert all(each.startswith("hear: NothingToHear") for each in complaints), complaints

@@ -27,7 +27,7 @@ WORKERS = [
     if name.partition(".")[0] in ("claim", "claim_governed", "settle", "duty")
     or name in ("lease.extend", "lease.held", "lease.hold", "lease.rescue", "promote.promote")
     or name in ("route.look", "route.take", "route.mark", "workers.register", "workers.beat")
-    or name in ("lease.begin", "lease.give_back", "lease.rescue_from")
+    or name in ("lease.begin", "lease.give_back", "lease.rescue_from", "lease.are_any_of")
     or name in ("workers.bury", "workers.retire")
 ]
 CUT_OFF = r"terminating connection due to administrator command\n.*STATEMENT:"

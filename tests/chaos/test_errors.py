@@ -167,7 +167,8 @@ DROPPED = "SELECT NOT EXISTS (SELECT FROM pg_class WHERE relname LIKE 'pgqueue_h
 @pytest.mark.chaos
 def test_days_are_made_and_dropped_though_each_step_is_cut_off_once(stage: Stage) -> None:
     proxy = stage.proxy()
-    steps = ["COMMENT ON TABLE", "DETACH PARTITION", "DROP TABLE", "CREATE TABLE", "ATTACH PART"]
+    to_drop = ["LOCK TABLE", "COMMENT ON TABLE", "DETACH PARTITION", "DROP TABLE"]
+    steps = [*to_drop, "CREATE TABLE", "ATTACH PARTITION"]
     left = {step: stage.random.choice(MOMENTS) for step in steps}
     proxy.meddler = lambda sent, _: next(
         (left.pop(step) for step in list(left) if step in sent), None

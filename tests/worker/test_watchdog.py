@@ -259,10 +259,9 @@ def test_a_worker_that_nobody_watches_any_more_ends(monkeypatch: pytest.MonkeyPa
 
 @pytest.mark.django_db
 def test_a_connection_can_be_cut_while_it_is_set_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    # A pooler takes it, and has no server for it.
-    monkeypatch.setattr(
-        module_of_connections, "_server", lambda own: own.execute("SELECT pg_sleep(60)")
-    )
+    # A pooler takes it, and has no server for it. Ours notices that it is gone: others wait for it.
+    sleep = "SET client_connection_check_interval = 100; SELECT pg_sleep(60)"
+    monkeypatch.setattr(module_of_connections, "_server", lambda own: own.execute(sleep))
     session = Session("default", name="test")
     with ThreadPoolExecutor(1) as threads:
         waits = threads.submit(lambda: session.connection)

@@ -22,7 +22,7 @@ def test_a_server_without_a_free_connection_is_waited_for(stage: Stage) -> None:
     proxy = stage.proxy()
     for _ in range(2):
         stage.producer(rate=80, port=proxy.port)
-    stage.worker("--threads", "4", port=proxy.port)
+    stage.worker(port=proxy.port)
     stage.settles(50)
 
     for _ in range(2):

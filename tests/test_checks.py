@@ -123,6 +123,7 @@ class TestRunworker:
         assert ("pgqueue.W001" in done.stderr) is is_named
         assert ("`manage.py runworker` is the command of shadowing" in done.stderr) is is_named
 
+    @pytest.mark.django_db(databases=["default", "second"])
     @pytest.mark.parametrize("command", [runworker.Command, pgqueue_maintain.Command])
     def test_of_another_app_is_no_news_to_who_runs(self, command: type[BaseCommand]) -> None:
         with mock.patch("pgqueue.checks.get_commands", return_value={"runworker": "shadowing"}):

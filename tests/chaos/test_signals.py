@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import time
+from collections.abc import Callable
 
 import pytest
 
@@ -36,16 +37,30 @@ def seconds_to_end(worker: Process, within: float = KUBERNETES + 10, *, status: 
     return time.monotonic() - began
 
 
+def signal_first(worker: Process, number: signal.Signals) -> None:
+    worker.signal(number)
+
+
+def signal_all(worker: Process, number: signal.Signals) -> None:
+    """As Ctrl-C in a terminal does, and systemd by default."""
+    for pid in (worker.pid, *children(worker.pid)):
+        os.kill(pid, number)
+
+
 @pytest.mark.parametrize(
-    ("number", "arguments"),
+    ("send", "number", "arguments"),
     [
-        (SIGTERM, []),
-        pytest.param(SIGINT, [], marks=pytest.mark.chaos),
-        pytest.param(SIGTERM, PROCESSES, marks=pytest.mark.chaos),
+        (signal_first, SIGTERM, []),
+        pytest.param(signal_first, SIGINT, [], marks=pytest.mark.chaos),
+        pytest.param(signal_first, SIGTERM, PROCESSES, marks=pytest.mark.chaos),
+        pytest.param(signal_all, SIGINT, PROCESSES, marks=pytest.mark.chaos),
     ],
 )
 def test_under_load_it_charges_nothing_and_others_go_on(
-    stage: Stage, number: signal.Signals, arguments: list[str]
+    stage: Stage,
+    send: Callable[[Process, signal.Signals], None],
+    number: signal.Signals,
+    arguments: list[str],
 ) -> None:
     for _ in range(2):
         stage.producer(rate=120)
@@ -55,27 +70,7 @@ def test_under_load_it_charges_nothing_and_others_go_on(
     for _ in range(4):
         leaving, worker = worker, stage.worker(*arguments)
         with stage.fault():
-            leaving.signal(number)
-            assert seconds_to_end(leaving) < 5
-        stage.expect_dead(leaving)
-
-    stage.end()
-    assert stage.ask(CHARGES) == (0, 0)
-
-
-@pytest.mark.chaos
-def test_a_signal_that_all_processes_of_a_group_get_charges_nothing(stage: Stage) -> None:
-    """As of Ctrl-C in a terminal, and of systemd by default."""
-    for _ in range(2):
-        stage.producer(rate=120)
-    worker = stage.worker(*PROCESSES)
-    stage.settles(30)
-
-    for _ in range(3):
-        leaving, worker = worker, stage.worker(*PROCESSES)
-        with stage.fault():
-            for pid in (leaving.pid, *children(leaving.pid)):
-                os.kill(pid, SIGINT)
+            send(leaving, number)
             assert seconds_to_end(leaving) < 5
         stage.expect_dead(leaving)
 

@@ -382,6 +382,25 @@ class TestMissedTicks:
 
         assert ticks() == [(first + n * DAY).astimezone(UTC) for n in range(10)]
 
+    def test_of_many_schedules_are_not_made_up_for_in_one_transaction(
+        self,
+        connection: Connection,
+        duty_of: Callable[[], kind.Schedule],
+        monkeypatch: pytest.MonkeyPatch,
+    ) -> None:
+        monkeypatch.setattr(kind, "BATCH", 4)
+        a_duty = duty_of()
+        for name in "abc":
+            add(name, missed="all")
+            make_due(connection, name, days=2)
+
+        again_in = do(a_duty, connection)
+        assert len(ticks()) == 6  # the second was begun before there were four
+        assert again_in <= kind.SOONEST
+        do(a_duty, connection)
+
+        assert len(ticks()) == 9
+
 
 class TestOverlap:
     """A tick comes while the message of an earlier one waits or runs."""

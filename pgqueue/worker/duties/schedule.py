@@ -23,7 +23,7 @@ SOONEST = timedelta(milliseconds=5)
 BESIDE_A_LOCK = timedelta(seconds=0.1)
 DECLARE_EVERY = 20.0  # seconds: three times in the minute after which it would be forgotten
 BATCH = 100
-"""Schedules, and messages of one of them, in a transaction."""
+"""Schedules in a transaction, and messages of one of them. None is begun after so many of all."""
 ASIDE_IF_BUSY = 5.0  # seconds
 ASIDE_IF_IMPOSSIBLE = 60.0  # seconds: another worker may know the task
 
@@ -62,6 +62,8 @@ class Schedule:
         due = engine.due(connection, names=self._definitions, aside=self._left_aside(), limit=BATCH)
         done = Counter({"enqueued": 0, "skipped": 0})
         for each in due:
+            if done.total() >= BATCH:
+                break
             done.update(self._try(connection, each))
         self.did = dict(done)
         if len(due) == BATCH:

@@ -642,6 +642,38 @@ class TestATickThatFails:
 
         assert took < 2  # half a second for the first of them; for each it would be four
 
+    def test_since_somebody_locks_what_it_needs_is_not_waited_for_first_each_time(
+        self,
+        connection: Connection,
+        duty_of: Callable[[], kind.Schedule],
+        monkeypatch: pytest.MonkeyPatch,
+    ) -> None:
+        monkeypatch.setattr(kind, "ASIDE_IF_BUSY", 0)
+        a_duty = duty_of()
+        for days, name in enumerate(["later", "short", "blocked"]):
+            add(name)
+            make_due(connection, name, days=days)
+        Schedule.objects.filter(name="later").update(paused=True)
+        enqueue_tick = scheduling.enqueue
+
+        def need_locks(scheduled: Any, tick: datetime, connection: Connection) -> Any:
+            (patience,) = connection.execute("SHOW lock_timeout").fetchone() or [""]
+            if scheduled.name == "blocked" or patience == engine.HASTE:
+                raise psycopg.errors.LockNotAvailable
+            return enqueue_tick(scheduled, tick, connection)
+
+        monkeypatch.setattr(scheduling, "enqueue", need_locks)
+        do(a_duty, connection)
+        assert not Message.objects.exists()
+        Schedule.objects.update(paused=False)
+        do(a_duty, connection)
+        assert Message.objects.filter(metadata__schedule="later").exists()
+        for _ in range(50):  # who of those that wait is first, chance says
+            do(a_duty, connection)
+
+        assert Message.objects.filter(metadata__schedule="short").exists()
+        assert not Message.objects.filter(metadata__schedule="blocked").exists()
+
     def test_since_nobody_can_say_when_it_is_harms_no_other(
         self, connection: Connection, duty_of: Callable[[], kind.Schedule]
     ) -> None:

@@ -2,6 +2,7 @@ from collections import Counter
 from collections.abc import Mapping
 from contextlib import suppress
 from datetime import datetime, timedelta
+from random import random
 from time import monotonic
 from typing import Any
 
@@ -44,6 +45,7 @@ class Schedule:
         self._declared_at = float("-inf")
         self._taken: set[str] = set()
         self._aside: dict[str, float] = {}
+        self._kept: dict[str, datetime | None] = {}
 
     def may_run(self, answered_for: timedelta) -> bool:
         """Anyone may."""
@@ -60,6 +62,9 @@ class Schedule:
         """Enqueue the messages of the ticks that are due."""
         self.look(connection)
         due = engine.due(connection, names=self._definitions, aside=self._left_aside(), limit=BATCH)
+        # Only the first that meets a lock is waited for. It must not be the same one each time:
+        # those behind it may need no more than that.
+        due.sort(key=lambda each: random() if self._is_kept(each) else 0)  # noqa: S311
         done = Counter({"enqueued": 0, "skipped": 0})
         for each in due:
             if done.total() >= BATCH:
@@ -99,6 +104,7 @@ class Schedule:
             # Somebody has locked what it needs, for example: it is tried again.
             if connection.closed:
                 raise
+            self._kept[scheduled.name] = scheduled.next_at
             self._set_aside(scheduled, ASIDE_IF_BUSY)
             engine.hurry(connection)
             if scheduled.next_at and scheduled.now - scheduled.next_at >= LATE:
@@ -158,6 +164,10 @@ class Schedule:
             if known and scheduled.definition not in ("", known):
                 raise  # newer code, or older, has other arguments, and may be right
             return error  # It would fail again: the next tick is another matter.
+
+    def _is_kept(self, scheduled: Scheduled) -> bool:
+        """Whether a lock has kept us from its first tick before."""
+        return (scheduled.name, scheduled.next_at) in self._kept.items()
 
     def _set_aside(self, scheduled: Scheduled, seconds: float) -> None:
         self._aside[scheduled.name] = monotonic() + seconds

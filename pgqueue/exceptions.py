@@ -123,6 +123,10 @@ class UnknownTask(PGQueueError):
     """No task has this name here: is its app in INSTALLED_APPS?"""
 
 
+class TickMissed(PGQueueError):
+    """A lock kept the tick back for a minute: it is skipped, as missed ticks are."""
+
+
 class ChannelPaused(PGQueueError):
     """A paused channel is not released, which would run what it keeps back: resume it first."""
 

@@ -131,9 +131,12 @@ def move(
     next_at: datetime | None,
     ticked_at: datetime | None = None,
     message_id: int | None = None,
-    error: str = "",
+    error: str | None = "",
 ) -> None:
-    """Note that all before `next_at` is done: the last message, or why there is none."""
+    """Note that all before `next_at` is done: the last message, or why there is none.
+
+    Where `error` is None, what was noted before holds on.
+    """
     connection.execute(
         SQL["move"],
         {

@@ -29,7 +29,7 @@ WHERE
 -- name: move
 UPDATE pgqueue_schedule
 SET next_at = %(next_at)s, ticked_at = coalesce(%(ticked_at)s, ticked_at),
-    message_id = coalesce(%(message_id)s, message_id), error = %(error)s
+    message_id = coalesce(%(message_id)s, message_id), error = coalesce(%(error)s, error)
 WHERE name = %(name)s
 
 -- name: note

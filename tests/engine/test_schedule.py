@@ -471,6 +471,13 @@ class TestOverlap:
         assert ran == sorted(ran)
 
 
+def pass_a_minute(connection: Connection, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have what asks which ticks are due be a minute ahead."""
+    later = "statement_timestamp() + interval '1 minute'"
+    due = engine.SQL["due"].replace("statement_timestamp()", later)
+    monkeypatch.setitem(engine.SQL, "due", due)
+
+
 class TestATickThatFails:
     def test_is_left_out_and_said_and_the_next_one_is_done(
         self, connection: Connection, duty_of: Callable[[], kind.Schedule]
@@ -618,6 +625,48 @@ class TestATickThatFails:
         assert failed == ["s"]
         assert error == "LockNotAvailable: canceling statement due to lock timeout"
         assert Schedule.objects.get().error == ""
+
+    def test_since_somebody_locks_what_it_needs_is_said_when_it_is_skipped_as_missed(
+        self,
+        connection: Connection,
+        other: Connection,
+        duty_of: Callable[[], kind.Schedule],
+        monkeypatch: pytest.MonkeyPatch,
+    ) -> None:
+        monkeypatch.setattr(kind, "ASIDE_IF_BUSY", 0)
+        a_duty = duty_of()
+        add(channel="small", missed="skip")
+        limit("small", "channel", max_size=9)
+        Schedule.objects.update(next_at=datetime.now(UTC) - 30 * SECOND)
+
+        with heard(signals.schedule_failed, "name") as failed:
+            with other.transaction():
+                enqueue(other, channel="small")
+                do(a_duty, connection)
+                at_first = (Schedule.objects.get().error, list(failed))
+            pass_a_minute(connection, monkeypatch)
+            do(a_duty, connection)
+
+        assert at_first == ("", [])
+        assert failed == ["s"]
+        assert "TickMissed" in Schedule.objects.get().error
+        assert a_duty.did == {"enqueued": 0, "skipped": 1}
+
+    def test_since_its_task_is_unknown_says_so_still_when_it_is_skipped_as_missed(
+        self,
+        connection: Connection,
+        duty_of: Callable[[], kind.Schedule],
+    ) -> None:
+        add(task="tests.jobs.of_tomorrow", missed="skip")
+        Schedule.objects.update(next_at=datetime.now(UTC) - 30 * SECOND)
+        do(duty_of(), connection)
+        tick = make_due(connection, days=1)
+
+        do(duty_of(), connection)
+
+        row = Schedule.objects.get()
+        assert row.next_at == tick + 2 * DAY
+        assert "of_tomorrow" in row.error
 
     def test_since_somebody_locks_what_many_need_does_not_keep_the_other_duties_for_long(
         self,

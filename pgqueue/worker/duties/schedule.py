@@ -14,7 +14,7 @@ from pgqueue import signals
 from pgqueue.engine import schedule as engine
 from pgqueue.engine.schedule import Scheduled
 from pgqueue.engine.values import Connection
-from pgqueue.exceptions import PGQueueError, UnknownTask
+from pgqueue.exceptions import PGQueueError, TickMissed, UnknownTask
 from pgqueue.schedules import rhythm_of
 from pgqueue.tasks import scheduling
 from pgqueue.ticks import LATE, Rhythm, to_do
@@ -132,6 +132,8 @@ class Schedule:
         ticks = [] if first is None else to_do(rhythm, first, scheduled.now, scheduled.missed)
         now, later = ticks[:BATCH], ticks[BATCH:]
         ends = [(tick, self._enqueue(connection, scheduled, tick)) for tick in now]
+        if first and not ticks and self._is_kept(scheduled):
+            ends = [(first, TickMissed())]
         stored = [(tick, end) for tick, end in ends if isinstance(end, int)]
         failed = {_said(end): end for _, end in ends if isinstance(end, Exception)}
         ticked_at, message_id = stored[-1] if stored else (None, None)
@@ -141,11 +143,12 @@ class Schedule:
             next_at=later[0] if later else _next(rhythm, scheduled),
             ticked_at=ticked_at,
             message_id=message_id,
-            error=next(reversed(failed), ""),
+            # Of ticks that are left out, one that was due before may have said why it had none.
+            error=next(reversed(failed), None if first and not ticks else ""),
         )
         for error in failed.values():
             signals.schedule_failed.send_robust(type(self), name=scheduled.name, error=error)
-        return {"enqueued": len(stored), "skipped": len(now) - len(stored)}
+        return {"enqueued": len(stored), "skipped": len(ends) - len(stored)}
 
     def _enqueue(
         self, connection: Connection, scheduled: Scheduled, tick: datetime

@@ -27,7 +27,7 @@ from pgqueue.models import Channel, Message, Policy, Schedule
 from pgqueue.schedules import as_schedules
 from pgqueue.states import State
 from pgqueue.tasks import scheduling
-from pgqueue.ticks import EPOCH, upcoming
+from pgqueue.ticks import EPOCH, Every, upcoming
 from pgqueue.worker.duties import schedule as kind
 from pgqueue.worker.duties.service import Duties
 from tests import jobs
@@ -154,15 +154,26 @@ class TestATick:
     def test_is_not_done_again_when_its_line_is_changed_or_the_clock_set_back(
         self, connection: Connection, duty_of: Callable[[], kind.Schedule]
     ) -> None:
+        add(every=10 * SECOND)
+        (*_, ahead) = upcoming(Every(10 * SECOND), datetime.now(UTC), 5)
+        Schedule.objects.update(ticked_at=ahead)
+
+        do(duty_of(), connection)
+
+        assert Schedule.objects.get().next_at == ahead + 10 * SECOND
+
+    def test_that_a_clock_far_ahead_has_done_is_not_waited_for_by_what_begins_anew(
+        self, connection: Connection, duty_of: Callable[[], kind.Schedule]
+    ) -> None:
         add()
-        make_due(connection)
-        do(duty_of(), connection)
-        later = EPOCH + 90_000 * DAY
-        Schedule.objects.update(next_at=None, ticked_at=later)
+        far = EPOCH + 90_000 * DAY
+        Schedule.objects.update(next_at=far + DAY, ticked_at=far)
 
+        Schedule.objects.all().pause()
+        Schedule.objects.all().resume()
         do(duty_of(), connection)
 
-        assert Schedule.objects.get().next_at == later + DAY
+        assert Schedule.objects.get().next_at == make_due(connection) + DAY
 
     def test_goes_by_what_the_task_says(
         self, connection: Connection, duty_of: Callable[[], kind.Schedule]

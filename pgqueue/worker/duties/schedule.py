@@ -182,9 +182,13 @@ class Schedule:
 
 
 def _next(rhythm: Rhythm, scheduled: Scheduled) -> datetime:
-    """Return the first tick after now, and after all that were done: the clock may be set back."""
-    instants = (scheduled.now, scheduled.next_at, scheduled.ticked_at)
-    return rhythm.after(max(instant for instant in instants if instant))
+    """Return the first tick after now, and after the last that was done: the clock may be set back.
+
+    Where that lies ahead by a minute or more, the clock had been wrong: whoever has the schedule
+    begin anew need not wait until then.
+    """
+    now, last = scheduled.now, scheduled.ticked_at or scheduled.now
+    return rhythm.after(max(now, last) if last - now < LATE else now)
 
 
 def _said(error: Any) -> str:

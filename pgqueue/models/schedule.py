@@ -12,6 +12,8 @@ from pgqueue.schedules import rhythm_of
 from pgqueue.ticks import LONGEST, SHORTEST, Rhythm
 
 OF_WORKERS = {"next_at", "ticked_at", "message_id", "error"}
+OF_OPERATORS = {"paused", "channel", "priority"}
+"""What code doesn't say of the schedules that it declares."""
 WHEN = {"cron", "every", "timezone", "paused"}
 
 
@@ -156,6 +158,8 @@ class Schedule(models.Model):
     ) -> None:
         """Save it. In a row that is there, what workers write is left, if it is not named.
 
+        Of one that code declares, they write all but its pause, its channel and its priority.
+
         Where the row gets another time, or is paused or resumed, it goes on with the next tick from
         then: those until then were not missed.
         """
@@ -176,11 +180,13 @@ class Schedule(models.Model):
 
     def _changing(self, row: Schedule, update_fields: Iterable[str] | None) -> set[str]:
         """Return the fields to be written to its row."""
-        if update_fields is None:
+        if update_fields is not None:
+            written = set(update_fields)
+        elif row.declared:
+            written = set(OF_OPERATORS)
+        else:
             own = {field.name for field in self._meta.concrete_fields if not field.primary_key}
             written = own - OF_WORKERS
-        else:
-            written = set(update_fields)
         changed = any(getattr(self, name) != getattr(row, name) for name in written & WHEN)
         # update_or_create() names all that are DateTimeFields.
         is_given = "next_at" in written and self.next_at != row.next_at

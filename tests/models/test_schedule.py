@@ -80,6 +80,29 @@ class TestSaving:
 
         assert what_workers_wrote() == A_TICK
 
+    def test_one_of_code_leaves_what_the_code_has_said_meanwhile(self) -> None:
+        schedule = stored(declared=True, definition="old")
+        said = {"cron": "0 4 * * *", "args": [2], "definition": "new", "superseded": ["old"]}
+        Schedule.objects.update(**said, seen_at=NOON, **A_TICK)
+
+        schedule.channel, schedule.priority = "mail", 7
+        schedule.save()
+
+        assert Schedule.objects.values(*said, "seen_at").get() == {**said, "seen_at": NOON}
+        assert Schedule.objects.values_list("channel", "priority").get() == ("mail", 7)
+        assert what_workers_wrote() == A_TICK
+
+    def test_one_of_code_pauses_and_resumes_it(self) -> None:
+        schedule = stored(declared=True)
+
+        schedule.paused = True
+        schedule.save()
+        assert Schedule.objects.get().paused
+        schedule.paused = False
+        schedule.save()
+
+        assert Schedule.objects.values_list("paused", "next_at").get() == (False, None)
+
     def test_writes_what_is_named_and_nothing_else(self) -> None:
         schedule = stored()
         Schedule.objects.update(cron="0 4 * * *")

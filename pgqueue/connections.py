@@ -24,6 +24,8 @@ IDLE_IN_TRANSACTION = "30s"
 READ_ONLY = "the server is read-only: a standby, or its default_transaction_read_only is on"
 POOLED = "DISABLE_SERVER_SIDE_CURSORS"
 """What DATABASES say behind a transaction pooler; one that passes pids on looks like none."""
+TRANSACTION_STATE = "25"
+"""The class of errors that tell of it, as SQL has them: 25006 of one that is read-only."""
 SHORT = 1.0
 """Seconds. Whoever looks for something does so that often, if there is nothing else to do."""
 
@@ -253,9 +255,13 @@ class Session:
         """Close the connection if this error tells that it is of no use, though it is open.
 
         Its server has become read-only; or a pooler's went away, which may then answer twice, and
-        nothing fits its question any more.
+        nothing fits its question any more: that says psycopg itself, without a state. What else is
+        internal to the server, a damaged index for example, is so on any connection; and who opens
+        one each time has none that has answered for long.
         """
-        if isinstance(error, psycopg.InternalError):
+        if isinstance(error, psycopg.InternalError) and (
+            error.sqlstate is None or error.sqlstate.startswith(TRANSACTION_STATE)
+        ):
             self.close()
 
     def close(self) -> None:

@@ -9,12 +9,12 @@ from datetime import timedelta
 
 import pytest
 from django.db import connection
-from psycopg import OperationalError
+from psycopg import InternalError, OperationalError
 from psycopg.errors import IdleInTransactionSessionTimeout
 
 from pgqueue import connections
 from pgqueue.conf import settings
-from pgqueue.connections import Contact, connect, in_short, is_pooled
+from pgqueue.connections import Contact, Session, connect, in_short, is_pooled
 
 pytestmark = pytest.mark.django_db
 
@@ -87,6 +87,34 @@ def test_a_pooler_that_passes_pids_on_is_told_by_what_django_wants_there(
 
         assert is_pooled(own)
     assert row == (0,)
+
+
+@pytest.mark.parametrize(
+    ("sqlstate", "is_closed"),
+    [("25006", True), ("25P02", True), ("XX000", False), ("XX002", False), ("2BP01", False)],
+)
+def test_a_session_goes_on_after_what_another_connection_would_not_mend(
+    sqlstate: str, is_closed: bool
+) -> None:
+    session = Session("default", name="test")
+    with pytest.raises(InternalError) as raised:
+        session.connection.execute(
+            f"DO $$ BEGIN RAISE EXCEPTION USING ERRCODE = '{sqlstate}'; END $$"
+        )
+
+    session.close_after(raised.value)
+
+    assert session.is_open != is_closed
+    session.close()
+
+
+def test_a_session_is_closed_once_nothing_fits_its_question() -> None:
+    session = Session("default", name="test")
+    session.open()
+
+    session.close_after(InternalError("got no result from the query"))  # as psycopg says it
+
+    assert not session.is_open
 
 
 class Clock:

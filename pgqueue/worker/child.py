@@ -83,6 +83,7 @@ def main(plan: Plan, pipe: Connection, family: Family, level: int | None) -> Non
         worker = Worker(plan, parent=parent, family=family)
     except OperationalError as error:
         parent.say(WELL)  # as it does while it runs: to start all of it anew would mend nothing
+        parent.say(STOPPED)  # so that nobody who stops now takes it for one that was cut short
         sys.exit(f"The database can't be reached: {error}")
     have_ended = worker.run()
     if worker.holds_something:

@@ -47,7 +47,7 @@ class Child:
         self.started_at = monotonic()
         self.retires = False
         self.heard_at: float | None = None
-        self._has_stopped = False
+        self.has_stopped = False
         self._asked = 0
         self._pipe, its_end = PROCESSES.Pipe()
         self._process = PROCESSES.Process(
@@ -79,7 +79,7 @@ class Child:
     @property
     def has_ended_well(self) -> bool:
         """Whether it exited, and held nothing any more."""
-        return self.status == 0 and self._has_stopped
+        return self.status == 0 and self.has_stopped
 
     @property
     def signs(self) -> list[Any]:
@@ -93,7 +93,7 @@ class Child:
                 word = self._pipe.recv_bytes()
                 self.heard_at = monotonic()
                 self.retires |= word == child.RETIRING
-                self._has_stopped |= word == child.STOPPED
+                self.has_stopped |= word == child.STOPPED
 
     def ask_to_stop(self, times: int) -> None:
         """Pass on how often that was asked."""
@@ -179,7 +179,7 @@ class Supervisor:
         """Live. Call it in the main thread, which gets the signals.
 
         Returns:
-            Whether all that were asked to stop did so by themselves.
+            Whether all that were asked to stop did so by themselves, or held nothing.
         """
         # Where it is ignored, as below some who start us, nobody would hear of children that end.
         signal(SIGCHLD, SIG_DFL)
@@ -269,7 +269,8 @@ class Supervisor:
         dead.listen()  # its last words
         dead.leave()
         if not dead.has_ended_well:
-            self._cut_short |= self._requests.count > 0 and dead.status != 0
+            held_something = dead.status != 0 and not dead.has_stopped
+            self._cut_short |= self._requests.count > 0 and held_something
             signals.worker_died.send_robust(type(self), pid=dead.pid, status=dead.status)
             self._rescuer.rescue_from(dead.family)
 

@@ -224,6 +224,22 @@ def test_a_process_that_cannot_reach_the_database_is_as_well_as_one_that_runs(
     child.leave()
 
 
+def test_who_stops_while_the_database_is_away_has_cut_nobody_short(
+    supervised: Supervisor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DATABASE_URL", f"postgresql://nobody@127.0.0.1:{free_port()}/nothing")
+    supervised._fill()
+    children = supervised._children()
+    eventually(lambda: all(each.status is not None for each in children), within=30)
+
+    supervised.stop()
+    supervised._attend()
+
+    assert [each.status for each in children] == [1, 1]
+    assert not supervised._cut_short
+    assert all(slot.fill_at > monotonic() for slot in supervised._slots)
+
+
 def test_a_liveness_file_that_cannot_be_touched_is_reported(
     supervised: Supervisor, errors: list[Exception]
 ) -> None:

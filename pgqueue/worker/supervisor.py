@@ -211,20 +211,24 @@ class Supervisor:
     def _goes_on(self) -> bool:
         return bool(self._children()) or bool(self._slots and not self._requests.count)
 
+    @property
+    def _fills(self) -> bool:
+        """Whether what is missing is to be started."""
+        return not (self._is_crowded or self._requests.count)
+
     def _fill(self) -> None:
         """Start what is missing, while not too many are about to end: they take their time."""
-        if len(self._retiring) > len(self._slots):
-            if not (self._is_crowded or self._requests.count):
-                retiring = len(self._retiring)
-                signals.worker_crowded.send_robust(type(self), retiring=retiring)
-            self._is_crowded = True
+        was_crowded, self._is_crowded = self._is_crowded, 0 < len(self._slots) < len(self._retiring)
+        if self._is_crowded and not (was_crowded or self._requests.count):
+            retiring = len(self._retiring)
+            signals.worker_crowded.send_robust(type(self), retiring=retiring)
+        if not self._fills:
             for slot in self._slots:
                 slot.excuse()
             return
-        self._is_crowded = False
         plan = replace(self._plan, liveness_file=None)
         for slot in self._slots:
-            if not slot.child and not self._requests.count and monotonic() >= slot.fill_at:
+            if self._fills and not slot.child and monotonic() >= slot.fill_at:
                 try:
                     slot.child = Child(plan, self._level)
                 except OSError as error:  # the machine has no room for it, now
@@ -236,7 +240,7 @@ class Supervisor:
     def _wait(self) -> None:
         """Wait for a request to stop, for something of a child's, or until something is due."""
         signs = [sign for each in self._children() for sign in each.signs]
-        due = [slot.fill_at for slot in self._slots if not slot.child]
+        due = [slot.fill_at for slot in self._slots if self._fills and not slot.child]
         due.append(self._kill_at)
         nap = max(min([LOOK.total_seconds(), *(at - monotonic() for at in due)]), 0.01)
         pipes.wait([self._requests.fileno(), *signs], nap)

@@ -96,6 +96,36 @@ def test_no_more_are_started_while_many_take_their_time_to_end(supervised: Super
     assert said == [3]
 
 
+@pytest.mark.parametrize("is_stopping", [False, True], ids=["crowded", "stopping"])
+def test_who_starts_nobody_now_naps_beside_an_empty_place(
+    supervised: Supervisor, is_stopping: bool
+) -> None:
+    supervised._plan = replace(supervised._plan, liveness_file=None)
+    supervised._retiring = [Mock(signs=[])] * 3
+    if is_stopping:
+        supervised._retiring = []
+        supervised.stop()
+        supervised._wait()  # which hears of it
+    supervised._fill()
+    began = monotonic()
+
+    with patch.object(supervisor, "LOOK", timedelta(seconds=0.3)):
+        supervised._wait()
+
+    assert monotonic() - began >= 0.29
+
+
+def test_where_no_place_is_left_nobody_is_said_to_be_missing(supervised: Supervisor) -> None:
+    # As those that drain end, while others of them have retired.
+    supervised._slots = []
+    supervised._retiring = [Mock()]
+
+    with heard(signals.worker_crowded, "retiring") as said:
+        supervised._fill()
+
+    assert said == []
+
+
 @pytest.mark.parametrize("are_well", [[True, True], [True, False]])
 def test_the_liveness_file_is_touched_while_each_process_is_well(
     supervised: Supervisor, tmp_path: Path, are_well: list[bool]

@@ -15,9 +15,9 @@ from uuid import uuid4
 
 from asgiref.sync import sync_to_async
 from django.contrib.auth.models import Group
-from django.db import connection, transaction
+from django.db import DatabaseError, connection, transaction
 
-from pgqueue import Discard, TaskContext, task
+from pgqueue import Defer, Discard, TaskContext, task
 
 
 @task
@@ -247,6 +247,31 @@ def leave_a_transaction_open() -> None:
 @task(atomic=True, max_attempts=1)
 def leave_an_inner_transaction_open() -> None:
     transaction.atomic().__enter__()
+
+
+@task(max_attempts=2, backoff=[0])
+def leave_in_a_transaction(name: str) -> None:
+    with transaction.atomic():
+        Group.objects.create(name=name)
+
+
+@task
+def defer_what_is_refused() -> None:
+    try:
+        Group.objects.create(name="refused")
+    except DatabaseError:
+        raise Defer(timedelta()) from None
+
+
+def _be_read_only() -> None:
+    with connection.cursor() as cursor:
+        cursor.execute("SET default_transaction_read_only = on")
+
+
+@task
+async def be_read_only_async() -> None:
+    """Have their connection lead to what takes no writes, as a standby does."""
+    await sync_to_async(_be_read_only)()
 
 
 @task(atomic=True)

@@ -1,4 +1,4 @@
-"""Errors as they are kept with a message."""
+"""What is behind errors, and how they are kept with a message."""
 
 from __future__ import annotations
 
@@ -6,6 +6,17 @@ import json
 import traceback
 
 TRACEBACK_LIMIT = 16 * 1024
+
+
+def is_caused_by(error: BaseException | None, *kinds: type[BaseException]) -> bool:
+    """Say whether it is one of these, or was raised over one."""
+    seen: set[int] = set()
+    while error is not None and id(error) not in seen:
+        if isinstance(error, kinds):
+            return True
+        seen.add(id(error))
+        error = error.__cause__ or error.__context__
+    return False
 
 
 def describe(error: BaseException, *, attempt: int, worker: str) -> str:

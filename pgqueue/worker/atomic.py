@@ -13,6 +13,7 @@ from psycopg.errors import DeadlockDetected, SerializationFailure
 
 from pgqueue.conf import settings
 from pgqueue.engine import lease
+from pgqueue.engine.errors import is_caused_by
 from pgqueue.exceptions import LeaseLost
 from pgqueue.outcomes import Closed, Outcome
 from pgqueue.tasks.options import Atomic
@@ -134,16 +135,9 @@ def is_conflict(error: BaseException | None) -> bool:
     Also where the task raised something else over it. But what a task asks for by an EndOfRun,
     it gets.
     """
-    if not isinstance(error, Exception):
-        return False
-    seen: list[BaseException] = []
-    cause: BaseException | None = error
-    while cause is not None and cause not in seen:
-        if isinstance(cause, SerializationFailure | DeadlockDetected):
-            return True
-        seen.append(cause)
-        cause = cause.__cause__ or cause.__context__
-    return False
+    return isinstance(error, Exception) and is_caused_by(
+        error, SerializationFailure, DeadlockDetected
+    )
 
 
 def _keep(alias: str, held: Held) -> bool:

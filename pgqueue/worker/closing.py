@@ -11,8 +11,13 @@ from typing import Any
 from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.backends.signals import connection_created
 from django.dispatch import receiver
+from psycopg.errors import FeatureNotSupported, ReadOnlySqlTransaction
+
+from pgqueue.engine.errors import is_caused_by
 
 logger = logging.getLogger(__name__)
+
+READ_ONLY = ("in_hot_standby", "default_transaction_read_only")
 
 
 class _Opened(threading.local):
@@ -43,6 +48,26 @@ def close_broken_connections() -> None:
     _see_to_each(_close_if_broken)
 
 
+def close_after(error: BaseException) -> None:
+    """Close what leads to a read-only server, if this is how it refused a run. Never raises."""
+    if is_refusal(error):
+        close_read_only_connections()
+
+
+def is_refusal(error: BaseException) -> bool:
+    """Say whether a read-only server may have said so: to who writes, or is to be serializable.
+
+    A connection knows less. Whoever only reads may do so there, and Django forgets with the end of
+    each transaction that there were errors.
+    """
+    return is_caused_by(error, ReadOnlySqlTransaction, FeatureNotSupported)
+
+
+def close_read_only_connections() -> None:
+    """Close those that lead to a standby, or what else is read-only as a whole. Never raises."""
+    _see_to_each(_close_if_read_only)
+
+
 def _see_to_each(close: Callable[[BaseDatabaseWrapper], None]) -> None:
     for wrapper in _opened.here:
         try:
@@ -56,8 +81,6 @@ def _see_to_each(close: Callable[[BaseDatabaseWrapper], None]) -> None:
 def _close_if_old(wrapper: BaseDatabaseWrapper) -> None:
     if wrapper.in_atomic_block:
         _leave(wrapper)
-    if wrapper.errors_occurred and _is_standbys(wrapper):
-        wrapper.close()
     wrapper.close_if_unusable_or_obsolete()
 
 
@@ -75,17 +98,18 @@ def _leave(wrapper: BaseDatabaseWrapper) -> None:
 def _close_if_broken(wrapper: BaseDatabaseWrapper) -> None:
     if wrapper.connection is None or not wrapper.errors_occurred:
         return
-    if _is_standbys(wrapper) or not wrapper.is_usable():
+    if not wrapper.is_usable():
         wrapper.close()
 
 
-def _is_standbys(wrapper: BaseDatabaseWrapper) -> bool:
-    """Whether it leads to a standby. Django finds that usable, and would keep it for long.
+def _close_if_read_only(wrapper: BaseDatabaseWrapper) -> None:
+    """Close what Django finds usable, and would keep for long.
 
-    A name may have lagged behind a failover when it was opened. It is asked about only after an
-    error: whoever only reads may do so there.
+    A name may have lagged behind a failover when it was opened.
     """
     own = wrapper.connection
-    if own is None or wrapper.vendor != "postgresql" or own.closed:
-        return False
-    return bool(own.info.parameter_status("in_hot_standby") == "on")
+    if own is None or wrapper.vendor != "postgresql" or own.closed or wrapper.in_atomic_block:
+        return
+    if "on" in map(own.info.parameter_status, READ_ONLY):
+        own.close()  # a pool of Django's would give it to the next one
+        wrapper.close()

@@ -22,7 +22,12 @@ from django.db import connections
 
 from pgqueue.outcomes import Closed, Outcome
 from pgqueue.worker.buffer import Buffer
-from pgqueue.worker.closing import close_broken_connections, close_old_connections
+from pgqueue.worker.closing import (
+    close_broken_connections,
+    close_old_connections,
+    close_read_only_connections,
+    is_refusal,
+)
 from pgqueue.worker.executor import Executor
 from pgqueue.worker.held import Held
 from pgqueue.worker.runner import Run, Runner
@@ -66,6 +71,7 @@ class EventLoop(Executor):
         self._loop = asyncio.new_event_loop()
         self._tasks: set[asyncio.Task[None]] = set()
         self._has_finished = False
+        self._was_refused = False
         self._thread: int | None = None
         self.turns = 0
         """How many turns the loop has had; that they go on shows that it does."""
@@ -144,6 +150,7 @@ class EventLoop(Executor):
         except BaseException as error:
             # Even SystemExit, which would end the loop, and with it all others.
             ended = _raising(error)
+            self._was_refused |= is_refusal(error)
         else:
             ended = lambda: value  # noqa: E731
         run.held.end()
@@ -172,6 +179,9 @@ class EventLoop(Executor):
 
     def _close_connections(self) -> None:
         # In the thread that they are used in. What somebody awaits may be reading from one.
+        if self._was_refused:
+            self._was_refused = False
+            close_read_only_connections()
         if self._tasks:
             close_broken_connections()
         else:

@@ -20,7 +20,7 @@ from pgqueue.outcomes import Closed, Deferred, HandedBack, Outcome, Succeeded
 from pgqueue.tasks import Task, TaskContext
 from pgqueue.worker import atomic
 from pgqueue.worker.cancelling import cancellable
-from pgqueue.worker.closing import close_old_connections
+from pgqueue.worker.closing import close_after, close_old_connections
 from pgqueue.worker.handlers import Handlers
 from pgqueue.worker.held import Held
 from pgqueue.worker.isolation import Isolation
@@ -167,6 +167,7 @@ class Runner:
         except BaseException as error:
             if run.held.given_up:
                 return Closed()  # its connection was cut, perhaps: it did not fail
+            close_after(error)
             # Even SystemExit: a task doesn't end its worker. Of an atomic task, nothing is written.
             outcome = _judged(run, error)
         if not is_written:
@@ -198,6 +199,14 @@ class Runner:
         return Succeeded(None if returned is None else run.task.encode_result(returned))
 
     def _value(self, run: Run) -> Any:
+        try:
+            return self._returned(run)
+        except BaseException as error:
+            # Here, too: nobody further out sees what an atomic task raised, or a Defer.
+            close_after(error)
+            raise
+
+    def _returned(self, run: Run) -> Any:
         task, _, held = run
         args, kwargs = self._arguments(run)
         if task.is_async:

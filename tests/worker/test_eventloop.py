@@ -121,6 +121,17 @@ class TestAsyncTasks:
 
             eventually(lambda: Group.objects.filter(name="after").exists())
 
+    def test_leave_a_server_that_is_read_only(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setenv("CONN_MAX_AGE", "3600")
+        with worker("--async", "10"):
+            jobs.be_read_only_async.enqueue()
+            eventually(ended)
+
+            jobs.leave_async.using(max_attempts=100, backoff=[0.2]).enqueue("after")
+
+            eventually(lambda: Group.objects.filter(name="after").exists())
+        assert History.objects.get(task=jobs.leave_async.name).failures > 0
+
     @pytest.mark.parametrize("exiting", [jobs.exit_async, jobs.exit_beside])
     def test_that_end_the_process_do_not(self, exiting: Task[..., None]) -> None:
         exiting.enqueue()

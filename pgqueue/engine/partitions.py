@@ -6,7 +6,12 @@ from datetime import date, datetime, timedelta
 from typing import Any, NamedTuple
 
 from psycopg import Error
-from psycopg.errors import CheckViolation, DuplicateTable, UniqueViolation
+from psycopg.errors import (
+    CheckViolation,
+    DuplicateTable,
+    ObjectNotInPrerequisiteState,
+    UniqueViolation,
+)
 from psycopg.pq import TransactionStatus
 from psycopg.sql import SQL as Text
 from psycopg.sql import Composed, Identifier, Literal
@@ -143,6 +148,10 @@ def _detach(connection: Connection, past: Past, parameters: Mapping[str, Any]) -
     begun = past._replace(is_pending=True)
     try:
         connection.execute(_alter("DETACH PARTITION {} CONCURRENTLY", past))
+    except ObjectNotInPrerequisiteState:
+        # Somebody detaches one concurrently, maybe this: pending it is then, but it is his.
+        _unmark(connection, past)
+        raise
     except Error:
         if not connection.closed and not _is_found(connection, begun, parameters):
             _unmark(connection, past)

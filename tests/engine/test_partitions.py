@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from datetime import UTC, date, datetime, time, timedelta
+from typing import Any
 from unittest.mock import patch
 
 import pytest
 from psycopg import Error
-from psycopg.errors import LockNotAvailable
+from psycopg.errors import LockNotAvailable, ObjectNotInPrerequisiteState
 
 from pgqueue.engine import lookup, partitions, settle
 from pgqueue.models import Channel, History
@@ -311,6 +312,39 @@ class TestDropping:
         with pytest.raises(Error):
             dropping.result()
         assert while_it_waits == [archived]
+        assert partitions.drop(connection, MONTH) == []
+        assert leftovers(connection) == [archived]
+
+    def test_leaves_alone_what_somebody_detaches_concurrently_between_its_own_steps(
+        self,
+        connection: Connection,
+        other: Connection,
+        third: Connection,
+        step: Callable[..., Step],
+    ) -> None:
+        archived = past(connection, 90)
+        mark = partitions._mark
+        his: list[Step] = []
+
+        def mark_and_let_him(*arguments: Any) -> bool:
+            is_marked = mark(*arguments)
+            detach = f"ALTER TABLE pgqueue_history DETACH PARTITION {archived} CONCURRENTLY"
+            his.append(step(Connection.execute, other, detach))
+            his[0].waits()
+            return is_marked
+
+        with third.transaction():
+            third.execute("SELECT count(*) FROM pgqueue_history")
+            with (
+                patch.object(partitions, "_mark", mark_and_let_him),
+                pytest.raises(ObjectNotInPrerequisiteState, match="already pending detach"),
+            ):
+                partitions.drop(connection, MONTH)
+            while_he_waits = marked(connection)
+            meanwhile = partitions.drop(connection, MONTH)
+        his[0].result()
+
+        assert (while_he_waits, meanwhile) == ([], [])
         assert partitions.drop(connection, MONTH) == []
         assert leftovers(connection) == [archived]
 

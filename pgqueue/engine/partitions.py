@@ -55,6 +55,11 @@ class Past(NamedTuple):
         """Its table."""
         return Identifier(self.schema, self.name)
 
+    @property
+    def parent(self) -> Identifier:
+        """What it is, or was, a part of."""
+        return Identifier(self.schema, "pgqueue_history")
+
 
 def ensure(connection: Connection, *, ahead: timedelta = AHEAD) -> list[date]:
     """Make the partitions that are missing from today on; return their days."""
@@ -135,8 +140,13 @@ def _drop(connection: Connection, past: Past, parameters: Mapping[str, Any]) -> 
 def _mark(connection: Connection, past: Past, parameters: Mapping[str, Any]) -> bool:
     """Have a day dropped by whoever goes on from here; say no where it isn't to go any more."""
     with connection.transaction():
-        # Whoever detaches a day takes this lock, too; who reads or writes it doesn't.
-        connection.execute(Text("LOCK TABLE {} IN SHARE UPDATE EXCLUSIVE MODE").format(past.table))
+        # Whoever detaches a day takes these locks, too; who reads or writes it doesn't. That of
+        # history is waited for here, not with the mark on, which he would take along.
+        connection.execute(
+            Text("LOCK TABLE ONLY {}, {} IN SHARE UPDATE EXCLUSIVE MODE").format(
+                past.parent, past.table
+            )
+        )
         if not _is_found(connection, past, parameters):
             return False
         connection.execute(_comment(past, MARK))
@@ -208,8 +218,7 @@ def _one(connection: Connection, statement: str) -> Any:
 
 
 def _alter(change: str, past: Past) -> Composed:
-    parent = Identifier(past.schema, "pgqueue_history")
-    return Text("ALTER TABLE {} " + change).format(parent, past.table)
+    return Text("ALTER TABLE {} " + change).format(past.parent, past.table)
 
 
 def _comment(past: Past, mark: str | None) -> Composed:

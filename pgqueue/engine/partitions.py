@@ -180,19 +180,31 @@ def _unmark(connection: Connection, past: Past) -> None:
 def _drop_at_once(connection: Connection, parameters: Mapping[str, Any]) -> list[date] | None:
     """Drop days behind a transaction pooler, where statements may each have another session.
 
-    Settles wait until it is done, or gives up.
+    Each in a transaction of its own: settles wait until that is done, or gives up.
     """
     with connection.transaction():
-        wait_at_most(connection, "100ms")
-        if not _one(connection, SQL["try_for_transaction"]):
+        if not _be_alone(connection):
             return None
         past = _past(connection, parameters)
-        for each in past:
-            if each.is_attached:
-                end = " FINALIZE" if each.is_pending else ""
-                connection.execute(_alter("DETACH PARTITION {}" + end, each))
-            connection.execute(Text("DROP TABLE {}").format(each.table))
-    return [each.day for each in past]
+    return [each.day for each in past if _drop_in_one(connection, each, parameters)]
+
+
+def _drop_in_one(connection: Connection, past: Past, parameters: Mapping[str, Any]) -> bool:
+    """Drop a day in one transaction; say no where it is not ours to drop any more."""
+    with connection.transaction():
+        if not _be_alone(connection) or not _is_found(connection, past, parameters):
+            return False
+        if past.is_attached:
+            end = " FINALIZE" if past.is_pending else ""
+            connection.execute(_alter("DETACH PARTITION {}" + end, past))
+        connection.execute(Text("DROP TABLE {}").format(past.table))
+        return True
+
+
+def _be_alone(connection: Connection) -> bool:
+    """Let nobody else drop days until the transaction ends; say no where somebody is at it."""
+    wait_at_most(connection, "100ms")
+    return bool(_one(connection, SQL["try_for_transaction"]))
 
 
 def _past(connection: Connection, parameters: Mapping[str, Any]) -> list[Past]:

@@ -545,6 +545,57 @@ class TestDroppingBehindATransactionPooler:
 
         assert partitions.drop(pooled, MONTH) == [today() - 90 * DAY]
 
+    def test_has_dropped_the_days_before_one_that_somebody_reads(
+        self, pooled: Connection, other: Connection
+    ) -> None:
+        past(pooled, 91)
+        read = past(pooled, 90)
+
+        with other.transaction():
+            other.execute(f"SELECT count(*) FROM {read}")  # noqa: S608
+            with pytest.raises(LockNotAvailable):
+                partitions.drop(pooled, MONTH)
+            while_he_reads = days(pooled)[0]
+
+        assert while_he_reads == today() - 90 * DAY
+        assert partitions.drop(pooled, MONTH) == [today() - 90 * DAY]
+
+    def test_lets_settles_in_between_two_days(self, pooled: Connection, other: Connection) -> None:
+        past(pooled, 91)
+        past(pooled, 90)
+        held = run(other, 2)
+        other.execute("SET lock_timeout = '1ms'")
+        drop_in_one = partitions._drop_in_one
+
+        def settle_and_drop(*arguments: Any) -> bool:
+            settle.complete(other, [done(held.pop())])
+            return drop_in_one(*arguments)
+
+        with patch.object(partitions, "_drop_in_one", settle_and_drop):
+            dropped = partitions.drop(pooled, MONTH)
+
+        assert (dropped, held) == ([today() - 91 * DAY, today() - 90 * DAY], [])
+
+    @pytest.mark.parametrize("by", ["detaching", "dropping days, too"])
+    def test_leaves_alone_what_somebody_takes_while_it_is_at_others(
+        self, pooled: Connection, other: Connection, by: str
+    ) -> None:
+        archived = past(pooled, 90)
+        drop_in_one = partitions._drop_in_one
+
+        def take_and_drop(*arguments: Any) -> bool:
+            if by == "detaching":
+                other.execute(f"ALTER TABLE pgqueue_history DETACH PARTITION {archived}")
+            else:
+                other.execute(partitions.SQL["try_for_session"])
+            return drop_in_one(*arguments)
+
+        with patch.object(partitions, "_drop_in_one", take_and_drop):
+            dropped = partitions.drop(pooled, MONTH)
+
+        assert dropped == []
+        assert one(pooled, "SELECT to_regclass(%s) IS NOT NULL", archived) == (True,)
+
     def test_leaves_alone_what_was_once_to_go_and_then_is_detached_by_somebody(
         self, pooled: Connection
     ) -> None:

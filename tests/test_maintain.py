@@ -8,6 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from io import StringIO
+from itertools import count
 from typing import Any
 from unittest.mock import patch
 
@@ -248,6 +249,19 @@ def test_days_are_made_and_dropped(connection: Connection) -> None:
 
     assert found["partitions"] == {"made": 1, "dropped": 1, "is_busy": False}
     assert left == [False, True]
+
+
+def test_all_days_are_dropped_though_it_takes_minutes(
+    connection: Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(partitions, "monotonic", count(step=40.0).__next__)
+    over = [past(connection, timedelta(days=ago)) for ago in (34, 33, 32)]
+    try:
+        found = did()
+    finally:
+        connection.execute(f"DROP TABLE IF EXISTS {', '.join(over)}")
+
+    assert found["partitions"] == {"made": 0, "dropped": 3, "is_busy": False}
 
 
 def test_days_are_left_to_who_is_dropping_some(connection: Connection) -> None:

@@ -1,8 +1,10 @@
 """The days of history: made ahead, so that no settle waits for one, and dropped in the end."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import nullcontext
 from datetime import date, datetime, timedelta
+from itertools import takewhile
+from time import monotonic
 from typing import Any, NamedTuple
 
 from psycopg import Error
@@ -27,6 +29,8 @@ SQL = load(__name__)
 AHEAD = timedelta(days=14)
 PATIENCE = "5s"
 """For each lock: what waits keeps nobody else waiting, but a duty should come to an end."""
+LONGEST = 60.0
+"""Seconds after which no other day is begun: whoever does it should be seen to go on."""
 UNMARKING = "1min"
 """For the lock of a day that is not to go after all: it matters more, and who has it is at it."""
 MARK = "pgqueue: nothing in here is kept any more"
@@ -97,6 +101,8 @@ def _make(connection: Connection, schema: str, day: date) -> bool:
 def drop(connection: Connection, retention: Retention) -> list[date] | None:
     """Drop the days that nothing is kept of any more; return them. None: somebody else is at it.
 
+    Those that it comes to in a minute: where it has dropped some, there may be more.
+
     Settles and reports go on meanwhile, and none of them waits. It gives up where it has to wait
     for somebody, such as who has been reading history for long; who tries again goes on from there.
 
@@ -119,7 +125,7 @@ def _drop_concurrently(connection: Connection, parameters: Mapping[str, Any]) ->
         return None
     try:
         past = _past(connection, parameters)
-        return [each.day for each in past if _drop(connection, each, parameters)]
+        return [each.day for each in _in_time(past) if _drop(connection, each, parameters)]
     finally:
         if not connection.closed:
             connection.execute(SQL["leave"])
@@ -186,7 +192,7 @@ def _drop_at_once(connection: Connection, parameters: Mapping[str, Any]) -> list
         if not _be_alone(connection):
             return None
         past = _past(connection, parameters)
-    return [each.day for each in past if _drop_in_one(connection, each, parameters)]
+    return [each.day for each in _in_time(past) if _drop_in_one(connection, each, parameters)]
 
 
 def _drop_in_one(connection: Connection, past: Past, parameters: Mapping[str, Any]) -> bool:
@@ -205,6 +211,12 @@ def _be_alone(connection: Connection) -> bool:
     """Let nobody else drop days until the transaction ends; say no where somebody is at it."""
     wait_at_most(connection, "100ms")
     return bool(_one(connection, SQL["try_for_transaction"]))
+
+
+def _in_time(past: list[Past]) -> Iterator[Past]:
+    """Yield one after the other, as long as there is time to begin with it."""
+    until = monotonic() + LONGEST
+    return takewhile(lambda _: monotonic() < until, past)
 
 
 def _past(connection: Connection, parameters: Mapping[str, Any]) -> list[Past]:

@@ -628,6 +628,21 @@ class TestTheService:
         assert (again_in, row.ran_at) == (None, None)
         assert NONE < row.due_at - datetime.now(UTC) <= Partitions.soon
 
+    def test_drops_days_again_at_once_while_there_are_any(self, connection: Connection) -> None:
+        duty.due(connection, ["partitions"])
+        connection.execute(
+            "CREATE TABLE pgqueue_history_20200101 PARTITION OF pgqueue_history "
+            "FOR VALUES FROM ('2020-01-01 00:00Z') TO ('2020-01-02 00:00Z')"
+        )
+        partitioning = Partitions(retention=settings().retention)
+
+        after_some = do(connection, partitioning, contact=ALWAYS)
+        dropped = partitioning.did["dropped"]
+        after_none = do(connection, partitioning, contact=ALWAYS)
+
+        assert (after_some, dropped) == (NONE, 1)
+        assert (after_none, partitioning.did["dropped"]) == (timedelta(hours=1), 0)
+
     def test_undoes_a_duty_that_fails(
         self, connection: Connection, duties: Callable[..., Duties]
     ) -> None:

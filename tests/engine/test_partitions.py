@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from datetime import UTC, date, datetime, time, timedelta
+from itertools import count
 from typing import Any
 from unittest.mock import patch
 
@@ -229,6 +230,19 @@ class TestDropping:
 
         assert partitions.drop(connection, MONTH) == [today() - 4 * DAY, today() - 3 * DAY]
         assert days(connection)[0] == today() - 5 * DAY
+
+    @pytest.mark.parametrize("is_pooled", [False, True])
+    def test_begins_with_none_after_a_minute(self, connection: Connection, is_pooled: bool) -> None:
+        past(connection, 91)
+        past(connection, 90)
+        if is_pooled:
+            connection.prepare_threshold = None
+
+        with patch.object(partitions, "monotonic", count(step=40.0).__next__):
+            in_a_minute = partitions.drop(connection, MONTH)
+
+        assert in_a_minute == [today() - 91 * DAY]
+        assert partitions.drop(connection, MONTH) == [today() - 90 * DAY]
 
     def test_never_takes_a_day_that_is_written_to(self, connection: Connection) -> None:
         # A run that ended just before midnight is settled just after.

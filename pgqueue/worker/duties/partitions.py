@@ -10,8 +10,9 @@ EVERY = timedelta(hours=1)
 class Partitions:
     """Make the next days of history before they are needed, and drop those that are over.
 
-    No day is detached within a transaction. Where somebody has been reading history for long it
-    fails, and is tried again after a minute.
+    No day is detached within a transaction. Where some were dropped it is due again at once: there
+    may be more, and a year of them takes longer than a duty may be overdue. Where somebody has been
+    reading history for long it fails, and is tried again after a minute.
     """
 
     name = "partitions"
@@ -30,4 +31,6 @@ class Partitions:
         made = len(partitions.ensure(connection))
         dropped = partitions.drop(connection, self._retention)
         self.did = {"made": made, "dropped": len(dropped or [])}
-        return None if dropped is None else EVERY
+        if dropped is None:
+            return None
+        return timedelta() if dropped else EVERY

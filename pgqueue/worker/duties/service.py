@@ -30,7 +30,8 @@ NAP_BESIDE_A_LOCK = timedelta(seconds=0.1)
 SHORTEST_REST = 1.0  # seconds after a failure, twice as long after each one that follows
 LONGEST_REST = 60.0
 LONGEST_ASIDE = 15 * 60.0
-"""Seconds for a long duty. To drop a day has 10 minutes, and as a rule takes none."""
+"""Seconds for a long duty. To drop a day has 10 minutes, and as a rule takes none. Once they have
+taken a minute no other is begun."""
 LAST_WORDS = 1.0  # seconds that a long duty has left when the worker stops
 
 NOW = timedelta()

@@ -35,40 +35,37 @@ def test_connections_that_are_reset_are_opened_anew(stage: Stage) -> None:
 
 
 WHO_RUNS = """
-SELECT FROM pgqueue_message
-WHERE task = 'tests.chaos.tasks.stops_midway' AND state = 'running'
-  AND worker_id IN (SELECT id FROM pgqueue_worker WHERE pid = %s)
+SELECT w.pid FROM pgqueue_message m JOIN pgqueue_worker w ON w.id = m.worker_id
+WHERE m.task = 'tests.chaos.tasks.stops_midway' AND m.state = 'running' AND w.pid = ANY (%s)
 """
 
 
 @pytest.mark.chaos
 def test_a_network_that_is_down_for_longer_than_a_lease_loses_nothing(stage: Stage) -> None:
     """One worker is cut off, and the other takes over; then both are."""
-    one, other = stage.proxy(), stage.proxy()
+    proxies = [stage.proxy() for _ in range(2)]
     stage.producer(rate=100)
-    stage.worker(port=one.port)
-    stage.worker(port=other.port)
+    whose = {stage.worker(port=proxy.port).pid: proxy for proxy in proxies}
     stage.settles(30)
 
     numbers = stage.numbers("plain", 3)
-    cut_off = stage.workers[0]
     with stage.fault():
         for number in numbers:
             stage.enqueue("stops_midway", number, str(stage.folder), 20)
-        eventually(lambda: stage.ask(WHO_RUNS, cut_off.pid) is not None)
-        one.cut()
+        [cut_off] = eventually(lambda: stage.ask(WHO_RUNS, [*whose]))
+        whose[cut_off].cut()
         eventually(
-            lambda: stage.ask(WHO_RUNS, cut_off.pid) is None,
+            lambda: stage.ask(WHO_RUNS, [cut_off]) is None,
             within=20,
             what="the other takes over",
         )
-        one.restore()
+        whose[cut_off].restore()
     with stage.fault():
-        one.cut()
-        other.cut()
+        for proxy in proxies:
+            proxy.cut()
         nap(3)
-        one.restore()
-        other.restore()
+        for proxy in proxies:
+            proxy.restore()
 
     stage.end()
     assert stage.ask("SELECT sum(lost) > 0 FROM pgqueue_history") == (True,)

@@ -321,9 +321,7 @@ class Stage:
 
     # The end.
 
-    def end(
-        self, *, fails: tuple[str, ...] = (), meets_limits: bool = True, within: float = 60
-    ) -> str:
+    def end(self, *, fails: tuple[str, ...] = (), within: float = 60) -> str:
         """Let the producers stop and everything end, stop the workers, and close the books."""
         self.stop_producers()
         _stop(each for each in self.others if each.name == "operator")
@@ -333,7 +331,7 @@ class Stage:
         _stop([*self.living(), *self.others])
         with closing(self.server.connect()) as connection:
             route.tidy(connection)
-            came_to = ledger.audit(connection, self.books, fails=fails, meets_limits=meets_limits)
+            came_to = ledger.audit(connection, self.books, fails=fails)
             self._check_workers(connection, pids)
         self._see_what_ran_again()
         self.recovery.came_to = came_to

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime, time, timedelta
 from functools import partial
 from typing import Any, TypeVar
 from uuid import UUID, uuid4
@@ -180,6 +180,18 @@ def ended(
         "generate_series(1, %(count)s)",
         {"channel": channel, "outcome": outcome, "at": at, "ago": ago, "count": count},
     )
+
+
+def past(connection: Connection, ago: int) -> str:
+    """Make the partition of a day so long ago, with a message in it; return its name."""
+    day = datetime.now(UTC).date() - timedelta(days=ago)
+    name = f"pgqueue_history_{day:%Y%m%d}"
+    connection.execute(
+        f"CREATE TABLE {name} PARTITION OF pgqueue_history "
+        f"FOR VALUES FROM ('{day} 00:00Z') TO ('{day + timedelta(days=1)} 00:00Z')"
+    )
+    ended(connection, at=datetime.combine(day, time(12), UTC))
+    return name
 
 
 def make_due(connection: Connection, ids: Iterable[int]) -> None:

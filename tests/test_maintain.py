@@ -26,7 +26,7 @@ from pgqueue.states import State
 from pgqueue.worker.duties import maintain
 from tests import jobs
 from tests.eventually import eventually
-from tests.factories import OVER, bury, claim, done, ended, make_due, one, run, schedule
+from tests.factories import OVER, bury, claim, done, ended, make_due, one, past, run, schedule
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -239,7 +239,7 @@ def test_days_are_made_and_dropped(connection: Connection) -> None:
         "WHERE inhparent = 'pgqueue_history'::regclass"
     ).fetchone() or [""]
     connection.execute(f"DROP TABLE {last}")
-    over, kept = [past(connection, timedelta(days=ago)) for ago in (32, 28)]
+    over, kept = [past(connection, ago) for ago in (32, 28)]
     try:
         found = did()
         left = [is_there(connection, over), is_there(connection, kept)]
@@ -255,7 +255,7 @@ def test_all_days_are_dropped_though_it_takes_minutes(
     connection: Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(partitions, "monotonic", count(step=40.0).__next__)
-    over = [past(connection, timedelta(days=ago)) for ago in (34, 33, 32)]
+    over = [past(connection, ago) for ago in (34, 33, 32)]
     try:
         found = did()
     finally:
@@ -274,18 +274,6 @@ def test_days_are_left_to_who_is_dropping_some(connection: Connection) -> None:
 
     assert found["partitions"]["is_busy"]
     assert Duty.objects.get(name="partitions").ran_at == before
-
-
-def past(connection: Connection, ago: timedelta) -> str:
-    """Make the day of history so long ago, with a message in it; return its table."""
-    at = datetime.now(UTC) - ago
-    name = f"pgqueue_history_{at:%Y%m%d}"
-    connection.execute(
-        f"CREATE TABLE {name} PARTITION OF pgqueue_history "
-        f"FOR VALUES FROM ('{at:%Y-%m-%d}Z') TO ('{at + timedelta(days=1):%Y-%m-%d}Z')"
-    )
-    ended(connection, at=at)
-    return name
 
 
 def is_there(connection: Connection, table: str) -> bool:

@@ -31,7 +31,7 @@ from pgqueue.worker.duties.promote import Promote
 from pgqueue.worker.duties.rescue import Rescue
 from pgqueue.worker.duties.service import Duties
 from tests.eventually import eventually
-from tests.factories import LEASE, OVER, Connection, make_due, one, register, run, schedule
+from tests.factories import LEASE, OVER, Connection, make_due, one, past, register, run, schedule
 from tests.hearing import heard
 from tests.stepping import WITHIN, Step
 
@@ -630,10 +630,7 @@ class TestTheService:
 
     def test_drops_days_again_at_once_while_there_are_any(self, connection: Connection) -> None:
         duty.due(connection, ["partitions"])
-        connection.execute(
-            "CREATE TABLE pgqueue_history_20200101 PARTITION OF pgqueue_history "
-            "FOR VALUES FROM ('2020-01-01 00:00Z') TO ('2020-01-02 00:00Z')"
-        )
+        past(connection, 90)
         partitioning = Partitions(retention=settings().retention)
 
         after_some = do(connection, partitioning, contact=ALWAYS)

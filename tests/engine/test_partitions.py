@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from datetime import UTC, date, datetime, time, timedelta
+from datetime import UTC, date, datetime, timedelta
 from itertools import count
 from typing import Any
 from unittest.mock import patch
@@ -17,7 +17,7 @@ from pgqueue.models import Channel, History
 from pgqueue.retention import Retention
 from pgqueue.states import Outcome
 from tests.eventually import eventually
-from tests.factories import Connection, done, ended, one, run
+from tests.factories import Connection, done, one, past, run
 from tests.stepping import Step
 
 DAY = timedelta(days=1)
@@ -638,18 +638,6 @@ class TestDroppingBehindATransactionPooler:
 
         assert sorted(dropped) == [today() - 90 * DAY]
         assert leftovers(pooled) == []
-
-
-def past(connection: Connection, ago: int) -> str:
-    """Make the partition of a day so long ago, with a message in it; return its name."""
-    day = today() - ago * DAY
-    name = f"pgqueue_history_{day:%Y%m%d}"
-    connection.execute(
-        f"CREATE TABLE {name} PARTITION OF pgqueue_history "
-        f"FOR VALUES FROM ('{day} 00:00Z') TO ('{day + DAY} 00:00Z')"
-    )
-    ended(connection, at=datetime.combine(day, time(12), UTC))
-    return name
 
 
 def is_vacuumed(connection: Connection) -> bool:

@@ -489,6 +489,14 @@ def pass_a_minute(connection: Connection, monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setitem(engine.SQL, "due", due)
 
 
+@pytest.fixture
+def small(monkeypatch: pytest.MonkeyPatch) -> str:
+    """A channel whose producers wait for each other; ticks that have to are soon tried again."""
+    monkeypatch.setattr(kind, "ASIDE_IF_BUSY", 0)
+    limit("small", "channel", max_size=9)
+    return "small"
+
+
 class TestATickThatFails:
     def test_is_left_out_and_said_and_the_next_one_is_done(
         self, connection: Connection, duty_of: Callable[[], kind.Schedule]
@@ -589,18 +597,16 @@ class TestATickThatFails:
         connection: Connection,
         other: Connection,
         duty_of: Callable[[], kind.Schedule],
-        monkeypatch: pytest.MonkeyPatch,
+        small: str,
     ) -> None:
-        monkeypatch.setattr(kind, "ASIDE_IF_BUSY", 0)
         a_duty = duty_of()
-        add("bounded", channel="small")
+        add("bounded", channel=small)
         add("other")
-        limit("small", "channel", max_size=9)
         tick = make_due(connection, "bounded")
         make_due(connection, "other")
 
         with other.transaction():
-            enqueue(other, channel="small")
+            enqueue(other, channel=small)
             do(a_duty, connection)
             done_meanwhile = list(Message.objects.values_list("metadata__schedule", flat=True))
             assert Schedule.objects.get(name="bounded").next_at == tick
@@ -614,15 +620,13 @@ class TestATickThatFails:
         connection: Connection,
         other: Connection,
         duty_of: Callable[[], kind.Schedule],
-        monkeypatch: pytest.MonkeyPatch,
+        small: str,
     ) -> None:
-        monkeypatch.setattr(kind, "ASIDE_IF_BUSY", 0)
         a_duty = duty_of()
-        add(channel="small")
-        limit("small", "channel", max_size=9)
+        add(channel=small)
 
         with heard(signals.schedule_failed, "name") as failed, other.transaction():
-            enqueue(other, channel="small")
+            enqueue(other, channel=small)
             Schedule.objects.update(next_at=datetime.now(UTC) - 30 * SECOND)
             do(a_duty, connection)
             at_first = (Schedule.objects.get().error, list(failed))
@@ -642,17 +646,16 @@ class TestATickThatFails:
         connection: Connection,
         other: Connection,
         duty_of: Callable[[], kind.Schedule],
+        small: str,
         monkeypatch: pytest.MonkeyPatch,
     ) -> None:
-        monkeypatch.setattr(kind, "ASIDE_IF_BUSY", 0)
         a_duty = duty_of()
-        add(channel="small", missed="skip")
-        limit("small", "channel", max_size=9)
+        add(channel=small, missed="skip")
         Schedule.objects.update(next_at=datetime.now(UTC) - 30 * SECOND)
 
         with heard(signals.schedule_failed, "name") as failed:
             with other.transaction():
-                enqueue(other, channel="small")
+                enqueue(other, channel=small)
                 do(a_duty, connection)
                 at_first = (Schedule.objects.get().error, list(failed))
             pass_a_minute(connection, monkeypatch)

@@ -6,9 +6,9 @@ import shutil
 import signal
 import subprocess
 import sys
-import tarfile
 from io import BytesIO
 from pathlib import Path
+from zipfile import ZipFile
 
 import pytest
 
@@ -34,9 +34,10 @@ def before(tmp_path: Path) -> Path:
     root = tmp_path / "before"
     root.mkdir()
     git = shutil.which("git") or "git"
-    archive = subprocess.run([git, "archive", BEFORE], cwd=ROOT, check=True, capture_output=True)
-    with tarfile.open(fileobj=BytesIO(archive.stdout)) as files:
-        files.extractall(root, filter="data")
+    archive = [git, "archive", "--format=zip", BEFORE]
+    zipped = subprocess.run(archive, cwd=ROOT, check=True, capture_output=True).stdout
+    with ZipFile(BytesIO(zipped)) as files:
+        files.extractall(root)
     which = [sys.executable, "-c", "import pgqueue; print(pgqueue.__file__)"]
     assert str(root).encode() in subprocess.run(which, cwd=root, capture_output=True).stdout
     (root / "tests" / "chaos").mkdir()

@@ -77,7 +77,11 @@ gone AS (
 -- name: leased
 -- "UPDATE pgqueue_message m …": what a claim writes. A debounced message gives its dedupe_key up:
 -- whoever enqueues the next one must not meet a row that runs, whose settle would wait for him.
+--
+-- `priority` stays what it is, but has to be named: where nothing is that a generated column depends on,
+-- PostgreSQL (until 18 at least) parses that column's expression anew for each row, an eighth of a claim.
     SET state = 'running',
+        priority = m.priority,
         attempt = m.attempt + 1,
         worker_id = %(worker_id)s::uuid,
         lease_until = statement_timestamp() + %(lease)s::interval,

@@ -18,8 +18,8 @@ from pgqueue.worker.buffer import LARGEST, Buffer
 from pgqueue.worker.held import Held, Holding
 from pgqueue.worker.sorting import Sorting
 
-BATCH = 500
-HELD = LARGEST + 4 * BATCH
+BATCH = 1000
+HELD = LARGEST + 2 * BATCH
 PAYLOADS = 64 * 1024 * 1024
 """What the payloads in the buffer may take together, in bytes, if they are as large as the last."""
 SHORTEST_NAP = timedelta(milliseconds=10)

@@ -31,7 +31,7 @@ from pgqueue.outcomes import (
 from pgqueue.service import NO_NAP, Service
 from pgqueue.worker.held import Held, Holding
 
-BATCH = 500
+BATCH = 1000
 RESULTS = 64 * 1024 * 1024
 """What the results of a batch may take together, in characters: a statement can't be of 1 GB."""
 GATHER = timedelta(milliseconds=5)

@@ -102,6 +102,15 @@ def test_the_tables_are_vacuumed_by_the_count_of_dead_rows(connection: Connectio
     }
 
 
+def test_what_runs_is_indexed_without_deduplication(connection: Connection) -> None:
+    # An index that a migration made anew would pack its equal entries again, in each claim.
+    found = one(
+        connection, "SELECT reloptions FROM pg_class WHERE relname = 'pgqueue_message_running'"
+    )
+
+    assert found == (["deduplicate_items=off"],)
+
+
 def pass_through(connection: Connection, number: int) -> None:
     """Let as many messages come as go: most succeed, some are delayed and retried first."""
     enqueue(connection, AT_ONCE, key=f"customer:{number}", payloads=['{"size": "x"}'] * AT_ONCE)

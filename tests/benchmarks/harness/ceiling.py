@@ -1,4 +1,4 @@
-"""The ceiling: a bare psycopg loop that claims 500 and settles 500, and does nothing else.
+"""The ceiling: a bare psycopg loop that claims and settles, as many at once as the worker.
 
 It runs the worker's own statements on the same kind of connection, and resumes each claim
 after the last message of the one before, as `Turns` does; it never looks from the front
@@ -19,10 +19,11 @@ from uuid import uuid4
 from pgqueue.connections import connect
 from pgqueue.engine import claim, settle
 from pgqueue.engine.values import Claim, Connection
+from pgqueue.worker.buffer import LARGEST
+from pgqueue.worker.fetcher import BATCH
 from tests.benchmarks.harness.messages import CHANNEL
 
-BATCH = 500
-AHEAD = 4  # batches: as much as a worker buffers
+AHEAD = LARGEST // BATCH  # batches: as much as a worker buffers
 WORKER_ID = uuid4()
 # The statement's columns: what it noticed, three of the search, and then a claim's.
 ID, ATTEMPT, PRIORITY, RUN_AT = (

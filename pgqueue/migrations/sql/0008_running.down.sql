@@ -1,0 +1,1 @@
+ALTER INDEX pgqueue_message_running RESET (deduplicate_items);

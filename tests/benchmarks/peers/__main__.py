@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from tests.benchmarks.peers.peer import Peer
     from tests.benchmarks.peers.places import Place
 
-MESSAGES = 60_000
+MESSAGES = 120_000
 ROUNDS = 5
 FINISHED = 1_000_000
 MISSING = "was not measured"

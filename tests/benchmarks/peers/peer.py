@@ -114,8 +114,9 @@ class OnPostgres(Peer):
         return count
 
     def is_done(self, place: Place) -> bool:
-        """Look for a row."""
-        return not place.ask(f"SELECT EXISTS (SELECT FROM {self.unfinished})")  # noqa: S608
+        """Look for a row, from the youngest on: all that is gone before it costs no look then."""
+        youngest = f"SELECT id FROM {self.unfinished} ORDER BY id DESC LIMIT 1"  # noqa: S608
+        return not place.rows(youngest)
 
     def empty(self, place: Place) -> None:
         """Truncate its tables."""

@@ -93,13 +93,13 @@ class Rounds:
             lambda peer: peer.has_bulk,
         )
         yield Measurement("clients", lambda peer: measures.clients(peer, empty, seconds))
-        yield drain("drain", "nothing", most=20_000, place=empty)
-        yield drain("nap_drain", "nap", most=3_000, place=empty)
+        yield drain("drain", "nothing", most=40_000, place=empty)
+        yield drain("nap_drain", "nap", most=15_000, place=empty)
         yield drain("query_drain", "query", most=2_000, place=empty)
-        yield drain("connecting_drain", "nothing", most=20_000, place=empty, **CONNECTING)
-        yield drain("connecting_nap_drain", "nap", most=3_000, place=empty, **CONNECTING)
+        yield drain("connecting_drain", "nothing", most=40_000, place=empty, **CONNECTING)
+        yield drain("connecting_nap_drain", "nap", most=15_000, place=empty, **CONNECTING)
         yield drain("connecting_query_drain", "query", most=2_000, place=empty, **CONNECTING)
-        yield drain("full_drain", "nothing", most=20_000, place=full)
+        yield drain("full_drain", "nothing", most=40_000, place=full)
         yield Measurement("pickup", lambda peer: measures.pickup(peer, empty, size(10)))
         yield Measurement(
             "killed", lambda peer: measures.killed(peer, empty, size(min(peer.pace, 1_000)))

@@ -10,8 +10,10 @@ from typing import Any
 
 NAP = 0.005  # seconds
 AT_ONCE = 50
-"""How many tasks may wait at once, of each peer that has a say in it: it is told so where they
-nap, and has its own best number otherwise."""
+"""How many tasks may wait at once, of each peer whose tasks cost it a thread or a connection: it is
+told so where they nap, and has its own best number otherwise. With 100 none ran more of them."""
+AT_ONCE_IN_A_LOOP = 500
+"""The same, of each process of a peer whose tasks are cheap to wait."""
 
 THREADS = 8
 """Of each process that enqueues beside others."""

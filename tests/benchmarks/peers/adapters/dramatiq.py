@@ -47,7 +47,7 @@ class Dramatiq(OnRedis):
     name = "dramatiq"
     title = "Dramatiq + Redis"
     distribution = "dramatiq"
-    pace = 2_500
+    pace = 4_000
     settings = (
         f"{PROCESSES} processes × {THREADS} threads, "
         f"{work.AT_ONCE // PROCESSES} each where tasks nap"

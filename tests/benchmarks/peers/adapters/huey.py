@@ -46,7 +46,7 @@ class Huey(OnPostgres):
     name = "huey"
     title = "Huey"
     distribution = "huey"
-    pace = 1_000
+    pace = 3_000
     settings = (
         f"PostgreSQL storage, `-k process -w {WORKERS}`, {work.AT_ONCE} threads where tasks nap; "
         "no results, periodic tasks or health checks"

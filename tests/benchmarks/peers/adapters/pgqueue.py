@@ -11,7 +11,7 @@ from tests.benchmarks.peers.peer import Commands, OnDjango
 # The one place that says how we run.
 BEST = ("--processes", "2", "--threads", "4")
 ONE_BY_ONE = ("--threads", "8")
-WHERE_TASKS_NAP = ("--threads", str(work.AT_ONCE))
+WHERE_TASKS_NAP = ("--processes", "2", "--threads", "1", "--async", str(work.AT_ONCE_IN_A_LOOP))
 
 
 @task
@@ -21,9 +21,9 @@ def nothing(number: int) -> None:
 
 
 @task
-def nap(number: int) -> None:
+async def nap(number: int) -> None:
     """Wait."""
-    work.nap(number)
+    await work.anap(number)
 
 
 @task
@@ -50,9 +50,9 @@ class PGQueue(OnDjango):
     name = "pgqueue"
     title = "pgqueue"
     distribution = "pgqueue"
-    pace = 20_000
+    pace = 40_000
     settings = (
-        f"`runworker {' '.join(BEST)}`, `{' '.join(WHERE_TASKS_NAP)}` where tasks nap, "
+        f"`runworker {' '.join(BEST)}`; async, `{' '.join(WHERE_TASKS_NAP)}` where tasks nap; "
         f"`{' '.join(ONE_BY_ONE)}` where they come one by one; `atomic=True` where it is killed"
     )
     notifies = True

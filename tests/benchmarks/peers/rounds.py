@@ -100,7 +100,7 @@ class Rounds:
         yield drain("connecting_nap_drain", "nap", most=15_000, place=empty, **CONNECTING)
         yield drain("connecting_query_drain", "query", most=2_000, place=empty, **CONNECTING)
         yield drain("full_drain", "nothing", most=40_000, place=full)
-        yield Measurement("pickup", lambda peer: measures.pickup(peer, empty, size(10)))
+        yield Measurement("pickup", lambda peer: measures.pickup(peer, empty, size(20)))
         yield Measurement(
             "killed", lambda peer: measures.killed(peer, empty, size(min(peer.pace, 1_000)))
         )

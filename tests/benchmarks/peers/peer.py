@@ -106,7 +106,7 @@ class OnPostgres(Peer):
 
     tables: ClassVar[tuple[str, ...]]
     unfinished: ClassVar[str]
-    """SQL that ends `SELECT … FROM`: what is left."""
+    """SQL that ends `SELECT … FROM`: what is left, which has an `id`."""
 
     def left(self, place: Place) -> int:
         """Count rows."""

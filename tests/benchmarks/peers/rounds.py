@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from math import inf
 
 import psycopg
 
@@ -70,7 +71,9 @@ class Rounds:
         def size(most: float) -> int:
             return max(10, round(most * seconds))
 
-        def drain(name: str, task: str, *, most: float, place: Place, **told: str) -> Measurement:
+        def drain(
+            name: str, task: str, *, place: Place, most: float = inf, **told: str
+        ) -> Measurement:
             return Measurement(
                 name,
                 lambda peer: {
@@ -93,13 +96,13 @@ class Rounds:
             lambda peer: peer.has_bulk,
         )
         yield Measurement("clients", lambda peer: measures.clients(peer, empty, seconds))
-        yield drain("drain", "nothing", most=40_000, place=empty)
+        yield drain("drain", "nothing", place=empty)
         yield drain("nap_drain", "nap", most=15_000, place=empty)
         yield drain("query_drain", "query", most=2_000, place=empty)
-        yield drain("connecting_drain", "nothing", most=40_000, place=empty, **CONNECTING)
+        yield drain("connecting_drain", "nothing", place=empty, **CONNECTING)
         yield drain("connecting_nap_drain", "nap", most=15_000, place=empty, **CONNECTING)
         yield drain("connecting_query_drain", "query", most=2_000, place=empty, **CONNECTING)
-        yield drain("full_drain", "nothing", most=40_000, place=full)
+        yield drain("full_drain", "nothing", place=full)
         yield Measurement("pickup", lambda peer: measures.pickup(peer, empty, size(20)))
         yield Measurement(
             "killed", lambda peer: measures.killed(peer, empty, size(min(peer.pace, 1_000)))

@@ -11,7 +11,7 @@ from typing import Any
 NAP = 0.005  # seconds
 AT_ONCE = 50
 """How many tasks may wait at once, of each peer whose tasks cost it a thread or a connection: it is
-told so where they nap, and has its own best number otherwise. With 100 none ran more of them."""
+told so where they nap, and has its own best number otherwise. With 100 none ran a tenth more."""
 AT_ONCE_IN_A_LOOP = 500
 """The same, of each process of a peer whose tasks are cheap to wait."""
 

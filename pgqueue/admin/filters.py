@@ -9,11 +9,10 @@ from typing import Any
 from django.contrib.admin import SimpleListFilter
 from django.contrib.admin.views.main import ChangeList
 from django.core.exceptions import ValidationError
-from django.db import connections
 from django.db.models import Q, QuerySet
 from django.http import HttpRequest
 
-from pgqueue.engine import channels
+from pgqueue.admin.listing import channels_in_use
 from pgqueue.states import Outcome, State
 
 GOVERNED = "governed"
@@ -76,7 +75,7 @@ class ChannelFilter(TextFilter):
 
     def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, str]]:
         alias = model_admin.get_queryset(request).db
-        return [(name, name) for name in channels.in_use(connections[alias])]
+        return [(name, name) for name in channels_in_use(alias)]
 
 
 class TaskFilter(TextFilter):

@@ -20,10 +20,14 @@ from django.db import connections, transaction
 from django.db.models import BooleanField, Func, QuerySet, TextField, Value
 from psycopg.sql import SQL, Identifier, Literal
 
+from pgqueue.engine import channels
+
 STRETCH = 10_000
 """Rows that can be paged through at once, or operated on."""
 REACH = 10_000
 """Rows that a stretch looks at, where no index finds the ones that are sought."""
+NOT_IN_ORDER = ("seqscan", "bitmapscan", "sort")
+"""How the planner would read everything, rather than walk along an index."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -88,7 +92,7 @@ class Listing:
             with without(self.rows.db, "seqscan"):
                 ids = sorted(_ids(self.rows)[: STRETCH + 1], reverse=True)
             return Stretch(ids[:STRETCH], is_all=len(ids) <= STRETCH)
-        with without(self.rows.db, "seqscan", "bitmapscan", "sort"):
+        with without(self.rows.db, *NOT_IN_ORDER):
             return self._in_order(start)
 
     def _in_order(self, start: str | None) -> Stretch:
@@ -97,7 +101,8 @@ class Listing:
             rows = rows.filter(self._is_from(start))
         ids = self._find_sought(rows) if self.sought else list(_ids(rows)[: STRETCH + 1])
         if len(ids) > STRETCH:
-            beyond = self.rows.filter(pk=ids[STRETCH])
+            # By nothing but its id, or the planner might look for it through an index of the rest.
+            beyond = type(self.rows)(self.rows.model, using=self.rows.db).filter(pk=ids[STRETCH])
         elif self.sought:
             beyond = rows[REACH : REACH + 1]
         else:
@@ -184,6 +189,12 @@ def without(alias: str, *methods: str) -> Iterator[None]:
         yield
         # Nothing was written; a transaction of the caller's gets its settings back.
         transaction.set_rollback(True, using=alias)
+
+
+def channels_in_use(alias: str) -> list[str]:
+    """Return the channels that are configured or have a message, the first by name."""
+    with without(alias, *NOT_IN_ORDER):
+        return channels.in_use(connections[alias])
 
 
 class _Row(Func):

@@ -4,17 +4,15 @@ from collections.abc import Mapping
 from typing import Any
 
 from django.contrib import admin
-from django.db import connections
 from django.db.models import Q, QuerySet
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.urls import reverse
 
 from pgqueue.admin.display import ShownMessageAdmin
 from pgqueue.admin.filters import GOVERNED, ChannelFilter, StateFilter, TaskFilter
-from pgqueue.admin.listing import NEWEST_FIRST, Index, Listing
+from pgqueue.admin.listing import NEWEST_FIRST, Index, Listing, channels_in_use
 from pgqueue.admin.operations import CANCEL, DISCARD, REPLAY, RUN_NOW, operate
 from pgqueue.conf import settings
-from pgqueue.engine import channels
 from pgqueue.models import History, Message
 from pgqueue.states import State
 
@@ -131,7 +129,7 @@ def _of_key(rows: QuerySet[Message], wanted: Mapping[str, str]) -> Listing:
     """Look the key up in every channel: the indexes that know it begin with that."""
     known = Q(**FREE) | Q(state=State.RUNNING) | Q(state=State.DEAD)
     return Listing(
-        rows=rows.filter(known, channel__in=channels.in_use(connections[rows.db]), **wanted),
+        rows=rows.filter(known, channel__in=channels_in_use(rows.db), **wanted),
         order=(),
         wording="Ready, running and dead ones with this key; to look through others, "
         "choose their state",

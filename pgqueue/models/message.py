@@ -220,10 +220,11 @@ class Message(models.Model):
                 condition=Q(state=State.DEAD),
                 name="pgqueue_message_dead",
             ),
-            # The oldest of them first: those that were kept for long enough.
+            # The oldest of them first: those that were kept for long enough. Whoever doesn't ask
+            # for a time can't be led through all of a channel's by it.
             models.Index(
                 fields=["channel", "claimed_at"],
-                condition=Q(state=State.DEAD),
+                condition=Q(state=State.DEAD, claimed_at__isnull=False),
                 name="pgqueue_message_dead_since",
             ),
             models.Index(

@@ -12,6 +12,9 @@ from pgqueue.worker.held import Held
 
 LARGEST = 2000
 """More than this hides nothing: it is several claims ahead of the fastest threads."""
+HANDOVER = 50e-6
+"""Seconds in which a thread that was woken gets the interpreter: who puts something in would keep
+it while it looks for more."""
 STANDSTILL = 5.0
 """Seconds without anything taken, after which others had better have what waits."""
 
@@ -90,10 +93,13 @@ class Buffer:
         """Add what was claimed."""
         if not self._items:
             self._standstill.begin(self.taken)
+        is_awaited = self.has_idle
         self._items.extend(items)
         self.rouse()
         if len(self._items) > 1:
             self._on_put()
+        if is_awaited:
+            time.sleep(HANDOVER)
 
     def rouse(self) -> None:
         """Wake one of those who wait."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+import threading
 import time
 from typing import Any
 
@@ -27,6 +29,9 @@ class Clock:
 
     def monotonic(self) -> float:
         return self.now
+
+    def sleep(self, seconds: float) -> None:
+        time.sleep(seconds)
 
 
 @pytest.fixture(autouse=True)
@@ -215,3 +220,24 @@ def test_who_wakes_more_threads_is_called_where_one_is_not_enough() -> None:
 
     buffer.put([MESSAGE])
     assert calls == ["put"]
+
+
+def test_who_was_woken_goes_first(buffer: Buffer) -> None:
+    # Whoever puts something in keeps the interpreter, unless it lets go of it.
+    at_ease = sys.getswitchinterval()
+    sys.setswitchinterval(60)
+    taker = threading.Thread(target=lambda: [*iter(buffer.take, None)], daemon=True)
+    taker.start()
+    went_first = 0
+    try:
+        for count in range(20):
+            eventually(lambda: buffer.has_idle)
+            buffer.put([MESSAGE])
+            went_first += buffer.taken > count
+            eventually(lambda count=count: buffer.taken > count)
+    finally:
+        buffer.shut()
+        sys.setswitchinterval(at_ease)
+        taker.join()
+
+    assert went_first > 10

@@ -130,7 +130,8 @@ class TestAsyncTasks:
             jobs.leave_async.using(max_attempts=100, backoff=[0.2]).enqueue("after")
 
             eventually(lambda: Group.objects.filter(name="after").exists())
-        assert History.objects.get(task=jobs.leave_async.name).failures > 0
+            left = History.objects.filter(task=jobs.leave_async.name)
+            assert eventually(left.first).failures > 0
 
     @pytest.mark.parametrize("exiting", [jobs.exit_async, jobs.exit_beside])
     def test_that_end_the_process_do_not(self, exiting: Task[..., None]) -> None:

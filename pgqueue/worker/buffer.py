@@ -11,7 +11,7 @@ from contextlib import suppress
 from pgqueue.worker.held import Held
 
 LARGEST = 2000
-"""More than this hides nothing: it is several claims ahead of the fastest threads."""
+"""More than this hides nothing: it is two claims ahead of the fastest threads."""
 HANDOVER = 50e-6
 """Seconds in which a thread that was woken gets the interpreter: who puts something in would keep
 it while it looks for more."""

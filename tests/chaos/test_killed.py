@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import os
-import signal
 from collections.abc import Callable, Sequence
-from contextlib import closing
-from pathlib import Path
 
 import pytest
 
@@ -37,26 +33,9 @@ def test_workers_that_are_killed_at_any_moment_lose_nothing(stage: Stage) -> Non
 def test_processes_of_a_worker_that_are_killed_lose_nothing(stage: Stage) -> None:
     for _ in range(2):
         stage.producer(rate=120)
-    arguments = ["--processes", "2", "--threads", "4", "--async", "20"]
-    worker = stage.worker(*arguments)
-    stage.settles(50)
-
-    for _ in range(4):
-        nap(stage.random.uniform(0.3, 1))
-        with stage.fault():
-            os.kill(stage.random.choice(children_that_serve(stage)), signal.SIGKILL)
-        stage.settles(50)
-    with stage.fault():
-        stage.kill(worker)  # the first of them, whom the others then follow
-        stage.worker(*arguments)
+    stage.kill_processes("--processes", "2", "--threads", "4", "--async", "20")
 
     stage.end()
-
-
-def children_that_serve(stage: Stage) -> list[int]:
-    with closing(stage.server.connect()) as connection:
-        pids = [pid for (pid,) in connection.execute("SELECT pid FROM pgqueue_worker")]
-    return [pid for pid in pids if Path(f"/proc/{pid}").exists()]
 
 
 def test_producers_that_are_killed_leave_whole_transactions_or_nothing(stage: Stage) -> None:

@@ -179,3 +179,33 @@ def test_connections_that_die_half_open_are_given_up_and_replaced(stage: Stage) 
         stage.settles(30)  # by it alone
 
     stage.end()
+
+
+IS_IDLE = """
+SELECT notify_until > clock_timestamp()
+   AND NOT EXISTS (SELECT FROM pgqueue_duty WHERE ran_at IS NULL)
+FROM pgqueue_worker
+"""
+
+
+@pytest.mark.chaos
+def test_an_idle_worker_whose_connections_died_half_open_hears_again(stage: Stage) -> None:
+    """They stay silent for ever, what it listens on, too; new ones work."""
+    proxy = stage.proxy()
+    worker = stage.worker(port=proxy.port)
+    first, second, third = stage.numbers("plain", 3)
+    stage.enqueue("plain", first)
+    eventually(lambda: stage.settled() == 1)
+    eventually(lambda: stage.ask(IS_IDLE) == (True,), what="it listens, and has nothing to do")
+
+    proxy.strand()
+    stage.enqueue("plain", second)
+    # A minute until the claim is given up, and another until the settle is.
+    eventually(lambda: stage.settled() == 2, within=150, what="it goes on with new connections")
+
+    # For so long that its next look is further away than what it hears.
+    nap(12)
+    stage.enqueue("plain", third)
+    eventually(lambda: stage.settled() == 3, within=3, what="it listens on that, too")
+    assert worker.is_alive
+    stage.end()

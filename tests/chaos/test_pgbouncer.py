@@ -89,6 +89,15 @@ def test_workers_consumers_and_producers_work_behind_pgbouncer(
 
 
 @pytest.mark.chaos
+def test_processes_of_a_worker_that_are_killed_lose_nothing(stage: Stage, pooler: Pooler) -> None:
+    for _ in range(2):
+        stage.producer(rate=80, port=pooler.port)
+    stage.kill_processes("--processes", "2", "--threads", "3", "--async", "20", port=pooler.port)
+
+    stage.end()
+
+
+@pytest.mark.chaos
 def test_an_outage_longer_than_a_lease_charges_no_message_as_lost(
     stage: Stage, pooler: Pooler
 ) -> None:

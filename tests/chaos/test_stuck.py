@@ -11,7 +11,7 @@ pytestmark = pytest.mark.chaos
 STATUS = 70
 
 
-@pytest.mark.parametrize("service", ["fetcher", "settler", "heartbeat"])
+@pytest.mark.parametrize("service", ["fetcher", "settler", "heartbeat", "duties"])
 def test_a_worker_whose_service_died_ends_and_others_go_on(stage: Stage, service: str) -> None:
     stage.load()
     victim = stage.worker("--channel", "aside")

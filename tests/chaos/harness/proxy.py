@@ -58,6 +58,7 @@ class Link:
     answers: FromServer = field(default_factory=FromServer)
     said: list[str] = field(default_factory=list)
     withholds: bool = False
+    flowing: asyncio.Event = field(default_factory=asyncio.Event)
 
     def abort(self) -> None:
         self.client.transport.abort()
@@ -109,6 +110,14 @@ class Proxy:
         """Pass on nothing more, and say so to nobody: as a cable pulled out far away."""
         self._loop.call_soon_threadsafe(self._flowing.clear)
 
+    def strand(self) -> None:
+        """Pass on nothing more on any connection there is, ever; new ones are served."""
+        self._loop.call_soon_threadsafe(self._strand)
+
+    def _strand(self) -> None:
+        for link in self._links:
+            link.flowing.clear()
+
     def restore(self) -> None:
         """Work again. What was frozen goes on where nobody has given it up."""
         self._is_cut = False
@@ -125,6 +134,8 @@ class Proxy:
     async def _close(self) -> None:
         self._server.close()
         self._flowing.set()
+        for link in self._links:
+            link.flowing.set()
         await self._cut(True)
         # Not cancelled: the streams of Python 3.11 complain of that.
         if others := asyncio.all_tasks() - {asyncio.current_task()}:
@@ -145,6 +156,7 @@ class Proxy:
             writer.transport.abort()
             return
         link = Link(writer, server)
+        link.flowing.set()
         self._links.add(link)
         pumps = [self._pump_requests(reader, link), self._pump_answers(answers, link)]
         tasks = [asyncio.create_task(pump) for pump in pumps]
@@ -163,9 +175,13 @@ class Proxy:
             with suppress(OSError):
                 side.close()
 
+    async def _flows(self, link: Link) -> None:
+        await self._flowing.wait()
+        await link.flowing.wait()
+
     async def _pump_requests(self, reader: asyncio.StreamReader, link: Link) -> None:
         while data := await reader.read(1 << 16):
-            await self._flowing.wait()
+            await self._flows(link)
             if self.delay:
                 await asyncio.sleep(self.delay)
             for request in link.requests.feed(data):
@@ -205,7 +221,7 @@ class Proxy:
 
     async def _pump_answers(self, reader: asyncio.StreamReader, link: Link) -> None:
         while data := await reader.read(1 << 16):
-            await self._flowing.wait()
+            await self._flows(link)
             link.answers.feed(data)
             if not link.withholds:
                 link.client.write(data)

@@ -24,7 +24,7 @@ from tests.chaos.harness.processes import Process
 from tests.chaos.harness.proxy import Proxy
 from tests.chaos.harness.server import Server, nap, url
 from tests.eventually import eventually
-from tests.system import children
+from tests.system import children, is_alive
 
 SEED = os.environ.get("CHAOS_SEED") or str(random.randrange(1_000_000))
 
@@ -302,6 +302,23 @@ class Stage:
         self._dead.add(worker.pid)
         if held := self.ask(HELD, worker.pid):
             self._taken_away.append(held)
+
+    def kill_processes(self, *arguments: str, port: int | None = None) -> None:
+        """Start a worker of several processes, kill one after another, and at last the first."""
+        worker = self.worker(*arguments, port=port)
+        self.settles(50)
+        for _ in range(4):
+            nap(self.random.uniform(0.3, 1))
+            with self.fault():
+                os.kill(self.random.choice(self._children_that_serve()), signal.SIGKILL)
+            self.settles(50)
+        with self.fault():
+            self.kill(worker)  # whom the others then follow
+            self.worker(*arguments, port=port)
+
+    def _children_that_serve(self) -> list[int]:
+        (pids,) = self.ask("SELECT array_agg(pid) FROM pgqueue_worker")
+        return [pid for pid in pids or () if is_alive(pid)]
 
     def expect_dead(self, worker: Process) -> None:
         """Say that a worker is to be dead by now by what was done to it."""

@@ -18,7 +18,6 @@ from tests.chaos.harness.proxy import Fail, Proxy, Terminate
 from tests.chaos.harness.stage import Stage
 from tests.chaos.harness.statements import all_of_them
 from tests.eventually import eventually
-from tests.system import children
 
 # What nobody but a worker does here.
 WORKERS = [
@@ -77,12 +76,10 @@ def now_and_then(stage: Stage, worker: Process, proxy: Proxy) -> Callable[[], No
 
     def kill_a_child() -> None:
         nonlocal due_at
-        serving = "SELECT array_agg(pid) FROM pgqueue_worker WHERE pid = ANY (%s)"
-        if monotonic() >= due_at and (found := stage.ask(serving, children(worker.pid))):
+        if monotonic() >= due_at and (serving := stage.serving(worker)):
             due_at = monotonic() + 4
             proxy.snap()
-            for pid in (found[0] or [])[:1]:
-                os.kill(pid, signal.SIGKILL)
+            os.kill(serving[0], signal.SIGKILL)
 
     return kill_a_child
 

@@ -50,15 +50,15 @@ class Meddler(Protocol):
 
 @dataclass(eq=False)
 class Link:
-    """A client's connection, and the one to the server."""
+    """A client's connection, and the one to the server; data passes while it is `flowing`."""
 
     client: asyncio.StreamWriter
     server: asyncio.StreamWriter
+    flowing: asyncio.Event
     requests: FromClient = field(default_factory=FromClient)
     answers: FromServer = field(default_factory=FromServer)
     said: list[str] = field(default_factory=list)
     withholds: bool = False
-    flowing: asyncio.Event = field(default_factory=asyncio.Event)
 
     def abort(self) -> None:
         self.client.transport.abort()
@@ -116,7 +116,7 @@ class Proxy:
 
     def _strand(self) -> None:
         for link in self._links:
-            link.flowing.clear()
+            link.flowing = asyncio.Event()
 
     def restore(self) -> None:
         """Work again. What was frozen goes on where nobody has given it up."""
@@ -155,8 +155,7 @@ class Proxy:
         except OSError:
             writer.transport.abort()
             return
-        link = Link(writer, server)
-        link.flowing.set()
+        link = Link(writer, server, self._flowing)
         self._links.add(link)
         pumps = [self._pump_requests(reader, link), self._pump_answers(answers, link)]
         tasks = [asyncio.create_task(pump) for pump in pumps]
@@ -175,13 +174,9 @@ class Proxy:
             with suppress(OSError):
                 side.close()
 
-    async def _flows(self, link: Link) -> None:
-        await self._flowing.wait()
-        await link.flowing.wait()
-
     async def _pump_requests(self, reader: asyncio.StreamReader, link: Link) -> None:
         while data := await reader.read(1 << 16):
-            await self._flows(link)
+            await link.flowing.wait()
             if self.delay:
                 await asyncio.sleep(self.delay)
             for request in link.requests.feed(data):
@@ -221,7 +216,7 @@ class Proxy:
 
     async def _pump_answers(self, reader: asyncio.StreamReader, link: Link) -> None:
         while data := await reader.read(1 << 16):
-            await self._flows(link)
+            await link.flowing.wait()
             link.answers.feed(data)
             if not link.withholds:
                 link.client.write(data)

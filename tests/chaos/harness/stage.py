@@ -310,15 +310,17 @@ class Stage:
         for _ in range(4):
             nap(self.random.uniform(0.3, 1))
             with self.fault():
-                os.kill(self.random.choice(self._children_that_serve()), signal.SIGKILL)
+                os.kill(self.random.choice(self.serving(worker)), signal.SIGKILL)
             self.settles(50)
         with self.fault():
             self.kill(worker)  # whom the others then follow
             self.worker(*arguments, port=port)
 
-    def _children_that_serve(self) -> list[int]:
-        (pids,) = self.ask("SELECT array_agg(pid) FROM pgqueue_worker")
-        return [pid for pid in pids or () if is_alive(pid)]
+    def serving(self, worker: Process) -> list[int]:
+        """Return the pids of a worker's processes that serve by now."""
+        alive = [pid for pid in children(worker.pid) if is_alive(pid)]
+        row = self.ask("SELECT array_agg(pid) FROM pgqueue_worker WHERE pid = ANY (%s)", alive)
+        return row[0] if row and row[0] else []
 
     def expect_dead(self, worker: Process) -> None:
         """Say that a worker is to be dead by now by what was done to it."""

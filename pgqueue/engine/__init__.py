@@ -1,5 +1,5 @@
-"""The verbs that change a message's state, and no other code does.
+"""The verbs that change a message's state. No other code changes it.
 
-Each is a function on a psycopg connection, in a file with its SQL beside it. Whether it
-is a transaction of its own or joins the caller's is the caller's to say.
+Each verb is a function on a psycopg connection, in a file with its SQL beside it. The caller
+decides whether the verb is a transaction of its own or part of the caller's transaction.
 """

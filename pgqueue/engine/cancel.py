@@ -9,7 +9,7 @@ SQL = load(__name__)
 
 
 class Cancelled(NamedTuple):
-    """The messages that ended at once, and those that run and were asked to."""
+    """The ids that ended at once, and those of running messages that were asked to end."""
 
     ended: set[int]
     asked: set[int]

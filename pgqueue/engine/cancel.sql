@@ -1,6 +1,6 @@
 -- name: cancel
--- What is not running ends here. What runs is only told: removing it under its task would
--- break limits and order, so its own end decides.
+-- A message that is not running ends here. A running one is only marked: deleting its row while its
+-- task runs would break limits and order, so the settle or the rescue ends it.
 WITH chosen AS MATERIALIZED (
     SELECT id, state
     FROM pgqueue_message

@@ -14,7 +14,7 @@ LANE_BOUND = 100
 
 
 class LaneSeen(NamedTuple):
-    """A governed lane, and what is in it: 100 stands for that many or more."""
+    """A governed lane and the count of its messages; 100 stands for 100 or more."""
 
     key: str
     state: str
@@ -25,14 +25,14 @@ class LaneSeen(NamedTuple):
 
 
 def in_use(connection: Cursors, *, limit: int = LIMIT) -> list[str]:
-    """Return the channels that are configured or have a message, the first by name."""
+    """Return the channels that are configured or have a message, ordered by name."""
     with connection.cursor() as cursor:
         cursor.execute(SQL["in_use"], {"limit": limit})
         return [name for (name,) in cursor.fetchall()]
 
 
 def lanes(connection: Cursors, channel: str, *, limit: int = LANES) -> list[LaneSeen]:
-    """Return a channel's governed lanes, the first by key."""
+    """Return the governed lanes of a channel, ordered by key."""
     with connection.cursor() as cursor:
         cursor.execute(SQL["lanes"], {"channel": channel, "limit": limit, "bound": LANE_BOUND})
         return [LaneSeen(*row) for row in cursor.fetchall()]

@@ -1,6 +1,6 @@
 -- name: in_use
--- Every channel that is configured or has a message, in the order of their names: a loose index
--- scan, which goes from one name to the next by a probe of each index that may know it.
+-- Every channel that is configured or has a message, ordered by name: a loose index scan, which finds
+-- the next name by one probe of each index.
 WITH RECURSIVE found AS (
     SELECT '' COLLATE "C" AS channel
     UNION ALL
@@ -27,7 +27,7 @@ WITH RECURSIVE found AS (
 SELECT channel FROM found WHERE channel <> '' LIMIT %(limit)s
 
 -- name: lanes
--- A channel's governed lanes, the first by their keys, and what is in them: counted up to a bound.
+-- The first governed lanes of a channel by key, and their messages, counted up to a bound.
 SELECT l.key, l.state, l.turn_at, l.wake_at, running.count,
        parallel.count + ordered.count
 FROM pgqueue_lane l

@@ -14,7 +14,7 @@ SQL = load(__name__)
 
 
 class Known(NamedTuple):
-    """A lane that is claimed from after a mark: the last message taken of it."""
+    """A lane to claim from, behind the last message that was taken from it."""
 
     channel: str
     key: str
@@ -25,10 +25,9 @@ class Known(NamedTuple):
 
 
 class Search(NamedTuple):
-    """A channel whose lanes are looked for, from after all of a key (None: its front).
+    """A channel in which to find lanes, from behind a key (None: from the first key).
 
-    At most `room` lanes are met; a `share` of messages is divided among them, at least
-    one for each.
+    At most `room` lanes are found; `share` messages are divided among them, at least one each.
     """
 
     channel: str
@@ -38,7 +37,7 @@ class Search(NamedTuple):
 
 
 class Met(NamedTuple):
-    """How many lanes a search met, and the last of them."""
+    """How many lanes a search found, and the key of the last one."""
 
     lanes: int
     last_key: str
@@ -46,7 +45,7 @@ class Met(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Claimed:
-    """The messages of one claim, and what each search met."""
+    """The messages of one claim, and what each search found, by channel."""
 
     claims: list[Claim]
     met: Mapping[str, Met]
@@ -61,7 +60,7 @@ def claim(
     worker_id: UUID,
     lease: timedelta,
 ) -> Claimed:
-    """Lease up to `limit` messages of free lanes that are ready."""
+    """Lease up to `limit` ready messages of free lanes."""
     rows = connection.execute(
         SQL["claim"],
         {
@@ -73,7 +72,7 @@ def claim(
             "quotas": [lane.quota for lane in known],
             "searched": [search.channel for search in searched],
             "after_keys": [search.after or "" for search in searched],
-            # Ranks go from -100 to 100: before all of '', or after all of the key.
+            # Ranks go from -100 to 100: these are before all of key '', or behind all of the key.
             "after_ranks": [-32768 if search.after is None else 32767 for search in searched],
             "rooms": [search.room for search in searched],
             "shares": [search.share for search in searched],
@@ -92,7 +91,7 @@ def claim(
 def claim_at_once(
     connection: Connection, channel: str, *, limit: int, worker_id: UUID, lease: timedelta
 ) -> list[Claim]:
-    """Lease up to `limit` messages of a channel, from its front; none where it is governed."""
+    """Lease up to `limit` messages of a channel, from its front; none if it is governed."""
     rows = connection.execute(
         SQL["claim_at_once"],
         {
@@ -107,6 +106,6 @@ def claim_at_once(
 
 
 def channels(connection: Connection, *, excluded: Sequence[str]) -> list[str]:
-    """Return the channels that have something ready in a free lane."""
+    """Return the channels that have a ready message in a free lane."""
     rows = connection.execute(SQL["channels"], {"excluded": list(excluded)}).fetchall()
     return [channel for (channel,) in rows]

@@ -1,5 +1,5 @@
 -- name: channels
--- Every channel with something ready, by a loose index scan: one probe a channel.
+-- Every channel with a ready message, by a loose index scan: one probe for each channel.
 WITH RECURSIVE found AS (
     (SELECT channel FROM pgqueue_message
      WHERE state = 'ready' AND NOT governed
@@ -15,12 +15,11 @@ WHERE channel <> ALL (%(excluded)s::text[])
   AND channel NOT IN (SELECT name FROM pgqueue_channel WHERE paused)
 
 -- name: claim
--- Lease the heads of lanes: of those that are known, each from after its mark, and of
--- those that a loose index scan finds in the searched channels, from a position on.
--- Resuming like this never walks the dead entries that earlier claims left behind and
--- that a long transaction elsewhere may keep alive.
+-- Lease the first messages of lanes: of known lanes, behind the last message taken; and of lanes that a
+-- loose index scan finds in the searched channels, from a position on. A claim that resumes like this
+-- never walks the dead index entries of earlier claims, which a long transaction may keep alive.
 --
--- `fast` is referenced below, or else it would not run.
+-- `fast` must be referenced below, or it would not run.
 WITH RECURSIVE fast AS MATERIALIZED (
 -- include: unflushed
 ), paused AS MATERIALIZED (
@@ -60,14 +59,14 @@ WITH RECURSIVE fast AS MATERIALIZED (
            greatest(1, f.share / met.lanes)
     FROM found f JOIN met USING (channel)
 ), free AS (
-    -- Whatever the messages say of themselves: a policy may be younger than they are.
+    -- Also checked here, whatever the messages' flags say: the policy may be newer than they are.
     SELECT *
     FROM lanes
     WHERE NOT (channel IN (SELECT channel FROM pgqueue_policy WHERE governs)
                AND pgqueue_is_governed_v1(channel, key))
 ), due AS MATERIALIZED (
-    -- MATERIALIZED fences the LIMIT: joined as a plain subquery, the planner may run it
-    -- again for each row and lease more than was asked for.
+    -- MATERIALIZED keeps the LIMIT: the planner may run a plain subquery again for each joined row, and
+    -- lease more than was asked for.
     SELECT head.id
     FROM free CROSS JOIN LATERAL (
         SELECT m.id FROM pgqueue_message m
@@ -93,8 +92,8 @@ FROM taken FULL JOIN met ON met.channel = taken.channel
 ORDER BY taken.priority DESC, taken.run_at, taken.id
 
 -- name: claim_at_once
--- Lease what is ready in one channel, if nobody governs it. Where somebody just said that there is
--- something, most of what `claim` takes would be getting ready for many lanes.
+-- Lease ready messages of one channel without governed lanes. After a notification, most of the time of
+-- `claim` would be spent on its preparation for many lanes.
 WITH fast AS MATERIALIZED (
 -- include: unflushed
 ), due AS MATERIALIZED (

@@ -1,7 +1,7 @@
-"""Claim from lanes that are governed: by a policy, or because their messages are ordered.
+"""Claim from governed lanes: lanes with a policy, or with ordered messages.
 
-Lock, then look: whoever counts what runs has the lane locked before, and counts in a later
-statement. One statement can't do both; it would overshoot the limit, and lose wake-ups.
+Lock, then look: the lane is locked first, and running messages are counted in a later statement.
+One statement can't do both; it would exceed the limit and lose wake-ups.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ EVERY_TURN = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class Served(NamedTuple):
-    """What was claimed of a channel.
+    """What was claimed from a channel.
 
     Attributes:
-        turn_at: the turn of the last lane that was reached; None: there was none to look at.
+        turn_at: the turn of the last lane that was reached; None: no lane could be locked.
         looked_at: when that was.
-        is_beside_another: whether there was, but others have it locked; what they leave, they tell
-            nobody of.
+        is_beside_another: whether other workers have lanes locked. They notify nobody of what they
+            leave, so it is worth looking again soon.
     """
 
     claims: list[Claim]
@@ -48,8 +48,9 @@ def claim(
     """Lease up to `limit` messages of the channel's lanes whose turn it is, in a transaction.
 
     Args:
-        after: turns before this one are not looked for: claims have left dead rows there.
-        until: turns from this one on are not, either: those lanes were looked at since.
+        after: lanes with an earlier turn are not read: earlier claims left dead index entries
+            there.
+        until: lanes with this turn or a later one are not read: they were looked at already.
     """
     with in_short(connection):
         room = _room(connection, channel, limit)
@@ -87,7 +88,7 @@ class _Room(NamedTuple):
 
 
 def _room(connection: Connection, channel: str, limit: int) -> _Room | None:
-    """Lock the channel's gate, if any; return what may be started, None: ask again soon."""
+    """Lock the channel's gate, if any; return how many may start. None: ask again soon."""
     gate = connection.execute(SQL["gate"], {"channel": channel}).fetchone()
     if gate is None:
         return _Room(limit, is_gated=False)
@@ -95,14 +96,14 @@ def _room(connection: Connection, channel: str, limit: int) -> _Room | None:
     if not is_locked:
         return None
     row = connection.execute(SQL["room"], {"channel": channel, "limit": limit}).fetchone()
-    # No row: the policy is gone since, and whoever routes the bell of that waits for this gate.
+    # No row: the policy was deleted meanwhile, and the router of its bell waits for this gate.
     return _Room(row[0], is_gated=True) if row else None
 
 
 def _are_left(
     connection: Connection, channel: str, after: datetime, until: datetime | None
 ) -> bool:
-    """Say whether lanes are left whose turn it is. Some may have come before those looked at."""
+    """Return whether runnable lanes are left. Some may lie before those that were read."""
     after = after if until is None else EVERY_TURN
     row = connection.execute(
         SQL["are_left"], {"channel": channel, "after": after, "until": until}

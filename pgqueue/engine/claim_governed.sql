@@ -1,6 +1,6 @@
 -- name: gate
--- Where a policy is for the channel as a whole: lock its gate. No row: there is no such policy.
--- A row without a gate: somebody else is claiming, or nobody has made the gate yet.
+-- Lock the gate of a channel that has a policy for the whole channel. No row: there is no such policy. A row
+-- without a gate: another worker has it locked, or it does not exist yet.
 SELECT gate.channel IS NOT NULL
 FROM pgqueue_policy p
 LEFT JOIN LATERAL (
@@ -10,8 +10,8 @@ LEFT JOIN LATERAL (
 WHERE p.channel = %(channel)s AND p.scope = 'channel' AND p.governs
 
 -- name: tokens
--- How many starts a rate allows now: the generic cell rate algorithm (ITU-T I.371). `tat` is when
--- all that was started will have been within the rate; `gap` is the time of one start.
+-- How many starts a rate allows now, by the generic cell rate algorithm (ITU-T I.371). `tat` is the
+-- theoretical arrival time of the next start; `gap` is the time between two starts.
 CASE WHEN gap IS NULL THEN 1000000
      ELSE greatest(0, 1 + floor(extract(epoch FROM now + (burst - 1) * gap - greatest(tat, now))
                                 / extract(epoch FROM gap))) END::int
@@ -20,7 +20,7 @@ CASE WHEN gap IS NULL THEN 1000000
 p.per / p.rate AS gap, coalesce(p.burst, greatest(1, ceil(p.rate / extract(epoch FROM p.per) / 10)))::int AS burst
 
 -- name: room
--- What the channel's policy allows, with its gate locked. In a later statement than the lock.
+-- How many messages the channel's policy allows to start. The gate was locked in an earlier statement.
 SELECT least(%(limit)s, max_running - running,
 -- include: tokens
     )
@@ -35,7 +35,7 @@ FROM (
     WHERE p.channel = %(channel)s AND p.scope = 'channel') gated
 
 -- name: charge
--- Count what was started against the channel's rate; and where it allows no more, say until when.
+-- Count the started messages against the channel's rate; if it allows no more, store until when.
 UPDATE pgqueue_gate g
 SET tat = charged.tat,
     wake_at = CASE WHEN charged.tat - (burst - 1) * gap > now THEN charged.tat - (burst - 1) * gap END
@@ -52,9 +52,9 @@ channel = %(channel)s AND state = 'runnable' AND turn_at >= %(after)s
 AND (%(until)s::timestamptz IS NULL OR turn_at < %(until)s::timestamptz)
 
 -- name: lanes
--- Lock those whose turn it is. They are looked at in the next statement: the lock may have been
--- waited for by whoever just saturated them. A pause holds from its commit on, though the bell that
--- tells of it was another worker's to take.
+-- Lock the runnable lanes whose turn it is. Their messages are read in the next statement: until the lock,
+-- another worker may have saturated them. A pause applies from its commit on, although its bell may
+-- not be routed yet.
 SELECT key, turn_at, statement_timestamp()
 FROM pgqueue_lane
 WHERE
@@ -65,7 +65,7 @@ LIMIT %(lanes)s
 FOR NO KEY UPDATE SKIP LOCKED
 
 -- name: are_left
--- Where `lanes` found none: whether others have some locked.
+-- After `lanes` found none: whether other workers have some locked.
 SELECT EXISTS (
     SELECT FROM pgqueue_lane
     WHERE
@@ -73,8 +73,8 @@ SELECT EXISTS (
     )
 
 -- name: claim
--- Take from locked lanes what their policies allow: a turn of each, in the order of their turns,
--- and of ordered messages the first alone. What runs is counted, never kept in a counter: those
+-- Take from locked lanes what their policies allow: one turn of each, in the order of their turns, and of
+-- ordered messages only the first. Running messages are counted, never kept in a counter, which would
 -- drift. Lanes that were not reached keep their turn.
 WITH fast AS MATERIALIZED (
 -- include: unflushed
@@ -90,7 +90,7 @@ WITH fast AS MATERIALIZED (
     FROM (SELECT %(channel)s::text AS channel, key, turn
           FROM unnest(%(keys)s::text[]) WITH ORDINALITY AS k (key, turn)) lane
     CROSS JOIN LATERAL (
-        -- Each by its key, whatever the statistics say: it is locked, so its place is known, too.
+        -- LATERAL, so that each lane is found by its key, whatever the statistics say.
         SELECT l.ctid, l.tat FROM pgqueue_lane l
         WHERE l.channel = %(channel)s AND l.key = lane.key
         LIMIT 1) l
@@ -152,9 +152,9 @@ WITH fast AS MATERIALIZED (
                FROM taken GROUP BY key) k USING (key)
     WHERE room.is_reached
 ), moved AS (
-    -- "Idle" by what is to be seen, not by what could be locked: a cancel that rolls back had
-    -- the row, and will ring for nobody. Nor may one that was claimed before there was a policy: its
-    -- end may not see that yet, and what it leaves room for is looked for again and again.
+    -- "Idle" is decided by what is visible, not by what could be locked: a cancel that has a row locked may
+    -- roll back, and inserts no bell then. A message that was claimed before there was a policy may not
+    -- insert a bell at its end, either; so a lane that waits for one stays runnable and is looked at again.
     UPDATE pgqueue_lane l
     SET turn_at = s.now,
         tat = CASE WHEN s.gap IS NULL OR s.taken = 0 THEN l.tat ELSE greatest(s.tat, s.now) + s.taken * s.gap END,
@@ -178,7 +178,7 @@ WITH fast AS MATERIALIZED (
     WHERE l.ctid = s.place
 ),
 -- include: noticed
--- One row at least: how many lanes were reached is to be known even where they had nothing.
+-- At least one row, which tells how many lanes were reached even if they had nothing.
 SELECT (SELECT count(*) FROM noticed), (SELECT count(*) FROM served), taken.*
 FROM (SELECT) even_so LEFT JOIN taken ON true
 ORDER BY taken.ordered DESC, taken.priority DESC, taken.run_at, taken.id

@@ -11,21 +11,21 @@ BATCH = 1000
 
 
 def replay(connection: Connection, ids: Collection[int]) -> set[int]:
-    """Make dead letters ready, with all attempts before them; return the ids that were."""
+    """Make dead letters ready, with all their attempts again; return the ids that were dead."""
     return {row[0] for row in connection.execute(SQL["replay"], {"ids": list(ids)})}
 
 
 def discard(connection: Connection, ids: Collection[int]) -> set[int]:
-    """End dead letters for good; return the ids that were."""
+    """End dead letters as discarded; return the ids that were dead."""
     rows = partitions.repeat_if_missing(connection, SQL["discard"], {"ids": list(ids)})
     return {row[0] for row in rows}
 
 
 def discard_old(connection: Connection, *, keep: timedelta, limit: int = BATCH) -> int:
-    """End dead letters that were kept for long enough; return how many.
+    """Discard dead letters whose retention is over; return how many.
 
     Args:
-        keep: how long that is, of channels that say nothing of their own.
+        keep: the retention of channels that configure none.
     """
     parameters = {"keep": keep, "limit": limit}
     return len(partitions.repeat_if_missing(connection, SQL["discard_old"], parameters))

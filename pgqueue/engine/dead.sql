@@ -1,5 +1,5 @@
 -- name: replay
--- A new beginning, but for `attempt`: it is part of the fence and never reset.
+-- Counters begin at zero again, except `attempt`: it is part of the fence and is never reset.
 WITH chosen AS MATERIALIZED (
     SELECT id
     FROM pgqueue_message
@@ -12,9 +12,9 @@ WITH chosen AS MATERIALIZED (
         governed =
 -- include: governed_anew
         ,
-        -- It was free while this one was dead; another message may have it by now.
+        -- The key was free while this message was dead; another message may have it now.
         dedupe_key = NULL,
-        -- It keeps its id; whoever reads the history finds by this that it was replayed.
+        -- The message keeps its id; readers of the history see from this that it was replayed.
         metadata = metadata || jsonb_build_object('replayed_from', id)
                    || CASE WHEN dedupe_key IS NULL THEN '{}' ELSE jsonb_build_object('dedupe_key', dedupe_key) END
     WHERE id = ANY (ARRAY(SELECT id FROM chosen))
@@ -46,7 +46,7 @@ WITH chosen AS MATERIALIZED (
 SELECT id, (SELECT count(*) FROM told) FROM gone
 
 -- name: discard_old
--- The oldest of each channel by an index, which goes by when they were last claimed: they died later.
+-- Finds the oldest of each channel by the index on claimed_at, which is before the time of death.
 WITH RECURSIVE channels AS (
     SELECT min(channel) AS channel FROM pgqueue_message WHERE state = 'dead'
     UNION ALL

@@ -10,7 +10,7 @@ SQL = load(__name__)
 def due(connection: Connection, names: Collection[str]) -> dict[str, timedelta]:
     """Return how long until each duty is due; negative where it is overdue.
 
-    A duty without a row, being new or flushed away, gets one, and is due at once.
+    A duty without a row (a new one, or after a flush) gets one and is due at once.
     """
     found = {name: timedelta(seconds=left) for name, left in connection.execute(SQL["due"])}
     missing = [name for name in names if name not in found]
@@ -20,16 +20,16 @@ def due(connection: Connection, names: Collection[str]) -> dict[str, timedelta]:
 
 
 def take(connection: Connection, name: str, *, early: bool) -> bool:
-    """Lock a duty for this transaction, if it is due (or `early`) and nobody is at it."""
+    """Lock a duty until the transaction ends, if it is due (or `early`) and not locked."""
     row = connection.execute(SQL["take"], {"name": name, "early": early}).fetchone()
     return row is not None
 
 
 def done(connection: Connection, name: str, *, again_in: timedelta) -> None:
-    """Say that the duty taken was done, and when it is due again."""
+    """Store that the locked duty was done, and when it is due again."""
     connection.execute(SQL["done"], {"name": name, "again_in": again_in})
 
 
 def postpone(connection: Connection, name: str, *, by: timedelta) -> None:
-    """Let nobody find the duty taken due for a while; it was not done yet."""
+    """Move the time at which the locked duty is due; it was not done yet."""
     connection.execute(SQL["postpone"], {"name": name, "by": by})

@@ -1,6 +1,6 @@
 -- name: take
--- Whoever locks the row does the duty; its lock ends with its transaction, however it dies.
--- One that was done in the future is due: the server's clock was set back since.
+-- The session that locks the row does the duty; the lock ends with its transaction, even if it dies.
+-- A duty that was done in the future is due: the server's clock was set back.
 SELECT name FROM pgqueue_duty
 WHERE name = %(name)s
   AND (due_at <= statement_timestamp() OR ran_at > statement_timestamp() OR %(early)s)

@@ -20,21 +20,22 @@ SQL = load(__name__)
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 PIECE = 64 * 1024  # characters
 LOCKED_KEYS = 500
-"""Lanes whose order one batch may keep: each takes a lock, of which the server has some 10 000."""
+"""Ordered lanes in one batch, at most: each takes a lock, and the server has about 10 000."""
 
 
 class Common(NamedTuple):
-    """What all messages that are enqueued together have in common.
+    """The properties that all messages of one enqueue share.
 
     Attributes:
         metadata: a JSON object's text.
         options: a JSON object's text, or None.
         run_at: when they are due; None: `run_after` from now, or else at once.
-        expires_at: when they end unless they were started; None: `expires_after` from now, if ever.
-        held_for: they wait to be committed for so long; None: they don't.
+        expires_at: when they expire unless they were started; None: `expires_after` from now, or
+            never.
+        held_for: how long they wait to be committed (two-phase); None: they are not held.
         ordered: they run one at a time in their lane, in the order their transactions commit.
         dedupe_for: how long their dedupe keys are remembered; None: while the message lives.
-        replaces: put a message in the place of one that has its dedupe key and waits.
+        replaces: replace a waiting message that has the same dedupe key.
     """
 
     channel: str
@@ -58,10 +59,10 @@ class Enqueued(NamedTuple):
     """Messages that were stored together, in the order they were given.
 
     Attributes:
-        ids: None for one that was dropped.
+        ids: None for a message that was dropped.
         came_of: of each: stored, existing (the id is of the message that has its dedupe key),
             replaced or dropped.
-        is_told: somebody waits for them, and hears of them once the transaction commits.
+        is_told: idle workers are notified of them when the transaction commits.
     """
 
     ids: Sequence[int | None]
@@ -84,18 +85,18 @@ def enqueue(
 ) -> Enqueued:
     """Store one message for each key, in this order, in the transaction of `connection`.
 
-    Where that has begun none, several messages are stored in one of their own.
+    Outside of a transaction, several messages are stored in a transaction of their own.
 
     Args:
-        keys: one at least.
-        payloads: JSON texts, as many as keys. The server stores some while the next are
-            made: that can't ask the same connection for anything.
-        ids: reserved ones, as many as keys; None: the next ones.
+        keys: at least one.
+        payloads: JSON texts, as many as keys. The server stores some while the iterable makes the
+            next ones, so the iterable must not use the same connection.
+        ids: reserved ids, as many as keys; None: new ones.
 
     Raises:
         ChannelFull: a policy's max_size is reached.
         BatchTooLarge: policies bound the size of more than `LOCKED_KEYS` of the keys.
-        ValueError: there are not as many of each, or more than `LOCKED_KEYS` to keep in order.
+        ValueError: the counts differ, or more than `LOCKED_KEYS` keys are to be kept in order.
     """
     if not keys or (ids and len(ids) != len(keys)):
         raise ValueError(f"There are {len(keys)} keys, and {len(ids or [])} ids.")
@@ -119,7 +120,7 @@ def enqueue(
 
 
 def _together(connection: Any) -> AbstractContextManager[Any]:
-    """Return a transaction, where the caller has none: for locks to last, and bells to ring."""
+    """Return a transaction where the caller has none: locks must last until the end."""
     if isinstance(connection, psycopg.Connection):
         status = connection.info.transaction_status
         is_alone = connection.autocommit and status == TransactionStatus.IDLE
@@ -131,12 +132,12 @@ def _together(connection: Any) -> AbstractContextManager[Any]:
 
 
 def keep_order(connection: Cursors, lanes: Iterable[tuple[str, str]]) -> None:
-    """Wait for whoever enqueued ordered messages in these lanes, and has not committed yet."""
+    """Wait until open transactions that enqueued ordered messages in these lanes have ended."""
     _lock(connection, "keep_order", lanes)
 
 
 def keep_room(connection: Cursors, lanes: Iterable[tuple[str, str]]) -> None:
-    """Wait for whoever enqueued in these lanes, where policies bound their size."""
+    """Wait until open transactions that enqueued in lanes of limited size have ended."""
     each = set(lanes)
     with connection.cursor() as cursor:
         _check_count(cursor, each)
@@ -144,10 +145,10 @@ def keep_room(connection: Cursors, lanes: Iterable[tuple[str, str]]) -> None:
 
 
 def _check_count(cursor: Any, lanes: Collection[tuple[str, str]]) -> None:
-    """Say no to more keys than can be locked, where a policy bounds the size of each.
+    """Check that the keys can be locked, where a policy limits the size of each key.
 
     Raises:
-        BatchTooLarge: they are too many.
+        BatchTooLarge: there are more keys than one batch may lock.
     """
     if len(lanes) <= LOCKED_KEYS:
         return
@@ -166,7 +167,7 @@ def _lock(connection: Cursors, statement: str, pairs: Iterable[tuple[str, str | 
 
 
 def _is_plain(common: Common) -> bool:
-    """Whether they are due at once, and wait for nobody."""
+    """Return whether the messages are due at once and need no lock."""
     return (
         common.run_at is None
         and common.run_after is None
@@ -178,7 +179,7 @@ def _is_plain(common: Common) -> bool:
 def _now(
     connection: Cursors, common: Common, key: str, payload: str | None, body: bytes | None
 ) -> Enqueued:
-    """Store one that is plain."""
+    """Store one plain message."""
     with connection.cursor() as cursor:
         cursor.execute(
             SQL["enqueue_now"],
@@ -219,9 +220,9 @@ def _each(
     dedupe_keys: Sequence[str | None] | None,
     ids: Sequence[int] | None,
 ) -> Enqueued:
-    """Store few, or what must be asked about first, by the function that plain SQL uses."""
+    """Store messages one by one, by the function that plain SQL uses."""
     if len(keys) > 1:
-        # Whatever is waited for, before anything is stored that others wait for.
+        # First wait for all locks, then store: other transactions may wait for what is stored.
         keep_room(connection, [(common.channel, key) for key in keys])
         if common.ordered:
             ids = ids or reserve(connection, len(keys))
@@ -249,7 +250,7 @@ def _each(
 
 
 def _admitted(cursor: Any, common: Common, keys: Sequence[str]) -> list[bool] | None:
-    """Say for each message whether its channel and its key have room; None: for all."""
+    """Return for each message whether its channel and its key have room; None: all have."""
     _check_count(cursor, {(common.channel, key) for key in keys})
     asked = [None, *set(keys)]
     cursor.execute(SQL["rooms"], {"channels": [common.channel] * len(asked), "keys": asked})
@@ -280,7 +281,7 @@ def _copy(
     ids: Sequence[int],
     admitted: Sequence[bool] | None,
 ) -> Enqueued:
-    """Store many, for less than an INSERT takes; it can't ask what is stored already."""
+    """Store many messages by COPY, which is cheaper than INSERT but can't check for conflicts."""
     cursor.execute(SQL["begun"], {**common._asdict(), "keys": list(set(keys))})
     state, run_at, created_at, expires_at, lease_until, governed = cursor.fetchone()
     ruled = set(keys) if common.ordered else set(governed or ())
@@ -312,7 +313,7 @@ def _copy(
 def _lines(
     rows: Iterable[tuple[int, str, str | None]], governed: set[str], rest: Iterable[object]
 ) -> Iterator[str]:
-    """Yield rows as text for COPY, all with the same end."""
+    """Yield rows as text for COPY; all end with the same columns."""
     end = "\t".join("\\N" if value is None else _escaped(str(value)) for value in rest)
     for id, key, payload in rows:
         text = "\\N" if payload is None else _escaped(payload)
@@ -329,14 +330,14 @@ def _send(cursor: Any, pieces: Iterable[str]) -> None:
     except ValueError as error:
         if not is_written:
             raise  # of a payload
-        # psycopg reads one answer, and a pooler whose server goes away just then gives two.
+        # A pooler that loses its server at this moment answers twice; psycopg reads one answer.
         raise psycopg.OperationalError(
             "The connection was lost as messages were copied."
         ) from error
 
 
 def _pieces(lines: Iterable[str]) -> Iterator[str]:
-    """Yield many short lines together, and long ones alone."""
+    """Yield lines joined into pieces of about 64 K characters."""
     piece: list[str] = []
     length = 0
     for line in lines:
@@ -349,13 +350,13 @@ def _pieces(lines: Iterable[str]) -> Iterator[str]:
 
 
 def _escaped(text: str) -> str:
-    # Four of these take a seventh of what str.translate() does.
+    # Four replacements take a seventh of the time of str.translate().
     text = text.replace("\\", "\\\\").replace("\n", "\\n")
     return text.replace("\r", "\\r").replace("\t", "\\t")
 
 
 def reserve(connection: Cursors, count: int) -> list[int]:
-    """Return ids that no other message will have, for messages that are stored later."""
+    """Reserve message ids for messages that are stored later, and return them."""
     with connection.cursor() as cursor:
         cursor.execute(SQL["reserve"], {"count": count})
         ids: list[int] = cursor.fetchone()[0]

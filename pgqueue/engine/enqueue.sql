@@ -1,9 +1,9 @@
--- Producers only insert: nothing here waits for another transaction, or makes it wait, but for
--- what is ordered, deduplicated or bounded in size.
+-- Producers only insert: nothing here waits for another transaction or makes one wait, except for
+-- messages that are ordered, deduplicated or limited in number.
 
 -- name: enqueue
--- A function, so that plain SQL stores messages just as this does; and its plans are kept, where
--- Django's connections plan each statement anew.
+-- A function, so that plain SQL can store messages in the same way. Its plans are kept, while Django's
+-- connections plan each statement again.
 SELECT id, state, due_at, created_at, is_told, came_of
 FROM pgqueue_enqueue_v1(
     %(channel)s, %(key)s, %(task)s, %(payload)s::jsonb, %(body)s, %(metadata)s::jsonb, %(options)s::jsonb,
@@ -11,15 +11,15 @@ FROM pgqueue_enqueue_v1(
     %(held_for)s, %(ordered)s, %(dedupe_key)s, %(dedupe_for)s, %(replaces)s, %(parent_id)s, %(id)s)
 
 -- name: enqueue_now
--- The same, for what is most often enqueued.
+-- The same for the most frequent case, with fewer parameters.
 SELECT pgqueue_enqueue_now_v1(
     %(channel)s, %(key)s, %(task)s, %(payload)s::jsonb, %(body)s, %(metadata)s::jsonb, %(options)s::jsonb,
     %(priority)s::smallint, %(max_attempts)s, %(expires_at)s, %(expires_after)s, %(parent_id)s)
 
 -- name: enqueue_each
--- Many that have dedupe keys, in the order of those, so that two producers of the same ones
--- don't deadlock (batches of Python's sort them, too); ordered ones have their ids already. What
--- came of each is returned in the order they were given.
+-- Several messages with dedupe keys, stored in the order of these keys, so that two producers of the
+-- same keys do not deadlock (the batches in Python sort them in the same way). Ordered messages have their ids
+-- already. The results are returned in the order of the input.
 SELECT stored.id, stored.state, stored.due_at, stored.created_at, stored.is_told, stored.came_of
 FROM (
     SELECT number, payload, body, key, dedupe_key, id
@@ -38,27 +38,27 @@ ORDER BY each.number
 SELECT array_agg(nextval('pgqueue_message_id_seq')) FROM generate_series(1, %(count)s)
 
 -- name: keep_order
--- Before the ids are taken, and in the order of the lanes, as all do who take several.
+-- Takes the locks before the ids, and in the order of the lanes, as every transaction does that takes several.
 SELECT count(pgqueue_keep_order_v1(channel, key))
 FROM (SELECT DISTINCT channel, key FROM unnest(%(channels)s::text[], %(keys)s::text[]) AS k (channel, key)
       ORDER BY channel, key) sorted
 
 -- name: rooms
--- How many more messages channels (key NULL) and keys of them may have. The locks are taken in this
--- order; most channels have no max_size, and none is taken.
+-- How many more messages channels (key NULL) and their keys may have. Locks are taken in this order;
+-- a channel without max_size takes none.
 SELECT channel, key, pgqueue_room_v1(channel, key)
 FROM (SELECT DISTINCT channel, key FROM unnest(%(channels)s::text[], %(keys)s::text[]) AS k (channel, key)
       WHERE channel IN (SELECT channel FROM pgqueue_policy WHERE max_size IS NOT NULL)
       ORDER BY channel, key NULLS FIRST) sorted
 
 -- name: bounds_keys
--- Whether a policy bounds the size of keys in one of these channels.
+-- Whether a policy limits the size of keys in one of these channels.
 SELECT EXISTS (
     SELECT FROM pgqueue_policy
     WHERE channel = ANY (%(channels)s::text[]) AND max_size IS NOT NULL AND scope IN ('each', 'key'))
 
 -- name: begun
--- What COPY is to store in each row, and which keys are governed.
+-- The values that COPY stores in each row, and which keys are governed.
 SELECT CASE WHEN %(held_for)s::interval IS NOT NULL THEN 'held'
             WHEN run_at > now THEN 'scheduled'
             ELSE 'ready' END,
@@ -78,8 +78,8 @@ COPY pgqueue_message
 FROM STDIN
 
 -- name: copied
--- For all at once, by what they have in common. Looking at what was stored would make a
--- SERIALIZABLE producer depend on the workers.
+-- Bells, notices and notifications for all messages of one COPY. It does not read the stored rows:
+-- that would make a SERIALIZABLE producer conflict with workers.
 WITH rung AS (
     INSERT INTO pgqueue_bell (channel, key)
     SELECT %(channel)s, key FROM unnest(%(keys)s::text[]) AS k (key)

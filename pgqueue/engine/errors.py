@@ -1,4 +1,4 @@
-"""What is behind errors, and how they are kept with a message."""
+"""The causes of errors, and how errors are stored with a message."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ TRACEBACK_LIMIT = 16 * 1024
 
 
 def is_caused_by(error: BaseException | None, *kinds: type[BaseException]) -> bool:
-    """Say whether it is one of these, or was raised over one."""
+    """Return whether the error, or a cause or context of it, is one of these kinds."""
     seen: set[int] = set()
     while error is not None and id(error) not in seen:
         if isinstance(error, kinds):

@@ -8,10 +8,10 @@ BATCH = 1000
 
 
 def expire(connection: Connection, *, limit: int = BATCH) -> int:
-    """End what was held or waited beyond its time; return how many."""
+    """End messages whose hold or expiry time is over as expired; return how many."""
     return len(partitions.repeat_if_missing(connection, SQL["expire"], {"limit": limit}))
 
 
 def forget(connection: Connection, *, limit: int = BATCH) -> int:
-    """Forget dedupe keys that were remembered for long enough; return how many."""
+    """Delete remembered dedupe keys whose time is over; return how many."""
     return connection.execute(SQL["forget"], {"limit": limit}).rowcount

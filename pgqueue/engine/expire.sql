@@ -1,6 +1,6 @@
 -- name: expire
--- By whichever end comes first: a hold's deadline, or the message's own. What runs, runs on. All
--- that is held is read: with an index on lease_until, each heartbeat would have to write to it.
+-- Ends a message at its hold's deadline or its own expires_at, whichever is earlier. Running messages
+-- are not ended. All held messages are read: an index on lease_until would make each heartbeat write to it.
 WITH over AS MATERIALIZED (
     SELECT id FROM (
         SELECT id FROM pgqueue_message

@@ -1,4 +1,4 @@
-"""What tells whether the queue is well, at a price that does not grow with it."""
+"""Figures that tell whether the queue is healthy. Their cost does not grow with the queue."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ SQL = load(__name__)
 class WorkerSeen(NamedTuple):
     """A worker, and for how many seconds it has been silent.
 
-    Its kind: "worker", which runs tasks; "consumer"; or "duties", which does nothing else.
+    Its kind: "worker" (runs tasks), "consumer" (receives messages) or "duties" (does only duties).
     """
 
     kind: str
@@ -24,7 +24,7 @@ class WorkerSeen(NamedTuple):
 
 
 class DutySeen(NamedTuple):
-    """A duty: for how many seconds it has been due (below 0: it is not), and when it was done."""
+    """A duty: the seconds since it was due (negative: not due yet), and since it was done."""
 
     name: str
     late: float
@@ -32,7 +32,7 @@ class DutySeen(NamedTuple):
 
 
 class Size(NamedTuple):
-    """Of the table of live messages; rows as PostgreSQL estimates them."""
+    """The size of the table of live messages; rows as PostgreSQL estimates them."""
 
     table_bytes: int
     index_bytes: int
@@ -41,7 +41,7 @@ class Size(NamedTuple):
 
 
 class Holder(NamedTuple):
-    """Who keeps dead rows from being vacuumed; of a replication slot, no seconds are known."""
+    """What keeps dead rows from being vacuumed; for a replication slot, no seconds are known."""
 
     kind: str
     who: str
@@ -50,7 +50,7 @@ class Holder(NamedTuple):
 
 
 def workers(connection: Connection) -> list[WorkerSeen]:
-    """Return all there is a row of, alive or not, consumers among them."""
+    """Return all workers and consumers that have a row, alive or not."""
     return [WorkerSeen(*row) for row in connection.execute(SQL["workers"])]
 
 
@@ -60,12 +60,12 @@ def paused(connection: Connection) -> set[str]:
 
 
 def duties(connection: Connection) -> list[DutySeen]:
-    """Return what is known of each duty."""
+    """Return the state of each duty."""
     return [DutySeen(*row) for row in connection.execute(SQL["duties"])]
 
 
 def days_ahead(connection: Connection) -> int:
-    """Return how many days after today have a partition of history; -1: not even today has."""
+    """Return how many days after today have a partition of history; -1: today has none."""
     return int(_row(connection, "days_ahead")[0])
 
 
@@ -75,12 +75,12 @@ def size(connection: Connection) -> Size:
 
 
 def holders(connection: Connection) -> list[Holder]:
-    """Return who holds the horizon back, as far as this role may see it, the oldest first."""
+    """Return what holds the xmin horizon back, as far as this role may see it, oldest first."""
     return [Holder(*row) for row in connection.execute(SQL["horizon"])]
 
 
 def hidden(connection: Connection) -> int:
-    """Return how many sessions this role may not look into."""
+    """Return how many sessions' details this role may not see."""
     return int(_row(connection, "hidden")[0])
 
 

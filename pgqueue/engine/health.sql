@@ -1,5 +1,5 @@
 -- name: workers
--- What serves no channel does duties alone.
+-- A worker that serves no channel does only duties.
 SELECT CASE WHEN info ? 'receives' THEN 'consumer' WHEN channels = '{}' THEN 'duties' ELSE 'worker' END,
        host, pid, info ->> 'version', extract(epoch FROM statement_timestamp() - last_seen)::float8
 FROM pgqueue_worker
@@ -9,13 +9,13 @@ ORDER BY host, pid
 SELECT name FROM pgqueue_channel WHERE paused
 
 -- name: duties
--- For how long each has been due, in seconds, and since when it was done.
+-- The seconds since each was due, and since it was last done.
 SELECT name, extract(epoch FROM statement_timestamp() - due_at)::float8,
        extract(epoch FROM statement_timestamp() - ran_at)::float8
 FROM pgqueue_duty
 
 -- name: days_ahead
--- How many days after today have their partition, without a gap; -1: not even today has one.
+-- How many days after today have a partition, without a gap; -1: today has none.
 SELECT n - 1
 FROM (SELECT (statement_timestamp() AT TIME ZONE 'UTC')::date AS today) t
 CROSS JOIN generate_series(0, 366) AS n
@@ -28,14 +28,14 @@ ORDER BY n
 LIMIT 1
 
 -- name: size
--- Of the table of live messages: bytes, bytes of its indexes, rows and dead rows, as PostgreSQL counts
--- them by the way.
+-- The table of live messages: its bytes, the bytes of its indexes, and PostgreSQL's estimates of its rows
+-- and dead rows.
 SELECT pg_relation_size('pgqueue_message'), pg_indexes_size('pgqueue_message'),
        pg_stat_get_live_tuples('pgqueue_message'::regclass), pg_stat_get_dead_tuples('pgqueue_message'::regclass)
 
 -- name: horizon
--- Who keeps dead rows from being vacuumed: for how many transactions, and seconds, as far as that is
--- known; the oldest first. Not who vacuums: nobody waits for what he sees.
+-- What keeps dead rows from being vacuumed: for how many transactions, and seconds if known; oldest
+-- first. VACUUM's own processes are left out: their snapshots hold nothing back.
 SELECT kind, who, transactions, seconds
 FROM (
     SELECT 'transaction' AS kind, 'pid ' || pid || ' (' || coalesce(application_name, '') || ')' AS who,

@@ -9,17 +9,17 @@ SQL = load(__name__)
 
 
 def commit(connection: Connection, ids: Collection[int]) -> set[int]:
-    """Let held messages go: ready, or delayed as they were. Return the ids of those still held."""
+    """Make held messages ready, or delayed as enqueued; return the ids that were still held."""
     return {row[0] for row in connection.execute(SQL["commit"], {"ids": list(ids)})}
 
 
 def abandon(connection: Connection, ids: Collection[int]) -> set[int]:
-    """End held messages as cancelled; return the ids of those still held."""
+    """End held messages as cancelled; return the ids that were still held."""
     rows = partitions.repeat_if_missing(connection, SQL["abandon"], {"ids": list(ids)})
     return {row[0] for row in rows}
 
 
 def extend(connection: Connection, ids: Collection[int], *, hold: timedelta) -> set[int]:
-    """Hold messages for so long from now; return the ids of those still held."""
+    """Move the deadline of held messages to `hold` from now; return the ids still held."""
     rows = connection.execute(SQL["extend"], {"ids": list(ids), "hold": hold})
     return {row[0] for row in rows}

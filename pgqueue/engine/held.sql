@@ -1,5 +1,6 @@
 -- name: still
--- Held ones, until their deadline: expiry may be late, and then neither has more right to them.
+-- Only before the deadline: the duty that expires held messages may be late, and a message past
+-- its deadline counts as expired already.
 chosen AS MATERIALIZED (
     SELECT id
     FROM pgqueue_message

@@ -19,7 +19,7 @@ LOOK = 0.01
 
 
 class Rescued(NamedTuple):
-    """A message that lost its worker, and its state since."""
+    """A message whose lease was taken from its worker, and its new state or outcome."""
 
     id: int
     task: str
@@ -27,7 +27,7 @@ class Rescued(NamedTuple):
 
 
 class Lock(NamedTuple):
-    """Where a row is locked: the server's process, and its transaction."""
+    """The lock of a row: the server process that has it, and its transaction."""
 
     pid: int
     transaction: str
@@ -36,9 +36,9 @@ class Lock(NamedTuple):
 def extend(
     connection: Connection, leases: Collection[Lease | Claim], *, lease: timedelta
 ) -> dict[int, bool]:
-    """Renew `leases`; return the ids still held, each with whether to cancel it.
+    """Renew `leases`; return the ids whose leases are still valid, each with whether to cancel it.
 
-    What is missing from the answer is lost: it was rescued, replayed or settled.
+    A lease that is missing from the answer is lost: its message was rescued, replayed or settled.
     """
     parameters = {**fence(leases), "lease": lease}
     renewed = dict(connection.execute(SQL["extend"], parameters).fetchall())
@@ -49,20 +49,23 @@ def extend(
 
 
 def held(connection: Connection, leases: Iterable[Lease | Claim]) -> dict[int, bool]:
-    """Return the ids that are still held, each with whether to cancel it. Waits for no lock."""
+    """Return the ids whose leases are still valid, each with whether to cancel it.
+
+    Waits for no lock.
+    """
     return dict(connection.execute(SQL["held"], fence(leases)).fetchall())
 
 
 def hold(connection: Connection, lease: Lease | Claim) -> Lock | None:
-    """Lock the row of `lease` until the transaction ends; return None if it is held no longer."""
+    """Lock the row of `lease` until the transaction ends; return None if the lease is lost."""
     row = connection.execute(SQL["hold"], _fence_of(lease)).fetchone()
     return Lock(*row) if row else None
 
 
 def let_go(connection: Connection, locks: Collection[Lock]) -> None:
-    """End the transactions that hold these locks, and wait for it, for a second at most.
+    """End the transactions that have these locks, and wait for that, for a second at most.
 
-    Those that have ended by themselves leave whoever uses their connections now alone.
+    A transaction that has ended already is left alone, and so is the next one on its connection.
     """
     parameters = {
         "pids": [each.pid for each in locks],
@@ -83,14 +86,14 @@ def checkpoint(
     extend: timedelta | None = None,
     extra_attempts: int = 0,
 ) -> int | None:
-    """Note how far a run has come; return how many attempts its message has, or None if lost.
+    """Store how far a run has come; return its max_attempts, or None if the lease is lost.
 
-    Waits where another session has the row locked: an operator who asks for it to be cancelled.
+    Waits while another session has the row locked, for example an operator who cancels it.
 
     Args:
-        progress, payload: JSON texts; None: as it was.
-        body: None: as it was.
-        extend: how long from now the lease lasts, at least.
+        progress, payload: JSON texts; None: unchanged.
+        body: None: unchanged.
+        extend: the lease ends this long from now at the earliest.
     """
     parameters = {
         "progress": progress,
@@ -106,18 +109,18 @@ def checkpoint(
 
 
 def prolong(connection: Cursors, lease: Lease | Claim, extend: timedelta) -> bool:
-    """Let one lease end so long from now at the earliest; say whether it is still held."""
+    """Let one lease end `extend` from now at the earliest; return whether it is still valid."""
     with connection.cursor() as cursor:
         cursor.execute(SQL["prolong"], {**_fence_of(lease), "extend": extend})
         return cursor.fetchone() is not None
 
 
 def begin(connection: Connection, leases: Iterable[Lease | Claim]) -> set[int]:
-    """Note that their runs begin now; return the ids that are still held.
+    """Store that their runs begin now; return the ids whose leases are still valid.
 
-    Needed of what has lost a worker before, and only of that: of those, only what had begun is
-    charged with losing the next one, too. Waits a moment for who has them locked, a heartbeat
-    perhaps; not for who takes longer, such as somebody who cancels them.
+    Needed only for messages that have lost a lease before: if the next lease is lost, too, only a
+    run that had begun is counted. Waits a moment for a short lock, such as a heartbeat's, but not
+    for a longer one, such as a transaction that cancels the message.
     """
     begun: set[int] = set()
     left = list(leases)
@@ -135,9 +138,9 @@ def begin(connection: Connection, leases: Iterable[Lease | Claim]) -> set[int]:
 def rescue(connection: Connection, *, max_lost: int, limit: int = BATCH) -> list[Rescued]:
     """Take messages away from workers that were silent for a whole lease.
 
-    Only for one who was connected for that long himself: after an outage of the database
-    every lease is over, and every worker alive. He makes sure of that in the same transaction, of
-    whose beginning the leases are judged.
+    The caller must have been connected for that long itself: after an outage of the database all
+    leases have run out although all workers are alive. It checks that in the same transaction,
+    whose beginning is also the time at which leases are compared.
     """
     return _rescue(connection, "rescue", {"max_lost": max_lost, "limit": limit})
 
@@ -145,10 +148,10 @@ def rescue(connection: Connection, *, max_lost: int, limit: int = BATCH) -> list
 def rescue_from(
     connection: Connection, first: UUID, last: UUID, *, max_lost: int, limit: int = BATCH
 ) -> list[Rescued]:
-    """Take messages away from a process that is dead, whatever their leases say.
+    """Take messages away from a dead process, although their leases have not run out.
 
     Args:
-        first, last: what its worker_ids lie between.
+        first, last: the range of its worker_ids.
     """
     bounds = {"first": first, "last": last}
     return _rescue(connection, "rescue_from", {**bounds, "max_lost": max_lost, "limit": limit})
@@ -157,11 +160,11 @@ def rescue_from(
 def give_back(
     connection: Connection, first: UUID, last: UUID, *, held: Iterable[int]
 ) -> list[Rescued]:
-    """Make ready again what a worker was given, and was not told of; nothing is charged.
+    """Make messages ready again that a worker claimed without getting the answer; count nothing.
 
     Args:
-        first, last: what the ids lie between that it had before.
-        held: the messages that it was told of.
+        first, last: the range of the ids that it had before.
+        held: the messages whose claims it knows.
     """
     return _rescue(
         connection,
@@ -176,16 +179,16 @@ def _rescue(connection: Connection, statement: str, parameters: dict[str, Any]) 
 
 
 def are_any_over(connection: Connection) -> bool:
-    """Say whether a worker seems to have been silent for a whole lease."""
+    """Return whether a worker seems to have been silent for a whole lease."""
     row = connection.execute(SQL["are_any_over"]).fetchone()
     return bool(row and row[0])
 
 
 def are_any_of(connection: Connection, first: UUID, last: UUID) -> bool:
-    """Say whether a process has any messages, also such as somebody has locked.
+    """Return whether a process still has any messages, locked ones included.
 
     Args:
-        first, last: what its worker_ids lie between.
+        first, last: the range of its worker_ids.
     """
     row = connection.execute(SQL["are_any_of"], {"first": first, "last": last}).fetchone()
     return bool(row and row[0])

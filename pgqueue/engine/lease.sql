@@ -1,6 +1,6 @@
 -- name: extend
--- Skips what is locked: beside a settle of the same rows, waiting in another order would
--- deadlock. A row that was skipped is not a lost lease: `held` tells.
+-- Skips locked rows: waiting for them in an order other than a settle's would deadlock. A skipped row
+-- is not a lost lease: `held` tells them apart.
 WITH still AS MATERIALIZED (
 -- include: held_and_free
 )
@@ -22,8 +22,8 @@ CROSS JOIN LATERAL (
 WHERE held.state = 'running'
 
 -- name: held
--- Its index is by what runs: with "|| ''" the planner can't choose it, and read all that runs in the
--- fleet, and all that is dead there, to find a few by their ids.
+-- "|| ''" keeps the planner from the partial index of running messages, through which it would read all
+-- running rows, and the dead entries there, to find a few by their ids.
 SELECT m.id, m.cancel_requested_at IS NOT NULL
 FROM pgqueue_message m
 JOIN unnest(%(ids)s::bigint[], %(attempts)s::int[], %(workers)s::uuid[])
@@ -31,15 +31,15 @@ JOIN unnest(%(ids)s::bigint[], %(attempts)s::int[], %(workers)s::uuid[])
 WHERE m.id = ANY (%(ids)s::bigint[]) AND m.state || '' = 'running'
 
 -- name: hold
--- An atomic task locks its own row for as long as it runs: heartbeat and rescue pass over
--- it, and under REPEATABLE READ no heartbeat makes its settle fail.
+-- An atomic task locks its own row while it runs: heartbeat and rescue skip the row, and under
+-- REPEATABLE READ no heartbeat's update makes its settle fail.
 SELECT pg_backend_pid(), pg_current_xact_id()::xid::text
 FROM pgqueue_message
 -- include: still_mine
 FOR NO KEY UPDATE
 
 -- name: let_go
--- By its transaction, too: behind a pooler the process may be somebody else's by now.
+-- The transaction must match, too: behind a pooler another client may use the process now.
 SELECT pg_terminate_backend(pid)
 FROM pg_stat_activity
 WHERE (pid, backend_xid::text) IN (SELECT * FROM unnest(%(pids)s::int[], %(transactions)s::text[]))
@@ -49,11 +49,11 @@ WHERE (pid, backend_xid::text) IN (SELECT * FROM unnest(%(pids)s::int[], %(trans
 WHERE id = %(id)s AND attempt = %(attempt)s AND worker_id = %(worker_id)s AND state || '' = 'running'
 
 -- name: until_at_least
--- Never shorter than it was; greatest() passes over NULL.
+-- Never earlier than before; greatest() ignores NULL.
 greatest(lease_until, statement_timestamp() + %(extend)s::interval)
 
 -- name: checkpoint
--- What is NULL stays as it was.
+-- A NULL parameter leaves its column unchanged.
 UPDATE pgqueue_message
 SET progress = coalesce(%(progress)s::jsonb, progress),
     payload = coalesce(%(payload)s::jsonb, payload),
@@ -72,8 +72,8 @@ SET lease_until =
 RETURNING id
 
 -- name: begin
--- What lost a worker before says when it is begun: if this one dies, too, whatever else it had
--- claimed and not begun is innocent. One that is locked is left out.
+-- A message that has lost a lease before stores when its run begins: if this worker dies, too, the messages
+-- that it had claimed but not begun are not suspected. Locked rows are skipped.
 WITH still AS MATERIALIZED (
 -- include: held_and_free
 )
@@ -86,21 +86,21 @@ RETURNING id
 SELECT EXISTS (SELECT FROM pgqueue_message WHERE state = 'running' AND lease_until < statement_timestamp())
 
 -- name: rescue
--- Messages whose worker was silent for a whole lease when this transaction began: what an outage
--- since then has kept from being renewed is nobody's fault.
+-- Messages whose lease was over when this transaction began: leases that could not be renewed because of
+-- an outage since then do not count.
 WITH mine AS MATERIALIZED (
     SELECT
 -- include: what_to_know_of_a_loss
     FROM pgqueue_message
     WHERE state = 'running' AND lease_until < transaction_timestamp()
-    ORDER BY channel, key  -- by the index of what runs, never through all that waits
+    ORDER BY channel, key  -- uses the index of running messages, and never reads waiting ones
     LIMIT %(limit)s
     FOR UPDATE SKIP LOCKED
 ),
 -- include: taken_away
 
 -- name: rescue_from
--- Messages of a process that is known to be dead, under whichever of its ids.
+-- Messages of a process that is known to be dead, under any of its ids.
 WITH mine AS MATERIALIZED (
     SELECT
 -- include: what_to_know_of_a_loss
@@ -113,14 +113,14 @@ WITH mine AS MATERIALIZED (
 -- include: taken_away
 
 -- name: are_any_of
--- Also what is locked, which `rescue_from` leaves out.
+-- Finds locked rows, too, which `rescue_from` skips.
 SELECT EXISTS (
     SELECT FROM pgqueue_message
     WHERE state = 'running' AND worker_id BETWEEN %(first)s::uuid AND %(last)s::uuid)
 
 -- name: give_back
--- What was claimed under ids that a worker had before: its answer was lost with the connection, or
--- else it were held. Nothing of it was begun.
+-- Messages claimed under earlier ids of a worker that it does not know of: the claim's answer was lost
+-- with the connection. None of them was begun.
 WITH mine AS MATERIALIZED (
     SELECT id, cancel_requested_at, false AS suspected
     FROM pgqueue_message
@@ -133,12 +133,13 @@ WITH mine AS MATERIALIZED (
 -- include: taken_away
 
 -- name: what_to_know_of_a_loss
--- Any of those that lose their first worker may have killed it. Of the others only what had begun.
+-- A message that loses its first lease is always suspected of having killed its worker; later ones
+-- only if they had begun.
 id, cancel_requested_at, lost = 0 OR coalesce(started_at >= claimed_at, false) AS suspected
 
 -- name: taken_away
--- A first loss costs no time; a message that keeps losing its workers waits longer each time, and
--- is dead in the end.
+-- After its first lost lease a message is ready at once; after each further one it waits longer, and
+-- after `max_lost` it is dead.
 charged AS (
     UPDATE pgqueue_message m
     SET state = CASE WHEN m.lost + 1 >= %(max_lost)s THEN 'dead'

@@ -14,7 +14,7 @@ LARGEST = 2**63 - 1
 
 
 class Found(NamedTuple):
-    """A message, live or ended: `state` is the one or the other's word. JSON is not parsed."""
+    """A message, live or ended: `state` is its state or its outcome. JSON is not parsed."""
 
     id: int
     state: str
@@ -40,12 +40,12 @@ class Found(NamedTuple):
 
 
 def find(connection: Cursors, id: int) -> Found | None:
-    """Return the message with this id, wherever it is now."""
+    """Return the message with this id, live or from history; None: there is none."""
     return find_each(connection, [id]).get(id)
 
 
 def find_each(connection: Cursors, ids: Iterable[int]) -> dict[int, Found]:
-    """Return those of the messages that there are, by their ids."""
+    """Return the messages that exist, by their ids."""
     possible = [id for id in ids if id <= LARGEST]
     with connection.cursor() as cursor:
         cursor.execute(SQL["find"], {"ids": possible})

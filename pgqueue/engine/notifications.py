@@ -7,26 +7,26 @@ from pgqueue.statements import load
 SQL = load(__name__)
 
 DUE_EARLIER = ""
-"""What a notification says, in place of a channel, to whoever promotes delayed messages."""
+"""The text of a notification, in place of a channel, that a delayed message is due earlier."""
 
 
 def listen(connection: Connection) -> None:
-    """Hear of new messages: each notification names a channel, or is DUE_EARLIER."""
+    """Listen for new messages: each notification names a channel, or is DUE_EARLIER."""
     _listen(connection, "")
 
 
 def listen_for_results(connection: Connection) -> None:
-    """Hear of messages that ended while somebody waited for that: each notification is an id."""
+    """Listen for ends of messages that have waiter rows: each notification is a message id."""
     _listen(connection, "_results")
 
 
 def listen_for_notices(connection: Connection) -> None:
-    """Hear of what happens to the messages of watched channels: each notification is JSON."""
+    """Listen for notices of watched channels: each notification is a JSON object."""
     _listen(connection, "_notices")
 
 
 def is_watched(connection: Connection, channel: str) -> bool:
-    """Say whether what happens to the channel's messages is notified."""
+    """Return whether notices are switched on for the channel."""
     return connection.execute(SQL["is_watched"], {"channel": channel}).fetchone() is not None
 
 

@@ -1,4 +1,4 @@
-"""The days of history: made ahead, so that no settle waits for one, and dropped in the end."""
+"""The daily partitions of history: made ahead, so that no settle waits for one, and dropped."""
 
 from collections.abc import Iterator, Mapping
 from contextlib import nullcontext
@@ -28,19 +28,19 @@ SQL = load(__name__)
 
 AHEAD = timedelta(days=14)
 PATIENCE = "5s"
-"""For each lock: what waits keeps nobody else waiting, but a duty should come to an end."""
+"""The lock_timeout: a lock that this code waits for blocks other sessions meanwhile."""
 LONGEST = 60.0
-"""Seconds after which no other day is begun: whoever does it should be seen to go on."""
+"""Seconds after which no further day is begun: the duty must report its progress."""
 UNMARKING = "1min"
-"""For the lock of a day that is not to go after all: it matters more, and who has it is at it."""
+"""The lock_timeout for removing a mark, which matters more than marking."""
 MARK = "pgqueue: nothing in here is kept any more"
-"""On a table that is to be dropped, so that nobody's archive is taken for one."""
+"""The comment on a table that is to be dropped, so that no operator's archive is taken for one."""
 
 
 class Past(NamedTuple):
-    """A day that is to go, and how far that has come.
+    """A day that is to be dropped, and how far that has come.
 
-    Stale: marked, though nobody has begun to detach it.
+    Stale: it is marked, but detaching it has not begun.
     """
 
     schema: str
@@ -56,25 +56,25 @@ class Past(NamedTuple):
 
     @property
     def table(self) -> Identifier:
-        """Its table."""
+        """The day's table."""
         return Identifier(self.schema, self.name)
 
     @property
     def parent(self) -> Identifier:
-        """What it is, or was, a part of."""
+        """The partitioned table that it is, or was, a part of."""
         return Identifier(self.schema, "pgqueue_history")
 
 
 def ensure(connection: Connection, *, ahead: timedelta = AHEAD) -> list[date]:
-    """Make the partitions that are missing from today on; return their days."""
+    """Make the missing partitions from yesterday on; return their days."""
     rows = connection.execute(SQL["missing"], {"days": ahead.days}).fetchall()
     return [day for day, schema in rows if _make(connection, schema, day)]
 
 
 def _make(connection: Connection, schema: str, day: date) -> bool:
-    """Make one day's partition; say no where somebody else just did."""
-    # LIKE and ATTACH: PARTITION OF would wait for every reader of history, and every
-    # settle behind it. ATTACH makes the indexes, too.
+    """Make one day's partition; return False if another session has just made it."""
+    # LIKE and ATTACH: PARTITION OF would wait for every reader of history, and every settle
+    # would wait behind it. ATTACH makes the indexes, too.
     name = Identifier(schema, f"pgqueue_history_{day:%Y%m%d}")
     try:
         with connection.transaction():
@@ -93,25 +93,26 @@ def _make(connection: Connection, schema: str, day: date) -> bool:
                 )
             )
     except (DuplicateTable, UniqueViolation):
-        # The second is what the loser of two at the same moment gets, from the catalog.
+        # Of two sessions at the same moment, one gets UniqueViolation, from the catalog.
         return False
     return True
 
 
 def drop(connection: Connection, retention: Retention) -> list[date] | None:
-    """Drop the days that nothing is kept of any more; return them. None: somebody else is at it.
+    """Drop the days whose retention is over, for a minute at most; there may be more.
 
-    Those that it comes to in a minute: where it has dropped some, there may be more.
-
-    Settles and reports go on meanwhile, and none of them waits. It gives up where it has to wait
-    for somebody, such as who has been reading history for long; who tries again goes on from there.
+    Settles and reports go on meanwhile and do not wait. If a lock takes too long, for example
+    because of a long report on history, it gives up; the next call continues there.
 
     Args:
         connection: in autocommit, and used for nothing else: its time-outs are changed.
-        retention: how long messages are kept of which their channel says nothing else.
+        retention: the retention of messages whose channel configures none.
+
+    Returns:
+        The days that were dropped; None: another session is dropping days.
 
     Raises:
-        psycopg.errors.LockNotAvailable: somebody else reads history for too long.
+        psycopg.errors.LockNotAvailable: another session reads history for too long.
     """
     parameters = {**retaining.given(retention), "mark": MARK, "only": None}
     drop_them = _drop_at_once if is_pooled(connection) else _drop_concurrently
@@ -119,7 +120,7 @@ def drop(connection: Connection, retention: Retention) -> list[date] | None:
 
 
 def _drop_concurrently(connection: Connection, parameters: Mapping[str, Any]) -> list[date] | None:
-    """Detach days while they are read and written; drop what then is nobody's."""
+    """Detach days while history is read and written, then drop their tables."""
     connection.execute(f"SET lock_timeout = '{PATIENCE}'; SET statement_timeout = '10min'")
     if not _one(connection, SQL["try_for_session"]):
         return None
@@ -132,7 +133,7 @@ def _drop_concurrently(connection: Connection, parameters: Mapping[str, Any]) ->
 
 
 def _drop(connection: Connection, past: Past, parameters: Mapping[str, Any]) -> bool:
-    """Drop a day; say no where it is not ours to drop any more."""
+    """Drop a day; return False if it must not be dropped any more."""
     if past.is_pending:
         connection.execute(_alter("DETACH PARTITION {} FINALIZE", past))
     elif past.is_attached:
@@ -144,10 +145,11 @@ def _drop(connection: Connection, past: Past, parameters: Mapping[str, Any]) -> 
 
 
 def _mark(connection: Connection, past: Past, parameters: Mapping[str, Any]) -> bool:
-    """Have a day dropped by whoever goes on from here; say no where it isn't to go any more."""
+    """Mark a day as to be dropped; return False if it must not be dropped any more."""
     with connection.transaction():
-        # Whoever detaches a day takes these locks, too; who reads or writes it doesn't. That of
-        # history is waited for here, not with the mark on, which he would take along.
+        # Detaching a day takes these locks, too; reading or writing it does not. The parent's lock
+        # is waited for before the day is marked: an operator who detaches it meanwhile must not get
+        # the mark.
         connection.execute(
             Text("LOCK TABLE ONLY {}, {} IN SHARE UPDATE EXCLUSIVE MODE").format(
                 past.parent, past.table
@@ -160,12 +162,13 @@ def _mark(connection: Connection, past: Past, parameters: Mapping[str, Any]) -> 
 
 
 def _detach(connection: Connection, past: Past, parameters: Mapping[str, Any]) -> None:
-    """Detach a day that is marked; where that could not even begin, it is marked no more."""
+    """Detach a marked day; remove the mark if detaching could not begin."""
     begun = past._replace(is_pending=True)
     try:
         connection.execute(_alter("DETACH PARTITION {} CONCURRENTLY", past))
     except ObjectNotInPrerequisiteState:
-        # Somebody detaches one concurrently, maybe this: pending it is then, but it is his.
+        # Another session detaches a day concurrently, perhaps this one: then it belongs to that
+        # session.
         _unmark(connection, past)
         raise
     except Error:
@@ -175,18 +178,19 @@ def _detach(connection: Connection, past: Past, parameters: Mapping[str, Any]) -
 
 
 def _unmark(connection: Connection, past: Past) -> None:
-    """Leave a day to whoever detaches it."""
+    """Remove the mark from a day, so that it is not dropped."""
     with connection.transaction():
         if not is_pooled(connection):
-            # He may just be at it: what he then has would be dropped.
+            # An operator may be detaching it now: with the mark, the operator's table would be
+            # dropped.
             wait_at_most(connection, UNMARKING)
         connection.execute(_comment(past, None))
 
 
 def _drop_at_once(connection: Connection, parameters: Mapping[str, Any]) -> list[date] | None:
-    """Drop days behind a transaction pooler, where statements may each have another session.
+    """Drop days behind a transaction pooler, where each statement may have another session.
 
-    Each in a transaction of its own: settles wait until that is done, or gives up.
+    Each day is one transaction: settles wait until it ends or gives up.
     """
     with connection.transaction():
         if not _be_alone(connection):
@@ -196,7 +200,7 @@ def _drop_at_once(connection: Connection, parameters: Mapping[str, Any]) -> list
 
 
 def _drop_in_one(connection: Connection, past: Past, parameters: Mapping[str, Any]) -> bool:
-    """Drop a day in one transaction; say no where it is not ours to drop any more."""
+    """Drop a day in one transaction; return False if it must not be dropped any more."""
     with connection.transaction():
         if not _be_alone(connection) or not _is_found(connection, past, parameters):
             return False
@@ -208,19 +212,19 @@ def _drop_in_one(connection: Connection, past: Past, parameters: Mapping[str, An
 
 
 def _be_alone(connection: Connection) -> bool:
-    """Let nobody else drop days until the transaction ends; say no where somebody is at it."""
+    """Lock the dropping of days until the transaction ends; return False if it is locked."""
     wait_at_most(connection, "100ms")
     return bool(_one(connection, SQL["try_for_transaction"]))
 
 
 def _in_time(past: list[Past]) -> Iterator[Past]:
-    """Yield one after the other, as long as there is time to begin with it."""
+    """Yield days while there is time to begin another one."""
     until = monotonic() + LONGEST
     return takewhile(lambda _: monotonic() < until, past)
 
 
 def _past(connection: Connection, parameters: Mapping[str, Any]) -> list[Past]:
-    """Return the days that are to go; first take back what is left of those that were once."""
+    """Remove stale marks, then return the days that are to be dropped."""
     for each in _find(connection, parameters):
         if each.is_stale:
             _unmark(connection, each)
@@ -232,7 +236,7 @@ def _find(connection: Connection, parameters: Mapping[str, Any]) -> list[Past]:
 
 
 def _is_found(connection: Connection, past: Past, parameters: Mapping[str, Any]) -> bool:
-    """Say whether a day is just so now. No other is looked at: somebody may have that locked."""
+    """Return whether the day's state is unchanged. Other days are not read: they may be locked."""
     return _find(connection, {**parameters, "only": past.name}) == [past]
 
 
@@ -252,20 +256,20 @@ def _comment(past: Past, mark: str | None) -> Composed:
 def repeat_if_missing(
     connection: Connection, statement: str, parameters: Mapping[str, Any]
 ) -> list[Any]:
-    """Run a statement that writes history; where today has no partition yet, make it and repeat.
+    """Run a statement that writes history; if today has no partition, make it and repeat.
 
-    In a savepoint, if the caller has a transaction: nothing else in it is undone.
+    Inside a transaction of the caller it runs in a savepoint, so that the rest is not undone.
     """
     is_alone = connection.info.transaction_status == TransactionStatus.IDLE
     if is_alone and not connection.autocommit:
-        # A transaction of Django's begins with its first statement. Were that our savepoint,
-        # psycopg would take it for the whole transaction, and commit at its end.
+        # Without autocommit, a transaction begins with its first statement. If that were our
+        # savepoint, psycopg would take it for the whole transaction and commit at its end.
         connection.execute("SELECT 1")
         is_alone = False
     try:
         with nullcontext() if is_alone else connection.transaction():
             return connection.execute(statement, parameters).fetchall()
     except CheckViolation:
-        # No worker was there to make it ahead.
+        # No worker has made the partition ahead.
         ensure(connection)
         return connection.execute(statement, parameters).fetchall()

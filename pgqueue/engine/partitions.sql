@@ -1,7 +1,6 @@
 -- name: missing
--- In the schema that history is in, which need not come first in the search_path.
--- The UTC days that history has no partition for. From yesterday on: around midnight a run
--- may have ended before its settle begins.
+-- The UTC days without a partition, in the schema of the history table, which need not be first in the
+-- search_path. From yesterday on: around midnight a run may end before its settle begins.
 SELECT day::date, n.nspname
 FROM pg_class history JOIN pg_namespace n ON n.oid = history.relnamespace, generate_series(
     date_trunc('day', statement_timestamp() AT TIME ZONE 'UTC') - interval '1 day',
@@ -16,10 +15,10 @@ WHERE history.oid = 'pgqueue_history'::regclass
 ORDER BY day
 
 -- name: past
--- The days that nothing is kept of any more, or nothing is in; and those that were to be dropped
--- already, when something came in between. Never yesterday's: around midnight a run may have ended
--- before its settle begins. A table that somebody else has detached is his: so that it can't be taken
--- for one of ours, a mark on a day that is still a part of history is stale, and found, too.
+-- The days whose retention is over or that are empty, and those whose drop was begun and interrupted.
+-- Never yesterday: around midnight a run may end before its settle begins. A table that an operator has
+-- detached belongs to the operator. So that it is not taken for one of ours, a mark on a day that is still
+-- attached is stale, and is returned, too.
 WITH
 -- include: kept
 , days AS (
@@ -45,7 +44,7 @@ WHERE is_marked OR CASE
 ORDER BY NOT is_pending, relname
 
 -- name: try_for_session
--- Who drops days does so alone.
+-- One session at a time drops days.
 SELECT pg_try_advisory_lock('pgqueue_history'::regclass::oid::bigint)
 
 -- name: leave

@@ -8,7 +8,7 @@ SQL = load(__name__)
 
 
 def promote(connection: Connection, *, limit: int = 1000) -> int:
-    """Make delayed messages ready that are due; return how many."""
+    """Make the delayed messages ready that are due; return how many."""
     return len(connection.execute(SQL["promote"], {"limit": limit}).fetchall())
 
 
@@ -19,9 +19,12 @@ def next_due(connection: Connection) -> timedelta | None:
 
 
 def may_come(connection: Connection, channels: Collection[str] | None) -> timedelta | None:
-    """Return how long until there may be something to claim of `channels`, None: of all.
+    """Return how long until there may be something to claim; None: nothing is expected.
 
-    None where nothing is delayed, bound by a rate, or held by somebody.
+    Expected are delayed messages, lanes throttled by a rate, and messages whose leases may run out.
+
+    Args:
+        channels: the channels to claim from; None: all.
     """
     given = None if channels is None else list(channels)
     [seconds] = connection.execute(SQL["may_come"], {"channels": given}).fetchone() or [None]
@@ -29,5 +32,5 @@ def may_come(connection: Connection, channels: Collection[str] | None) -> timede
 
 
 def run_now(connection: Connection, ids: Collection[int]) -> set[int]:
-    """Make delayed messages ready whatever their time; return the ids of those that were."""
+    """Make delayed messages ready before their time; return the ids that were delayed."""
     return {row[0] for row in connection.execute(SQL["run_now"], {"ids": list(ids)})}

@@ -18,7 +18,7 @@ WITH due AS MATERIALIZED (
 SELECT id, (SELECT count(*) FROM told) FROM changed
 
 -- name: next_due
--- Seconds until the next delayed message is due; negative where one was skipped.
+-- Seconds until the next delayed message is due; negative if a due one was skipped as locked.
 SELECT extract(epoch FROM run_at - clock_timestamp())::float8
 FROM pgqueue_message
 WHERE state = 'scheduled'
@@ -26,8 +26,8 @@ ORDER BY run_at
 LIMIT 1
 
 -- name: may_come
--- Seconds until there may be something of these channels (NULL: all): delayed, bound by a rate, held
--- by somebody whose lease ends, or just locked.
+-- Seconds until there may be something to claim on these channels (NULL: all): a delayed message, a
+-- throttled lane or gate, a lease that runs out, or a ready message that is locked now.
 SELECT extract(epoch FROM least(
     (SELECT run_at FROM pgqueue_message
      WHERE state = 'scheduled' AND (%(channels)s::text[] IS NULL OR channel = ANY (%(channels)s::text[]))

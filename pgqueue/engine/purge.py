@@ -1,4 +1,4 @@
-"""End a channel's messages by the thousand, the oldest first."""
+"""Discard the waiting messages of a channel in batches, oldest first."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ SQL = load(__name__)
 
 BATCH = 1000
 REACH = 10_000
-"""Messages that a step looks at, of whatever channel."""
+"""Messages of all channels that one step reads at most."""
 
 
 class Bounds(NamedTuple):
-    """What was there when it began.
+    """The limits of a purge, read once at its beginning.
 
     Attributes:
-        newest: the newest message, of any channel: what comes later is let alone.
-        surplus: the newest that too many are newer than; None: there are not too many.
-        before: what was enqueued earlier is too old.
+        newest: the newest message id, of any channel: later messages are left alone.
+        surplus: messages up to this id exceed the number to keep; None: there is no surplus.
+        before: messages enqueued earlier are too old; None: age does not matter.
     """
 
     newest: int | None
@@ -33,7 +33,7 @@ class Bounds(NamedTuple):
 
 
 class Step(NamedTuple):
-    """How many messages ended, and the last one that was looked at; None: there was none."""
+    """How many messages were discarded, and the last id that was read; None: there was none."""
 
     ended: int
     last: int | None
@@ -42,7 +42,7 @@ class Step(NamedTuple):
 def bounds(
     connection: Connection, channel: str, *, keep: int | None, older_than: timedelta | None
 ) -> Bounds:
-    """Say which messages are too many, and which too old, of those that wait now."""
+    """Return which waiting messages exceed the number to keep, and which are too old."""
     row = connection.execute(
         SQL["bounds"], {"channel": channel, "keep": keep, "older_than": older_than}
     ).fetchone()
@@ -58,12 +58,12 @@ def discard(
     up_to: int,
     before: datetime | None,
 ) -> Step:
-    """End the next up to 1 000 after an id; what somebody has locked is left out.
+    """Discard the next messages after an id, at most 1 000; locked ones are skipped.
 
     Args:
-        states: those that are ended.
-        up_to: the last id of those that go whatever their age.
-        before: those also go that were enqueued earlier.
+        states: the states of the messages to discard.
+        up_to: messages up to this id are discarded whatever their age.
+        before: later ones are discarded, too, if they were enqueued before this time.
     """
     ((ended, last, _),) = partitions.repeat_if_missing(
         connection,

@@ -1,8 +1,8 @@
-"""Remove from history what is kept for less long than the day it is in.
+"""Delete history rows whose retention is shorter than that of their day.
 
-Days are dropped at the longest that anything is kept (`partitions.drop`). What goes before is
-deleted here, in stretches of time, each of which is read but once: history has no index by channel
-and outcome, which every settle would have to write to, only one that roughly tells where a time is.
+A day's partition is dropped after the longest retention (`partitions.drop`). Rows with a shorter
+one are deleted here, in windows of time, each of which is read only once: history has no index by
+channel and outcome, since every settle would have to write to it, only a BRIN index on the time.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ SQL = load(__name__)
 
 BATCH = 2000
 REACH = 10_000
-"""Rows, or somewhat more, that a step looks at."""
+"""Rows that a step reads, or slightly more."""
 
 
 class Window(NamedTuple):
@@ -32,26 +32,26 @@ class Window(NamedTuple):
 
 
 class Step(NamedTuple):
-    """How many messages were removed, and whether that was all there is to do now."""
+    """How many messages were deleted, and whether nothing is left to do now."""
 
     removed: int
     is_last: bool
 
 
 def given(retention: Retention) -> Mapping[str, Any]:
-    """Return the parameters of what is kept where a channel says nothing of its own."""
+    """Return the statements' parameters for channels that configure no retention."""
     return {"outcomes": list(retention), "keeps": list(retention.values())}
 
 
 def windows(connection: Connection, retention: Retention) -> list[Window]:
-    """Return what there may be to purge, of each length of time that something is kept."""
+    """Return the windows that may hold rows to delete, one for each length of retention."""
     return [Window(*row) for row in connection.execute(SQL["windows"], given(retention))]
 
 
 def purge(connection: Connection, window: Window, retention: Retention) -> Step:
-    """Remove the next up to 2 000 messages of a window; note how far that came.
+    """Delete the next messages of a window, at most 2 000; store how far the window is done.
 
-    What somebody has locked is passed over, and goes with its day.
+    Locked rows are skipped; they go with their day's partition.
     """
     parameters = {**given(retention), **window._asdict(), "reach": REACH, "limit": BATCH}
     seen, end = connection.execute(SQL["reach"], parameters).fetchone() or (0, None)

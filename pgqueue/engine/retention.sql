@@ -1,7 +1,7 @@
 -- name: windows
--- How long something is kept that goes before its day does, and from when until when there may be
--- some of it to purge. Days go at the longest; but what is kept for less than a day can't wait for that.
--- Where the rules have changed, or the clock was set back, all is looked at once more.
+-- Each retention that is shorter than the longest (or than a day, since partitions are whole days), and the
+-- window of time that may hold rows to delete by it. If the rules have changed, or the clock was set back,
+-- the window begins at the oldest row again.
 WITH
 -- include: kept
 , rules AS (
@@ -17,7 +17,7 @@ WHERE k.keep < rules.longest OR k.keep < interval '1 day'
 ORDER BY k.keep
 
 -- name: reach
--- Where the next stretch of a window ends: its rows lie roughly in the order of their times.
+-- Where the next part of a window ends: rows lie roughly in the order of their times.
 SELECT count(*), max(finished_at) + interval '1 microsecond'
 FROM (
     SELECT finished_at FROM pgqueue_history
@@ -41,7 +41,7 @@ DELETE FROM pgqueue_history h
 WHERE h.id = ANY (ARRAY(SELECT id FROM over)) AND h.finished_at >= %(after)s AND h.finished_at < %(before)s
 
 -- name: note
--- Up to when all is done; what was noted under other rules is void.
+-- The time up to which all is deleted; what was stored under other rules is void.
 WITH void AS (
     DELETE FROM pgqueue_purged WHERE rules <> %(rules)s
 )

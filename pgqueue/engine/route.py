@@ -1,8 +1,8 @@
-"""Bring governed lanes up to date with what happened to their messages.
+"""Bring governed lanes up to date with the changes of their messages.
 
-Whoever makes a message ready, or frees its place, rings a bell: an insert, which waits for
-nobody. Before it claims, a worker takes the bells and marks their lanes runnable. One at a time,
-by an advisory lock: whoever does not get it may leave that to who has it.
+A statement that makes a message ready, or frees its place, inserts a bell and waits for no other
+transaction. Before a worker claims, it takes the bells and marks their lanes runnable. An advisory
+lock lets one worker route at a time; the others can leave it to that one.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ class Look(NamedTuple):
     """What there is to route.
 
     Attributes:
-        has_rung: bells have.
-        has_policies: messages may have been stored before the policy that holds for them.
-        wake_in: how long until a rate lets something go on.
+        has_rung: there are bells.
+        has_policies: messages may have been stored before the policy that governs them.
+        wake_in: how long until a rate allows the next start; None: no rate delays anything.
     """
 
     has_rung: bool
@@ -36,17 +36,17 @@ class Look(NamedTuple):
 
 
 def look(connection: Connection, *, after: int) -> Look:
-    """Say what there is to route; bells up to the id `after` are known."""
+    """Return what there is to route; bells up to the id `after` were taken before."""
     row = connection.execute(SQL["look"], {"after": after}).fetchone()
     has_rung, has_policies, wake_in = row or (False, False, None)
     return Look(has_rung, has_policies, None if wake_in is None else timedelta(seconds=wake_in))
 
 
 def route(connection: Connection, *, after: int) -> int | None:
-    """Mark the lanes whose bells rang, and those whose time came, in a transaction.
+    """Mark the lanes that have bells, and the throttled ones whose time has come, in a transaction.
 
     Returns:
-        The id of the last bell that was taken, or `after`; None: somebody else is at it.
+        The id of the last bell that was taken, or `after`; None: another session is routing.
     """
     with in_short(connection):
         rows = connection.execute(SQL["take"], {"after": after, "limit": BATCH}).fetchall()
@@ -75,10 +75,10 @@ def _mark(connection: Connection, rung: set[tuple[str, str | None]]) -> None:
 
 
 def adopt(connection: Connection) -> int | None:
-    """Govern messages that were stored before the policy that holds for them.
+    """Mark messages as governed that were stored before the policy that governs them.
 
     Returns:
-        How many; None: somebody else is at it.
+        How many; None: another session is routing.
     """
     with in_short(connection):
         if not _locked(connection):
@@ -90,9 +90,10 @@ def adopt(connection: Connection) -> int | None:
 
 
 def tidy(connection: Connection) -> int:
-    """Mark lanes that contradict the tables, and remove empty ones; return how many did.
+    """Correct lanes that contradict the messages, and delete empty ones.
 
-    There should be none that contradict them.
+    Returns:
+        How many lanes contradicted the messages: it should be none.
     """
     with in_short(connection):
         if not _locked(connection):

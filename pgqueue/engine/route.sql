@@ -1,6 +1,6 @@
 -- name: look
--- Whether there is anything to route, how many seconds until a rate lets something go on, and
--- whether messages may have missed their policy.
+-- Whether there are bells, how many seconds until a rate allows the next start, and whether messages may
+-- have been stored before their policy.
 SELECT EXISTS (SELECT FROM pgqueue_bell WHERE id > %(after)s),
        EXISTS (SELECT FROM pgqueue_policy WHERE governs),
        (SELECT extract(epoch FROM min(wake_at) - clock_timestamp())::float8 FROM (
@@ -9,7 +9,7 @@ SELECT EXISTS (SELECT FROM pgqueue_bell WHERE id > %(after)s),
             SELECT wake_at FROM pgqueue_gate WHERE wake_at > clock_timestamp()) w)
 
 -- name: channels
--- Every channel with a lane to take from: one probe a channel, as in `claim`.
+-- Every channel with a runnable lane, by one probe for each channel, as in `claim`.
 WITH RECURSIVE found AS (
     (SELECT channel FROM pgqueue_lane WHERE state = 'runnable' ORDER BY channel, turn_at LIMIT 1)
     UNION ALL
@@ -23,8 +23,8 @@ WHERE channel <> ALL (%(excluded)s::text[])
   AND channel NOT IN (SELECT name FROM pgqueue_channel WHERE paused)
 
 -- name: take
--- The bells, if nobody else is at it. In the same statement as the lock, since what it does not
--- see is taken the next time.
+-- Takes the bells, if the router's lock is free. One statement for both: bells that it does not see are
+-- taken the next time.
 WITH turn AS MATERIALIZED (
     SELECT pg_try_advisory_xact_lock('pgqueue_bell'::regclass::oid::bigint) AS is_mine
 ), rung AS (
@@ -38,9 +38,9 @@ SELECT turn.is_mine, rung.id, rung.channel, rung.key
 FROM turn LEFT JOIN rung ON true
 
 -- name: mark
--- In a later statement than the one that took the bells: a claim that is about to call its lane
--- idle has it locked, and this waits for that. No condition on the state may stand in its way,
--- or the row as it was before is left alone, and the bell is lost.
+-- In a later statement than the one that took the bells: a claim that is about to mark its lane idle has
+-- the lane locked, and this waits for it. There must be no condition on the state: it would be checked
+-- against the row as it was before the wait, and the bell would be lost.
 INSERT INTO pgqueue_lane AS lane (channel, key, state, turn_at, tat)
 SELECT channel, key, 'runnable', clock_timestamp(), 'epoch'
 FROM unnest(%(channels)s::text[], %(keys)s::text[]) AS rung (channel, key)
@@ -49,13 +49,13 @@ SET state = CASE WHEN lane.state = 'throttled' AND lane.wake_at > clock_timestam
     turn_at = CASE WHEN lane.state IN ('runnable', 'throttled') THEN lane.turn_at ELSE excluded.turn_at END
 
 -- name: blocked
--- Lanes of channels that may do otherwise about dead letters from now on: one with nothing but what
--- waits behind a dead one may have been removed.
+-- Keys of channels whose on_dead may have changed: the lane of messages that wait behind a dead letter may
+-- have been deleted.
 SELECT DISTINCT channel, key FROM pgqueue_message
 WHERE ordered AND state = 'dead' AND channel = ANY (%(channels)s::text[])
 
 -- name: mark_all
--- Of channels whose policies changed. A new rate bounds what the old one made wait.
+-- All lanes of channels whose policies changed. A lane that the old rate delayed waits for the new one at most.
 UPDATE pgqueue_lane lane
 SET state = 'runnable',
     wake_at = NULL,
@@ -71,7 +71,7 @@ SET state = 'runnable',
 WHERE lane.channel = ANY (%(channels)s::text[])
 
 -- name: mark_gates
--- No claim says when a gate's rate lets something go on, unless it takes something: so this does.
+-- A claim stores when the gate's rate allows the next start only if it took a message; this does it here.
 UPDATE pgqueue_gate gate
 SET tat = least(gate.tat, coalesce(clock_timestamp() + pace.burst * pace.gap, 'epoch')),
     wake_at = least(gate.tat, clock_timestamp() + pace.burst * pace.gap) - (pace.burst - 1) * pace.gap
@@ -84,7 +84,7 @@ LEFT JOIN LATERAL (
 WHERE gate.channel = rung.channel
 
 -- name: ripen
--- Only whoever routes changes a throttled lane: nothing can come between.
+-- Only the router changes a throttled lane, so no other change can come between.
 UPDATE pgqueue_lane
 SET state = 'runnable', wake_at = NULL, turn_at = clock_timestamp()
 WHERE (channel, key) IN (
@@ -94,8 +94,8 @@ WHERE (channel, key) IN (
     FOR NO KEY UPDATE SKIP LOCKED)
 
 -- name: strays
--- Messages that are ready, and not governed though a policy holds for them: it was saved before
--- their transaction had committed. Found by one probe for each policy.
+-- Ready messages that are not marked as governed although a policy governs them: it was saved before their
+-- transaction committed. Found by one probe for each policy.
 WITH stray AS MATERIALIZED (
     SELECT found.id
     FROM pgqueue_policy p CROSS JOIN LATERAL (
@@ -125,7 +125,7 @@ WHERE id = ANY (ARRAY(SELECT id FROM stray))
 RETURNING channel, key
 
 -- name: has_work
--- Of "… lane (channel, key)": something that a claim would take, but for limits.
+-- Of "… lane (channel, key)": whether it has a message that a claim would take if limits allowed it.
 (SELECT count(*) FROM (
      SELECT FROM pgqueue_message m
      WHERE m.state = 'ready' AND m.governed AND NOT m.ordered AND m.channel = lane.channel AND m.key = lane.key
@@ -135,8 +135,8 @@ OR (SELECT count(*) FROM (
     ) h) > 0
 
 -- name: forget
--- Lanes with neither work nor a past that the rate must remember. A bell makes them anew; one that has
--- work though it is idle is left for `contradictions` to find, or nobody would ever look for it.
+-- Deletes idle lanes without messages and without a past that their rate must remember. A bell creates them
+-- again. An idle lane that has messages is kept, so that `contradictions` finds it.
 DELETE FROM pgqueue_lane
 WHERE ctid = ANY (ARRAY(
     SELECT lane.ctid FROM pgqueue_lane lane
@@ -152,8 +152,8 @@ WHERE ctid = ANY (ARRAY(
     FOR UPDATE SKIP LOCKED))
 
 -- name: contradictions
--- Lanes that say they have no work, or no room, for a while, though the tables say otherwise:
--- there should be none. Returned to be counted, and rung.
+-- Lanes that have been marked as idle or saturated for a while although they have messages and room. There
+-- should be none.
 SELECT lane.channel, lane.key
 FROM pgqueue_lane lane
 LEFT JOIN LATERAL (
@@ -168,12 +168,12 @@ WHERE lane.state IN ('idle', 'saturated') AND lane.turn_at < statement_timestamp
   AND (
 -- include: has_work
   )
-  -- Its bell has rung: it is about to be looked at.
+  -- A bell waits for the router: the lane is about to be marked.
   AND NOT EXISTS (
       SELECT FROM pgqueue_bell b
       WHERE b.channel = lane.channel AND (b.key = lane.key OR b.key IS NULL))
 LIMIT %(limit)s
 
 -- name: lock
--- The same that `take` asks for.
+-- The router's lock, which `take` asks for, too.
 SELECT pg_try_advisory_xact_lock('pgqueue_bell'::regclass::oid::bigint)

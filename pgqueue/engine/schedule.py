@@ -12,14 +12,14 @@ from pgqueue.statements import load
 
 SQL = load(__name__)
 PATIENCE = "500ms"
-"""A tick's message may have to wait for somebody's transaction (a dedupe_key, a max_size), and
-whoever declares for an operator's: the worker's other duties wait with it."""
+"""The lock_timeout: a tick's message may wait for another transaction (a dedupe_key, a max_size),
+and a declaration for an operator's. The worker's other duties wait meanwhile."""
 HASTE = "10ms"
-"""The same for those that come after one that had to wait so long: they may be a hundred."""
+"""The lock_timeout of the ticks after one that waited for so long: there may be a hundred."""
 
 
 class Declared(NamedTuple):
-    """A schedule as code has it. One of `cron` and `every` says when; the arguments are JSON."""
+    """A schedule that code declares. Either `cron` or `every` is set; the arguments are JSON."""
 
     name: str
     task: str
@@ -33,17 +33,18 @@ class Declared(NamedTuple):
 
     @property
     def definition(self) -> str:
-        """What all that says, as a digest."""
+        """A digest of all fields."""
         said = json.dumps([str(value) for value in self])
         return hashlib.sha256(said.encode("utf-8", "replace")).hexdigest()
 
 
 class Scheduled(NamedTuple):
-    """A schedule's row, its times in UTC.
+    """A schedule's row, with times in UTC.
 
-    `next_at` is its first tick that was not done; `now` when it was read.
-
-    `definition` says whose code it is; it is empty where an operator has made it.
+    Attributes:
+        next_at: its first tick that is not done yet.
+        now: when the row was read.
+        definition: the digest of the code that declares it; empty: an operator made it.
     """
 
     name: str
@@ -64,10 +65,11 @@ class Scheduled(NamedTuple):
 
     @classmethod
     def of(cls, row: Iterable[object]) -> Scheduled:
-        """Return the schedule of a row that was read.
+        """Return the schedule of a row, with its times converted to UTC.
 
-        Behind a pooler sessions have any time zone. Two times of one zone are compared by what its
-        clocks show, which goes wrong in the hour that comes twice.
+        Behind a pooler a session may have any time zone. Python compares two times of one zone by
+        their local clock times, which is wrong in the hour that comes twice at the end of summer
+        time.
         """
         return cls._make(
             each.astimezone(UTC) if isinstance(each, datetime) else each for each in row
@@ -75,12 +77,13 @@ class Scheduled(NamedTuple):
 
 
 def declare(connection: Connection, declared: Collection[Declared]) -> list[str]:
-    """Write what code has; return the names that somebody else has given to others.
+    """Store the schedules that code declares.
 
-    Their rows go on as they are.
+    Returns:
+        The names that operators have used for schedules of their own, whose rows stay unchanged.
 
     Raises:
-        psycopg.errors.LockNotAvailable: somebody has locked a row for longer than a moment.
+        psycopg.errors.LockNotAvailable: another session has locked a row for too long.
     """
     columns: dict[str, Sequence[object]] = {
         f"{field.removesuffix('s')}s": [getattr(each, field) for each in declared]
@@ -96,14 +99,14 @@ def declare(connection: Connection, declared: Collection[Declared]) -> list[str]
 def due(
     connection: Connection, *, names: Collection[str], aside: Collection[str], limit: int
 ) -> list[Scheduled]:
-    """Lock schedules with ticks to be done, until the end of the transaction.
+    """Lock schedules with ticks that are due, until the transaction ends.
 
-    What others have locked is skipped. One whose `next_at` is None is returned, too: its next
-    tick is to be found.
+    Rows that other sessions have locked are skipped. A schedule whose `next_at` is None is
+    returned, too: its next tick has to be computed.
 
     Args:
-        names: of the schedules that this worker has in its code.
-        aside: of those to be left alone.
+        names: the schedules that this worker's code declares.
+        aside: the schedules to leave alone.
     """
     wait_at_most(connection, PATIENCE)
     asked = {"names": list(names), "aside": list(aside), "limit": limit}
@@ -111,14 +114,14 @@ def due(
 
 
 def hurry(connection: Connection) -> None:
-    """Hardly wait for locks any more, until the end of the transaction: one was waited for."""
+    """Wait for locks only briefly from now on, until the transaction ends."""
     wait_at_most(connection, HASTE)
 
 
 def next_due(
     connection: Connection, *, names: Collection[str], aside: Collection[str]
 ) -> timedelta | None:
-    """Return how long until the next tick of those that `due` would return; None: there is none."""
+    """Return how long until `due` returns a schedule; None: there is none."""
     asked = {"names": list(names), "aside": list(aside)}
     [seconds] = connection.execute(SQL["next_due"], asked).fetchone() or [None]
     return None if seconds is None else timedelta(seconds=seconds)
@@ -133,9 +136,11 @@ def move(
     message_id: int | None = None,
     error: str | None = "",
 ) -> None:
-    """Note that all before `next_at` is done: the last message, or why there is none.
+    """Store that all ticks before `next_at` are done.
 
-    Where `error` is None, what was noted before holds on.
+    Args:
+        message_id: the message of the last tick; None: unchanged.
+        error: why there is no message; None: unchanged.
     """
     connection.execute(
         SQL["move"],
@@ -150,13 +155,13 @@ def move(
 
 
 def note(connection: Connection, scheduled: Scheduled, error: str) -> bool:
-    """Note why its ticks can't be done; say whether that is news."""
+    """Store why the schedule's ticks can't be done; return whether that is a new reason."""
     done = connection.execute(SQL["note"], {"name": scheduled.name, "error": error})
     return done.rowcount > 0
 
 
 def find(connection: Cursors, name: str) -> Scheduled | None:
-    """Return the schedule of this name; None: there is none."""
+    """Return the schedule with this name; None: there is none."""
     with connection.cursor() as cursor:
         cursor.execute(SQL["find"], {"name": name})
         row = cursor.fetchone()

@@ -1,13 +1,13 @@
--- Only whoever has locked a schedule's row moves it on, in the transaction that stores the messages
--- of its ticks: each tick has its message once, whoever is killed and whoever tries.
+-- A schedule's row is updated only by the session that has locked it, in the transaction that stores the
+-- messages of its ticks. So each tick has exactly one message, even if workers compete or are killed.
 
 -- name: columns
 name, task, cron, every, timezone, args::text, kwargs::text, channel, priority, missed, overlap,
 next_at, ticked_at, definition, statement_timestamp()
 
 -- name: is_due
--- What code declares is done by workers that have it in their code: one that vanished is done by
--- those that have it still, and then by nobody.
+-- A declared schedule is done by the workers whose code declares it. When it is removed from the code, only
+-- workers with the old code do it, and when those have stopped, none does.
 NOT paused AND (NOT declared OR name = ANY (%(names)s::text[])) AND name <> ALL (%(aside)s::text[])
 
 -- name: due
@@ -42,10 +42,9 @@ FROM pgqueue_schedule
 WHERE name = %(name)s
 
 -- name: declare
--- Several versions of the code may say different things at once. What one of them replaced comes
--- back only when none has said for a minute what replaced it: old workers, which still start and
--- stop during a deploy, don't fight the new ones; and code that was rolled back gets its way once
--- the new ones are gone.
+-- Several versions of the code may declare a schedule differently at the same time. A definition that was
+-- replaced comes back only after no worker has declared its replacement for a minute. So old workers that
+-- start during a deploy do not undo the new definition, and after a rollback the old one returns.
 INSERT INTO pgqueue_schedule AS s
     (name, task, cron, every, timezone, args, kwargs, missed, overlap, declared, definition, seen_at)
 SELECT name, task, cron, every, timezone, args::jsonb, kwargs::jsonb, missed, overlap, true, definition,
@@ -70,7 +69,7 @@ WHERE s.declared AND CASE
 SELECT name FROM pgqueue_schedule WHERE name = ANY (%(names)s::text[]) AND NOT declared ORDER BY name
 
 -- name: forget
--- No code has had them for a month.
+-- Declared by no worker for 30 days.
 DELETE FROM pgqueue_schedule
 WHERE name = ANY (ARRAY(
     SELECT name FROM pgqueue_schedule

@@ -1,7 +1,7 @@
-"""How a run ends. Each verb is one statement on a batch, and a transaction of its own.
+"""Write how runs ended. Each verb is one statement on a batch, and a transaction of its own.
 
-Each returns the ids it settled. What is missing was fenced off, its lease being lost, or is
-locked by somebody else for the moment: `lease.held` tells which.
+Each returns the ids it settled. For a missing id, either the lease is lost (the fence did not
+match), or another transaction has the row locked now: `lease.held` tells which.
 """
 
 from collections.abc import Collection
@@ -25,7 +25,7 @@ class Done(NamedTuple):
 
 
 class Failure(NamedTuple):
-    """A run that failed, and after what delay to try again."""
+    """A run that failed, and the delay before the next attempt."""
 
     lease: Lease | Claim
     error: str
@@ -34,16 +34,16 @@ class Failure(NamedTuple):
 
 
 class Deferral(NamedTuple):
-    """A message that was handed back, and how long to leave it alone."""
+    """A message that was handed back, and the delay before its next run."""
 
     lease: Lease | Claim
     delay: timedelta
     progress: str | None = None
-    """JSON, to be found by the next run; None: as it was."""
+    """JSON for the next run; None: unchanged."""
 
 
 class Finish(NamedTuple):
-    """A run that ended its message as its task asked for, and why."""
+    """A run that ended its message with the outcome that its task asked for, and why."""
 
     lease: Lease | Claim
     outcome: str
@@ -52,13 +52,13 @@ class Finish(NamedTuple):
 
 
 def complete(connection: Connection, done: Collection[Done]) -> set[int]:
-    """Move what succeeded into history."""
+    """Move the messages of successful runs into history."""
     return _ids(
         connection,
         "complete",
         {
             **fence(end.lease for end in done),
-            # A shorter array is as good as one filled up with NULL.
+            # unnest() fills a shorter array up with NULL.
             "results": [end.result for end in done] if any(end.result for end in done) else [],
             "started": microseconds(end.started for end in done),
             "finished": microseconds(end.finished for end in done),
@@ -67,7 +67,7 @@ def complete(connection: Connection, done: Collection[Done]) -> set[int]:
 
 
 def retry(connection: Connection, failures: Collection[Failure]) -> set[int]:
-    """Charge a failure, and make each ready again after its delay."""
+    """Count a failure, and make each message ready again after its delay."""
     return _ids(
         connection,
         "retry",
@@ -81,7 +81,7 @@ def retry(connection: Connection, failures: Collection[Failure]) -> set[int]:
 
 
 def bury(connection: Connection, failures: Collection[Failure]) -> set[int]:
-    """Charge a failure, and keep each as a dead letter."""
+    """Count a failure, and keep each message as a dead letter."""
     return _ids(
         connection,
         "bury",
@@ -94,7 +94,7 @@ def bury(connection: Connection, failures: Collection[Failure]) -> set[int]:
 
 
 def defer(connection: Connection, deferrals: Collection[Deferral]) -> set[int]:
-    """Make each ready again after its delay, or at once, without charging it."""
+    """Make each message ready again after its delay, or at once, and count no failure."""
     return _ids(
         connection,
         "defer",
@@ -107,7 +107,7 @@ def defer(connection: Connection, deferrals: Collection[Deferral]) -> set[int]:
 
 
 def finish(connection: Connection, ends: Collection[Finish]) -> set[int]:
-    """Move into history what its own task discarded or cancelled."""
+    """Move messages into history that their own tasks discarded or cancelled."""
     return _ids(
         connection,
         "finish",
@@ -121,7 +121,7 @@ def finish(connection: Connection, ends: Collection[Finish]) -> set[int]:
 
 
 def release(connection: Connection, leases: Collection[Lease | Claim]) -> set[int]:
-    """Hand back what was not run, for others to take at once."""
+    """Make messages that were not run ready again at once, for any worker."""
     return defer(connection, [Deferral(lease, timedelta()) for lease in leases])
 
 

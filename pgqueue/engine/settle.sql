@@ -1,15 +1,16 @@
--- Every verb here first locks its rows, fenced by (id, attempt, worker_id). One that somebody
--- else has locked is left out: who cancels it may keep his transaction open for long, and the
--- others of the batch must not wait for that. `lease.held` tells it from one that was lost.
+-- Every verb here first locks its rows, fenced by (id, attempt, worker_id). A row that another
+-- transaction has locked is skipped: a cancelling transaction may stay open for long, and the rest of
+-- the batch must not wait for it. `lease.held` tells a locked row from a lost lease.
 
 -- name: each_once
--- A message may be in a batch twice: its run that lost the lease, and the one since.
+-- A message may be in a batch twice: for a run that lost its lease, and for the run after it.
 SELECT DISTINCT ON (message, fence, holder) *
 
 -- name: mine
--- Follows "WITH ended AS (… AS e (message, fence, holder …))". Each row is looked up by its
--- id, whatever the statistics say of so restless a table: the LIMIT keeps the state out of
--- the lookup, or its partial index is taken, and all that runs in the fleet read each time.
+-- Follows "WITH ended AS (… AS e (message, fence, holder …))". Each row must be found by its primary
+-- key, although the statistics of this table are always old. The LIMIT keeps the condition on the state
+-- out of the lookup: with it, the planner may take the partial index of running messages and read all
+-- of them for each row.
 mine AS MATERIALIZED (
     SELECT locked.id, locked.cancel_requested_at
     FROM ended e CROSS JOIN LATERAL (
@@ -22,14 +23,14 @@ mine AS MATERIALIZED (
 )
 
 -- name: to_be_changed
--- Ends "UPDATE pgqueue_message m SET …": with how its own run ended, and not to be cancelled.
+-- Ends "UPDATE pgqueue_message m SET …": only rows of this run that nobody asked to cancel.
     FROM ended
     WHERE m.id = ANY (ARRAY(SELECT id FROM mine WHERE cancel_requested_at IS NULL))
       AND m.id = ended.message AND m.attempt = ended.fence AND m.worker_id = ended.holder
 
 -- name: changed_or_cancelled
--- Follows "RETURNING … AS fault", and ends a verb whose messages stay, but for those that were to
--- be cancelled.
+-- Follows "RETURNING … AS fault", and ends a verb whose messages stay in the table, except those that
+-- were asked to be cancelled.
 ),
 -- include: cancelled_as_asked
 , became AS (
@@ -41,8 +42,8 @@ mine AS MATERIALIZED (
 SELECT id, (SELECT count(*) FROM told) FROM became
 
 -- name: when_it_started
--- By the worker's clock since it asked for the claim, which was earlier than claimed_at by a way there:
--- not in the future, nor after the end of the run, which is bounded likewise.
+-- The worker measures from the moment it sent the claim, which is a network delay before claimed_at.
+-- Bounded by now, as the end of the run is, so that a run neither starts in the future nor after its end.
 least(claimed_at + started_after * interval '1 microsecond', statement_timestamp())
 
 -- name: complete
@@ -64,7 +65,7 @@ WITH ended AS MATERIALIZED (
         ,
 -- include: when_it_started
         , 'succeeded', result::jsonb,
-        -- Yesterday at the earliest: older days may have no partition any more.
+        -- Not before yesterday: an older day may have no partition any more.
         greatest(least(claimed_at + finished_after * interval '1 microsecond', statement_timestamp()),
                  date_trunc('day', statement_timestamp(), 'UTC') - interval '24 hours')
     FROM done JOIN ended
@@ -131,7 +132,7 @@ WITH ended AS MATERIALIZED (
 -- include: changed_or_cancelled
 
 -- name: defer
--- Not a failure: nothing is charged.
+-- Not a failure: no counter changes.
 WITH ended AS MATERIALIZED (
 -- include: each_once
     FROM unnest(%(ids)s::bigint[], %(attempts)s::int[], %(workers)s::uuid[], %(delays)s::interval[],
@@ -155,7 +156,7 @@ WITH ended AS MATERIALIZED (
 -- include: changed_or_cancelled
 
 -- name: finish
--- End a run as its task asked for: discarded, or cancelled.
+-- End a message with the outcome that its task asked for: discarded or cancelled.
 WITH ended AS MATERIALIZED (
 -- include: each_once
     FROM unnest(%(ids)s::bigint[], %(attempts)s::int[], %(workers)s::uuid[],

@@ -1,11 +1,11 @@
 -- name: history_columns
--- What a message takes with it into history, whichever way it ends.
+-- The columns that history takes from a message, whatever its outcome.
 id, channel, key, task, payload, body, metadata, options, priority, run_at, expires_at,
 worker_id, attempt, failures, lost, max_attempts, ordered, dedupe_key, progress, errors,
 claimed_at, cancel_requested_at, parent_id, created_at
 
 -- name: into_history
--- Follows "gone AS (DELETE … RETURNING *, … AS outcome)": what ended otherwise than by its run.
+-- Follows "gone AS (DELETE … RETURNING *, … AS outcome)": messages that did not end by a run's settle.
 kept AS (
     INSERT INTO pgqueue_history (
 -- include: history_columns
@@ -17,18 +17,19 @@ kept AS (
 )
 
 -- name: errors_with_room
--- The first error and the last nine are kept: "- 1" drops the second.
+-- Keeps the first error and the last nine: "- 1" drops the second one.
 CASE WHEN jsonb_array_length(errors) < 10 THEN errors ELSE errors - 1 END
 
 -- name: governed_anew
--- Whoever makes a message ready decides anew whether claims have to look at its lane: the policy
--- may be younger than the message. One that was governed stays so: under a policy that is younger than
--- this statement a claim may have counted it, and waits for the bell. The list spares most rows the call.
+-- Each statement that makes a message ready decides again whether a policy governs its lane: the policy
+-- may be newer than the message. A governed message stays governed: under a policy that is newer than
+-- this statement, a claim may have counted it and may wait for the bell. The list of policed channels
+-- saves most rows the function call.
 governed OR ordered OR channel IN (SELECT channel FROM pgqueue_policy WHERE governs) AND pgqueue_is_governed_v1(channel, key)
 
 -- name: told
--- Follows "…, changed AS (… RETURNING channel, key, state, governed)": rings the lanes that claims
--- have to look at, and tells whoever idly waits.
+-- Follows "…, changed AS (… RETURNING channel, key, state, governed)": inserts bells for governed lanes,
+-- and notifies idle workers of the channels that have something ready.
 rung AS (
     INSERT INTO pgqueue_bell (channel, key)
     SELECT DISTINCT channel, key FROM changed WHERE governed
@@ -39,15 +40,15 @@ rung AS (
 )
 
 -- name: heard
--- Follows "…, became AS (SELECT id, channel, key, governed, word, fault …)", where the word is a
--- state or an outcome: what ran, or waited, and does so no more. That may make room in a lane;
--- somebody may wait for the message's end, or watch its channel. The fault is why it has to run
--- again, if it was one.
+-- Follows "…, became AS (SELECT id, channel, key, governed, word, fault …)": messages that left their
+-- state; `word` is their new state or their outcome, `fault` why they have to run again (or NULL).
+-- The change may make room in a lane (bell), end a wait for the result, or be a notice for
+-- those who watch the channel.
 rung AS (
     INSERT INTO pgqueue_bell (channel, key)
     SELECT DISTINCT channel, key FROM became
     WHERE governed OR channel IN (SELECT channel FROM pgqueue_policy WHERE governs)
-       -- The snapshot of an atomic task's whole transaction is too old to know.
+       -- A REPEATABLE READ snapshot of an atomic task's transaction may be older than a policy.
        OR current_setting('transaction_isolation') <> 'read committed'
     RETURNING channel
 ), told AS (
@@ -65,8 +66,8 @@ rung AS (
 )
 
 -- name: cancelled_as_asked
--- Follows "mine AS (SELECT id, cancel_requested_at …)": whatever else a run ended with, a
--- message that was to be cancelled ends here. One that succeeded never gets here.
+-- Follows "mine AS (SELECT id, cancel_requested_at …)": ends the messages that were asked to be
+-- cancelled, whatever their runs ended with. The verb for successful runs does not include this.
 gone AS (
     DELETE FROM pgqueue_message
     WHERE id = ANY (ARRAY(SELECT id FROM mine WHERE cancel_requested_at IS NOT NULL))
@@ -75,11 +76,11 @@ gone AS (
 -- include: into_history
 
 -- name: leased
--- "UPDATE pgqueue_message m …": what a claim writes. A debounced message gives its dedupe_key up:
--- whoever enqueues the next one must not meet a row that runs, whose settle would wait for him.
+-- "UPDATE pgqueue_message m …": what a claim writes. A debounced message gives up its dedupe_key: the
+-- producer of the next one must not conflict with a running row, whose settle would wait for that producer.
 --
--- `priority` stays what it is, but has to be named: where nothing is that a generated column depends on,
--- PostgreSQL (until 18 at least) parses that column's expression anew for each row, an eighth of a claim.
+-- `priority` keeps its value but must be named: if no column is named that the generated column `rank`
+-- depends on, PostgreSQL (up to 18 at least) parses its expression again for each row, an eighth of a claim.
     SET state = 'running',
         priority = m.priority,
         attempt = m.attempt + 1,
@@ -92,7 +93,7 @@ gone AS (
                         ELSE m.metadata END
 
 -- name: claimed
--- What a claim returns, as values.Claim has it, but for who claims.
+-- What a claim returns: the fields of values.Claim, except worker_id.
 m.id, m.channel, m.key, m.task, m.payload, m.body, m.metadata, m.options, m.priority, m.run_at,
 m.attempt, m.failures, m.lost, m.max_attempts, m.progress, m.ordered, m.created_at, m.claimed_at
 
@@ -104,8 +105,8 @@ noticed AS (
 )
 
 -- name: head_of_lane
--- Of "… lane (channel, key)": its first ordered message, if that is ready, nothing ordered runs (one
--- that was replayed lies before the one that runs), and no dead one blocks it.
+-- Of "… lane (channel, key)": the first ordered message, if it is ready, no ordered message of the lane
+-- runs (a replayed one may lie before the running one), and no dead letter blocks the lane.
 SELECT first.id FROM (
     SELECT m.id, m.state, m.expires_at FROM pgqueue_message m
     WHERE m.channel = lane.channel AND m.key = lane.key AND m.ordered
@@ -113,7 +114,7 @@ SELECT first.id FROM (
     ORDER BY m.id LIMIT 1) first
 WHERE first.state = 'ready'
   AND (first.expires_at IS NULL OR first.expires_at > statement_timestamp())
-  -- Counted, where EXISTS would be answered by reading all that runs in the channel.
+  -- Counted: EXISTS may be planned as a read of all running messages of the channel.
   AND (SELECT count(*) FROM (
            SELECT FROM pgqueue_message m
            WHERE m.state = 'running' AND m.channel = lane.channel AND m.key = lane.key AND m.ordered
@@ -124,7 +125,7 @@ WHERE first.state = 'ready'
         AND m.id < first.id))
 
 -- name: kept
--- For how long the history of each channel and outcome is kept; channel NULL: of all others.
+-- How long history is kept, by channel and outcome; channel NULL: of all other channels.
 kept AS MATERIALIZED (
     SELECT NULL COLLATE "C" AS channel, outcome, keep
     FROM unnest(%(outcomes)s::text[], %(keeps)s::interval[]) AS k (outcome, keep)
@@ -138,7 +139,7 @@ kept AS MATERIALIZED (
 )
 
 -- name: unflushed
--- A claim that is lost in a crash of the server is only a message that is ready again, so it needs no
--- flush: whoever made it has lost his connection, and his id with it. Behind a pooler he has not, and
--- his claim might be given out again under the same fence.
+-- A claim needs no flush: if the server crashes and loses it, the message is only ready again. The worker
+-- has lost its connection, and takes a new worker_id with the next one. Behind a pooler it keeps both, and
+-- its claim might be given out again under the same fence: so there the claim is flushed.
 SELECT CASE WHEN %(is_pooled)s THEN '' ELSE set_config('synchronous_commit', 'off', true) END

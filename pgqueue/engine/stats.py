@@ -1,7 +1,7 @@
-"""What channels have, at a price that does not grow with it.
+"""Count the messages of channels. The cost does not grow with the queue.
 
-Counting ten million rows takes seconds, and somebody asks every few. So each count stops at a
-bound. Beyond it stands an estimate, from a sample of the table's pages, which says that it is one.
+Counting ten million rows takes seconds, and pages that refresh ask every few seconds. So each count
+stops at a bound. Beyond it, an estimate from a sample of the table's pages is given, marked as one.
 """
 
 from __future__ import annotations
@@ -17,38 +17,38 @@ from pgqueue.statements import load
 SQL = load(__name__)
 
 BOUND = 10_000
-"""Messages of a state that are counted one by one."""
+"""Messages of one state and channel that are counted at most."""
 TOGETHER = 100_000
-"""The same, of all channels that are asked for at once."""
+"""The same for all channels of one call together."""
 LEAST = 100
-"""The same, of each, however many are asked for."""
+"""The same for each channel at least, however many channels one call has."""
 PAGES = 1000
-"""Pages of the table that are read for an estimate."""
+"""Pages of the table that an estimate reads."""
 REACH = 10_000
-"""The newest messages, and those that ended last, by which rates are measured."""
+"""Newest messages, and last ended messages, from which rates are computed."""
 LANES = 1000
-"""Keys and priorities that are asked for their oldest message, of all channels together."""
+"""Keys and priorities whose oldest message is read, for all channels of one call together."""
 LEAST_LANES = 10
-"""The same, of each, however many are asked for."""
+"""The same for each channel at least."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Stats:
-    """What a channel has now.
+    """The messages of a channel now.
 
     Attributes:
-        ready: messages that could run.
-        scheduled: those that wait for their time, or for their next attempt.
-        held: those that wait to be committed.
-        running: those that workers have claimed.
+        ready: messages that can run.
+        scheduled: messages that wait for their time, or for their next attempt.
+        held: two-phase messages that wait to be committed.
+        running: messages that workers have claimed.
         dead: dead letters.
-        oldest_ready_age: how long the oldest ready message could have run; None: there is none.
-        enqueued_per_second: over the last minute; over less, where much was enqueued.
-        finished_per_second: the same, of those that ended in whichever way.
-        estimated: the names of those that are estimates. A count is one beyond 10 000 messages
-            (or fewer, where more than ten channels are asked for at once). Then it may be off by
-            some per cent; by more, for a channel that is a small part of the table. The age is at
-            least what it says.
+        oldest_ready_age: how long the oldest ready message has waited; None: there is none.
+        enqueued_per_second: over the last minute, or a shorter time if much was enqueued.
+        finished_per_second: the same for messages that ended, with any outcome.
+        estimated: the names of the attributes that are estimates. A count is an estimate beyond
+            10 000 messages (fewer, if one call has more than ten channels). It may then be wrong by
+            some per cent, or by more for a channel that is a small part of the table. An estimated
+            age is a lower bound.
     """
 
     ready: int = 0
@@ -63,7 +63,7 @@ class Stats:
 
 
 def measure(connection: Connection, channels: Sequence[str]) -> dict[str, Stats]:
-    """Return what each of the channels has."""
+    """Return the counts of each channel."""
     bound = max(LEAST, min(BOUND, TOGETHER // max(len(channels), 1)))
     with _by_indexes(connection):
         found = _counted(connection, channels, bound)
@@ -80,8 +80,8 @@ def measure(connection: Connection, channels: Sequence[str]) -> dict[str, Stats]
 
 @contextmanager
 def _by_indexes(connection: Connection) -> Iterator[None]:
-    """Keep the planner from reading all, whatever its statistics say of so restless a table."""
-    # Nothing is written; a transaction of the caller's gets its settings back.
+    """Make the planner use indexes: the statistics of this table are always old."""
+    # Nothing is written; the rollback restores the settings of the caller's transaction.
     with connection.transaction(force_rollback=True):
         for method in ("seqscan", "bitmapscan", "sort"):
             connection.execute("SELECT set_config(%s, 'off', true)", [f"enable_{method}"])
@@ -89,7 +89,7 @@ def _by_indexes(connection: Connection) -> Iterator[None]:
 
 
 def _counted(connection: Connection, channels: Sequence[str], bound: int) -> dict[str, Stats]:
-    """Count up to a bound; what goes beyond is among the estimated, with what was counted."""
+    """Count up to a bound; a count that reached it is named in `estimated`."""
     rows = connection.execute(SQL["counts"], {"channels": list(channels), "bound": bound})
     found = {}
     for row in rows:
@@ -116,7 +116,7 @@ def _counted(connection: Connection, channels: Sequence[str], bound: int) -> dic
 
 
 def _oldest(connection: Connection, channels: Sequence[str]) -> list[tuple[str, float, bool]]:
-    """Look for the oldest of each among all of its keys; say whether all were asked."""
+    """Return the age of each channel's oldest message, and whether all its keys were read."""
     if not channels:
         return []
     reach = max(LEAST_LANES, LANES // len(channels))
@@ -144,7 +144,7 @@ def _age(seconds: float) -> timedelta:
 
 
 def _estimated(connection: Connection, found: Mapping[str, Stats]) -> dict[str, Stats]:
-    """Estimate what was not counted to its end; it is no less than what was counted."""
+    """Estimate the counts that reached the bound; an estimate is at least the bound."""
     rows = connection.execute(SQL["sample"], {"channels": list(found), "pages": PAGES})
     guesses = {(name, state): round(count) for name, state, count in rows}
     return {

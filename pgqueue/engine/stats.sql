@@ -1,6 +1,6 @@
 -- name: counts
--- What each channel has, counted by its indexes up to a bound; and since when the oldest of what
--- was seen could have run. Of what is ordered, and of what waits, all states are seen together.
+-- Counts of each channel by its indexes, up to a bound, and the age of the oldest message that was counted.
+-- Ordered messages, and waiting messages, are counted for all their states together.
 SELECT c.channel,
        free.seen, governed.seen, ordered.seen, ordered.ready,
        waiting.seen, waiting.scheduled, waiting.held, running.seen, dead.seen,
@@ -23,7 +23,7 @@ CROSS JOIN LATERAL (
     SELECT count(*) AS seen, count(*) FILTER (WHERE is_ready) AS ready,
            min(run_at) FILTER (WHERE is_ready) AS oldest
     FROM (
-        -- One that is ready but not governed yet is among the free.
+        -- A message that is ready but not governed yet is counted as free.
         SELECT m.run_at, m.state = 'ready' AND m.governed AS is_ready FROM pgqueue_message m
         WHERE m.ordered AND m.state IN ('held', 'scheduled', 'ready', 'running') AND m.channel = c.channel
         ORDER BY m.key, m.id
@@ -50,7 +50,7 @@ CROSS JOIN LATERAL (
         LIMIT %(bound)s + 1) d) dead
 
 -- name: sample
--- Of each channel and state, what some pages of the table have, times how many pages it has.
+-- For each channel and state: the count in some pages of the table, scaled to all its pages.
 SELECT m.channel, m.state, count(*) * greatest(table_size.pages::float8 / %(pages)s, 1)
 FROM (SELECT pg_relation_size('pgqueue_message') / current_setting('block_size')::int AS pages) table_size
 CROSS JOIN LATERAL (
@@ -61,8 +61,8 @@ WHERE m.channel = ANY (%(channels)s::text[])
 GROUP BY m.channel, m.state, table_size.pages
 
 -- name: first_of_each
--- Since when the oldest ready message of each channel could have run, in seconds: the first of each
--- key and priority is its oldest, and a probe leads from one to the next. And whether all were seen.
+-- The age of each channel's oldest ready message in seconds. The first message of each key and priority is
+-- its oldest; a probe leads from one to the next. The last column is whether all were read.
 WITH RECURSIVE free AS (
     SELECT c.channel, first.key, first.rank, first.run_at, 1 AS n
     FROM unnest(%(channels)s::text[]) AS c (channel) CROSS JOIN LATERAL (
@@ -101,10 +101,9 @@ FROM (SELECT channel, run_at, n FROM free UNION ALL SELECT channel, run_at, n FR
 GROUP BY channel
 
 -- name: rates
--- How many were enqueued and how many ended in a second, over the last minute; over less, where the
--- last 10 000 of them do not go back so far. The newest are found by their ids, live or ended; what
--- ended last, by the order of transactions. No scan goes beyond those: what is older is not filtered,
--- but never met.
+-- Enqueued and ended messages per second over the last minute, or over the time that the last 10 000 of
+-- them span if that is shorter. The newest messages are found by their ids, live or ended; the last ended
+-- ones by the order of transactions. So no scan reads older rows.
 WITH recent AS MATERIALIZED (
     SELECT statement_timestamp() AS now, statement_timestamp() - interval '1 minute' AS since,
            (SELECT last_value FROM pgqueue_message_id_seq) - %(reach)s AS after
@@ -126,7 +125,7 @@ WITH recent AS MATERIALIZED (
     ORDER BY h.txid DESC, h.id DESC
     LIMIT %(reach)s
 ), spans AS MATERIALIZED (
-    -- Few of the newest ids are to be seen where they go back for days, or were rolled back.
+    -- Fewer than half of the newest ids are found if they go back for days or were rolled back.
     SELECT CASE WHEN (SELECT count(*) FROM begun) < %(reach)s / 2 THEN since
                 ELSE greatest(since, (SELECT min(created_at) FROM begun)) END AS begun_since,
            CASE WHEN (SELECT count(*) FROM ended) < %(reach)s THEN since

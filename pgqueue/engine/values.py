@@ -1,4 +1,4 @@
-"""What the verbs take and give."""
+"""The values that the verbs take and return."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ Connection: TypeAlias = "psycopg.Connection[Any]"
 
 
 class Cursors(Protocol):
-    """A connection of psycopg's, or Django's: its queries are then seen as any of Django's."""
+    """A psycopg connection, or Django's: Django's tools then see its queries as any others."""
 
     def cursor(self) -> AbstractContextManager[Any]:
         """Return a cursor."""
 
 
 class Tuples:
-    """Anybody's psycopg connection as producers take it: rows are tuples."""
+    """A producer's own psycopg connection, whatever its row factory: rows are tuples here."""
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
@@ -33,15 +33,15 @@ class Tuples:
         return self._connection.cursor(row_factory=tuple_row)
 
     def atomic(self) -> AbstractContextManager[Any]:
-        """Begin a transaction; a savepoint where its owner is to commit."""
+        """Begin a transaction; a savepoint where the connection's owner commits."""
         if not self._connection.autocommit:
-            # Had it not begun, psycopg would take ours for the whole of it, and commit.
+            # If no transaction had begun, psycopg would begin one here and commit it at our end.
             self._connection.execute("SELECT 1")
         return self._connection.transaction()
 
 
 class Lease(NamedTuple):
-    """The fence: whoever holds an older one can change nothing."""
+    """The fence of a claim: a worker with an older lease of the message can change nothing."""
 
     id: int
     attempt: int
@@ -49,7 +49,7 @@ class Lease(NamedTuple):
 
 
 class Claim(NamedTuple):
-    """A message that this worker leased. JSON columns are as they came, not parsed yet."""
+    """A message that this worker leased. JSON columns are raw bytes, not parsed yet."""
 
     id: int
     channel: str
@@ -79,23 +79,23 @@ class Claim(NamedTuple):
 
 def fence(leases: Iterable[Lease | Claim]) -> dict[str, str]:
     """Return the parameters that fence a statement on `leases`."""
-    held = list(leases)
+    each = list(leases)
     return {
-        "ids": array(lease.id for lease in held),
-        "attempts": array(lease.attempt for lease in held),
-        "workers": "{" + ",".join([_text(lease.worker_id) for lease in held]) + "}",
+        "ids": array(lease.id for lease in each),
+        "attempts": array(lease.attempt for lease in each),
+        "workers": "{" + ",".join([_text(lease.worker_id) for lease in each]) + "}",
     }
 
 
-# Nearly always one worker's.
+# Cached: nearly always it is the id of one worker.
 _text = lru_cache(64)(str)
 
 
 def array(values: Iterable[int | float]) -> str:
     """Return `values` as the text of a PostgreSQL array.
 
-    For types whose text needs no quotes: it takes a fifth of the time that adapting a
-    list item by item does, which is most of what a settle costs its client.
+    For types whose text needs no quotes. This takes a fifth of the time of psycopg's list
+    adaptation, which would be most of the client's time for a settle.
     """
     return "{" + ",".join(map(str, values)) + "}"
 
@@ -103,6 +103,6 @@ def array(values: Iterable[int | float]) -> str:
 def microseconds(seconds: Iterable[float]) -> str:
     """Return durations, in whole microseconds, as the text of a PostgreSQL array.
 
-    The text of an integer takes a quarter of the time that a float's does.
+    Formatting an integer takes a quarter of the time of formatting a float.
     """
     return array([int(each * 1e6) for each in seconds])

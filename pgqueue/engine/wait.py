@@ -1,4 +1,4 @@
-"""Wait for messages to end: their end is notified only while somebody has announced that."""
+"""Wait for messages to end. Their end is notified only while a waiter row announces the wait."""
 
 from __future__ import annotations
 
@@ -17,31 +17,31 @@ LIVE = {State.HELD, State.SCHEDULED, State.READY, State.RUNNING}
 
 
 def ended(connection: Connection, ids: Collection[int]) -> dict[int, Found | None]:
-    """Return those of the messages that have ended, or are dead; None: one that can't be seen."""
+    """Return the messages that have ended or are dead; None for one that cannot be seen."""
     live = {id for (id,) in connection.execute(SQL["live"], {"ids": list(ids)})}
     if not (rest := set(ids) - live):
         return {}
     found = lookup.find_each(connection, rest)
-    # One that was dead a moment ago may have been replayed.
+    # A message that was dead in the first query may have been replayed before the second.
     return {id: found.get(id) for id in rest if id not in found or found[id].state not in LIVE}
 
 
 def announce(connection: Connection, ids: Collection[int], *, lasting: timedelta) -> dict[int, int]:
-    """Have the end of each message notified; return, by the ids, the rows that say so."""
+    """Insert a waiter row for each message; return the rows' ids by message id."""
     parameters = {"ids": list(ids), "lasting": lasting}
     return dict(connection.execute(SQL["announce"], parameters).fetchall())
 
 
 def renew(connection: Connection, rows: Collection[int], *, lasting: timedelta) -> None:
-    """Go on waiting for so long from now."""
+    """Let waiter rows last for `lasting` from now."""
     connection.execute(SQL["renew"], {"rows": list(rows), "lasting": lasting})
 
 
 def withdraw(connection: Connection, rows: Collection[int]) -> None:
-    """Wait no more."""
+    """Delete waiter rows."""
     connection.execute(SQL["withdraw"], {"rows": list(rows)})
 
 
 def forget(connection: Connection) -> int:
-    """Remove what processes announced that died as they waited; return how many rows."""
+    """Delete the waiter rows of processes that died while waiting; return how many."""
     return connection.execute(SQL["forget"]).rowcount

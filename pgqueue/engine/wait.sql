@@ -1,5 +1,5 @@
 -- name: live
--- Those of the messages that have not ended.
+-- The given messages that have not ended.
 SELECT id
 FROM pgqueue_message
 WHERE id = ANY (%(ids)s::bigint[]) AND state IN ('held', 'scheduled', 'ready', 'running')
@@ -19,5 +19,5 @@ WHERE id = ANY (%(rows)s::bigint[])
 DELETE FROM pgqueue_waiter WHERE id = ANY (%(rows)s::bigint[])
 
 -- name: forget
--- Rows of processes that died as they waited.
+-- Rows of processes that died while waiting.
 DELETE FROM pgqueue_waiter WHERE until < statement_timestamp()

@@ -45,33 +45,34 @@ def register(
 
 
 def beat(connection: Connection, worker_id: UUID, *, notify_for: timedelta | None) -> bool:
-    """Say that the worker lives, and for how long it wants to be told of new messages.
+    """Renew the worker's heartbeat, and how long producers are to notify it of new messages.
 
-    Returns False where its row is gone: somebody took it for dead.
+    Returns:
+        False if the row is gone: another worker took this one for dead.
     """
     row = connection.execute(SQL["beat"], {"id": worker_id, "notify_for": notify_for}).fetchone()
     return row is not None
 
 
 def retire(connection: Connection, worker_id: UUID) -> None:
-    """Remove a worker that stopped."""
+    """Delete the row of a worker that stopped."""
     connection.execute(SQL["retire"], {"id": worker_id})
 
 
 def bury(connection: Connection, first: UUID, last: UUID) -> None:
-    """Remove the row of a process that is dead, whose ids lie between these."""
+    """Delete the row of a dead process, whose ids are in this range."""
     connection.execute(SQL["bury"], {"first": first, "last": last})
 
 
 def forget(connection: Connection, *, silent_for: timedelta) -> int:
-    """Remove the rows of workers that died without a word; return how many."""
+    """Delete the rows of workers that have been silent for this long; return how many."""
     return connection.execute(SQL["forget"], {"silent_for": silent_for}).rowcount
 
 
 def unfinished(
     connection: Connection, *, channels: Sequence[str] | None, excluded: Sequence[str]
 ) -> bool:
-    """Say whether anything is ready, running or waiting for a retry on these channels."""
+    """Return whether any message of these channels is ready, running or waiting for a retry."""
     row = connection.execute(
         SQL["unfinished"], {"channels": _listed(channels), "excluded": list(excluded)}
     ).fetchone()

@@ -1,5 +1,5 @@
 -- name: register
--- A worker's id changes with its claim connection; the row of the id before goes.
+-- A worker's id changes with its claim connection; the row of the previous id is deleted.
 WITH before AS (
     DELETE FROM pgqueue_worker WHERE id = %(before)s::uuid
 )
@@ -20,15 +20,15 @@ RETURNING id
 DELETE FROM pgqueue_worker WHERE id = %(id)s
 
 -- name: bury
--- A process that is known to be dead: nobody is to be told of messages on its account.
+-- A process that is known to be dead: producers must not notify it any longer.
 DELETE FROM pgqueue_worker WHERE id BETWEEN %(first)s::uuid AND %(last)s::uuid
 
 -- name: forget
--- Rows of workers that died without a word.
+-- Rows of workers that died without deleting theirs.
 DELETE FROM pgqueue_worker WHERE last_seen < statement_timestamp() - %(silent_for)s::interval
 
 -- name: has_governed
--- "… c WHERE …": whether a governed message of the channel is ready.
+-- Follows "… c WHERE …": whether a governed message of the channel is ready.
 (EXISTS (
     SELECT FROM pgqueue_message m
     WHERE m.state = 'ready' AND m.governed AND NOT m.ordered AND m.channel = c.channel
@@ -39,8 +39,8 @@ DELETE FROM pgqueue_worker WHERE last_seen < statement_timestamp() - %(silent_fo
 ))
 
 -- name: unfinished
--- Is anything left to do on these channels, or waiting for a retry? What is merely delayed
--- does not count, nor what a paused channel keeps back.
+-- Whether anything is left to do on these channels, or waits for a retry. Delayed messages do not
+-- count, nor those of a paused channel.
 WITH paused AS MATERIALIZED (
     SELECT name FROM pgqueue_channel WHERE paused
 )
@@ -55,8 +55,8 @@ SELECT EXISTS (
       AND (%(channels)s::text[] IS NULL OR channel = ANY (%(channels)s::text[]))
       AND channel <> ALL (%(excluded)s::text[]) AND channel NOT IN (SELECT name FROM paused)
 ) OR EXISTS (
-    -- Governed messages alone don't tell: behind a dead one they may wait for ever. Nor do bells
-    -- and lanes: they may be of a policy, or of a rate, for which nothing waits.
+    -- A governed message alone is no sign: behind a dead one it may wait for ever. Nor is a bell or a
+    -- lane alone: it may come from a policy or a rate for which nothing waits.
     SELECT FROM pgqueue_bell c
     WHERE (%(channels)s::text[] IS NULL OR channel = ANY (%(channels)s::text[]))
       AND channel <> ALL (%(excluded)s::text[]) AND channel NOT IN (SELECT name FROM paused)

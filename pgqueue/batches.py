@@ -1,8 +1,8 @@
-"""Many things at once, in one transaction and in an order in which no two batches deadlock.
+"""Enqueue many messages in one transaction, with locks in an order in which batches can't deadlock.
 
-Transactions that wait for several things deadlock where each has what the other waits for. Here
-all are waited for by kind, and each kind in the order of its names: policies, lanes whose order
-is kept, sizes that are bounded, and last the messages that have dedupe keys. (Havender, 1968.)
+Transactions that take several locks deadlock if each waits for a lock of the other. Here all locks
+are taken in one order (Havender, 1968): policies, ordered lanes, lanes and channels of limited
+size, and last the messages with dedupe keys; within each kind, by name.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ T = TypeVar("T")
 
 
 def batch(*, database: str | None = None) -> Batch:
-    """Collect what is to be enqueued, and policies; apply all of it at the end of the `with`.
+    """Collect messages and policies, and apply all of them at the end of the `with` block.
 
         with batch() as work:
             work.policy("mail", max_running=10)
             receipt = work.enqueue(send_receipt, order.id)
             parcel = work.enqueue(ship.hold(for_=3600), order.id)
 
-    It is part of the transaction that is open, or one of its own; with an error, nothing is
-    applied. Messages of a lane are to run in the order they were collected in.
+    The batch is part of the open transaction, or a transaction of its own. After an error nothing
+    is applied. Messages of a lane keep the order in which they were collected.
 
     Args:
         database: the alias of the queue's database, if not the one of `PGQUEUE`.
@@ -42,7 +42,7 @@ def batch(*, database: str | None = None) -> Batch:
 
 
 class Batch:
-    """What was collected so far. `batch` makes one."""
+    """The calls and policies collected so far. Made by `batch()`."""
 
     def __init__(self, database: str) -> None:
         self._database = database
@@ -57,10 +57,10 @@ class Batch:
             self.apply()
 
     def enqueue(self, task: Task[P, T], *args: P.args, **kwargs: P.kwargs) -> TaskResult[T]:
-        """Collect a call; its result has no id before the batch is applied.
+        """Collect a call; its result has no id until the batch is applied.
 
         Raises:
-            InvalidTask: the task's messages are stored in another database.
+            InvalidTask: the task stores its messages in another database.
         """
         if task.alias != self._database or task.connection is not None:
             raise InvalidTask(f"{task.name} is not stored on {self._database!r}, as this batch is.")
@@ -85,12 +85,11 @@ class Batch:
         self._policies[channel, scope, key or ""] = {"key": key, "each_key": each_key, **limits}
 
     def apply(self) -> None:
-        """Apply all of it, and begin anew.
+        """Apply everything that was collected; the batch is empty afterwards.
 
         Raises:
             InvalidPolicy, InvalidArguments, ChannelFull, DuplicateMessage: nothing was applied.
-            BatchTooLarge: more lanes are to be kept in order, or bounded in size, than can be
-                locked at once.
+            BatchTooLarge: more ordered lanes, or keys of limited size, than one batch may lock.
         """
         policies, self._policies = self._policies, {}
         messages, self._messages = self._messages, []
@@ -117,7 +116,7 @@ class Batch:
     def _store(self, messages: list[TaskResult[Any]]) -> None:
         """Store messages in the order of their dedupe keys; they run in the order of their ids.
 
-        Who stores a key that another stored, and has not committed yet, waits for the other.
+        Storing a dedupe key waits for an open transaction that stored the same key.
         """
         keys: list[tuple[str, str]] = []
         for task, group in _by_task(messages):

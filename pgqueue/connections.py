@@ -1,7 +1,6 @@
 """The connections that a worker owns, beside those that Django opens for its threads.
 
-They persist whatever CONN_MAX_AGE says: connecting anew for each message costs more than
-the message.
+They persist whatever CONN_MAX_AGE says: a new connection costs more than a message.
 """
 
 from __future__ import annotations
@@ -23,15 +22,15 @@ from pgqueue.conf import settings
 IDLE_IN_TRANSACTION = "30s"
 READ_ONLY = "the server is read-only: a standby, or its default_transaction_read_only is on"
 POOLED = "DISABLE_SERVER_SIDE_CURSORS"
-"""What DATABASES say behind a transaction pooler; one that passes pids on looks like none."""
+"""The Django setting that tells of a transaction pooler that can't be detected by its pids."""
 TRANSACTION_STATE = "25"
-"""The class of errors that tell of it, as SQL has them: 25006 of one that is read-only."""
+"""The SQLSTATE class of invalid transaction states, such as 25006: read-only transaction."""
 SHORT = 1.0
-"""Seconds. Whoever looks for something does so that often, if there is nothing else to do."""
+"""Seconds. Services look for work at least this often."""
 
 
 class _RawJSON(TextLoader):
-    """Leave JSON as it came: whoever needs it parses it, and no other message suffers."""
+    """Leave JSON as bytes: the runner parses it, so that a bad payload affects one message only."""
 
     def load(self, data: Any) -> bytes:
         return bytes(data)
@@ -41,7 +40,7 @@ def connect(alias: str, *, name: str) -> psycopg.Connection[Any]:
     """Open a connection to the database `alias` as Django would, in autocommit.
 
     Args:
-        name: what it is for; PostgreSQL shows it in the application_name, behind the project's own.
+        name: its purpose; it is added to the project's application_name, which PostgreSQL shows.
     """
     connection = _open(alias, name)
     _set_up(connection, alias)
@@ -51,10 +50,10 @@ def connect(alias: str, *, name: str) -> psycopg.Connection[Any]:
 def _open(alias: str, name: str) -> psycopg.Connection[Any]:
     wrapper = connections[alias]
     lease = settings().lease.total_seconds()
-    # Before a third of a lease is over, a heartbeat has to know that nobody is there.
+    # A heartbeat must notice a dead server before a third of a lease is over.
     patience = min(max(lease / 6, 1), 10)
     parameters = dict(wrapper.get_connection_params())
-    # Django's own cursors, adapters and pools are not for us: ours prepare statements.
+    # Without Django's cursors, adapters and pools: these connections prepare statements.
     for key in ("context", "cursor_factory", "prepare_threshold"):
         parameters.pop(key, None)
     theirs = parameters.pop("application_name", "")
@@ -68,7 +67,7 @@ def _open(alias: str, name: str) -> psycopg.Connection[Any]:
 
 
 def _set_up(connection: psycopg.Connection[Any], alias: str) -> None:
-    """Have it as our statements expect it; where that can't be, it is closed."""
+    """Configure the connection as our statements expect it; close it if that fails."""
     try:
         _prepare(connection, alias)
     except BaseException:
@@ -81,38 +80,40 @@ def _prepare(connection: psycopg.Connection[Any], alias: str) -> None:
     connection.adapters.register_loader("jsonb", _RawJSON)
     pid, is_read_only = _server(connection)
     if is_read_only:
-        # A name may lag behind a failover, and who was replaced may come back as a standby. libpq
-        # could look, but believes pgbouncer, who tells what the first server was (its issue 859).
+        # A DNS name may lag behind a failover, and the old primary may come back as a standby.
+        # libpq could check that, but pgbouncer reports the state of its first server (its issue
+        # 859).
         raise psycopg.OperationalError(READ_ONLY)
     if role := wrapper.settings_dict["OPTIONS"].get("assume_role"):
         connection.execute(psycopg.sql.SQL("SET ROLE {}").format(psycopg.sql.Identifier(role)))
     if connection.info.backend_pid != pid or wrapper.settings_dict.get(POOLED):
-        # A transaction pooler: each transaction may meet another server process, without what was
-        # set for this one. A claim counts after it locked, and must see what was committed since.
+        # A transaction pooler: each transaction may run in another server process, without this
+        # one's settings. A claim counts after it has locked, and must see what was committed
+        # meanwhile.
         connection.prepare_threshold = None
         connection.isolation_level = psycopg.IsolationLevel.READ_COMMITTED
     else:
-        # West of Greenwich, a time in the year 1 is in the one before, which Python can't read:
-        # a claim that holds one would be lost.
+        # In a time zone west of Greenwich a time in the year 1 may be in the year 0, which Python
+        # can't read: a claim that returns one would be lost.
         connection.execute("SET timezone = 'UTC'")
         # Our statements are written for READ COMMITTED, whatever the database's default is.
         connection.execute("SET default_transaction_isolation = 'read committed'")
-        # Who is stopped or cut off amid a claim must not keep its lanes: whoever routes for all the
-        # others waits for them. Python does nothing long between two of our statements.
+        # A worker that is stopped or cut off in the middle of a claim must not keep its lanes
+        # locked: the router waits for them. Python does nothing long between two of our statements.
         connection.execute(f"SET idle_in_transaction_session_timeout = '{IDLE_IN_TRANSACTION}'")
-        # None of our statements takes so long, but behind a lock that should not be there: then it
-        # is tried again, and the log says so, where a loop would be silent until that is let go.
+        # None of our statements takes so long, except behind an unexpected lock: then it fails, is
+        # logged and tried again, instead of waiting silently.
         connection.execute("SET statement_timeout = '45s'")
-        # Compiling takes longer than any of our statements, however dear they look. Planning
-        # them anew takes as long as running them: their plans don't depend on parameters.
+        # JIT compilation takes longer than any of our statements. Planning takes as long as running
+        # them, and their plans don't depend on the parameters.
         connection.execute("SET jit = off; SET plan_cache_mode = force_generic_plan")
-        # A plan is kept until statistics are gathered. One made while a table was empty, as queues
-        # are, would read it whole for each message, whatever came into it since.
+        # A plan is kept until the next ANALYZE. A plan made while a table was empty, as queues
+        # often are, would read the whole table for each message later.
         connection.execute("SET enable_seqscan = off")
 
 
 def _server(connection: psycopg.Connection[Any]) -> tuple[int, bool]:
-    """Return the number of the process that answers, and whether it is read-only."""
+    """Return the pid of the server process that answers, and whether it is read-only."""
     row = connection.execute(
         "SELECT pg_backend_pid(), current_setting('transaction_read_only')::boolean"
     ).fetchone()
@@ -120,15 +121,16 @@ def _server(connection: psycopg.Connection[Any]) -> tuple[int, bool]:
 
 
 def is_pooled(connection: psycopg.Connection[Any]) -> bool:
-    """Say whether a transaction pooler is in between, so that LISTEN would be deaf."""
+    """Return whether a transaction pooler is in between, so that LISTEN would hear nothing."""
     return connection.prepare_threshold is None
 
 
 @contextmanager
 def in_short(connection: psycopg.Connection[Any]) -> Iterator[None]:
-    """Have a transaction on one of our own connections, whose locks nobody keeps for long.
+    """Open a transaction that the server ends soon if this process stops in the middle of it.
 
-    A pooler would give a time-out that is set for the connection to somebody else, too.
+    Behind a pooler the time-out is set for the transaction only: another client would inherit a
+    session's setting.
     """
     with connection.transaction():
         if is_pooled(connection):
@@ -140,16 +142,16 @@ def in_short(connection: psycopg.Connection[Any]) -> Iterator[None]:
 
 
 def wait_at_most(connection: psycopg.Connection[Any], patience: str) -> None:
-    """Wait for each lock no longer than this, "2s" for example, until the transaction ends."""
+    """Set the lock_timeout, for example "2s", until the transaction ends."""
     connection.execute("SELECT set_config('lock_timeout', %s, true)", [patience])
 
 
 @contextmanager
 def borrow(alias: str) -> Iterator[psycopg.Connection[Any]]:
-    """Lend this thread's connection of Django's: what is done on it joins its transaction.
+    """Lend this thread's Django connection: statements on it join its transaction.
 
     Raises:
-        django.db.Error: as Django's own queries do, in place of psycopg's.
+        django.db.Error: in place of psycopg's errors, as Django's own queries do.
     """
     wrapper = connections[alias]
     wrapper.ensure_connection()
@@ -158,14 +160,14 @@ def borrow(alias: str) -> Iterator[psycopg.Connection[Any]]:
 
 
 class Contact:
-    """For how long the database has answered without a break.
+    """Measures for how long the database has answered without a break.
 
-    A connection's age says less: behind a pooler it outlives the server, and it outlives whatever
-    stops its process, or the network, for a while.
+    The age of a connection is no measure: behind a pooler it outlives the server, and it also
+    outlives a pause of the process or the network.
 
     Args:
-        lease: in it, a break that is too short to be noticed harms nobody: those who renew leases
-            do so three times.
+        lease: a break much shorter than a lease may stay unnoticed: leases are renewed three times
+            in that time.
     """
 
     def __init__(self, *, lease: timedelta) -> None:
@@ -176,7 +178,7 @@ class Contact:
         self._since = self._answered_at = 0.0
 
     def lasting(self, connection: psycopg.Connection[Any]) -> timedelta:
-        """Ask it something; return for how long it has answered, on this connection."""
+        """Send a query; return for how long the database has answered on this connection."""
         asked_at = time.monotonic()
         connection.execute("SELECT 1")
         self.note_answer()
@@ -186,9 +188,10 @@ class Contact:
         return timedelta(seconds=self._answered_at - self._since)
 
     def note_answer(self) -> None:
-        """Note that it has just answered, to whatever was asked.
+        """Note that the database has just answered a statement.
 
-        That may have waited for the database to come back, too.
+        After too long a silence the time begins again: the statement may have waited for an outage
+        to end.
         """
         now = time.monotonic()
         if now - self._answered_at > self._longest_silence:
@@ -197,7 +200,7 @@ class Contact:
 
 
 class Session:
-    """A connection that one service owns: opened when first used, replaced once it broke."""
+    """A connection that one service owns: opened at its first use, replaced when it is broken."""
 
     def __init__(self, alias: str, *, name: str) -> None:
         self.alias = alias
@@ -207,20 +210,21 @@ class Session:
 
     @property
     def connection(self) -> psycopg.Connection[Any]:
-        """The open connection; a new one where there is none, or it was lost.
+        """The open connection; a new one if there is none, or it was lost.
 
         Raises:
             psycopg.OperationalError: the database can't be reached.
         """
         connection = self._opened()
         if not self._is_set_up:
-            # This may get no answer, behind a pooler for example: then it can be cut.
+            # Stored before this: it may get no answer, for example behind a pooler, and must be
+            # cuttable.
             _set_up(connection, self.alias)
             self._is_set_up = True
         return connection
 
     def open(self) -> None:
-        """Have an open connection. Its first use takes a little longer.
+        """Open the connection without configuring it yet; the first use does that.
 
         Raises:
             psycopg.OperationalError: the database can't be reached, at none of its addresses.
@@ -239,25 +243,26 @@ class Session:
         return self._connection is not None and not self._connection.closed
 
     def cut(self) -> None:
-        """End the connection under whoever waits for an answer on it, in another thread.
+        """End the connection from another thread, while its owner waits for an answer on it.
 
-        Where a server, or a network, says nothing at all, no setting of the connection's does.
+        If a server or a network is completely silent, no setting of the connection ends the wait.
         """
         connection = self._connection
         with suppress(OSError, psycopg.OperationalError):
             if connection is not None:
                 with socket.socket(fileno=os.dup(connection.fileno())) as its:
-                    # Were it closed by now, the number might have been somebody else's.
+                    # If it is closed by now, the number may belong to another file.
                     if not connection.closed:
                         its.shutdown(socket.SHUT_RDWR)
 
     def close_after(self, error: BaseException) -> None:
-        """Close the connection if this error tells that it is of no use, though it is open.
+        """Close the connection if this error shows that it is unusable, although it is open.
 
-        Its server has become read-only; or a pooler's went away, which may then answer twice, and
-        nothing fits its question any more: that says psycopg itself, without a state. What else is
-        internal to the server, a damaged index for example, is so on any connection; and who opens
-        one each time has none that has answered for long.
+        Either its server has become read-only, or a pooler lost its server and answered twice, so
+        that answers no longer match statements: psycopg raises that error itself, without an
+        SQLSTATE. Other internal errors of the server, such as a damaged index, occur on any
+        connection; a new one would only lose the time for which this one has answered (see
+        `Contact`).
         """
         if isinstance(error, psycopg.InternalError) and (
             error.sqlstate is None or error.sqlstate.startswith(TRANSACTION_STATE)

@@ -1,4 +1,4 @@
-"""A loop in a thread of its own: it ticks, naps as long as the tick said, and can be woken."""
+"""A loop in a thread of its own: it ticks, naps as long as the tick returned, and can be woken."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ from pgqueue.connections import Session
 NO_NAP = timedelta()
 LONGEST_BACKOFF = timedelta(seconds=10)
 LONGEST_STEP = 50.0
-"""Seconds: a statement is given up before."""
+"""Seconds; longer than statement_timeout."""
 
 
 class Service(threading.Thread):
-    """Something that lives until it is stopped. Stopping it twice, or before start, is fine."""
+    """A loop that runs until it is stopped. Stopping it twice, or before its start, is fine."""
 
     longest_backoff = LONGEST_BACKOFF
     """The longest nap after failures."""
     longest_step = LONGEST_STEP
-    """Seconds that a step of a tick may take."""
+    """Seconds that one step of a tick may take."""
     _session: Session
-    """What it waits on, if that is a database."""
+    """The database session that it waits on, if any."""
 
     def __init__(self) -> None:
         super().__init__(name=type(self).__name__.lower(), daemon=True)
@@ -38,7 +38,7 @@ class Service(threading.Thread):
         self._back_by = math.inf
 
     def tick(self) -> timedelta:
-        """Do what there is to do; return how long to nap."""
+        """Do the work that is due; return how long to nap."""
         raise NotImplementedError
 
     def rest(self, nap: timedelta) -> None:
@@ -62,7 +62,7 @@ class Service(threading.Thread):
         connections.close_all()
 
     def _back_off(self, nap: timedelta) -> None:
-        # Whatever wakes it may do so many times a second, while each tick fails.
+        # wake() must not end this nap: it may be called many times a second while each tick fails.
         self._again.wait(nap.total_seconds())
         self._again.clear()
 
@@ -71,11 +71,11 @@ class Service(threading.Thread):
             try:
                 nap = self.tick()
             finally:
-                # What receivers of signals opened, by CONN_MAX_AGE, and what broke.
+                # Connections that receivers of signals opened: by CONN_MAX_AGE, and broken ones.
                 close_old_connections()
         except Exception as error:
-            # The database went away, most likely. Come back, but not in a hot loop, nor
-            # together with every other worker.
+            # Most likely the database went away. Try again, but neither in a hot loop nor at the
+            # same moment as all other workers.
             self._failures += 1
             if hasattr(self, "_session"):
                 self._session.close_after(error)
@@ -87,26 +87,30 @@ class Service(threading.Thread):
         return nap
 
     def note_progress(self, *, within: float | None = None) -> None:
-        """Begin the next step of a long tick: of so many seconds; None: as long as any is."""
+        """Begin the next step of a long tick.
+
+        Args:
+            within: the seconds that the step may take; None: `longest_step`.
+        """
         self._back_by = time.monotonic() + (self.longest_step if within is None else within)
 
     @property
     def is_stuck(self) -> bool:
-        """Whether it died, or has been at one step for longer than any should take."""
+        """Whether its thread died, or its current step takes too long."""
         has_died = self.ident is not None and not self.is_alive() and not self._stopping.is_set()
         return has_died or time.monotonic() > self._back_by
 
     def cut(self) -> None:
-        """End the connection that it waits on: it goes on with another."""
+        """End the connection that it waits on; it continues with a new one."""
         if hasattr(self, "_session"):
             self._session.cut()
 
     def wake(self) -> None:
-        """End the nap, if it is not one after a failure."""
+        """End the nap, unless it is a nap after a failure."""
         self._nudge.set()
 
     def try_again(self) -> None:
-        """End the nap, also one after a failure."""
+        """End the nap, even after a failure."""
         self._again.set()
         self.wake()
 
@@ -114,12 +118,12 @@ class Service(threading.Thread):
         """Clean up, in the service's own thread, after its last tick."""
 
     def stop(self) -> None:
-        """Ask it to end after the tick it is in."""
+        """Ask it to end after its current tick."""
         self._stopping.set()
         self.try_again()
 
     def stopped(self, timeout: timedelta) -> bool:
-        """Wait until it has ended; say whether it has."""
+        """Wait until it has ended, for `timeout` at most; return whether it has."""
         if self.is_alive():
             self.join(timeout.total_seconds())
         return not self.is_alive()

@@ -21,10 +21,11 @@ from psycopg.errors import (
 
 from pgqueue.conf import settings
 from pgqueue.connections import borrow
+from pgqueue.duties.all import all_duties
 from pgqueue.engine import channels, health
 from pgqueue.engine.stats import Stats, measure
 from pgqueue.engine.values import Connection
-from pgqueue.worker.duties.every import every
+from pgqueue.tasks import scheduling
 
 PATIENCE = "10s"
 DONE_AT_LEAST_EVERY = timedelta(hours=3)
@@ -194,7 +195,7 @@ def _dead(queue: _Queue) -> Judgement:
 def _duties(queue: _Queue) -> Judgement:
     seen = {each.name: each for each in health.duties(queue.connection)}
     figures, overdue = {}, []
-    for name in (duty.name for duty in every(database=settings().database)):
+    for name in _names_of_duties():
         row = seen.get(name)
         done_ago = row and row.done_ago
         is_overdue = (
@@ -208,6 +209,11 @@ def _duties(queue: _Queue) -> Judgement:
     if overdue:
         return Status.FAILING, f"overdue: {', '.join(overdue)}", figures
     return Status.OK, "all were done", figures
+
+
+def _names_of_duties() -> list[str]:
+    database = settings().database
+    return [duty.name for duty in all_duties(database=database, scheduling=scheduling)]
 
 
 def _partitions(queue: _Queue) -> Judgement:

@@ -20,11 +20,13 @@ from django.db import connections
 
 from pgqueue import Channel, health, receive
 from pgqueue.connections import connect
+from pgqueue.duties.all import all_duties
+from pgqueue.duties.maintain import maintain
 from pgqueue.engine import health as engine
 from pgqueue.engine import partitions, stats
 from pgqueue.engine.health import Holder
 from pgqueue.health import Check, Limits, Status
-from pgqueue.worker.duties.maintain import maintain
+from pgqueue.tasks import scheduling
 from tests.eventually import eventually
 from tests.factories import bury, enqueue, insert, one, register
 
@@ -32,6 +34,10 @@ pytestmark = pytest.mark.django_db(transaction=True)
 
 Connection = psycopg.Connection[Any]
 LIMITS = Limits()
+
+
+def do_all_duties() -> None:
+    list(maintain("default", all_duties(database="default", scheduling=scheduling)))
 
 
 @pytest.fixture
@@ -167,7 +173,7 @@ class TestDeadLetters:
 class TestDuties:
     @pytest.fixture(autouse=True)
     def _done(self, connection: Connection) -> None:
-        list(maintain("default"))
+        do_all_duties()
 
     def test_are_well_when_all_were_done(self) -> None:
         assert check("duties").status == Status.OK
@@ -234,7 +240,7 @@ class TestTheHorizon:
     def test_is_unknown_to_a_role_that_may_not_look(self, connection: Connection) -> None:
         # Nor does anything else fail for it.
         register(connection)
-        list(maintain("default"))
+        do_all_duties()
 
         with monitoring(connection):
             found = {each.name: each.status for each in health.examine("default")}
@@ -405,7 +411,7 @@ class TestTheCommand:
 
     def test_has_a_line_for_each_check(self, connection: Connection) -> None:
         register(connection)
-        list(maintain("default"))
+        do_all_duties()
 
         code, text = told()
 
@@ -435,7 +441,7 @@ class TestTheCommand:
         register(connection)
         aged(connection, "mail", seconds=10)
         bury(connection)
-        list(maintain("default"))
+        do_all_duties()
 
         with connection.transaction():
             connection.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")

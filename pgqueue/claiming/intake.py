@@ -19,9 +19,10 @@ from pgqueue import signals
 from pgqueue.claiming.claimer import Claimer
 from pgqueue.claiming.ear import Ear
 from pgqueue.claiming.presence import Presence
-from pgqueue.claiming.upkeep import Upkeep
 from pgqueue.conf import settings
 from pgqueue.connections import Session
+from pgqueue.duties.all import consumer_duties
+from pgqueue.duties.inline import InlineDuties
 from pgqueue.engine import lease as leases
 from pgqueue.engine import promote, settle
 from pgqueue.engine.values import Claim, Connection
@@ -73,7 +74,7 @@ class Intake:
             lease=lease,
             on_claimed=self._put,
         )
-        self._upkeep = Upkeep(lease=options.lease, max_lost=options.max_lost)
+        self._duties = InlineDuties(consumer_duties(), lease=options.lease)
         self._ear = Ear(self._claimer.serves)
         self._taken: deque[Taken] = deque()
         self._using = threading.Lock()
@@ -165,7 +166,7 @@ class Intake:
 
     def _claim(self, is_the_last: bool) -> int:
         connection = self._claimer.connect().connection
-        self._upkeep.look(connection)
+        self._duties.look(connection)
         self._beat(connection)
         # A claim divides its limit over channels and keys: what some of them leave, others have.
         claimed = more = self._claimer.claim(self._limit, thoroughly=is_the_last)
@@ -195,7 +196,7 @@ class Intake:
             self._presence.want_notice(connection, True)
             return  # and claim once more, now that producers can see it
         longest = self._longest_nap if hears else min(self._longest_nap, DEAF_NAP)
-        nap = min(self._nap, longest, self._upkeep.due_in, left)
+        nap = min(self._nap, longest, self._duties.due_in, left)
         if (wake_in := self._claimer.wake_in) is not None:
             nap = min(nap, wake_in.total_seconds())
         self._nap = min(self._nap * 2, longest)

@@ -16,18 +16,19 @@ from pgqueue import signals
 from pgqueue.claiming.presence import Family, Presence
 from pgqueue.conf import settings
 from pgqueue.connections import Session, is_pooled
+from pgqueue.duties.all import all_duties
+from pgqueue.duties.service import Duties
 from pgqueue.engine import lease, notifications, settle
 from pgqueue.engine.workers import Registration
 from pgqueue.listener import Listener
 from pgqueue.outcomes import HandedBack
 from pgqueue.service import Service
+from pgqueue.tasks import scheduling
 from pgqueue.worker import interpreter
 from pgqueue.worker.allowance import memory
 from pgqueue.worker.child import BEGAN_AT, RETIRING, SIGNALS, WELL, Parent
 from pgqueue.worker.crew import Crew
 from pgqueue.worker.draining import Draining
-from pgqueue.worker.duties.every import every
-from pgqueue.worker.duties.service import Duties
 from pgqueue.worker.heartbeat import Heartbeat
 from pgqueue.worker.held import Held, Holding
 from pgqueue.worker.home import Home
@@ -82,7 +83,7 @@ class Worker:
         self._duties = (
             Duties(
                 Session(plan.database, name="duties"),
-                every(database=plan.database),
+                all_duties(database=plan.database, scheduling=scheduling),
                 lease=options.lease,
                 on_done=self._wake_crew,
             )

@@ -32,6 +32,8 @@ def verbs() -> list[Callable[[], object]]:
     from pgqueue import Channel, batch, health, receive, send, watch
     from pgqueue.conf import settings
     from pgqueue.connections import connect
+    from pgqueue.duties.all import all_duties
+    from pgqueue.duties.maintain import maintain
     from pgqueue.engine import (
         channels,
         dead,
@@ -50,7 +52,7 @@ def verbs() -> list[Callable[[], object]]:
         workers,
     )
     from pgqueue.models import Duty, Message, Schedule
-    from pgqueue.worker.duties.maintain import maintain
+    from pgqueue.tasks import scheduling
 
     plain = tasks.plain.using(channel="odd")
     idle, bounded, parked = Channel("idle"), Channel("bounded"), Channel("parked")
@@ -162,7 +164,8 @@ def verbs() -> list[Callable[[], object]]:
 
     def look_after() -> None:
         odd.configure(retention=1)
-        for report in maintain("default"):
+        duties = all_duties(database="default", scheduling=scheduling)
+        for report in maintain("default", duties):
             if report.error:
                 raise report.error
 

@@ -7,9 +7,9 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from pgqueue.duties.expire import Expire
 from pgqueue.engine import expire, settle
 from pgqueue.models import Dedupe, History, Message
-from pgqueue.worker.duties.expire import Expire
 from tests.factories import Connection, bury, claim, done, enqueue, insert, limit, rounds, run
 
 MINUTE = timedelta(minutes=1)

@@ -21,10 +21,11 @@ from asgiref.sync import async_to_sync, sync_to_async
 from django.db import connection, connections, transaction
 
 from pgqueue import Delivery, areceive, receive, send, send_many, signals
-from pgqueue.claiming import intake, upkeep
+from pgqueue.claiming import intake
 from pgqueue.claiming.claimer import Claimer
 from pgqueue.claiming.intake import Intake
 from pgqueue.connections import connect
+from pgqueue.duties import agenda, expire, rescue
 from pgqueue.engine import lease
 from pgqueue.exceptions import (
     InvalidMessage,
@@ -74,7 +75,8 @@ def long_naps(settings: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """Let a receiver nap for an hour, unless it is woken."""
     settings.PGQUEUE = {"POLL_INTERVAL": 3600}
     monkeypatch.setattr(intake, "SHORTEST_NAP", 3600.0)
-    monkeypatch.setattr(upkeep, "LATEST", 3600.0)
+    for module, name in ((agenda, "LOOK_EVERY"), (expire, "EVERY"), (rescue, "EVERY")):
+        monkeypatch.setattr(module, name, timedelta(hours=1))
 
 
 def one(*channels: str, **options: Any) -> Delivery:
@@ -360,8 +362,8 @@ class TestWaiting:
 
         def consume() -> None:
             with receive("mail", wait=1) as deliveries:
-                look = deliveries._intake._upkeep.look
-                deliveries._intake._upkeep.look = lambda at: (looks.append(1), look(at))[1]  # type: ignore[func-returns-value, method-assign]
+                look = deliveries._intake._duties.look
+                deliveries._intake._duties.look = lambda at: (looks.append(1), look(at))[1]  # type: ignore[func-returns-value, method-assign]
                 list(deliveries)
 
         with receive("chat", wait=True) as noisy:
@@ -899,8 +901,8 @@ class TestUpkeep:
 
         with receive("mail") as receiver:
             before = receiver.take()
-            receiver._intake._upkeep._contact._since -= 31
-            receiver._intake._upkeep._look_at = 0.0
+            receiver._intake._duties._agenda.contact._since -= 31
+            receiver._intake._duties._look_at = 0.0
             after = receiver.take()
 
         signals.message_rescued.disconnect(hear)

@@ -18,12 +18,12 @@ from django.db import connections, transaction
 
 from pgqueue import TaskResult
 from pgqueue.connections import connect as open_connection
+from pgqueue.duties.forget import Forget
 from pgqueue.engine import cancel, expire, lookup, notifications, settle, wait
 from pgqueue.exceptions import TaskResultDoesNotExist, WaitInTransaction, WaitTimeout
 from pgqueue.models import Message, Waiter
 from pgqueue.states import Outcome, State
 from pgqueue.tasks import waiting
-from pgqueue.worker.duties.forget import Forget
 from tests import jobs
 from tests.eventually import eventually
 from tests.factories import Connection, Ear, claim, done, failure

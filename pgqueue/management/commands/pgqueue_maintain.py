@@ -6,8 +6,10 @@ import psycopg
 from django.core.management.base import BaseCommand, CommandError
 
 from pgqueue.checks import AT_START
+from pgqueue.duties.all import all_duties
+from pgqueue.duties.maintain import Report, maintain
 from pgqueue.management.databases import database_of
-from pgqueue.worker.duties.maintain import Report, maintain
+from pgqueue.tasks import scheduling
 
 
 class Command(BaseCommand):
@@ -23,8 +25,10 @@ class Command(BaseCommand):
 
     def handle(self, *args: Any, **options: Any) -> None:
         reports = []
+        alias = database_of(options["database"])
+        duties = all_duties(database=alias, scheduling=scheduling)
         try:
-            for report in maintain(database_of(options["database"])):
+            for report in maintain(alias, duties):
                 reports.append(report)
                 if options["format"] == "text":
                     self.stdout.write(f"{report.name:<12}{_in_words(report)}")
@@ -43,7 +47,7 @@ def _in_words(report: Report) -> str:
         return f"failed: {report.error}".strip()
     parts = [f"{count} {what}" for what, count in report.did.items() if count]
     if report.is_busy:
-        parts.append("somebody else is at it")
+        parts.append("another process is doing it")
     return ", ".join(parts) or "nothing to do"
 
 

@@ -1,21 +1,20 @@
-"""Each duty once, by one who is no worker: cron, where there are only consumers or readers."""
+"""Do each duty once, for a command: for cron, where there are only consumers or readers."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 from datetime import timedelta
 
 from pgqueue.conf import settings
 from pgqueue.connections import Contact, connect, in_short
+from pgqueue.duties.base import Duty, LongDuty
+from pgqueue.duties.run import run_duty
 from pgqueue.engine import duty as engine
 from pgqueue.engine import lease
 from pgqueue.engine.values import Connection
-from pgqueue.worker.duties import Duty, LongDuty
-from pgqueue.worker.duties.doing import do
-from pgqueue.worker.duties.every import every
 
 SOON = timedelta(milliseconds=10)
 """A duty that is due again by then had more to do than one batch."""
@@ -29,7 +28,7 @@ class Report:
 
     Attributes:
         did: how many of what.
-        is_busy: somebody else was just at it, so that it was left to him.
+        is_busy: another process was doing it, so that it was left to that one.
         error: why it failed; None: it did not.
     """
 
@@ -39,17 +38,18 @@ class Report:
     error: Exception | None = None
 
 
-def maintain(alias: str) -> Iterator[Report]:
+def maintain(alias: str, duties: Sequence[Duty]) -> Iterator[Report]:
     """Do each duty until nothing of it is left to do now, and report on it.
 
-    One that fails is no reason not to do the others. Beside workers it does no harm.
+    After one that fails the others are done all the same. Beside workers it does no harm.
 
-    Messages of silent workers are rescued as workers do it: only by one who had answers for a
-    lease himself. After an outage of the database all leases are over, and all workers alive: they
-    get that time to say so. It is waited for only where a lease is over, and not renewed meanwhile.
+    Messages of silent workers are rescued as workers do it: only after the database has answered
+    for a whole lease. After an outage all leases are over though their workers live, and they need
+    that time to renew them. It waits only while there is a lease that is over.
 
     Args:
         alias: of the queue's database.
+        duties: which to do.
 
     Raises:
         psycopg.OperationalError: the database can't be reached.
@@ -57,7 +57,6 @@ def maintain(alias: str) -> Iterator[Report]:
     with closing(connect(alias, name="maintain")) as connection:
         contact = Contact(lease=settings().lease)
         contact.lasting(connection)
-        duties = every(database=alias)
         engine.due(connection, [duty.name for duty in duties])
         for duty in sorted(duties, key=lambda duty: not duty.may_run(timedelta())):
             yield _try(connection, alias, duty, contact)
@@ -95,7 +94,7 @@ def _note(connection: Connection, duty: Duty) -> Report:
 
 def _do(connection: Connection, duty: Duty, contact: Contact) -> Report:
     did: dict[str, int] = {}
-    while (again_in := do(connection, duty, contact=contact, early=True)) is not None:
+    while (again_in := run_duty(connection, duty, contact=contact, early=True)) is not None:
         for what, count in duty.did.items():
             did[what] = did.get(what, 0) + count
         if again_in > SOON or not any(duty.did.values()):

@@ -1,35 +1,38 @@
-"""One duty, done once, whoever does it."""
+"""Run one duty once: in a worker, in a consumer, or for a command."""
 
 from __future__ import annotations
 
 from datetime import timedelta
 
 from pgqueue.connections import Contact, in_short
+from pgqueue.duties.base import Duty, LongDuty
 from pgqueue.engine import duty as engine
 from pgqueue.engine.values import Connection
-from pgqueue.worker.duties import Duty, LongDuty
 
 NOTHING = timedelta()
 FAILED = timedelta(minutes=1)
-"""Until a long duty that failed is tried again, whoever does it."""
+"""How long no process tries a long duty again that failed."""
 
 
-def do(
+def run_duty(
     connection: Connection, duty: Duty, *, contact: Contact, early: bool = False
 ) -> timedelta | None:
-    """Do a duty if it is due; return when it is again, or None where it is not for us to do.
+    """Run a duty if it is due; return when it is due again.
 
     Args:
         connection: in autocommit. A long duty needs one of its own.
-        contact: says for how long the database has answered, where not everybody may do it.
-        early: do it even if it isn't due yet.
+        contact: tells for how long the database has answered, which some duties ask for.
+        early: run it even if its row says that it isn't due yet.
+
+    Returns:
+        None: it was not due, another process is doing it, or this one may not.
     """
     if isinstance(duty, LongDuty):
-        return _do_long(connection, duty, early=early)
+        return _run_long(connection, duty, early=early)
     with in_short(connection):
         if not engine.take(connection, duty.name, early=early):
             return None
-        # Asked anew: to begin may have waited for the database to come back.
+        # Asked again: BEGIN may have waited for the database to come back.
         if not duty.may_run(NOTHING) and not duty.may_run(contact.lasting(connection)):
             return None
         again_in = duty.run(connection)
@@ -37,8 +40,8 @@ def do(
     return again_in
 
 
-def _do_long(connection: Connection, duty: LongDuty, *, early: bool) -> timedelta | None:
-    # No lock is held while it runs. Who dies at it leaves it to the next soon.
+def _run_long(connection: Connection, duty: LongDuty, *, early: bool) -> timedelta | None:
+    # No lock is held while it runs. If this process dies, another one begins after `soon`.
     with in_short(connection):
         if not engine.take(connection, duty.name, early=early):
             return None
@@ -54,6 +57,6 @@ def _do_long(connection: Connection, duty: LongDuty, *, early: bool) -> timedelt
 
 
 def _note(connection: Connection, duty: Duty, again_in: timedelta | None) -> None:
-    # Where somebody else is at it, that it was done is his to say.
+    # If another process is doing it, that one notes that it was done.
     if again_in is not None:
         engine.done(connection, duty.name, again_in=again_in)

@@ -1,9 +1,8 @@
-"""Look which duties are due, and do them."""
+"""Do duties in a thread of a worker."""
 
 from __future__ import annotations
 
 import math
-import random
 import threading
 import time
 from collections import Counter
@@ -15,33 +14,26 @@ import psycopg
 from django.db import connections
 
 from pgqueue import signals
-from pgqueue.connections import Contact, Session
-from pgqueue.engine import duty as engine
-from pgqueue.engine import promote
+from pgqueue.connections import Session
+from pgqueue.duties.agenda import Agenda
+from pgqueue.duties.base import Duty, LongDuty, Looks
+from pgqueue.duties.promote import Promote
+from pgqueue.duties.run import run_duty
 from pgqueue.service import Service
-from pgqueue.worker.duties import Duty, LongDuty, Looks
-from pgqueue.worker.duties.doing import do
-from pgqueue.worker.duties.promote import Promote
 
-LOOK_EVERY = timedelta(seconds=1)
-SHORTEST_NAP = timedelta(milliseconds=5)
-NAP_BESIDE_A_LOCK = timedelta(seconds=0.1)
-"""When what is due is locked by somebody else."""
 SHORTEST_REST = 1.0  # seconds after a failure, twice as long after each one that follows
 LONGEST_REST = 60.0
 LONGEST_ASIDE = 15 * 60.0
-"""Seconds for a long duty. To drop a day has 10 minutes, and as a rule takes none. Once they have
-taken a minute no other is begun."""
+"""Seconds for a long duty. To drop a day may take 10 minutes, and usually takes milliseconds. Once
+a minute has passed, no other day is begun."""
 LAST_WORDS = 1.0  # seconds that a long duty has left when the worker stops
-
-NOW = timedelta()
 
 
 class Duties(Service):
-    """Does what it finds due. A holder that dies loses its row's lock: the next one takes over.
+    """Does what it finds due. If its process dies, its locks end, and another one goes on.
 
     A duty that fails is left alone for a while; the others are done all the same. A long one has
-    a thread and a connection of its own: what is delayed must not be late because of it.
+    a thread and a connection of its own: it must not delay messages that become due.
 
     Args:
         lease: of messages here.
@@ -59,18 +51,17 @@ class Duties(Service):
         super().__init__()
         self._session = session
         self._on_done = on_done
-        self._duties = {duty.name: duty for duty in duties}
+        self._duties = list(duties)
+        self._agenda = Agenda(duties, lease=lease)
         self._resting: dict[str, float] = {}
         self._failed_times: Counter[str] = Counter()
-        self._contact = Contact(lease=lease)
-        self._answered_for = timedelta()
         self._is_early = False
         self._long: threading.Thread | None = None
         self._aside: Session | None = None
         self._cut_at = math.inf
 
     def look_early(self) -> None:
-        """Promote now: something may be due before the promoter means to look."""
+        """Promote now: a message may be due before the next look."""
         self._is_early = True
         self.wake()
 
@@ -78,53 +69,43 @@ class Duties(Service):
         """Do each duty that is due; nap until the next one is."""
         self._cut_what_hangs()
         connection = self._session.connection
-        self._answered_for = self._contact.lasting(connection)
-        early, self._is_early = self._is_early, False
-        left = engine.due(connection, self._duties)
-        left |= dict.fromkeys(self._look(connection), NOW)
-        if early or _is_due(promote.next_due(connection)):
-            left[Promote.name] = NOW
-        done = {
-            name: again_in
-            for name, due_in in left.items()
-            if due_in <= NOW and (again_in := self._try(connection, name)) is not None
-        }
-        nap = self._nap(connection, left, done)
-        self._contact.note_answer()
-        return nap
+        early, self._is_early = [Promote.name] if self._is_early else [], False
+        return self._agenda.run_due(connection, self._try, early=[*early, *self._look(connection)])
 
     def _look(self, connection: psycopg.Connection[Any]) -> list[str]:
         """Return which duties have something to do that another worker may not know of."""
         due = []
-        for name, duty in self._duties.items():
-            if isinstance(duty, Looks) and self._resting.get(name, 0) <= time.monotonic():
+        for duty in self._duties:
+            if isinstance(duty, Looks) and not self._rests(duty):
                 try:
-                    due += [name] if duty.look(connection) else []
+                    due += [duty.name] if duty.look(connection) else []
                 except Exception as error:
-                    self._let_rest(connection, name, error)
+                    self._let_rest(connection, duty.name, error)
         return due
 
-    def _try(self, connection: psycopg.Connection[Any], name: str) -> timedelta | None:
-        """Do a duty; return when it is due again, or None where it was not for us to do."""
-        now = time.monotonic()
-        duty = self._duties[name]
-        if self._resting.get(name, 0) > now or not duty.may_run(self._answered_for):
+    def _try(
+        self, connection: psycopg.Connection[Any], duty: Duty, early: bool
+    ) -> timedelta | None:
+        """Do a duty; return when it is due again, or None where it was not done here and now."""
+        if self._rests(duty):
             return None
         if isinstance(duty, LongDuty):
             self._begin(duty)
             return None
         try:
             self.note_progress()
-            early = name == Promote.name or isinstance(duty, Looks)
-            again_in = do(connection, duty, contact=self._contact, early=early)
-            self._contact.note_answer()
-            self._failed_times.pop(name, None)
+            again_in = run_duty(connection, duty, contact=self._agenda.contact, early=early)
+            self._agenda.contact.note_answer()
+            self._failed_times.pop(duty.name, None)
             if again_in is not None and any(duty.did.values()):
                 self._on_done()
             return again_in
         except Exception as error:
-            self._let_rest(connection, name, error)
+            self._let_rest(connection, duty.name, error)
             return None
+
+    def _rests(self, duty: Duty) -> bool:
+        return self._resting.get(duty.name, 0) > time.monotonic()
 
     def _let_rest(self, connection: psycopg.Connection[Any], name: str, error: Exception) -> None:
         if not connection.closed:
@@ -157,7 +138,7 @@ class Duties(Service):
 
     def _do_aside(self, duty: LongDuty, session: Session) -> None:
         try:
-            do(session.connection, duty, contact=self._contact)
+            run_duty(session.connection, duty, contact=self._agenda.contact)
             self._failed_times.pop(duty.name, None)
         except Exception as error:
             self._failed(duty.name, error)
@@ -171,35 +152,8 @@ class Duties(Service):
         self._resting[name] = time.monotonic() + rest
         signals.service_failed.send_robust(type(self), service=f"duty {name}", error=error)
 
-    def _nap(
-        self,
-        connection: psycopg.Connection[Any],
-        left: dict[str, timedelta],
-        done: dict[str, timedelta],
-    ) -> timedelta:
-        """Return how long nothing is due, as far as it can be seen."""
-        naps = [LOOK_EVERY * random.uniform(0.8, 1)]  # noqa: S311
-        for name, due_in in {**left, **done}.items():
-            if name != Promote.name and (name in done or due_in > NOW):
-                naps.append(due_in)
-        # The table itself, and in a statement after the commit: who enqueued something while
-        # we promoted still saw the old time in the duty's row, and may have told nobody.
-        next_due = promote.next_due(connection)
-        if next_due is not None:
-            is_locked = next_due <= NOW and not (Promote.name in done and self._has_promoted())
-            naps.append(NAP_BESIDE_A_LOCK if is_locked else next_due)
-        return max(min(naps), SHORTEST_NAP)
-
-    def _has_promoted(self) -> bool:
-        duty = self._duties.get(Promote.name)
-        return duty is not None and any(duty.did.values())
-
     def finish(self) -> None:
-        """Close the connection; what is done aside ends by itself, or with the process."""
+        """Close the connection; a long duty ends by itself, or with the process."""
         if self._long is not None:
             self._long.join(LAST_WORDS)
         self._session.close()
-
-
-def _is_due(due_in: timedelta | None) -> bool:
-    return due_in is not None and due_in <= NOW

@@ -21,7 +21,7 @@ class Rescue:
         self.did = {"rescued": 0}
 
     def may_run(self, answered_for: timedelta) -> bool:
-        """Only who had answers for a lease: after an outage all are over, and all alive."""
+        """Only after a lease of answers: after an outage all are over, and their workers alive."""
         return answered_for >= self._lease
 
     def run(self, connection: Connection) -> timedelta:

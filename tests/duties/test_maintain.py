@@ -19,11 +19,13 @@ from django.db import connections
 from django.test import Client
 
 from pgqueue.connections import connect
+from pgqueue.duties import maintain
+from pgqueue.duties.all import all_duties
 from pgqueue.engine import expire, lease, partitions, promote, retention, settle
 from pgqueue.exceptions import TaskResultDoesNotExist
 from pgqueue.models import Duty, History, Message, Schedule
 from pgqueue.states import State
-from pgqueue.worker.duties import maintain
+from pgqueue.tasks import scheduling
 from tests import jobs
 from tests.eventually import eventually
 from tests.factories import OVER, bury, claim, done, ended, make_due, one, past, run, schedule
@@ -163,7 +165,9 @@ def test_two_at_once_do_each_thing_once(connection: Connection) -> None:
 
 def reported() -> dict[str, int]:
     """Return how much of each duty was done; none may fail."""
-    reports = list(maintain.maintain("default"))
+    reports = list(
+        maintain.maintain("default", all_duties(database="default", scheduling=scheduling))
+    )
     assert [each.error for each in reports if each.error] == []
     return {each.name: sum(each.did.values()) for each in reports}
 

@@ -4,7 +4,7 @@ from contextlib import suppress
 from datetime import datetime, timedelta
 from random import random
 from time import monotonic
-from typing import Any
+from typing import Any, Protocol
 
 import django.db
 import psycopg
@@ -12,11 +12,10 @@ from django.db import close_old_connections
 
 from pgqueue import signals
 from pgqueue.engine import schedule as engine
-from pgqueue.engine.schedule import Scheduled
+from pgqueue.engine.schedule import Declared, Scheduled
 from pgqueue.engine.values import Connection
 from pgqueue.exceptions import PGQueueError, TickMissed, UnknownTask
 from pgqueue.schedules import rhythm_of
-from pgqueue.tasks import scheduling
 from pgqueue.ticks import LATE, Rhythm, to_do
 
 LATEST = timedelta(seconds=1)
@@ -29,17 +28,35 @@ ASIDE_IF_BUSY = 5.0  # seconds
 ASIDE_IF_IMPOSSIBLE = 60.0  # seconds: another worker may know the task
 
 
+class Enqueued(Protocol):
+    """The message of a tick: a `TaskResult`."""
+
+    id: Any
+    came_of: str
+
+
+class Scheduling(Protocol):
+    """What the duty needs of tasks, which are a layer above: the module `tasks.scheduling`."""
+
+    def declared(self, database: str) -> list[Declared]:
+        """Return the schedules that the project has in its code."""
+
+    def enqueue(self, scheduled: Scheduled, tick: datetime, connection: Connection) -> Enqueued:
+        """Store the message of a tick, in the transaction of `connection`."""
+
+
 class Schedule:
     """Enqueue what schedules say, once at each tick.
 
-    It is due when the next tick is, and at least every second: somebody may have added one.
-    Each worker declares what its own code has, whoever does the ticks.
+    It is due when the next tick is, and at least every second: an operator may have added one.
+    Each worker declares what its own code has, whichever of them does the ticks.
     """
 
     name = "schedule"
 
-    def __init__(self, *, database: str) -> None:
+    def __init__(self, *, database: str, scheduling: Scheduling) -> None:
         self._database = database
+        self._scheduling = scheduling
         self._definitions: dict[str, str] = {}
         self.did = {"enqueued": 0, "skipped": 0}
         self._declared_at = float("-inf")
@@ -83,7 +100,7 @@ class Schedule:
     def _declare(self, connection: Connection) -> None:
         self._declared_at = monotonic()
         try:
-            declared = scheduling.declared(self._database)
+            declared = self._scheduling.declared(self._database)
         except PGQueueError as error:
             # Those that somebody has added, or that were in order before, go on.
             signals.service_failed.send_robust(type(self), service="schedules", error=error)
@@ -157,7 +174,7 @@ class Schedule:
         close_old_connections()  # of Django's, which fetch model instances among the arguments
         try:
             with connection.transaction():
-                result = scheduling.enqueue(scheduled, tick, connection)
+                result = self._scheduling.enqueue(scheduled, tick, connection)
             # With overlap="skip", that of an earlier tick may live.
             return None if result.came_of == "existing" else int(result.id)
         except (psycopg.OperationalError, django.db.OperationalError, UnknownTask):

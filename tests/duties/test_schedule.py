@@ -19,6 +19,8 @@ from django.test import override_settings
 from pgqueue import Schedule as Pgqueue
 from pgqueue import registry, signals
 from pgqueue.connections import Session
+from pgqueue.duties import schedule as kind
+from pgqueue.duties.service import Duties
 from pgqueue.engine import cancel, duty, settle
 from pgqueue.engine import schedule as engine
 from pgqueue.engine.schedule import Declared
@@ -28,8 +30,6 @@ from pgqueue.schedules import as_schedules
 from pgqueue.states import State
 from pgqueue.tasks import scheduling
 from pgqueue.ticks import EPOCH, Every, upcoming
-from pgqueue.worker.duties import schedule as kind
-from pgqueue.worker.duties.service import Duties
 from tests import jobs
 from tests.factories import LEASE, Connection, claim, done, enqueue, failure, limit, rounds
 from tests.hearing import heard
@@ -47,7 +47,7 @@ LONG_AGO = datetime(2026, 1, 1, tzinfo=UTC)
 @pytest.fixture
 def duty_of() -> Callable[[], kind.Schedule]:
     """A function that makes the duty of another worker."""
-    return lambda: kind.Schedule(database="default")
+    return lambda: kind.Schedule(database="default", scheduling=scheduling)
 
 
 def do(a_duty: kind.Schedule, connection: Connection) -> timedelta:

@@ -1,0 +1,40 @@
+"""Which duties there are."""
+
+from __future__ import annotations
+
+from pgqueue.conf import settings
+from pgqueue.duties.base import Duty
+from pgqueue.duties.expire import Expire
+from pgqueue.duties.forget import Forget
+from pgqueue.duties.lanes import Lanes
+from pgqueue.duties.partitions import Partitions
+from pgqueue.duties.promote import Promote
+from pgqueue.duties.purge import Purge
+from pgqueue.duties.rescue import Rescue
+from pgqueue.duties.schedule import Schedule, Scheduling
+
+
+def all_duties(*, database: str, scheduling: Scheduling) -> list[Duty]:
+    """Return each duty, as the project's settings configure it.
+
+    Args:
+        database: the alias of the database that they are done in.
+        scheduling: what makes messages of ticks: `tasks.scheduling`, a layer above this one.
+    """
+    options = settings()
+    return [
+        Promote(),
+        Rescue(lease=options.lease, max_lost=options.max_lost),
+        Schedule(database=database, scheduling=scheduling),
+        Expire(),
+        Lanes(),
+        Partitions(retention=options.retention),
+        Purge(retention=options.retention, dead_retention=options.dead_retention),
+        Forget(),
+    ]
+
+
+def consumer_duties() -> list[Duty]:
+    """Return the duties without which a consumer would get nothing where no worker runs."""
+    options = settings()
+    return [Promote(), Rescue(lease=options.lease, max_lost=options.max_lost), Expire()]

@@ -1,0 +1,30 @@
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+from pgqueue.duties.forget import Forget
+from pgqueue.engine import wait
+from pgqueue.models import Worker
+from tests.duties.kinds import MINUTE
+from tests.factories import OVER, Connection, one, register
+
+
+class TestForgetting:
+    def test_removes_workers_silent_for_a_day_and_those_who_waited(
+        self, connection: Connection
+    ) -> None:
+        for hours in (25, 23):
+            connection.execute(
+                "UPDATE pgqueue_worker SET last_seen = last_seen - %s WHERE id = %s",
+                [timedelta(hours=hours), register(connection)],
+            )
+        wait.announce(connection, [1, 2], lasting=OVER)
+        wait.announce(connection, [3], lasting=MINUTE)
+        forget = Forget()
+
+        again_in = forget.run(connection)
+
+        assert (again_in, forget.did) == (timedelta(hours=1), {"workers": 1, "waiters": 2})
+        silent_for = datetime.now(UTC) - Worker.objects.get().last_seen
+        assert timedelta(hours=22) < silent_for < timedelta(hours=24)
+        assert one(connection, "SELECT message_id FROM pgqueue_waiter") == (3,)

@@ -73,7 +73,7 @@ def main(plan: Plan, pipe: Connection, family: Family, level: int | None) -> Non
 
     from psycopg import OperationalError
 
-    from pgqueue.worker.leash import STATUS, leave_threads_behind, wait_for_no_thread
+    from pgqueue.worker.deadline import STATUS, bound_interpreter_exit, exit_at_once
     from pgqueue.worker.logs import configure_logging
     from pgqueue.worker.worker import Worker
 
@@ -87,8 +87,8 @@ def main(plan: Plan, pipe: Connection, family: Family, level: int | None) -> Non
         sys.exit(f"The database can't be reached: {error}")
     have_ended = worker.run()
     if worker.holds_something:
-        leave_threads_behind(STATUS)
+        exit_at_once(STATUS)
     parent.say(STOPPED)
     if not have_ended:
-        leave_threads_behind()
-    wait_for_no_thread()
+        exit_at_once()
+    bound_interpreter_exit()

@@ -10,7 +10,6 @@ from pgqueue.conf import settings
 from pgqueue.connections import Session
 from pgqueue.outcomes import HandedBack
 from pgqueue.service import Service
-from pgqueue.worker.allowance import Allowance
 from pgqueue.worker.blocking import Blocking
 from pgqueue.worker.buffer import Buffer
 from pgqueue.worker.eventloop import EventLoop
@@ -20,6 +19,7 @@ from pgqueue.worker.handlers import Handlers
 from pgqueue.worker.held import Held, Holding
 from pgqueue.worker.isolation import Isolation
 from pgqueue.worker.plan import Plan
+from pgqueue.worker.recycling import TaskLimit
 from pgqueue.worker.rousing import Rousing
 from pgqueue.worker.runner import Runner
 from pgqueue.worker.settler import Settler
@@ -63,7 +63,7 @@ class Crew:
             Handlers(plan.database),
             Isolation(plan.database, holding, max_lost=options.max_lost),
         )
-        ended = Allowance.of(plan.max_tasks, self.settler.put, on_used_up=self._finish)
+        ended = TaskLimit.of(plan.max_tasks, self.settler.put, on_reached=self._finish)
 
         for_threads = Buffer(
             plan.threads,

@@ -12,7 +12,7 @@ from typing import Protocol
 
 from pgqueue import signals
 from pgqueue.service import Service
-from pgqueue.worker.leash import end_soon
+from pgqueue.worker.deadline import exit_soon
 
 EVERY = timedelta(seconds=1)
 CUT_AFTER = 10
@@ -70,7 +70,7 @@ class Watchdog(Service):
                 signals.service_stuck.send_robust(type(self), service=each.name)
                 each.cut()
         if max(self._found.values(), default=0) >= END_AFTER:
-            end_soon(STATUS)
+            exit_soon(STATUS)
             signals.worker_stuck.send_robust(type(self), services=list(self._found))
             faulthandler.dump_traceback()
             os._exit(STATUS)

@@ -25,16 +25,16 @@ from pgqueue.outcomes import HandedBack
 from pgqueue.service import Service
 from pgqueue.tasks import scheduling
 from pgqueue.worker import interpreter
-from pgqueue.worker.allowance import memory
+from pgqueue.worker.autoreload import Autoreload
 from pgqueue.worker.child import BEGAN_AT, RETIRING, SIGNALS, WELL, Parent
 from pgqueue.worker.crew import Crew
-from pgqueue.worker.draining import Draining
+from pgqueue.worker.deadline import Deadline
+from pgqueue.worker.drain import Drain
 from pgqueue.worker.heartbeat import Heartbeat
 from pgqueue.worker.held import Held, Holding
-from pgqueue.worker.home import Home
-from pgqueue.worker.leash import Leash
+from pgqueue.worker.main_session import MainSession
 from pgqueue.worker.plan import Plan
-from pgqueue.worker.reloading import Reloading
+from pgqueue.worker.recycling import memory
 from pgqueue.worker.stopping import StopRequests
 from pgqueue.worker.watchdog import Watchdog, touch
 
@@ -67,8 +67,8 @@ class Worker:
         self._until = inf
         options = settings()
 
-        self._home = Home(plan.database)
-        with self._home.connected() as connection:
+        self._main_session = MainSession(plan.database)
+        with self._main_session.connected() as connection:
             listens = not plan.poll_only and not is_pooled(connection)
         self._presence = Presence(
             self._registration(), notify_for=2 * options.heartbeat, family=family
@@ -112,10 +112,10 @@ class Worker:
             if listens and self._duties and not self._crew
             else None
         )
-        self._reloading = Reloading(self.stop, since=BEGAN_AT) if plan.reload else None
-        self._draining = (
-            Draining(
-                Session(plan.database, name="draining"),
+        self._autoreload = Autoreload(self.stop, since=BEGAN_AT) if plan.reload else None
+        self._drain = (
+            Drain(
+                Session(plan.database, name="drain"),
                 plan,
                 is_busy=self._is_busy,
                 on_drained=self._end_drained,
@@ -124,11 +124,11 @@ class Worker:
             else None
         )
         self._watchdog = Watchdog(
-            [*self._services(), self._home, *(self._crew.executors if self._crew else [])],
+            [*self._services(), self._main_session, *(self._crew.executors if self._crew else [])],
             on_well=self._say_that_one_is_well,
         )
         # Last: where any of this fails, nobody would loosen it.
-        self._leash = Leash(self._holding, self._time_left)
+        self._deadline = Deadline(self._holding, self._time_left)
 
     def run(self) -> bool:
         """Live: start, wait, stop. Call it in the main thread, which gets the signals.
@@ -170,7 +170,7 @@ class Worker:
 
     def _start(self) -> None:
         if not self._crew:
-            with self._home.connected() as connection:
+            with self._main_session.connected() as connection:
                 self._presence.register(connection)
         for service in [*self._services(), self._watchdog]:
             service.start()
@@ -181,7 +181,7 @@ class Worker:
     def _services(self) -> list[Service]:
         """Return the services in the order they start; they stop in the other."""
         crew = self._crew.services if self._crew else []
-        others = [self._duties, self._reloading, self._draining, self._listener]
+        others = [self._duties, self._autoreload, self._drain, self._listener]
         return [self._heartbeat, *crew[:-1], *filter(None, others), *crew[-1:]]
 
     def _wait(self) -> None:
@@ -227,9 +227,9 @@ class Worker:
             for service in services:
                 service.stopped(LAST_WORDS / 4)
         self._hand_back_the_last()
-        self._home.close()
+        self._main_session.close()
         signals.worker_stopped.send_robust(type(self), released=self._released)
-        self._leash.loosen()
+        self._deadline.cancel()
 
     def _hand_back_unbegun(self, crew: Crew) -> None:
         """Hand back what was claimed and not begun; else the settler does, which tries again."""
@@ -252,7 +252,7 @@ class Worker:
     def _time_left(self) -> timedelta | None:
         """Return how long it may go on from now, by how often it was asked to stop; None: for ever.
 
-        The leash asks that, too: the main thread may be waiting for the database.
+        The deadline asks that, too: the main thread may be waiting for the database.
         """
         if self._requests.count > 1:
             return LAST_WORDS
@@ -261,7 +261,7 @@ class Worker:
     def _hurry(self, left: timedelta) -> None:
         """Have an end of all this within so long: from now on nothing else is to end it."""
         self._watchdog.stop()
-        self._leash.shorten(left)
+        self._deadline.shorten(left)
 
     def _has_time(self) -> bool:
         """Whether the grace period is not over, nor was it ended by another request to stop."""
@@ -332,7 +332,7 @@ class Worker:
         if not held:
             return
         claims = [each.claim for each in held]
-        with self._home.connected() as connection:
+        with self._main_session.connected() as connection:
             # Who runs in a transaction has his own row locked.
             if locks := [each.lock for each in held if each.given_up and each.lock]:
                 lease.let_go(connection, locks)

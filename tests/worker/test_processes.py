@@ -342,9 +342,9 @@ def test_one_that_drains_hears_signals_though_the_database_says_nothing() -> Non
         worker("--drain", "--grace", "0.2") as process,
         closing(connect("default", name="test")) as other,
     ):
-        eventually(lambda: "draining" in own_connections())
+        eventually(lambda: "drain" in own_connections())
         other.execute("BEGIN; LOCK TABLE pgqueue_message")
-        eventually(lambda: is_waiting("draining"))
+        eventually(lambda: is_waiting("drain"))
 
         process.signal(SIGTERM)
 

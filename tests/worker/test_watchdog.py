@@ -24,7 +24,7 @@ from pgqueue.worker import watchdog
 from pgqueue.worker.buffer import Buffer
 from pgqueue.worker.eventloop import EventLoop
 from pgqueue.worker.held import Held
-from pgqueue.worker.home import Home
+from pgqueue.worker.main_session import MainSession
 from pgqueue.worker.plan import Plan
 from pgqueue.worker.threads import Threads
 from pgqueue.worker.watchdog import Watchdog
@@ -300,15 +300,15 @@ def test_a_connection_that_is_cut_ends_under_who_waits_on_it() -> None:
 
 @pytest.mark.django_db(transaction=True)
 def test_what_a_read_only_server_does_not_take_back_another_does() -> None:
-    home = Home("default")
-    with home.connected() as connection:
+    session = MainSession("default")
+    with session.connected() as connection:
         held = [Held(claim, claimed=0) for claim in run(connection)]
         connection.execute("SET default_transaction_read_only = on")
-    stopping = Mock(_home=home, _released=0)
+    stopping = Mock(_main_session=session, _released=0)
 
     with pytest.raises(ReadOnlySqlTransaction):
         Worker._hand_back(stopping, held)
     Worker._hand_back(stopping, held)
 
-    home.close()
+    session.close()
     assert Message.objects.get().state == State.READY

@@ -13,7 +13,7 @@ from pgqueue.conf import settings
 from pgqueue.connections import connect
 from pgqueue.management.databases import database_of
 from pgqueue.worker.child import SIGNALS
-from pgqueue.worker.leash import STATUS, leave_threads_behind, wait_for_no_thread
+from pgqueue.worker.deadline import STATUS, bound_interpreter_exit, exit_at_once
 from pgqueue.worker.logs import configure_logging
 from pgqueue.worker.plan import Plan
 from pgqueue.worker.stopping import ending_on_signals
@@ -111,7 +111,7 @@ class Command(BaseCommand):
 
     def run_from_argv(self, argv: list[str]) -> None:
         super().run_from_argv(argv)
-        wait_for_no_thread()
+        bound_interpreter_exit()
 
     def handle(self, *args: Any, **options: Any) -> None:
         with ending_on_signals(*SIGNALS):
@@ -133,9 +133,9 @@ class Command(BaseCommand):
         worker = Worker(plan)
         have_ended = worker.run()
         if worker.holds_something:
-            leave_threads_behind(STATUS)
+            exit_at_once(STATUS)
         if not have_ended:
-            leave_threads_behind()
+            exit_at_once()
 
     def _plan(self, options: dict[str, Any]) -> Plan:
         database = database_of(options["database"])

@@ -1,4 +1,4 @@
-"""Notice that nothing is left, on a thread of its own: the main thread hears signals meanwhile."""
+"""Notice that the queue is drained. A thread of its own: the main thread waits for signals."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from pgqueue.worker.plan import Plan
 
 EVERY = timedelta(seconds=0.2)
 COST = 10
-"""A look that takes long, through all that is scheduled, comes as much later."""
+"""The nap after a look is at least this many times what the look took."""
 
 
-class Draining(Service):
-    """Looks whether anything is ready, running or waiting for a retry.
+class Drain(Service):
+    """Looks whether any message is ready, running or waiting for a retry.
 
     Args:
-        is_busy: whether that need not be asked of the database.
-        on_drained: called when nothing is left, and at each look after that.
+        is_busy: whether this process has work, so that the database need not be asked.
+        on_drained: called when nothing is left, and after each further look.
     """
 
     def __init__(

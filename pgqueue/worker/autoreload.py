@@ -15,12 +15,12 @@ EVERY = timedelta(seconds=1)
 FOREVER = timedelta(days=1)
 
 
-class Reloading(Service):
-    """Looks at the files of all modules that were imported.
+class Autoreload(Service):
+    """Checks the files of all imported modules.
 
     Args:
-        on_change: called once, when one has changed, or came to be.
-        since: when the process began, by the system's clock: what was saved before was read.
+        on_change: called once, when a file has changed or is new.
+        since: when the process began, by the system's clock: older versions were imported.
     """
 
     def __init__(self, on_change: Callable[[], None], *, since: float) -> None:
@@ -31,7 +31,7 @@ class Reloading(Service):
         self._seen: dict[Path, float] = {}
 
     def tick(self) -> timedelta:
-        """Look once; say once that something has changed: a second request would end the grace."""
+        """Check once. Report a change only once: a second request to stop ends the grace period."""
         has_changed = False
         for path, changed_at in self._reloader.snapshot_files():
             has_changed |= self._has_changed(path, changed_at)
@@ -43,6 +43,7 @@ class Reloading(Service):
     def _has_changed(self, path: Path, changed_at: float) -> bool:
         if path in self._seen:
             return changed_at > self._since and changed_at != self._seen[path]
-        # Of a module that was imported since the last look nobody knows which text was read. A
-        # time to come, by the clock of another machine, tells nothing, and would in each process.
+        # A module was imported since the last check: it is unknown which version of the file was
+        # read. A time in the future, by another machine's clock, proves nothing, and would be seen
+        # in each new process.
         return self._since < changed_at <= time.time()

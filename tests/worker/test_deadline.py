@@ -11,8 +11,8 @@ from unittest.mock import Mock
 import pytest
 
 from pgqueue import signals
-from pgqueue.worker import leash
-from pgqueue.worker.leash import Leash
+from pgqueue.worker import deadline
+from pgqueue.worker.deadline import Deadline
 from tests.eventually import eventually
 
 SOON, LATER = timedelta(seconds=0.1), timedelta(hours=1)
@@ -26,7 +26,7 @@ def ends(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
 
 def test_it_ends_the_process_when_its_time_is_over(ends: list[int]) -> None:
-    Leash().shorten(SOON)
+    Deadline().shorten(SOON)
 
     eventually(lambda: ends == [1])
 
@@ -34,14 +34,14 @@ def test_it_ends_the_process_when_its_time_is_over(ends: list[int]) -> None:
 def test_it_does_so_though_saying_that_takes_for_ever(
     ends: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(leash, "SAYING_WHY", 0.05)
+    monkeypatch.setattr(deadline, "LOGGING", 0.05)
     heard = threading.Event()
 
     def listen(**kwargs: object) -> None:
         heard.wait(10)
 
     signals.worker_cut_short.connect(listen)
-    Leash().shorten(SOON)
+    Deadline().shorten(SOON)
 
     try:
         eventually(lambda: ends == [1])
@@ -53,7 +53,7 @@ def test_it_does_so_though_saying_that_takes_for_ever(
 
 
 def test_it_is_never_made_longer(ends: list[int]) -> None:
-    one = Leash()
+    one = Deadline()
     one.shorten(SOON)
 
     one.shorten(LATER)
@@ -62,7 +62,7 @@ def test_it_is_never_made_longer(ends: list[int]) -> None:
 
 
 def test_it_can_be_made_shorter(ends: list[int]) -> None:
-    one = Leash()
+    one = Deadline()
     one.shorten(LATER)
 
     one.shorten(SOON)
@@ -73,7 +73,7 @@ def test_it_can_be_made_shorter(ends: list[int]) -> None:
 def test_it_asks_by_itself_how_long_there_is(ends: list[int]) -> None:
     # Who would say it may be waiting for the database.
     left: list[timedelta] = []
-    one = Leash(time_left=lambda: left[0] if left else None)
+    one = Deadline(time_left=lambda: left[0] if left else None)
     one.shorten(LATER)
 
     left.append(SOON)
@@ -82,9 +82,9 @@ def test_it_asks_by_itself_how_long_there_is(ends: list[int]) -> None:
 
 
 def test_it_can_be_let_go(ends: list[int]) -> None:
-    one = Leash()
+    one = Deadline()
     one.shorten(SOON)
-    one.loosen()
+    one.cancel()
     until = monotonic() + 3 * SOON.total_seconds()
 
     eventually(lambda: monotonic() > until)
@@ -93,7 +93,7 @@ def test_it_can_be_let_go(ends: list[int]) -> None:
 
 
 def test_it_needs_no_thread_in_the_end(ends: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
-    one = Leash()
+    one = Deadline()
     monkeypatch.setattr(threading.Thread, "start", Mock(side_effect=RuntimeError("no room")))
 
     one.shorten(SOON)

@@ -1,4 +1,4 @@
-"""The main thread's session."""
+"""The database session of a worker's main thread."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from pgqueue.engine.values import Connection
 from pgqueue.service import LONGEST_STEP
 
 
-class Home:
-    """A session that is watched while somebody waits on it, as a service's is."""
+class MainSession:
+    """A session that the watchdog watches while it is in use, as it does with a service's."""
 
     name = "supervisor"
 
@@ -39,11 +39,11 @@ class Home:
 
     @property
     def is_stuck(self) -> bool:
-        """Whether somebody has had it for too long."""
+        """Whether the connection has been in use for too long."""
         return monotonic() > self._back_by
 
     def cut(self) -> None:
-        """End the connection under whoever waits for an answer."""
+        """End the connection while the main thread waits for an answer on it."""
         self._session.cut()
 
     def close(self) -> None:

@@ -11,7 +11,7 @@ import pytest
 
 from pgqueue import signals
 from pgqueue.connections import connect
-from pgqueue.worker import home, watchdog
+from pgqueue.worker import main_session, watchdog
 from pgqueue.worker.held import Held
 from pgqueue.worker.plan import Plan
 from pgqueue.worker.worker import Worker
@@ -32,7 +32,7 @@ def other() -> Iterator[Connection]:
 def test_who_hands_back_as_he_retires_does_not_wait_for_ever(
     other: Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(home, "LONGEST_STEP", 0.1)
+    monkeypatch.setattr(main_session, "LONGEST_STEP", 0.1)
     monkeypatch.setattr(watchdog, "CUT_AFTER", 1)
     worker = Worker(Plan(database="default", threads=1, grace=timedelta(seconds=1)))
     (claim,) = run(other)
@@ -45,13 +45,13 @@ def test_who_hands_back_as_he_retires_does_not_wait_for_ever(
     ):
         other.execute("LOCK TABLE pgqueue_message IN ACCESS EXCLUSIVE MODE")
         handing_back = threads.submit(worker._try_to_hand_back, [Held(claim, 0.0)])
-        eventually(lambda: worker._home.is_stuck)
+        eventually(lambda: worker._main_session.is_stuck)
         worker._watchdog.tick()
         has_done_so = handing_back.result(10)
         # The server has not noticed, and would carry out what it was asked for.
         other.execute("SELECT pg_terminate_backend(%s, 5000)", [own_connections()["supervisor"]])
 
     assert (has_done_so, stuck, failures) == (False, ["supervisor"], ["worker"])
-    assert not worker._home.is_stuck
+    assert not worker._main_session.is_stuck
     worker.stop()
     worker.run()  # which closes what it has opened

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from pgqueue.worker.reloading import EVERY, FOREVER, Reloading
+from pgqueue.worker.autoreload import EVERY, FOREVER, Autoreload
 
 
 @pytest.fixture
@@ -18,19 +18,19 @@ def requests() -> list[bool]:
 
 
 @pytest.fixture
-def reloading(requests: list[bool]) -> Reloading:
+def autoreload(requests: list[bool]) -> Autoreload:
     """Of a process that began a minute ago."""
-    return Reloading(lambda: requests.append(True), since=time.time() - 60)
+    return Autoreload(lambda: requests.append(True), since=time.time() - 60)
 
 
 @pytest.fixture
 def imported(
-    tmp_path: Path, reloading: Reloading, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, autoreload: Autoreload, monkeypatch: pytest.MonkeyPatch
 ) -> Callable[[str], Path]:
     """A function that makes a file which was imported, and is old."""
     paths: list[Path] = []
     monkeypatch.setattr(
-        reloading._reloader,
+        autoreload._reloader,
         "snapshot_files",
         lambda: [(path, path.stat().st_mtime) for path in paths],
     )
@@ -51,50 +51,50 @@ def save(path: Path, seconds: float) -> None:
 
 
 def test_several_files_that_change_at_once_are_one_request(
-    reloading: Reloading, requests: list[bool], imported: Callable[[str], Path]
+    autoreload: Autoreload, requests: list[bool], imported: Callable[[str], Path]
 ) -> None:
     # A second one would end the grace period.
     paths = [imported(name) for name in ("a.py", "b.py", "c.py")]
-    reloading.tick()
+    autoreload.tick()
     assert not requests
 
     for number, path in enumerate(paths):
         save(path, -number)
-    nap = reloading.tick()
+    nap = autoreload.tick()
 
     assert (len(requests), nap) == (1, FOREVER)
 
 
 def test_what_was_saved_before_the_first_look_may_have_been_read_before(
-    reloading: Reloading, requests: list[bool], imported: Callable[[str], Path]
+    autoreload: Autoreload, requests: list[bool], imported: Callable[[str], Path]
 ) -> None:
     save(imported("a.py"), -30)
 
-    reloading.tick()
+    autoreload.tick()
 
     assert len(requests) == 1
 
 
 def test_what_was_saved_before_the_process_began_is_what_was_read(
-    reloading: Reloading, requests: list[bool], imported: Callable[[str], Path]
+    autoreload: Autoreload, requests: list[bool], imported: Callable[[str], Path]
 ) -> None:
     save(imported("a.py"), -90)
 
-    nap = reloading.tick()
+    nap = autoreload.tick()
 
     assert (requests, nap) == ([], EVERY)
 
 
 def test_a_time_to_come_counts_only_as_a_change(
-    reloading: Reloading, requests: list[bool], imported: Callable[[str], Path]
+    autoreload: Autoreload, requests: list[bool], imported: Callable[[str], Path]
 ) -> None:
     # By another machine's clock: each process in place of this one would find it so.
     path = imported("a.py")
     save(path, 3600)
-    reloading.tick()
+    autoreload.tick()
     before = len(requests)
 
     save(path, 3700)
-    reloading.tick()
+    autoreload.tick()
 
     assert (before, len(requests)) == (0, 1)

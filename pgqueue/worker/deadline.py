@@ -1,0 +1,104 @@
+"""End the process when its time is over, whatever its threads are doing."""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+from collections.abc import Callable, Sized
+from contextlib import suppress
+from datetime import timedelta
+from functools import partial
+from math import inf
+from time import monotonic
+from typing import NoReturn
+
+from pgqueue import signals
+
+STATUS = 1
+"""The exit status of a process whose time was over."""
+CHECK_EVERY = 0.25  # seconds
+LOGGING = 1.0
+"""Seconds in which the reason of an exit must be logged."""
+THREADS_LEFT = timedelta(seconds=2)
+"""How long the interpreter may wait for threads that tasks have left behind."""
+
+
+def exit_soon(status: int) -> None:
+    """Exit in a moment, even if the thread that logs the reason hangs."""
+    with suppress(RuntimeError):  # no memory for a thread: the log call is then not bounded
+        _after(LOGGING, partial(os._exit, status))
+
+
+def _after(seconds: float, end: Callable[[], None]) -> None:
+    """Call `end` after `seconds`, on a daemon thread."""
+    timer = threading.Timer(seconds, end)
+    timer.daemon = True
+    timer.start()
+
+
+class Deadline:
+    """A last resort: everything that it bounds should end in time by itself.
+
+    Its thread is started at once: when it is needed, there may be no memory for a thread.
+
+    Args:
+        leases: what would be left to run out.
+        time_left: returns how long the process may live from now on; None: no limit yet. It is
+            polled: a signal handler may take no lock, and so can wake no thread.
+    """
+
+    def __init__(
+        self, leases: Sized = (), time_left: Callable[[], timedelta | None] = lambda: None
+    ) -> None:
+        self._leases = leases
+        self._time_left = time_left
+        self._ends_at = inf
+        self._is_cancelled = False
+        self._changed = threading.Condition()
+        threading.Thread(target=self._watch, name="deadline", daemon=True).start()
+
+    def shorten(self, left: timedelta) -> None:
+        """Let the process live for `left` at most; an earlier limit stays."""
+        with self._changed:
+            self._ends_at = min(self._ends_at, monotonic() + left.total_seconds())
+            self._changed.notify()
+
+    def cancel(self) -> None:
+        """Remove the limit for good."""
+        with self._changed:
+            self._is_cancelled = True
+            self._changed.notify()
+
+    def _watch(self) -> None:
+        with self._changed:
+            while not self._is_cancelled and (left := self._left()) > 0:
+                self._changed.wait(min(left, CHECK_EVERY))
+        if not self._is_cancelled:
+            self._end()
+
+    def _left(self) -> float:
+        if (left := self._time_left()) is not None:
+            self.shorten(left)
+        return self._ends_at - monotonic()
+
+    def _end(self) -> None:
+        exit_soon(STATUS)
+        left = len(self._leases)
+        signals.worker_cut_short.send_robust(type(self), left=left, error=None)
+        os._exit(STATUS)
+
+
+def exit_at_once(status: int = 0) -> NoReturn:
+    """Exit without waiting for threads: their messages were handed back, or time is over."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(status)
+
+
+def bound_interpreter_exit() -> None:
+    """Let the interpreter wait only briefly for threads that tasks left behind; exit with 0."""
+    try:
+        _after(THREADS_LEFT.total_seconds(), partial(os._exit, 0))
+    except RuntimeError:  # so many are left that no further thread can be started
+        exit_at_once()

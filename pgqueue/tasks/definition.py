@@ -22,9 +22,11 @@ from pgqueue.engine import enqueue as engine
 from pgqueue.engine.values import Claim, Cursors, Tuples
 from pgqueue.exceptions import (
     DuplicateMessage,
+    InvalidArguments,
     InvalidTask,
     OtherTransactionWarning,
     TaskResultMismatch,
+    UnknownTask,
 )
 from pgqueue.outcomes import Outcome
 from pgqueue.retries import Backoff, load_backoff
@@ -40,6 +42,7 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 BATCH = 10_000
+OF_THE_FUNCTION = ("__module__", "__name__", "__qualname__", "__doc__")
 SCALARS = {int, str, float, bool, NoneType}
 
 
@@ -47,7 +50,8 @@ SCALARS = {int, str, float, bool, NoneType}
 class Task(Generic[P, T]):
     """A function that can be enqueued, and how its messages are treated.
 
-    Frozen: `using()` returns a changed copy. Each option is documented at `@task`.
+    Calling the task calls the function. Frozen: `using()` returns a changed copy. Each option is
+    documented at `@task`.
     """
 
     func: Callable[..., Any]
@@ -85,8 +89,40 @@ class Task(Generic[P, T]):
                 "that of a connection."
             )
 
+        # As functools.wraps does, which can't change a frozen instance.
+        vars(self).update({name: getattr(self.func, name) for name in OF_THE_FUNCTION})
+        vars(self)["__wrapped__"] = self.func
+
     def __repr__(self) -> str:
         return f"<Task {self.name}>"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # As a function is pickled: by its import path, and the options that using() changed.
+        declared = _options(self._declared)
+        own = _options(self)
+        return _find, (self.name, {name: own[name] for name in own if own[name] != declared[name]})
+
+    @overload
+    def __call__(self, /, *args: P.args, **kwargs: P.kwargs) -> T: ...
+
+    @overload
+    def __call__(self, context: TaskContext, /, *args: P.args, **kwargs: P.kwargs) -> T: ...
+
+    def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
+        """Call the function, as if it were no task: no message is stored, no option has an effect.
+
+        The function of a task with `takes_context` gets what it is given: pass a context, or an
+        object with the attributes that the function uses, as the first argument.
+
+        Returns:
+            What the function returns; a coroutine, to be awaited, if it is a coroutine function.
+
+        Raises:
+            InvalidArguments: the context is missing.
+        """
+        if self.takes_context:
+            self._require_context(args, kwargs)
+        return self.func(*args, **kwargs)
 
     @cached_property
     def name(self) -> str:
@@ -192,10 +228,19 @@ class Task(Generic[P, T]):
         return await sync_to_async(self.get_result)(result_id)
 
     def call(self, *args: Any, **kwargs: Any) -> T:
-        """Run the function here and now."""
+        """Run the function here and now, and a coroutine function to its end."""
         function = self._as_sync if self.is_async else self.func
         result: T = function(*args, **kwargs)
         return result
+
+    def _require_context(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
+        try:
+            inspect.signature(self.func).bind(*args, **kwargs)
+        except TypeError as error:
+            raise InvalidArguments(
+                f"{self.name}: {error}. It takes a context: a direct call passes one, or an object "
+                "with the same attributes, as the first argument; a worker passes it by itself."
+            ) from error
 
     def context(self, claim: Claim, run: Run, database: str) -> TaskContext:
         """Return what a run of this task on what was claimed is told."""
@@ -452,7 +497,7 @@ def task(
 
 
 def task(function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
-    """Make a function at the top of a module a task.
+    """Make a function at the top of a module a task, which is called as the function is.
 
     Args:
         channel: the named stream its messages are in; workers serve channels.
@@ -506,6 +551,14 @@ def _declare(function: Callable[..., Any], options: Mapping[str, Any]) -> Task[A
     declared: Task[Any, Any] = Task(func=function, **task_options.checked(options))
     registry.add(declared)
     return declared
+
+
+def _find(name: str, changed: Mapping[str, Any]) -> Task[Any, Any]:
+    """Return the task of this name with changed options: what a pickled one was."""
+    declared = registry.find(name)
+    if declared is None:
+        raise UnknownTask(f"No task is named {name} here. Is its app in INSTALLED_APPS?")
+    return replace(declared, **changed) if changed else declared
 
 
 @cache

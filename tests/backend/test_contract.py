@@ -133,6 +133,9 @@ class TestATask:
         assert jobs.add.call(1, b=2) == 3
         assert jobs.double.call(2) == async_to_sync(jobs.double.acall)(2) == 4
 
+    def test_is_called_by_call_alone_as_django_has_it(self) -> None:
+        assert not callable(jobs.add)
+
     @pytest.mark.skipif(django.VERSION < (6, 1), reason="tasks pickle from Django 6.1 on")
     def test_can_be_pickled(self) -> None:
         copy = pickle.loads(pickle.dumps(jobs.tell.using(priority=3)))  # noqa: S301

@@ -1,6 +1,10 @@
 from __future__ import annotations
 
+import asyncio
+import inspect
+import pickle
 from datetime import UTC, datetime, timedelta, timezone
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -19,9 +23,11 @@ from pgqueue.exceptions import (
     OtherTransactionWarning,
     TaskResultDoesNotExist,
     TaskResultMismatch,
+    UnknownTask,
 )
 from pgqueue.models import Message
 from pgqueue.states import State
+from testproject.shop import tasks as shop
 from tests import jobs
 
 
@@ -427,3 +433,60 @@ class TestOptions:
     def test_a_task_can_be_called_here_and_now(self) -> None:
         assert jobs.add.call(1, 2) == 3
         assert jobs.double.call(4) == 8
+
+
+class TestATaskAsAFunction:
+    def test_runs_the_function_and_stores_nothing(self) -> None:
+        assert jobs.add(1, b=2) == jobs.add.func(1, 2) == 3
+        assert jobs.mail.using(run_after=60)("a@example.com") is None
+
+    def test_returns_the_coroutine_of_a_coroutine_function(self) -> None:
+        coroutine = jobs.double(4)
+
+        assert asyncio.iscoroutine(coroutine)
+        assert asyncio.run(coroutine) == 8
+
+    def test_gets_the_context_that_it_is_given(self) -> None:
+        context = SimpleNamespace(attempt=3)
+
+        assert jobs.attempt_number(context) == 3  # type: ignore[call-overload]
+
+    def test_says_that_its_context_is_missing(self) -> None:
+        with pytest.raises(InvalidArguments, match="attempt_number.*missing.*It takes a context"):
+            jobs.attempt_number()
+
+    def test_raises_what_the_function_raises(self) -> None:
+        with pytest.raises(TypeError, match=r"add\(\) missing 1 required"):
+            jobs.add()  # type: ignore[call-overload]
+
+    def test_has_the_name_the_docstring_and_the_signature_of_the_function(self) -> None:
+        for each in (shop.send_receipt, shop.send_receipt.using(priority=3)):
+            assert (each.__name__, each.__qualname__) == ("send_receipt", "send_receipt")
+            assert each.__module__ == "testproject.shop.tasks"
+            assert (each.__doc__ or "").startswith("Mail the receipt")
+            assert inspect.unwrap(each) is each.func
+            assert str(inspect.signature(each)) == "(order_id: int) -> None"
+        assert repr(shop.send_receipt) == "<Task testproject.shop.tasks.send_receipt>"
+
+    def test_is_pickled_by_its_name(self) -> None:
+        copy = pickle.loads(pickle.dumps(jobs.mail))  # noqa: S301
+
+        assert copy is jobs.mail
+
+    def test_is_pickled_with_the_options_that_using_changed(self) -> None:
+        changed = jobs.mail.using(priority=-7, run_after=60, backoff=[1, 2])
+
+        copy = pickle.loads(pickle.dumps(changed))  # noqa: S301
+
+        assert (copy.func, copy.priority, copy.run_after) == (
+            jobs.mail.func,
+            -7,
+            timedelta(seconds=60),
+        )
+        assert (copy.backoff, copy.channel) == (changed.backoff, "mail")
+
+    def test_that_is_gone_says_so_when_it_is_unpickled(self) -> None:
+        pickled = pickle.dumps(jobs.mail).replace(b"tests.jobs.mail", b"tests.jobs.male")
+
+        with pytest.raises(UnknownTask, match=r"No task is named tests\.jobs\.male here"):
+            pickle.loads(pickled)  # noqa: S301

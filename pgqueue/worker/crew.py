@@ -10,15 +10,15 @@ from pgqueue.conf import settings
 from pgqueue.connections import Session
 from pgqueue.outcomes import HandedBack
 from pgqueue.service import Service
-from pgqueue.worker.blocking import Blocking
 from pgqueue.worker.buffer import Buffer
 from pgqueue.worker.eventloop import EventLoop
 from pgqueue.worker.executor import Executor
 from pgqueue.worker.fetcher import Fetcher
 from pgqueue.worker.handlers import Handlers
 from pgqueue.worker.held import Held, Holding
-from pgqueue.worker.isolation import Isolation
+from pgqueue.worker.loop_watch import LoopWatch
 from pgqueue.worker.plan import Plan
+from pgqueue.worker.quarantine import Quarantine
 from pgqueue.worker.recycling import TaskLimit
 from pgqueue.worker.rousing import Rousing
 from pgqueue.worker.runner import Runner
@@ -61,7 +61,7 @@ class Crew:
             plan.database,
             self.timeouts,
             Handlers(plan.database),
-            Isolation(plan.database, holding, max_lost=options.max_lost),
+            Quarantine(plan.database, holding, max_lost=options.max_lost),
         )
         ended = TaskLimit.of(plan.max_tasks, self.settler.put, on_reached=self._finish)
 
@@ -78,13 +78,13 @@ class Crew:
             Threads(plan.threads, for_threads, run=runner.run, ended=ended)
         ]
         self._loop: EventLoop | None = None
-        self._blocking: list[Blocking] = []
+        self._loop_watch: list[LoopWatch] = []
         if plan.coroutines:
             for_loop = Buffer(plan.coroutines, least=plan.coroutines, on_low=self._make_room)
             self._buffer = Sorting(for_threads, for_loop)
             self._loop = EventLoop(plan.coroutines, for_loop, runner, ended=ended)
             self.executors.append(self._loop)
-            self._blocking.append(Blocking(self._loop))
+            self._loop_watch.append(LoopWatch(self._loop))
 
         self.fetcher = Fetcher(
             Session(plan.database, name="fetcher"),
@@ -104,7 +104,7 @@ class Crew:
     @property
     def services(self) -> list[Service]:
         """The services, in the order they start; they stop in the other."""
-        return [self.settler, self.timeouts, self._rousing, *self._blocking, self.fetcher]
+        return [self.settler, self.timeouts, self._rousing, *self._loop_watch, self.fetcher]
 
     def start(self) -> None:
         """Begin to take what the fetcher, a service that is started apart, claims."""

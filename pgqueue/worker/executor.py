@@ -1,4 +1,4 @@
-"""The threads of those who run tasks."""
+"""The threads that run tasks."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from pgqueue.worker.buffer import Buffer
 
 
 class Executor:
-    """Has threads that live until its buffer is closed. A worker watches them.
+    """Owns threads that live until its buffer is closed. The watchdog watches them.
 
     Args:
-        name: of all of them together.
-        buffer: what they take from.
-        threads: what each does, by its name.
+        name: the name of the group of threads.
+        buffer: the threads take messages from it.
+        threads: the function of each thread, by the thread's name.
     """
 
     def __init__(
@@ -31,12 +31,12 @@ class Executor:
         ]
 
     def start(self) -> None:
-        """Begin to take."""
+        """Start the threads."""
         for thread in self._threads:
             thread.start()
 
     def stopped(self, timeout: timedelta) -> bool:
-        """Wait until all have gone home, which they do some time after the buffer is closed."""
+        """Wait until all threads have ended, which they do after the buffer is closed."""
         until = monotonic() + timeout.total_seconds()
         for thread in self._threads:
             if thread.is_alive():
@@ -45,10 +45,10 @@ class Executor:
 
     @property
     def is_stuck(self) -> bool:
-        """Whether one that was started has ended before the buffer: its work would be left."""
+        """Whether a thread has ended although the buffer is open: its messages would not be run."""
         return not self._buffer.is_closed and any(
             thread.ident and not thread.is_alive() for thread in self._threads
         )
 
     def cut(self) -> None:
-        """Do nothing: no connection is what they wait on."""
+        """Do nothing: the threads wait on no connection."""

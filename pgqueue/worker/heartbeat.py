@@ -1,4 +1,4 @@
-"""Renew the leases of what is held, and learn which were lost or are to be cancelled."""
+"""Renew this worker's leases, and learn which are lost and which messages to cancel."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from pgqueue.worker.held import Holding
 
 
 class Heartbeat(Service):
-    """Beats three times a lease. The last service to stop, since tasks end before it."""
+    """Beats three times in a lease. It is the last service to stop, after all tasks."""
 
     def __init__(
         self,
@@ -34,10 +34,10 @@ class Heartbeat(Service):
         self._presence = presence
         self._lease = lease
         self._every = every
-        # After an outage others wait for a lease before they take anything.
+        # After an outage, other workers wait for one lease before they rescue messages.
         self.longest_backoff = min(every, self.longest_backoff)
-        # Whoever is cut off unawares has to be cut, and back, before the leases are over;
-        # the watchdog takes 10 s for that, which is too long for those of less than 20 s.
+        # A silent connection has to be cut and replaced before the leases run out. The watchdog
+        # takes 10 s for that, which is too long for leases of less than 20 s.
         self.longest_step = min(max(lease.total_seconds() / 6, 1), self.longest_step)
         self._former: tuple[UUID, UUID] | None = None
         self._given_back: tuple[UUID, UUID] | None = None
@@ -45,21 +45,21 @@ class Heartbeat(Service):
     def tick(self) -> timedelta:
         """Beat once."""
         self._connect()
-        # Leases first, which wait for nobody: the worker's row may be locked by somebody.
+        # Leases first, which wait for no lock: another session may have locked the worker's row.
         self._renew()
         self._give_back()
         self._presence.beat(self._session.connection)
         return self._every * random.uniform(0.9, 1)  # noqa: S311
 
     def _connect(self) -> None:
-        """Have a connection: that takes its own time, for each address that may be tried."""
+        """Open the connection, which has its own time limit: several addresses may be tried."""
         if not self._session.is_open:
             self.note_progress(within=Service.longest_step)
             self._session.open()
             self.note_progress()
 
     def _renew(self) -> None:
-        # What is over its time and can't be interrupted is left to the fence.
+        # A run that is over its time and can't be interrupted is left to the fence.
         held = [each for each in self._holding.all() if not each.overdue and not each.lost]
         if not held:
             return
@@ -72,9 +72,10 @@ class Heartbeat(Service):
                 each.cancel()
 
     def _give_back(self) -> None:
-        """Give back what was claimed on a connection that broke before it said so.
+        """Give back messages that were claimed on a connection that broke before it answered.
 
-        At the second beat after the next one was opened: the server may still have been at it.
+        At the second beat after the next connection was opened: the server may still execute the
+        claim before that.
         """
         former, before = self._presence.former, self._former
         self._former = former
@@ -86,7 +87,7 @@ class Heartbeat(Service):
         self._given_back = former
 
     def finish(self) -> None:
-        """Say goodbye; where that can't be said, a duty removes the row some time later."""
+        """Delete the worker's row; if that fails, a duty deletes it later."""
         with suppress(psycopg.Error):
             self._presence.retire(self._session.connection)
         self._session.close()

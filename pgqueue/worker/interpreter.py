@@ -1,4 +1,4 @@
-"""How Python is set up in a process that does nothing but run tasks."""
+"""Tune the Python interpreter for a process that only runs tasks."""
 
 from __future__ import annotations
 
@@ -6,18 +6,18 @@ import gc
 import sys
 
 SWITCH_INTERVAL = 0.001
-"""Seconds that a thread may keep the interpreter while others wait for it: by default five times
-that, and whoever claims or settles waits several times for each statement."""
+"""Seconds for which a thread may keep the interpreter while others wait. Python's default is five
+times as much, and the fetcher and the settler wait several times for each statement."""
 YOUNG = 10_000
-"""Objects more than before until those are looked through for cycles. A worker holds some thousand
-messages that come and go, and none is part of a cycle: by default they are looked through each
-time 700 more have come than gone, which is a tenth of what a small task costs."""
+"""New objects until the garbage collector searches them for cycles. A worker holds some thousand
+messages, none of which is part of a cycle. By default they are searched after each 700 new objects,
+which costs a tenth of a small task."""
 
 
 def set_up() -> None:
-    """Do it, once all is imported. What a project has set more generously stays."""
+    """Apply the settings after all imports; more generous settings of the project stay."""
     sys.setswitchinterval(min(SWITCH_INTERVAL, sys.getswitchinterval()))
-    # What is there by now is there for good.
+    # Objects that exist now live until the process ends.
     gc.collect()
     gc.freeze()
     young, *older = gc.get_threshold()

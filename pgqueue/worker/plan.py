@@ -1,4 +1,4 @@
-"""What a worker is asked to do."""
+"""The configuration of a worker."""
 
 from __future__ import annotations
 
@@ -10,22 +10,22 @@ from pathlib import Path
 
 @dataclass(frozen=True, kw_only=True)
 class Plan:
-    """What a worker is asked to do; the defaults are those of `PGQUEUE`.
+    """The configuration of a worker.
 
     Args:
-        channels: the ones it serves; None: all, also those yet to come.
-        excluded: ones it does not serve.
-        threads: how many tasks it runs on threads at once; 0: none, it only does duties.
-        coroutines: how many async tasks it runs at once on an event loop; 0: they run on threads.
-        processes: how many of itself it runs, each with its own threads and its own event loop.
-        grace: what running tasks have to end after it was asked to stop.
+        channels: the channels it serves; None: all, also future ones.
+        excluded: channels it does not serve.
+        threads: how many tasks run on threads at once; 0: none, it only does duties.
+        coroutines: how many async tasks run on an event loop at once; 0: they run on threads.
+        processes: the number of processes, each with its own threads and event loop.
+        grace: how long running tasks may go on after the request to stop.
         duties: whether it does duties.
         drain: stop when nothing is ready, running or waiting for a retry.
-        poll_only: don't listen. Chosen by itself behind a transaction pooler.
-        max_tasks: how many tasks a process runs, about, before another takes its place.
-        max_memory: how large a process may grow before that, in MB of a million bytes.
-        reload: whether a process is replaced when code that it runs has changed.
-        liveness_file: is touched every second while all is well.
+        poll_only: don't listen; always so behind a transaction pooler.
+        max_tasks: after about this many tasks a process is replaced.
+        max_memory: at this size a process is replaced, in MB of a million bytes.
+        reload: whether processes are replaced when code has changed.
+        liveness_file: is touched every second while nothing is stuck.
     """
 
     database: str
@@ -45,7 +45,7 @@ class Plan:
 
     @property
     def is_supervised(self) -> bool:
-        """Whether it takes a process that runs others, and replaces them."""
+        """Whether a supervisor process is needed, which starts and replaces processes."""
         return self.processes > 1 or bool(self.max_tasks or self.max_memory or self.reload)
 
     @property

@@ -1,6 +1,6 @@
-"""Take their messages away from processes that died, on a thread of its own.
+"""Take messages away from processes that died, on a thread of its own.
 
-So whoever passes on signals, and replaces processes, waits for no database.
+So the main thread, which passes on signals and replaces processes, waits for no database.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from pgqueue.engine import lease, workers
 from pgqueue.service import Service
 
 AGAIN_AFTER = 1.0
-"""Seconds: what a process had sent last may have been carried out after it died."""
+"""Seconds: the server may execute the last statement of a process after it died."""
 LONGEST_PAUSE = 10.0
 UNTIL_WOKEN = timedelta(hours=1)
 
 
 class Dead:
-    """A process that is dead, and when to take away from it what it still has."""
+    """A dead process, and when to take its remaining messages away."""
 
     def __init__(self, family: Family) -> None:
         self.family = family
@@ -30,16 +30,16 @@ class Dead:
         self.pause = 0.0
 
     def wait(self) -> None:
-        """Let it be due again later, each time twice as much."""
+        """Let it be due again, after twice the pause of the last time."""
         self.pause = min(max(2 * self.pause, AGAIN_AFTER), LONGEST_PAUSE)
         self.due_at = monotonic() + self.pause
 
 
 class Rescuer(Service):
-    """Knows the dead; tries again where the database is away.
+    """Rescues the messages of dead processes, and tries again while it can't.
 
-    And where a message is locked: by the transaction of its task, which the server ends only when
-    the statement that it is in has ended.
+    It can't while the database is away, or while a message is locked by its task's transaction,
+    which the server ends only after its current statement.
 
     Args:
         alias: the queue's database.

@@ -23,7 +23,6 @@ from pgqueue.worker.cancelling import cancellable
 from pgqueue.worker.closing import close_after, close_old_connections
 from pgqueue.worker.handlers import Handlers
 from pgqueue.worker.held import Held
-from pgqueue.worker.isolation import Isolation
 from pgqueue.worker.judging import (
     AWAY,
     NO_DELAY,
@@ -33,6 +32,7 @@ from pgqueue.worker.judging import (
     later_each_time,
     unbegun,
 )
+from pgqueue.worker.quarantine import Quarantine
 from pgqueue.worker.timeouts import Timeouts, within
 
 logger = logging.getLogger(__name__)
@@ -61,13 +61,13 @@ class Runner:
         alias: the queue's database, which atomic tasks settle on.
         timeouts: bounds a run in time.
         handlers: know what to do with raw messages.
-        isolation: lets runs begin.
+        quarantine: lets runs begin, one alone where it must be.
     """
 
     alias: str
     timeouts: Timeouts
     handlers: Handlers
-    isolation: Isolation
+    quarantine: Quarantine
     _reported: dict[str, float] = field(default_factory=dict)
 
     def run(self, held: Held) -> Outcome:
@@ -105,7 +105,7 @@ class Runner:
             declared = None
         if declared is None:
             return self._unknown(held)
-        self.isolation.begin(held)
+        self.quarantine.begin(held)
         if needless := _needless(held):  # by now: it may have had to wait
             self.end(held)
             return needless
@@ -123,7 +123,7 @@ class Runner:
         """Say that a run is over. Never raises."""
         if not held.has_ended:
             held.end()
-        self.isolation.end(held)
+        self.quarantine.end(held)
         close_old_connections()
 
     def awaitable(self, run: Run) -> Callable[[], Coroutine[Any, Any, Any]]:

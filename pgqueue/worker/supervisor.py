@@ -23,24 +23,24 @@ from pgqueue.worker.stopping import StopRequests, blocked
 from pgqueue.worker.watchdog import Watchdog, touch
 from pgqueue.worker.worker import LAST_WORDS
 
-# Each begins clean: what a fork would take along (connections, threads, locks) is nobody's.
+# spawn: after a fork, a child would inherit connections and locks without their threads.
 PROCESSES = multiprocessing.get_context("spawn")
 LOOK = timedelta(seconds=1)
 LASTING = 10.0
-"""Seconds: in place of a process that lived shorter, the next one comes later each time."""
+"""Seconds: after a process that lived shorter, the pause before the next one doubles."""
 LONGEST_PAUSE = 10.0
-# Behind what ends a process in time by itself; together within Kubernetes' 30 s.
+# Later than a process ends itself; together within Kubernetes' 30 s.
 KILL_AFTER = LAST_WORDS + timedelta(seconds=0.2)
 LAST_RESCUE = timedelta(seconds=0.5)
 WELL_WITHIN = 10.0
-"""Seconds since a process said that it is well, for which it is taken to be."""
+"""Seconds for which a process's report that it is well is valid."""
 FILLED_WITHIN = 30.0
-"""Seconds for which a place may be without one that said so: to start takes some, and many on a
-loaded machine. A place in which each dies before that is not well."""
+"""Seconds for which a slot may be without such a report: a start takes long on a loaded machine.
+A slot whose processes all die before their first report is not well."""
 
 
 class Child:
-    """One of the processes."""
+    """One of the worker's processes."""
 
     def __init__(self, plan: Plan, level: int | None) -> None:
         self.family = Family()
@@ -53,41 +53,41 @@ class Child:
         self._process = PROCESSES.Process(
             target=child.main, args=(plan, its_end, self.family, level)
         )
-        # Its start would make the signals heard again.
+        # Started here: its start unblocks signals.
         resource_tracker.ensure_running()
-        # What ends a whole group would end it before it can ignore that.
+        # A signal to the whole process group would end the child before it ignores signals.
         with blocked(*child.SIGNALS):
             self._process.start()
-        # So that either end notices when the other is gone.
+        # So that each end of the pipe notices when the other is gone.
         its_end.close()
 
     @property
     def pid(self) -> int | None:
-        """The process."""
+        """The id of the process."""
         return self._process.pid
 
     @property
     def status(self) -> int | None:
-        """What it exited with; None: it lives."""
+        """Its exit status; None: it lives."""
         return self._process.exitcode
 
     @property
     def is_well(self) -> bool:
-        """Whether nothing in it is stuck, as far as it says."""
+        """Whether it has reported lately that nothing in it is stuck."""
         return self.heard_at is not None and monotonic() - self.heard_at < WELL_WITHIN
 
     @property
     def has_ended_well(self) -> bool:
-        """Whether it exited, and held nothing any more."""
+        """Whether it exited with status 0 after it had given up all leases."""
         return self.status == 0 and self.has_stopped
 
     @property
     def signs(self) -> list[Any]:
-        """What becomes readable when it says something, and when it dies."""
+        """The file objects that become readable when it reports something or dies."""
         return [self._process.sentinel, self._pipe]
 
     def listen(self) -> None:
-        """Take in what it says."""
+        """Read its reports."""
         with suppress(EOFError, OSError):
             while self._pipe.poll():
                 word = self._pipe.recv_bytes()
@@ -96,7 +96,7 @@ class Child:
                 self.has_stopped |= word == child.STOPPED
 
     def ask_to_stop(self, times: int) -> None:
-        """Pass on how often that was asked."""
+        """Pass on requests to stop, up to this number."""
         try:
             while self._asked < times:
                 self._asked += 1
@@ -105,16 +105,16 @@ class Child:
             return  # it is gone already
 
     def kill(self) -> None:
-        """End it at once."""
+        """Kill it."""
         self._process.kill()
 
     def leave(self) -> None:
-        """Have nothing to do with it any more: if it lives, it ends as if it was asked to."""
+        """Close the pipe; if it lives, it takes that as a request to stop."""
         self._pipe.close()
 
 
 class Slot:
-    """A place for a process, filled by one after the other."""
+    """A place for one process at a time."""
 
     def __init__(self) -> None:
         self.child: Child | None = None
@@ -124,25 +124,25 @@ class Slot:
 
     @property
     def is_well(self) -> bool:
-        """Whether its process is, or it has not been without one that was for long."""
+        """Whether its process is well, or has been missing only for a short time."""
         if self.child and self.child.heard_at is not None:
             return self.child.is_well
         return monotonic() - self._well_at < FILLED_WITHIN
 
     def excuse(self) -> None:
-        """Note that it is meant to be empty."""
+        """Note that it is empty on purpose."""
         self._well_at = monotonic()
 
     def clear(self) -> None:
-        """Have nobody in it."""
+        """Remove its child."""
         if self.child and self.child.heard_at is not None:
             self._well_at = self.child.heard_at
         self.child = None
 
     def vacate(self) -> None:
-        """Note that its child ended, or could not be started; choose when to fill it again."""
+        """Note that its child ended, or could not be started; compute when to fill it again."""
         lived = monotonic() - self.child.started_at if self.child else 0
-        # Who has ended well was asked to: by who saved what it ran, perhaps, and waits for it.
+        # A process that ended well was asked to end, for example by the autoreload.
         if lived >= LASTING or (self.child and self.child.has_ended_well):
             self._short_lives = 0
         else:
@@ -153,13 +153,13 @@ class Slot:
 
 
 class Supervisor:
-    """Keeps a plan's processes up until it is asked to stop, or they have drained the queue.
+    """Keeps a worker's processes running until it is asked to stop, or they drained the queue.
 
-    It knows at once when one dies, and takes its messages away from it long before the leases
-    run out. Were it to die itself, they would notice, and stop.
+    It notices at once when a process dies, and takes its messages away long before their leases run
+    out. If the supervisor itself dies, its processes notice that and stop.
 
     Args:
-        level: of the processes' logs, where the project says nothing of it.
+        level: the log level of the processes, if the project configures none.
     """
 
     def __init__(self, plan: Plan, *, level: int | None = None) -> None:
@@ -176,12 +176,12 @@ class Supervisor:
         self._cut_short = False
 
     def run(self) -> bool:
-        """Live. Call it in the main thread, which gets the signals.
+        """Run until stopped. Call it in the main thread, which receives the signals.
 
         Returns:
-            Whether all that were asked to stop did so by themselves, or held nothing.
+            Whether all processes stopped by themselves, or had no leases.
         """
-        # Where it is ignored, as below some who start us, nobody would hear of children that end.
+        # A parent process may have had it ignored: then no end of a child would be noticed.
         signal(SIGCHLD, SIG_DFL)
         self._rescuer.start()
         self._watchdog.start()
@@ -202,7 +202,7 @@ class Supervisor:
         return not self._cut_short
 
     def stop(self) -> None:
-        """Ask it to stop, gently at first, at once when asked again. Any thread may."""
+        """Request to stop: after the grace period; at the second call, at once. Any thread may."""
         self._requests.add()
 
     def _children(self) -> list[Child]:
@@ -213,11 +213,11 @@ class Supervisor:
 
     @property
     def _fills(self) -> bool:
-        """Whether what is missing is to be started."""
+        """Whether missing processes are to be started."""
         return not (self._is_crowded or self._requests.count)
 
     def _fill(self) -> None:
-        """Start what is missing, while not too many are about to end: they take their time."""
+        """Start missing processes, unless too many replaced ones have not ended yet."""
         was_crowded, self._is_crowded = self._is_crowded, 0 < len(self._slots) < len(self._retiring)
         if self._is_crowded and not (was_crowded or self._requests.count):
             retiring = len(self._retiring)
@@ -231,14 +231,14 @@ class Supervisor:
             if self._fills and not slot.child and monotonic() >= slot.fill_at:
                 try:
                     slot.child = Child(plan, self._level)
-                except OSError as error:  # the machine has no room for it, now
+                except OSError as error:  # no memory or process slot at the moment
                     signals.service_failed.send_robust(
                         type(self), service="supervisor", error=error
                     )
                     slot.vacate()
 
     def _wait(self) -> None:
-        """Wait for a request to stop, for something of a child's, or until something is due."""
+        """Wait for a request to stop, for a report of a child, or until something is due."""
         signs = [sign for each in self._children() for sign in each.signs]
         due = [slot.fill_at for slot in self._slots if self._fills and not slot.child]
         due.append(self._kill_at)
@@ -255,7 +255,7 @@ class Supervisor:
         return slots and all(each.is_well for each in self._retiring)
 
     def _attend(self) -> None:
-        """See who retires, and who died."""
+        """Handle the children that retire and those that died."""
         for slot in list(self._slots):
             if slot.child and slot.child.retires:
                 self._retiring.append(slot.child)
@@ -270,7 +270,7 @@ class Supervisor:
             self._bury(each)
 
     def _bury(self, dead: Child) -> None:
-        dead.listen()  # its last words
+        dead.listen()  # its last reports
         dead.leave()
         if not dead.has_ended_well:
             held_something = dead.status != 0 and not dead.has_stopped
@@ -279,8 +279,8 @@ class Supervisor:
             self._rescuer.rescue_from(dead.family)
 
     def _pass_on(self) -> None:
-        """Pass on that one is to stop; kill who does not, just before somebody kills us."""
-        asked = min(self._requests.count, 2)  # what comes after the second says nothing new
+        """Pass on requests to stop; kill children that don't, before this process is killed."""
+        asked = min(self._requests.count, 2)  # a third request means the same as the second
         if asked > self._passed_on:
             self._passed_on = asked
             left = KILL_AFTER if asked > 1 else self._plan.grace + KILL_AFTER

@@ -1,8 +1,8 @@
-"""Raise TaskTimeout in a thread whose task ran too long.
+"""Raise TaskTimeout in a thread whose task runs too long.
 
-By `PyThreadState_SetAsyncExc`: it arrives at the thread's next bytecode, so a task that is
-stuck in a call to C is not interrupted. Such a one loses its lease: heartbeats leave it out
-from then on, and the fence keeps its late end out of the tables.
+`PyThreadState_SetAsyncExc` raises it at the thread's next bytecode, so a task that is stuck in a
+call to C is not interrupted. Such a task loses its lease: heartbeats no longer renew it, and the
+fence keeps its late end out of the tables.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from pgqueue.worker.held import Held
 
 LONGEST_NAP = timedelta(seconds=60)
 CLEANING_UP = 5.0
-"""Seconds that a coroutine has, once it was cancelled. One that blocks its loop never is."""
+"""Seconds that a cancelled coroutine has to end. One that blocks its loop is never cancelled."""
 
 
 class _Run:
@@ -44,10 +44,13 @@ class Timeouts(Service):
 
     @contextmanager
     def limit(self, held: Held, deadline: float) -> Iterator[None]:
-        """Raise TaskTimeout in the block when it is over its time, by the monotonic clock.
+        """Raise TaskTimeout inside the block at the deadline.
+
+        Args:
+            deadline: by the monotonic clock.
 
         Raises:
-            TaskTimeout: it did.
+            TaskTimeout: the block took too long.
         """
         thread = threading.get_ident()
         run = _Run(held, deadline, thread)
@@ -57,12 +60,12 @@ class Timeouts(Service):
         finally:
             with self._lock:
                 self._runs.discard(run)
-                # It may have been raised, but not have arrived: not in somebody else's block.
+                # It may be set but not raised yet: it must not be raised in a later block.
                 _interrupt(thread, None)
 
     @contextmanager
     def outlived(self, held: Held, deadline: float) -> Iterator[None]:
-        """Let the lease go where the block, which ends by itself at its deadline, does not."""
+        """Give the lease up if the block, which should end by itself at its deadline, does not."""
         run = _Run(held, deadline + CLEANING_UP, None)
         self._watch(run)
         try:
@@ -77,7 +80,7 @@ class Timeouts(Service):
         self.wake()
 
     def tick(self) -> timedelta:
-        """Interrupt what is over its time; nap until the next deadline."""
+        """Interrupt the runs whose time is over; nap until the next deadline."""
         with self._lock:
             now = time.monotonic()
             for run in [run for run in self._runs if run.deadline <= now]:

@@ -19,7 +19,7 @@ from pgqueue.tasks import Task
 from pgqueue.worker import closing
 from pgqueue.worker.handlers import Handlers
 from pgqueue.worker.held import Held, Holding
-from pgqueue.worker.isolation import Isolation
+from pgqueue.worker.quarantine import Quarantine
 from pgqueue.worker.runner import Runner
 from pgqueue.worker.timeouts import Timeouts
 from tests import jobs
@@ -169,6 +169,6 @@ def run_one() -> Outcome:
     """Run a message here, as one of a worker's threads would."""
     with connect("default", name="test") as session:
         (claimed,) = claim(session)
-    isolation = Isolation("default", Holding(), max_lost=3)
-    runner = Runner("default", Timeouts(), Handlers("default"), isolation)
+    quarantine = Quarantine("default", Holding(), max_lost=3)
+    runner = Runner("default", Timeouts(), Handlers("default"), quarantine)
     return runner.run(Held(claimed, monotonic()))

@@ -34,7 +34,7 @@ from pgqueue.states import State
 from pgqueue.worker import atomic
 from pgqueue.worker.handlers import Handlers
 from pgqueue.worker.held import Held, Holding
-from pgqueue.worker.isolation import Isolation
+from pgqueue.worker.quarantine import Quarantine
 from pgqueue.worker.runner import Runner
 from pgqueue.worker.settler import Settler
 from pgqueue.worker.timeouts import Timeouts
@@ -90,8 +90,8 @@ def wait_until_cancelled(context: TaskContext) -> None:
 
 def run(message: Held) -> Outcome:
     """Run a message here, as one of a worker's threads would."""
-    isolation = Isolation("default", Holding(), max_lost=3)
-    return Runner("default", Timeouts(), Handlers("default"), isolation).run(message)
+    quarantine = Quarantine("default", Holding(), max_lost=3)
+    return Runner("default", Timeouts(), Handlers("default"), quarantine).run(message)
 
 
 def claim_one() -> Held:

@@ -10,9 +10,9 @@ from unittest.mock import Mock
 import pytest
 
 from pgqueue import signals
-from pgqueue.worker.blocking import LOOKS, Blocking
 from pgqueue.worker.buffer import Buffer
 from pgqueue.worker.eventloop import EventLoop
+from pgqueue.worker.loop_watch import LOOKS, LoopWatch
 from tests.eventually import eventually
 from tests.hearing import heard
 
@@ -28,7 +28,7 @@ def loop() -> Iterator[EventLoop]:
 
 
 def test_it_is_said_once_each_time(loop: EventLoop) -> None:
-    blocking = Blocking(loop)
+    watch = LoopWatch(loop)
     with heard(signals.loop_blocked, "stack") as stacks:
         for _ in range(2):
             has_begun, go = threading.Event(), threading.Event()
@@ -40,7 +40,7 @@ def test_it_is_said_once_each_time(loop: EventLoop) -> None:
             loop._loop.call_soon_threadsafe(block)
             has_begun.wait()
             for _ in range(3 * LOOKS):
-                blocking.tick()
+                watch.tick()
             before = loop.turns
             go.set()
             eventually(lambda before=before: loop.turns > before)
@@ -50,16 +50,16 @@ def test_it_is_said_once_each_time(loop: EventLoop) -> None:
 
 
 def test_one_that_goes_on_is_not_blocked_nor_one_that_has_ended(loop: EventLoop) -> None:
-    blocking = Blocking(loop)
+    watch = LoopWatch(loop)
     with heard(signals.loop_blocked, "stack") as stacks:
         for _ in range(2):
             for _ in range(LOOKS - 1):
-                blocking.tick()
+                watch.tick()
             before = loop.turns
             eventually(lambda before=before: loop.turns > before)
         loop._buffer.close()
         eventually(lambda: loop.stopped(timedelta()))
         for _ in range(2 * LOOKS):
-            blocking.tick()
+            watch.tick()
 
     assert stacks == []

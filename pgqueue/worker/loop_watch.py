@@ -1,4 +1,4 @@
-"""Say where the event loop is, while one of its tasks lets no other go on."""
+"""Report where the event loop is while one of its tasks blocks all others."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from pgqueue.worker.eventloop import EventLoop
 
 EVERY = timedelta(seconds=1)
 LOOKS = 10
-"""In a row that find it where it was. After a stop of the whole process it is so at first."""
+"""Looks in a row that find the loop at the same turn: one look alone may follow a SIGSTOP."""
 
 
-class Blocking(Service):
-    """Looks at an event loop once a second. It ends nothing: what runs on threads goes on."""
+class LoopWatch(Service):
+    """Looks at an event loop once a second. It ends nothing: tasks on threads go on."""
 
     def __init__(self, loop: EventLoop) -> None:
         super().__init__()
@@ -23,7 +23,7 @@ class Blocking(Service):
         self._in_vain = 0
 
     def tick(self) -> timedelta:
-        """Look once; say once that it is blocked, until it goes on."""
+        """Look once; report a blocked loop once, until it goes on."""
         turns = self._loop.turns
         self._in_vain = self._in_vain + 1 if turns == self._turns else 0
         self._turns = turns

@@ -1,10 +1,10 @@
-"""Find out which message it is that kills its worker.
+"""Find out which message kills its worker.
 
-Of a process that died, everything it held is a suspect: nobody knows which of them it was. So
-whatever lost a worker before says in the database when it is begun, and only what had begun is
-charged with losing another. And what has one life left runs alone in its process: if that dies
-too, it was this one. So a message that kills its workers ends as a dead letter, and no other
-one does, however many were claimed with it.
+When a process dies, every message that it had claimed is suspected. So a message that has lost a
+lease before stores when its run begins, and only a begun run is counted when the next lease is
+lost. A message that would be dead after one more lost lease runs alone in its process: if that
+dies, too, this message was the cause. So a message that kills its workers ends as a dead letter,
+and no other message does, however many were claimed with it.
 """
 
 from __future__ import annotations
@@ -17,19 +17,19 @@ from pgqueue.engine import lease
 from pgqueue.worker.held import Held, Holding
 
 PATIENCE = 60.0
-"""Seconds to wait for what runs beside it, and for what runs alone. What goes on for longer is
-hardly about to kill, and would keep all others waiting."""
+"""Seconds to wait for the runs beside a suspect, and for a suspect that runs alone. A longer run
+hardly kills its worker, and would delay all others."""
 LOOK = 0.005
-"""Seconds between looks whether it is written how others ended."""
+"""Seconds between checks whether the ends of other runs are written."""
 
 
-class Isolation:
-    """Lets runs begin, one of them alone where it must be.
+class Quarantine:
+    """Lets runs begin; a suspected message runs alone.
 
     Args:
         alias: the queue's database.
-        holding: what would be lost with this process.
-        max_lost: how many workers a message may lose before it is dead.
+        holding: the messages whose leases would be lost with this process.
+        max_lost: how many leases a message may lose before it is dead.
     """
 
     def __init__(
@@ -45,12 +45,12 @@ class Isolation:
         self._changed = threading.Condition()
 
     def begin(self, held: Held) -> None:
-        """Return when it may run. What began has to be ended, even if this raised.
+        """Return when it may run. The caller must call `end`, even if this raises.
 
-        Whoever had to wait may have lost his lease meanwhile, and is told so.
+        The lease may be lost during the wait: then `held.lost` is set.
 
         Raises:
-            django.db.Error: the database can't be told that it begins.
+            django.db.Error: the beginning of the run can't be stored.
         """
         lost = held.claim.lost
         if lost and lost + 1 >= self._max_lost:
@@ -62,7 +62,7 @@ class Isolation:
                 held.lost = not lease.begin(connection, [held.claim])
 
     def end(self, held: Held) -> None:
-        """Say that it runs no more. Any thread may."""
+        """Note that its run is over. Any thread may call this."""
         self._running.discard(held)
         if self._alone is None:  # as nearly always
             return
@@ -73,8 +73,8 @@ class Isolation:
             self._changed.notify_all()
 
     def _join(self, held: Held) -> None:
-        # First the word, then the look: `_be_alone` does them in the other order, without a lock
-        # for the many who need none.
+        # First announce, then look. `_be_alone` does it in the other order. So neither misses the
+        # other, and runs that need no quarantine take no lock.
         self._running.add(held)
         until = time.monotonic() + self._patience
         while self._alone is not None and (left := until - time.monotonic()) > 0:
@@ -94,7 +94,7 @@ class Isolation:
         self._wait_until_written()
 
     def _wait_until_written(self) -> None:
-        """Wait until no run that has ended would be lost with this one, as if it had been that."""
+        """Wait until the ends of all other runs are written: they must not be suspected, too."""
         until = time.monotonic() + self._patience
         while any(each.has_ended for each in self._holding.all()) and time.monotonic() < until:
             time.sleep(LOOK)

@@ -15,7 +15,7 @@ from pgqueue.models import Message
 from pgqueue.outcomes import Closed, HandedBack
 from pgqueue.worker.handlers import Handlers
 from pgqueue.worker.held import Held, Holding
-from pgqueue.worker.isolation import Isolation
+from pgqueue.worker.quarantine import Quarantine
 from pgqueue.worker.runner import Runner
 from pgqueue.worker.timeouts import Timeouts
 from tests.eventually import eventually
@@ -38,12 +38,12 @@ def hold(connection: Connection, *, lost: int) -> Held:
     return Held(claim._replace(lost=lost, task="tests.jobs.add"), 0)
 
 
-def begin(isolation: Isolation, held: Held) -> threading.Event:
+def begin(quarantine: Quarantine, held: Held) -> threading.Event:
     """Begin in a thread of its own; return what is set when it may run."""
     begun = threading.Event()
 
     def work() -> None:
-        isolation.begin(held)
+        quarantine.begin(held)
         connections.close_all()
         begun.set()
 
@@ -56,98 +56,98 @@ def has_begun(held: Held) -> bool:
 
 
 def test_what_lost_nothing_runs_beside_anything_and_writes_nothing(connection: Connection) -> None:
-    isolation = Isolation("default", Holding(), max_lost=MAX_LOST)
+    quarantine = Quarantine("default", Holding(), max_lost=MAX_LOST)
     fresh = [hold(connection, lost=0) for _ in range(3)]
 
     for each in fresh:
-        isolation.begin(each)
+        quarantine.begin(each)
 
     assert not any(map(has_begun, fresh))
 
 
 def test_what_lost_a_worker_says_so_and_runs_beside_others(connection: Connection) -> None:
-    isolation = Isolation("default", Holding(), max_lost=MAX_LOST)
-    isolation.begin(hold(connection, lost=0))
+    quarantine = Quarantine("default", Holding(), max_lost=MAX_LOST)
+    quarantine.begin(hold(connection, lost=0))
     suspect = hold(connection, lost=1)
 
-    isolation.begin(suspect)
+    quarantine.begin(suspect)
 
     assert has_begun(suspect)
 
 
 class TestOnItsLastLife:
     def test_it_waits_until_nothing_runs_beside_it(self, connection: Connection) -> None:
-        isolation = Isolation("default", Holding(), max_lost=MAX_LOST)
+        quarantine = Quarantine("default", Holding(), max_lost=MAX_LOST)
         before, last = hold(connection, lost=0), hold(connection, lost=2)
-        isolation.begin(before)
+        quarantine.begin(before)
 
-        alone = begin(isolation, last)
+        alone = begin(quarantine, last)
 
         assert not alone.wait(0.2) and not has_begun(last)
-        isolation.end(before)
+        quarantine.end(before)
         assert alone.wait(10)
         assert has_begun(last)
 
     def test_nothing_begins_until_it_ended(self, connection: Connection) -> None:
-        isolation = Isolation("default", Holding(), max_lost=MAX_LOST)
+        quarantine = Quarantine("default", Holding(), max_lost=MAX_LOST)
         last, after, also_last = (hold(connection, lost=n) for n in (2, 0, 2))
-        isolation.begin(last)
+        quarantine.begin(last)
 
-        beside, another = begin(isolation, after), begin(isolation, also_last)
+        beside, another = begin(quarantine, after), begin(quarantine, also_last)
 
         assert not beside.wait(0.2) and not another.wait(0.2)
-        isolation.end(last)
+        quarantine.end(last)
         # One of them, and the other when that has ended.
         eventually(lambda: beside.is_set() or another.is_set())
         for each in (after, also_last):
-            isolation.end(each)
+            quarantine.end(each)
         assert beside.wait(10)
 
     def test_others_wait_no_longer_than_their_patience(self, connection: Connection) -> None:
-        isolation = Isolation("default", Holding(), max_lost=MAX_LOST, patience=0.1)
-        isolation.begin(hold(connection, lost=2))
+        quarantine = Quarantine("default", Holding(), max_lost=MAX_LOST, patience=0.1)
+        quarantine.begin(hold(connection, lost=2))
 
-        assert begin(isolation, hold(connection, lost=0)).wait(10)
+        assert begin(quarantine, hold(connection, lost=0)).wait(10)
 
     def test_it_waits_no_longer_than_its_patience(self, connection: Connection) -> None:
-        isolation = Isolation("default", Holding(), max_lost=MAX_LOST, patience=0.1)
-        isolation.begin(hold(connection, lost=0))
+        quarantine = Quarantine("default", Holding(), max_lost=MAX_LOST, patience=0.1)
+        quarantine.begin(hold(connection, lost=0))
 
-        assert begin(isolation, hold(connection, lost=2)).wait(10)
+        assert begin(quarantine, hold(connection, lost=2)).wait(10)
 
     def test_it_waits_no_longer_for_another_such_one(self, connection: Connection) -> None:
-        isolation = Isolation("default", Holding(), max_lost=MAX_LOST, patience=0.1)
-        isolation.begin(hold(connection, lost=2))
+        quarantine = Quarantine("default", Holding(), max_lost=MAX_LOST, patience=0.1)
+        quarantine.begin(hold(connection, lost=2))
 
-        assert begin(isolation, hold(connection, lost=2)).wait(10)
+        assert begin(quarantine, hold(connection, lost=2)).wait(10)
 
     def test_it_is_the_first_loss_that_counts_where_only_one_is_allowed(
         self, connection: Connection
     ) -> None:
-        isolation = Isolation("default", Holding(), max_lost=1)
+        quarantine = Quarantine("default", Holding(), max_lost=1)
 
         for _ in range(2):
-            isolation.begin(hold(connection, lost=0))
+            quarantine.begin(hold(connection, lost=0))
 
 
 def test_one_that_could_not_say_that_it_begins_makes_room_for_others(
     connection: Connection,
 ) -> None:
-    isolation = Isolation("elsewhere", Holding(), max_lost=MAX_LOST)
+    quarantine = Quarantine("elsewhere", Holding(), max_lost=MAX_LOST)
     last = hold(connection, lost=2)
 
     with pytest.raises(Exception, match="elsewhere"):
-        isolation.begin(last)
-    isolation.end(last)
+        quarantine.begin(last)
+    quarantine.end(last)
 
-    assert begin(isolation, hold(connection, lost=0)).wait(10)
+    assert begin(quarantine, hold(connection, lost=0)).wait(10)
 
 
 def test_a_lease_that_was_lost_meanwhile_is_not_marked(connection: Connection) -> None:
     held = hold(connection, lost=1)
     connection.execute("UPDATE pgqueue_message SET attempt = attempt + 1")
 
-    Isolation("default", Holding(), max_lost=MAX_LOST).begin(held)
+    Quarantine("default", Holding(), max_lost=MAX_LOST).begin(held)
 
     assert not has_begun(held)
 
@@ -155,20 +155,20 @@ def test_a_lease_that_was_lost_meanwhile_is_not_marked(connection: Connection) -
 class TestWaiting:
     @pytest.fixture
     def runner(self, connection: Connection) -> Runner:
-        isolation = Isolation("default", Holding(), max_lost=MAX_LOST)
-        return Runner("default", Timeouts(), Handlers("default"), isolation)
+        quarantine = Quarantine("default", Holding(), max_lost=MAX_LOST)
+        return Runner("default", Timeouts(), Handlers("default"), quarantine)
 
     def test_what_lost_its_lease_meanwhile_does_not_run(
         self, connection: Connection, runner: Runner
     ) -> None:
         before, last = hold(connection, lost=0), hold(connection, lost=2)
-        runner.isolation.begin(before)
+        runner.quarantine.begin(before)
         with ThreadPoolExecutor(1) as pool:
             begun = pool.submit(runner.begin, last)
-            eventually(lambda: runner.isolation._alone is last)
+            eventually(lambda: runner.quarantine._alone is last)
             connection.execute("UPDATE pgqueue_message SET attempt = attempt + 1")
 
-            runner.isolation.end(before)
+            runner.quarantine.end(before)
 
             assert isinstance(begun.result(10), Closed)
             pool.submit(connections.close_all)
@@ -177,25 +177,25 @@ class TestWaiting:
         self, connection: Connection, runner: Runner
     ) -> None:
         before, last = hold(connection, lost=0), hold(connection, lost=2)
-        runner.isolation.begin(before)
+        runner.quarantine.begin(before)
         with ThreadPoolExecutor(1) as pool:
             begun = pool.submit(runner.begin, last)
-            eventually(lambda: runner.isolation._alone is last)
+            eventually(lambda: runner.quarantine._alone is last)
             last.cancel()
 
-            runner.isolation.end(before)
+            runner.quarantine.end(before)
 
             assert isinstance(begun.result(10), HandedBack)
             pool.submit(connections.close_all)
 
     def test_it_waits_for_what_has_ended_to_be_written(self, connection: Connection) -> None:
         holding = Holding()
-        isolation = Isolation("default", holding, max_lost=MAX_LOST)
+        quarantine = Quarantine("default", holding, max_lost=MAX_LOST)
         unwritten, last = hold(connection, lost=2), hold(connection, lost=2)
         holding.add([unwritten, last])
         unwritten.end()
 
-        alone = begin(isolation, last)
+        alone = begin(quarantine, last)
 
         assert not alone.wait(0.2) and not has_begun(last)
         holding.drop(unwritten)

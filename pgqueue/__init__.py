@@ -9,10 +9,39 @@ if TYPE_CHECKING:
     from pgqueue.batches import Batch as Batch
     from pgqueue.batches import batch as batch
     from pgqueue.channels import Channel as Channel
+    from pgqueue.exceptions import BatchTooLarge as BatchTooLarge
     from pgqueue.exceptions import Cancel as Cancel
+    from pgqueue.exceptions import ChannelFull as ChannelFull
+    from pgqueue.exceptions import ChannelNotWatched as ChannelNotWatched
+    from pgqueue.exceptions import ChannelPaused as ChannelPaused
     from pgqueue.exceptions import Defer as Defer
     from pgqueue.exceptions import Discard as Discard
+    from pgqueue.exceptions import DuplicateMessage as DuplicateMessage
+    from pgqueue.exceptions import HoldExpired as HoldExpired
+    from pgqueue.exceptions import InvalidArgument as InvalidArgument
+    from pgqueue.exceptions import InvalidArguments as InvalidArguments
+    from pgqueue.exceptions import InvalidChannel as InvalidChannel
+    from pgqueue.exceptions import InvalidMessage as InvalidMessage
+    from pgqueue.exceptions import InvalidPolicy as InvalidPolicy
+    from pgqueue.exceptions import InvalidProgress as InvalidProgress
+    from pgqueue.exceptions import InvalidResult as InvalidResult
+    from pgqueue.exceptions import InvalidSchedule as InvalidSchedule
+    from pgqueue.exceptions import InvalidTask as InvalidTask
+    from pgqueue.exceptions import LeaseLost as LeaseLost
+    from pgqueue.exceptions import NothingToHear as NothingToHear
+    from pgqueue.exceptions import OtherTransactionWarning as OtherTransactionWarning
+    from pgqueue.exceptions import PayloadTooLarge as PayloadTooLarge
+    from pgqueue.exceptions import PGQueueError as PGQueueError
+    from pgqueue.exceptions import ReceiverClosed as ReceiverClosed
     from pgqueue.exceptions import Retry as Retry
+    from pgqueue.exceptions import TaskFailed as TaskFailed
+    from pgqueue.exceptions import TaskResultDoesNotExist as TaskResultDoesNotExist
+    from pgqueue.exceptions import TaskResultMismatch as TaskResultMismatch
+    from pgqueue.exceptions import TaskTimeout as TaskTimeout
+    from pgqueue.exceptions import UnknownTask as UnknownTask
+    from pgqueue.exceptions import UnreadablePayload as UnreadablePayload
+    from pgqueue.exceptions import WaitInTransaction as WaitInTransaction
+    from pgqueue.exceptions import WaitTimeout as WaitTimeout
     from pgqueue.retries import Exponential as Exponential
     from pgqueue.schedules import Schedule as Schedule
     from pgqueue.tasks import Delivery as Delivery
@@ -33,18 +62,47 @@ if TYPE_CHECKING:
 # import it too. So each name is loaded when it is first used.
 _HOMES = {
     "Batch": "pgqueue.batches",
+    "BatchTooLarge": "pgqueue.exceptions",
     "Cancel": "pgqueue.exceptions",
     "Channel": "pgqueue.channels",
+    "ChannelFull": "pgqueue.exceptions",
+    "ChannelNotWatched": "pgqueue.exceptions",
+    "ChannelPaused": "pgqueue.exceptions",
     "Defer": "pgqueue.exceptions",
     "Delivery": "pgqueue.tasks",
     "Discard": "pgqueue.exceptions",
+    "DuplicateMessage": "pgqueue.exceptions",
     "Exponential": "pgqueue.retries",
+    "HoldExpired": "pgqueue.exceptions",
+    "InvalidArgument": "pgqueue.exceptions",
+    "InvalidArguments": "pgqueue.exceptions",
+    "InvalidChannel": "pgqueue.exceptions",
+    "InvalidMessage": "pgqueue.exceptions",
+    "InvalidPolicy": "pgqueue.exceptions",
+    "InvalidProgress": "pgqueue.exceptions",
+    "InvalidResult": "pgqueue.exceptions",
+    "InvalidSchedule": "pgqueue.exceptions",
+    "InvalidTask": "pgqueue.exceptions",
+    "LeaseLost": "pgqueue.exceptions",
+    "NothingToHear": "pgqueue.exceptions",
     "Notice": "pgqueue.tasks",
+    "OtherTransactionWarning": "pgqueue.exceptions",
+    "PGQueueError": "pgqueue.exceptions",
+    "PayloadTooLarge": "pgqueue.exceptions",
+    "ReceiverClosed": "pgqueue.exceptions",
     "Retry": "pgqueue.exceptions",
     "Schedule": "pgqueue.schedules",
     "Task": "pgqueue.tasks",
     "TaskContext": "pgqueue.tasks",
+    "TaskFailed": "pgqueue.exceptions",
     "TaskResult": "pgqueue.tasks",
+    "TaskResultDoesNotExist": "pgqueue.exceptions",
+    "TaskResultMismatch": "pgqueue.exceptions",
+    "TaskTimeout": "pgqueue.exceptions",
+    "UnknownTask": "pgqueue.exceptions",
+    "UnreadablePayload": "pgqueue.exceptions",
+    "WaitInTransaction": "pgqueue.exceptions",
+    "WaitTimeout": "pgqueue.exceptions",
     "areceive": "pgqueue.tasks",
     "asend": "pgqueue.tasks",
     "asend_many": "pgqueue.tasks",
@@ -58,18 +116,47 @@ _HOMES = {
 
 __all__ = [
     "Batch",
+    "BatchTooLarge",
     "Cancel",
     "Channel",
+    "ChannelFull",
+    "ChannelNotWatched",
+    "ChannelPaused",
     "Defer",
     "Delivery",
     "Discard",
+    "DuplicateMessage",
     "Exponential",
+    "HoldExpired",
+    "InvalidArgument",
+    "InvalidArguments",
+    "InvalidChannel",
+    "InvalidMessage",
+    "InvalidPolicy",
+    "InvalidProgress",
+    "InvalidResult",
+    "InvalidSchedule",
+    "InvalidTask",
+    "LeaseLost",
+    "NothingToHear",
     "Notice",
+    "OtherTransactionWarning",
+    "PGQueueError",
+    "PayloadTooLarge",
+    "ReceiverClosed",
     "Retry",
     "Schedule",
     "Task",
     "TaskContext",
+    "TaskFailed",
     "TaskResult",
+    "TaskResultDoesNotExist",
+    "TaskResultMismatch",
+    "TaskTimeout",
+    "UnknownTask",
+    "UnreadablePayload",
+    "WaitInTransaction",
+    "WaitTimeout",
     "areceive",
     "asend",
     "asend_many",

@@ -1,4 +1,7 @@
-"""Everything that pgqueue raises: one class a cause, its docstring the message."""
+"""Every error that pgqueue raises: one class for each cause; its docstring is the message.
+
+Those that users catch are names of `pgqueue`, too: `from pgqueue import TaskFailed`.
+"""
 
 from datetime import timedelta
 from typing import Any
@@ -24,7 +27,7 @@ class InvalidArgument(InvalidArguments):
 
 
 class PayloadTooLarge(InvalidArguments):
-    """The arguments take more than 16 MiB: store the data elsewhere, and pass where it is."""
+    """The arguments take more than 16 MiB: store the data elsewhere, and pass its location."""
 
 
 class ChannelFull(PGQueueError):
@@ -32,11 +35,11 @@ class ChannelFull(PGQueueError):
 
 
 class BatchTooLarge(PGQueueError):
-    """A batch may have 500 keys in order, and 500 bounded in size: each is a lock."""
+    """A batch may have 500 ordered keys, and 500 keys with a max_size: each takes a lock."""
 
 
 class DuplicateMessage(PGQueueError):
-    """A message with this dedupe key is there already."""
+    """A message with this dedupe key exists already."""
 
 
 class HoldExpired(PGQueueError):
@@ -48,7 +51,7 @@ class InvalidResult(PGQueueError):
 
 
 class InvalidProgress(PGQueueError):
-    """What a task noted of its progress can't be stored and come back as what it is."""
+    """The progress that a task noted can't be stored and come back as what it is."""
 
 
 class UnreadablePayload(PGQueueError):
@@ -56,7 +59,7 @@ class UnreadablePayload(PGQueueError):
 
 
 class LeaseLost(PGQueueError):
-    """Another worker may hold this message by now: its lease ran out, or it was cancelled."""
+    """Another worker may have this message by now: its lease ran out, or it was cancelled."""
 
 
 class TaskResultDoesNotExist(PGQueueError):
@@ -80,19 +83,19 @@ class OtherTransactionWarning(UserWarning):
 
 
 class WaitTimeout(PGQueueError, TimeoutError):
-    """The message did not end in time; it goes on."""
+    """The message did not end within the timeout; it goes on."""
 
 
 class WaitInTransaction(PGQueueError):
-    """A message can't end before the transaction that enqueues it: wait after that."""
+    """A message can't end before the transaction that enqueues it commits: wait after that."""
 
 
 class ChannelNotWatched(PGQueueError):
-    """Nobody has switched notices on for this channel."""
+    """Notices are not switched on for this channel."""
 
 
 class NothingToHear(PGQueueError):
-    """Notifications don't pass a transaction pooler: watch() an alias that has none in between."""
+    """Notifications don't pass a transaction pooler: watch() an alias that connects without one."""
 
 
 class InvalidMessage(PGQueueError):
@@ -100,7 +103,7 @@ class InvalidMessage(PGQueueError):
 
 
 class RetryRequested(PGQueueError):
-    """Its consumer gave it back, to be tried again."""
+    """The consumer handed it back, to be tried again."""
 
 
 class ReceiverClosed(PGQueueError):
@@ -124,18 +127,19 @@ class UnknownTask(PGQueueError):
 
 
 class TickMissed(PGQueueError):
-    """A lock kept the tick back for a minute: it is skipped, as missed ticks are."""
+    """A lock delayed the tick for a minute: it is skipped, as missed ticks are."""
 
 
 class ChannelPaused(PGQueueError):
-    """A paused channel is not released, which would run what it keeps back: resume it first."""
+    """Releasing a paused channel would run the messages that it keeps back: resume it first."""
 
 
 class EndOfRun(BaseException):
     """What a task raises to say how its run is to end.
 
-    No error, and so no Exception, as asyncio.CancelledError is none: the `except Exception` that
-    tasks put around their work must not swallow it. `finally` and transactions end as for any.
+    It is not an error, and therefore not an Exception, as asyncio.CancelledError is not: an
+    `except Exception` in a task must not catch it. `finally` blocks run and transactions roll back
+    as for any exception.
     """
 
     def __str__(self) -> str:
@@ -149,7 +153,7 @@ class Retry(EndOfRun):
     of an atomic task roll back.
 
     Args:
-        delay: seconds or a timedelta to wait; None: what the task's backoff says.
+        delay: seconds or a timedelta to wait; None: as long as the task's backoff says.
     """
 
     def __init__(self, delay: float | timedelta | None = None) -> None:
@@ -160,12 +164,12 @@ class Retry(EndOfRun):
 class Defer(EndOfRun):
     """The task asked to be run again later.
 
-    This is no failure and charges nothing, however often. The effects of an atomic task are
-    committed, and its progress with them.
+    This is not a failure, and is not counted, however often it happens. The effects of an atomic
+    task are committed, and its progress with them.
 
     Args:
         delay: seconds or a timedelta to wait.
-        progress: what the next run finds in `context.progress`; None: what was noted before.
+        progress: the next run finds it in `context.progress`; None: unchanged.
     """
 
     def __init__(self, delay: float | timedelta = 0, progress: Any = None) -> None:
@@ -175,7 +179,7 @@ class Defer(EndOfRun):
 
 
 class Discard(EndOfRun):
-    """The task found its message not worth running.
+    """The task decided that its message need not run.
 
     `Discard("why")` ends the message as discarded; the reason is kept with its errors. The effects
     of an atomic task roll back.
@@ -191,7 +195,7 @@ class Cancel(EndOfRun):
 
 
 def _duration(value: float | timedelta) -> timedelta:
-    # Only now: it needs Django, which those who import the exceptions may not have.
+    # Imported here: it needs Django, which a process that imports the exceptions may not have.
     from pgqueue.retries import as_timedelta
 
     return as_timedelta(value)

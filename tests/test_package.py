@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import shutil
 import subprocess
 import venv
@@ -10,6 +11,7 @@ from pathlib import Path
 import pytest
 
 import pgqueue
+from pgqueue import exceptions
 
 ROOT = Path(__file__).parent.parent
 
@@ -38,7 +40,7 @@ def test_importing_it_needs_neither_settings_nor_spark_nor_the_embedded_server(e
     script = (
         "import sys, pgqueue\n"
         "assert 'django' not in sys.modules, 'imports Django'\n"
-        "pgqueue.task, pgqueue.Exponential, pgqueue.Task, dir(pgqueue)\n"
+        "pgqueue.task, pgqueue.Exponential, pgqueue.Task, pgqueue.TaskFailed, dir(pgqueue)\n"
         "from django.conf import settings\n"
         "assert not settings.configured, 'reads the settings'\n"
         "print(pgqueue.__file__)\n"
@@ -70,8 +72,35 @@ def test_the_installed_package_has_every_file_that_is_not_python(empty: Path) ->
     assert {path for path in ours if not (installed / path).is_file()} == set()
 
 
-def test_every_public_name_can_be_had() -> None:
+def test_every_public_name_can_be_imported_from_the_package() -> None:
     for name in pgqueue.__all__:
-        assert getattr(pgqueue, name).__name__ == name or name == "task"
+        assert getattr(pgqueue, name).__name__ == name
     with pytest.raises(AttributeError, match="no attribute 'nothing'"):
         pgqueue.nothing  # noqa: B018
+
+
+def test_type_checkers_know_every_public_name() -> None:
+    tree = ast.parse(Path(pgqueue.__file__).read_text("utf-8"))
+    [block] = [each for each in tree.body if isinstance(each, ast.If)]
+    known = {
+        alias.asname: (each.module, alias.name)
+        for each in block.body
+        if isinstance(each, ast.ImportFrom)
+        for alias in each.names
+    }
+
+    assert known == {name: (home, name) for name, home in pgqueue._HOMES.items()}
+    assert sorted(known) == pgqueue.__all__
+
+
+def test_every_error_that_users_catch_is_a_public_name() -> None:
+    # The first is the base of Retry, Defer, Discard and Cancel; the others are only ever stored.
+    ours = {"EndOfRun", "RetryRequested", "TickMissed"}
+    errors = {
+        name
+        for name, each in vars(exceptions).items()
+        if isinstance(each, type) and issubclass(each, BaseException)
+    }
+
+    assert errors - ours == errors & set(pgqueue.__all__)
+    assert ours <= errors

@@ -6,7 +6,7 @@ from pgqueue.engine.values import Connection
 
 EVERY = timedelta(seconds=1)
 COST = 20
-"""Times what it takes: it reads all that is held."""
+"""It reads all that is held, so that it pauses for so many times as long as it took."""
 
 
 class Expire:
@@ -18,7 +18,7 @@ class Expire:
         self.did = {"expired": 0, "forgotten": 0}
 
     def may_run(self, answered_for: timedelta) -> bool:
-        """Anyone may."""
+        """Any process may."""
         return True
 
     def run(self, connection: Connection) -> timedelta:

@@ -8,7 +8,7 @@ SILENT_FOR = timedelta(days=1)
 
 
 class Forget:
-    """Remove the rows of processes that died without a word: workers a day ago, and who waited."""
+    """Remove rows that dead processes left: of workers after a day, and of waits that are over."""
 
     name = "forget"
 
@@ -16,7 +16,7 @@ class Forget:
         self.did = {"workers": 0, "waiters": 0}
 
     def may_run(self, answered_for: timedelta) -> bool:
-        """Anyone may."""
+        """Any process may."""
         return True
 
     def run(self, connection: Connection) -> timedelta:

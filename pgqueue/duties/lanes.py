@@ -7,15 +7,15 @@ from pgqueue.engine.values import Connection
 
 EVERY = timedelta(seconds=5)
 COST = 20
-"""Times what it takes: it reads all lanes."""
+"""It reads all lanes, so that it pauses for so many times as long as it took."""
 
 logger = logging.getLogger(__name__)
 
 
 class Lanes:
-    """Remove lanes that have neither work nor a past, and wake those that should not sleep.
+    """Remove lanes that have neither work nor a past, and mark those runnable that should be.
 
-    There should be none of the second kind: they are reported.
+    There should be none of the second kind: they are logged as errors.
     """
 
     name = "lanes"
@@ -24,7 +24,7 @@ class Lanes:
         self.did = {"woken": 0}
 
     def may_run(self, answered_for: timedelta) -> bool:
-        """Anyone may."""
+        """Any process may."""
         return True
 
     def run(self, connection: Connection) -> timedelta:
@@ -32,5 +32,5 @@ class Lanes:
         began = monotonic()
         self.did = {"woken": (wrong := route.tidy(connection))}
         if wrong:
-            logger.error("%d lanes had work and room, and nobody had marked them", wrong)
+            logger.error("%d lanes had work and room, but were not marked runnable", wrong)
         return max(EVERY, timedelta(seconds=COST * (monotonic() - began)))

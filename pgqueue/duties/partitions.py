@@ -8,11 +8,11 @@ EVERY = timedelta(hours=1)
 
 
 class Partitions:
-    """Make the next days of history before they are needed, and drop those that are over.
+    """Make the partitions of the next days of history, and drop those of days that are over.
 
-    No day is detached within a transaction. Where some were dropped it is due again at once: there
-    may be more, and a year of them takes longer than a duty may be overdue. Where somebody has been
-    reading history for long it fails, and is tried again after a minute.
+    PostgreSQL detaches no partition within a transaction. After some were dropped it is due again
+    at once: there may be more, and a year of them takes longer than a duty may be overdue. Where
+    another session has been reading history for long it fails, and is tried again after a minute.
     """
 
     name = "partitions"
@@ -23,7 +23,7 @@ class Partitions:
         self.did = {"made": 0, "dropped": 0}
 
     def may_run(self, answered_for: timedelta) -> bool:
-        """Anyone may."""
+        """Any process may."""
         return True
 
     def run(self, connection: Connection) -> timedelta | None:

@@ -20,7 +20,7 @@ class Promote:
         self.did = {"promoted": 0}
 
     def may_run(self, answered_for: timedelta) -> bool:
-        """Anyone may."""
+        """Any process may."""
         return True
 
     def run(self, connection: Connection) -> timedelta:

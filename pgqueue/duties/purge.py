@@ -7,7 +7,7 @@ from pgqueue.retention import Retention
 
 EVERY = timedelta(minutes=1)
 COST = 20
-"""Times what it takes."""
+"""It pauses for so many times as long as it took."""
 
 
 class Purge:
@@ -21,7 +21,7 @@ class Purge:
         self.did = {"removed": 0, "discarded": 0, "stretches": 0}
 
     def may_run(self, answered_for: timedelta) -> bool:
-        """Anyone may."""
+        """Any process may."""
         return True
 
     def run(self, connection: Connection) -> timedelta:

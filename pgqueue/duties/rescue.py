@@ -7,7 +7,7 @@ from pgqueue.engine.values import Connection
 
 EVERY = timedelta(seconds=1)
 COST = 10
-"""One that takes long, through what ran once and may not be vacuumed, comes as much later."""
+"""It pauses for so many times as long as it took: dead rows that can't be vacuumed make it slow."""
 
 
 class Rescue:

@@ -65,7 +65,7 @@ class Schedule:
         self._kept: dict[str, datetime | None] = {}
 
     def may_run(self, answered_for: timedelta) -> bool:
-        """Anyone may."""
+        """Any process may."""
         return True
 
     def look(self, connection: Connection) -> bool:
@@ -80,7 +80,7 @@ class Schedule:
         self.look(connection)
         due = engine.due(connection, names=self._definitions, aside=self._left_aside(), limit=BATCH)
         # Only the first that meets a lock is waited for. It must not be the same one each time:
-        # those behind it may need no more than that.
+        # the others may be free by then.
         due.sort(key=lambda each: random() if self._is_kept(each) else 0)  # noqa: S311
         done = Counter({"enqueued": 0, "skipped": 0})
         for each in due:
@@ -102,7 +102,7 @@ class Schedule:
         try:
             declared = self._scheduling.declared(self._database)
         except PGQueueError as error:
-            # Those that somebody has added, or that were in order before, go on.
+            # Those that operators have added, or that were correct before, go on.
             signals.service_failed.send_robust(type(self), service="schedules", error=error)
             return
         self._definitions = {each.name: each.definition for each in declared}
@@ -118,7 +118,7 @@ class Schedule:
             with connection.transaction():
                 return self._do(connection, scheduled)
         except (psycopg.OperationalError, django.db.OperationalError) as error:
-            # Somebody has locked what it needs, for example: it is tried again.
+            # Another session has locked what it needs, for example: it is tried again.
             if connection.closed:
                 raise
             self._kept[scheduled.name] = scheduled.next_at
@@ -201,8 +201,8 @@ class Schedule:
 def _next(rhythm: Rhythm, scheduled: Scheduled) -> datetime:
     """Return the first tick after now, and after the last that was done: the clock may be set back.
 
-    Where that lies ahead by a minute or more, the clock had been wrong: whoever has the schedule
-    begin anew need not wait until then.
+    Where the last lies ahead by a minute or more, the clock had been wrong: a schedule that is
+    saved again need not wait until then.
     """
     now, last = scheduled.now, scheduled.ticked_at or scheduled.now
     return rhythm.after(max(now, last) if last - now < LATE else now)

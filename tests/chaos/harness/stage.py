@@ -417,7 +417,7 @@ class Stage:
         assert row == (0,), "a worker that stopped left its row behind"
         for worker in self.workers:
             # The duty that looks for lanes which contradict the tables: there should be none.
-            assert "nobody had marked them" not in worker.log, worker.log
+            assert "were not marked runnable" not in worker.log, worker.log
 
     def later(self, text: Callable[[], str]) -> Later:
         """Return a text that is made when somebody reads it."""

@@ -9,11 +9,11 @@ from datetime import datetime
 from typing import Any
 
 from pgqueue.backend import api
+from pgqueue.codec.arguments import Codec
 from pgqueue.engine.lookup import Found
 from pgqueue.outcomes import Cancelled, Died, Discarded, Succeeded
 from pgqueue.states import Outcome, State
 from pgqueue.tasks import TaskResult
-from pgqueue.tasks.arguments import Codec
 
 READY, RUNNING = api.TaskResultStatus.READY, api.TaskResultStatus.RUNNING
 FAILED, SUCCESSFUL = api.TaskResultStatus.FAILED, api.TaskResultStatus.SUCCESSFUL

@@ -1,7 +1,7 @@
 """A task's arguments and its return value, as JSON for jsonb columns.
 
-A payload is `{"args": [...], "kwargs": {...}}`; whoever writes one in SQL may leave out
-either. How a value looks in it is told in `encoding`.
+A payload is `{"args": [...], "kwargs": {...}}`; one that is written in SQL may leave out either.
+How a value looks in it is said in `encoding`.
 """
 
 from __future__ import annotations
@@ -14,6 +14,9 @@ from itertools import count
 from operator import contains
 from typing import Any, TypeVar
 
+from pgqueue.codec.encoding import ANYTHING, Hint, from_json, to_json
+from pgqueue.codec.hints import hints_of, signature_of
+from pgqueue.codec.scalars import Unstorable, write_str
 from pgqueue.exceptions import (
     InvalidArgument,
     InvalidArguments,
@@ -23,9 +26,6 @@ from pgqueue.exceptions import (
     PGQueueError,
     UnreadablePayload,
 )
-from pgqueue.tasks.encoding import ANYTHING, Hint, from_json, to_json
-from pgqueue.tasks.hints import hints_of, signature_of
-from pgqueue.tasks.scalars import Unstorable, write_str
 
 PAYLOAD_LIMIT = 16 * 1024 * 1024  # bytes
 RESULT_LIMIT = 64 * 1024  # bytes, also of progress
@@ -39,9 +39,9 @@ T = TypeVar("T")
 class Codec:
     """Turns the calls of one function, and what it returns, into JSON and back.
 
-    With `skip_first`, the function's first parameter is a context that it is given as it
-    runs, not an argument. Signature and hints are looked at when first needed, so a hint may
-    name what is defined or imported later.
+    With `skip_first`, the function's first parameter is a context that the worker passes, not an
+    argument. Signature and hints are read when first needed, so a hint may name what is defined or
+    imported later.
     """
 
     def __init__(self, func: Callable[..., Any], *, skip_first: bool = False) -> None:
@@ -69,7 +69,7 @@ class Codec:
     def decode(self, text: str | bytes | memoryview) -> tuple[list[Any], dict[str, Any]]:
         """Return the arguments that `encode` was given.
 
-        Model instances are fetched from the database, one query each.
+        Model instances are fetched from the database, with one query each.
 
         Raises:
             UnreadablePayload: it isn't a payload, or not one for this function.

@@ -1,6 +1,6 @@
 """Values as JSON, and back as what they were.
 
-One rule covers it: **plain JSON is read by the hint, and a tag wins over the hint.**
+The rule: **plain JSON is read by the hint, and a tag wins over the hint.**
 
 Each type has a form: how its values look in JSON, and which kinds of plain JSON it reads. A
 hint puts the forms of the types it names in front of those that are always known; among the
@@ -25,8 +25,7 @@ the hint, because no tag ever makes us import anything.
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import fields, is_dataclass
 from decimal import Decimal
 from enum import Enum
@@ -36,14 +35,29 @@ from json import JSONDecoder, JSONEncoder
 from operator import attrgetter
 from types import NoneType
 from typing import Any
-from uuid import UUID
 
-from pgqueue.tasks.hints import classes_in, hints_of, signature_of
-from pgqueue.tasks.scalars import SCALARS, Form, Unstorable, write_key
+from pgqueue.codec.hints import classes_in, hints_of, signature_of
+from pgqueue.codec.scalars import SCALARS, Form, Unstorable, write_key
 
 TAG = "@"
 JSON_TYPES = (NoneType, bool, int, float, str, list, dict)
 CONTAINERS = (list, dict, tuple, set, frozenset)
+
+
+_registered: list[Callable[[type], Form | None]] = []
+
+
+def register(find: Callable[[type], Form | None]) -> None:
+    """Have the codec know more classes: those of a framework that it must not import.
+
+    A value of such a class needs the class as its type hint. Call this before the first value is
+    encoded: forms are looked up once for each hint.
+
+    Args:
+        find: returns the form of a class, None if it has none.
+    """
+    if find not in _registered:
+        _registered.append(find)
 
 
 def refuse(constant: str) -> None:
@@ -167,7 +181,7 @@ def comes_back(value: Any, form: Form) -> bool:
 def refusal(cls: type) -> str:
     """Say why no value of `cls` can be written, and what to do."""
     name = full_name(cls)
-    if is_dataclass(cls) or is_model(cls) or issubclass(cls, Enum):
+    if is_dataclass(cls) or issubclass(cls, Enum) or registered_form(cls):
         return f"is a {name}, which needs that class as its type hint, imported at run time."
     for base in cls.__mro__:
         if base in KNOWN:
@@ -192,7 +206,7 @@ def form_of(cls: type, arguments: tuple[Any, ...]) -> Form | None:
         return enum_form(cls)
     if is_dataclass(cls):
         return dataclass_form(cls)
-    return model_form(cls) if is_model(cls) else None
+    return registered_form(cls)
 
 
 def container_form(cls: type, arguments: tuple[Any, ...]) -> Form:
@@ -203,12 +217,9 @@ def container_form(cls: type, arguments: tuple[Any, ...]) -> Form:
     return items_form(cls, rest=Hint(arguments[0]))
 
 
-def is_model(cls: Any) -> bool:
-    """Tell whether `cls` is a model with rows, without importing Django's."""
-    models = sys.modules.get("django.db.models")
-    if models is None or not issubclass(cls, models.Model):
-        return False
-    return hasattr(cls, "_meta") and not cls._meta.abstract
+def registered_form(cls: type) -> Form | None:
+    """Return the form that a registered function has for `cls`."""
+    return next((form for find in _registered if (form := find(cls))), None)
 
 
 # --- Containers
@@ -304,26 +315,6 @@ def enum_form(cls: type[Enum]) -> Form:
         kinds = tuple({type(member.value) for member in cls})
         return Form(cls, full_name(cls), kinds, lambda member: ANYTHING.write(member.value), cls)
     return Form(cls, full_name(cls), (str,), attrgetter("name"), cls.__getitem__)
-
-
-def model_form(model: Any) -> Form:
-    """Return the form of a model's instances: their primary key."""
-
-    def write(instance: Any) -> Any:
-        if instance.pk is None or instance._state.adding:
-            raise Unstorable(f"is a {full_name(model)} that is not saved: save it first.")
-        pk = instance.pk
-        return str(pk) if isinstance(pk, UUID) else ANYTHING.write(pk)
-
-    def read(plain: Any) -> Any:
-        from django.core.exceptions import ValidationError
-
-        try:
-            return model._base_manager.get(pk=ANYTHING.read(plain))
-        except ValidationError as error:
-            raise ValueError(" ".join(error.messages)) from error
-
-    return Form(model, full_name(model), (int, str), write, read)
 
 
 def expect(kind: type, plain: Any) -> Any:

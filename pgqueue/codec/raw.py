@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from pgqueue.codec.arguments import PAYLOAD_LIMIT, parse, read, size
+from pgqueue.codec.encoding import Hint
+from pgqueue.codec.scalars import Unstorable
 from pgqueue.exceptions import InvalidMessage, PayloadTooLarge
-from pgqueue.tasks.arguments import PAYLOAD_LIMIT, parse, read, size
-from pgqueue.tasks.encoding import Hint
-from pgqueue.tasks.scalars import Unstorable
 
 HINT = Hint()
 
@@ -46,7 +46,7 @@ def decode(what: str, text: bytes | None) -> Any:
     """Return the value that was encoded.
 
     Raises:
-        UnreadablePayload: nobody wrote this JSON by these rules.
+        UnreadablePayload: this JSON was not written by these rules.
     """
     return None if text is None else read(what, HINT, parse(what, text))
 

@@ -3,9 +3,11 @@
 And messages without a function: `send()`, and `receive()` where no worker takes them.
 """
 
+from pgqueue.codec import encoding
 from pgqueue.tasks.context import TaskContext
 from pgqueue.tasks.definition import Task, task
 from pgqueue.tasks.delivery import Delivery
+from pgqueue.tasks.instances import instance_form
 from pgqueue.tasks.pull import AsyncReceiver, Receiver, areceive, receive
 from pgqueue.tasks.result import TaskError, TaskResult
 from pgqueue.tasks.sending import asend, asend_many, send, send_many
@@ -29,3 +31,5 @@ __all__ = [
     "task",
     "watch",
 ]
+
+encoding.register(instance_form)

@@ -17,6 +17,7 @@ from asgiref.sync import async_to_sync, sync_to_async
 from django.db import connections, transaction
 
 from pgqueue import registry, signals
+from pgqueue.codec.arguments import Codec
 from pgqueue.conf import settings
 from pgqueue.engine import enqueue as engine
 from pgqueue.engine.values import Claim, Cursors, Tuples
@@ -33,7 +34,6 @@ from pgqueue.retries import Backoff, load_backoff
 from pgqueue.schedules import Schedule
 from pgqueue.states import State
 from pgqueue.tasks import options as task_options
-from pgqueue.tasks.arguments import Codec
 from pgqueue.tasks.context import Run, TaskContext
 from pgqueue.tasks.options import Atomic, Options
 from pgqueue.tasks.result import TaskResult, fetch

@@ -13,6 +13,7 @@ from asgiref.sync import sync_to_async
 from django.db import transaction
 
 from pgqueue import registry
+from pgqueue.codec import raw
 from pgqueue.conf import settings
 from pgqueue.connections import borrow
 from pgqueue.engine import lease as leases
@@ -22,7 +23,6 @@ from pgqueue.engine.settle import Deferral, Done, Failure
 from pgqueue.engine.values import Claim, Connection
 from pgqueue.exceptions import InvalidMessage, LeaseLost, RetryRequested, UnreadablePayload
 from pgqueue.retries import as_timedelta
-from pgqueue.tasks import raw
 from pgqueue.tasks.options import checked_message
 
 T = TypeVar("T")

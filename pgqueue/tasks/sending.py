@@ -13,11 +13,11 @@ import psycopg
 from asgiref.sync import sync_to_async
 from django.db import connections, transaction
 
+from pgqueue.codec import raw
 from pgqueue.conf import settings
 from pgqueue.engine import enqueue as engine
 from pgqueue.engine.values import Tuples
 from pgqueue.exceptions import DuplicateMessage, InvalidMessage
-from pgqueue.tasks import raw
 from pgqueue.tasks.options import MessageOptions, checked_message
 
 BATCH = 10_000

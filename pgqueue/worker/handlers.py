@@ -2,9 +2,9 @@ from __future__ import annotations
 
 from time import monotonic
 
+from pgqueue.codec.raw import as_call
 from pgqueue.engine.values import Claim
 from pgqueue.models import Channel
-from pgqueue.tasks.raw import as_call
 
 ASK_AGAIN = 1.0  # seconds
 

@@ -14,8 +14,8 @@ from django.db import DataError, connection, models
 from django.test.utils import isolate_apps
 from hypothesis import given
 
-from pgqueue.tasks.arguments import Codec, InvalidArgument, UnreadablePayload
-from tests.tasks.test_arguments import (
+from pgqueue.codec.arguments import Codec, InvalidArgument, UnreadablePayload
+from tests.codec.test_arguments import (
     Color,
     Item,
     Size,

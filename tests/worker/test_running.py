@@ -15,13 +15,13 @@ from django.db import OperationalError, connection
 from django.utils import timezone
 
 from pgqueue import Cancel, TaskContext, signals
+from pgqueue.codec.arguments import Codec
 from pgqueue.engine import lease
 from pgqueue.exceptions import TaskFailed
 from pgqueue.models import Channel, History, Message, Worker
 from pgqueue.outcomes import Outcome as Ended
 from pgqueue.states import Outcome, State
 from pgqueue.tasks import Task
-from pgqueue.tasks.arguments import Codec
 from pgqueue.worker import atomic
 from tests import jobs
 from tests.eventually import eventually

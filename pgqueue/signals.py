@@ -1,7 +1,9 @@
-"""What happens to messages, for those who want to know; and the one place that words the log.
+"""Signals of what happens to messages, and the one place that words the log.
 
 Receivers are called where it happened: in the producer's transaction, or in the worker's
-thread. An exception in one is logged and stops nothing.
+thread. An exception in one is logged and stops nothing. Where a transaction is open, each receiver
+runs in a savepoint, so that an error of the database in one undoes what that receiver wrote, and
+neither the message nor the rest of the transaction.
 """
 
 import logging
@@ -9,15 +11,18 @@ from typing import Any
 
 from django.dispatch import Signal, receiver
 
+from pgqueue.savepoints import GuardedSignal
+
 logger = logging.getLogger("pgqueue")
 
-task_enqueued = Signal(use_caching=True)
-"""Sent with `task_result`, inside the transaction that stored it. Sender: the Task."""
+task_enqueued = GuardedSignal(use_caching=True)
+"""Sent with `task_result`, inside the transaction that stored it; with enqueue_on_commit, inside
+the one at whose commit it will be stored. Sender: the Task."""
 
-task_started = Signal(use_caching=True)
+task_started = GuardedSignal(use_caching=True)
 """Sent with `context`, in the thread that is about to run it. Sender: the Task."""
 
-task_finished = Signal(use_caching=True)
+task_finished = GuardedSignal(use_caching=True)
 """Sent with `context` and `outcome`, in that thread, before it is settled; for an atomic task when
 that is done. Once for each run, however often an atomic one begins anew. Sender: the Task."""
 

@@ -20,6 +20,7 @@ from django.template.response import TemplateResponse
 
 from pgqueue.admin.base import QueueAdmin
 from pgqueue.models.message import BATCH, Message, MessageQuerySet, Operated
+from pgqueue.savepoints import TransactionLost, savepoints
 from pgqueue.states import State
 
 logger = logging.getLogger(__name__)
@@ -140,7 +141,11 @@ def _perform(
         chosen = admin.get_queryset(request).filter(pk__in=batch)
         names = {message.pk: str(message) for message in chosen.only("task")}
         try:
-            these = operation.run(chosen)
+            # With ATOMIC_REQUESTS, an error must not undo the batches before it.
+            with savepoints():
+                these = operation.run(chosen)
+        except TransactionLost:
+            raise
         except (DatabaseError, psycopg.Error):
             logger.exception("%s stopped at %d of %d messages", operation.label, tried, len(ids))
             break

@@ -8,6 +8,9 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
+import django.db
+import psycopg
+
 from pgqueue.backend import api
 from pgqueue.codec.arguments import Codec
 from pgqueue.engine.lookup import Found
@@ -17,6 +20,9 @@ from pgqueue.tasks import TaskResult
 
 READY, RUNNING = api.TaskResultStatus.READY, api.TaskResultStatus.RUNNING
 FAILED, SUCCESSFUL = api.TaskResultStatus.FAILED, api.TaskResultStatus.SUCCESSFUL
+
+DATABASE_ERRORS = (django.db.Error, psycopg.Error)
+"""Raised by a query for a model instance: the transaction around it, if any, can't be committed."""
 
 FINAL = (Succeeded, Died, Discarded, Cancelled)
 """The outcomes after which Django calls a task finished."""
@@ -137,6 +143,8 @@ def _value(result: str | None, codec: Codec) -> Any:
         return None
     try:
         return as_json(codec.decode_result(result))
+    except DATABASE_ERRORS:
+        raise
     except Exception:
         return json.loads(result)  # what it stood for may be gone
 
@@ -144,6 +152,8 @@ def _value(result: str | None, codec: Codec) -> Any:
 def _arguments(message: Found, codec: Codec) -> tuple[list[Any], dict[str, Any]]:
     try:
         return codec.decode(message.payload)
+    except DATABASE_ERRORS:
+        raise
     except Exception:
         # What it was stored for may be gone: the row of a model instance, a parameter.
         plain = json.loads(message.payload)

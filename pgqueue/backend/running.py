@@ -21,6 +21,7 @@ from pgqueue.engine import lookup
 from pgqueue.engine.lookup import Found
 from pgqueue.engine.values import Claim
 from pgqueue.outcomes import Outcome, Succeeded
+from pgqueue.savepoints import TransactionLost, savepoints
 from pgqueue.tasks import Task, TaskContext
 from pgqueue.tasks.context import Run
 
@@ -154,7 +155,10 @@ def _announce(
     task: Any = context.task
     tell = log if is_only_logged else signal.send
     try:
-        tell(sender=task.sender_of(context.claim.options), task_result=result())
+        with savepoints():
+            tell(sender=task.sender_of(context.claim.options), task_result=result())
+    except TransactionLost:
+        raise
     except Exception:
         # As of our own signals: a receiver stops no run.
         logger.exception("A receiver of %s failed", name)

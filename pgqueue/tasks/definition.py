@@ -346,7 +346,9 @@ class Task(Generic[P, T]):
             self._note(results, self._run(partial(store, payloads=chain(ready, payloads))))
         if signals.task_enqueued.has_listeners(self):
             for result in results:
-                signals.task_enqueued.send_robust(self, task_result=result)
+                signals.task_enqueued.send_robust(
+                    self, connection=self.connection, task_result=result
+                )
         return results
 
     def _store_on_commit(

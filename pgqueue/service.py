@@ -79,7 +79,7 @@ class Service(threading.Thread):
             self._failures += 1
             if hasattr(self, "_session"):
                 self._session.close_after(error)
-            signals.service_failed.send_robust(type(self), service=self.name, error=error)
+            signals.send(signals.service_failed, type(self), service=self.name, error=error)
             backoff = timedelta(seconds=0.1) * 2.0 ** min(self._failures, 10)
             backoff = min(backoff, self.longest_backoff)
             return backoff * random.uniform(0.5, 1)  # noqa: S311

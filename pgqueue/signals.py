@@ -7,6 +7,7 @@ neither the message nor the rest of the transaction.
 """
 
 import logging
+from contextlib import suppress
 from typing import Any
 
 from django.dispatch import Signal, receiver
@@ -81,6 +82,19 @@ messages are `left` to their leases, and the `error` on account of which; None: 
 
 service_failed = Signal()
 """Sent with `service` and `error` when a part of the worker failed and will try again."""
+
+
+def send(signal: Signal, sender: Any, **named: Any) -> None:
+    """Send a signal of the worker. What a receiver raises is logged; it never leaves this function.
+
+    Use this instead of `send_robust`, which catches no SystemExit: a receiver must not end the
+    worker. If a receiver raises one, those connected after it do not receive this signal.
+    """
+    try:
+        signal.send_robust(sender, **named)
+    except BaseException:
+        with suppress(BaseException):
+            logger.exception("A receiver of a signal failed")
 
 
 def log_finished(task: Any, context: Any, outcome: Any) -> None:

@@ -127,6 +127,32 @@ def fail(message: str) -> None:
     raise ValueError(f"{message}: \x00 and \udc80")
 
 
+class Unprintable(Exception):
+    """Its text ends the process of whoever asks for it."""
+
+    def __init__(self, raised: BaseException) -> None:
+        super().__init__()
+        self.raised = raised
+
+    def __str__(self) -> str:
+        raise self.raised
+
+    __repr__ = __str__
+
+
+ENDING = {"SystemExit": SystemExit(3), "KeyboardInterrupt": KeyboardInterrupt()}
+
+
+@task(max_attempts=2, backoff=[0])
+def fail_unprintably(name: str) -> None:
+    raise Unprintable(ENDING[name])
+
+
+@task(max_attempts=2, backoff=[0], atomic=True)
+def fail_unprintably_in_a_transaction(name: str) -> None:
+    raise Unprintable(ENDING[name])
+
+
 @task(max_attempts=3, backoff=[0], takes_context=True)
 def fail_twice(context: TaskContext) -> str:
     if context.task_result.failures < 2:

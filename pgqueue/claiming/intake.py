@@ -236,7 +236,7 @@ class Intake:
                 self._presence.retire(self._session.connection)
         except Error as error:
             # The leases run out instead.
-            signals.service_failed.send_robust(type(self), service="receiver", error=error)
+            signals.send(signals.service_failed, type(self), service="receiver", error=error)
         finally:
             self._session.close()
             self._ear.close()

@@ -30,7 +30,7 @@ class Rescue:
         rescued = lease.rescue(connection, max_lost=self._max_lost)
         self.did = {"rescued": len(rescued)}
         for each in rescued:
-            signals.message_rescued.send_robust(type(self), rescued=each)
+            signals.send(signals.message_rescued, type(self), rescued=each)
         if len(rescued) == lease.BATCH:
             return timedelta()
         return max(EVERY, timedelta(seconds=COST * (monotonic() - began)))

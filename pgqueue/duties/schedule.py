@@ -103,13 +103,13 @@ class Schedule:
             declared = self._scheduling.declared(self._database)
         except PGQueueError as error:
             # Those that operators have added, or that were correct before, go on.
-            signals.service_failed.send_robust(type(self), service="schedules", error=error)
+            signals.send(signals.service_failed, type(self), service="schedules", error=error)
             return
         self._definitions = {each.name: each.definition for each in declared}
         with suppress(psycopg.errors.LockNotAvailable):  # the next time, then
             taken = set(engine.declare(connection, declared))
             for name in taken - self._taken:
-                signals.schedule_taken.send_robust(type(self), name=name)
+                signals.send(signals.schedule_taken, type(self), name=name)
             self._taken = taken
 
     def _try(self, connection: Connection, scheduled: Scheduled) -> Mapping[str, int]:
@@ -139,7 +139,7 @@ class Schedule:
     ) -> None:
         """Note why its ticks are not done, and tell it if that is news."""
         if engine.note(connection, scheduled, said):
-            signals.schedule_failed.send_robust(type(self), name=scheduled.name, error=error)
+            signals.send(signals.schedule_failed, type(self), name=scheduled.name, error=error)
 
     def _do(self, connection: Connection, scheduled: Scheduled) -> Mapping[str, int]:
         rhythm = rhythm_of(
@@ -164,7 +164,7 @@ class Schedule:
             error=next(reversed(failed), None if first and not ticks else ""),
         )
         for error in failed.values():
-            signals.schedule_failed.send_robust(type(self), name=scheduled.name, error=error)
+            signals.send(signals.schedule_failed, type(self), name=scheduled.name, error=error)
         return {"enqueued": len(stored), "skipped": len(ends) - len(stored)}
 
     def _enqueue(

@@ -133,7 +133,7 @@ class Duties(Service):
             return
         if self._long.is_alive():
             self._cut_at = time.monotonic() + LONGEST_REST
-            signals.service_stuck.send_robust(type(self), service=self._long.name)
+            signals.send(signals.service_stuck, type(self), service=self._long.name)
             self._aside.cut()
 
     def _do_aside(self, duty: LongDuty, session: Session) -> None:
@@ -150,7 +150,7 @@ class Duties(Service):
         rest = min(SHORTEST_REST * 2 ** min(self._failed_times[name], 10), LONGEST_REST)
         self._failed_times[name] += 1
         self._resting[name] = time.monotonic() + rest
-        signals.service_failed.send_robust(type(self), service=f"duty {name}", error=error)
+        signals.send(signals.service_failed, type(self), service=f"duty {name}", error=error)
 
     def finish(self) -> None:
         """Close the connection; a long duty ends by itself, or with the process."""

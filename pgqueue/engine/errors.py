@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import traceback
+from collections.abc import Callable
 
 TRACEBACK_LIMIT = 16 * 1024
 
@@ -20,24 +21,30 @@ def is_caused_by(error: BaseException | None, *kinds: type[BaseException]) -> bo
 
 
 def describe(error: BaseException, *, attempt: int, worker: str) -> str:
-    """Return an error as the JSON that is kept with the message, storable whatever it says."""
+    """Return an error as the JSON that is kept with the message.
+
+    Never raises because of the error: where its class, its text or its traceback can't be
+    formatted, whatever that raises (even SystemExit), the entry says so in their place.
+    """
     kind = type(error)
-    text = "".join(traceback.format_exception(error))
     return json.dumps(
         {
             "attempt": attempt,
             "worker": worker,
-            "class": f"{kind.__module__}.{kind.__qualname__}",
-            "message": _storable(_message(error))[:TRACEBACK_LIMIT],
-            "traceback": _storable(text)[-TRACEBACK_LIMIT:],
+            "class": _text(lambda: f"{kind.__module__}.{kind.__qualname__}"),
+            "message": _text(lambda: str(error))[:TRACEBACK_LIMIT],
+            "traceback": _text(lambda: "".join(traceback.format_exception(error)))[
+                -TRACEBACK_LIMIT:
+            ],
         }
     )
 
 
-def _message(error: BaseException) -> str:
+def _text(form: Callable[[], str]) -> str:
+    """Return the text that a function of the user forms, in a way that can be stored."""
     try:
-        return str(error)
-    except Exception as second:
+        return _storable(form())
+    except BaseException as second:
         return f"(its text can't be had: {type(second).__name__})"
 
 

@@ -85,7 +85,7 @@ class Deadline:
     def _end(self) -> None:
         exit_soon(STATUS)
         left = len(self._leases)
-        signals.worker_cut_short.send_robust(type(self), left=left, error=None)
+        signals.send(signals.worker_cut_short, type(self), left=left, error=None)
         os._exit(STATUS)
 
 

@@ -28,5 +28,5 @@ class LoopWatch(Service):
         self._in_vain = self._in_vain + 1 if turns == self._turns else 0
         self._turns = turns
         if self._in_vain == LOOKS and (stack := self._loop.stack()):
-            signals.loop_blocked.send_robust(type(self), stack=stack)
+            signals.send(signals.loop_blocked, type(self), stack=stack)
         return EVERY

@@ -77,7 +77,7 @@ class Rescuer(Service):
             connection, family.first, family.last, max_lost=max_lost
         ):
             for each in rescued:
-                signals.message_rescued.send_robust(type(self), rescued=each)
+                signals.send(signals.message_rescued, type(self), rescued=each)
 
     def _has_left_any(self, family: Family) -> bool:
         return lease.are_any_of(self._session.connection, family.first, family.last)
@@ -89,6 +89,6 @@ class Rescuer(Service):
                 self._rescue_from(each.family)
         except Exception as error:
             # The leases run out instead.
-            signals.service_failed.send_robust(type(self), service=self.name, error=error)
+            signals.send(signals.service_failed, type(self), service=self.name, error=error)
         finally:
             self._session.close()

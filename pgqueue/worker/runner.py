@@ -248,9 +248,9 @@ class Runner:
 
     def _report(self, claim: Claim, delay: float) -> None:
         if claim.task:
-            signals.task_unknown.send_robust(type(self), name=claim.task, delay=delay)
+            signals.send(signals.task_unknown, type(self), name=claim.task, delay=delay)
         else:
-            signals.handler_missing.send_robust(type(self), channel=claim.channel, delay=delay)
+            signals.send(signals.handler_missing, type(self), channel=claim.channel, delay=delay)
 
 
 def _needless(held: Held) -> Outcome | None:

@@ -154,7 +154,7 @@ class Settler(Service):
         for held, _ in missing:
             if held.claim.id not in locked:
                 self._let_go(held)
-                signals.lease_lost.send_robust(type(self), claim=held.claim)
+                signals.send(signals.lease_lost, type(self), claim=held.claim)
         return [each for each in missing if each[0].claim.id in locked]
 
     def _let_go(self, *held: Held) -> None:

@@ -221,7 +221,7 @@ class Supervisor:
         was_crowded, self._is_crowded = self._is_crowded, 0 < len(self._slots) < len(self._retiring)
         if self._is_crowded and not (was_crowded or self._requests.count):
             retiring = len(self._retiring)
-            signals.worker_crowded.send_robust(type(self), retiring=retiring)
+            signals.send(signals.worker_crowded, type(self), retiring=retiring)
         if not self._fills:
             for slot in self._slots:
                 slot.excuse()
@@ -232,8 +232,8 @@ class Supervisor:
                 try:
                     slot.child = Child(plan, self._level)
                 except OSError as error:  # no memory or process slot at the moment
-                    signals.service_failed.send_robust(
-                        type(self), service="supervisor", error=error
+                    signals.send(
+                        signals.service_failed, type(self), service="supervisor", error=error
                     )
                     slot.vacate()
 
@@ -275,7 +275,7 @@ class Supervisor:
         if not dead.has_ended_well:
             held_something = dead.status != 0 and not dead.has_stopped
             self._cut_short |= self._requests.count > 0 and held_something
-            signals.worker_died.send_robust(type(self), pid=dead.pid, status=dead.status)
+            signals.send(signals.worker_died, type(self), pid=dead.pid, status=dead.status)
             self._rescuer.rescue_from(dead.family)
 
     def _pass_on(self) -> None:

@@ -28,7 +28,7 @@ def touch(liveness_file: Path, *, sender: type) -> None:
     try:
         liveness_file.touch()
     except OSError as error:
-        signals.service_failed.send_robust(sender, service="liveness file", error=error)
+        signals.send(signals.service_failed, sender, service="liveness file", error=error)
 
 
 class Watched(Protocol):
@@ -67,11 +67,11 @@ class Watchdog(Service):
         self._found = Counter({each.name: self._found[each.name] + 1 for each in stuck})
         for each in stuck:
             if self._found[each.name] == CUT_AFTER:
-                signals.service_stuck.send_robust(type(self), service=each.name)
+                signals.send(signals.service_stuck, type(self), service=each.name)
                 each.cut()
         if max(self._found.values(), default=0) >= END_AFTER:
             exit_soon(STATUS)
-            signals.worker_stuck.send_robust(type(self), services=list(self._found))
+            signals.send(signals.worker_stuck, type(self), services=list(self._found))
             faulthandler.dump_traceback()
             os._exit(STATUS)
         if not stuck:

@@ -165,7 +165,7 @@ class Worker:
         """
         if not self._is_retiring:
             self._is_retiring = True
-            signals.worker_retiring.send_robust(type(self), pid=os.getpid(), reached=reached)
+            signals.send(signals.worker_retiring, type(self), pid=os.getpid(), reached=reached)
             self._requests.wake()
 
     def _start(self) -> None:
@@ -176,7 +176,7 @@ class Worker:
             service.start()
         if self._crew:
             self._crew.start()
-        signals.worker_started.send_robust(type(self), channels=self._plan.channels)
+        signals.send(signals.worker_started, type(self), channels=self._plan.channels)
 
     def _services(self) -> list[Service]:
         """Return the services in the order they start; they stop in the other."""
@@ -187,8 +187,8 @@ class Worker:
     def _wait(self) -> None:
         most = self._plan.max_memory
         if most and (has := memory()) > most:
-            signals.worker_too_large.send_robust(
-                type(self), pid=os.getpid(), megabytes=has, most=most
+            signals.send(
+                signals.worker_too_large, type(self), pid=os.getpid(), megabytes=has, most=most
             )
         # Who is too large from the beginning, or soon, works for a while all the same: else its
         # processes would do little but start.
@@ -199,7 +199,7 @@ class Worker:
                 self.retire(megabytes=has)
             if not self._watchdog.is_alive():
                 # Nobody else would notice; as if it had found somebody stuck, but gently.
-                signals.worker_stuck.send_robust(type(self), services=[self._watchdog.name])
+                signals.send(signals.worker_stuck, type(self), services=[self._watchdog.name])
                 self.stop()
 
     def _is_busy(self) -> bool:
@@ -228,7 +228,7 @@ class Worker:
                 service.stopped(LAST_WORDS / 4)
         self._hand_back_the_last()
         self._main_session.close()
-        signals.worker_stopped.send_robust(type(self), released=self._released)
+        signals.send(signals.worker_stopped, type(self), released=self._released)
         self._deadline.cancel()
 
     def _hand_back_unbegun(self, crew: Crew) -> None:
@@ -307,7 +307,7 @@ class Worker:
             error = raised
         if self.holds_something:
             left = len(self._holding)
-            signals.worker_cut_short.send_robust(type(self), left=left, error=error)
+            signals.send(signals.worker_cut_short, type(self), left=left, error=error)
 
     def _try_to_hand_back(self, held: Sequence[Held]) -> bool:
         """Release what is not going to end here, and say whether the database could be told.
@@ -317,7 +317,7 @@ class Worker:
         try:
             self._hand_back(held)
         except Exception as error:
-            signals.service_failed.send_robust(type(self), service="worker", error=error)
+            signals.send(signals.service_failed, type(self), service="worker", error=error)
             return False
         return True
 

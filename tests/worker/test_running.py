@@ -118,6 +118,23 @@ class TestATask:
 
         assert History.objects.filter(outcome=Outcome.SUCCEEDED, attempt=1).count() == 6
 
+    @pytest.mark.parametrize("name", jobs.ENDING)
+    @pytest.mark.parametrize(
+        "failing", [jobs.fail_unprintably, jobs.fail_unprintably_in_a_transaction]
+    )
+    def test_is_charged_for_an_error_whose_text_cannot_be_had(
+        self, failing: Task[..., None], name: str
+    ) -> None:
+        failing.enqueue(name)
+
+        drain()
+
+        message = Message.objects.get()
+        assert (message.state, message.failures) == (State.DEAD, 2)
+        assert message.errors[-1]["message"] == f"(its text can't be had: {name})"
+        assert message.errors[-1]["class"] == "tests.jobs.Unprintable"
+        assert "raise Unprintable" in message.errors[-1]["traceback"]
+
     def test_waits_as_by_default_where_its_backoff_raises_whatever(self) -> None:
         jobs.fail_with_a_strange_backoff.enqueue()
         jobs.add.enqueue(1)

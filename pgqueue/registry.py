@@ -7,7 +7,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from pgqueue.tasks import Task
+    from pgqueue.tasks.definition import Task
 
 _tasks: dict[str, Task[Any, Any]] = {}
 

@@ -1,5 +1,5 @@
 # Two commands are all that is needed: `make demo` and `make test`.
-# The plain lines they stand for are in README.md.
+# The plain commands they run are in README.md.
 
 # Each Django has a virtual environment and a constraints file of its own:
 # `make test DJANGO=61` is the same suite on Django 6.1 (Python >= 3.12), and with
@@ -21,17 +21,21 @@ RUN = $(VENV)/bin/python
 INSTALLED = $(VENV)/installed
 PLOTTING = $(VENV)/installed-soak
 
-.PHONY: demo test test-postgres model chaos soak bench bench-peers lint types imports migrations check constraints clean
+.PHONY: demo test test-postgres model chaos soak bench bench-smoke bench-peers lint types imports migrations check constraints clean
 
 demo: $(INSTALLED)
 	$(RUN) manage.py demo
 
+# WORKERS processes, each with a database of its own; WORKERS=0 runs all tests in one process.
+WORKERS ?= 3
+PYTEST = $(RUN) -m pytest -n $(WORKERS) --dist loadgroup
+
 test: $(INSTALLED)
-	$(RUN) -m pytest $(TESTS)
+	$(PYTEST) $(TESTS)
 
 # The suite on a throwaway server of another version: VERSION=15 or 16.
 test-postgres: $(INSTALLED)
-	$(RUN) -m pgqueue.embedded --version $(VERSION) --throwaway -- $(RUN) -m pytest
+	$(RUN) -m pgqueue.embedded --version $(VERSION) --throwaway -- $(PYTEST)
 
 # Random histories held against a model, and then everybody at once: half of the minutes each.
 MINUTES ?= 10
@@ -50,6 +54,10 @@ soak: $(PLOTTING)
 
 bench: $(INSTALLED)
 	$(RUN) -m tests.benchmarks
+
+# Whether the benchmarks, the soak and the chaos tests' ledger work; what they measure means nothing here.
+bench-smoke: $(PLOTTING)
+	$(RUN) -m pytest -m smoke
 
 # Other queues beside ours, in a virtual environment of their own, on the newest Python there is
 # (pyenv's are not on PATH as such). ROUNDS=1 MESSAGES=1000 is only to see that it works, and

@@ -11,8 +11,8 @@ BASE_DIR = Path(__file__).resolve().parent.parent
 env = environ.Env()
 
 
-def database() -> dict[str, Any]:
-    """Return what DATABASE_URL says, or else where the embedded server is found.
+def database(project: Path = BASE_DIR) -> dict[str, Any]:
+    """Return what DATABASE_URL says, or else where the project's embedded server is found.
 
     Settings only name that server: `manage.py` and `tests/conftest.py` start it.
     """
@@ -22,7 +22,7 @@ def database() -> dict[str, Any]:
         return {**kept, **env.db("DATABASE_URL")}
     from pgqueue import embedded
 
-    server = embedded.address(project=BASE_DIR)
+    server = embedded.address(project=project)
     return {
         **kept,
         "ENGINE": "django.db.backends.postgresql",

@@ -1,10 +1,10 @@
 import math
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from contextlib import suppress
 from functools import cache
-from pathlib import Path
+from typing import Any
 from unittest.mock import patch
 
 import pytest
@@ -12,6 +12,8 @@ from django.db import OperationalError, connections, transaction
 from django.test import TransactionTestCase
 from hypothesis import settings
 from pytest_django import DjangoDbBlocker
+
+from tests import programs, server, template
 
 # The same examples each time: what lands is not a matter of luck. To look for more,
 # `pytest --hypothesis-profile=default`, which finds others in each run.
@@ -21,11 +23,56 @@ settings.load_profile("repeatable")
 
 def pytest_configure(config: pytest.Config) -> None:
     """Start the embedded server and keep it up while the tests run."""
-    # A worker of pytest-xdist is a child of the process that already holds it.
-    if "DATABASE_URL" not in os.environ and not hasattr(config, "workerinput"):
-        from pgqueue import embedded
+    if "DATABASE_URL" not in os.environ and not _is_xdist_worker(config):
+        server.hold()
 
-        embedded.hold(project=Path(__file__).parent.parent)
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """Drop the template, once all processes of pytest-xdist have ended."""
+    if session.config.getoption("numprocesses", None) and not _is_xdist_worker(session.config):
+        template.drop()
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Name the programs that are missing, and how many tests were skipped for this reason."""
+    reasons = [each.longrepr[2] for each in terminalreporter.stats.get("skipped", [])]
+    if line := programs.summary(reasons):
+        terminalreporter.line(line, yellow=True)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_report_to_serializable(
+    report: pytest.CollectReport | pytest.TestReport,
+) -> Generator[None, Any, Any]:
+    """Escape lone surrogates in what a test printed: pytest-xdist cannot send them."""
+    return _without_surrogates((yield))
+
+
+def _without_surrogates(value: Any) -> Any:
+    if isinstance(value, str):
+        return value.encode(errors="backslashreplace").decode()
+    if isinstance(value, dict):
+        return {key: _without_surrogates(each) for key, each in value.items()}
+    if isinstance(value, list | tuple):
+        return type(value)(map(_without_surrogates, value))
+    return value
+
+
+def _is_xdist_worker(config: pytest.Config) -> bool:
+    return hasattr(config, "workerinput")
+
+
+@pytest.fixture(scope="session")
+def django_db_modify_db_settings(
+    request: pytest.FixtureRequest,
+    django_db_modify_db_settings_parallel_suffix: None,
+    django_db_blocker: DjangoDbBlocker,
+    testrun_uid: str,
+) -> None:
+    """Give each process of pytest-xdist copies of one migrated database."""
+    if _is_xdist_worker(request.config):
+        with django_db_blocker.unblock():
+            template.use(testrun_uid)
 
 
 @pytest.fixture(scope="session", autouse=True)

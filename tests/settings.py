@@ -5,11 +5,13 @@ from typing import Any
 import django
 
 from testproject.settings import *  # noqa: F403
-from testproject.settings import DATABASES, INSTALLED_APPS, env
+from testproject.settings import INSTALLED_APPS, database, env
+from tests import server
 
 DEBUG = False
 PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]
 
+DATABASES = {"default": database(server.PROJECT)}
 # A second database, for everything that must not assume `default`.
 DATABASES["second"] = {**DATABASES["default"], "NAME": DATABASES["default"]["NAME"] + "_second"}
 

@@ -1,4 +1,7 @@
-"""That the benchmarks run and report what they promise; their figures here mean nothing."""
+"""That the benchmarks run and report what they promise; their figures here mean nothing.
+
+`make bench-smoke` runs the benchmarks themselves, `make test` what judges their figures.
+"""
 
 import json
 import os
@@ -87,6 +90,7 @@ def run(*arguments: str) -> list[dict[str, Any]]:
     return [json.loads(line) for line in ran.stdout.splitlines()]
 
 
+@pytest.mark.smoke
 @pytest.mark.timeout(400)
 @pytest.mark.parametrize(
     ("names", "messages"),
@@ -169,6 +173,7 @@ PEERS: list[Any] = [
 ]
 
 
+@pytest.mark.smoke
 @pytest.mark.timeout(400)
 def test_each_measurement_of_the_peers_works_with_ours() -> None:
     ran = subprocess.run(

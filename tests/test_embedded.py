@@ -16,6 +16,7 @@ import psycopg
 import pytest
 
 from pgqueue import embedded
+from tests import programs
 
 ROOT = Path(__file__).resolve().parent.parent
 HOLD = """
@@ -449,7 +450,7 @@ def test_a_command_finds_a_throwaway_server_and_ends_with_its_own_status(
     try:
         embedded._programs(version)
     except embedded.EmbeddedServerError:
-        pytest.skip(f"PostgreSQL {version} is not installed")
+        programs.skip(f"PostgreSQL {version}", package=f"postgresql-{version}")
     command = [sys.executable, "-m", "pgqueue.embedded", "--version", str(version), "--throwaway"]
 
     done = subprocess.run(

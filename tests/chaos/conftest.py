@@ -14,9 +14,14 @@ recoveries: list[Recovery] = []
 _numbers = count()
 
 
+@pytest.hookimpl(tryfirst=True)  # before pytest-xdist reads the groups
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
-        if Path(__file__).parent in item.path.parents and not item.get_closest_marker("timeout"):
+        if Path(__file__).parent not in item.path.parents:
+            continue
+        # One scenario at a time: they share the template, and measure how long a recovery takes.
+        item.add_marker(pytest.mark.xdist_group("chaos"))
+        if not item.get_closest_marker("timeout"):
             item.add_marker(pytest.mark.timeout(240))
 
 

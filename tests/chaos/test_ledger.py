@@ -78,6 +78,7 @@ WRONGS = {
 }
 
 
+@pytest.mark.smoke
 def test_the_ledger_finds_whatever_a_queue_could_do_wrong(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -97,7 +97,6 @@ def test_what_was_recorded_is_read_by_kind_in_the_order_of_time(tmp_path: Path) 
     assert lines["fault"][0]["lasted"] >= 0
 
 
-@pytest.mark.chaos
 @pytest.mark.parametrize(("last", "status"), [(2000, 0), (1799, 1)])
 def test_it_exits_with_1_where_it_has_become_slower(
     last: float, status: int, tmp_path: Path
@@ -109,7 +108,7 @@ def test_it_exits_with_1_where_it_has_become_slower(
         assert soak.main(["--into", str(tmp_path)]) == status
 
 
-@pytest.mark.chaos
+@pytest.mark.smoke
 def test_a_run_ends_with_a_picture_and_its_raw_data(tmp_path: Path) -> None:
     status = soak.main(["--minutes", "1.5", "--into", str(tmp_path)])
 

@@ -12,6 +12,7 @@ from zipfile import ZipFile
 
 import pytest
 
+from tests import programs
 from tests.chaos.harness.processes import Process
 from tests.chaos.harness.stage import Stage
 from tests.eventually import eventually
@@ -33,7 +34,7 @@ def before(tmp_path: Path) -> Path:
     """A checkout of the version before, with this suite's settings and tasks."""
     root = tmp_path / "before"
     root.mkdir()
-    git = shutil.which("git") or "git"
+    git = programs.find("git", package="git")
     archive = [git, "archive", "--format=zip", BEFORE]
     zipped = subprocess.run(archive, cwd=ROOT, check=True, capture_output=True).stdout
     with ZipFile(BytesIO(zipped)) as files:

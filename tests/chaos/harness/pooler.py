@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import signal
 import subprocess
 from functools import partial
@@ -11,6 +10,7 @@ from functools import partial
 import psycopg
 
 from pgqueue import embedded
+from tests import programs
 from tests.chaos.harness.server import Server
 from tests.eventually import eventually
 from tests.system import free_port
@@ -53,8 +53,7 @@ class Pooler:
 
     def start(self) -> None:
         """Start it, and return when it takes connections."""
-        program = shutil.which("pgbouncer", path=f"{os.environ['PATH']}:/usr/sbin")
-        assert program, "pgbouncer is missing: apt-get install pgbouncer"
+        program = programs.find("pgbouncer", package="pgbouncer")
         self._popen = subprocess.Popen(
             [program, "-q", self._file],
             cwd="/",

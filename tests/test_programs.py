@@ -1,0 +1,62 @@
+"""What becomes of a test whose program is missing."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests import programs
+
+pytest_plugins = ["pytester"]
+
+ROOT = Path(__file__).parent.parent
+ASKS = """
+from tests import programs
+
+def test_it_runs():
+    programs.find("no-such-program", package="some-package")
+
+def test_it_runs_too():
+    programs.find("no-such-program", package="some-package")
+"""
+
+
+def run(pytester: pytest.Pytester) -> pytest.RunResult:
+    """Run two tests that need a program."""
+    pytester.makeconftest("from tests.conftest import pytest_terminal_summary\n")
+    pytester.makepyfile(ASKS)
+    return pytester.runpytest_inprocess("-p", "no:django", "-p", "no:xdist")
+
+
+@pytest.fixture(autouse=True)
+def _alone(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    monkeypatch.delenv(programs.ALL_ARE_REQUIRED, raising=False)
+
+
+def test_tests_without_their_program_are_skipped_with_one_line_that_names_it(
+    pytester: pytest.Pytester,
+) -> None:
+    ran = run(pytester)
+
+    ran.assert_outcomes(skipped=2)
+    line = "2 tests were skipped: no-such-program is missing (Debian: apt-get install some-package)"
+    assert [each for each in ran.outlines if "no-such-program" in each] == [line]
+
+
+def test_tests_without_their_program_fail_where_all_programs_are_required(
+    pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(programs.ALL_ARE_REQUIRED, "1")
+
+    run(pytester).assert_outcomes(failed=2)
+
+
+def test_a_program_that_is_there_is_found() -> None:
+    assert programs.find("sh", package="dash").endswith("/sh")
+
+
+def test_other_skips_are_not_named() -> None:
+    assert programs.summary(["Skipped: type statements came with 3.12", sys.version]) == ""

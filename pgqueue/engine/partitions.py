@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 from psycopg import Error
 from psycopg.errors import (
     CheckViolation,
+    DuplicateObject,
     DuplicateTable,
     ObjectNotInPrerequisiteState,
     UniqueViolation,
@@ -92,8 +93,9 @@ def _make(connection: Connection, schema: str, day: date) -> bool:
                     name, Literal(f"{day} 00:00Z"), Literal(f"{day + timedelta(days=1)} 00:00Z")
                 )
             )
-    except (DuplicateTable, UniqueViolation):
-        # Of two sessions at the same moment, one gets UniqueViolation, from the catalog.
+    except (DuplicateTable, DuplicateObject, UniqueViolation):
+        # Of two sessions at the same moment, one gets UniqueViolation, from the catalog, or
+        # DuplicateObject where the other one commits between the looks for the table and its type.
         return False
     return True
 

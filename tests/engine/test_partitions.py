@@ -79,6 +79,19 @@ class TestEnsuring:
         assert made == [today() + 3 * DAY, today() + 14 * DAY]
         assert partitions.ensure(connection) == []
 
+    def test_gives_way_where_another_session_has_just_made_the_type_of_the_table(
+        self, connection: Connection
+    ) -> None:
+        # PostgreSQL looks for the table first, then for its type: the other may commit in between.
+        drop(connection, today() + 14 * DAY)
+        connection.execute(f"CREATE DOMAIN pgqueue_history_{today() + 14 * DAY:%Y%m%d} AS int")
+        try:
+            assert partitions.ensure(connection) == []
+        finally:
+            connection.execute(f"DROP DOMAIN pgqueue_history_{today() + 14 * DAY:%Y%m%d}")
+
+        assert partitions.ensure(connection) == [today() + 14 * DAY]
+
     def test_may_look_less_far(self, connection: Connection) -> None:
         drop(connection, *days(connection))
 

@@ -41,7 +41,7 @@ def manage(*arguments: str, **environment: str) -> subprocess.CompletedProcess[s
         cwd=ROOT,
         env={
             **os.environ,
-            "DJANGO_SETTINGS_MODULE": "tests.settings",
+            "DJANGO_SETTINGS_MODULE": "tests.worker_settings",
             "DATABASE_URL": database_url(),
             **environment,
         },
@@ -61,7 +61,7 @@ class Process:
             cwd=ROOT,
             env={
                 **os.environ,
-                "DJANGO_SETTINGS_MODULE": "tests.settings",
+                "DJANGO_SETTINGS_MODULE": "tests.worker_settings",
                 "DATABASE_URL": database or database_url(),
                 **{f"PGQUEUE_{name.upper()}": str(value) for name, value in settings.items()},
             },

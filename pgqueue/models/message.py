@@ -13,6 +13,7 @@ from pgqueue.connections import borrow
 from pgqueue.engine import cancel, dead, promote
 from pgqueue.engine.values import Connection
 from pgqueue.models.clock import StatementTimestamp
+from pgqueue.models.generated import GeneratedField
 from pgqueue.states import State
 
 BATCH = 1000
@@ -143,7 +144,7 @@ class Message(models.Model):
         null=True, blank=True, help_text="What the task's using() changed for this message alone."
     )
     priority = models.SmallIntegerField(db_default=0, help_text="-100 to 100, higher first.")
-    rank = models.GeneratedField(
+    rank = GeneratedField(
         expression=F("priority") * -1,
         output_field=models.SmallIntegerField(),
         db_persist=True,

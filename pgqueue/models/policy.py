@@ -8,6 +8,7 @@ from django.db.models import ExpressionWrapper, FloatField, Q
 from django.db.models.functions import Coalesce, Extract, NullIf
 from django.db.models.lookups import GreaterThanOrEqual, LessThanOrEqual
 
+from pgqueue.models.generated import GeneratedField
 from pgqueue.policies import (
     FASTEST_RATE,
     LONGEST_BURST,
@@ -69,7 +70,7 @@ class Policy(models.Model):
     weight = models.SmallIntegerField(
         null=True, blank=True, help_text="Messages for each turn, where other keys have one."
     )
-    governs = models.GeneratedField(
+    governs = GeneratedField(
         expression=ExpressionWrapper(
             Q(max_running__isnull=False) | Q(rate__isnull=False) | Q(weight__isnull=False),
             output_field=models.BooleanField(),

@@ -1,8 +1,12 @@
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from django.contrib import admin
+from django.contrib.admin import helpers
+from django.core.exceptions import BadRequest, ValidationError
+from django.core.validators import ProhibitNullCharactersValidator
 from django.db.models import Model, QuerySet
 from django.http import HttpRequest
 
@@ -22,6 +26,28 @@ class QueueAdmin(ModelAdmin):
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
         return super().get_queryset(request).using(settings().database)
+
+    def response_action(
+        self, request: HttpRequest, queryset: QuerySet[Any], *args: Any, **kwargs: Any
+    ) -> Any:
+        self.clean_ids(request.POST.getlist(helpers.ACTION_CHECKBOX_NAME))
+        return super().response_action(request, queryset, *args, **kwargs)
+
+    def clean_ids(self, texts: Iterable[str]) -> list[Any]:
+        """Return the ids of a request as primary keys of the model.
+
+        Raises:
+            BadRequest: one of them can't be a primary key.
+        """
+        field = self.opts.pk
+        try:
+            ids = [field.to_python(text) for text in texts]
+            for id in ids:
+                field.run_validators(id)
+                ProhibitNullCharactersValidator()(id)
+        except ValidationError as error:
+            raise BadRequest(f"These are no ids of {self.opts.verbose_name_plural}.") from error
+        return ids
 
     def save_model(self, request: HttpRequest, obj: Model, form: Any, change: bool) -> None:
         # By its name alone, a row that is there already would be overwritten.

@@ -12,7 +12,6 @@ from django.contrib import messages
 from django.contrib.admin import helpers
 from django.contrib.admin.models import CHANGE, LogEntry
 from django.contrib.contenttypes.models import ContentType
-from django.core.exceptions import BadRequest
 from django.db import DatabaseError
 from django.db.models import Count, QuerySet
 from django.http import HttpRequest
@@ -89,14 +88,14 @@ def operate(
 ) -> TemplateResponse | None:
     """Do it to what was chosen, or first ask whether that is meant."""
     if "ids" in request.POST:
-        _perform(admin, request, _confirmed(request), operation)
+        _perform(admin, request, admin.clean_ids(request.POST["ids"].split(",")), operation)
         return None
     across = request.POST.get("select_across", "0") != "0"
     if across:
         ids = list(queryset.values_list("pk", flat=True))
     else:
         # Not from `queryset`: what left the list meanwhile is to be reported.
-        ids = [int(id) for id in request.POST.getlist(helpers.ACTION_CHECKBOX_NAME)]
+        ids = admin.clean_ids(request.POST.getlist(helpers.ACTION_CHECKBOX_NAME))
     if across or operation.is_final:
         return _ask(admin, request, ids, operation)
     _perform(admin, request, ids, operation)
@@ -122,13 +121,6 @@ def _ask(
         "action_checkbox_name": helpers.ACTION_CHECKBOX_NAME,
     }
     return TemplateResponse(request, "admin/pgqueue/message/operation_confirmation.html", context)
-
-
-def _confirmed(request: HttpRequest) -> list[int]:
-    try:
-        return [int(id) for id in request.POST["ids"].split(",")]
-    except ValueError as error:
-        raise BadRequest("These are not ids.") from error
 
 
 def _perform(

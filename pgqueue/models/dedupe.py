@@ -12,6 +12,7 @@ class Dedupe(models.Model):
 
     class Meta:
         db_table = "pgqueue_dedupe"
+        default_permissions = ()
         indexes = [models.Index(fields=["expires_at"], name="pgqueue_dedupe_expires")]
 
     def __str__(self) -> str:

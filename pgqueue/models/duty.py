@@ -10,6 +10,7 @@ class Duty(models.Model):
 
     class Meta:
         db_table = "pgqueue_duty"
+        default_permissions = ()
         verbose_name_plural = "duties"
 
     def __str__(self) -> str:

@@ -27,6 +27,7 @@ class Lane(models.Model):
 
     class Meta:
         db_table = "pgqueue_lane"
+        default_permissions = ()
         constraints = [
             models.CheckConstraint(
                 condition=Q(state__in=["idle", "runnable", "saturated", "throttled"]),
@@ -57,6 +58,7 @@ class Gate(models.Model):
 
     class Meta:
         db_table = "pgqueue_gate"
+        default_permissions = ()
 
     def __str__(self) -> str:
         return self.channel
@@ -72,6 +74,7 @@ class Bell(models.Model):
 
     class Meta:
         db_table = "pgqueue_bell"
+        default_permissions = ()
 
     def __str__(self) -> str:
         return f"{self.channel}, {'all keys' if self.key is None else f'key {self.key!r}'}"

@@ -14,6 +14,7 @@ class Purged(models.Model):
 
     class Meta:
         db_table = "pgqueue_purged"
+        default_permissions = ()
 
     def __str__(self) -> str:
         return f"{self.keep} until {self.until}"

@@ -10,6 +10,7 @@ class Waiter(models.Model):
 
     class Meta:
         db_table = "pgqueue_waiter"
+        default_permissions = ()
         indexes = [models.Index(fields=["message_id"], name="pgqueue_waiter_message")]
 
     def __str__(self) -> str:

@@ -12,9 +12,7 @@ from django.test import Client
 Connection = psycopg.Connection[Any]
 Login = Callable[..., Client]
 
-EVERY_VIEW = tuple(
-    f"view_{each}" for each in ("message", "history", "channel", "policy", "worker", "duty")
-)
+EVERY_VIEW = tuple(f"view_{each}" for each in ("message", "history", "channel", "policy", "worker"))
 
 
 @pytest.fixture

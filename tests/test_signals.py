@@ -9,7 +9,7 @@ from django.dispatch import Signal
 
 from pgqueue import signals
 from pgqueue.models import History
-from pgqueue.worker.plan import Plan
+from pgqueue.worker.config import WorkerConfig
 from pgqueue.worker.worker import Worker
 from tests import jobs
 from tests.hearing import heard
@@ -43,7 +43,7 @@ def test_a_receiver_that_raises_system_exit_does_not_end_the_worker() -> None:
             signal.connect(leave)
         try:
             has_ended = Worker(
-                Plan(database="default", threads=1, grace=timedelta(), drain=True)
+                WorkerConfig(database="default", threads=1, grace=timedelta(), drain=True)
             ).run()
         finally:
             for signal in both:

@@ -2,7 +2,7 @@
 
     Supervisor ──▶ child ──▶ Worker, the life of one process
                                Heartbeat · Duties · Watchdog
-                               Crew: the way of a message
+                               Pipeline: the way of a message
 
     Fetcher ──▶ Buffer ──▶ Threads, or an EventLoop ──▶ Settler
       │ Ear                  │ Runner: an Outcome

@@ -10,7 +10,7 @@ from contextlib import suppress
 from multiprocessing.connection import Connection
 from typing import TYPE_CHECKING
 
-from pgqueue.worker.plan import Plan
+from pgqueue.worker.config import WorkerConfig
 
 if TYPE_CHECKING:
     from pgqueue.claiming.presence import Family
@@ -56,7 +56,7 @@ class Parent:
                 self._pipe.send_bytes(word)
 
 
-def main(plan: Plan, pipe: Connection, family: Family, level: int | None) -> None:
+def main(config: WorkerConfig, pipe: Connection, family: Family, level: int | None) -> None:
     """Run what a process of its own runs; its parent restarts it, so it need say no more.
 
     Args:
@@ -80,7 +80,7 @@ def main(plan: Plan, pipe: Connection, family: Family, level: int | None) -> Non
     configure_logging(level)
     parent = Parent(pipe)
     try:
-        worker = Worker(plan, parent=parent, family=family)
+        worker = Worker(config, parent=parent, family=family)
     except OperationalError as error:
         parent.say(WELL)  # as it does while it runs: to start all of it anew would mend nothing
         parent.say(STOPPED)  # so that nobody who stops now takes it for one that was cut short

@@ -9,7 +9,7 @@ from time import monotonic
 from pgqueue.connections import Session
 from pgqueue.engine import workers
 from pgqueue.service import Service
-from pgqueue.worker.plan import Plan
+from pgqueue.worker.config import WorkerConfig
 
 EVERY = timedelta(seconds=0.2)
 COST = 10
@@ -27,14 +27,14 @@ class Drain(Service):
     def __init__(
         self,
         session: Session,
-        plan: Plan,
+        config: WorkerConfig,
         *,
         is_busy: Callable[[], bool],
         on_drained: Callable[[], None],
     ) -> None:
         super().__init__()
         self._session = session
-        self._plan = plan
+        self._config = config
         self._is_busy = is_busy
         self._on_drained = on_drained
 
@@ -42,7 +42,7 @@ class Drain(Service):
         """Look once."""
         began = monotonic()
         if not self._is_busy() and not workers.unfinished(
-            self._session.connection, channels=self._plan.channels, excluded=self._plan.excluded
+            self._session.connection, channels=self._config.channels, excluded=self._config.excluded
         ):
             self._on_drained()
         return max(EVERY, timedelta(seconds=COST * (monotonic() - began)))

@@ -17,7 +17,7 @@ from typing import Any
 from pgqueue import signals
 from pgqueue.claiming.presence import Family
 from pgqueue.worker import child
-from pgqueue.worker.plan import Plan
+from pgqueue.worker.config import WorkerConfig
 from pgqueue.worker.rescuer import Rescuer
 from pgqueue.worker.stopping import StopRequests, blocked
 from pgqueue.worker.watchdog import Watchdog, touch
@@ -42,7 +42,7 @@ A slot whose processes all die before their first report is not well."""
 class Child:
     """One of the worker's processes."""
 
-    def __init__(self, plan: Plan, level: int | None) -> None:
+    def __init__(self, config: WorkerConfig, level: int | None) -> None:
         self.family = Family()
         self.started_at = monotonic()
         self.retires = False
@@ -51,7 +51,7 @@ class Child:
         self._asked = 0
         self._pipe, its_end = PROCESSES.Pipe()
         self._process = PROCESSES.Process(
-            target=child.main, args=(plan, its_end, self.family, level)
+            target=child.main, args=(config, its_end, self.family, level)
         )
         # Started here: its start unblocks signals.
         resource_tracker.ensure_running()
@@ -162,14 +162,14 @@ class Supervisor:
         level: the log level of the processes, if the project configures none.
     """
 
-    def __init__(self, plan: Plan, *, level: int | None = None) -> None:
-        self._plan = plan
+    def __init__(self, config: WorkerConfig, *, level: int | None = None) -> None:
+        self._config = config
         self._level = level
         self._requests = StopRequests()
-        self._slots = [Slot() for _ in range(plan.processes)]
+        self._slots = [Slot() for _ in range(config.processes)]
         self._retiring: list[Child] = []
         self._is_crowded = False
-        self._rescuer = Rescuer(plan.database)
+        self._rescuer = Rescuer(config.database)
         self._watchdog = Watchdog([self._rescuer])
         self._passed_on = 0
         self._kill_at = inf
@@ -226,11 +226,11 @@ class Supervisor:
             for slot in self._slots:
                 slot.excuse()
             return
-        plan = replace(self._plan, liveness_file=None)
+        config = replace(self._config, liveness_file=None)
         for slot in self._slots:
             if self._fills and not slot.child and monotonic() >= slot.fill_at:
                 try:
-                    slot.child = Child(plan, self._level)
+                    slot.child = Child(config, self._level)
                 except OSError as error:  # no memory or process slot at the moment
                     signals.send(
                         signals.service_failed, type(self), service="supervisor", error=error
@@ -247,8 +247,8 @@ class Supervisor:
         self._requests.wait(timedelta())
         for each in self._children():
             each.listen()
-        if self._plan.liveness_file and self._is_well():
-            touch(self._plan.liveness_file, sender=type(self))
+        if self._config.liveness_file and self._is_well():
+            touch(self._config.liveness_file, sender=type(self))
 
     def _is_well(self) -> bool:
         slots = all(slot.is_well for slot in self._slots)
@@ -262,7 +262,7 @@ class Supervisor:
                 slot.clear()
             elif slot.child and slot.child.status is not None:
                 self._bury(slot.child)
-                if self._plan.drain and slot.child.has_ended_well:
+                if self._config.drain and slot.child.has_ended_well:
                     self._slots.remove(slot)
                 slot.vacate()
         for each in [each for each in self._retiring if each.status is not None]:
@@ -283,7 +283,7 @@ class Supervisor:
         asked = min(self._requests.count, 2)  # a third request means the same as the second
         if asked > self._passed_on:
             self._passed_on = asked
-            left = KILL_AFTER if asked > 1 else self._plan.grace + KILL_AFTER
+            left = KILL_AFTER if asked > 1 else self._config.grace + KILL_AFTER
             self._kill_at = min(self._kill_at, monotonic() + left.total_seconds())
         for each in self._children():
             each.ask_to_stop(asked)

@@ -27,13 +27,13 @@ from pgqueue.tasks import scheduling
 from pgqueue.worker import interpreter
 from pgqueue.worker.autoreload import Autoreload
 from pgqueue.worker.child import BEGAN_AT, RETIRING, SIGNALS, WELL, Parent
-from pgqueue.worker.crew import Crew
+from pgqueue.worker.config import WorkerConfig
 from pgqueue.worker.deadline import Deadline
 from pgqueue.worker.drain import Drain
 from pgqueue.worker.heartbeat import Heartbeat
 from pgqueue.worker.held import Held, Holding
 from pgqueue.worker.main_session import MainSession
-from pgqueue.worker.plan import Plan
+from pgqueue.worker.pipeline import Pipeline
 from pgqueue.worker.recycling import memory
 from pgqueue.worker.stopping import StopRequests
 from pgqueue.worker.watchdog import Watchdog, touch
@@ -55,9 +55,9 @@ class Worker:
     """
 
     def __init__(
-        self, plan: Plan, *, parent: Parent | None = None, family: Family | None = None
+        self, config: WorkerConfig, *, parent: Parent | None = None, family: Family | None = None
     ) -> None:
-        self._plan = plan
+        self._config = config
         self._parent = parent
         self._requests = StopRequests(parent)
         self._is_retiring = False
@@ -67,14 +67,14 @@ class Worker:
         self._until = inf
         options = settings()
 
-        self._main_session = MainSession(plan.database)
+        self._main_session = MainSession(config.database)
         with self._main_session.connected() as connection:
-            listens = not plan.poll_only and not is_pooled(connection)
+            listens = not config.poll_only and not is_pooled(connection)
         self._presence = Presence(
             self._registration(), notify_for=2 * options.heartbeat, family=family
         )
         self._heartbeat = Heartbeat(
-            Session(plan.database, name="heartbeat"),
+            Session(config.database, name="heartbeat"),
             self._holding,
             self._presence,
             lease=options.lease,
@@ -82,49 +82,53 @@ class Worker:
         )
         self._duties = (
             Duties(
-                Session(plan.database, name="duties"),
-                all_duties(database=plan.database, scheduling=scheduling),
+                Session(config.database, name="duties"),
+                all_duties(database=config.database, scheduling=scheduling),
                 lease=options.lease,
-                on_done=self._wake_crew,
+                on_done=self._wake_pipeline,
             )
-            if plan.duties
+            if config.duties
             else None
         )
-        self._crew = (
-            Crew(
-                plan,
+        self._pipeline = (
+            Pipeline(
+                config,
                 self._holding,
                 self._presence,
                 listens=listens,
                 on_delayed=self._look_early,
-                on_used_up=lambda: self.retire(tasks=plan.max_tasks or 0),
+                on_used_up=lambda: self.retire(tasks=config.max_tasks or 0),
             )
-            if plan.slots
+            if config.slots
             else None
         )
         # Where there is a fetcher, that is who listens.
         self._listener = (
             Listener(
-                Session(plan.database, name="listener"),
+                Session(config.database, name="listener"),
                 listen=notifications.listen,
                 heard=self._hear,
             )
-            if listens and self._duties and not self._crew
+            if listens and self._duties and not self._pipeline
             else None
         )
-        self._autoreload = Autoreload(self.stop, since=BEGAN_AT) if plan.reload else None
+        self._autoreload = Autoreload(self.stop, since=BEGAN_AT) if config.reload else None
         self._drain = (
             Drain(
-                Session(plan.database, name="drain"),
-                plan,
+                Session(config.database, name="drain"),
+                config,
                 is_busy=self._is_busy,
                 on_drained=self._end_drained,
             )
-            if plan.drain
+            if config.drain
             else None
         )
         self._watchdog = Watchdog(
-            [*self._services(), self._main_session, *(self._crew.executors if self._crew else [])],
+            [
+                *self._services(),
+                self._main_session,
+                *(self._pipeline.executors if self._pipeline else []),
+            ],
             on_well=self._say_that_one_is_well,
         )
         # Last: where any of this fails, nobody would loosen it.
@@ -146,7 +150,7 @@ class Worker:
                 # Also where there is no room for a thread or a file: what is held is handed back.
                 self._stop()
         self._requests.close()
-        return not self._crew or self._crew.have_ended()
+        return not self._pipeline or self._pipeline.have_ended()
 
     @property
     def holds_something(self) -> bool:
@@ -169,23 +173,23 @@ class Worker:
             self._requests.wake()
 
     def _start(self) -> None:
-        if not self._crew:
+        if not self._pipeline:
             with self._main_session.connected() as connection:
                 self._presence.register(connection)
         for service in [*self._services(), self._watchdog]:
             service.start()
-        if self._crew:
-            self._crew.start()
-        signals.send(signals.worker_started, type(self), channels=self._plan.channels)
+        if self._pipeline:
+            self._pipeline.start()
+        signals.send(signals.worker_started, type(self), channels=self._config.channels)
 
     def _services(self) -> list[Service]:
         """Return the services in the order they start; they stop in the other."""
-        crew = self._crew.services if self._crew else []
+        pipeline = self._pipeline.services if self._pipeline else []
         others = [self._duties, self._autoreload, self._drain, self._listener]
-        return [self._heartbeat, *crew[:-1], *filter(None, others), *crew[-1:]]
+        return [self._heartbeat, *pipeline[:-1], *filter(None, others), *pipeline[-1:]]
 
     def _wait(self) -> None:
-        most = self._plan.max_memory
+        most = self._config.max_memory
         if most and (has := memory()) > most:
             signals.send(
                 signals.worker_too_large, type(self), pid=os.getpid(), megabytes=has, most=most
@@ -203,7 +207,7 @@ class Worker:
                 self.stop()
 
     def _is_busy(self) -> bool:
-        return bool(self._crew and (not self._crew.fetcher.is_idle or len(self._holding)))
+        return bool(self._pipeline and (not self._pipeline.fetcher.is_idle or len(self._holding)))
 
     def _end_drained(self) -> None:
         self._is_drained = True
@@ -214,11 +218,11 @@ class Worker:
         self._until = self._grace_ends()
         if self._parent and self._is_retiring:
             self._parent.say(RETIRING)
-        if self._crew:
-            self._hand_back_unbegun(self._crew)
-            self._let_run(self._crew)
-            self._write_down(self._crew)
-            self._give_up(self._crew)
+        if self._pipeline:
+            self._hand_back_unbegun(self._pipeline)
+            self._let_run(self._pipeline)
+            self._write_down(self._pipeline)
+            self._give_up(self._pipeline)
         self._hurry(LAST_WORDS)
         heartbeat, *others = self._services()
         for services in (others[::-1], [heartbeat]):
@@ -231,13 +235,13 @@ class Worker:
         signals.send(signals.worker_stopped, type(self), released=self._released)
         self._deadline.cancel()
 
-    def _hand_back_unbegun(self, crew: Crew) -> None:
+    def _hand_back_unbegun(self, pipeline: Pipeline) -> None:
         """Hand back what was claimed and not begun; else the settler does, which tries again."""
-        unbegun = crew.close(LAST_WORDS / 4)
+        unbegun = pipeline.close(LAST_WORDS / 4)
         if not self._try_to_hand_back(unbegun):
             for each in unbegun:
                 if not each.lost:
-                    crew.settler.put(each, HandedBack())
+                    pipeline.settler.put(each, HandedBack())
 
     def _grace_ends(self) -> float:
         """Return until when what runs may go on; and have an end of all this soon after that.
@@ -246,8 +250,8 @@ class Worker:
         """
         if self._is_retiring and not self._requests.count:
             return inf
-        self._hurry(self._plan.grace + LAST_WORDS)
-        return monotonic() + self._plan.grace.total_seconds()
+        self._hurry(self._config.grace + LAST_WORDS)
+        return monotonic() + self._config.grace.total_seconds()
 
     def _time_left(self) -> timedelta | None:
         """Return how long it may go on from now, by how often it was asked to stop; None: for ever.
@@ -256,7 +260,7 @@ class Worker:
         """
         if self._requests.count > 1:
             return LAST_WORDS
-        return self._plan.grace + LAST_WORDS if self._requests.count else None
+        return self._config.grace + LAST_WORDS if self._requests.count else None
 
     def _hurry(self, left: timedelta) -> None:
         """Have an end of all this within so long: from now on nothing else is to end it."""
@@ -269,12 +273,12 @@ class Worker:
             self._until = self._grace_ends()
         return monotonic() < self._until and self._requests.count < 2
 
-    def _let_run(self, crew: Crew) -> None:
+    def _let_run(self, pipeline: Pipeline) -> None:
         """Wait for what runs, as long as there is time."""
-        while self._has_time() and not crew.have_ended():
+        while self._has_time() and not pipeline.have_ended():
             self._requests.wait(timedelta(milliseconds=20))
 
-    def _write_down(self, crew: Crew) -> None:
+    def _write_down(self, pipeline: Pipeline) -> None:
         """Wait until it is written how runs ended: for a moment, as for what somebody has locked.
 
         Where the database is slow or away, as long as there is time.
@@ -282,21 +286,21 @@ class Worker:
         if not self._has_time():
             self._hurry(LAST_WORDS)
         soon = monotonic() + (LAST_WORDS / 2).total_seconds()
-        while not crew.settler.is_done() and monotonic() < soon:
-            crew.settler.try_again()
+        while not pipeline.settler.is_done() and monotonic() < soon:
+            pipeline.settler.try_again()
             self._requests.wait(timedelta(milliseconds=5))
-        while crew.settler.is_behind and self._has_time():
-            crew.settler.try_again()
+        while pipeline.settler.is_behind and self._has_time():
+            pipeline.settler.try_again()
             self._requests.wait(AGAIN)
         self._hurry(LAST_WORDS)
 
-    def _give_up(self, crew: Crew) -> None:
+    def _give_up(self, pipeline: Pipeline) -> None:
         """Hand back what still runs, and interrupt it where that can be."""
         left = self._holding.all()
         for each in left:
             each.given_up = True
         self._try_to_hand_back(left)
-        crew.cancel()
+        pipeline.cancel()
 
     def _hand_back_the_last(self) -> None:
         """Hand back what a claim brought that was answered late, or was locked before."""
@@ -350,8 +354,8 @@ class Worker:
     def _say_that_one_is_well(self) -> None:
         if self._parent:
             self._parent.say(WELL)
-        if self._plan.liveness_file:
-            touch(self._plan.liveness_file, sender=type(self))
+        if self._config.liveness_file:
+            touch(self._config.liveness_file, sender=type(self))
 
     def _hear(self, notification: str | None) -> None:
         if notification in (notifications.DUE_EARLIER, None):
@@ -361,22 +365,22 @@ class Worker:
         if self._duties:
             self._duties.look_early()
 
-    def _wake_crew(self) -> None:
-        if self._crew:
-            self._crew.fetcher.wake()
+    def _wake_pipeline(self) -> None:
+        if self._pipeline:
+            self._pipeline.fetcher.wake()
 
     def _registration(self) -> Registration:
-        plan = self._plan
+        config = self._config
         return Registration(
             host=platform.node(),
             pid=os.getpid(),
             started_at=datetime.now(UTC),
-            channels=plan.channels if plan.slots else [],
-            excluded=plan.excluded,
+            channels=config.channels if config.slots else [],
+            excluded=config.excluded,
             info={
-                "threads": plan.threads,
-                "async": plan.coroutines,
-                "duties": plan.duties,
+                "threads": config.threads,
+                "async": config.coroutines,
+                "duties": config.duties,
                 "version": pgqueue.__version__,
             },
         )

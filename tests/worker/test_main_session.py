@@ -12,8 +12,8 @@ import pytest
 from pgqueue import signals
 from pgqueue.connections import connect
 from pgqueue.worker import main_session, watchdog
+from pgqueue.worker.config import WorkerConfig
 from pgqueue.worker.held import Held
-from pgqueue.worker.plan import Plan
 from pgqueue.worker.worker import Worker
 from tests.eventually import eventually
 from tests.factories import Connection, run
@@ -34,7 +34,7 @@ def test_who_hands_back_as_he_retires_does_not_wait_for_ever(
 ) -> None:
     monkeypatch.setattr(main_session, "LONGEST_STEP", 0.1)
     monkeypatch.setattr(watchdog, "CUT_AFTER", 1)
-    worker = Worker(Plan(database="default", threads=1, grace=timedelta(seconds=1)))
+    worker = Worker(WorkerConfig(database="default", threads=1, grace=timedelta(seconds=1)))
     (claim,) = run(other)
 
     with (

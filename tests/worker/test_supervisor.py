@@ -16,7 +16,7 @@ import pytest
 from pgqueue import signals
 from pgqueue.worker import supervisor
 from pgqueue.worker.child import WELL, Parent
-from pgqueue.worker.plan import Plan
+from pgqueue.worker.config import WorkerConfig
 from pgqueue.worker.supervisor import Child, Slot, Supervisor
 from tests.eventually import eventually
 from tests.hearing import heard
@@ -33,14 +33,14 @@ def errors() -> Iterator[list[Exception]]:
 @pytest.fixture
 def supervised(tmp_path: Path) -> Iterator[Supervisor]:
     """One of two processes, whose liveness file has no folder."""
-    plan = Plan(
+    config = WorkerConfig(
         database="default",
         threads=1,
         processes=2,
         grace=timedelta(seconds=1),
         liveness_file=tmp_path / "gone" / "alive",
     )
-    supervised = Supervisor(plan)
+    supervised = Supervisor(config)
     yield supervised
     supervised._requests.close()
 
@@ -100,7 +100,7 @@ def test_no_more_are_started_while_many_take_their_time_to_end(supervised: Super
 def test_who_starts_nobody_now_naps_beside_an_empty_place(
     supervised: Supervisor, is_stopping: bool
 ) -> None:
-    supervised._plan = replace(supervised._plan, liveness_file=None)
+    supervised._config = replace(supervised._config, liveness_file=None)
     supervised._retiring = [Mock(signs=[])] * 3
     if is_stopping:
         supervised._retiring = []
@@ -131,7 +131,7 @@ def test_the_liveness_file_is_touched_while_each_process_is_well(
     supervised: Supervisor, tmp_path: Path, are_well: list[bool]
 ) -> None:
     path = tmp_path / "alive"
-    supervised._plan = replace(supervised._plan, liveness_file=path)
+    supervised._config = replace(supervised._config, liveness_file=path)
     for slot, is_well in zip(supervised._slots, are_well, strict=True):
         slot.child = Mock(is_well=is_well, signs=[])
 
@@ -215,7 +215,7 @@ def test_the_liveness_file_is_let_alone_where_each_process_dies_at_once(
     supervised: Supervisor, tmp_path: Path
 ) -> None:
     path = tmp_path / "alive"
-    supervised._plan = replace(supervised._plan, liveness_file=path)
+    supervised._config = replace(supervised._config, liveness_file=path)
 
     def is_touched() -> bool:
         path.unlink(missing_ok=True)
@@ -245,7 +245,7 @@ def test_a_process_that_cannot_reach_the_database_is_as_well_as_one_that_runs(
 ) -> None:
     # While the database is away, others in place of all of them would be no better.
     monkeypatch.setenv("DATABASE_URL", f"postgresql://nobody@127.0.0.1:{free_port()}/nothing")
-    child = Child(Plan(database="default", threads=1, grace=timedelta()), None)
+    child = Child(WorkerConfig(database="default", threads=1, grace=timedelta()), None)
     eventually(lambda: child.status is not None, within=30)
 
     child.listen()

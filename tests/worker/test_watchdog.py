@@ -22,10 +22,10 @@ from pgqueue.service import NO_NAP, Service
 from pgqueue.states import State
 from pgqueue.worker import watchdog
 from pgqueue.worker.buffer import Buffer
+from pgqueue.worker.config import WorkerConfig
 from pgqueue.worker.eventloop import EventLoop
 from pgqueue.worker.held import Held
 from pgqueue.worker.main_session import MainSession
-from pgqueue.worker.plan import Plan
 from pgqueue.worker.threads import Threads
 from pgqueue.worker.watchdog import Watchdog
 from pgqueue.worker.worker import Worker
@@ -226,13 +226,13 @@ class TestTheWatchdog:
 @pytest.mark.django_db(transaction=True)
 def test_who_retires_is_watched_until_he_has_ended() -> None:
     jobs.sleep.enqueue(1)
-    worker = Worker(Plan(database="default", threads=1, grace=timedelta(seconds=1)))
+    worker = Worker(WorkerConfig(database="default", threads=1, grace=timedelta(seconds=1)))
     watched = []
 
     def retire() -> None:
         eventually(lambda: worker._holding.all() and worker._holding.all()[0].started)
         worker.retire()
-        eventually(lambda: not worker._crew.fetcher.is_alive())
+        eventually(lambda: not worker._pipeline.fetcher.is_alive())
         watched.append(worker._watchdog.is_alive() and not worker._watchdog._stopping.is_set())
 
     retiring = threading.Thread(target=retire)
@@ -249,7 +249,7 @@ def test_who_retires_is_watched_until_he_has_ended() -> None:
 @pytest.mark.django_db(transaction=True)
 def test_a_worker_that_nobody_watches_any_more_ends(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Watchdog, "tick", Mock(side_effect=SystemExit))
-    worker = Worker(Plan(database="default", threads=1, grace=timedelta(seconds=1)))
+    worker = Worker(WorkerConfig(database="default", threads=1, grace=timedelta(seconds=1)))
 
     with heard(signals.worker_stuck, "services") as stuck:
         worker.run()

@@ -13,9 +13,9 @@ from pgqueue.conf import settings
 from pgqueue.connections import connect
 from pgqueue.management.databases import database_of
 from pgqueue.worker.child import SIGNALS
+from pgqueue.worker.config import WorkerConfig
 from pgqueue.worker.deadline import STATUS, bound_interpreter_exit, exit_at_once
 from pgqueue.worker.logs import configure_logging
-from pgqueue.worker.plan import Plan
 from pgqueue.worker.stopping import ending_on_signals
 from pgqueue.worker.supervisor import Supervisor
 from pgqueue.worker.worker import Worker
@@ -120,24 +120,24 @@ class Command(BaseCommand):
     def _run(self, options: dict[str, Any]) -> None:
         level = LEVELS[options["verbosity"]]
         configure_logging(level)
-        plan = self._plan(options)
+        config = self._configuration(options)
         try:
             # Before any process is started: it would be started again and again.
-            connect(plan.database, name="supervisor").close()
+            connect(config.database, name="supervisor").close()
         except psycopg.OperationalError as error:
             raise CommandError(f"The database can't be reached: {error}") from error
-        if plan.is_supervised:
-            if not Supervisor(plan, level=level).run():
+        if config.is_supervised:
+            if not Supervisor(config, level=level).run():
                 sys.exit(STATUS)
             return
-        worker = Worker(plan)
+        worker = Worker(config)
         have_ended = worker.run()
         if worker.holds_something:
             exit_at_once(STATUS)
         if not have_ended:
             exit_at_once()
 
-    def _plan(self, options: dict[str, Any]) -> Plan:
+    def _configuration(self, options: dict[str, Any]) -> WorkerConfig:
         database = database_of(options["database"])
         defaults = settings()
         threads = defaults.threads if options["threads"] is None else options["threads"]
@@ -145,7 +145,7 @@ class Command(BaseCommand):
             raise CommandError("--async needs --threads, 1 or more: for tasks that don't await.")
         if not threads and not options["duties"]:
             raise CommandError("--threads 0 with --no-duties would do nothing.")
-        return Plan(
+        return WorkerConfig(
             database=database,
             channels=options["channel"],
             excluded=options["exclude"],

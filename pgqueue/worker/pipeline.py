@@ -11,13 +11,13 @@ from pgqueue.connections import Session
 from pgqueue.outcomes import HandedBack
 from pgqueue.service import Service
 from pgqueue.worker.buffer import Buffer
+from pgqueue.worker.config import WorkerConfig
 from pgqueue.worker.eventloop import EventLoop
 from pgqueue.worker.executor import Executor
 from pgqueue.worker.fetcher import Fetcher
 from pgqueue.worker.handlers import Handlers
 from pgqueue.worker.held import Held, Holding
 from pgqueue.worker.loop_watch import LoopWatch
-from pgqueue.worker.plan import Plan
 from pgqueue.worker.quarantine import Quarantine
 from pgqueue.worker.recycling import TaskLimit
 from pgqueue.worker.rousing import Rousing
@@ -28,19 +28,19 @@ from pgqueue.worker.threads import Threads
 from pgqueue.worker.timeouts import Timeouts
 
 
-class Crew:
+class Pipeline:
     """Puts the parts together; each hands a message to the next.
 
     Args:
         holding: what is held, which others look at, too.
         listens: whether it is to hear of new messages.
         on_delayed: called when a message was given a time to be due at, here or elsewhere.
-        on_used_up: called when as many tasks were run as the plan allows.
+        on_used_up: called when as many tasks were run as the config allows.
     """
 
     def __init__(
         self,
-        plan: Plan,
+        config: WorkerConfig,
         holding: Holding,
         presence: Presence,
         *,
@@ -52,48 +52,48 @@ class Crew:
         self._on_used_up = on_used_up
         self.timeouts = Timeouts()
         self.settler = Settler(
-            Session(plan.database, name="settler"),
+            Session(config.database, name="settler"),
             holding,
             on_settled=self._make_room,
             on_delayed=on_delayed,
         )
         runner = Runner(
-            plan.database,
+            config.database,
             self.timeouts,
-            Handlers(plan.database),
-            Quarantine(plan.database, holding, max_lost=options.max_lost),
+            Handlers(config.database),
+            Quarantine(config.database, holding, max_lost=options.max_lost),
         )
-        ended = TaskLimit.of(plan.max_tasks, self.settler.put, on_reached=self._finish)
+        ended = TaskLimit.of(config.max_tasks, self.settler.put, on_reached=self._finish)
 
         for_threads = Buffer(
-            plan.threads,
+            config.threads,
             # Of two kinds, the one that has no slot free should not at once keep out the other.
-            least=plan.threads if plan.coroutines else 0,
+            least=config.threads if config.coroutines else 0,
             on_low=self._make_room,
             on_put=lambda: self._rousing.wake(),
         )
         self._rousing = Rousing(for_threads)
         self._buffer: Buffer | Sorting = for_threads
         self.executors: list[Executor] = [
-            Threads(plan.threads, for_threads, run=runner.run, ended=ended)
+            Threads(config.threads, for_threads, run=runner.run, ended=ended)
         ]
         self._loop: EventLoop | None = None
         self._loop_watch: list[LoopWatch] = []
-        if plan.coroutines:
-            for_loop = Buffer(plan.coroutines, least=plan.coroutines, on_low=self._make_room)
+        if config.coroutines:
+            for_loop = Buffer(config.coroutines, least=config.coroutines, on_low=self._make_room)
             self._buffer = Sorting(for_threads, for_loop)
-            self._loop = EventLoop(plan.coroutines, for_loop, runner, ended=ended)
+            self._loop = EventLoop(config.coroutines, for_loop, runner, ended=ended)
             self.executors.append(self._loop)
             self._loop_watch.append(LoopWatch(self._loop))
 
         self.fetcher = Fetcher(
-            Session(plan.database, name="fetcher"),
+            Session(config.database, name="fetcher"),
             self._buffer,
             holding,
             presence,
-            channels=plan.channels,
-            excluded=plan.excluded,
-            slots=plan.slots,
+            channels=config.channels,
+            excluded=config.excluded,
+            slots=config.slots,
             lease=options.lease,
             poll_interval=options.poll_interval,
             give_back=lambda held: self.settler.put(held, HandedBack()),

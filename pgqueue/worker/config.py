@@ -9,7 +9,7 @@ from pathlib import Path
 
 
 @dataclass(frozen=True, kw_only=True)
-class Plan:
+class WorkerConfig:
     """The configuration of a worker.
 
     Args:

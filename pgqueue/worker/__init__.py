@@ -1,12 +1,12 @@
-"""What runs tasks: one process, or a supervisor of several.
+"""The worker: one process, or a supervisor of several.
 
     Supervisor ──▶ child ──▶ Worker, the life of one process
                                Heartbeat · Duties · Watchdog
-                               Pipeline: the way of a message
+                               Pipeline: the path of a message
 
     Fetcher ──▶ Buffer ──▶ Threads, or an EventLoop ──▶ Settler
-      │ Ear                  │ Runner: an Outcome
-    Claimer                  │ Isolation, Timeouts
+      │ Claimer              │ Runner
+      │ Listener             │ Quarantine, Timeouts
 
-A message moves forwards only: each part hands it to the next and never asks back.
+A message moves forwards only: each part hands it to the next.
 """

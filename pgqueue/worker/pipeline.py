@@ -1,4 +1,4 @@
-"""Those in a worker who have to do with messages, from the claim to the settle."""
+"""The parts of a worker through which messages pass, from the claim to the settle."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ from pgqueue.worker.timeouts import Timeouts
 
 
 class Pipeline:
-    """Puts the parts together; each hands a message to the next.
+    """Builds the parts; each hands a message to the next.
 
     Args:
-        holding: what is held, which others look at, too.
-        listens: whether it is to hear of new messages.
-        on_delayed: called when a message was given a time to be due at, here or elsewhere.
-        on_used_up: called when as many tasks were run as the config allows.
+        holding: the messages that this worker has leased; other services read it, too.
+        listens: whether the fetcher listens for new messages.
+        on_delayed: called when a message has become due at a later time, here or elsewhere.
+        on_used_up: called when `max_tasks` tasks have run.
     """
 
     def __init__(
@@ -67,7 +67,8 @@ class Pipeline:
 
         for_threads = Buffer(
             config.threads,
-            # Of two kinds, the one that has no slot free should not at once keep out the other.
+            # With an event loop beside the threads: a kind without a free slot must not at once keep
+            # the fetcher from claiming the other kind.
             least=config.threads if config.coroutines else 0,
             on_low=self._make_room,
             on_put=lambda: self._rousing.wake(),
@@ -103,31 +104,31 @@ class Pipeline:
 
     @property
     def services(self) -> list[Service]:
-        """The services, in the order they start; they stop in the other."""
+        """The services, in the order of their start; they stop in reverse order."""
         return [self.settler, self.timeouts, self._rousing, *self._loop_watch, self.fetcher]
 
     def start(self) -> None:
-        """Begin to take what the fetcher, a service that is started apart, claims."""
+        """Start the executors. The fetcher is a service, which is started separately."""
         for each in self.executors:
             each.start()
 
     def close(self, patience: timedelta) -> Sequence[Held]:
-        """Claim no more; return what was claimed and not begun."""
+        """Stop claiming; return the messages that were claimed but not begun."""
         self.fetcher.stop()
         self.fetcher.stopped(patience)
         return self._buffer.close()
 
     def have_ended(self) -> bool:
-        """Whether nothing runs any more, after it was closed."""
+        """Return whether all runs have ended, after it was closed."""
         return all(each.stopped(timedelta()) for each in self.executors)
 
     def cancel(self) -> None:
-        """Interrupt what still runs, where that can be."""
+        """Interrupt the runs that can be interrupted."""
         if self._loop:
             self._loop.cancel()
 
     def _finish(self) -> None:
-        # At once: until the main thread hears of it, many more might begin.
+        # At once: until the main thread notices, many more runs might begin.
         self._buffer.shut()
         self._on_used_up()
 

@@ -67,8 +67,8 @@ class Pipeline:
 
         for_threads = Buffer(
             config.threads,
-            # With an event loop beside the threads: a kind without a free slot must not at once keep
-            # the fetcher from claiming the other kind.
+            # Beside an event loop: a kind without a free slot must not at once stop the claiming of
+            # the other kind.
             least=config.threads if config.coroutines else 0,
             on_low=self._make_room,
             on_put=lambda: self._rousing.wake(),

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import selectors
-import socket
 from collections.abc import Callable
-from contextlib import suppress
 from datetime import timedelta
 from typing import Any
 
@@ -13,6 +10,7 @@ import psycopg
 
 from pgqueue.connections import Session
 from pgqueue.service import NO_NAP, Service
+from pgqueue.wakeup import Wakeup
 
 # A connection that died half-open says nothing: ask it something now and then.
 PROBE_EVERY = timedelta(seconds=10)
@@ -47,8 +45,7 @@ class Listener(Service):
         self._heard = heard
         self._between = between
         self._listening: psycopg.Connection[Any] | None = None
-        self._bell, self._rope = socket.socketpair()
-        self._rope.setblocking(False)
+        self._wakeup = Wakeup()
 
     @property
     def is_listening(self) -> bool:
@@ -61,7 +58,8 @@ class Listener(Service):
         patience = self._between(connection)
         # Some may have come with the answers to what was just asked: nothing announces those.
         if not self._pass_on(connection):
-            if not self._readable(connection, patience) and patience >= PROBE_EVERY:
+            ready = self._wakeup.wait(patience.total_seconds(), connection)
+            if not ready and patience >= PROBE_EVERY:
                 connection.execute("SELECT 1")
             self._pass_on(connection)
         return NO_NAP
@@ -81,23 +79,12 @@ class Listener(Service):
             self._heard(notification.payload)
         return bool(came)
 
-    def _readable(self, connection: psycopg.Connection[Any], patience: timedelta) -> bool:
-        with selectors.DefaultSelector() as selector:
-            selector.register(connection.fileno(), selectors.EVENT_READ)
-            selector.register(self._bell, selectors.EVENT_READ)
-            ready = [key.fileobj for key, _ in selector.select(patience.total_seconds())]
-        if self._bell in ready:
-            self._bell.recv(4096)
-        return bool(ready)
-
     def wake(self) -> None:
         """End the wait."""
         super().wake()
-        with suppress(OSError):  # it has ended already, or was rung often enough
-            self._rope.send(b".")
+        self._wakeup.set()
 
     def finish(self) -> None:
         """Close what it listened on."""
         self._session.close()
-        self._bell.close()
-        self._rope.close()
+        self._wakeup.close()

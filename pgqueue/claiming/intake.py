@@ -17,7 +17,7 @@ from psycopg import Error, InternalError, OperationalError
 import pgqueue
 from pgqueue import signals
 from pgqueue.claiming.claimer import Claimer
-from pgqueue.claiming.ear import Ear
+from pgqueue.claiming.listener import ClaimListener
 from pgqueue.claiming.presence import Presence
 from pgqueue.conf import settings
 from pgqueue.connections import Session
@@ -75,7 +75,7 @@ class Intake:
             on_claimed=self._put,
         )
         self._duties = InlineDuties(consumer_duties(), lease=options.lease)
-        self._ear = Ear(self._claimer.serves)
+        self._listener = ClaimListener(self._claimer.serves)
         self._taken: deque[Taken] = deque()
         self._using = threading.Lock()
         self._nap = SHORTEST_NAP
@@ -139,7 +139,7 @@ class Intake:
     def stop(self) -> None:
         """End the look that somebody is at; the next ones find it closed."""
         self.is_closed = True
-        self._ear.wake()
+        self._listener.wake()
 
     def close(self) -> None:
         """Hand back what nobody took, and close the connection; or leave that to who is at it."""
@@ -191,7 +191,7 @@ class Intake:
     def _wait(self, left: float) -> None:
         """Ask for notices; if that was done before, nap."""
         connection = self._claimer.connect().connection
-        hears = self._ear.listen(connection)
+        hears = self._listener.listen(connection)
         if hears and not self._presence.wants_notice:
             self._presence.want_notice(connection, True)
             return  # and claim once more, now that producers can see it
@@ -200,7 +200,7 @@ class Intake:
         if (wake_in := self._claimer.wake_in) is not None:
             nap = min(nap, wake_in.total_seconds())
         self._nap = min(self._nap * 2, longest)
-        self._ear.wait(max(nap, SHORTEST_PAUSE))
+        self._listener.wait(max(nap, SHORTEST_PAUSE))
 
     def _next_due(self) -> timedelta | None:
         comes_in = promote.may_come(self._session.connection, self._channels)
@@ -239,7 +239,7 @@ class Intake:
             signals.send(signals.service_failed, type(self), service="receiver", error=error)
         finally:
             self._session.close()
-            self._ear.close()
+            self._listener.close()
 
     def _registration(self) -> Registration:
         return Registration(

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from datetime import timedelta
 
 from pgqueue.claiming.claimer import Claimer
-from pgqueue.claiming.ear import Ear
+from pgqueue.claiming.listener import ClaimListener
 from pgqueue.claiming.presence import Presence
 from pgqueue.connections import Session
 from pgqueue.engine.notifications import DUE_EARLIER
@@ -79,7 +79,7 @@ class Fetcher(Service):
         self._give_back = give_back
         self._listens = listens
         self._on_due_earlier = on_due_earlier
-        self._ear = Ear(self.hear)
+        self._listener = ClaimListener(self.hear)
         self._claimer = Claimer(
             session,
             presence,
@@ -109,11 +109,11 @@ class Fetcher(Service):
 
     def rest(self, nap: timedelta) -> None:
         """Nap until woken, or until it hears something; no longer than this."""
-        self._ear.wait(nap.total_seconds())
+        self._listener.wait(nap.total_seconds())
 
     def wake(self) -> None:
         """End the nap."""
-        self._ear.wake()
+        self._listener.wake()
 
     def make_room(self) -> None:
         """Say that there may be room now."""
@@ -129,7 +129,7 @@ class Fetcher(Service):
         if self._waits_for_room:
             return self._wait_for_room()
         limit = min(room, BATCH)
-        is_listening = self._listens and self._ear.listen(self._claimer.connect().connection)
+        is_listening = self._listens and self._listener.listen(self._claimer.connect().connection)
         claimed = self._claimer.claim(limit, thoroughly=False)
         if not claimed:
             self._business.note_rest()
@@ -195,7 +195,7 @@ class Fetcher(Service):
     def finish(self) -> None:
         """Close the connection."""
         self._session.close()
-        self._ear.close()
+        self._listener.close()
 
 
 class Business:

@@ -1,0 +1,80 @@
+"""Listen for new messages on the connection that claims them."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+from psycopg import OperationalError
+
+from pgqueue.connections import is_pooled
+from pgqueue.engine import notifications
+from pgqueue.engine.values import Connection
+from pgqueue.wakeup import Wakeup
+
+
+class ClaimListener:
+    """Waits for notifications of new messages. Any thread, or a signal handler, can end the wait.
+
+    Args:
+        on_notification: is called with the text of each notification, also of those that arrive
+            with the answer to a claim; returns whether a claim is worth while now.
+    """
+
+    def __init__(self, on_notification: Callable[[str], bool]) -> None:
+        self._on_notification = on_notification
+        self._connection: Connection | None = None
+        self._has_news = False
+        self._wakeup = Wakeup()
+
+    def listen(self, connection: Connection) -> bool:
+        """Listen on this connection; return False where notifications can't arrive.
+
+        Raises:
+            psycopg.OperationalError: the connection is broken.
+        """
+        if is_pooled(connection):
+            return False
+        if connection is not self._connection:
+            notifications.listen(connection)
+            # A handler, because most notifications arrive with the answers to claims.
+            connection.add_notify_handler(lambda notification: self._note(notification.payload))
+            self._connection = connection
+        return True
+
+    def wait(self, nap: float) -> None:
+        """Return after `nap` seconds, or earlier if something came since the last wait.
+
+        That is a notification that is worth a claim, a call of `wake()`, or the end of the
+        connection.
+        """
+        until = time.monotonic() + nap
+        while not self._has_news and (left := until - time.monotonic()) > 0:
+            connection = self._connection
+            listened = [connection] if connection and not connection.closed else []
+            ready = self._wakeup.wait(left, *listened)
+            if self._wakeup in ready:
+                return
+            if ready and connection:
+                self._read(connection)
+        self._has_news = False
+
+    def wake(self) -> None:
+        """End the wait, or the next one. It takes no lock: a signal handler may call it."""
+        self._wakeup.set()
+
+    def close(self) -> None:
+        """Close the wake-up; the connection belongs to the caller."""
+        self._wakeup.close()
+
+    def _read(self, connection: Connection) -> None:
+        try:
+            connection.pgconn.consume_input()
+            while notification := connection.pgconn.notifies():
+                self._note(notification.extra.decode())
+        except OperationalError:
+            # The connection broke. The next claim opens another one, or fails.
+            self._has_news = True
+
+    def _note(self, notification: str) -> None:
+        self._has_news |= self._on_notification(notification)

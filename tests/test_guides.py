@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import re
 import sys
+import unittest
 from datetime import timedelta
+from inspect import signature
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -15,6 +17,7 @@ from django.core import mail
 from django.core.management import call_command
 from django.db import connection
 from django.test import override_settings
+from pytest_django import DjangoDbBlocker
 
 from pgqueue import Channel, registry
 from pgqueue.models import History, Message
@@ -144,3 +147,25 @@ def test_a_task_comes_back_until_everyone_is_told(monkeypatch: pytest.MonkeyPatc
     assert [message.to for message in mail.outbox][2:] == [["c@x.org"]]
     ended = History.objects.get()
     assert (ended.outcome, ended.result) == (Outcome.SUCCEEDED, users[2].pk)
+
+
+@pytest.mark.usefixtures("django_db_setup")
+def test_the_tests_of_the_guide_pass(
+    request: pytest.FixtureRequest,
+    monkeypatch: pytest.MonkeyPatch,
+    django_db_blocker: DjangoDbBlocker,
+) -> None:
+    monkeypatch.setattr(registry, "_tasks", dict(registry._tasks))
+    module = ModuleType("example")
+    monkeypatch.setitem(sys.modules, "example", module)
+    exec(compile(example("testing.md"), "testing.md", "exec"), module.__dict__)  # noqa: S102
+
+    result = unittest.TestResult()
+    with django_db_blocker.unblock():
+        unittest.defaultTestLoader.loadTestsFromModule(module).run(result)
+    [function] = [each for name, each in vars(module).items() if name.startswith("test_")]
+    request.getfixturevalue("db")
+    mail.outbox.clear()
+    function(**{name: request.getfixturevalue(name) for name in signature(function).parameters})
+
+    assert (result.errors, result.failures, result.testsRun) == ([], [], 6)

@@ -5,6 +5,7 @@ import json
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
+from contextvars import ContextVar
 from dataclasses import dataclass, field, fields, replace
 from datetime import datetime, timedelta
 from functools import cache, cached_property, partial
@@ -40,6 +41,10 @@ from pgqueue.tasks.result import TaskResult, fetch
 
 P = ParamSpec("P")
 T = TypeVar("T")
+
+on_stored: ContextVar[Callable[[Task[Any, Any], Sequence[TaskResult[Any]]], None] | None]
+on_stored = ContextVar("on_stored", default=None)
+"""Called after messages of a task were stored: `pgqueue.testing` runs them there."""
 
 BATCH = 10_000
 OF_THE_FUNCTION = ("__module__", "__name__", "__qualname__", "__doc__")
@@ -349,7 +354,13 @@ class Task(Generic[P, T]):
                 signals.task_enqueued.send_robust(
                     self, connection=self.connection, task_result=result
                 )
+        if not self.enqueue_on_commit:
+            self._tell_stored(results)
         return results
+
+    def _tell_stored(self, results: Sequence[TaskResult[T]]) -> None:
+        if (call := on_stored.get()) is not None:
+            call(self, results)
 
     def _store_on_commit(
         self, results: Sequence[TaskResult[T]], store: Callable[..., engine.Enqueued]
@@ -366,6 +377,7 @@ class Task(Generic[P, T]):
 
         def enqueue() -> None:
             self._note(results, self._run(partial(store, ids=ids)))
+            self._tell_stored(results)
 
         transaction.on_commit(enqueue, using=alias)
 

@@ -287,7 +287,8 @@ class TaskResult(Generic[T]):
         return WaitInTransaction(
             f"Message {self.id} of {self.task.name} is not committed, so no worker can see it: "
             "wait() after the transaction that enqueues it, outside of its atomic(). "
-            "(Each test of a TestCase is a transaction: use TransactionTestCase.)"
+            "(Each test of a TestCase is a transaction: call pgqueue.testing.run_all() there, and "
+            "refresh().)"
         )
 
     def _require_held(self, done: set[int]) -> None:

@@ -40,6 +40,8 @@ def run(
     held: Held,
     call: Callable[[], Outcome],
     judge: Callable[[BaseException], Outcome],
+    *,
+    is_inside: bool = False,
 ) -> Outcome:
     """Run a task and write how it ended, both or neither; again where others were in its way.
 
@@ -47,6 +49,7 @@ def run(
         isolation: the level to run at; True: the connection's.
         call: runs the task. What it returns keeps the task's effects; what it raises undoes them.
         judge: makes an outcome of what was raised.
+        is_inside: its transaction is a savepoint in that of the caller, whose isolation holds.
 
     Returns:
         The outcome, which is written; Closed if the message was no longer ours.
@@ -59,6 +62,9 @@ def run(
     reruns = RERUNS
     while True:
         try:
+            if is_inside:
+                with transaction.atomic(using=alias):
+                    return _run_locked(alias, held, call, judge)
             return _run_once(alias, isolation, held, call, judge)
         except Exception as error:
             if not is_conflict(error) or not _keep(alias, held) or not reruns:

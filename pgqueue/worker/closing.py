@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from typing import Any
 
 from django.db.backends.base.base import BaseDatabaseWrapper
@@ -32,6 +32,17 @@ _opened = _Opened()
 def _note(connection: BaseDatabaseWrapper, **kwargs: Any) -> None:
     others = [each for each in _opened.here if each.connection and each is not connection]
     _opened.here = [*others, connection]
+
+
+@contextmanager
+def kept_open() -> Iterator[None]:
+    """Close none of this thread's connections in the block: they are the caller's, a test's."""
+    theirs = list(_opened.here)
+    _opened.here[:] = []
+    try:
+        yield
+    finally:
+        _opened.here[:] = [*theirs, *_opened.here]
 
 
 def close_old_connections() -> None:

@@ -62,12 +62,14 @@ class Runner:
         timeouts: bounds a run in time.
         handlers: know what to do with raw messages.
         quarantine: lets runs begin, one alone where it must be.
+        is_inside: each run is part of a transaction of the caller's, as in a TestCase.
     """
 
     alias: str
     timeouts: Timeouts
     handlers: Handlers
     quarantine: Quarantine
+    is_inside: bool = False
     _reported: dict[str, float] = field(default_factory=dict)
 
     def run(self, held: Held) -> Outcome:
@@ -186,7 +188,12 @@ class Runner:
             return self._ended(run, lambda: self._value(run))
 
         return atomic.run(
-            self.alias, task.atomic, held, call, lambda error: judged(task, context, error)
+            self.alias,
+            task.atomic,
+            held,
+            call,
+            lambda error: judged(task, context, error),
+            is_inside=self.is_inside,
         )
 
     def _ended(self, run: Run, value: Callable[[], Any]) -> Outcome:

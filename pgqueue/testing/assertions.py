@@ -1,0 +1,178 @@
+"""Say which messages wait: those that were enqueued and have neither begun nor ended."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import Any
+
+from django.db import connections
+
+from pgqueue import registry
+from pgqueue.engine import lookup
+from pgqueue.engine.lookup import Found
+from pgqueue.exceptions import UnknownTask
+from pgqueue.models import Message
+from pgqueue.retries import as_timedelta
+from pgqueue.states import State
+from pgqueue.tasks import Task, TaskResult
+
+WAITING = (State.HELD, State.SCHEDULED, State.READY)
+NEAR = timedelta(seconds=1)
+"""How exact `run_after` is compared."""
+SHOWN = 10
+
+
+def assert_enqueued(
+    task: Any,
+    *,
+    args: Sequence[Any] | None = None,
+    kwargs: Mapping[str, Any] | None = None,
+    run_after: datetime | timedelta | float | None = None,
+    count: int | None = None,
+    channel: str | None = None,
+    key: str | None = None,
+    database: str | None = None,
+) -> list[TaskResult[Any]]:
+    """Check that messages of a task wait; return them, in the order of their ids.
+
+    A message waits while it is ready, delayed, waiting for a retry, or held.
+
+    Args:
+        task: a task, one of `django.tasks`, or the import path of one.
+        args, kwargs: of the call. Arguments count the same by position and by name, and defaults
+            count as given. Without both, any call matches.
+        run_after: an aware datetime at which it becomes due; or seconds or a timedelta from when it
+            was enqueued. Compared to the second.
+        count: exactly as many; None: one or more.
+        channel, key: where it is.
+        database: the alias of the queue's database, if not the task's own.
+
+    Raises:
+        AssertionError: fewer or more wait. Its text lists the messages of the task that do.
+        UnknownTask: no task has this import path.
+    """
+    declared = _declared(task)
+    wanted = {"channel": channel, "key": key}
+    waiting = _waiting(declared, database)
+    matching = [
+        result
+        for found, result in waiting
+        if _matches(declared, result, args, kwargs)
+        and all(value is None or getattr(found, name) == value for name, value in wanted.items())
+        and (run_after is None or _is_due(found, run_after))
+    ]
+    if len(matching) == count or (count is None and matching):
+        return matching
+    expected = {**wanted, "args": args, "kwargs": kwargs, "run_after": run_after}
+    raise AssertionError(_text(declared, expected, count, len(matching), waiting))
+
+
+def assert_not_enqueued(
+    task: Any,
+    *,
+    args: Sequence[Any] | None = None,
+    kwargs: Mapping[str, Any] | None = None,
+    run_after: datetime | timedelta | float | None = None,
+    channel: str | None = None,
+    key: str | None = None,
+    database: str | None = None,
+) -> None:
+    """Check that no such message waits.
+
+    Args:
+        task, args, kwargs, run_after, channel, key, database: as for `assert_enqueued`.
+
+    Raises:
+        AssertionError: one does.
+        UnknownTask: no task has this import path.
+    """
+    assert_enqueued(
+        task,
+        args=args,
+        kwargs=kwargs,
+        run_after=run_after,
+        count=0,
+        channel=channel,
+        key=key,
+        database=database,
+    )
+
+
+def _declared(task: Any) -> Task[Any, Any]:
+    """Return our task for one of ours, one of django.tasks, or an import path."""
+    if isinstance(task, Task):
+        return task
+    name = task if isinstance(task, str) else getattr(task, "module_path", repr(task))
+    declared = registry.find(name)
+    if declared is None:
+        raise UnknownTask(f"No task is named {name} here. Is its app in INSTALLED_APPS?")
+    return declared
+
+
+def _waiting(task: Task[Any, Any], database: str | None) -> list[tuple[Found, TaskResult[Any]]]:
+    alias = database or task.alias
+    ids = Message.objects.using(alias).filter(task=task.name, state__in=WAITING)
+    found = lookup.find_each(connections[alias], ids.values_list("pk", flat=True))
+    return [(found[id], TaskResult.of(task, found[id])) for id in sorted(found)]
+
+
+def _matches(
+    task: Task[Any, Any],
+    result: TaskResult[Any],
+    args: Sequence[Any] | None,
+    kwargs: Mapping[str, Any] | None,
+) -> bool:
+    if args is None and kwargs is None:
+        return True
+    wanted = _call(task, args or (), kwargs or {})
+    return wanted is not None and wanted == _call(task, result.args, result.kwargs)
+
+
+def _call(
+    task: Task[Any, Any], args: Sequence[Any], kwargs: Mapping[str, Any]
+) -> dict[str, Any] | None:
+    """Return the value of each parameter in a call; None if the call doesn't fit the function."""
+    first = [None] if task.takes_context else []
+    try:
+        bound = inspect.signature(task.func).bind(*first, *args, **kwargs)
+    except TypeError:
+        return None
+    bound.apply_defaults()
+    return bound.arguments
+
+
+def _is_due(found: Found, run_after: datetime | timedelta | float) -> bool:
+    if not isinstance(run_after, datetime):
+        run_after = found.created_at + as_timedelta(run_after)
+    return abs(found.run_at - run_after) < NEAR
+
+
+def _text(
+    task: Task[Any, Any],
+    expected: Mapping[str, Any],
+    count: int | None,
+    matching: int,
+    waiting: Sequence[tuple[Found, TaskResult[Any]]],
+) -> str:
+    given = ", ".join(f"{name}={value!r}" for name, value in expected.items() if value is not None)
+    such = f"messages of {task.name}" + (f" with {given}" if given else "")
+    wanted = "one or more" if count is None else str(count)
+    lines = [f"Expected {wanted} {such} to wait, found {matching}."]
+    if not waiting:
+        lines.append(
+            "No message of this task waits. (Were they run already? With enqueue_on_commit, or "
+            "transaction.on_commit(), a TestCase stores them in "
+            "captureOnCommitCallbacks(execute=True) only.)"
+        )
+    else:
+        lines.append("Messages of this task that wait:")
+    lines += [
+        f"  #{found.id}: args={result.args!r}, kwargs={result.kwargs!r}, "
+        f"channel={found.channel!r}, key={found.key!r}, {found.state}, run_at={found.run_at}"
+        for found, result in waiting[:SHOWN]
+    ]
+    if len(waiting) > SHOWN:
+        lines.append(f"  … and {len(waiting) - SHOWN} more")
+    return "\n".join(lines)

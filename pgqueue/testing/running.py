@@ -1,0 +1,184 @@
+"""Run messages here and now: each is claimed, run and settled as a worker does it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from time import monotonic
+from typing import Any
+from uuid import UUID, uuid4
+
+from django.db import connections
+from django.db.backends.base.base import BaseDatabaseWrapper
+from psycopg.pq import TransactionStatus
+
+from pgqueue import registry, signals
+from pgqueue.conf import settings
+from pgqueue.connections import borrow
+from pgqueue.engine import lookup, promote
+from pgqueue.engine.values import Claim
+from pgqueue.outcomes import Closed, HandedBack, Outcome, Retried
+from pgqueue.tasks import Task, TaskResult
+from pgqueue.tasks.definition import on_stored
+from pgqueue.testing.claiming import claim_next
+from pgqueue.worker.closing import kept_open
+from pgqueue.worker.handlers import Handlers
+from pgqueue.worker.held import Held, Holding
+from pgqueue.worker.quarantine import Quarantine
+from pgqueue.worker.runner import Runner
+from pgqueue.worker.settler import write
+from pgqueue.worker.timeouts import Timeouts
+
+
+def run_all(
+    *, retries: bool = False, raise_errors: bool = False, database: str | None = None
+) -> list[TaskResult[Any]]:
+    """Run every message that is ready, in this thread and on Django's connection, until none is.
+
+    Messages that are enqueued meanwhile are run, too. Higher priorities run first, then those that
+    were due earlier. What a worker would not run now, stays: delayed and held messages, retries,
+    paused channels, and what a policy or the order of a key keeps back.
+
+    In a transaction, such as that of a TestCase, each run has a savepoint: an error of the database
+    in a task undoes what that run wrote, and nothing else.
+
+    Args:
+        retries: run failed messages again at once, without the delay of their backoff, until they
+            succeed or are dead.
+        raise_errors: raise the first error of a task; with `retries`, of a dead message.
+        database: the alias of the queue's database, if not the one of `PGQUEUE`.
+
+    Returns:
+        The message of each run, in the order of the runs, as it was stored after the run: `task`,
+        `args`, `kwargs`, `status`, `return_value` and `errors` tell what happened.
+
+    Raises:
+        Exception: what a task raised, if that is asked for.
+    """
+    ran = []
+    with _Bench.opened(database or settings().database) as bench:
+        while run := bench.run_next():
+            ran.append(run.result)
+            if retries and isinstance(run.ending, Retried):
+                bench.make_ready(run.claim)
+            elif raise_errors and run.ending.error is not None:
+                raise run.ending.error
+    return ran
+
+
+@contextmanager
+def immediate(*, retries: bool = False, raise_errors: bool = False) -> Iterator[None]:
+    """Run the messages of tasks as soon as they are enqueued in the block, as by `run_all()`.
+
+    `enqueue()` returns after the run, and its result tells how that ended. With enqueue_on_commit a
+    message is run when it is stored. Delayed and held messages stay; raw ones wait for `run_all()`.
+
+    Args:
+        retries, raise_errors: as for `run_all`. An error is raised by `enqueue()`.
+    """
+
+    def run(task: Task[Any, Any], results: Sequence[TaskResult[Any]]) -> None:
+        if task.connection is None:
+            run_all(retries=retries, raise_errors=raise_errors, database=task.alias)
+            for result in results:
+                result.look()
+
+    token = on_stored.set(run)
+    try:
+        yield
+    finally:
+        on_stored.reset(token)
+
+
+@dataclass(frozen=True)
+class _Ran:
+    claim: Claim
+    ending: Outcome
+    result: TaskResult[Any]
+
+
+@dataclass(frozen=True)
+class _Bench:
+    """What one call of run_all works with: a runner such as a worker's."""
+
+    alias: str
+    runner: Runner
+    worker_id: UUID
+
+    @classmethod
+    @contextmanager
+    def opened(cls, alias: str) -> Iterator[_Bench]:
+        timeouts = Timeouts()
+        quarantine = Quarantine(alias, Holding(), max_lost=settings().max_lost)
+        is_inside = connections[alias].in_atomic_block
+        runner = Runner(alias, timeouts, Handlers(alias), quarantine, is_inside=is_inside)
+        timeouts.start()
+        try:
+            with kept_open():
+                yield cls(alias, runner, uuid4())
+        finally:
+            timeouts.stop()
+
+    def run_next(self) -> _Ran | None:
+        """Claim, run and settle one message; return None if there is none."""
+        while claim := claim_next(self.alias, self.worker_id):
+            held = Held(claim, monotonic())
+            with _savepoints():
+                ending = self.runner.run(held)
+            self._settle(held, ending)
+            task = registry.get(held.claim.task)
+            # It was not run: no task, or no handler, has this name here.
+            if task is not None and not isinstance(ending, HandedBack):
+                return _Ran(claim, ending, self._result(task, held.claim))
+        return None
+
+    def make_ready(self, claim: Claim) -> None:
+        """Make a delayed message ready."""
+        with borrow(self.alias) as connection:
+            promote.run_now(connection, [claim.id])
+
+    def _settle(self, held: Held, ending: Outcome) -> None:
+        if isinstance(ending, Closed):
+            return
+        with borrow(self.alias) as connection:
+            settled = write(connection, [(held, ending)])
+        if not settled:
+            signals.send(signals.lease_lost, type(self), claim=held.claim)
+
+    def _result(self, task: Task[Any, Any], claim: Claim) -> TaskResult[Any]:
+        found = lookup.find(connections[self.alias], claim.id)
+        try:
+            args, kwargs = task.codec.decode(claim.payload or b"")
+        except Exception:
+            # They don't fit the task; or the task has deleted the row of a model instance.
+            args, kwargs = [], {}
+        result = TaskResult(task, args, kwargs)
+        result.id = str(claim.id)
+        if found:
+            result._note(found)
+        return result
+
+
+@contextmanager
+def _savepoints() -> Iterator[None]:
+    """Keep the transactions that are open in this thread usable, whatever the block does there."""
+    around = [each for each in connections.all(initialized_only=True) if each.in_atomic_block]
+    marks = [(each, each.savepoint() or "") for each in around]
+    try:
+        yield
+    finally:
+        for wrapper, mark in reversed(marks):
+            if _is_broken(wrapper):
+                wrapper.needs_rollback = False  # or Django refuses this statement, too
+                wrapper.savepoint_rollback(mark)
+            else:
+                wrapper.savepoint_commit(mark)
+
+
+def _is_broken(wrapper: BaseDatabaseWrapper) -> bool:
+    own = wrapper.connection
+    is_postgres = own is not None and wrapper.vendor == "postgresql"
+    return wrapper.needs_rollback or (
+        is_postgres and own.info.transaction_status == TransactionStatus.INERROR
+    )

@@ -1,0 +1,42 @@
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+from django.db import transaction
+from django.db.models import F, Model
+
+from pgqueue.conf import settings
+from pgqueue.models import Dedupe, Gate, Lane, Message
+from pgqueue.retries import as_timedelta
+
+INSTANTS: dict[type[Model], list[str]] = {
+    Message: ["created_at", "run_at", "expires_at", "lease_until", "claimed_at", "started_at"],
+    Dedupe: ["expires_at"],
+    Lane: ["tat", "wake_at"],
+    Gate: ["tat", "wake_at"],
+}
+
+
+def advance(by: timedelta | float, *, database: str | None = None) -> None:
+    """Move the stored times of the queue back, as if so much time had passed.
+
+    Delayed messages and retries become due, held messages and messages with an expiry time expire,
+    remembered dedupe keys are forgotten, and rates allow the next starts. Nothing is run: call
+    `run_all()` then. Neither the clocks of Python and PostgreSQL change, nor the schedules.
+
+    Args:
+        by: seconds or a timedelta, 0 or longer.
+        database: the alias of the queue's database, if not the one of `PGQUEUE`.
+
+    Raises:
+        ValueError: `by` is negative.
+    """
+    span = as_timedelta(by)
+    if span < timedelta():
+        raise ValueError(f"advance({by!r}): time does not go back.")
+    alias = database or settings().database
+    with transaction.atomic(using=alias):
+        for model, names in INSTANTS.items():
+            earlier: dict[str, Any] = {name: F(name) - span for name in names}
+            model._base_manager.using(alias).update(**earlier)

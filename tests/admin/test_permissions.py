@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-from importlib import import_module
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from django.apps import apps
 from django.contrib.auth.models import Permission
-from django.contrib.contenttypes.models import ContentType
-from django.db import connection
 from django.test import Client
 
 from pgqueue.models import History, Message
@@ -44,19 +39,6 @@ def test_internal_tables_have_no_permissions(db: None) -> None:
     )
 
     assert list(internal) == []
-
-
-def test_permissions_of_internal_tables_that_were_there_are_deleted(db: None) -> None:
-    kinds = [ContentType.objects.get(app_label="pgqueue", model=name) for name in INTERNAL]
-    for kind in kinds:
-        codename = f"add_{kind.model}"
-        Permission.objects.create(content_type=kind, codename=codename, name=codename)
-    others = Permission.objects.exclude(content_type__in=kinds).count()
-    delete = import_module("pgqueue.migrations.0010_permissions").delete_permissions
-
-    delete(apps, SimpleNamespace(connection=connection))
-
-    assert Permission.objects.count() == others > 0
 
 
 @pytest.mark.parametrize("path", LISTS)

@@ -1,5 +1,5 @@
--- One partition for each UTC day, made ahead; none by default: with one, attaching
--- would wait for readers and detaching concurrently would be refused.
+-- One partition for each UTC day, made in advance. There is no default partition: with one, attaching
+-- would wait for readers, and PostgreSQL refuses to detach concurrently.
 CREATE TABLE pgqueue_history (
     id bigint NOT NULL,
     channel text COLLATE "C" NOT NULL,
@@ -29,7 +29,7 @@ CREATE TABLE pgqueue_history (
     outcome text NOT NULL,
     result jsonb,
     finished_at timestamptz NOT NULL DEFAULT statement_timestamp(),
-    -- Of the transaction that settled it: readers follow commits by it.
+    -- The transaction that settled it: readers follow commits by it.
     txid bigint NOT NULL DEFAULT pg_current_xact_id()::text::bigint,
     CONSTRAINT pgqueue_history_outcome
         CHECK (outcome IN ('succeeded', 'cancelled', 'discarded', 'expired'))

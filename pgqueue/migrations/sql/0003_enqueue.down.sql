@@ -1,3 +1,5 @@
+DROP FUNCTION pgqueue_enqueue_now_v1(
+    text, text, text, jsonb, bytea, jsonb, jsonb, smallint, integer, timestamptz, interval, bigint);
 DROP FUNCTION pgqueue_enqueue(
     text, jsonb, text, text, integer, timestamptz, interval, timestamptz, interval, integer, boolean, text, interval,
     boolean, interval, jsonb, bytea);

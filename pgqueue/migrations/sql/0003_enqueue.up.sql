@@ -1,17 +1,17 @@
 -- Enqueueing, for Python and for plain SQL alike: triggers, psql and other languages call
 -- pgqueue_enqueue(), in their own transaction.
 
--- Ordered messages of a lane run in the order their transactions commit: who enqueues one
--- waits here, before it takes an id, until whoever came before has committed.
+-- Ordered messages of a lane run in the order their transactions commit: before a producer takes an id,
+-- it waits here until the producer before it has committed.
 CREATE FUNCTION pgqueue_keep_order_v1(channel text, key text) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
     PERFORM pg_advisory_xact_lock(
         hashtextextended('order' || chr(31) || $1 || chr(31) || $2, 'pgqueue_message'::regclass::oid::bigint));
 END $$;
 
--- How many more messages a channel (key NULL) or a key may have; NULL: any number. The lock
--- lasts to the producer's commit, or two of them would both find room for one. Counted in a
--- later statement than the lock: an earlier one would not see who had it before.
+-- Return how many more messages a channel (key NULL) or a key may have; NULL: any number. The lock lasts
+-- until the producer commits, or two producers would both find room for one message. The count is a
+-- later statement than the lock: an earlier one would not see what the holder before has stored.
 CREATE FUNCTION pgqueue_room_v1(channel text, key text) RETURNS integer
 LANGUAGE plpgsql SET enable_seqscan = off AS $$
 DECLARE
@@ -60,9 +60,9 @@ BEGIN
     RETURN greatest(most - live, 0);
 END $$;
 
--- What became of it: 'stored', 'existing' (of the same dedupe_key, which id tells),
--- 'replaced', 'full' or 'dropped' (no id). No sequential scans: a session keeps its plans, and one
--- made while the queue was empty would read all of it later on.
+-- Store a message. came_of is 'stored', 'existing' (id is that of the message with the same dedupe_key),
+-- 'replaced', 'full' or 'dropped' (no id). Without sequential scans: a session keeps its plans, and one
+-- made while the queue was empty would read all of the table later.
 CREATE FUNCTION pgqueue_enqueue_v1(
     channel text, key text, task text, payload jsonb, body bytea, metadata jsonb, options jsonb,
     priority smallint, max_attempts integer, run_at timestamptz, run_after interval,
@@ -96,12 +96,12 @@ BEGIN
     is_bounded := EXISTS (SELECT FROM pgqueue_policy p WHERE p.channel = channel AND p.max_size IS NOT NULL);
     LOOP
         IF dedupe_key IS NOT NULL THEN
-            -- Most duplicates are known at once. One that replaces another needs no room for itself.
+            -- Most duplicates are found here. One that replaces another needs no room for itself.
             SELECT d.message_id INTO id FROM pgqueue_dedupe d
             WHERE d.channel = channel AND d.dedupe_key = dedupe_key AND d.expires_at > created_at;
             IF NOT FOUND THEN
                 IF replaces AND is_bounded THEN
-                    -- One that is just being claimed gives its key up, and leaves its place to nobody.
+                    -- One that is being claimed gives up its key, but not its place: wait for that.
                     PERFORM FROM pgqueue_message m
                     WHERE m.channel = channel AND m.dedupe_key = dedupe_key AND m.state IN ('held', 'scheduled', 'ready')
                     FOR UPDATE;
@@ -125,7 +125,7 @@ BEGIN
         END IF;
         is_full := coalesce(least(pgqueue_room_v1(channel, NULL), pgqueue_room_v1(channel, key)) < 1, false);
         EXIT WHEN NOT is_full;
-        -- Who was waited for may have stored the same: look once more.
+        -- The producer that was waited for may have stored the same key: look again.
     END LOOP;
 
     id := coalesce(reserved, nextval('pgqueue_message_id_seq'));
@@ -162,12 +162,12 @@ BEGIN
             RETURN;
         END IF;
         IF came_of = 'replaced' THEN
-            -- It stays in its own lane, as ordered as it was.
+            -- It stays in its own lane, ordered or not.
             SELECT m.key, m.governed INTO key, governed FROM pgqueue_message m WHERE m.id = id;
         END IF;
     END IF;
 
-    -- One that was put in the place of another was told of then.
+    -- One that replaces another was announced when that one was stored.
     IF came_of = 'stored' THEN
         PERFORM pgqueue_notice_v1(channel, id, 'created');
     END IF;
@@ -181,9 +181,9 @@ BEGIN
     END IF;
 END $$;
 
--- Store a message unless its dedupe_key is taken: by a live message, or by one remembered.
--- Another's that is not committed yet is waited for. `DO UPDATE` locks the row it meets: only
--- where claims take the key away, so that no message that runs is met.
+-- Store a message unless its dedupe_key is taken: by a live message, or by one that is remembered. It
+-- waits for a transaction that has stored the same key and is not committed. `DO UPDATE` locks the row
+-- that it finds: only where claims take the key away, so that it never finds a message that runs.
 CREATE FUNCTION pgqueue_store_once_v1(
     given pgqueue_message, dedupe_for interval, replaces boolean, OUT id bigint, OUT came_of text)
 LANGUAGE plpgsql AS $$
@@ -254,12 +254,12 @@ BEGIN
             WHERE dedupe_for IS NOT NULL AND d.channel = given.channel AND d.dedupe_key = given.dedupe_key;
             RETURN;
         END IF;
-        -- It ended meanwhile: its key is free again.
+        -- That message has ended since: its key is free again.
     END LOOP;
 END $$;
 
--- For triggers, psql and other languages. It returns the message's id: a new one's, or that of
--- the message that has the same dedupe_key.
+-- Enqueue from triggers, psql and other languages. It returns the id of the new message, or of the one
+-- that has the same dedupe_key.
 CREATE FUNCTION pgqueue_enqueue(
     task text,
     payload jsonb DEFAULT '{"args": [], "kwargs": {}}',
@@ -290,4 +290,49 @@ BEGIN
             USING ERRCODE = 'program_limit_exceeded', HINT = 'A policy bounds its max_size.';
     END IF;
     RETURN stored.id;
+END $$;
+
+-- Store a message that is due at once, has no dedupe_key and is not ordered. Most are so, in channels that
+-- have no policies and are not watched: where that holds, one statement finds it out, and an enqueue takes
+-- half as long as by pgqueue_enqueue_v1 (32 clients on two cores). It returns what that returns, as text,
+-- which costs less than columns: "id created_at is_told came_of"; the time in microseconds since 1970, and
+-- "-" for no id.
+CREATE FUNCTION pgqueue_enqueue_now_v1(
+    channel text, key text, task text, payload jsonb, body bytea, metadata jsonb, options jsonb,
+    priority smallint, max_attempts integer, expires_at timestamptz, expires_after interval, parent_id bigint)
+RETURNS text LANGUAGE plpgsql SET enable_seqscan = off AS $$
+#variable_conflict use_variable
+DECLARE
+    is_special boolean;
+    is_told boolean;
+    said text;
+BEGIN
+    SELECT EXISTS (SELECT FROM pgqueue_policy p WHERE p.channel = channel)
+               OR EXISTS (SELECT FROM pgqueue_channel c WHERE c.name = channel AND c.watched),
+           -- As pgqueue_tell_v1 asks.
+           EXISTS (SELECT FROM pgqueue_worker w
+                   WHERE (channel = ANY (w.channels) OR w.channels IS NULL AND channel <> ALL (w.excluded))
+                     AND w.notify_until > clock_timestamp())
+    INTO is_special, is_told;
+    IF is_special THEN
+        SELECT coalesce(e.id::text, '-') || ' ' || (date_part('epoch', e.created_at) * 1000000)::bigint
+               || ' ' || e.is_told || ' ' || e.came_of
+        INTO said
+        FROM pgqueue_enqueue_v1(
+            channel, key, task, payload, body, metadata, options, priority, max_attempts, NULL, NULL,
+            expires_at, expires_after, NULL, false, NULL, NULL, false, parent_id, NULL) AS e;
+        RETURN said;
+    END IF;
+    INSERT INTO pgqueue_message
+        (channel, key, task, payload, body, metadata, options, priority, max_attempts, state,
+         run_at, created_at, expires_at, ordered, governed, parent_id)
+    VALUES (channel, key, task, payload, body, metadata, options, priority, max_attempts, 'ready',
+            statement_timestamp(), statement_timestamp(),
+            least(expires_at, statement_timestamp() + expires_after), false, false, parent_id)
+    RETURNING id || ' ' || (date_part('epoch', created_at) * 1000000)::bigint || ' ' || is_told || ' stored'
+    INTO said;
+    IF is_told THEN
+        PERFORM pg_notify(pgqueue_notifications_v1(), channel);
+    END IF;
+    RETURN said;
 END $$;

@@ -1,3 +1,5 @@
+"""How the tables are stored and vacuumed."""
+
 from django.db import migrations
 
 from pgqueue.migrations.sql import RunSQLFile
@@ -6,9 +8,9 @@ from pgqueue.migrations.sql import RunSQLFile
 class Migration(migrations.Migration):
 
     dependencies = [
-        ('pgqueue', '0001_initial'),
+        ("pgqueue", "0001_initial"),
     ]
 
     operations = [
-        RunSQLFile('0002_tell'),
+        RunSQLFile("0002_storage"),
     ]

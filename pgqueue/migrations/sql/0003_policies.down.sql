@@ -1,5 +1,3 @@
-DROP FUNCTION pgqueue_tell_waiters_v1(bigint);
-DROP FUNCTION pgqueue_notice_v1(text, bigint, text, text);
 DROP TRIGGER pgqueue_channel_changed ON pgqueue_channel;
 DROP FUNCTION pgqueue_channel_changed_v1();
 DROP TRIGGER pgqueue_policy_changed ON pgqueue_policy;

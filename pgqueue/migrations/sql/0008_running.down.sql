@@ -1,1 +1,0 @@
-ALTER INDEX pgqueue_message_running RESET (deduplicate_items);

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import timedelta
+from itertools import count
 from typing import Any
 from uuid import UUID
 
@@ -21,6 +22,7 @@ from pgqueue.states import State
 
 LEASE = timedelta(hours=1)
 """No heartbeat renews it."""
+PAGE = 10
 JSON = ("payload", "metadata", "options", "progress")
 LIMITS = ("idle_in_transaction_session_timeout", "lock_timeout")
 
@@ -34,11 +36,13 @@ def claim_next(alias: str, worker_id: UUID) -> Claim | None:
     with _lend(alias) as connection:
         _tidy(connection)
         tried = set()
-        for message in Message.objects.using(alias).filter(state=State.READY).order_by(*ORDER):
+        for message in _ready(alias):
+            # A claim looks at the whole governed channel, or at all that follows in a free lane.
+            place = (message.channel, None if message.governed else message.key)
+            if place in tried:
+                continue
+            tried.add(place)
             if message.governed:
-                if message.channel in tried:
-                    continue
-                tried.add(message.channel)
                 claims = _claim_governed(connection, message.channel, worker_id)
             else:
                 claims = _claim_free(connection, message, worker_id)
@@ -47,7 +51,15 @@ def claim_next(alias: str, worker_id: UUID) -> Claim | None:
     return None
 
 
-ORDER = ("rank", "run_at", "id")
+def _ready(alias: str) -> Iterator[Message]:
+    """Yield ready messages in the order in which they are to run; nearly always the first is it."""
+    ready = Message.objects.using(alias).filter(state=State.READY).order_by("rank", "run_at", "id")
+    ready = ready.only("channel", "key", "rank", "run_at", "governed")
+    for start in count(0, PAGE):
+        page = list(ready[start : start + PAGE])
+        yield from page
+        if len(page) < PAGE:
+            return
 
 
 def _tidy(connection: Connection) -> None:

@@ -153,6 +153,13 @@ class Running:
         # The last one became due last.
         assert [each.args[0] for each in run_all()] == ["held", "paused", "delayed"]
 
+    def test_messages_that_are_kept_back_hide_no_others(self) -> None:
+        Channel("paused").pause()
+        tasks.add.using(channel="paused").enqueue_many([(number,) for number in range(25)])
+        tasks.add.enqueue(7)
+
+        assert [each.return_value for each in run_all()] == [7]
+
     def test_an_expired_message_is_not_run(self) -> None:
         late = tasks.leave.using(ttl=60).enqueue("late")
         held = tasks.leave.hold(for_=60).enqueue("held")

@@ -122,7 +122,7 @@ def _tables(alias: str) -> list[str]:
 
 @pytest.fixture
 def looks_are_expensive(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let who looks from the front in vain not look again for a second; see `turns`."""
+    """Let who looks from the front in vain not look again for a second; see `free_lanes`."""
     constants = {"EXPENSIVE": 0, "LOOK_AGAIN_COST_WHEN_IDLE": math.inf, "LOOK_AGAIN_COST": math.inf}
     for name, value in {**constants, "LOOK_AGAIN_AT_LATEST": 1.0}.items():
-        monkeypatch.setattr(f"pgqueue.claiming.turns.{name}", value)
+        monkeypatch.setattr(f"pgqueue.claiming.free_lanes.{name}", value)

@@ -5,18 +5,15 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime, time, timedelta
-from functools import partial
 from typing import Any, TypeVar
 from uuid import UUID, uuid4
 
 import psycopg
 from psycopg.sql import SQL, Identifier, Literal
 
-from pgqueue.claiming.rounds import Rounds
-from pgqueue.claiming.turns import Turns
 from pgqueue.engine import claim as claiming
-from pgqueue.engine import claim_governed, notifications, route, settle, workers
 from pgqueue.engine import enqueue as enqueueing
+from pgqueue.engine import notifications, settle, workers
 from pgqueue.engine.claim import Claimed, Known, Search
 from pgqueue.engine.enqueue import Enqueued
 from pgqueue.engine.settle import Done, Failure
@@ -238,48 +235,6 @@ def register(
     workers.register(connection, worker_id, registration, before=before)
     workers.beat(connection, worker_id, notify_for=notify_for)
     return worker_id
-
-
-def turns(
-    connection: Connection,
-    *,
-    channels: Sequence[str] | None = None,
-    excluded: Sequence[str] = (),
-    lease: timedelta = LEASE,
-) -> Turns:
-    """Return the turns of a worker on this connection, as its fetcher makes them."""
-    worker_id = uuid4()
-
-    def find() -> Sequence[str]:
-        if channels is not None:
-            return channels
-        return claiming.channels(connection, excluded=excluded)
-
-    def take(known: Sequence[Known], searched: Sequence[Search], limit: int) -> Claimed:
-        return ask(
-            connection,
-            known=known,
-            searched=searched,
-            limit=limit,
-            lease=lease,
-            worker_id=worker_id,
-        )
-
-    return Turns(find_channels=find, take=take)
-
-
-def rounds(
-    connection: Connection, *, lease: timedelta = LEASE, excluded: Sequence[str] = ()
-) -> Rounds:
-    """Return the rounds of a worker on this connection, as its fetcher makes them."""
-    worker_id = uuid4()
-    return Rounds(
-        look=lambda after: route.look(connection, after=after),
-        route=lambda after: route.route(connection, after=after),
-        adopt=lambda: route.adopt(connection),
-        find_channels=lambda: route.channels(connection, excluded=excluded),
-        take=partial(claim_governed.claim, connection, worker_id=worker_id, lease=lease),
-    )
 
 
 def limit(channel: str = "default", scope: str = "each", key: str = "", **limits: Any) -> Policy:

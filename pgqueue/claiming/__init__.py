@@ -1,5 +1,6 @@
-"""Claiming on a connection of one's own, as workers and pull consumers do.
+"""Claim on a connection of one's own, as workers and consumers do.
 
-A Claimer asks Turns whose turn it is among free lanes, and Rounds among governed ones; under
-which id it claims, its Presence knows.
+`free_lanes` and `governed_lanes` plan what to ask for and remember the answers; they use no
+database. `claimer` does their steps with the verbs of `engine`. `presence` keeps the worker's row
+and the ids that it claims under.
 """

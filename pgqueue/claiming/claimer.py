@@ -1,47 +1,56 @@
-"""Claim on one connection, of free lanes and of governed ones."""
+"""Claim messages on one connection, from free lanes and from governed ones."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
-from datetime import datetime, timedelta
+from collections.abc import Sequence
+from datetime import timedelta
 from typing import NamedTuple
 from uuid import UUID
 
+from psycopg import Error
+
+from pgqueue.claiming.free_lanes import (
+    LOOK_AGAIN_AT_LATEST,
+    LOOK_AGAIN_COST,
+    FindChannels,
+    FreeLanes,
+)
+from pgqueue.claiming.governed_lanes import GovernedLanes
 from pgqueue.claiming.presence import Presence
-from pgqueue.claiming.rounds import Rounds
-from pgqueue.claiming.turns import LOOK_AGAIN_AT_LATEST, LOOK_AGAIN_COST, Turns
 from pgqueue.connections import Session
 from pgqueue.engine import claim as engine
 from pgqueue.engine import claim_governed, route
-from pgqueue.engine.claim import Claimed, Known, Search
-from pgqueue.engine.claim_governed import Served
 from pgqueue.engine.notifications import DUE_EARLIER
 from pgqueue.engine.values import Claim, Connection
 
 FEW = 10
-"""Messages that are claimed at once when somebody says that there are some: if there are more, it
-matters whose turn it is."""
+"""The limit of a claim right after a notification. If more messages are ready, turns count."""
 
 
 class Claimant(NamedTuple):
-    """A connection to claim on, and the id that this is done under."""
+    """A connection to claim on, and the worker id to claim under."""
 
     connection: Connection
     worker_id: UUID
 
 
+class Claimed(NamedTuple):
+    """A message that was claimed, and when that was asked for, by the monotonic clock."""
+
+    claim: Claim
+    asked_at: float
+
+
 class Claimer:
-    """Claims on the connection of its session, under a new id each time that is a new one.
+    """Claims on the connection of its session, under a new id with each new connection.
 
     Args:
-        session: whose connection nobody else claims on.
-        presence: where it takes its ids from.
-        channels: the ones to claim from; None: all, also those yet to come.
-        excluded: ones not to claim from.
+        session: its connection is used for nothing else.
+        presence: gives the ids.
+        channels: the channels to claim from; None: all, also future ones.
+        excluded: channels not to claim from.
         lease: how long each message is leased.
-        on_claimed: takes what each statement claimed, and when that was asked for, by the
-            monotonic clock.
     """
 
     def __init__(
@@ -52,136 +61,179 @@ class Claimer:
         channels: Sequence[str] | None,
         excluded: Sequence[str],
         lease: timedelta,
-        on_claimed: Callable[[Sequence[Claim], float], None],
     ) -> None:
         self._session = session
         self._presence = presence
         self._channels = channels
         self._excluded = excluded
         self._lease = lease
-        self._on_claimed = on_claimed
-        self._turns = Turns(find_channels=self._find_channels, take=self._take)
-        self._rounds = Rounds(
-            look=lambda after: route.look(self._session.connection, after=after),
-            route=lambda after: route.route(self._session.connection, after=after),
-            adopt=lambda: route.adopt(self._session.connection),
-            find_channels=self._find_governed_channels,
-            take=self._take_governed,
-        )
+        self._free = FreeLanes()
+        self._governed = GovernedLanes()
         self._governed_first = False
-        self._expected: set[str] = set()
-        self._expects_from = 0.0
+        self._notified: set[str] = set()
+        self._notified_claims_from = 0.0
         self._claimant: Claimant | None = None
 
     @property
     def wake_in(self) -> timedelta | None:
-        """How long until a rate, another worker, or what a look costs lets something go on."""
+        """How long until a rate, another worker or the cost of a look allows something new."""
         return min(
-            (each for each in (self._turns.wake_in, self._rounds.wake_in) if each is not None),
+            (each for each in (self._free.wake_in, self._governed.wake_in) if each is not None),
             default=None,
         )
 
-    def claim(self, limit: int, *, thoroughly: bool = True) -> int:
-        """Claim up to `limit`, of free lanes and of governed ones; return how many.
+    def claim(self, limit: int, *, thoroughly: bool = True) -> list[Claimed]:
+        """Claim up to `limit` messages, from free lanes and from governed ones.
 
-        Each kind has a share by its channels, and what the other leaves; they begin in turn.
+        Each kind has a share by the number of its channels, and what the other leaves; they begin
+        in turn.
 
         Args:
-            thoroughly: none means that nothing is there. Else it may also mean that looking
-                everywhere is too expensive for now; see `wake_in`.
+            thoroughly: an empty result means that nothing is there. If not, it may also mean that
+                looking everywhere is too expensive at the moment; see `wake_in`.
+
+        Raises:
+            psycopg.Error: the database refused, or can't be reached.
         """
-        if claimed := self._claim_at_once(self.connect(), limit):
-            return claimed
-        free, governed = max(1, self._turns.channels), max(1, self._rounds.channels)
+        claimed: list[Claimed] = []
+        claimant = self.connect()
+        try:
+            self._claim_notified(claimant, claimed, limit)
+            if not claimed:
+                self._claim_in_turn(claimant, claimed, limit, thoroughly)
+        except Error:
+            # What was claimed before the error has to be run. If the error lasts, the next claim
+            # raises it.
+            if not claimed:
+                raise
+        return claimed
+
+    def _claim_in_turn(
+        self, claimant: Claimant, claimed: list[Claimed], limit: int, thoroughly: bool
+    ) -> None:
+        free, governed = max(1, self._free.channels), max(1, self._governed.channels)
         self._governed_first = not self._governed_first
         if self._governed_first:
-            share = max(1, limit * governed // (free + governed)) if self._turns.channels else limit
-            claimed = len(self._rounds.claim(share))
-            return claimed + self._claim_free(limit - claimed, thoroughly)
-        share = max(1, limit * free // (free + governed)) if self._rounds.channels else limit
-        claimed = self._claim_free(share, thoroughly)
-        return claimed + (len(self._rounds.claim(limit - claimed)) if claimed < limit else 0)
-
-    def _claim_free(self, limit: int, thoroughly: bool) -> int:
-        return len(self._turns.claim(limit, thoroughly=thoroughly)) if limit else 0
+            share = max(1, limit * governed // (free + governed)) if self._free.channels else limit
+            self.claim_governed(claimant, claimed, share)
+            if len(claimed) < limit:
+                self.claim_free(claimant, claimed, limit - len(claimed), thoroughly)
+        else:
+            share = max(1, limit * free // (free + governed)) if self._governed.channels else limit
+            self.claim_free(claimant, claimed, share, thoroughly)
+            if len(claimed) < limit:
+                self.claim_governed(claimant, claimed, limit - len(claimed))
 
     def serves(self, channel: str) -> bool:
-        """Whether it claims from a channel, by its name as notified."""
+        """Return whether it claims from a channel, by its name as notified."""
         if channel == DUE_EARLIER:
             return False
-        ours = self._channels is None or channel in self._channels
-        return ours and channel not in self._excluded
+        is_included = self._channels is None or channel in self._channels
+        return is_included and channel not in self._excluded
 
     def expect(self, channel: str) -> None:
-        """Begin the next claim with a channel that has something ready."""
-        self._expected.add(channel)
+        """Begin the next claim with a channel of which a notification came."""
+        self._notified.add(channel)
 
-    def _claim_at_once(self, claimant: Claimant, limit: int) -> int:
-        """Claim what is expected, without looking whose turn it is: there was nothing before."""
-        expected, self._expected = self._expected, set()
-        if len(expected) != 1 or self._turns.channels or time.monotonic() < self._expects_from:
-            return 0
+    def connect(self) -> Claimant:
+        """Return what to claim with. A new connection gets a new id, and begins at every front."""
+        connection = self._session.connection
+        if self._claimant is None or self._claimant.connection is not connection:
+            self._claimant = Claimant(connection, self._presence.register(connection))
+            self._free.forget()
+            self._governed.forget()
+        return self._claimant
+
+    def _claim_notified(self, claimant: Claimant, claimed: list[Claimed], limit: int) -> None:
+        """Claim from a notified channel without planning: nothing was there before."""
+        notified, self._notified = self._notified, set()
+        if len(notified) != 1 or self._free.channels:
+            return
         asked_at = time.monotonic()
-        [channel] = expected
+        if asked_at < self._notified_claims_from:
+            return
         claims = engine.claim_at_once(
             claimant.connection,
-            channel,
+            *notified,
             limit=min(limit, FEW),
             worker_id=claimant.worker_id,
             lease=self._lease,
         )
-        # From the front, where a long transaction elsewhere may keep what is dead in the way.
+        # From the front, where a long transaction may keep dead index entries alive.
         took = time.monotonic() - asked_at
-        self._expects_from = asked_at + min(LOOK_AGAIN_COST * took, LOOK_AGAIN_AT_LATEST)
-        if claims:
-            self._on_claimed(claims, asked_at)
-        return len(claims)
+        self._notified_claims_from = asked_at + min(LOOK_AGAIN_COST * took, LOOK_AGAIN_AT_LATEST)
+        claimed += [Claimed(claim, asked_at) for claim in claims]
 
-    def connect(self) -> Claimant:
-        """Return what to claim with: a new connection takes a new id, and begins afresh."""
-        connection = self._session.connection
-        if self._claimant is None or self._claimant.connection is not connection:
-            self._claimant = Claimant(connection, self._presence.register(connection))
-            self._turns.forget()
-            self._rounds.forget()
-        return self._claimant
+    def claim_free(
+        self, claimant: Claimant, claimed: list[Claimed], limit: int, thoroughly: bool
+    ) -> None:
+        """Claim from free lanes: once, or again where other workers had all lanes locked."""
+        connection, worker_id = claimant
+        lanes = self._free
+        lanes.begin(time.monotonic(), thoroughly=thoroughly)
+        found = 0
+        while not found and (step := lanes.plan(limit)) is not None:
+            if isinstance(step, FindChannels):
+                lanes.found(self._free_channels(connection))
+                continue
+            asked_at = time.monotonic()
+            result = engine.claim(
+                connection,
+                known=step.known,
+                searched=step.searched,
+                limit=step.limit,
+                worker_id=worker_id,
+                lease=self._lease,
+            )
+            claimed += [Claimed(claim, asked_at) for claim in result.claims]
+            found = len(result.claims)
+            lanes.learn(step, result)
+        lanes.end(time.monotonic(), found)
 
-    def _find_channels(self) -> Sequence[str]:
+    def _free_channels(self, connection: Connection) -> Sequence[str]:
         if self._channels is not None:
             return [name for name in self._channels if name not in self._excluded]
-        return engine.channels(self._session.connection, excluded=self._excluded)
+        return engine.channels(connection, excluded=self._excluded)
 
-    def _take(self, known: Sequence[Known], searches: Sequence[Search], limit: int) -> Claimed:
-        connection, worker_id = self._claimant or self.connect()
-        asked_at = time.monotonic()
-        claimed = engine.claim(
-            connection,
-            known=known,
-            searched=searches,
-            limit=limit,
-            worker_id=worker_id,
-            lease=self._lease,
-        )
-        self._on_claimed(claimed.claims, asked_at)
-        return claimed
+    def claim_governed(self, claimant: Claimant, claimed: list[Claimed], limit: int) -> None:
+        """Claim from governed lanes; with nothing, only after a look at every round's beginning."""
+        lanes, before = self._governed, len(claimed)
+        self._bring_lanes_up_to_date(claimant.connection)
+        self._go_round(claimant, claimed, limit)
+        if len(claimed) == before and not lanes.is_from_the_front:
+            lanes.forget()
+            self._bring_lanes_up_to_date(claimant.connection)
+            self._go_round(claimant, claimed, limit)
+        if len(claimed) == before:
+            look = route.look(claimant.connection, after=lanes.bell)
+            lanes.ended_with_nothing(look.wake_in)
 
-    def _find_governed_channels(self) -> Sequence[str]:
-        found = route.channels(self._session.connection, excluded=self._excluded)
-        return [name for name in found if self._channels is None or name in self._channels]
+    def _bring_lanes_up_to_date(self, connection: Connection) -> None:
+        lanes = self._governed
+        lanes.begin(time.monotonic())
+        lanes.looked(route.look(connection, after=lanes.bell))
+        if lanes.must_adopt:
+            lanes.adopted(route.adopt(connection))
+        if lanes.must_route:
+            lanes.routed(route.route(connection, after=lanes.bell))
+        if lanes.must_find_channels:
+            found = route.channels(connection, excluded=self._excluded)
+            lanes.found(name for name in found if self._channels is None or name in self._channels)
+        lanes.is_up_to_date(time.monotonic())
 
-    def _take_governed(
-        self, channel: str, after: datetime, limit: int, *, until: datetime | None
-    ) -> Served:
-        connection, worker_id = self._claimant or self.connect()
-        asked_at = time.monotonic()
-        served = claim_governed.claim(
-            connection,
-            channel,
-            after,
-            limit,
-            until=until,
-            worker_id=worker_id,
-            lease=self._lease,
-        )
-        self._on_claimed(served.claims, asked_at)
-        return served
+    def _go_round(self, claimant: Claimant, claimed: list[Claimed], limit: int) -> None:
+        connection, worker_id = claimant
+        lanes, most = self._governed, len(claimed) + limit
+        while (turn := lanes.plan(most - len(claimed))) is not None:
+            asked_at = time.monotonic()
+            served = claim_governed.claim(
+                connection,
+                turn.channel,
+                turn.after,
+                turn.limit,
+                until=turn.until,
+                worker_id=worker_id,
+                lease=self._lease,
+            )
+            claimed += [Claimed(claim, asked_at) for claim in served.claims]
+            lanes.learn(turn, served)

@@ -72,7 +72,6 @@ class Intake:
             channels=channels,
             excluded=[],
             lease=lease,
-            on_claimed=self._put,
         )
         self._duties = InlineDuties(consumer_duties(), lease=options.lease)
         self._listener = ClaimListener(self._claimer.serves)
@@ -169,9 +168,9 @@ class Intake:
         self._duties.look(connection)
         self._beat(connection)
         # A claim divides its limit over channels and keys: what some of them leave, others have.
-        claimed = more = self._claimer.claim(self._limit, thoroughly=is_the_last)
+        claimed = more = self._take(self._limit, is_the_last)
         while more and claimed < self._limit:
-            more = self._claimer.claim(self._limit - claimed, thoroughly=False)
+            more = self._take(self._limit - claimed, False)
             claimed += more
         if claimed:
             self._nap = SHORTEST_NAP
@@ -206,10 +205,12 @@ class Intake:
         comes_in = promote.may_come(self._session.connection, self._channels)
         return None if comes_in is None else max(comes_in, timedelta())
 
-    def _put(self, claims: Sequence[Claim], asked_at: float) -> None:
-        # Times are counted from here: from before the claim, a short run would end in the future.
+    def _take(self, limit: int, thoroughly: bool) -> int:
+        claimed = self._claimer.claim(limit, thoroughly=thoroughly)
+        # Times are measured from here: from before the claim, a short run would end in the future.
         taken_at = monotonic()
-        self._taken.extend(Taken(claim, taken_at) for claim in claims)
+        self._taken.extend(Taken(each.claim, taken_at) for each in claimed)
+        return len(claimed)
 
     def _pop(self) -> Taken | None:
         try:

@@ -7,12 +7,11 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from datetime import timedelta
 
-from pgqueue.claiming.claimer import Claimer
+from pgqueue.claiming.claimer import Claimed, Claimer
 from pgqueue.claiming.listener import ClaimListener
 from pgqueue.claiming.presence import Presence
 from pgqueue.connections import Session
 from pgqueue.engine.notifications import DUE_EARLIER
-from pgqueue.engine.values import Claim
 from pgqueue.service import NO_NAP, Service
 from pgqueue.worker.buffer import LARGEST, Buffer
 from pgqueue.worker.held import Held, Holding
@@ -86,7 +85,6 @@ class Fetcher(Service):
             channels=channels,
             excluded=excluded,
             lease=lease,
-            on_claimed=self._hold,
         )
         self._nap = SHORTEST_NAP
         self._empty_claims = 0
@@ -131,13 +129,14 @@ class Fetcher(Service):
         limit = min(room, BATCH)
         is_listening = self._listens and self._listener.listen(self._claimer.connect().connection)
         claimed = self._claimer.claim(limit, thoroughly=False)
+        self._hold(claimed)
         if not claimed:
             self._business.note_rest()
             return self._wait(is_listening=is_listening)
         self.is_idle = False
         self._empty_claims = 0
         self._nap = SHORTEST_NAP
-        self._business.note(is_full=claimed >= limit)
+        self._business.note(is_full=len(claimed) >= limit)
         if self._business.is_brisk():
             self._withdraw()
         return NO_NAP
@@ -156,8 +155,8 @@ class Fetcher(Service):
         # are slow, claiming more would only pile it up. The settler wakes us.
         return min(wanted, min(HELD, 2 * fitting) + self._slots - len(self._holding))
 
-    def _hold(self, claims: Sequence[Claim], asked_at: float) -> None:
-        held = [Held(claim, asked_at) for claim in claims]
+    def _hold(self, claimed: Sequence[Claimed]) -> None:
+        held = [Held(*each) for each in claimed]
         self._holding.add(held)
         if self._stopping.is_set():
             # Answered late: nobody looks into the buffer any more.

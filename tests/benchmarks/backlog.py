@@ -14,13 +14,12 @@ import time
 from collections.abc import Callable
 from datetime import timedelta
 from statistics import median
-from uuid import uuid4
 
-from pgqueue.claiming.turns import Turns
 from pgqueue.connections import connect
-from pgqueue.engine import claim, stats
+from pgqueue.engine import stats
 from tests.benchmarks.harness.messages import CHANNEL, store_evenly
 from tests.benchmarks.harness.report import Report, Round, repeat
+from tests.claims import FreeClaims
 
 SIZES = (10_000_000,)
 KEYS = 1_000
@@ -54,19 +53,8 @@ def _round(count: int) -> Round:
 
 def _claim_ms(count: int) -> float:
     store_evenly(count, keys=min(KEYS, count))
-    worker_id = uuid4()
     with connect("default", name="engine") as connection:
-        turns = Turns(
-            find_channels=lambda: claim.channels(connection, excluded=[]),
-            take=lambda known, searches, limit: claim.claim(
-                connection,
-                known=known,
-                searched=searches,
-                limit=limit,
-                worker_id=worker_id,
-                lease=LEASE,
-            ),
-        )
+        turns = FreeClaims(connection)
         took = []
         for _ in range(min(CLAIMS, count // BATCH)):
             took.append(_took_ms(lambda: turns.claim(BATCH)))

@@ -24,16 +24,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from statistics import quantiles
-from uuid import uuid4
 
-from pgqueue.claiming.turns import Turns
 from pgqueue.connections import connect
-from pgqueue.engine import claim, settle
-from pgqueue.engine.claim import Claimed, Known, Search
+from pgqueue.engine import settle
 from pgqueue.engine.settle import Done
 from tests.benchmarks.harness import ceiling
 from tests.benchmarks.harness.messages import DEEP, store, store_in_keys
 from tests.benchmarks.harness.report import Report, Round, repeat
+from tests.claims import FreeClaims
 
 SIZES = (1_300_000,)
 BATCH = 500
@@ -93,24 +91,9 @@ class Loop:
 
 
 def _loop() -> Loop:
-    worker_id = uuid4()
     loop = Loop([], [])
     with connect("default", name="engine") as connection:
-
-        def take(known: Sequence[Known], searched: Sequence[Search], limit: int) -> Claimed:
-            return claim.claim(
-                connection,
-                known=known,
-                searched=searched,
-                limit=limit,
-                worker_id=worker_id,
-                lease=LEASE,
-            )
-
-        turns = Turns(
-            find_channels=lambda: claim.channels(connection, excluded=[]),
-            take=take,
-        )
+        turns = FreeClaims(connection)
         began = time.monotonic()
         while claims := turns.claim(BATCH):
             settle.complete(connection, [Done(each, None, 0.0, 0.0) for each in claims])

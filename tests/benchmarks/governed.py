@@ -13,17 +13,15 @@ from __future__ import annotations
 
 import time
 from datetime import timedelta
-from functools import partial
 from statistics import median
-from uuid import uuid4
 
-from pgqueue.claiming.rounds import Rounds
 from pgqueue.connections import connect
-from pgqueue.engine import claim_governed, route, settle
+from pgqueue.engine import settle
 from tests.benchmarks.harness.draining import drain
 from tests.benchmarks.harness.messages import CHANNEL, limit, started, store_evenly
 from tests.benchmarks.harness.report import Report, Round, repeat
 from tests.benchmarks.harness.session import session, settle_down
+from tests.claims import GovernedClaims
 
 SIZES = (100_000,)
 KEYS = 10_000
@@ -63,22 +61,15 @@ def _saturated_claim_ms(lanes: int) -> float:
     """Return the median of what it takes to claim from the few lanes that have room."""
     store_evenly(2 * lanes, keys=lanes, governed=True)
     limit(scope="each", max_running=1)
-    worker_id = uuid4()
     with connect("default", name="engine") as connection:
-        rounds = Rounds(
-            look=lambda after: route.look(connection, after=after),
-            route=lambda after: route.route(connection, after=after),
-            adopt=lambda: 0,  # there are no strays, and looking for them is no part of a claim
-            find_channels=lambda: route.channels(connection, excluded=[]),
-            take=partial(claim_governed.claim, connection, worker_id=worker_id, lease=LEASE),
-        )
+        rounds = GovernedClaims(connection, lease=LEASE)
         running = []
         while claims := rounds.claim(1000):
             running += claims
         settle_down()
         took = []
         for n in range(min(CLAIMS, len(running) // OPEN)):
-            # Their places are free, and the bells have rung.
+            # Their places are free, and this takes the bells.
             settle.release(connection, running[n * OPEN : (n + 1) * OPEN])
             rounds.claim(0)
             began = time.monotonic()

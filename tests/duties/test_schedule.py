@@ -31,7 +31,8 @@ from pgqueue.states import State
 from pgqueue.tasks import scheduling
 from pgqueue.ticks import EPOCH, Every, upcoming
 from tests import jobs
-from tests.factories import LEASE, Connection, claim, done, enqueue, failure, limit, rounds
+from tests.claims import GovernedClaims
+from tests.factories import LEASE, Connection, claim, done, enqueue, failure, limit
 from tests.hearing import heard
 from tests.stepping import Step
 
@@ -471,7 +472,7 @@ class TestOverlap:
         add(overlap="one", missed="all")
         make_due(connection, days=2)
         do(duty_of(), connection)
-        turns, ran = rounds(connection), []
+        turns, ran = GovernedClaims(connection), []
 
         while claims := turns.claim(100):
             (running,) = claims

@@ -12,16 +12,17 @@ from uuid import uuid4
 
 import pytest
 
-from pgqueue.claiming import turns as turns_module
-from pgqueue.claiming.turns import LOOK_AGAIN, Turns
+from pgqueue.claiming import claimer
+from pgqueue.claiming.free_lanes import LOOK_AGAIN, Request
 from pgqueue.engine import cancel, claim, settle
 from pgqueue.engine.claim import Claimed, Known, Met, Search
 from pgqueue.engine.values import Claim
 from pgqueue.models import Channel, Message, Policy
 from pgqueue.states import State
 from tests import factories
-from tests.engine.test_turns import Backlog
-from tests.factories import Connection, ask, count_by, enqueue, store, turns
+from tests.claiming.test_free_lanes import Backlog
+from tests.claims import FreeClaims, PlannedClaims
+from tests.factories import Connection, ask, count_by, enqueue, store
 
 
 def front(channel: str = "default", room: int = 100, share: int | None = None) -> Search:
@@ -483,18 +484,18 @@ class TestChannels:
 def clock(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
     """The clock that turns go by: it stands still unless a test moves it."""
     clock = SimpleNamespace(now=1000.0)
-    monkeypatch.setattr(turns_module, "time", SimpleNamespace(monotonic=lambda: clock.now))
+    monkeypatch.setattr(claimer, "time", SimpleNamespace(monotonic=lambda: clock.now))
     return clock
 
 
-class TestTurns:
+class TestClaimsOfFreeLanes:
     def test_give_shallow_keys_theirs_beside_a_deep_one(
         self, connection: Connection, clock: SimpleNamespace
     ) -> None:
         enqueue(connection, 2000, key="deep")
         shallow = [f"k{n:02}" for n in range(100)]
         store(connection, shallow)
-        worker = turns(connection)
+        worker = FreeClaims(connection)
 
         claims = worker.claim(50) + worker.claim(50) + worker.claim(50)
 
@@ -506,7 +507,7 @@ class TestTurns:
         for channel in ("a", "b", "c"):
             enqueue(connection, 50, channel=channel)
         enqueue(connection, 1000, channel="deep")
-        worker = turns(connection)
+        worker = FreeClaims(connection)
 
         claims = worker.claim(40)
 
@@ -519,7 +520,7 @@ class TestTurns:
     ) -> None:
         for channel in ("a", "b", "c"):
             enqueue(connection, 50, channel=channel)
-        worker = turns(connection)
+        worker = FreeClaims(connection)
 
         claimed = [claim_one(worker, clock).channel for _ in range(12)]
 
@@ -531,7 +532,7 @@ class TestTurns:
     ) -> None:
         lanes = [f"{n:03}" for n in range(300 if limit > 1 else 20)]
         store(connection, lanes * 3)
-        worker = turns(connection)
+        worker = FreeClaims(connection)
 
         rounds: list[list[str]] = [[], [], []]
         for keys in rounds:
@@ -546,7 +547,7 @@ class TestTurns:
     ) -> None:
         lanes = [f"{n:03}" for n in range(300)]
         store(connection, lanes * 3)
-        worker = turns(connection)
+        worker = FreeClaims(connection)
 
         claims = [worker.claim(500) for _ in range(3)]
 
@@ -558,7 +559,7 @@ class TestTurns:
     ) -> None:
         lanes = [f"{n:02}" for n in range(10)]
         store(connection, lanes * 20)
-        worker = turns(connection)
+        worker = FreeClaims(connection)
         worker.claim(50)
 
         claimed = [each.key for _ in range(30 // limit) for each in worker.claim(limit)]
@@ -569,7 +570,7 @@ class TestTurns:
         self, connection: Connection, clock: SimpleNamespace
     ) -> None:
         ids = enqueue(connection, 1200)
-        worker = turns(connection)
+        worker = FreeClaims(connection)
 
         claims = [worker.claim(500) for _ in range(3)]
 
@@ -580,7 +581,7 @@ class TestTurns:
         self, connection: Connection, clock: SimpleNamespace
     ) -> None:
         enqueue(connection, 100)
-        worker = turns(connection)
+        worker = FreeClaims(connection)
         worker.claim(10)
         (urgent,) = enqueue(connection, priority=50)
 
@@ -596,7 +597,7 @@ class TestTurns:
         self, connection: Connection, clock: SimpleNamespace
     ) -> None:
         enqueue(connection, 100)
-        worker = turns(connection)
+        worker = FreeClaims(connection)
         worker.claim(10)
         enqueue(connection, key="late")
         enqueue(connection, channel="late")
@@ -610,7 +611,7 @@ class TestTurns:
         self, connection: Connection, clock: SimpleNamespace
     ) -> None:
         enqueue(connection, 5)
-        worker = turns(connection)
+        worker = FreeClaims(connection)
         worker.claim(5)
         (urgent,) = enqueue(connection, priority=50)
 
@@ -624,7 +625,7 @@ class TestTurns:
             clock.now += 0.05
             return ["default"]
 
-        worker = Turns(find_channels=find, take=deep_lane())
+        worker = PlannedClaims(find, deep_lane(), lambda: clock.now)
         while clock.now < 1004:
             worker.claim(10)
             clock.now += 0.01
@@ -640,7 +641,7 @@ class TestTurns:
             looked.append(clock.now)
             return ["default"]
 
-        worker = Turns(find_channels=find, take=deep_lane())
+        worker = PlannedClaims(find, deep_lane(), lambda: clock.now)
         while clock.now < 1100:
             worker.claim(10)
             clock.now += 0.1
@@ -653,7 +654,7 @@ class TestTurns:
         Channel.objects.create(name="paused", paused=True)
         for channel in ("a", "excluded", "paused"):
             enqueue(connection, 5, channel=channel)
-        worker = turns(connection, excluded=["excluded"])
+        worker = FreeClaims(connection, excluded=["excluded"])
 
         claims = worker.claim(100) + worker.claim(100)
 
@@ -663,7 +664,7 @@ class TestTurns:
         self, connection: Connection, clock: SimpleNamespace
     ) -> None:
         enqueue(connection, 100)
-        worker = turns(connection)
+        worker = FreeClaims(connection)
         worker.claim(10)
 
         Channel.objects.create(name="default", paused=True)
@@ -677,7 +678,7 @@ class TestTurns:
         self, connection: Connection, clock: SimpleNamespace
     ) -> None:
         enqueue(connection, 10, channel="a")
-        worker = turns(connection, channels=["empty", "a", "a", "none"])
+        worker = FreeClaims(connection, channels=["empty", "a", "a", "none"])
 
         claims = worker.claim(3) + worker.claim(3) + worker.claim(100)
 
@@ -687,7 +688,7 @@ class TestTurns:
         self, connection: Connection, other: Connection, clock: SimpleNamespace
     ) -> None:
         store(connection, [f"{n:02}" for n in range(30)])
-        mine, theirs = turns(connection), turns(other)
+        mine, theirs = FreeClaims(connection), FreeClaims(other)
 
         with other.transaction():
             held = theirs.claim(100)
@@ -699,7 +700,7 @@ class TestTurns:
         self, connection: Connection, other: Connection, clock: SimpleNamespace
     ) -> None:
         ids = enqueue(connection, 30)
-        mine, theirs = turns(connection), turns(other)
+        mine, theirs = FreeClaims(connection), FreeClaims(other)
 
         with other.transaction(force_rollback=True):
             theirs.claim(100)
@@ -714,7 +715,7 @@ class TestTurns:
     ) -> None:
         ids = enqueue(connection, 50, key="a")
         enqueue(connection, 50, key="b")
-        worker = turns(connection)
+        worker = FreeClaims(connection)
 
         with other.transaction():
             cancel.cancel(other, ids)
@@ -729,7 +730,7 @@ class TestTurns:
     ) -> None:
         # Slow tasks: more time than a look takes passes between two claims.
         store(connection, [f"{n:02}" for n in range(limit)] * 9)
-        worker = turns(connection)
+        worker = FreeClaims(connection)
 
         counts = []
         for _ in range(9):
@@ -745,7 +746,7 @@ class TestTurns:
         model = Backlog()
         model.add_deep("a", "")
         model.add_deep("b", "")
-        worker = Turns(find_channels=model.channels, take=model.take)
+        worker = PlannedClaims(model.channels, model.take, lambda: clock.now)
 
         claimed = [each.channel for n in range(24) for each in worker.claim([1, 1, 1, 4][n % 4])]
 
@@ -755,14 +756,14 @@ class TestTurns:
         self, connection: Connection, clock: SimpleNamespace
     ) -> None:
         ids = enqueue(connection, 20)
-        worker = turns(connection)
+        worker = FreeClaims(connection)
         worker.claim(10)
         cancel.cancel(connection, ids)
 
         assert worker.claim(10) == []
 
 
-def claim_one(worker: Turns, clock: SimpleNamespace) -> Any:
+def claim_one(worker: FreeClaims, clock: SimpleNamespace) -> Any:
     (got,) = worker.claim(1)
     clock.now += 0.01
     return got
@@ -771,13 +772,13 @@ def claim_one(worker: Turns, clock: SimpleNamespace) -> Any:
 def deep_lane() -> Callable[..., Claimed]:
     """Something to take from that is never used up."""
 
-    def take(known: Sequence[Known], searched: Sequence[Search], limit: int) -> Claimed:
+    def take(request: Request) -> Claimed:
         moment = datetime(2025, 1, 1, tzinfo=UTC)
         claims: list[Any] = [
             SimpleNamespace(channel="default", key="", priority=0, run_at=moment, id=id)
-            for id in range(limit)
+            for id in range(request.limit)
         ]
-        return Claimed(claims, {each.channel: Met(1, "") for each in searched})
+        return Claimed(claims, {each.channel: Met(1, "") for each in request.searched})
 
     return take
 
@@ -786,7 +787,7 @@ def test_two_workers_share_a_backlog_without_a_message_twice(
     connection: Connection, other: Connection
 ) -> None:
     store(connection, [str(n % 7) for n in range(2000)])
-    workers = [turns(connection), turns(other)]
+    workers = [FreeClaims(connection), FreeClaims(other)]
 
     got = []
     while batches := [batch for worker in workers if (batch := worker.claim(90))]:

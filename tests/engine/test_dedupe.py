@@ -13,6 +13,7 @@ from pgqueue.engine import dead, settle
 from pgqueue.engine.enqueue import Enqueued
 from pgqueue.exceptions import ChannelFull
 from pgqueue.models import Channel, Dedupe, Message
+from tests.claims import GovernedClaims
 from tests.factories import (
     Connection,
     claim,
@@ -21,7 +22,6 @@ from tests.factories import (
     failure,
     limit,
     one,
-    rounds,
     store,
 )
 from tests.stepping import Step
@@ -332,7 +332,7 @@ class TestReplacing:
     def test_wakes_a_lane_that_has_a_policy(self, connection: Connection) -> None:
         once(connection, replaces=True, run_after=MINUTE, key="a")
         limit(max_running=1)
-        turns = rounds(connection)
+        turns = GovernedClaims(connection)
         assert turns.claim(9) == []
 
         once(connection, replaces=True, key="a")
@@ -347,7 +347,7 @@ class TestReplacing:
     ) -> None:
         limit(key="a", max_running=1)
         (id,) = once(connection, replaces=True, run_after=MINUTE, **first).ids
-        turns = rounds(connection)
+        turns = GovernedClaims(connection)
         assert turns.claim(9) == []
 
         once(connection, replaces=True)

@@ -10,7 +10,8 @@ import pytest
 from pgqueue.duties.expire import Expire
 from pgqueue.engine import expire, settle
 from pgqueue.models import Dedupe, History, Message
-from tests.factories import Connection, bury, claim, done, enqueue, insert, limit, rounds, run
+from tests.claims import GovernedClaims
+from tests.factories import Connection, bury, claim, done, enqueue, insert, limit, run
 
 MINUTE = timedelta(minutes=1)
 PAST = datetime(2020, 1, 1, tzinfo=UTC)
@@ -51,14 +52,14 @@ class TestExpiry:
         enqueue(connection, key="a", expires_at=PAST)
         (good,) = enqueue(connection, key="a", expires_after=MINUTE)
 
-        claims = rounds(connection).claim(10) if is_governed else claim(connection)
+        claims = GovernedClaims(connection).claim(10) if is_governed else claim(connection)
 
         assert [each.id for each in claims] == [good]
 
     def test_is_minded_where_the_order_is_kept(self, connection: Connection) -> None:
         enqueue(connection, key="a", expires_at=PAST, ordered=True)
         (second,) = enqueue(connection, key="a", ordered=True)
-        turns = rounds(connection)
+        turns = GovernedClaims(connection)
         assert turns.claim(9) == []
 
         expire.expire(connection)

@@ -15,7 +15,7 @@ from uuid import uuid4
 import pytest
 from psycopg import ClientCursor, Error
 
-from pgqueue.claiming.rounds import BESIDE_ANOTHER
+from pgqueue.claiming.governed_lanes import BESIDE_ANOTHER
 from pgqueue.engine import cancel, dead, expire, held, lease, promote, route, settle
 from pgqueue.engine import claim_governed as engine
 from pgqueue.engine.cancel import Cancelled
@@ -23,6 +23,7 @@ from pgqueue.engine.settle import Deferral
 from pgqueue.engine.values import Claim, Lease
 from pgqueue.models import Channel, History, Message, Policy
 from pgqueue.states import Outcome, State
+from tests.claims import GovernedClaims
 from tests.eventually import eventually
 from tests.factories import (
     LEASE,
@@ -37,7 +38,6 @@ from tests.factories import (
     limit,
     make_due,
     one,
-    rounds,
     schedule,
     store,
 )
@@ -529,7 +529,7 @@ class TestClaimBesideClaim:
         limit(scope=scope, max_running=9)
         enqueue(connection, 9, key=KEY)
         mark(connection)
-        second = rounds(other)
+        second = GovernedClaims(other)
 
         with connection.transaction():
             first = take(connection, most=2)
@@ -547,7 +547,7 @@ class TestClaimBesideClaim:
         (gone,) = enqueue(connection, key="b")
         mark(connection)
         cancel.cancel(connection, [gone])
-        second = rounds(other)
+        second = GovernedClaims(other)
 
         with connection.transaction():
             first = take(connection, most=1)
@@ -565,7 +565,7 @@ class TestClaimBesideClaim:
         enqueue(connection, 2, key=KEY)
         mark(connection)
         late: Any = Between(other, engine.SQL["gate"], lambda: take(connection))
-        worker = rounds(late)
+        worker = GovernedClaims(late)
 
         claims = worker.claim(9)
 
@@ -580,7 +580,7 @@ class TestClaimBesideClaim:
         removed: Any = Between(
             connection, engine.SQL["room"], lambda: Policy.objects.all().delete()
         )
-        worker = rounds(removed)
+        worker = GovernedClaims(removed)
 
         meanwhile = worker.claim(9)
 
@@ -594,7 +594,7 @@ class TestClaimBesideClaim:
         limit(scope=scope, max_running=1)
         enqueue(connection, 2, key=KEY)
         mark_and_take(connection)
-        second = rounds(other)
+        second = GovernedClaims(other)
 
         assert (second.claim(9), second.wake_in) == ([], None)
 
@@ -791,7 +791,7 @@ class TestRouters:
         else:
             insert(connection, key=KEY)
             mark(connection)
-        idle = rounds(other)
+        idle = GovernedClaims(other)
 
         with connection.transaction():
             mark(connection)

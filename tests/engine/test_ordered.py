@@ -9,11 +9,11 @@ from datetime import timedelta
 
 import pytest
 
-from pgqueue.claiming.rounds import Rounds
 from pgqueue.engine import cancel, dead, expire, held, lease, promote, purge, route, settle
 from pgqueue.engine.values import Claim
 from pgqueue.models import Channel, Lane, Message
 from pgqueue.states import State
+from tests.claims import GovernedClaims
 from tests.engine.conftest import TABLES
 from tests.factories import (
     OVER,
@@ -24,7 +24,6 @@ from tests.factories import (
     failure,
     limit,
     make_due,
-    rounds,
     store,
 )
 from tests.stepping import Step
@@ -36,7 +35,7 @@ def ids(claims: list[Claim]) -> list[int]:
     return [each.id for each in claims]
 
 
-def run_all(connection: Connection, turns: Rounds) -> list[int]:
+def run_all(connection: Connection, turns: GovernedClaims) -> list[int]:
     """Claim and complete until nothing is left; return the ids in the order they ran."""
     ran: list[int] = []
     while claims := turns.claim(100):
@@ -52,7 +51,7 @@ def discard_all_dead(connection: Connection, ids: list[int]) -> None:
 class TestALane:
     def test_runs_one_at_a_time(self, connection: Connection) -> None:
         first, second = enqueue(connection, 2, key="a", ordered=True)
-        turns = rounds(connection)
+        turns = GovernedClaims(connection)
 
         (running,) = turns.claim(100)
         assert turns.claim(100) == []
@@ -63,7 +62,7 @@ class TestALane:
     def test_runs_a_batch_in_the_order_of_its_array(self, connection: Connection) -> None:
         payloads = [str(n) for n in random.Random(1).sample(range(1000), 50)]
         store(connection, "a", payloads=payloads, ordered=True)
-        turns = rounds(connection)
+        turns = GovernedClaims(connection)
 
         ran: list[str] = []
         while claims := turns.claim(100):
@@ -78,22 +77,22 @@ class TestALane:
         with connection.transaction():
             enqueued = [enqueue(connection, key="a", ordered=True) for _ in range(20)]
 
-        assert run_all(connection, rounds(connection)) == [id for (id,) in enqueued]
+        assert run_all(connection, GovernedClaims(connection)) == [id for (id,) in enqueued]
 
     def test_begins_anew_once_all_tables_were_truncated(self, connection: Connection) -> None:
         enqueue(connection, 2, key="a", ordered=True)
-        rounds(connection).claim(1)
+        GovernedClaims(connection).claim(1)
         tables = ", ".join(f"pgqueue_{name}" for name in TABLES)
         connection.execute(f"TRUNCATE {tables}")
 
         first, second = enqueue(connection, 2, key="a", ordered=True)
 
-        assert run_all(connection, rounds(connection)) == [first, second]
+        assert run_all(connection, GovernedClaims(connection)) == [first, second]
 
     def test_runs_beside_others(self, connection: Connection) -> None:
         store(connection, ["a", "b", "a", "c"], ordered=True)
 
-        claims = rounds(connection).claim(100)
+        claims = GovernedClaims(connection).claim(100)
 
         assert sorted(each.key for each in claims) == ["a", "b", "c"]
 
@@ -101,11 +100,11 @@ class TestALane:
         (first,) = enqueue(connection, key="a", ordered=True)
         (second,) = enqueue(connection, key="a", ordered=True, priority=100)
 
-        assert run_all(connection, rounds(connection)) == [first, second]
+        assert run_all(connection, GovernedClaims(connection)) == [first, second]
 
     def test_of_no_key_is_one_too(self, connection: Connection) -> None:
         first, _second = enqueue(connection, 2, ordered=True)
-        turns = rounds(connection)
+        turns = GovernedClaims(connection)
 
         assert ids(turns.claim(100)) == [first]
         assert turns.claim(100) == []
@@ -115,8 +114,8 @@ class TestALane:
         self, connection: Connection, way: str
     ) -> None:
         first, second = enqueue(connection, 2, key="a", ordered=True)
-        turns = rounds(connection)
-        dying = rounds(connection, lease=OVER)
+        turns = GovernedClaims(connection)
+        dying = GovernedClaims(connection, lease=OVER)
 
         if way == "retry":
             settle.retry(connection, [failure(each, delay=MINUTE) for each in turns.claim(9)])
@@ -136,13 +135,13 @@ class TestALane:
         first, second, third = enqueue(connection, 3, key="a", ordered=True)
         cancel.cancel(connection, [second])
 
-        assert run_all(connection, rounds(connection)) == [first, third]
+        assert run_all(connection, GovernedClaims(connection)) == [first, third]
 
     def test_goes_on_where_its_head_is_cancelled_while_it_waits(
         self, connection: Connection
     ) -> None:
         first, second = enqueue(connection, 2, key="a", ordered=True)
-        turns = rounds(connection)
+        turns = GovernedClaims(connection)
         settle.retry(connection, [failure(each, delay=MINUTE) for each in turns.claim(9)])
         assert turns.claim(9) == []
 
@@ -153,7 +152,7 @@ class TestALane:
     def test_waits_for_its_head_where_that_is_delayed(self, connection: Connection) -> None:
         (first,) = enqueue(connection, key="a", ordered=True, run_after=MINUTE)
         (second,) = enqueue(connection, key="a", ordered=True)
-        turns = rounds(connection)
+        turns = GovernedClaims(connection)
         assert turns.claim(9) == []
 
         promote.run_now(connection, [first])
@@ -165,7 +164,7 @@ class TestALane:
         limit(max_running=10)
         parallel = enqueue(connection, 2, key="a")
 
-        claims = rounds(connection).claim(100)
+        claims = GovernedClaims(connection).claim(100)
 
         assert sorted(ids(claims)) == [first, *parallel]
 
@@ -174,7 +173,7 @@ class TestALane:
         ordered = enqueue(connection, 2, key="a", ordered=True)
         enqueue(connection, 5, key="a")
 
-        claims = rounds(connection).claim(100)
+        claims = GovernedClaims(connection).claim(100)
 
         assert len(claims) == 2
         assert ordered[0] in ids(claims)
@@ -183,7 +182,7 @@ class TestALane:
 class TestADeadHead:
     def test_blocks_its_lane_until_it_is_replayed(self, connection: Connection) -> None:
         first, second = enqueue(connection, 2, key="a", ordered=True)
-        turns = rounds(connection)
+        turns = GovernedClaims(connection)
         settle.bury(connection, [failure(each) for each in turns.claim(9)])
         assert turns.claim(9) == []
 
@@ -196,7 +195,7 @@ class TestADeadHead:
         self, connection: Connection, verb: Callable[..., object]
     ) -> None:
         first, second = enqueue(connection, 2, key="a", ordered=True)
-        turns = rounds(connection)
+        turns = GovernedClaims(connection)
         settle.bury(connection, [failure(each) for each in turns.claim(9)])
         assert turns.claim(9) == []
 
@@ -206,7 +205,7 @@ class TestADeadHead:
 
     def test_is_skipped_where_the_channel_says_so(self, connection: Connection) -> None:
         _, second = enqueue(connection, 2, key="a", ordered=True)
-        turns = rounds(connection)
+        turns = GovernedClaims(connection)
         settle.bury(connection, [failure(each) for each in turns.claim(9)])
         assert turns.claim(9) == []
 
@@ -216,7 +215,7 @@ class TestADeadHead:
 
     def test_is_skipped_though_its_lane_was_removed(self, connection: Connection) -> None:
         _, second = enqueue(connection, 2, key="a", ordered=True)
-        turns = rounds(connection)
+        turns = GovernedClaims(connection)
         settle.bury(connection, [failure(each) for each in turns.claim(9)])
         assert turns.claim(9) == []
         route.tidy(connection)
@@ -230,12 +229,12 @@ class TestADeadHead:
         bury(connection, 1, key="a")
         (ordered,) = enqueue(connection, key="a", ordered=True)
 
-        assert ids(rounds(connection).claim(9)) == [ordered]
+        assert ids(GovernedClaims(connection).claim(9)) == [ordered]
 
     def test_that_is_replayed_never_runs_beside_another(self, connection: Connection) -> None:
         Channel.objects.create(name="default", on_dead="skip")
         first, second, third = enqueue(connection, 3, key="a", ordered=True)
-        turns = rounds(connection)
+        turns = GovernedClaims(connection)
         settle.bury(connection, [failure(each) for each in turns.claim(9)])
         (running,) = turns.claim(9)
         assert running.id == second
@@ -251,7 +250,7 @@ class TestAHeldHead:
     def test_keeps_its_place(self, connection: Connection) -> None:
         (first,) = enqueue(connection, key="a", ordered=True, held_for=MINUTE)
         (second,) = enqueue(connection, key="a", ordered=True)
-        turns = rounds(connection)
+        turns = GovernedClaims(connection)
         assert turns.claim(9) == []
 
         held.commit(connection, [first])
@@ -262,7 +261,7 @@ class TestAHeldHead:
     def test_gives_it_up_with_its_end(self, connection: Connection, end: str) -> None:
         (first,) = enqueue(connection, key="a", ordered=True, held_for=MINUTE)
         (second,) = enqueue(connection, key="a", ordered=True)
-        turns = rounds(connection)
+        turns = GovernedClaims(connection)
         assert turns.claim(9) == []
 
         if end == "abandoned":
@@ -332,7 +331,7 @@ class TestProducers:
 
 def test_a_lane_whose_head_nobody_has_marked_is_found(connection: Connection) -> None:
     (first,) = enqueue(connection, key="a", ordered=True)
-    turns = rounds(connection)
+    turns = GovernedClaims(connection)
     route.route(connection, after=0)
     connection.execute(
         "UPDATE pgqueue_lane SET state = 'idle', turn_at = clock_timestamp() - interval '1 min'"
@@ -344,7 +343,7 @@ def test_a_lane_whose_head_nobody_has_marked_is_found(connection: Connection) ->
 
 def test_a_lane_whose_head_is_blocked_is_no_contradiction(connection: Connection) -> None:
     enqueue(connection, 2, key="a", ordered=True)
-    turns = rounds(connection)
+    turns = GovernedClaims(connection)
     settle.bury(connection, [failure(each) for each in turns.claim(9)])
     assert turns.claim(9) == []
     connection.execute("UPDATE pgqueue_lane SET turn_at = clock_timestamp() - interval '1 min'")

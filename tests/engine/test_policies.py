@@ -13,6 +13,7 @@ from django.db import IntegrityError
 from pgqueue.engine import cancel, lease, route, settle
 from pgqueue.exceptions import BatchTooLarge, ChannelFull
 from pgqueue.models import Bell, Channel, Gate, Lane, Message, Policy
+from tests.claims import GovernedClaims
 from tests.factories import (
     OVER,
     Connection,
@@ -29,7 +30,6 @@ from tests.factories import (
     make_due,
     one,
     register,
-    rounds,
     run,
     schedule,
     store,
@@ -49,7 +49,7 @@ class TestMaxRunning:
         limit(max_running=2)
         store(connection, ["a"] * 5 + ["b"] * 5 + ["c"])
 
-        claims = rounds(connection).claim(100)
+        claims = GovernedClaims(connection).claim(100)
 
         assert keys(claims) == {"a": 2, "b": 2, "c": 1}
 
@@ -57,7 +57,7 @@ class TestMaxRunning:
         limit(scope="channel", max_running=3)
         store(connection, ["a"] * 5 + ["b"] * 5 + [""] * 5)
 
-        claims = rounds(connection).claim(100)
+        claims = GovernedClaims(connection).claim(100)
 
         assert len(claims) == 3
 
@@ -66,7 +66,7 @@ class TestMaxRunning:
         limit(max_running=2)
         store(connection, [name for name in "abc" for _ in range(5)])
 
-        claims = rounds(connection).claim(100)
+        claims = GovernedClaims(connection).claim(100)
 
         assert sorted(keys(claims).values()) == [1, 2, 2]
 
@@ -76,7 +76,7 @@ class TestMaxRunning:
         limit(key="free", weight=1)
         store(connection, [name for name in ("vip", "free", "other") for _ in range(9)])
 
-        claims = rounds(connection).claim(100)
+        claims = GovernedClaims(connection).claim(100)
 
         assert keys(claims) == {"vip": 4, "free": 9, "other": 1}
 
@@ -84,7 +84,7 @@ class TestMaxRunning:
         limit(max_running=1)
         store(connection, [""] * 5 + ["a"] * 5)
 
-        governed = rounds(connection).claim(100)
+        governed = GovernedClaims(connection).claim(100)
         free = claim(connection)
 
         assert (keys(governed), keys(free)) == ({"a": 1}, {"": 5})
@@ -93,7 +93,7 @@ class TestMaxRunning:
         limit(key="*", max_running=1)
         store(connection, ["*"] * 3 + ["a"] * 3)
 
-        claims = rounds(connection).claim(100)
+        claims = GovernedClaims(connection).claim(100)
 
         assert keys(claims) == {"*": 1}
         assert keys(claim(connection)) == {"a": 3}
@@ -104,7 +104,7 @@ class TestMaxRunning:
     ) -> None:
         limit(max_running=1)
         enqueue(connection, 2, key="a")
-        turns = rounds(connection)
+        turns = GovernedClaims(connection)
         (first,) = turns.claim(100)
         assert turns.claim(100) == []
 
@@ -125,8 +125,8 @@ class TestMaxRunning:
     def test_lets_the_next_one_in_when_a_worker_died(self, connection: Connection) -> None:
         limit(max_running=1)
         enqueue(connection, 2, key="a")
-        dying = rounds(connection, lease=OVER)
-        turns = rounds(connection)
+        dying = GovernedClaims(connection, lease=OVER)
+        turns = GovernedClaims(connection)
         (lost,) = dying.claim(100)
         assert turns.claim(100) == []
 
@@ -141,7 +141,7 @@ class TestMaxRunning:
         enqueue(connection, 3, key="a")
         (running,) = claim(connection, limit=1)
         limit(max_running=2)
-        turns = rounds(connection)
+        turns = GovernedClaims(connection)
 
         assert len(turns.claim(100)) == 1
         assert turns.claim(100) == []
@@ -153,7 +153,7 @@ class TestMaxRunning:
     ) -> None:
         enqueue(connection, 2, key="a")
         (running,) = claim(connection, limit=1)
-        turns = rounds(connection)
+        turns = GovernedClaims(connection)
 
         with other.transaction():
             # As an atomic task does: it ends where there is no policy, and so it rings no bell.
@@ -168,13 +168,13 @@ class TestMaxRunning:
         limit(max_running=2)
 
         assert claim(connection) == []
-        assert len(rounds(connection).claim(100)) == 2
+        assert len(GovernedClaims(connection).claim(100)) == 2
 
     @pytest.mark.parametrize("change", ["raised", "lowered", "removed", "replaced"])
     def test_may_be_changed_while_messages_run(self, connection: Connection, change: str) -> None:
         policy = limit(max_running=2)
         enqueue(connection, 9, key="a")
-        turns = rounds(connection)
+        turns = GovernedClaims(connection)
         running = turns.claim(100)
 
         if change == "raised":
@@ -197,7 +197,7 @@ class TestMaxRunning:
         limit(max_running=3)
         enqueue(connection, 10, key="a")
 
-        both = [rounds(connection), rounds(other)]
+        both = [GovernedClaims(connection), GovernedClaims(other)]
 
         assert sum(len(each.claim(100)) for each in both for _ in range(3)) == 3
 
@@ -206,7 +206,7 @@ class TestARate:
     def test_lets_a_burst_go_and_then_one_for_each_gap(self, connection: Connection) -> None:
         limit(scope="channel", rate=20, burst=3)
         enqueue(connection, 100, key="a")
-        turns = rounds(connection)
+        turns = GovernedClaims(connection)
 
         began = time.monotonic()
         started = [len(turns.claim(100))]
@@ -223,7 +223,7 @@ class TestARate:
         limit(rate=1, per=MINUTE, burst=2)
         store(connection, ["a"] * 9 + ["b"] * 9)
 
-        claims = rounds(connection).claim(100)
+        claims = GovernedClaims(connection).claim(100)
 
         assert keys(claims) == {"a": 2, "b": 2}
 
@@ -232,7 +232,7 @@ class TestARate:
         limit(key="vip", rate=1, per=MINUTE, burst=3)
         store(connection, [name for name in ("vip", "a", "b") for _ in range(9)])
 
-        claims = rounds(connection).claim(100)
+        claims = GovernedClaims(connection).claim(100)
 
         assert keys(claims) == {"vip": 3, "a": 1, "b": 1}
 
@@ -240,7 +240,7 @@ class TestARate:
         limit(scope="channel", rate=1, per=MINUTE, burst=5)
         limit(rate=1, per=MINUTE, burst=2)
         store(connection, [name for name in "abc" for _ in range(5)])
-        turns = rounds(connection)
+        turns = GovernedClaims(connection)
 
         claims = [*turns.claim(3), *turns.claim(100), *turns.claim(100)]
 
@@ -248,7 +248,7 @@ class TestARate:
 
     def test_never_makes_a_first_message_wait(self, connection: Connection) -> None:
         limit(rate=1, per=timedelta(days=1))
-        turns = rounds(connection)
+        turns = GovernedClaims(connection)
         assert turns.claim(1) == []
         enqueue(connection, 1, key="a")
 
@@ -257,7 +257,7 @@ class TestARate:
     def test_says_when_the_next_may_start(self, connection: Connection) -> None:
         limit(rate=1, per=MINUTE, burst=1)
         enqueue(connection, 2, key="a")
-        turns = rounds(connection)
+        turns = GovernedClaims(connection)
         turns.claim(10)
 
         turns.claim(10)
@@ -270,7 +270,7 @@ class TestARate:
     ) -> None:
         limit(scope="channel", rate=1, per=MINUTE, burst=1)
         enqueue(connection, 2, key="a")
-        turns = rounds(connection)
+        turns = GovernedClaims(connection)
         turns.claim(10)
         Channel.objects.create(name="default", watched=True)
 
@@ -283,7 +283,7 @@ class TestARate:
     def test_of_the_channel_that_was_raised_says_so_too(self, connection: Connection) -> None:
         policy = limit(scope="channel", rate=1, per=MINUTE, burst=1)
         enqueue(connection, 2, key="a")
-        turns = rounds(connection)
+        turns = GovernedClaims(connection)
         turns.claim(10)
         policy.rate = 2
         policy.save()
@@ -297,7 +297,7 @@ class TestARate:
     def test_is_not_used_up_by_what_ended(self, connection: Connection) -> None:
         limit(rate=1, per=MINUTE, burst=2)
         enqueue(connection, 5, key="a")
-        turns = rounds(connection)
+        turns = GovernedClaims(connection)
         settle.complete(connection, [done(each) for each in turns.claim(100)])
 
         assert turns.claim(100) == []
@@ -305,17 +305,17 @@ class TestARate:
     def test_counts_a_message_that_lost_its_worker_again(self, connection: Connection) -> None:
         limit(rate=1, per=MINUTE, burst=2)
         enqueue(connection, 2, key="a")
-        rounds(connection, lease=OVER).claim(100)
+        GovernedClaims(connection, lease=OVER).claim(100)
         lease.rescue(connection, max_lost=3)
 
-        assert rounds(connection).claim(100) == []
+        assert GovernedClaims(connection).claim(100) == []
 
     def test_that_was_raised_bounds_what_the_old_one_made_wait(
         self, connection: Connection
     ) -> None:
         policy = limit(rate=1, per=timedelta(days=1), burst=1)
         enqueue(connection, 5, key="a")
-        turns = rounds(connection)
+        turns = GovernedClaims(connection)
         turns.claim(100)
         policy.rate, policy.per = 1000, timedelta(seconds=1)
         policy.save()
@@ -329,7 +329,7 @@ class TestTurns:
     def test_a_deep_key_delays_a_shallow_one_by_one_turn(self, connection: Connection) -> None:
         limit(max_running=10_000)
         store(connection, ["deep"] * 1000)
-        turns = rounds(connection)
+        turns = GovernedClaims(connection)
         turns.claim(10)
         store(connection, ["shallow"])
 
@@ -340,7 +340,7 @@ class TestTurns:
     def test_who_was_served_longest_ago_comes_first(self, connection: Connection) -> None:
         limit(max_running=100)
         store(connection, [name for name in "abcd" for _ in range(5)])
-        turns = rounds(connection)
+        turns = GovernedClaims(connection)
 
         order = [turns.claim(1)[0].key for _ in range(8)]
 
@@ -350,18 +350,18 @@ class TestTurns:
     def test_what_lost_its_worker_has_no_turn_of_its_own(self, connection: Connection) -> None:
         limit(max_running=100)
         store(connection, ["a"] * 9)
-        rounds(connection, lease=OVER).claim(9)
+        GovernedClaims(connection, lease=OVER).claim(9)
         store(connection, ["b"] * 9)
         lease.rescue(connection, max_lost=3)
 
-        claims = rounds(connection).claim(6)
+        claims = GovernedClaims(connection).claim(6)
 
         assert keys(claims) == {"a": 3, "b": 3}
 
     def test_a_weight_is_messages_for_each_turn(self, connection: Connection) -> None:
         limit(key="heavy", weight=3)
         store(connection, [name for name in ("heavy", "a", "b") for _ in range(30)])
-        turns = rounds(connection)
+        turns = GovernedClaims(connection)
 
         claims = [each for _ in range(5) for each in turns.claim(5)]
 
@@ -370,7 +370,7 @@ class TestTurns:
     def test_a_lane_that_was_not_reached_keeps_its_turn(self, connection: Connection) -> None:
         limit(scope="channel", max_running=2)
         store(connection, ["a", "a", "b", "b", "c", "c"])
-        turns = rounds(connection)
+        turns = GovernedClaims(connection)
 
         claimed = []
         for _ in range(3):
@@ -389,14 +389,14 @@ class TestTurns:
         Message.objects.exclude(key="d").delete()
 
         # Two for each of five lanes: three of them are enough for six.
-        claims = rounds(connection).claim(6)
+        claims = GovernedClaims(connection).claim(6)
 
         assert keys(claims) == {"d": 1}
 
     def test_saturated_lanes_are_not_looked_at(self, connection: Connection) -> None:
         limit(max_running=1)
         store(connection, [str(n) for n in range(50)] * 2)
-        turns = rounds(connection)
+        turns = GovernedClaims(connection)
         turns.claim(100)
 
         assert set(Lane.objects.values_list("state", flat=True)) == {"saturated"}
@@ -408,7 +408,7 @@ class TestTurns:
         limit(rate=1, per=MINUTE, burst=1)
         names = [str(n) for n in range(50)]
         store(connection, names * 2)
-        turns = rounds(connection)
+        turns = GovernedClaims(connection)
         assert len(turns.claim(100)) == 50
 
         store(connection, names)
@@ -422,7 +422,7 @@ class TestTurns:
             limit(name, max_running=100)
             enqueue(connection, 20, channel=name, key="k")
 
-        claims = rounds(connection).claim(10)
+        claims = GovernedClaims(connection).claim(10)
 
         assert count_by(claims, lambda each: each.channel) == {"a": 5, "b": 5}
 
@@ -430,7 +430,7 @@ class TestTurns:
         limit(max_running=1)
         enqueue(connection, 1, key="a")
         Channel.objects.create(name="default", paused=True)
-        turns = rounds(connection)
+        turns = GovernedClaims(connection)
 
         assert turns.claim(10) == []
         Channel.objects.all().resume()  # type: ignore[attr-defined]
@@ -441,7 +441,7 @@ class TestTurns:
     ) -> None:
         limit(max_running=9)
         enqueue(connection, 9, key="a")
-        one_worker, another = rounds(connection), rounds(other)
+        one_worker, another = GovernedClaims(connection), GovernedClaims(other)
         one_worker.claim(1)
         Channel.objects.create(name="default", paused=True)
 
@@ -454,13 +454,13 @@ class TestTurns:
         enqueue(connection, 1, key="a")
         (urgent,) = enqueue(connection, 1, key="a", priority=5)
 
-        (first,) = rounds(connection).claim(10)
+        (first,) = GovernedClaims(connection).claim(10)
 
         assert first.id == urgent
 
     def test_a_latecomer_is_found_behind_the_mark(self, connection: Connection) -> None:
         limit(max_running=100)
-        turns = rounds(connection)
+        turns = GovernedClaims(connection)
         store(connection, ["a"] * 3 + ["b"] * 3)
         turns.claim(2)
         # As a lane whose router committed late.
@@ -473,7 +473,7 @@ class TestALane:
     def test_is_removed_when_it_has_neither_work_nor_a_past(self, connection: Connection) -> None:
         limit(max_running=1)
         enqueue(connection, 1, key="a")
-        turns = rounds(connection)
+        turns = GovernedClaims(connection)
         claims = turns.claim(10)
         settle.complete(connection, [done(each) for each in claims])
         assert turns.claim(10) == []
@@ -486,7 +486,7 @@ class TestALane:
     def test_is_kept_while_a_message_runs(self, connection: Connection) -> None:
         limit(max_running=2)
         enqueue(connection, 1, key="a")
-        turns = rounds(connection)
+        turns = GovernedClaims(connection)
         running = turns.claim(10)
         assert Lane.objects.get().state == "idle"
 
@@ -501,7 +501,7 @@ class TestALane:
     def test_is_kept_while_its_rate_remembers(self, connection: Connection) -> None:
         limit(rate=1, per=MINUTE)
         enqueue(connection, 1, key="a")
-        turns = rounds(connection)
+        turns = GovernedClaims(connection)
         settle.complete(connection, [done(each) for each in turns.claim(10)])
         connection.execute("UPDATE pgqueue_lane SET state = 'idle'")
 
@@ -514,7 +514,7 @@ class TestALane:
     ) -> None:
         limit(max_running=1)
         enqueue(connection, 1, key="a")
-        turns = rounds(connection)
+        turns = GovernedClaims(connection)
         route.route(connection, after=0)
         connection.execute(
             "UPDATE pgqueue_lane SET state = 'idle', turn_at = clock_timestamp() - interval '1 min'"
@@ -540,7 +540,7 @@ class TestALane:
     def test_whose_bell_has_rung_contradicts_nothing(self, connection: Connection) -> None:
         limit(max_running=1)
         enqueue(connection, 2, key="a")
-        running = rounds(connection).claim(1)
+        running = GovernedClaims(connection).claim(1)
         connection.execute("UPDATE pgqueue_lane SET turn_at = clock_timestamp() - interval '1 min'")
 
         settle.complete(connection, [done(each) for each in running])
@@ -554,7 +554,7 @@ class TestALane:
         else:
             ids = schedule(connection, 1, key="a")
         limit(max_running=1)
-        turns = rounds(connection)
+        turns = GovernedClaims(connection)
         assert turns.claim(10) == []
 
         if way == "replayed":
@@ -574,7 +574,7 @@ class TestALane:
         first, second = enqueue(connection, 2, key="a")
         cancel.cancel(connection, [first])
 
-        assert [each.id for each in rounds(connection).claim(10)] == [second]
+        assert [each.id for each in GovernedClaims(connection).claim(10)] == [second]
 
 
 class TestAPolicy:
@@ -806,7 +806,7 @@ def test_what_was_stored_before_its_policy_is_taken_once_and_no_more(
     with other.transaction():
         store(other, ["a"] * 5)
         limit(max_running=2)
-        turns = rounds(connection)
+        turns = GovernedClaims(connection)
         assert turns.claim(100) == []
 
     assert claim(connection) == []
@@ -866,7 +866,7 @@ def test_a_claim_reads_few_policies_of_other_keys(connection: Connection) -> Non
     route.route(connection, after=0)
 
     with connection.transaction():
-        free, governed = claim(connection, limit=100), rounds(connection).claim(100)
+        free, governed = claim(connection, limit=100), GovernedClaims(connection).claim(100)
 
         # The list of channels that have any, a few times; not all of them for each lane.
         assert (len(free), len(governed)) == (100, 100)
@@ -878,7 +878,7 @@ def test_a_claim_goes_on_where_the_lanes_whose_turn_it_is_have_no_room(
 ) -> None:
     limit(max_running=1)
     store(connection, [str(n) for n in range(30)] * 2)
-    turns = rounds(connection)
+    turns = GovernedClaims(connection)
     running = turns.claim(29)
     # All are rung, needlessly but for one.
     Policy.objects.update(max_running=1)

@@ -11,6 +11,7 @@ import pytest
 
 from pgqueue.engine import lease, promote, settle
 from pgqueue.models import Message
+from tests.claims import GovernedClaims
 from tests.factories import (
     OVER,
     Connection,
@@ -19,7 +20,6 @@ from tests.factories import (
     enqueue,
     limit,
     register,
-    rounds,
     schedule,
 )
 
@@ -50,7 +50,7 @@ def test_a_worker_need_only_read_and_write_rows(
     promote.promote(other)
     claim(other, limit=1, lease=OVER)
     lease.rescue(other, max_lost=3)
-    claims = [*claim(other), *rounds(other).claim(9)]
+    claims = [*claim(other), *GovernedClaims(other).claim(9)]
 
     assert len(claims) == 4
     assert len(settle.complete(other, [done(each) for each in claims])) == 4

@@ -18,7 +18,8 @@ from pgqueue.engine.settle import Deferral
 from pgqueue.engine.values import Claim
 from pgqueue.models import History, Message
 from pgqueue.states import Outcome, State
-from tests.factories import Connection, Ear, done, failure, register, store, turns
+from tests.claims import FreeClaims
+from tests.factories import Connection, Ear, done, failure, register, store
 
 SECONDS = 4.0
 MAX_LOST = 4
@@ -71,7 +72,7 @@ class World:
     def worker(
         self, connection: Connection, *, lease_of: timedelta, abandons: float = 0, undoes: float = 0
     ) -> Callable[[Connection], None]:
-        mine = turns(connection, lease=lease_of)
+        mine = FreeClaims(connection, lease=lease_of)
 
         def work(connection: Connection) -> None:
             undone = random.random() < undoes
@@ -169,7 +170,7 @@ def test_every_message_ends_once(connect: Callable[..., Connection]) -> None:
 def finish(world: World, connection: Connection) -> None:
     """Let one patient worker end what is left, but for the dead."""
     until = time.monotonic() + 30
-    mine = turns(connection)
+    mine = FreeClaims(connection)
     while Message.objects.exclude(state=State.DEAD).exists():
         assert time.monotonic() < until, list(Message.objects.values("state", "lost", "run_at"))
         connection.execute(
@@ -191,7 +192,7 @@ def test_many_workers_never_claim_one_message_twice(
     begin = threading.Barrier(4)
 
     def work(session: Connection) -> list[int]:
-        mine = turns(session)
+        mine = FreeClaims(session)
         taken: list[int] = []
         begin.wait(20)
         while claims := mine.claim(limit):

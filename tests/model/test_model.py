@@ -15,7 +15,7 @@ import pytest
 from hypothesis import HealthCheck, Phase, seed, settings
 from hypothesis.stateful import run_state_machine_as_test
 
-from pgqueue.claiming import rounds, turns
+from pgqueue.claiming import claimer
 from pgqueue.engine import partitions
 from tests.factories import Connection
 from tests.model.machine import CLIENTS, WORKERS, Clock, Machine
@@ -51,8 +51,7 @@ def test_every_history_is_as_the_model_allows(
     connections: list[Connection], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     clock = Clock()
-    monkeypatch.setattr(turns, "time", clock)
-    monkeypatch.setattr(rounds, "time", clock)
+    monkeypatch.setattr(claimer, "time", clock)
 
     def machine() -> Machine:
         return Machine(connections, clock)

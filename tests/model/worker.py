@@ -3,7 +3,8 @@ from __future__ import annotations
 from datetime import timedelta
 
 from pgqueue.engine.values import Claim
-from tests.factories import LEASE, Connection, rounds, turns
+from tests.claims import FreeClaims, GovernedClaims
+from tests.factories import LEASE, Connection
 
 
 class Worker:
@@ -11,8 +12,8 @@ class Worker:
 
     def __init__(self, connection: Connection, *, lease: timedelta = LEASE) -> None:
         self.claims: list[Claim] = []
-        self._turns = turns(connection, lease=lease)
-        self._rounds = rounds(connection, lease=lease)
+        self._turns = FreeClaims(connection, lease=lease)
+        self._rounds = GovernedClaims(connection, lease=lease)
 
     def claim(self, limit: int, share: int, *, governed_first: bool) -> list[Claim]:
         """Claim up to `limit`, of which the first kind has a share."""

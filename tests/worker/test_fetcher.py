@@ -258,7 +258,7 @@ class TestHearingOfAChannel:
         with a_fetcher(buffer, Holding()) as fetcher:
             fetcher.tick()
             store(connection)
-            with patch.object(fetcher._claimer._turns, "claim") as look:
+            with patch.object(fetcher._claimer, "claim_free") as look:
                 fetcher.hear("default")
                 fetcher.tick()
 

@@ -1,10 +1,10 @@
-"""Turns against a small model of the lanes, in memory: no claim here meets a database."""
+"""The planner of free lanes against a small model of the lanes in memory, without a database."""
 
 from __future__ import annotations
 
 from bisect import insort
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta, tzinfo
 from typing import Any, NamedTuple
 from unittest.mock import patch
@@ -14,8 +14,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from pgqueue.claiming.turns import EXPENSIVE, LOOK_AGAIN_COST_WHEN_IDLE, Turns
+from pgqueue.claiming.free_lanes import EXPENSIVE, LOOK_AGAIN_COST_WHEN_IDLE, Request
 from pgqueue.engine.claim import Claimed, Known, Met, Search
+from tests.claims import PlannedClaims
 
 Lane = tuple[str, str]
 
@@ -111,7 +112,8 @@ class Backlog:
         """Return what could be claimed."""
         return [each for lane in self.lanes.values() for each in lane if each.id not in self.locked]
 
-    def take(self, known: Sequence[Known], searched: Sequence[Search], limit: int) -> Claimed:
+    def take(self, request: Request) -> Claimed:
+        known, searched, limit = request
         self.asked += 1
         self._check(known, searched, limit)
         due = [each for lane in known for each in self._after(lane)]
@@ -154,6 +156,10 @@ class Backlog:
         return [key for key in keys if search.after is None or key > search.after][: search.room]
 
 
+def planned(model: Backlog) -> PlannedClaims:
+    return PlannedClaims(model.channels, model.take, model.monotonic)
+
+
 channels = st.sampled_from("abc")
 keys = st.sampled_from(["", "k", "l", "m", "n"])
 lanes = st.tuples(channels, keys)
@@ -182,24 +188,23 @@ def test_no_claims_means_that_nothing_is_there(
     for lane, depth in backlog:
         for _ in range(depth):
             model.add(*lane)
-    worker = Turns(find_channels=model.channels, take=model.take)
+    worker = planned(model)
     taken: Counter[int] = Counter()
 
-    with patch("pgqueue.claiming.turns.time", model):
-        for event, *details in [*events, ("unlock",), *[("claim", 5)] * 30]:
-            match event, details:
-                case "reconnect", []:
-                    worker.forget()
-                case "claim", [limit]:
-                    free, before = model.free(), model.asked
-                    claims = worker.claim(limit)
-                    taken.update(each.id for each in claims)
-                    assert len(claims) <= limit
-                    assert claims or not free, f"{len(free)} are free"
-                    # Each statement passes one lane at least, and each front is seen twice.
-                    assert model.asked - before <= 2 * (len(model.lanes) + 3) + 2
-                case _:
-                    model.befall(event, *details)
+    for event, *details in [*events, ("unlock",), *[("claim", 5)] * 30]:
+        match event, details:
+            case "reconnect", []:
+                worker.forget()
+            case "claim", [limit]:
+                free, before = model.free(), model.asked
+                claims = worker.claim(limit)
+                taken.update(each.id for each in claims)
+                assert len(claims) <= limit
+                assert claims or not free, f"{len(free)} are free"
+                # Each statement passes one lane at least, and each front is seen twice.
+                assert model.asked - before <= 2 * (len(model.lanes) + 3) + 2
+            case _:
+                model.befall(event, *details)
 
     assert not taken or set(taken.values()) == {1}
 
@@ -211,7 +216,7 @@ def test_whoever_spares_himself_a_look_says_when_it_is_time(
 ) -> None:
     model = Backlog()
     model.look_costs = look_costs
-    worker = Turns(find_channels=model.channels, take=model.take)
+    worker = planned(model)
     taken: Counter[int] = Counter()
 
     def claim(limit: int) -> bool:
@@ -229,40 +234,38 @@ def test_whoever_spares_himself_a_look_says_when_it_is_time(
         )
         return False
 
-    with patch("pgqueue.claiming.turns.time", model):
-        for event, *details in [*events, ("unlock",)]:
-            match event, details:
-                case "reconnect", []:
-                    worker.forget()
-                case "claim", [limit]:
-                    claim(limit)
-                case _:
-                    model.befall(event, *details)
-        while model.free():
-            if not claim(limit):
-                model.now += seconds_until_it_is_time(worker)
-                assert claim(limit), "it was time, and it did not look"
+    for event, *details in [*events, ("unlock",)]:
+        match event, details:
+            case "reconnect", []:
+                worker.forget()
+            case "claim", [limit]:
+                claim(limit)
+            case _:
+                model.befall(event, *details)
+    while model.free():
+        if not claim(limit):
+            model.now += seconds_until_it_is_time(worker)
+            assert claim(limit), "it was time, and it did not look"
 
     assert not taken or set(taken.values()) == {1}
 
 
-def seconds_until_it_is_time(worker: Turns) -> float:
+def seconds_until_it_is_time(worker: PlannedClaims) -> float:
     assert worker.wake_in is not None
     return worker.wake_in.total_seconds() + 0.001
 
 
 class TestWhereALookIsExpensive:
     @pytest.fixture
-    def model(self) -> Iterator[Backlog]:
+    def model(self) -> Backlog:
         model = Backlog()
         model.look_costs = 0.1
-        with patch("pgqueue.claiming.turns.time", model):
-            yield model
+        return model
 
     @pytest.fixture
-    def worker(self, model: Backlog) -> Turns:
+    def worker(self, model: Backlog) -> PlannedClaims:
         """Return one that has emptied two lanes."""
-        worker = Turns(find_channels=model.channels, take=model.take)
+        worker = planned(model)
         model.add("a", "")
         model.add("a", "k")
         while worker.claim(10, thoroughly=False):
@@ -272,7 +275,7 @@ class TestWhereALookIsExpensive:
         return worker
 
     def test_what_comes_behind_the_mark_of_a_lane_is_found_without_one(
-        self, model: Backlog, worker: Turns
+        self, model: Backlog, worker: PlannedClaims
     ) -> None:
         found = []
         for minute in range(1, 6):
@@ -282,7 +285,9 @@ class TestWhereALookIsExpensive:
 
         assert (found, model.looked) == ([2] * 5, 0)
 
-    def test_what_committed_late_is_found_without_one(self, model: Backlog, worker: Turns) -> None:
+    def test_what_committed_late_is_found_without_one(
+        self, model: Backlog, worker: PlannedClaims
+    ) -> None:
         model.add("a", "", seconds=-0.9)
 
         for _ in range(3):
@@ -292,7 +297,7 @@ class TestWhereALookIsExpensive:
         assert model.looked == 0
 
     def test_what_comes_elsewhere_is_found_when_it_is_time(
-        self, model: Backlog, worker: Turns
+        self, model: Backlog, worker: PlannedClaims
     ) -> None:
         model.add("b", "")
         model.add("a", "", rank=-5)
@@ -302,7 +307,9 @@ class TestWhereALookIsExpensive:
         assert len(worker.claim(10, thoroughly=False)) == 2
         assert model.looked == 1
 
-    def test_a_mark_may_be_as_early_as_time_goes(self, model: Backlog, worker: Turns) -> None:
+    def test_a_mark_may_be_as_early_as_time_goes(
+        self, model: Backlog, worker: PlannedClaims
+    ) -> None:
         model.now += 10
         beginning = (datetime.min.replace(tzinfo=UTC) - EPOCH) // timedelta(minutes=1)
 
@@ -312,7 +319,7 @@ class TestWhereALookIsExpensive:
             assert not worker.claim(10, thoroughly=False)
 
     def test_a_mark_of_the_second_after_the_clock_was_changed_is_no_hour_ahead(
-        self, model: Backlog, worker: Turns
+        self, model: Backlog, worker: PlannedClaims
     ) -> None:
         # Behind a pooler times are in the session's zone.
         berlin = ZoneInfo("Europe/Berlin")
@@ -327,17 +334,17 @@ class TestWhereALookIsExpensive:
         assert model.looked == 0
 
     def test_marks_stay_where_they_are_while_nothing_comes(
-        self, model: Backlog, worker: Turns
+        self, model: Backlog, worker: PlannedClaims
     ) -> None:
-        before = dict(worker._resting)
+        before = dict(worker.lanes._resting)
 
         for _ in range(3):
             assert not worker.claim(10, thoroughly=False)
 
-        assert worker._resting == before
+        assert worker.lanes._resting == before
         assert model.looked == 0
 
-    def test_while_looks_find_much_they_go_on(self, model: Backlog, worker: Turns) -> None:
+    def test_while_looks_find_much_they_go_on(self, model: Backlog, worker: PlannedClaims) -> None:
         model.now += 10
         for number in range(30):
             model.add("b", f"{number}")
@@ -346,13 +353,15 @@ class TestWhereALookIsExpensive:
         model.add("c", "")
         assert worker.claim(10, thoroughly=False)
 
-    def test_those_who_want_to_know_look_all_the_same(self, model: Backlog, worker: Turns) -> None:
+    def test_those_who_want_to_know_look_all_the_same(
+        self, model: Backlog, worker: PlannedClaims
+    ) -> None:
         model.add("b", "")
 
         assert len(worker.claim(10)) == 1
 
     def test_lanes_take_turns_though_a_claim_has_no_room_for_all(
-        self, model: Backlog, worker: Turns
+        self, model: Backlog, worker: PlannedClaims
     ) -> None:
         for key in ("", "k"):
             model.add_deep("a", key)
@@ -363,19 +372,19 @@ class TestWhereALookIsExpensive:
         assert model.looked == 0
 
     def test_so_many_lanes_are_kept_in_mind_and_no_more(
-        self, model: Backlog, worker: Turns
+        self, model: Backlog, worker: PlannedClaims
     ) -> None:
-        with patch("pgqueue.claiming.turns.RESTING", 3):
+        with patch("pgqueue.claiming.free_lanes.RESTING", 3):
             for number in range(10):
                 model.add("a", f"{number}")
                 model.now += 10
                 while worker.claim(10, thoroughly=False):
                     model.now += 0.01
 
-        assert list(worker._resting) == [("a", "7"), ("a", "8"), ("a", "9")]
+        assert list(worker.lanes._resting) == [("a", "7"), ("a", "8"), ("a", "9")]
 
     def test_nobody_spares_himself_one_on_a_new_connection(
-        self, model: Backlog, worker: Turns
+        self, model: Backlog, worker: PlannedClaims
     ) -> None:
         model.add("b", "")
         worker.forget()
@@ -396,33 +405,32 @@ def test_every_lane_has_its_turn_however_deep_the_others_are(
     model = Backlog()
     for lane in lanes:
         model.add_deep(*lane)
-    worker = Turns(find_channels=model.channels, take=model.take)
+    worker = planned(model)
     waited = dict.fromkeys(lanes, 0)
     names = {channel for channel, _ in lanes}
     most = max(sum(channel == name for channel, _ in lanes) for name in names)
     # A round over the channels for each lane of the one that has most, and one for its end.
     patience = 2 * (len(names) * (most + 1) // min(*limits, len(names)) + 2)
 
-    with patch("pgqueue.claiming.turns.time", model):
-        for turn in range(60):
-            claims = worker.claim(limits[turn % len(limits)])
-            for lane in shallow - lanes:
-                model.add(*lane)
-            model.now += steps[turn % len(steps)]
-            served = {(each.channel, each.key) for each in claims}
-            waited = {lane: 0 if lane in served else waited[lane] + 1 for lane in lanes}
-            assert claims
-            assert max(waited.values()) <= patience, "a lane starves"
+    for turn in range(60):
+        claims = worker.claim(limits[turn % len(limits)])
+        for lane in shallow - lanes:
+            model.add(*lane)
+        model.now += steps[turn % len(steps)]
+        served = {(each.channel, each.key) for each in claims}
+        waited = {lane: 0 if lane in served else waited[lane] + 1 for lane in lanes}
+        assert claims
+        assert max(waited.values()) <= patience, "a lane starves"
 
 
 def test_channels_that_were_served_long_ago_are_forgotten() -> None:
     model = Backlog()
-    worker = Turns(find_channels=model.channels, take=model.take)
+    worker = planned(model)
 
-    with patch("pgqueue.claiming.turns.time", model), patch("pgqueue.claiming.turns.REMEMBERED", 3):
+    with patch("pgqueue.claiming.free_lanes.REMEMBERED", 3):
         for number in range(10):
             model.add(f"channel {number}", "")
             model.now += 1
             assert worker.claim(5)
 
-    assert list(worker._served) == ["channel 7", "channel 8", "channel 9"]
+    assert list(worker.lanes._served) == ["channel 7", "channel 8", "channel 9"]

@@ -1,0 +1,162 @@
+"""Plan which channels the next claim takes from among governed lanes, and from which turn.
+
+The order of the lanes is in their table. What is remembered here is how far the round of each
+channel has come: claims leave dead index entries at its beginning, which a long transaction may
+keep alive. Turns that come late (their router committed late, or another worker had them locked)
+are found by a look from the beginning again, as in `free_lanes`.
+
+This file asks no database. For one claim, its caller first brings the lanes up to date
+
+    lanes.begin(now)
+    lanes.looked(…); lanes.adopted(…), if must_adopt; lanes.routed(…), if must_route;
+    lanes.found(…), if must_find_channels
+    lanes.is_up_to_date(now)
+
+and then does the turns that `plan` returns:
+
+    while turn := lanes.plan(limit):
+        lanes.learn(turn, …)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import datetime, timedelta
+from typing import NamedTuple
+
+from pgqueue.claiming.free_lanes import pause_after
+from pgqueue.engine.claim_governed import EVERY_TURN, Served
+from pgqueue.engine.route import Look
+
+BESIDE_ANOTHER = timedelta(milliseconds=10)
+"""How soon to look again at lanes that another worker has locked: it notifies nobody of what it
+leaves."""
+
+
+class Turn(NamedTuple):
+    """A step: claim up to `limit` messages of a channel, from lanes whose turn is in this range."""
+
+    channel: str
+    after: datetime
+    limit: int
+    until: datetime | None
+
+
+class GovernedLanes:
+    """Remembers the channels with governed lanes of one worker, and how far each was served."""
+
+    def __init__(self) -> None:
+        self.bell = 0
+        """The last bell that was routed; bells up to this one are known."""
+        self.wake_in: timedelta | None = None
+        """How long until a rate, or another worker, lets something go on, as far as is known."""
+        self._after: dict[str, datetime] = {}
+        self._look_at = 0.0
+        # Of the claim that was begun last.
+        self._began = 0.0
+        self._look: Look | None = None
+        self._is_from_the_front = False
+        self._is_beside_another = False
+        self._waiting: list[str] = []
+        self._until: datetime | None = None
+
+    @property
+    def channels(self) -> int:
+        """How many channels are known to have a lane to take from."""
+        return len(self._after)
+
+    @property
+    def is_from_the_front(self) -> bool:
+        """Whether the claim sees every round from its beginning."""
+        return self._is_from_the_front
+
+    def forget(self) -> None:
+        """Begin every round at its beginning again."""
+        self._look_at = 0.0
+
+    def begin(self, now: float) -> None:
+        """Begin a claim, at this time of a monotonic clock."""
+        self._began = now
+        self._is_from_the_front = now >= self._look_at
+        if self._is_from_the_front:
+            self.bell = 0
+        self._is_beside_another = False
+
+    def looked(self, look: Look) -> None:
+        """Take what there is to route after `bell`."""
+        self._look = look
+        self.wake_in = look.wake_in
+
+    @property
+    def must_adopt(self) -> bool:
+        """Whether messages may have been stored before their policy."""
+        return self._is_from_the_front and self._look is not None and self._look.has_policies
+
+    def adopted(self, count: int | None) -> None:
+        """Take how many messages were adopted; None: another worker is routing."""
+        self._is_beside_another = count is None
+
+    @property
+    def must_route(self) -> bool:
+        """Whether there are bells, or a throttled lane whose time has come."""
+        is_ripe = self.wake_in is not None and self.wake_in <= timedelta()
+        return self._look is not None and (self._look.has_rung or is_ripe)
+
+    def routed(self, bell: int | None) -> None:
+        """Take the last bell that was routed; None: another worker is routing, look again soon."""
+        self._is_beside_another |= bell is None
+        self.bell = bell or self.bell
+
+    @property
+    def must_find_channels(self) -> bool:
+        """Whether the channels may have changed."""
+        return self.must_route or self._is_from_the_front
+
+    def found(self, channels: Iterable[str]) -> None:
+        """Take the channels that have a lane to take from."""
+        known = {} if self._is_from_the_front else self._after
+        self._after = {name: known.get(name, EVERY_TURN) for name in channels}
+
+    def is_up_to_date(self, now: float) -> None:
+        """End the look, and begin to plan turns: those channels first that have waited longest."""
+        if self._is_from_the_front:
+            self._look_at = now + pause_after(now - self._began)
+        self._waiting = list(self._after)
+        self._until = None
+
+    def plan(self, limit: int) -> Turn | None:
+        """Return the next turn; None: no channel is left, or no room.
+
+        Args:
+            limit: how many messages the claim may still take. Each channel gets an equal share.
+        """
+        if not self._waiting or limit <= 0:
+            return None
+        share = max(1, limit // len(self._waiting))
+        channel = self._waiting[0]
+        return Turn(channel, self._after[channel], share, self._until)
+
+    def learn(self, turn: Turn, served: Served) -> None:
+        """Remember what came of a turn."""
+        channel = turn.channel
+        if served.turn_at is None:
+            self._is_beside_another |= served.is_beside_another
+            del self._after[channel]
+            self._go_on()
+            return
+        self._after[channel] = served.turn_at
+        if served.claims:
+            self._after[channel] = self._after.pop(channel)  # to the end: it was served
+            self._go_on()
+        else:  # the lanes that were reached have no room: try those behind them
+            self._until = self._until or served.looked_at
+
+    def _go_on(self) -> None:
+        self._waiting.pop(0)
+        self._until = None
+
+    def ended_with_nothing(self, wake_in: timedelta | None) -> None:
+        """Take how long a rate delays the next start: other workers may have used it up."""
+        self.wake_in = wake_in
+        if self._is_beside_another:
+            self.wake_in = min(wake_in or BESIDE_ANOTHER, BESIDE_ANOTHER)

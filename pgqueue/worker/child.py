@@ -1,71 +1,37 @@
-"""Be one of several processes of a worker. Imports no models: a new process has no apps yet."""
+"""The main function of one of a worker's processes.
+
+No models are imported here: a new process has not set up Django yet.
+"""
 
 from __future__ import annotations
 
-import selectors
 import signal
 import sys
 import time
-from contextlib import suppress
 from multiprocessing.connection import Connection
 from typing import TYPE_CHECKING
 
 from pgqueue.worker.config import WorkerConfig
+from pgqueue.worker.parent import STOPPED, WELL, Parent
+from pgqueue.worker.stopping import SIGNALS
 
 if TYPE_CHECKING:
     from pgqueue.claiming.presence import Family
 
-SIGNALS = (signal.SIGTERM, signal.SIGINT)
 BEGAN_AT = time.time()
-"""When this process began; if it is a child, before anything of the project is imported."""
-REQUEST = b"stop"
-# What a child says: each second that nothing in it is stuck; that another is to take its place;
-# and last, that it holds nothing any more.
-WELL = b"well"
-RETIRING = b"retiring"
-STOPPED = b"stopped"
-
-
-class Parent:
-    """What a child knows of its parent: what comes through a pipe, and that it lives."""
-
-    def __init__(self, pipe: Connection) -> None:
-        self._pipe = pipe
-        self.requests = 0
-        self.is_gone = False
-
-    def fileno(self) -> int:
-        """Return what becomes readable when there is something to hear."""
-        return self._pipe.fileno()
-
-    def listen(self) -> None:
-        """Hear that one is to stop; a parent that is gone asks for that, too."""
-        try:
-            while self._pipe.poll():
-                self._pipe.recv_bytes()
-                self.requests += 1
-        except (EOFError, OSError):
-            self.is_gone = True
-            self.requests = max(self.requests, 1)
-
-    def say(self, word: bytes) -> None:
-        """Say one of the words above; not if what was said before is still unheard for long."""
-        with suppress(OSError), selectors.DefaultSelector() as selector:  # it may be gone
-            selector.register(self._pipe, selectors.EVENT_WRITE)
-            if selector.select(0):
-                self._pipe.send_bytes(word)
+"""When this process began: before anything of the project is imported."""
 
 
 def main(config: WorkerConfig, pipe: Connection, family: Family, level: int | None) -> None:
-    """Run what a process of its own runs; its parent restarts it, so it need say no more.
+    """Run a worker in this process; its parent replaces it when it has ended.
 
     Args:
-        level: of the log, where the project says nothing of it.
+        level: the log level, if the project configures none.
     """
-    # Until the worker takes them: the parent passes them on, and they are not lost.
+    # Ignored until the worker handles them: the parent passes requests to stop on by the pipe.
     for number in SIGNALS:
         signal.signal(number, signal.SIG_IGN)
-    # They have waited since before this process began; what it starts itself is to hear them.
+    # The parent blocked them before it started this process. Processes started here inherit that.
     signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)
     import django
 
@@ -80,10 +46,10 @@ def main(config: WorkerConfig, pipe: Connection, family: Family, level: int | No
     configure_logging(level)
     parent = Parent(pipe)
     try:
-        worker = Worker(config, parent=parent, family=family)
+        worker = Worker(config, parent=parent, family=family, began_at=BEGAN_AT)
     except OperationalError as error:
-        parent.say(WELL)  # as it does while it runs: to start all of it anew would mend nothing
-        parent.say(STOPPED)  # so that nobody who stops now takes it for one that was cut short
+        parent.say(WELL)  # as a running worker does: restarting the supervisor would not help
+        parent.say(STOPPED)  # it has no leases: a supervisor that stops now was not cut short
         sys.exit(f"The database can't be reached: {error}")
     have_ended = worker.run()
     if worker.holds_something:

@@ -3,79 +3,66 @@
 from __future__ import annotations
 
 import os
-import selectors
 import signal
-import socket
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from datetime import timedelta
 from types import FrameType
 
-from pgqueue.worker.child import Parent
+from pgqueue.wakeup import Readable, Wakeup
+from pgqueue.worker.parent import Parent
+
+SIGNALS = (signal.SIGTERM, signal.SIGINT)
+"""The signals that request to stop."""
 
 Handler = Callable[[int, FrameType | None], None]
 
 
 class StopRequests:
-    """Counts them, and lets one thread wait for the next.
+    """Counts requests to stop, and lets the main thread wait for the next one.
 
-    A signal handler runs between two bytecodes of the main thread, which may hold any
-    lock just then: so it takes none, and only writes a byte.
+    A signal handler only adds to a number and sets a wake-up. It runs in the main thread, which may
+    hold any lock at that moment, so it must not take one.
 
-    What stops a whole group of processes (systemd, Ctrl-C) sends the same signal to a parent, which
-    passes it on, and to its children: they must not take it for a second one.
+    systemd and Ctrl-C send the same signal to all processes of a group: to a parent, which passes
+    it on, and to its children. A child must not count these as two requests.
     """
 
     def __init__(self, parent: Parent | None = None) -> None:
         self._here = 0
         self._parent = parent
-        self._reader, self._writer = socket.socketpair()
-        self._reader.setblocking(False)
-        self._writer.setblocking(False)
-        # Once: whoever has no file left to open for it would not hear that he is to stop.
-        self._selector = selectors.DefaultSelector()
-        self._selector.register(self._reader, selectors.EVENT_READ)
-        if parent:
-            self._selector.register(parent, selectors.EVENT_READ, parent)
+        self._wakeup = Wakeup()
 
     @property
     def count(self) -> int:
-        """How often it was asked."""
+        """The number of requests until now."""
         return max(self._here, self._parent.requests if self._parent else 0)
 
     def add(self) -> None:
-        """Ask once more."""
+        """Request to stop, once more."""
         self._here += 1
         self.wake()
 
     def wake(self) -> None:
-        """End the wait."""
-        with suppress(OSError):  # enough are unread, or nobody waits any more
-            self._writer.send(b".")
+        """End the wait, or the next one, without a request."""
+        self._wakeup.set()
 
-    def wait(self, timeout: timedelta) -> None:
-        """Wait for a request, or until the time is over."""
-        for key, _ in self._selector.select(timeout.total_seconds()):
-            if not key.data:
-                self._reader.recv(4096)
-                continue
-            key.data.listen()
-            if key.data.is_gone:
-                self._selector.unregister(key.data)
-
-    def fileno(self) -> int:
-        """Return what becomes readable with a request."""
-        return self._reader.fileno()
+    def wait(self, timeout: timedelta, *others: Readable | int) -> None:
+        """Wait for a request, until one of the others is readable, or until the time is over."""
+        parent = self._parent
+        if parent and not parent.is_gone:
+            others = (*others, parent)
+        ready = self._wakeup.wait(timeout.total_seconds(), *others)
+        if parent and parent in ready:
+            parent.listen()
 
     def close(self) -> None:
         """Take no more requests."""
-        self._selector.close()
-        self._reader.close()
-        self._writer.close()
+        self._wakeup.close()
 
     @contextmanager
     def on_signals(self, *numbers: signal.Signals) -> Iterator[None]:
-        """Make each of these signals a request; restore their handlers at the end."""
+        """Let each of these signals request to stop; restore their handlers at the end."""
 
         def handle(number: int, frame: FrameType | None) -> None:
             self.add()
@@ -86,9 +73,9 @@ class StopRequests:
 
 @contextmanager
 def ending_on_signals(*numbers: signal.Signals) -> Iterator[None]:
-    """End the process at once with each of these, and status 0: it has begun with nothing.
+    """Let each of these signals end the process at once, with status 0: it has no leases yet.
 
-    A request would wait with it for a database that says nothing.
+    A request to stop would be noticed only after the database has answered, which may be never.
     """
 
     def end(number: int, frame: FrameType | None) -> None:
@@ -110,7 +97,10 @@ def _handled(numbers: Sequence[signal.Signals], handle: Handler) -> Iterator[Non
 
 @contextmanager
 def blocked(*numbers: signal.Signals) -> Iterator[None]:
-    """Let these signals wait; a process that is started in the block has them wait, too."""
+    """Block these signals: they wait until the end of the block.
+
+    A process that is started in the block begins with them blocked.
+    """
     before = signal.pthread_sigmask(signal.SIG_BLOCK, numbers)
     try:
         yield

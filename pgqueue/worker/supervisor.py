@@ -8,7 +8,6 @@ from contextlib import suppress
 from dataclasses import replace
 from datetime import timedelta
 from math import inf
-from multiprocessing import connection as pipes
 from multiprocessing import resource_tracker
 from signal import SIG_DFL, SIGCHLD, signal
 from time import monotonic
@@ -16,10 +15,10 @@ from typing import Any
 
 from pgqueue import signals
 from pgqueue.claiming.presence import Family
-from pgqueue.worker import child
+from pgqueue.worker import child, parent
 from pgqueue.worker.config import WorkerConfig
 from pgqueue.worker.rescuer import Rescuer
-from pgqueue.worker.stopping import StopRequests, blocked
+from pgqueue.worker.stopping import SIGNALS, StopRequests, blocked
 from pgqueue.worker.watchdog import Watchdog, touch
 from pgqueue.worker.worker import LAST_WORDS
 
@@ -56,7 +55,7 @@ class Child:
         # Started here: its start unblocks signals.
         resource_tracker.ensure_running()
         # A signal to the whole process group would end the child before it ignores signals.
-        with blocked(*child.SIGNALS):
+        with blocked(*SIGNALS):
             self._process.start()
         # So that each end of the pipe notices when the other is gone.
         its_end.close()
@@ -92,15 +91,15 @@ class Child:
             while self._pipe.poll():
                 word = self._pipe.recv_bytes()
                 self.heard_at = monotonic()
-                self.retires |= word == child.RETIRING
-                self.has_stopped |= word == child.STOPPED
+                self.retires |= word == parent.RETIRING
+                self.has_stopped |= word == parent.STOPPED
 
     def ask_to_stop(self, times: int) -> None:
         """Pass on requests to stop, up to this number."""
         try:
             while self._asked < times:
                 self._asked += 1
-                self._pipe.send_bytes(child.REQUEST)
+                self._pipe.send_bytes(parent.REQUEST)
         except OSError:
             return  # it is gone already
 
@@ -185,7 +184,7 @@ class Supervisor:
         signal(SIGCHLD, SIG_DFL)
         self._rescuer.start()
         self._watchdog.start()
-        with self._requests.on_signals(*child.SIGNALS):
+        with self._requests.on_signals(*SIGNALS):
             try:
                 while self._goes_on():
                     self._fill()
@@ -243,8 +242,7 @@ class Supervisor:
         due = [slot.fill_at for slot in self._slots if self._fills and not slot.child]
         due.append(self._kill_at)
         nap = max(min([LOOK.total_seconds(), *(at - monotonic() for at in due)]), 0.01)
-        pipes.wait([self._requests.fileno(), *signs], nap)
-        self._requests.wait(timedelta())
+        self._requests.wait(timedelta(seconds=nap), *signs)
         for each in self._children():
             each.listen()
         if self._config.liveness_file and self._is_well():

@@ -7,7 +7,7 @@ import platform
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime, timedelta
 from math import inf
-from time import monotonic
+from time import monotonic, time
 
 from django.utils.module_loading import autodiscover_modules
 
@@ -26,16 +26,16 @@ from pgqueue.service import Service
 from pgqueue.tasks import scheduling
 from pgqueue.worker import interpreter
 from pgqueue.worker.autoreload import Autoreload
-from pgqueue.worker.child import BEGAN_AT, RETIRING, SIGNALS, WELL, Parent
 from pgqueue.worker.config import WorkerConfig
 from pgqueue.worker.deadline import Deadline
 from pgqueue.worker.drain import Drain
 from pgqueue.worker.heartbeat import Heartbeat
 from pgqueue.worker.held import Held, Holding
 from pgqueue.worker.main_session import MainSession
+from pgqueue.worker.parent import RETIRING, WELL, Parent
 from pgqueue.worker.pipeline import Pipeline
 from pgqueue.worker.recycling import memory
-from pgqueue.worker.stopping import StopRequests
+from pgqueue.worker.stopping import SIGNALS, StopRequests
 from pgqueue.worker.watchdog import Watchdog, touch
 
 LOOK = timedelta(seconds=1)
@@ -52,10 +52,16 @@ class Worker:
     Args:
         parent: who started this process, if it is one of several.
         family: the ids to claim under; None: some of its own.
+        began_at: when the process began, by the system's clock; None: now.
     """
 
     def __init__(
-        self, config: WorkerConfig, *, parent: Parent | None = None, family: Family | None = None
+        self,
+        config: WorkerConfig,
+        *,
+        parent: Parent | None = None,
+        family: Family | None = None,
+        began_at: float | None = None,
     ) -> None:
         self._config = config
         self._parent = parent
@@ -112,7 +118,9 @@ class Worker:
             if listens and self._duties and not self._pipeline
             else None
         )
-        self._autoreload = Autoreload(self.stop, since=BEGAN_AT) if config.reload else None
+        self._autoreload = (
+            Autoreload(self.stop, since=began_at or time()) if config.reload else None
+        )
         self._drain = (
             Drain(
                 Session(config.database, name="drain"),

@@ -15,8 +15,8 @@ import pytest
 
 from pgqueue import signals
 from pgqueue.worker import supervisor
-from pgqueue.worker.child import WELL, Parent
 from pgqueue.worker.config import WorkerConfig
+from pgqueue.worker.parent import WELL, Parent
 from pgqueue.worker.supervisor import Child, Slot, Supervisor
 from tests.eventually import eventually
 from tests.hearing import heard

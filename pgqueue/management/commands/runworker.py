@@ -12,11 +12,10 @@ from pgqueue.checks import AT_START
 from pgqueue.conf import settings
 from pgqueue.connections import connect
 from pgqueue.management.databases import database_of
-from pgqueue.worker.child import SIGNALS
 from pgqueue.worker.config import WorkerConfig
 from pgqueue.worker.deadline import STATUS, bound_interpreter_exit, exit_at_once
 from pgqueue.worker.logs import configure_logging
-from pgqueue.worker.stopping import ending_on_signals
+from pgqueue.worker.stopping import SIGNALS, ending_on_signals
 from pgqueue.worker.supervisor import Supervisor
 from pgqueue.worker.worker import Worker
 

@@ -6,23 +6,27 @@ from pgqueue.statements import load
 
 SQL = load(__name__)
 
+# The names of the channels, without the part that all of them begin with.
+NEW = ""
+RESULTS = "_results"
+NOTICES = "_notices"
 DUE_EARLIER = ""
 """The text of a notification, in place of a channel, that a delayed message is due earlier."""
 
 
 def listen(connection: Connection) -> None:
     """Listen for new messages: each notification names a channel, or is DUE_EARLIER."""
-    _listen(connection, "")
+    listen_to(connection, NEW)
 
 
 def listen_for_results(connection: Connection) -> None:
     """Listen for ends of messages that have waiter rows: each notification is a message id."""
-    _listen(connection, "_results")
+    listen_to(connection, RESULTS)
 
 
 def listen_for_notices(connection: Connection) -> None:
     """Listen for notices of watched channels: each notification is a JSON object."""
-    _listen(connection, "_notices")
+    listen_to(connection, NOTICES)
 
 
 def is_watched(connection: Connection, channel: str) -> bool:
@@ -30,6 +34,14 @@ def is_watched(connection: Connection, channel: str) -> bool:
     return connection.execute(SQL["is_watched"], {"channel": channel}).fetchone() is not None
 
 
-def _listen(connection: Connection, to: str) -> None:
+def listen_to(connection: Connection, name: str) -> str:
+    """Listen to one of the channels named above; return its full name, as PostgreSQL knows it."""
     row = connection.execute(SQL["channel"]).fetchone()
-    connection.execute(Text("LISTEN {}").format(Identifier((row or ("",))[0] + to)))
+    channel: str = (row or ("",))[0] + name
+    connection.execute(Text("LISTEN {}").format(Identifier(channel)))
+    return channel
+
+
+def unlisten(connection: Connection, channel: str) -> None:
+    """Stop listening to a channel, given by its full name."""
+    connection.execute(Text("UNLISTEN {}").format(Identifier(channel)))

@@ -1,8 +1,9 @@
-"""One connection on which a process waits for results, whoever in it waits, and for how many.
+"""Wait for results, on this process's listening connection, however many are waited for.
 
-It announces what is waited for, so that its end is notified. An end that was being written
-just then may not have seen that: so each message is looked at again, first after 10 ms, then
-twice as long each time up to the poll interval, which also finds what got lost.
+A waiter row announces the wait, so that the end of the message is notified. A transaction that was
+writing the end just then may not have seen the row: so each message is looked at again, first after
+10 ms, then after twice as long each time up to the poll interval. That also finds an end whose
+notification was lost.
 """
 
 from __future__ import annotations
@@ -20,28 +21,23 @@ from typing import Any
 import psycopg
 
 from pgqueue.conf import settings
-from pgqueue.connections import Session, is_pooled
+from pgqueue.connections import is_pooled
 from pgqueue.engine import notifications, wait
 from pgqueue.engine.lookup import Found
-from pgqueue.listener import Listener
+from pgqueue.listener import PROBE_EVERY, Subscription, Topic, subscribe
 from pgqueue.service import NO_NAP
 
 SHORTEST_NAP = timedelta(milliseconds=10)
 DEAF_NAP = timedelta(seconds=0.5)
-"""The longest nap behind a transaction pooler, where nothing is to be heard."""
-LINGER = timedelta(seconds=1)
-"""How long the connection stays when nobody waits. A test's DROP DATABASE is patient for 5 s."""
+"""The longest nap behind a transaction pooler, where notifications don't arrive."""
 RENEW_EVERY = timedelta(minutes=1)
 LASTING = 3 * RENEW_EVERY
-LONGEST_BACKOFF = timedelta(seconds=1)
-"""After failures: who begins to wait should not wait for long where nothing fails any more."""
-
 Promise = Future["Found | None"]
 
 
 @dataclass(slots=True, eq=False)
 class Awaited:
-    """A message, who waits for it, and when it is looked at next."""
+    """A message, the promises to those who wait for it, and when it is looked at next."""
 
     nap: timedelta
     promises: list[Promise] = field(default_factory=list)
@@ -52,14 +48,13 @@ class Awaited:
 def ended(alias: str, id: int) -> Promise:
     """Promise the message as it is found once it has ended, or is dead.
 
-    Cancelling the promise ends the wait. It comes to None if nobody but the caller can see the
-    message, whose transaction is not committed; or nobody any more, since it was purged.
+    Cancelling the promise ends the wait. Its result is None if the message can't be seen: the
+    transaction that enqueued it is not committed, or the message was purged.
     """
     with _lock:
         waiting = _open.get((os.getpid(), alias))
         if waiting is None:
             waiting = _open[os.getpid(), alias] = Waiting(alias)
-            waiting.start()
         return waiting.add(id)
 
 
@@ -68,36 +63,30 @@ class Waiting:
 
     def __init__(self, alias: str) -> None:
         self._alias = alias
-        self._listener = Listener(
-            Session(alias, name="waiting"), listen=_listen, heard=self._hear, between=self._look
-        )
-        self._listener.longest_backoff = LONGEST_BACKOFF
-        # Filled by any thread; all else is the listener's own.
+        # Filled by any thread; only the listener's thread uses the rest.
         self._coming: deque[tuple[int, Promise]] = deque()
         self._left: deque[int] = deque()
         self._awaited: dict[int, Awaited] = {}
         self._looks: list[tuple[float, int]] = []
         self._renew_at = monotonic() + RENEW_EVERY.total_seconds()
-        self._idle_since = monotonic()
-
-    def start(self) -> None:
-        """Begin to listen."""
-        self._listener.start()
+        self._subscription = subscribe(
+            alias, Subscription(topic=RESULTS, heard=self._hear, between=self._look)
+        )
 
     def add(self, id: int) -> Promise:
         """Wait for a message, too."""
         promise: Promise = Future()
         promise.add_done_callback(lambda _: self._leave(id))
         self._coming.append((id, promise))
-        self._listener.wake()
+        self._subscription.wake()
         return promise
 
     def _leave(self, id: int) -> None:
         self._left.append(id)
-        self._listener.wake()
+        self._subscription.wake()
 
     def _hear(self, notification: str | None) -> None:
-        """Look at what is said to have ended; at everything, if something was missed."""
+        """Look at the message that has ended; at all, if notifications may have been missed."""
         ids = self._awaited if notification is None else [int(notification)]
         for id in ids:
             if id in self._awaited:
@@ -118,7 +107,7 @@ class Waiting:
         return self._pause()
 
     def _withdraw(self, connection: psycopg.Connection[Any]) -> None:
-        """Wait no more for what nobody waits for."""
+        """Forget messages whose promises were all kept or cancelled."""
         rows = []
         while self._left:
             id = self._left.popleft()
@@ -157,7 +146,7 @@ class Waiting:
                 promise.set_result(found)
 
     def _announce(self, connection: psycopg.Connection[Any], ids: set[int]) -> None:
-        """Have ends notified, where they were not yet; and look again, as all may have ended."""
+        """Insert waiter rows where there are none yet, and look again: some may have ended."""
         new = [id for id in ids if self._awaited[id].row is None]
         if not new:
             return
@@ -177,32 +166,25 @@ class Waiting:
             wait.renew(connection, rows, lasting=LASTING)
 
     def _pause(self) -> timedelta:
-        """Return how long there is nothing to do; end where that was so for long enough."""
-        now = monotonic()
+        """Return how long there is nothing to do; end if nothing is waited for any more."""
         if self._awaited:
-            self._idle_since = now
-            return timedelta(seconds=max(0, self._looks[0][0] - now))
-        left = self._idle_since + LINGER.total_seconds() - now
-        if left > 0:
-            return timedelta(seconds=left)
+            return timedelta(seconds=max(0, self._looks[0][0] - monotonic()))
         with _lock:
-            if not self._coming:
-                del _open[os.getpid(), self._alias]
-                self._listener.stop()
-        return NO_NAP
+            if self._coming:
+                return NO_NAP
+            _open.pop((os.getpid(), self._alias), None)
+            self._subscription.close()
+        return PROBE_EVERY
 
 
-def _listen(connection: psycopg.Connection[Any]) -> None:
-    if not is_pooled(connection):
-        notifications.listen_for_results(connection)
-
+RESULTS = Topic(notifications.RESULTS)
 
 _lock = threading.Lock()
 _open: dict[tuple[int, str], Waiting] = {}
-"""By process, too: a fork has its parent's connection, but not the thread that waits on it."""
+"""By process, too: a forked child has no thread that waits."""
 
 if hasattr(os, "register_at_fork"):
-    # A lock that another thread has as this one forks would be locked for ever in the child.
+    # If another thread held the lock at the fork, it would stay locked in the child for ever.
     os.register_at_fork(
         before=_lock.acquire, after_in_parent=_lock.release, after_in_child=_lock.release
     )

@@ -1,4 +1,8 @@
-"""See what happens to the messages of a channel as it happens."""
+"""See what happens to the messages of a channel as it happens.
+
+All watches of a process share its one listening connection, which looks up by a notice's channel
+which of them it is for.
+"""
 
 from __future__ import annotations
 
@@ -15,12 +19,12 @@ from typing import Any, Literal
 import psycopg
 
 from pgqueue.conf import settings
-from pgqueue.connections import Session, is_pooled
+from pgqueue.connections import is_pooled
 from pgqueue.engine import notifications
 from pgqueue.exceptions import ChannelNotWatched, NothingToHear
-from pgqueue.listener import Listener
+from pgqueue.listener import Subscription, Topic, subscribe
 
-Event = Literal["created", "started", "deferred", "ended", "replayed"]
+NoticeKind = Literal["created", "started", "deferred", "ended", "replayed"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +34,7 @@ class Notice:
     Attributes:
         event: *created*: it was stored. *started*: a worker took it. *deferred*: its run is over,
             and there will be another. *ended*: it left the queue, or is dead. *replayed*: it was
-            dead, and begins anew.
+            dead, and begins again.
         outcome: of what ended, how: succeeded, dead, cancelled, discarded or expired. Of what was
             deferred, why, if something went wrong: failed (it raised an error) or lost (its worker
             died). Else None.
@@ -38,11 +42,22 @@ class Notice:
 
     channel: str
     id: str
-    event: Event
+    event: NoticeKind
     outcome: str | None = None
 
 
 NOTICE_FIELDS = [field.name for field in fields(Notice)]
+
+
+def _read(text: str) -> tuple[str, Notice]:
+    """Return the channel and the notice of a notification."""
+    told = json.loads(text)
+    # A later version may tell more.
+    known = {name: told[name] for name in NOTICE_FIELDS if name in told}
+    return told["channel"], Notice(**{**known, "id": str(told["id"])})
+
+
+NOTICES = Topic(notifications.NOTICES, read=_read)
 
 
 class Watch:
@@ -54,49 +69,57 @@ class Watch:
     def __init__(self, channel: str, database: str) -> None:
         self._channel = channel
         self._database = database
-        self._listener: Listener | None = None
+        self._subscription: Subscription | None = None
         self._mailbox = Mailbox()
 
     def __enter__(self) -> Watch:
-        session = Session(self._database, name="watch")
+        begun = self._subscribe()
         try:
-            self._check(session.connection)
-            notifications.listen_for_notices(session.connection)
+            begun.result()
         except BaseException:
-            session.close()
+            self.close()
             raise
-        self._mailbox = Mailbox()
-        self._listener = Listener(
-            session, listen=notifications.listen_for_notices, heard=self._hear
-        )
-        self._listener.start()
         return self
 
     def __exit__(self, *raised: object) -> None:
         self.close()
 
     async def __aenter__(self) -> Watch:
-        return await asyncio.to_thread(self.__enter__)
+        begun = self._subscribe()
+        try:
+            await asyncio.wrap_future(begun)
+        except BaseException:
+            self.close()
+            raise
+        return self
 
     async def __aexit__(self, *raised: object) -> None:
         self.close()
 
     def __iter__(self) -> Iterator[Notice]:
-        with nullcontext() if self._listener else self:
+        with nullcontext() if self._subscription else self:
             while notice := self._mailbox.take().result():
                 yield notice
 
     async def __aiter__(self) -> AsyncIterator[Notice]:
-        async with nullcontext() if self._listener else self:
+        async with nullcontext() if self._subscription else self:
             while notice := await asyncio.wrap_future(self._mailbox.take()):
                 yield notice
 
     def close(self) -> None:
-        """Hear no more: loops end when they have had what came until now."""
-        if self._listener:
-            self._listener.stop()
-            self._listener = None
+        """Hear no more. Loops end when they have yielded what came until now."""
+        subscription, self._subscription = self._subscription, None
+        if subscription:
+            subscription.close()
         self._mailbox.close()
+
+    def _subscribe(self) -> Future[None]:
+        self._mailbox = Mailbox()
+        self._subscription = subscribe(
+            self._database,
+            Subscription(topic=NOTICES, key=self._channel, heard=self._hear, check=self._check),
+        )
+        return self._subscription.begun
 
     def _check(self, connection: psycopg.Connection[Any]) -> None:
         if is_pooled(connection):
@@ -107,16 +130,16 @@ class Watch:
                 f"Channel({self._channel!r}).configure(watched=True), or in the admin."
             )
 
-    def _hear(self, notification: str | None) -> None:
-        told = json.loads(notification or "{}")
-        if told.get("channel") == self._channel:
-            # What a later version tells beside that is not for us.
-            known = {name: told[name] for name in NOTICE_FIELDS if name in told}
-            self._mailbox.put(Notice(**{**known, "id": str(told["id"])}))
+    def _hear(self, notice: Notice | None) -> None:
+        if notice:
+            self._mailbox.put(notice)
 
 
 class Mailbox:
-    """Notices that came, and those that somebody waits for."""
+    """Notices that came, and promises to those who wait for the next one.
+
+    It is not bounded: a loop that is slow delays neither the listener nor other watches.
+    """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -139,26 +162,27 @@ class Mailbox:
         return promise
 
     def close(self) -> None:
-        """Let nobody wait for more."""
+        """End all waits: nothing more will come."""
         with self._lock:
             self._is_closed = True
             self._keep_promises()
 
     def _keep_promises(self) -> None:
         while self._promises and (self._notices or self._is_closed):
-            # Who waited may have stopped: the notice is for the next one.
+            # A wait may have been cancelled: then the notice is for the next one.
             if (promise := self._promises.popleft()).set_running_or_notify_cancel():
                 promise.set_result(self._notices.popleft() if self._notices else None)
 
 
 def watch(channel: str, *, database: str | None = None) -> Watch:
-    """Yield a `Notice` of whatever happens to the channel's messages, as it happens.
+    """Yield a `Notice` of each thing that happens to the channel's messages, as it happens.
 
         for notice in watch("mail"): ...
         async for notice in watch("mail"): ...
 
-    Notices are switched on for a channel by its `watched`. They are told to whoever listens at
-    that time, in the order of the commits: none of before, none from while the connection was lost.
+    Notices are switched on for a channel by its `watched`. A watch yields those of transactions
+    that commit while it listens, in the order of the commits: none from before, and none from while
+    the connection was lost.
 
     Args:
         database: the alias of the queue's database, if not the one of `PGQUEUE`.

@@ -20,7 +20,7 @@ from pgqueue.duties.all import all_duties
 from pgqueue.duties.service import Duties
 from pgqueue.engine import lease, notifications, settle
 from pgqueue.engine.workers import Registration
-from pgqueue.listener import Listener
+from pgqueue.listener import Subscription, Topic, subscribe
 from pgqueue.outcomes import HandedBack
 from pgqueue.service import Service
 from pgqueue.tasks import scheduling
@@ -38,6 +38,7 @@ from pgqueue.worker.recycling import memory
 from pgqueue.worker.stopping import SIGNALS, StopRequests
 from pgqueue.worker.watchdog import Watchdog, touch
 
+NEW_MESSAGES = Topic(notifications.NEW)
 LOOK = timedelta(seconds=1)
 WORKS_FOR = timedelta(seconds=5)
 """At least, before it retires for its size."""
@@ -108,13 +109,9 @@ class Worker:
             if config.slots
             else None
         )
-        # Where there is a fetcher, that is who listens.
-        self._listener = (
-            Listener(
-                Session(config.database, name="listener"),
-                listen=notifications.listen,
-                heard=self._hear,
-            )
+        # Messages that are due earlier. Where there is a fetcher, that one listens.
+        self._subscription = (
+            Subscription(topic=NEW_MESSAGES, heard=self._hear)
             if listens and self._duties and not self._pipeline
             else None
         )
@@ -134,6 +131,7 @@ class Worker:
         self._watchdog = Watchdog(
             [
                 *self._services(),
+                *([self._subscription] if self._subscription else []),
                 self._main_session,
                 *(self._pipeline.executors if self._pipeline else []),
             ],
@@ -186,6 +184,8 @@ class Worker:
                 self._presence.register(connection)
         for service in [*self._services(), self._watchdog]:
             service.start()
+        if self._subscription:
+            subscribe(self._config.database, self._subscription)
         if self._pipeline:
             self._pipeline.start()
         signals.send(signals.worker_started, type(self), channels=self._config.channels)
@@ -193,7 +193,7 @@ class Worker:
     def _services(self) -> list[Service]:
         """Return the services in the order they start; they stop in the other."""
         pipeline = self._pipeline.services if self._pipeline else []
-        others = [self._duties, self._autoreload, self._drain, self._listener]
+        others = [self._duties, self._autoreload, self._drain]
         return [self._heartbeat, *pipeline[:-1], *filter(None, others), *pipeline[-1:]]
 
     def _wait(self) -> None:
@@ -232,6 +232,8 @@ class Worker:
             self._write_down(self._pipeline)
             self._give_up(self._pipeline)
         self._hurry(LAST_WORDS)
+        if self._subscription:
+            self._subscription.close()
         heartbeat, *others = self._services()
         for services in (others[::-1], [heartbeat]):
             for service in services:

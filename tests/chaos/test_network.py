@@ -11,7 +11,7 @@ import pytest
 from pgqueue import listener, service
 from pgqueue.connections import Session
 from pgqueue.engine import notifications
-from pgqueue.listener import Listener
+from pgqueue.listener import Listener, Subscription, Topic
 from pgqueue.worker.watchdog import CUT_AFTER, Watchdog
 from tests.chaos.harness.processes import Process
 from tests.chaos.harness.server import nap, url
@@ -129,7 +129,8 @@ def test_who_listens_notices_a_connection_that_died_half_open(
     monkeypatch.setattr(service.Service, "longest_step", 1.0)
     proxy = stage.proxy()
     heard: list[str | None] = []
-    ear = Listener(Through(proxy.port), listen=notifications.listen, heard=heard.append)
+    ear = Listener(Through(proxy.port))
+    ear.add(Subscription(topic=Topic(notifications.NEW), heard=heard.append))
     dog = Watchdog([ear])
     ear.start()
     try:

@@ -16,7 +16,7 @@ from asgiref.sync import async_to_sync
 from django.core.management import call_command
 from django.db import connections, transaction
 
-from pgqueue import TaskResult
+from pgqueue import TaskResult, listener
 from pgqueue.connections import connect as open_connection
 from pgqueue.duties.forget import Forget
 from pgqueue.engine import cancel, expire, lookup, notifications, settle, wait
@@ -52,9 +52,9 @@ def other() -> Iterator[Connection]:
 @pytest.fixture(autouse=True)
 def nobody_waits(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Each test begins, and ends, without a connection that waits."""
-    monkeypatch.setattr(waiting, "LINGER", timedelta(seconds=0.05))
+    monkeypatch.setattr(listener, "LINGER", timedelta(seconds=0.05))
     yield
-    eventually(lambda: not waiting._open, what="somebody still waits")
+    eventually(lambda: not (waiting._open or listener._open), what="somebody still waits")
 
 
 @pytest.fixture
@@ -95,7 +95,7 @@ def is_waited_for(count: int = 1) -> None:
 def backends(connection: Connection) -> list[int]:
     """Return the server processes that this one waits on."""
     rows = connection.execute(
-        "SELECT pid FROM pg_stat_activity WHERE application_name = 'pgqueue waiting' "
+        "SELECT pid FROM pg_stat_activity WHERE application_name = 'pgqueue listener' "
         "AND datname = current_database()"
     )
     return [pid for (pid,) in rows]

@@ -6,6 +6,7 @@ import asyncio
 import json
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from datetime import timedelta
 from itertools import islice
 from typing import Any
@@ -21,7 +22,7 @@ from pgqueue.engine import cancel, dead, expire, held, lease, notifications, pro
 from pgqueue.engine.settle import Deferral, Finish
 from pgqueue.engine.values import Claim
 from pgqueue.exceptions import ChannelNotWatched, NothingToHear
-from pgqueue.models import Channel, Message
+from pgqueue.models import Channel, Message, Waiter
 from pgqueue.tasks import watching
 from tests import jobs
 from tests.eventually import eventually
@@ -290,10 +291,19 @@ class TestAChannelThatIsNotWatched:
 def is_watching(does: str = "true") -> bool:
     with connections["default"].cursor() as cursor:
         cursor.execute(
-            "SELECT FROM pg_stat_activity WHERE application_name = 'pgqueue watch' "
+            "SELECT FROM pg_stat_activity WHERE application_name = 'pgqueue listener' "
             f"AND datname = current_database() AND {does}"
         )
         return bool(cursor.fetchall())
+
+
+def backends(connection: Connection) -> int:
+    """Return how many connections this process listens on."""
+    (count,) = connection.execute(
+        "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() "
+        "AND application_name = 'pgqueue listener'"
+    ).fetchone() or (0,)
+    return int(count)
 
 
 def is_listening() -> bool:
@@ -377,6 +387,36 @@ class TestAWatch:
             break
         eventually(lambda: not is_watching())
 
+    def test_shares_one_connection_with_all_others(self, connection: Connection) -> None:
+        with ExitStack() as stack:
+            mail = stack.enter_context(watch("mail"))
+            slow, *others = [stack.enter_context(watch("default")) for _ in range(1000)]
+            results = [jobs.add.enqueue(n) for n in range(3)]
+
+            heard = [[notice.id for notice in islice(each, 3)] for each in others]
+
+            ids = [result.id for result in results]
+            assert heard == [ids] * 999
+            assert backends(connection) == 1
+            assert [notice.id for notice in islice(slow, 3)] == ids
+            sent = jobs.mail.enqueue("a@example.com")
+            assert next(iter(mail)).id == sent.id
+
+    def test_shares_its_connection_with_those_who_wait_for_results(
+        self, connection: Connection
+    ) -> None:
+        result = jobs.add.enqueue(2, 3)
+        with watch("default") as notices, ThreadPoolExecutor(1) as threads:
+            waited = threads.submit(lambda: (result.wait(10), connections.close_all()))
+            eventually(Waiter.objects.exists)
+            assert backends(connection) == 1
+
+            drain()
+
+            waited.result(10)
+            assert [notice.event for notice in islice(notices, 2)] == ["started", "ended"]
+        assert result.return_value == 5
+
     def test_can_be_opened_again(self) -> None:
         notices = watch("default")
         for number in range(2):
@@ -386,13 +426,15 @@ class TestAWatch:
 
     def test_listens_again_when_its_connection_was_lost(self, connection: Connection) -> None:
         pids = (
-            "SELECT pid FROM pg_stat_activity WHERE application_name = 'pgqueue watch' "
+            "SELECT pid FROM pg_stat_activity WHERE application_name = 'pgqueue listener' "
             "AND datname = current_database() AND query NOT LIKE '%pg_backend_pid%'"
         )
         with watch("default") as notices:
             ((pid,),) = connection.execute(pids).fetchall()
             connection.execute("SELECT pg_terminate_backend(%s)", [pid])
-            listener = notices._listener
+            subscription = notices._subscription
+            assert subscription
+            listener = subscription.listener
             assert listener
             eventually(lambda: connection.execute(pids).fetchall() not in ([], [(pid,)]))
             eventually(lambda: listener.is_listening)

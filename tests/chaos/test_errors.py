@@ -116,6 +116,7 @@ SELECT (SELECT bool_and((attempt, failures, lost) = (2, 1, 0)) FROM pgqueue_hist
 """
 
 
+@pytest.mark.chaos
 def test_a_commit_whose_answer_is_lost_is_there_all_the_same(stage: Stage) -> None:
     """Of producers, who are told nothing; and of atomic tasks, which ended in it."""
     of_producers, of_workers = stage.proxy(), stage.proxy()

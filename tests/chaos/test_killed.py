@@ -38,6 +38,7 @@ def test_processes_of_a_worker_that_are_killed_lose_nothing(stage: Stage) -> Non
     stage.end()
 
 
+@pytest.mark.chaos
 def test_producers_that_are_killed_leave_whole_transactions_or_nothing(stage: Stage) -> None:
     stage.worker()
     for _ in range(3):
@@ -122,6 +123,7 @@ RETURNING channel
 """
 
 
+@pytest.mark.chaos
 @pytest.mark.parametrize(
     ("statement", "arguments"), [("claim.claim", ["--poll-only"]), ("claim.claim_at_once", [])]
 )

@@ -122,6 +122,7 @@ class Through(Session):
         return self._connection
 
 
+@pytest.mark.chaos
 def test_who_listens_notices_a_connection_that_died_half_open(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:

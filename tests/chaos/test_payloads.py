@@ -71,6 +71,7 @@ def test_what_cannot_be_read_or_stored_is_dead_and_harms_no_other(stage: Stage) 
     stage.end()
 
 
+@pytest.mark.chaos
 def test_what_is_left_of_long_payloads_is_removed_soon(stage: Stage) -> None:
     stage.worker()
     text = stage.random.randbytes(25_000).hex()  # is 25 rows of 2 KB

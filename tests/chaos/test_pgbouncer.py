@@ -117,6 +117,7 @@ def test_an_outage_longer_than_a_lease_charges_no_message_as_lost(
     assert stage.untouched()
 
 
+@pytest.mark.chaos
 def test_a_pgbouncer_that_dies_or_whose_server_restarts_is_survived(
     stage: Stage, pooler: Pooler
 ) -> None:

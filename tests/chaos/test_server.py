@@ -41,6 +41,7 @@ def test_an_outage_longer_than_a_lease_charges_no_message_as_lost(stage: Stage, 
     assert stage.untouched()
 
 
+@pytest.mark.chaos
 def test_a_server_that_restarts_again_and_again_loses_nothing(stage: Stage) -> None:
     load(stage)
 

@@ -60,6 +60,7 @@ def test_nothing_committed_is_lost_when_a_standby_is_promoted(
     assert stage.ask("SELECT sum(lost) FROM pgqueue_history") == (0,)
 
 
+@pytest.mark.chaos
 def test_workers_that_were_led_to_a_standby_come_back_by_themselves(
     stage: Stage, standby: Server
 ) -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 import signal
 
+import pytest
+
 from tests.chaos.harness.server import nap
 from tests.chaos.harness.stage import Stage
 from tests.eventually import eventually
@@ -44,6 +46,7 @@ def test_a_worker_that_was_stopped_beyond_its_lease_is_fenced(stage: Stage) -> N
     assert any("the lease was lost" in worker.log for worker in workers)
 
 
+@pytest.mark.chaos
 def test_a_task_that_was_stopped_beyond_its_lease_is_not_recorded(stage: Stage) -> None:
     stage.producer(rate=60)
     numbers = stage.numbers("plain", 1)

@@ -90,6 +90,7 @@ def untouched(workers: Each, others: Each) -> list[str]:
     return sorted((set(all_of_them()) - either) | (set(WORKERS) - workers.touched))
 
 
+@pytest.mark.chaos
 def test_a_settle_whose_answer_is_lost_after_the_commit_is_not_repeated(stage: Stage) -> None:
     proxy = stage.proxy()
     settles = ["settle.complete", "settle.retry", "settle.bury", "settle.defer", "settle.finish"]

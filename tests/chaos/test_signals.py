@@ -50,7 +50,7 @@ def signal_all(worker: Process, number: signal.Signals) -> None:
 @pytest.mark.parametrize(
     ("send", "number", "arguments"),
     [
-        (signal_first, SIGTERM, []),
+        pytest.param(signal_first, SIGTERM, [], marks=pytest.mark.chaos),
         pytest.param(signal_first, SIGINT, [], marks=pytest.mark.chaos),
         pytest.param(signal_first, SIGTERM, PROCESSES, marks=pytest.mark.chaos),
         pytest.param(signal_all, SIGINT, PROCESSES, marks=pytest.mark.chaos),

@@ -175,7 +175,7 @@ def test_a_thousand_from_eight_processes_end_without_a_deadlock() -> None:
     Policy.objects.create(channel="c2", scope="each", max_size=1_000_000)
     environment = {
         **os.environ,
-        "DJANGO_SETTINGS_MODULE": "tests.settings",
+        "DJANGO_SETTINGS_MODULE": "tests.worker_settings",
         "DATABASE_URL": database_url(),
     }
 

@@ -26,7 +26,7 @@ PLOTTING = $(VENV)/installed-soak
 demo: $(INSTALLED)
 	$(RUN) manage.py demo
 
-# WORKERS processes, each with a database of its own; WORKERS=0 runs all tests in one process.
+# WORKERS processes, each with databases of its own; WORKERS=0 runs all tests in one process.
 WORKERS ?= 3
 PYTEST = $(RUN) -m pytest -n $(WORKERS) --dist loadgroup
 

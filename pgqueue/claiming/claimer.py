@@ -62,7 +62,7 @@ class Claimer:
         excluded: Sequence[str],
         lease: timedelta,
     ) -> None:
-        self._session = session
+        self.session = session
         self._presence = presence
         self._channels = channels
         self._excluded = excluded
@@ -124,6 +124,15 @@ class Claimer:
             if len(claimed) < limit:
                 self.claim_governed(claimant, claimed, limit - len(claimed))
 
+    @property
+    def wants_notice(self) -> bool:
+        """Whether producers are to notify this worker of new messages."""
+        return self._presence.wants_notice
+
+    def want_notice(self, wanted: bool) -> None:
+        """Ask producers to notify this worker from now on, or no longer."""
+        self._presence.want_notice(self.connect().connection, wanted)
+
     def serves(self, channel: str) -> bool:
         """Return whether it claims from a channel, by its name as notified."""
         if channel == DUE_EARLIER:
@@ -137,7 +146,7 @@ class Claimer:
 
     def connect(self) -> Claimant:
         """Return what to claim with. A new connection gets a new id, and begins at every front."""
-        connection = self._session.connection
+        connection = self.session.connection
         if self._claimant is None or self._claimant.connection is not connection:
             self._claimant = Claimant(connection, self._presence.register(connection))
             self._free.forget()

@@ -17,6 +17,7 @@ from psycopg import Error, InternalError, OperationalError
 import pgqueue
 from pgqueue import signals
 from pgqueue.claiming.claimer import Claimer
+from pgqueue.claiming.idle import SHORTEST_PAUSE, Idle
 from pgqueue.claiming.listener import ClaimListener
 from pgqueue.claiming.presence import Presence
 from pgqueue.conf import settings
@@ -27,13 +28,6 @@ from pgqueue.engine import lease as leases
 from pgqueue.engine import promote, settle
 from pgqueue.engine.values import Claim, Connection
 from pgqueue.engine.workers import Registration
-
-# Seconds.
-SHORTEST_NAP = 0.01
-SHORTEST_PAUSE = 0.001
-"""Until a rate lets something go on."""
-DEAF_NAP = 0.5
-"""The longest nap of one who listens to nothing."""
 
 
 class Taken(NamedTuple):
@@ -77,8 +71,7 @@ class Intake:
         self._listener = ClaimListener(self._claimer.serves)
         self._taken: deque[Taken] = deque()
         self._using = threading.Lock()
-        self._nap = SHORTEST_NAP
-        self._longest_nap = options.poll_interval.total_seconds()
+        self._idle = Idle(options.poll_interval)
         self._beat_every = options.heartbeat.total_seconds()
         self._beat_at = monotonic() + self._beat_every
         self._was_idle = False
@@ -173,8 +166,9 @@ class Intake:
             more = self._take(self._limit - claimed, False)
             claimed += more
         if claimed:
-            self._nap = SHORTEST_NAP
+            self._idle.found(monotonic(), is_full=claimed >= self._limit)
         else:
+            self._idle.found_nothing()
             self._was_idle = True
         return claimed
 
@@ -194,12 +188,9 @@ class Intake:
         if hears and not self._presence.wants_notice:
             self._presence.want_notice(connection, True)
             return  # and claim once more, now that producers can see it
-        longest = self._longest_nap if hears else min(self._longest_nap, DEAF_NAP)
-        nap = min(self._nap, longest, self._duties.due_in, left)
-        if (wake_in := self._claimer.wake_in) is not None:
-            nap = min(nap, wake_in.total_seconds())
-        self._nap = min(self._nap * 2, longest)
-        self._listener.wait(max(nap, SHORTEST_PAUSE))
+        nap = self._idle.next_nap(is_listening=hears, wake_in=self._claimer.wake_in)
+        nap = min(nap, timedelta(seconds=min(self._duties.due_in, left)))
+        self._listener.wait(max(nap, SHORTEST_PAUSE).total_seconds())
 
     def _next_due(self) -> timedelta | None:
         comes_in = promote.may_come(self._session.connection, self._channels)

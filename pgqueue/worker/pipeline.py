@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from datetime import timedelta
 
+from pgqueue.claiming.claimer import Claimer
 from pgqueue.claiming.presence import Presence
 from pgqueue.conf import settings
 from pgqueue.connections import Session
@@ -88,17 +89,19 @@ class Pipeline:
             self._loop_watch.append(LoopWatch(self._loop))
 
         self.fetcher = Fetcher(
-            Session(config.database, name="fetcher"),
+            Claimer(
+                Session(config.database, name="fetcher"),
+                presence,
+                channels=config.channels,
+                excluded=config.excluded,
+                lease=options.lease,
+            ),
             self._buffer,
             holding,
-            presence,
-            channels=config.channels,
-            excluded=config.excluded,
             slots=config.slots,
-            lease=options.lease,
             poll_interval=options.poll_interval,
-            give_back=lambda held: self.settler.put(held, HandedBack()),
             listens=listens,
+            give_back=lambda held: self.settler.put(held, HandedBack()),
             on_due_earlier=on_delayed,
         )
 

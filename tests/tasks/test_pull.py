@@ -21,7 +21,7 @@ from asgiref.sync import async_to_sync, sync_to_async
 from django.db import connection, connections, transaction
 
 from pgqueue import Delivery, areceive, receive, send, send_many, signals
-from pgqueue.claiming import intake
+from pgqueue.claiming import idle
 from pgqueue.claiming.claimer import Claimer
 from pgqueue.claiming.intake import Intake
 from pgqueue.connections import connect
@@ -74,7 +74,7 @@ def in_thread() -> Iterator[Callable[..., Future[Any]]]:
 def long_naps(settings: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """Let a receiver nap for an hour, unless it is woken."""
     settings.PGQUEUE = {"POLL_INTERVAL": 3600}
-    monkeypatch.setattr(intake, "SHORTEST_NAP", 3600.0)
+    monkeypatch.setattr(idle, "SHORTEST_NAP", timedelta(hours=1))
     for module, name in ((agenda, "LOOK_EVERY"), (expire, "EVERY"), (rescue, "EVERY")):
         monkeypatch.setattr(module, name, timedelta(hours=1))
 

@@ -14,6 +14,8 @@ import pytest
 from django.db import connection
 
 from pgqueue.claiming import claimer
+from pgqueue.claiming.claimer import Claimer
+from pgqueue.claiming.idle import LISTENING_NAP
 from pgqueue.claiming.presence import Presence
 from pgqueue.connections import Session, connect
 from pgqueue.engine import claim, notifications
@@ -22,13 +24,7 @@ from pgqueue.engine.workers import Registration
 from pgqueue.models import Message
 from pgqueue.states import State
 from pgqueue.worker.buffer import Buffer
-from pgqueue.worker.fetcher import (
-    FULL_CLAIMS_WHEN_BUSY,
-    LISTENING_NAP,
-    PAYLOADS,
-    Business,
-    Fetcher,
-)
+from pgqueue.worker.fetcher import PAYLOADS, Fetcher
 from pgqueue.worker.held import Held, Holding
 from tests.factories import Connection, store
 
@@ -53,14 +49,16 @@ def a_fetcher(
         host="here", pid=1, started_at=datetime.now(UTC), channels=None, excluded=[], info={}
     )
     fetcher = Fetcher(
-        Session("default", name="fetcher"),
+        Claimer(
+            Session("default", name="fetcher"),
+            Presence(registration, notify_for=timedelta(seconds=20)),
+            channels=None,
+            excluded=excluded,
+            lease=timedelta(seconds=30),
+        ),
         buffer,
         holding,
-        Presence(registration, notify_for=timedelta(seconds=20)),
-        channels=None,
-        excluded=excluded,
         slots=8,
-        lease=timedelta(seconds=30),
         poll_interval=timedelta(seconds=60),
         give_back=holding.drop,
         listens=listens,
@@ -310,22 +308,3 @@ class TestHearingOfAChannel:
                 fetcher.tick()
 
         assert heard == ["default"]
-
-
-class TestBusiness:
-    def test_is_brisk_after_full_claims_in_a_row(self) -> None:
-        business = Business()
-        for _ in range(FULL_CLAIMS_WHEN_BUSY):
-            assert not business.is_brisk()
-            business.note(is_full=True)
-
-        assert business.is_brisk()
-
-    def test_is_not_where_there_was_a_rest_between_them(self) -> None:
-        # One thread asks for one message at a time, and is full whenever there is one.
-        business = Business()
-        for _ in range(10):
-            business.note(is_full=True)
-            business.note_rest()
-
-        assert not business.is_brisk()

@@ -18,7 +18,7 @@ from pgqueue.engine.claim import Claimed, Known, Search
 from pgqueue.engine.enqueue import Enqueued
 from pgqueue.engine.settle import Done, Failure
 from pgqueue.engine.values import Claim, Cursors, Lease
-from pgqueue.engine.workers import Registration
+from pgqueue.engine.workers import WorkerInfo
 from pgqueue.models import Policy
 
 Connection = psycopg.Connection[Any]
@@ -224,7 +224,7 @@ def register(
 ) -> UUID:
     """Enter a worker that wants to be told for `notify_for`; return its id."""
     worker_id = uuid4()
-    registration = Registration(
+    info = WorkerInfo(
         host="somewhere",
         pid=1,
         started_at=datetime.now(UTC),
@@ -232,7 +232,7 @@ def register(
         excluded=excluded,
         info={},
     )
-    workers.register(connection, worker_id, registration, before=before)
+    workers.register(connection, worker_id, info, before=before)
     workers.beat(connection, worker_id, notify_for=notify_for)
     return worker_id
 

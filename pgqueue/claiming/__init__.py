@@ -2,6 +2,6 @@
 
 `free_lanes` and `governed_lanes` plan what to ask for and remember the answers; they use no
 database. `claimer` does their steps with the verbs of `engine`. `idle` decides how to wait when
-nothing is there, `listener` waits for notifications. `presence` keeps the worker's row
+nothing is there, `listener` waits for notifications. `registration` keeps the worker's row
 and the ids that it claims under.
 """

@@ -17,7 +17,7 @@ from pgqueue.claiming.free_lanes import (
     FreeLanes,
 )
 from pgqueue.claiming.governed_lanes import GovernedLanes
-from pgqueue.claiming.presence import Presence
+from pgqueue.claiming.registration import Registration
 from pgqueue.connections import Session
 from pgqueue.engine import claim as engine
 from pgqueue.engine import claim_governed, route
@@ -47,7 +47,7 @@ class Claimer:
 
     Args:
         session: its connection is used for nothing else.
-        presence: gives the ids.
+        registration: gives the ids.
         channels: the channels to claim from; None: all, also future ones.
         excluded: channels not to claim from.
         lease: how long each message is leased.
@@ -56,14 +56,14 @@ class Claimer:
     def __init__(
         self,
         session: Session,
-        presence: Presence,
+        registration: Registration,
         *,
         channels: Sequence[str] | None,
         excluded: Sequence[str],
         lease: timedelta,
     ) -> None:
         self.session = session
-        self._presence = presence
+        self._registration = registration
         self._channels = channels
         self._excluded = excluded
         self._lease = lease
@@ -127,11 +127,11 @@ class Claimer:
     @property
     def wants_notice(self) -> bool:
         """Whether producers are to notify this worker of new messages."""
-        return self._presence.wants_notice
+        return self._registration.wants_notice
 
     def want_notice(self, wanted: bool) -> None:
         """Ask producers to notify this worker from now on, or no longer."""
-        self._presence.want_notice(self.connect().connection, wanted)
+        self._registration.want_notice(self.connect().connection, wanted)
 
     def serves(self, channel: str) -> bool:
         """Return whether it claims from a channel, by its name as notified."""
@@ -148,7 +148,7 @@ class Claimer:
         """Return what to claim with. A new connection gets a new id, and begins at every front."""
         connection = self.session.connection
         if self._claimant is None or self._claimant.connection is not connection:
-            self._claimant = Claimant(connection, self._presence.register(connection))
+            self._claimant = Claimant(connection, self._registration.register(connection))
             self._free.forget()
             self._governed.forget()
         return self._claimant

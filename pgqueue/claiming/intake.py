@@ -19,7 +19,7 @@ from pgqueue import signals
 from pgqueue.claiming.claimer import Claimer
 from pgqueue.claiming.idle import SHORTEST_PAUSE, Idle
 from pgqueue.claiming.listener import ClaimListener
-from pgqueue.claiming.presence import Presence
+from pgqueue.claiming.registration import Registration
 from pgqueue.conf import settings
 from pgqueue.connections import Session
 from pgqueue.duties.all import consumer_duties
@@ -27,7 +27,7 @@ from pgqueue.duties.inline import InlineDuties
 from pgqueue.engine import lease as leases
 from pgqueue.engine import promote, settle
 from pgqueue.engine.values import Claim, Connection
-from pgqueue.engine.workers import Registration
+from pgqueue.engine.workers import WorkerInfo
 
 
 class Taken(NamedTuple):
@@ -59,10 +59,10 @@ class Intake:
         self._channels = channels
         self._limit = limit
         self._session = Session(database, name="receiver")
-        self._presence = Presence(self._registration(), notify_for=2 * options.heartbeat)
+        self._registration = Registration(self._info(), notify_for=2 * options.heartbeat)
         self._claimer = Claimer(
             self._session,
-            self._presence,
+            self._registration,
             channels=channels,
             excluded=[],
             lease=lease,
@@ -177,16 +177,16 @@ class Intake:
         now = monotonic()
         if now >= self._beat_at:
             self._beat_at = now + self._beat_every
-            wanted = self._presence.wants_notice and self._was_idle
-            self._presence.want_notice(connection, wanted)
+            wanted = self._registration.wants_notice and self._was_idle
+            self._registration.want_notice(connection, wanted)
             self._was_idle = False
 
     def _wait(self, left: float) -> None:
         """Ask for notices; if that was done before, nap."""
         connection = self._claimer.connect().connection
         hears = self._listener.listen(connection)
-        if hears and not self._presence.wants_notice:
-            self._presence.want_notice(connection, True)
+        if hears and not self._registration.wants_notice:
+            self._registration.want_notice(connection, True)
             return  # and claim once more, now that producers can see it
         nap = self._idle.next_nap(is_listening=hears, wake_in=self._claimer.wake_in)
         nap = min(nap, timedelta(seconds=min(self._duties.due_in, left)))
@@ -225,7 +225,7 @@ class Intake:
             if self._session.is_open:
                 if left := [taken.claim for taken in iter(self._pop, None)]:
                     settle.release(self._session.connection, left)
-                self._presence.retire(self._session.connection)
+                self._registration.retire(self._session.connection)
         except Error as error:
             # The leases run out instead.
             signals.send(signals.service_failed, type(self), service="receiver", error=error)
@@ -233,8 +233,8 @@ class Intake:
             self._session.close()
             self._listener.close()
 
-    def _registration(self) -> Registration:
-        return Registration(
+    def _info(self) -> WorkerInfo:
+        return WorkerInfo(
             host=platform.node(),
             pid=os.getpid(),
             started_at=datetime.now(UTC),

@@ -14,7 +14,7 @@ SQL = load(__name__)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Registration:
+class WorkerInfo:
     """What others may know of a worker. `channels` None: all, also those yet to come."""
 
     host: str
@@ -26,7 +26,7 @@ class Registration:
 
 
 def register(
-    connection: Connection, worker_id: UUID, registration: Registration, *, before: UUID | None
+    connection: Connection, worker_id: UUID, info: WorkerInfo, *, before: UUID | None
 ) -> None:
     """Enter a worker under a new id, in place of the row it had `before`."""
     connection.execute(
@@ -34,12 +34,12 @@ def register(
         {
             "id": worker_id,
             "before": before,
-            "host": registration.host,
-            "pid": registration.pid,
-            "started_at": registration.started_at,
-            "channels": _listed(registration.channels),
-            "excluded": list(registration.excluded),
-            "info": json.dumps(registration.info),
+            "host": info.host,
+            "pid": info.pid,
+            "started_at": info.started_at,
+            "channels": _listed(info.channels),
+            "excluded": list(info.excluded),
+            "info": json.dumps(info.info),
         },
     )
 

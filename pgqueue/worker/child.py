@@ -16,13 +16,13 @@ from pgqueue.worker.parent import STOPPED, WELL, Parent
 from pgqueue.worker.stopping import SIGNALS
 
 if TYPE_CHECKING:
-    from pgqueue.claiming.presence import Family
+    from pgqueue.claiming.registration import WorkerIds
 
 BEGAN_AT = time.time()
 """When this process began: before anything of the project is imported."""
 
 
-def main(config: WorkerConfig, pipe: Connection, family: Family, level: int | None) -> None:
+def main(config: WorkerConfig, pipe: Connection, ids: WorkerIds, level: int | None) -> None:
     """Run a worker in this process; its parent replaces it when it has ended.
 
     Args:
@@ -46,7 +46,7 @@ def main(config: WorkerConfig, pipe: Connection, family: Family, level: int | No
     configure_logging(level)
     parent = Parent(pipe)
     try:
-        worker = Worker(config, parent=parent, family=family, began_at=BEGAN_AT)
+        worker = Worker(config, parent=parent, ids=ids, began_at=BEGAN_AT)
     except OperationalError as error:
         parent.say(WELL)  # as a running worker does: restarting the supervisor would not help
         parent.say(STOPPED)  # it has no leases: a supervisor that stops now was not cut short

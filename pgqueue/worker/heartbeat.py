@@ -9,7 +9,7 @@ from uuid import UUID
 
 import psycopg
 
-from pgqueue.claiming.presence import Presence
+from pgqueue.claiming.registration import Registration
 from pgqueue.connections import Session
 from pgqueue.engine import lease
 from pgqueue.service import Service
@@ -23,7 +23,7 @@ class Heartbeat(Service):
         self,
         session: Session,
         holding: Holding,
-        presence: Presence,
+        registration: Registration,
         *,
         lease: timedelta,
         every: timedelta,
@@ -31,7 +31,7 @@ class Heartbeat(Service):
         super().__init__()
         self._session = session
         self._holding = holding
-        self._presence = presence
+        self._registration = registration
         self._lease = lease
         self._every = every
         # After an outage, other workers wait for one lease before they rescue messages.
@@ -48,7 +48,7 @@ class Heartbeat(Service):
         # Leases first, which wait for no lock: another session may have locked the worker's row.
         self._renew()
         self._give_back()
-        self._presence.beat(self._session.connection)
+        self._registration.beat(self._session.connection)
         return self._every * random.uniform(0.9, 1)  # noqa: S311
 
     def _connect(self) -> None:
@@ -77,7 +77,7 @@ class Heartbeat(Service):
         At the second beat after the next connection was opened: the server may still execute the
         claim before that.
         """
-        former, before = self._presence.former, self._former
+        former, before = self._registration.former, self._former
         self._former = former
         if former is None or former != before or former == self._given_back:
             return
@@ -89,5 +89,5 @@ class Heartbeat(Service):
     def finish(self) -> None:
         """Delete the worker's row; if that fails, a duty deletes it later."""
         with suppress(psycopg.Error):
-            self._presence.retire(self._session.connection)
+            self._registration.retire(self._session.connection)
         self._session.close()

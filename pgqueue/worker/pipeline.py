@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from datetime import timedelta
 
 from pgqueue.claiming.claimer import Claimer
-from pgqueue.claiming.presence import Presence
+from pgqueue.claiming.registration import Registration
 from pgqueue.conf import settings
 from pgqueue.connections import Session
 from pgqueue.outcomes import HandedBack
@@ -43,7 +43,7 @@ class Pipeline:
         self,
         config: WorkerConfig,
         holding: Holding,
-        presence: Presence,
+        registration: Registration,
         *,
         listens: bool,
         on_delayed: Callable[[], None],
@@ -91,7 +91,7 @@ class Pipeline:
         self.fetcher = Fetcher(
             Claimer(
                 Session(config.database, name="fetcher"),
-                presence,
+                registration,
                 channels=config.channels,
                 excluded=config.excluded,
                 lease=options.lease,

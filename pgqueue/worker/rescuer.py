@@ -9,7 +9,7 @@ from datetime import timedelta
 from time import monotonic
 
 from pgqueue import signals
-from pgqueue.claiming.presence import Family
+from pgqueue.claiming.registration import WorkerIds
 from pgqueue.conf import settings
 from pgqueue.connections import Session
 from pgqueue.engine import lease, workers
@@ -24,8 +24,8 @@ UNTIL_WOKEN = timedelta(hours=1)
 class Dead:
     """A dead process, and when to take its remaining messages away."""
 
-    def __init__(self, family: Family) -> None:
-        self.family = family
+    def __init__(self, ids: WorkerIds) -> None:
+        self.ids = ids
         self.due_at = monotonic()
         self.pause = 0.0
 
@@ -50,43 +50,41 @@ class Rescuer(Service):
         self._session = Session(alias, name="rescuer")
         self._dead: list[Dead] = []
 
-    def rescue_from(self, family: Family) -> None:
+    def rescue_from(self, ids: WorkerIds) -> None:
         """Take everything away from a process that is dead: at once, after a second, and so on."""
-        self._dead.append(Dead(family))
+        self._dead.append(Dead(ids))
         self.wake()
 
     def tick(self) -> timedelta:
         """Rescue what is due."""
         for each in [each for each in self._dead if each.due_at <= monotonic()]:
             self.note_progress()
-            self._rescue_from(each.family)
+            self._rescue_from(each.ids)
             # Those that are still there are locked. They are looked for until there are none:
             # who rescues by leases has them in the end.
-            if each.pause and not self._has_left_any(each.family):
+            if each.pause and not self._has_left_any(each.ids):
                 self._dead.remove(each)
             else:
                 each.wait()
         due = [each.due_at - monotonic() for each in self._dead]
         return timedelta(seconds=max(min(due), 0)) if due else UNTIL_WOKEN
 
-    def _rescue_from(self, family: Family) -> None:
+    def _rescue_from(self, ids: WorkerIds) -> None:
         connection = self._session.connection
-        workers.bury(connection, family.first, family.last)
+        workers.bury(connection, ids.first, ids.last)
         max_lost = settings().max_lost
-        while rescued := lease.rescue_from(
-            connection, family.first, family.last, max_lost=max_lost
-        ):
+        while rescued := lease.rescue_from(connection, ids.first, ids.last, max_lost=max_lost):
             for each in rescued:
                 signals.send(signals.message_rescued, type(self), rescued=each)
 
-    def _has_left_any(self, family: Family) -> bool:
-        return lease.are_any_of(self._session.connection, family.first, family.last)
+    def _has_left_any(self, ids: WorkerIds) -> bool:
+        return lease.are_any_of(self._session.connection, ids.first, ids.last)
 
     def finish(self) -> None:
         """Rescue from those who died last, if that can be, and close the connection."""
         try:
             for each in self._dead:
-                self._rescue_from(each.family)
+                self._rescue_from(each.ids)
         except Exception as error:
             # The leases run out instead.
             signals.send(signals.service_failed, type(self), service=self.name, error=error)

@@ -14,7 +14,7 @@ from time import monotonic
 from typing import Any
 
 from pgqueue import signals
-from pgqueue.claiming.presence import Family
+from pgqueue.claiming.registration import WorkerIds
 from pgqueue.worker import child, parent
 from pgqueue.worker.config import WorkerConfig
 from pgqueue.worker.rescuer import Rescuer
@@ -42,7 +42,7 @@ class Child:
     """One of the worker's processes."""
 
     def __init__(self, config: WorkerConfig, level: int | None) -> None:
-        self.family = Family()
+        self.ids = WorkerIds()
         self.started_at = monotonic()
         self.retires = False
         self.heard_at: float | None = None
@@ -50,7 +50,7 @@ class Child:
         self._asked = 0
         self._pipe, its_end = PROCESSES.Pipe()
         self._process = PROCESSES.Process(
-            target=child.main, args=(config, its_end, self.family, level)
+            target=child.main, args=(config, its_end, self.ids, level)
         )
         # Started here: its start unblocks signals.
         resource_tracker.ensure_running()
@@ -274,7 +274,7 @@ class Supervisor:
             held_something = dead.status != 0 and not dead.has_stopped
             self._cut_short |= self._requests.count > 0 and held_something
             signals.send(signals.worker_died, type(self), pid=dead.pid, status=dead.status)
-            self._rescuer.rescue_from(dead.family)
+            self._rescuer.rescue_from(dead.ids)
 
     def _pass_on(self) -> None:
         """Pass on requests to stop; kill children that don't, before this process is killed."""

@@ -13,13 +13,13 @@ from django.utils.module_loading import autodiscover_modules
 
 import pgqueue
 from pgqueue import signals
-from pgqueue.claiming.presence import Family, Presence
+from pgqueue.claiming.registration import Registration, WorkerIds
 from pgqueue.conf import settings
 from pgqueue.connections import Session, is_pooled
 from pgqueue.duties.all import all_duties
 from pgqueue.duties.service import Duties
 from pgqueue.engine import lease, notifications, settle
-from pgqueue.engine.workers import Registration
+from pgqueue.engine.workers import WorkerInfo
 from pgqueue.listener import Subscription, Topic, subscribe
 from pgqueue.outcomes import HandedBack
 from pgqueue.service import Service
@@ -52,7 +52,7 @@ class Worker:
 
     Args:
         parent: who started this process, if it is one of several.
-        family: the ids to claim under; None: some of its own.
+        ids: the ids to claim under; None: some of its own.
         began_at: when the process began, by the system's clock; None: now.
     """
 
@@ -61,7 +61,7 @@ class Worker:
         config: WorkerConfig,
         *,
         parent: Parent | None = None,
-        family: Family | None = None,
+        ids: WorkerIds | None = None,
         began_at: float | None = None,
     ) -> None:
         self._config = config
@@ -77,13 +77,11 @@ class Worker:
         self._main_session = MainSession(config.database)
         with self._main_session.connected() as connection:
             listens = not config.poll_only and not is_pooled(connection)
-        self._presence = Presence(
-            self._registration(), notify_for=2 * options.heartbeat, family=family
-        )
+        self._registration = Registration(self._info(), notify_for=2 * options.heartbeat, ids=ids)
         self._heartbeat = Heartbeat(
             Session(config.database, name="heartbeat"),
             self._holding,
-            self._presence,
+            self._registration,
             lease=options.lease,
             every=options.heartbeat,
         )
@@ -101,7 +99,7 @@ class Worker:
             Pipeline(
                 config,
                 self._holding,
-                self._presence,
+                self._registration,
                 listens=listens,
                 on_delayed=self._look_early,
                 on_used_up=lambda: self.retire(tasks=config.max_tasks or 0),
@@ -181,7 +179,7 @@ class Worker:
     def _start(self) -> None:
         if not self._pipeline:
             with self._main_session.connected() as connection:
-                self._presence.register(connection)
+                self._registration.register(connection)
         for service in [*self._services(), self._watchdog]:
             service.start()
         if self._subscription:
@@ -379,9 +377,9 @@ class Worker:
         if self._pipeline:
             self._pipeline.fetcher.wake()
 
-    def _registration(self) -> Registration:
+    def _info(self) -> WorkerInfo:
         config = self._config
-        return Registration(
+        return WorkerInfo(
             host=platform.node(),
             pid=os.getpid(),
             started_at=datetime.now(UTC),

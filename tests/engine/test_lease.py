@@ -11,7 +11,7 @@ from uuid import UUID, uuid4
 import pytest
 from psycopg import OperationalError
 
-from pgqueue.claiming.presence import Family
+from pgqueue.claiming.registration import WorkerIds
 from pgqueue.engine import cancel, dead, lease, settle
 from pgqueue.engine.values import Claim, Lease
 from pgqueue.models import History, Message
@@ -538,13 +538,13 @@ class TestGivingBack:
     """What a worker was given under an id that it had before, and was not told of."""
 
     def test_makes_it_ready_and_charges_nothing(self, connection: Connection) -> None:
-        family = Family()
-        before, now = family.next(), family.next()
+        ids = WorkerIds()
+        before, now = ids.next(), ids.next()
         (told,) = run(connection, worker_id=before)
         (untold,) = run(connection, worker_id=before)
         (later,) = run(connection, worker_id=now)
         (others,) = run(connection)
-        bounds = family.before(now)
+        bounds = ids.before(now)
         assert bounds
 
         given = lease.give_back(connection, *bounds, held=[told.id])
@@ -556,6 +556,6 @@ class TestGivingBack:
         assert [each.pk for each in running] == [told.id, later.id, others.id]
 
     def test_of_a_first_id_is_of_nothing(self) -> None:
-        family = Family()
+        ids = WorkerIds()
 
-        assert family.before(family.next()) is None
+        assert ids.before(ids.next()) is None

@@ -10,7 +10,7 @@ import pytest
 
 from pgqueue.engine import cancel, dead, lease, settle, workers
 from pgqueue.engine.settle import Deferral
-from pgqueue.engine.workers import Registration
+from pgqueue.engine.workers import WorkerInfo
 from pgqueue.models import Bell, Channel, Lane, Worker
 from pgqueue.states import State
 from tests.factories import (
@@ -37,7 +37,7 @@ class TestAWorker:
         workers.register(
             connection,
             worker_id,
-            Registration(
+            WorkerInfo(
                 host='a"b',
                 pid=2**31 - 1,
                 started_at=started_at,
@@ -67,11 +67,11 @@ class TestAWorker:
 
     def test_may_register_twice(self, connection: Connection) -> None:
         worker_id = register(connection)
-        registration = Registration(
+        info = WorkerInfo(
             host="", pid=1, started_at=datetime.now(UTC), channels=None, excluded=(), info={}
         )
 
-        workers.register(connection, worker_id, registration, before=None)
+        workers.register(connection, worker_id, info, before=None)
 
         assert Worker.objects.count() == 1
 

@@ -339,14 +339,14 @@ class TestWaiting:
     def test_finds_what_was_sent_as_it_asked_to_be_told(self, long_naps: None) -> None:
         """Who sent it saw nobody who waits; who waits had looked before."""
         with receive("mail", wait=WITHIN) as receiver:
-            presence = receiver._intake._presence
-            want_notice = presence.want_notice
+            registration = receiver._intake._registration
+            want_notice = registration.want_notice
 
             def late(at: psycopg.Connection[Any], wanted: bool) -> None:
                 send("mail", 1)
                 want_notice(at, wanted)
 
-            presence.want_notice = late  # type: ignore[method-assign]
+            registration.want_notice = late  # type: ignore[method-assign]
             began = monotonic()
 
             [delivery] = receiver

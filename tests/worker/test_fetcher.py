@@ -16,11 +16,11 @@ from django.db import connection
 from pgqueue.claiming import claimer
 from pgqueue.claiming.claimer import Claimer
 from pgqueue.claiming.idle import LISTENING_NAP
-from pgqueue.claiming.presence import Presence
+from pgqueue.claiming.registration import Registration
 from pgqueue.connections import Session, connect
 from pgqueue.engine import claim, notifications
 from pgqueue.engine.values import Claim
-from pgqueue.engine.workers import Registration
+from pgqueue.engine.workers import WorkerInfo
 from pgqueue.models import Message
 from pgqueue.states import State
 from pgqueue.worker.buffer import Buffer
@@ -45,13 +45,13 @@ def a_fetcher(
     on_due_earlier: Callable[[], None] = int,
 ) -> Iterator[Fetcher]:
     """One that ticks when told to."""
-    registration = Registration(
+    info = WorkerInfo(
         host="here", pid=1, started_at=datetime.now(UTC), channels=None, excluded=[], info={}
     )
     fetcher = Fetcher(
         Claimer(
             Session("default", name="fetcher"),
-            Presence(registration, notify_for=timedelta(seconds=20)),
+            Registration(info, notify_for=timedelta(seconds=20)),
             channels=None,
             excluded=excluded,
             lease=timedelta(seconds=30),

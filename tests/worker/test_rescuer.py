@@ -11,7 +11,7 @@ import pytest
 from psycopg import OperationalError
 
 from pgqueue import signals
-from pgqueue.claiming.presence import Family
+from pgqueue.claiming.registration import WorkerIds
 from pgqueue.connections import Session, connect
 from pgqueue.models import Message
 from pgqueue.states import State
@@ -33,19 +33,19 @@ def rescuer() -> Iterator[Rescuer]:
 
 
 @pytest.fixture
-def dead() -> Family:
+def dead() -> WorkerIds:
     """One that died, with a message whose lease lasts."""
-    family = Family()
+    ids = WorkerIds()
     with closing(connect("default", name="test")) as connection:
-        run(connection, worker_id=family.next(), lease=SOON)
-    return family
+        run(connection, worker_id=ids.next(), lease=SOON)
+    return ids
 
 
 def is_rescued() -> bool:
     return Message.objects.filter(state=State.READY, lost=1).exists()
 
 
-def test_it_tries_again_where_the_database_is_away(rescuer: Rescuer, dead: Family) -> None:
+def test_it_tries_again_where_the_database_is_away(rescuer: Rescuer, dead: WorkerIds) -> None:
     with (
         patch.object(Session, "connection", PropertyMock(side_effect=OperationalError("away"))),
         heard(signals.service_failed, "service") as failures,
@@ -56,7 +56,9 @@ def test_it_tries_again_where_the_database_is_away(rescuer: Rescuer, dead: Famil
     eventually(is_rescued)
 
 
-def test_it_tries_again_where_a_message_is_locked_for_long(rescuer: Rescuer, dead: Family) -> None:
+def test_it_tries_again_where_a_message_is_locked_for_long(
+    rescuer: Rescuer, dead: WorkerIds
+) -> None:
     with closing(connect("default", name="test")) as other, other.transaction():
         other.execute("SELECT FROM pgqueue_message FOR UPDATE")
         rescuer.rescue_from(dead)
@@ -67,16 +69,16 @@ def test_it_tries_again_where_a_message_is_locked_for_long(rescuer: Rescuer, dea
 
 def test_it_looks_again_for_what_was_carried_out_late(rescuer: Rescuer) -> None:
     # What a process had sent last, the server may read when that is dead.
-    family = Family()
-    rescuer.rescue_from(family)
+    ids = WorkerIds()
+    rescuer.rescue_from(ids)
     eventually(lambda: rescuer._dead[0].pause)
     with closing(connect("default", name="test")) as connection:
-        run(connection, worker_id=family.next(), lease=SOON)
+        run(connection, worker_id=ids.next(), lease=SOON)
 
     eventually(is_rescued)
 
 
-def test_it_forgets_who_has_nothing_any_more(rescuer: Rescuer, dead: Family) -> None:
+def test_it_forgets_who_has_nothing_any_more(rescuer: Rescuer, dead: WorkerIds) -> None:
     rescuer.rescue_from(dead)
 
     eventually(lambda: not rescuer._dead)

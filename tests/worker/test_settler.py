@@ -17,11 +17,11 @@ from psycopg import OperationalError
 from psycopg.errors import LockNotAvailable, ProgramLimitExceeded
 
 from pgqueue import signals
-from pgqueue.claiming.presence import Presence
+from pgqueue.claiming.registration import Registration
 from pgqueue.connections import Session, connect
 from pgqueue.engine import cancel, lease
 from pgqueue.engine.values import Claim
-from pgqueue.engine.workers import Registration
+from pgqueue.engine.workers import WorkerInfo
 from pgqueue.models import History, Message
 from pgqueue.outcomes import Closed, Died, HandedBack, Outcome, Retried, Succeeded
 from pgqueue.states import State
@@ -108,11 +108,11 @@ def put(settler: Settler, *held: Held, end: Outcome = SUCCEEDED) -> None:
 
 
 def heart(session: Session, holding: Holding, *, lease: timedelta) -> Heartbeat:
-    registration = Registration(
+    info = WorkerInfo(
         host="here", pid=1, started_at=datetime.now(UTC), channels=None, excluded=[], info={}
     )
-    presence = Presence(registration, notify_for=lease)
-    return Heartbeat(session, holding, presence, lease=lease, every=lease)
+    registration = Registration(info, notify_for=lease)
+    return Heartbeat(session, holding, registration, lease=lease, every=lease)
 
 
 def test_leases_are_renewed_though_the_workers_row_is_locked(
@@ -121,7 +121,7 @@ def test_leases_are_renewed_though_the_workers_row_is_locked(
     held(1, lease=timedelta(seconds=5))
     with closing(Session("default", name="test")) as session:
         beating = heart(session, holding, lease=timedelta(hours=1))
-        beating._presence.register(worker)
+        beating._registration.register(worker)
         with operator.transaction():
             operator.execute("SELECT FROM pgqueue_worker FOR UPDATE")
             before = time.monotonic()

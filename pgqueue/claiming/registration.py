@@ -1,4 +1,4 @@
-"""The worker's row: that it lives, and whether it waits to be told of new messages."""
+"""The worker's row: its heartbeat, and whether producers are to notify it of new messages."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from uuid import UUID, uuid4
 from pgqueue.connections import wait_at_most
 from pgqueue.engine import workers
 from pgqueue.engine.values import Connection
-from pgqueue.engine.workers import Registration
+from pgqueue.engine.workers import WorkerInfo
 
 LAST_BYTES = 0xFFFF_FFFF
 PATIENCE = "2s"
-"""With whoever has the worker's row locked: leases are renewed on the same connection."""
+"""The lock_timeout for the worker's row: leases are renewed on the same connection."""
 
 
-class Family:
-    """The ids that one process claims under, one after the other: they differ in the last bytes.
+class WorkerIds:
+    """The ids that one process claims under, one after the other; they differ in the last bytes.
 
-    So whoever started the process knows them all, once it is dead.
+    So the supervisor knows all ids of a process that has died.
     """
 
     def __init__(self) -> None:
@@ -28,38 +28,37 @@ class Family:
         self._count = 0
 
     def next(self) -> UUID:
-        """Return an id that nobody had before."""
+        """Return a new id."""
         self._count += 1
         return UUID(int=self.first.int + self._count)
 
     def before(self, id: UUID) -> tuple[UUID, UUID] | None:
-        """Return what the ids lie between that came before this one; None: it was the first."""
+        """Return the range of the ids before this one; None: it was the first."""
         last = UUID(int=id.int - 1)
         return (self.first, last) if last != self.first else None
 
 
-class Presence:
-    """Shared by the fetcher, which finds the worker idle or busy, and the heartbeat.
+class Registration:
+    """Keeps the row of one worker or consumer.
 
-    A pull consumer has one to itself.
-
-    Each call takes its caller's connection; a lock keeps the two from contradicting.
+    A worker's claimer and its heartbeat share it: each call uses the caller's connection, and a
+    lock keeps the two from contradicting each other.
 
     Args:
-        notify_for: how long producers are to notify it, once it asked for that.
-        family: where it takes its ids from.
+        notify_for: how long a wish to be notified lasts.
+        ids: gives the ids; None: new ones.
     """
 
     def __init__(
         self,
-        registration: Registration,
+        info: WorkerInfo,
         *,
         notify_for: timedelta,
-        family: Family | None = None,
+        ids: WorkerIds | None = None,
     ) -> None:
-        self._registration = registration
+        self._info = info
         self._notify_for = notify_for
-        self._family = family or Family()
+        self._ids = ids or WorkerIds()
         self._lock = threading.Lock()
         self._id: UUID | None = None
         self._next_id: UUID | None = None
@@ -72,28 +71,28 @@ class Presence:
 
     @property
     def former(self) -> tuple[UUID, UUID] | None:
-        """What the ids lie between that it had before; None while it has none."""
-        return None if self._id is None else self._family.before(self._id)
+        """The range of the ids that it had before; None: it had none."""
+        return None if self._id is None else self._ids.before(self._id)
 
     def register(self, connection: Connection) -> UUID:
-        """Take a new id, as each claim connection must; return it."""
+        """Take a new id and return it. Each new claim connection must do this."""
         with self._lock:
-            # One that was tried in vain is tried again: its row may be there, though nobody was
-            # told; nobody has claimed under it.
-            self._next_id = self._next_id or self._family.next()
-            workers.register(connection, self._next_id, self._registration, before=self._id)
+            # An id whose registration failed is tried again: its row may exist, although the answer
+            # was lost. No claim was made under it.
+            self._next_id = self._next_id or self._ids.next()
+            workers.register(connection, self._next_id, self._info, before=self._id)
             self._id, self._next_id = self._next_id, None
             self._wants_notice = False
             return self._id
 
     def beat(self, connection: Connection) -> None:
-        """Say that the worker lives, unless somebody is just saying so.
+        """Renew the heartbeat, unless another thread is doing so now.
 
-        Leases are to be renewed on this connection: neither he, who may get no answer for long, nor
-        whoever has the row locked is waited for.
+        Leases are renewed on the same connection, so this waits neither for the other thread, which
+        may get no answer for long, nor for a lock on the row.
 
         Raises:
-            psycopg.errors.LockNotAvailable: somebody has it locked.
+            psycopg.errors.LockNotAvailable: another session has the row locked.
         """
         if self._lock.acquire(blocking=False):
             try:
@@ -104,7 +103,7 @@ class Presence:
                 self._lock.release()
 
     def want_notice(self, connection: Connection, wanted: bool) -> None:
-        """Say whether producers are to notify it from now on."""
+        """Store whether producers are to notify it from now on."""
         with self._lock:
             self._wants_notice = wanted
             self._beat(connection)
@@ -114,11 +113,11 @@ class Presence:
             return
         notify_for = self._notify_for if self._wants_notice else None
         if not workers.beat(connection, self._id, notify_for=notify_for):
-            workers.register(connection, self._id, self._registration, before=None)
+            workers.register(connection, self._id, self._info, before=None)
             workers.beat(connection, self._id, notify_for=notify_for)
 
     def retire(self, connection: Connection) -> None:
-        """Remove the row."""
+        """Delete the row."""
         with self._lock:
             for id in (self._id, self._next_id):
                 if id is not None:

@@ -11,10 +11,10 @@ from typing import Any
 import psycopg
 import pytest
 
-from pgqueue.claiming.presence import Presence
+from pgqueue.claiming.registration import Registration
 from pgqueue.connections import connect
 from pgqueue.engine.values import Connection
-from pgqueue.engine.workers import Registration
+from pgqueue.engine.workers import WorkerInfo
 from pgqueue.models import Worker
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -40,45 +40,45 @@ def connection() -> Iterator[Connection]:
 
 
 @pytest.fixture
-def presence() -> Presence:
-    registration = Registration(
+def registration() -> Registration:
+    info = WorkerInfo(
         host="", pid=1, started_at=datetime.now(UTC), channels=None, excluded=(), info={}
     )
-    return Presence(registration, notify_for=timedelta(seconds=20))
+    return Registration(info, notify_for=timedelta(seconds=20))
 
 
 @pytest.mark.parametrize("moment", ["before", "after"])
 def test_it_has_one_row_whatever_became_of_a_registration(
-    connection: Connection, presence: Presence, moment: str
+    connection: Connection, registration: Registration, moment: str
 ) -> None:
-    presence.register(connection)
+    registration.register(connection)
     with pytest.raises(psycopg.OperationalError):
-        presence.register(Dying(connection, moment))
-    presence.beat(connection)
+        registration.register(Dying(connection, moment))
+    registration.beat(connection)
 
-    worker_id = presence.register(connection)
+    worker_id = registration.register(connection)
 
     assert list(Worker.objects.values_list("id", flat=True)) == [worker_id]
 
 
 @pytest.mark.parametrize("moment", ["before", "after"])
 def test_it_leaves_no_row_whatever_became_of_a_registration(
-    connection: Connection, presence: Presence, moment: str
+    connection: Connection, registration: Registration, moment: str
 ) -> None:
-    presence.register(connection)
+    registration.register(connection)
     with pytest.raises(psycopg.OperationalError):
-        presence.register(Dying(connection, moment))
+        registration.register(Dying(connection, moment))
 
-    presence.retire(connection)
+    registration.retire(connection)
 
     assert not Worker.objects.exists()
 
 
 def test_a_heartbeat_waits_for_nobody_who_says_the_same(
-    connection: Connection, presence: Presence
+    connection: Connection, registration: Registration
 ) -> None:
     # Else a connection that says nothing would keep all leases from being renewed.
-    presence.register(connection)
+    registration.register(connection)
     asked, answer = threading.Event(), threading.Event()
 
     class Silent:
@@ -87,11 +87,11 @@ def test_a_heartbeat_waits_for_nobody_who_says_the_same(
             answer.wait()
             return connection.execute(*arguments)
 
-    fetcher = threading.Thread(target=presence.want_notice, args=[Silent(), True])
+    fetcher = threading.Thread(target=registration.want_notice, args=[Silent(), True])
     fetcher.start()
     asked.wait()
 
-    heartbeat = threading.Thread(target=presence.beat, args=[connection], daemon=True)
+    heartbeat = threading.Thread(target=registration.beat, args=[connection], daemon=True)
     heartbeat.start()
     heartbeat.join(5)
     went_on = not heartbeat.is_alive()

@@ -44,7 +44,7 @@ def _make(name: str) -> None:
     settings["TEST"]["NAME"] = name
     try:
         creation = connections["default"].creation
-        creation.create_test_db(verbosity=0, autoclobber=True, serialize=False)
+        creation.create_test_db(verbosity=0, autoclobber=True)
         # No database is copied while a session is open on it.
         connections["default"].close()
     finally:

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from pgqueue.exceptions import TaskResultDoesNotExist as TaskResultDoesNotExist
     from pgqueue.exceptions import TaskResultMismatch as TaskResultMismatch
     from pgqueue.exceptions import TaskTimeout as TaskTimeout
+    from pgqueue.exceptions import TransactionLeftOpen as TransactionLeftOpen
     from pgqueue.exceptions import UnknownTask as UnknownTask
     from pgqueue.exceptions import UnreadablePayload as UnreadablePayload
     from pgqueue.exceptions import WaitInTransaction as WaitInTransaction
@@ -99,6 +100,7 @@ _HOMES = {
     "TaskResultDoesNotExist": "pgqueue.exceptions",
     "TaskResultMismatch": "pgqueue.exceptions",
     "TaskTimeout": "pgqueue.exceptions",
+    "TransactionLeftOpen": "pgqueue.exceptions",
     "UnknownTask": "pgqueue.exceptions",
     "UnreadablePayload": "pgqueue.exceptions",
     "WaitInTransaction": "pgqueue.exceptions",
@@ -153,6 +155,7 @@ __all__ = [
     "TaskResultDoesNotExist",
     "TaskResultMismatch",
     "TaskTimeout",
+    "TransactionLeftOpen",
     "UnknownTask",
     "UnreadablePayload",
     "WaitInTransaction",

@@ -3,6 +3,7 @@
 Those that users catch are names of `pgqueue`, too: `from pgqueue import TaskFailed`.
 """
 
+from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any
 
@@ -76,6 +77,21 @@ class TaskFailed(PGQueueError):
 
 class TaskTimeout(PGQueueError):
     """The task ran longer than its timeout."""
+
+
+class TransactionLeftOpen(PGQueueError):
+    """A task ended without ending its transaction, so what it wrote there was rolled back.
+
+    Args:
+        aliases: the databases, as DATABASES names them.
+    """
+
+    def __init__(self, aliases: Sequence[str]) -> None:
+        super().__init__(
+            f"A transaction on the database {', '.join(aliases)} was still open when the task "
+            "ended: what was written in it is rolled back. Use transaction.atomic(); or commit, "
+            "and leave each COPY and pipeline, before the task ends."
+        )
 
 
 class OtherTransactionWarning(UserWarning):

@@ -9,13 +9,14 @@ import signal
 import sys
 import threading
 import time
+from contextlib import suppress
 from datetime import timedelta
 from typing import Any
 from uuid import uuid4
 
 from asgiref.sync import sync_to_async
 from django.contrib.auth.models import Group
-from django.db import DatabaseError, connection, transaction
+from django.db import DatabaseError, connection, connections, transaction
 
 from pgqueue import Defer, Discard, TaskContext, task
 
@@ -268,6 +269,109 @@ def leave_a_transaction_open() -> None:
     """As a timeout does that arrives while Django leaves one."""
     transaction.atomic().__enter__()
     Group.objects.create(name="of a transaction that was left open")
+
+
+LEFT: list[object] = []
+"""What would end by itself if it were forgotten."""
+
+
+def _begin(alias: str) -> None:
+    """Begin a transaction that Django does not know of."""
+    with connections[alias].cursor() as cursor:
+        cursor.execute("BEGIN")
+
+
+def _begin_after_savepoint() -> None:
+    _begin("default")
+    with connection.cursor() as cursor:
+        cursor.execute("SAVEPOINT halfway")
+
+
+def _fail_in_transaction() -> None:
+    _begin("default")
+    with suppress(DatabaseError), connection.cursor() as cursor:
+        cursor.execute("SELECT 1 / 0")
+
+
+def _declare() -> None:
+    _begin("default")
+    with connection.cursor() as cursor:
+        cursor.execute("DECLARE left_open CURSOR FOR SELECT 1")
+
+
+def _copy() -> None:
+    connection.ensure_connection()
+    copy = connection.connection.cursor().copy("COPY auth_group (name) FROM stdin")
+    LEFT.append(copy)
+    copy.__enter__()
+
+
+def _pipeline() -> None:
+    connection.ensure_connection()
+    pipeline = connection.connection.pipeline()
+    LEFT.append(pipeline)
+    pipeline.__enter__()
+
+
+def _begin_around_django() -> None:
+    connection.ensure_connection()
+    connection.connection.execute("BEGIN")
+
+
+WAYS_TO_LEAVE_OPEN = {
+    "atomic": lambda: transaction.atomic().__enter__(),
+    "begin": lambda: _begin("default"),
+    "begin around Django": _begin_around_django,
+    "begin elsewhere": lambda: _begin("second"),
+    "savepoint": _begin_after_savepoint,
+    "failed": _fail_in_transaction,
+    "autocommit": lambda: transaction.set_autocommit(False),
+    "cursor": _declare,
+    "copy": _copy,
+    "pipeline": _pipeline,
+}
+
+
+def _leave_open(way: str, name: str) -> None:
+    WAYS_TO_LEAVE_OPEN[way]()
+    if way in ("atomic", "begin", "begin around Django", "savepoint", "autocommit", "cursor"):
+        Group.objects.create(name=name)
+
+
+@task(max_attempts=1)
+def leave_open(way: str) -> None:
+    """Leave a transaction open in one of many ways, and a row in it where that can be."""
+    _leave_open(way, "in what was left open")
+
+
+@task(max_attempts=1)
+async def leave_open_async(way: str) -> None:
+    await sync_to_async(_leave_open)(way, "in what was left open")
+
+
+@task(max_attempts=1, atomic=True)
+def leave_open_atomically(way: str) -> None:
+    Group.objects.create(name="in what was left open")
+    WAYS_TO_LEAVE_OPEN[way]()
+
+
+@task(max_attempts=1)
+def leave_open_and_defer(way: str) -> None:
+    _leave_open(way, "in what was left open")
+    raise Defer(timedelta())
+
+
+@task(max_attempts=1)
+def leave_open_and_fail(way: str) -> None:
+    _leave_open(way, "in what was left open")
+    raise ValueError("as told")
+
+
+@task(max_attempts=1)
+async def write_and_wait(seconds: float) -> None:
+    """Write on the connection that async tasks share, in whatever transaction is open there."""
+    await Group.objects.acreate(name="beside what was left open")
+    await asyncio.sleep(seconds)
 
 
 @task(atomic=True, max_attempts=1)

@@ -22,7 +22,7 @@ from pgqueue.outcomes import Closed, HandedBack, Outcome, Retried
 from pgqueue.tasks import Task, TaskResult
 from pgqueue.tasks.definition import on_stored
 from pgqueue.testing.claiming import claim_next
-from pgqueue.worker.closing import kept_open
+from pgqueue.worker.django_connections import kept_open
 from pgqueue.worker.handlers import Handlers
 from pgqueue.worker.held import Held, Holding
 from pgqueue.worker.quarantine import Quarantine

@@ -124,7 +124,7 @@ def _run_locked(
             outcome = call()
             _check_unbroken(alias)
     except BaseException as error:
-        if is_conflict(error) or isinstance(error, NotBegun):
+        if is_conflict(error) or isinstance(error, NotBegun) or connection.closed:
             raise
         outcome = judge(error)
     held.end()

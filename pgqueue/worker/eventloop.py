@@ -11,7 +11,7 @@ import logging
 import sys
 import threading
 import traceback
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from contextlib import suppress
 from queue import SimpleQueue
 from time import monotonic
@@ -19,14 +19,19 @@ from typing import Any
 
 from asgiref.sync import sync_to_async
 from django.db import connections
+from django.db.backends.base.base import BaseDatabaseWrapper
 
+from pgqueue.exceptions import Defer, TransactionLeftOpen
 from pgqueue.outcomes import Closed, Outcome
 from pgqueue.worker.buffer import Buffer
-from pgqueue.worker.closing import (
+from pgqueue.worker.django_connections import (
+    are_any_in_transaction,
     close_broken_connections,
     close_old_connections,
     close_read_only_connections,
     is_refusal,
+    opened_here,
+    roll_back_open,
 )
 from pgqueue.worker.executor import Executor
 from pgqueue.worker.held import Held
@@ -72,6 +77,10 @@ class EventLoop(Executor):
         self._tasks: set[asyncio.Task[None]] = set()
         self._has_finished = False
         self._was_refused = False
+        self._opened: list[BaseDatabaseWrapper] = []
+        """The connections of the thread that async tasks use the ORM in."""
+        self._rolled_back: list[str] = []
+        """The aliases of the transactions that were left open there, in order."""
         self._thread: int | None = None
         self.turns = 0
         """How many turns the loop has had; that they go on shows that it does."""
@@ -145,16 +154,38 @@ class EventLoop(Executor):
         task.add_done_callback(self._tasks.discard)
 
     async def _await(self, run: Run, awaitable: Awaitable) -> None:
+        began = len(self._rolled_back)
         try:
             value = await awaitable()
         except BaseException as error:
             # Even SystemExit, which would end the loop, and with it all others.
             ended = _raising(error)
             self._was_refused |= is_refusal(error)
+            is_final = not isinstance(error, Defer)
         else:
             ended = lambda: value  # noqa: E731
+            is_final = False
+        if left := await self._left_open(began):
+            ended = ended if is_final else _raising(TransactionLeftOpen(left))
         run.held.end()
         self._ended.put((run, ended))
+
+    async def _left_open(self, began: int) -> Sequence[str]:
+        """Roll back what is left open on the connections that async tasks share.
+
+        All who run at that time may have written in it.
+
+        Args:
+            began: how many transactions had been rolled back when the run began.
+
+        Returns:
+            The aliases of what was rolled back during the run, by this call or another run's.
+        """
+        if are_any_in_transaction(self._opened):
+            # Only their own thread knows whether it is between two calls.
+            with suppress(BaseException):  # cancelled, when the worker ends
+                self._rolled_back.extend(await sync_to_async(roll_back_open)())
+        return list(dict.fromkeys(self._rolled_back[began:]))
 
     def _finish(self) -> None:
         """End the loop when the last of its tasks has."""
@@ -173,6 +204,7 @@ class EventLoop(Executor):
             await asyncio.sleep(TURN)
 
     async def _keep_house(self) -> None:
+        self._opened = await sync_to_async(opened_here)()
         while True:
             await asyncio.sleep(HOUSEKEEPING)
             await sync_to_async(self._close_connections)()

@@ -15,12 +15,16 @@ from asgiref.sync import async_to_sync
 
 from pgqueue import registry, signals
 from pgqueue.engine.values import Claim
-from pgqueue.exceptions import Defer
+from pgqueue.exceptions import Defer, TransactionLeftOpen
 from pgqueue.outcomes import Closed, Deferred, HandedBack, Outcome, Succeeded
 from pgqueue.tasks import Task, TaskContext
 from pgqueue.worker import atomic
 from pgqueue.worker.cancelling import cancellable
-from pgqueue.worker.closing import close_after, close_old_connections
+from pgqueue.worker.django_connections import (
+    close_after,
+    close_old_connections,
+    roll_back_open,
+)
 from pgqueue.worker.handlers import Handlers
 from pgqueue.worker.held import Held
 from pgqueue.worker.judging import (
@@ -206,12 +210,24 @@ class Runner:
         return Succeeded(None if returned is None else run.task.encode_result(returned))
 
     def _value(self, run: Run) -> Any:
+        """Return what the task returned, unless it left a transaction open.
+
+        Raises:
+            TransactionLeftOpen: it did, and what it wrote there is rolled back.
+        """
+        atomic = self.alias if run.task.atomic else None
         try:
-            return self._returned(run)
+            returned = self._returned(run)
         except BaseException as error:
-            # Here, too: nobody further out sees what an atomic task raised, or a Defer.
+            # Here, because the callers don't see a Defer, or what an atomic task raised.
+            left = roll_back_open(atomic=atomic)
             close_after(error)
+            if left and isinstance(error, Defer):
+                raise TransactionLeftOpen(left) from error
             raise
+        if left := roll_back_open(atomic=atomic):
+            raise TransactionLeftOpen(left)
+        return returned
 
     def _returned(self, run: Run) -> Any:
         task, _, held = run

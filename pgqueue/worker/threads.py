@@ -9,7 +9,7 @@ from django.db import connections
 
 from pgqueue.outcomes import Closed, Outcome
 from pgqueue.worker.buffer import Buffer
-from pgqueue.worker.closing import close_old_connections
+from pgqueue.worker.django_connections import close_old_connections
 from pgqueue.worker.executor import Executor
 from pgqueue.worker.held import Held
 

@@ -133,6 +133,34 @@ class TestAsyncTasks:
             left = History.objects.filter(task=jobs.leave_async.name)
             assert eventually(left.first).failures > 0
 
+    @pytest.mark.parametrize("way", ["atomic", "begin", "failed", "copy", "pipeline"])
+    def test_that_leave_a_transaction_open_fail(
+        self, monkeypatch: pytest.MonkeyPatch, way: str
+    ) -> None:
+        monkeypatch.setenv("CONN_MAX_AGE", "3600")
+        with worker("--async", "10"):
+            jobs.leave_open_async.enqueue(way)
+            dead = eventually(lambda: Message.objects.dead().first())
+            jobs.leave_async.enqueue("after")
+            eventually(ended)
+
+        assert dead.errors[0]["class"] == "pgqueue.exceptions.TransactionLeftOpen"
+        assert [each.name for each in Group.objects.all()] == ["after"]
+
+    def test_fail_with_another_that_left_open_what_they_may_have_written_in(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setenv("CONN_MAX_AGE", "3600")
+        with worker("--async", "10"):
+            jobs.write_and_wait.enqueue(2)
+            eventually(lambda: Group.objects.exists())
+            jobs.leave_open_async.enqueue("begin")
+
+            eventually(lambda: Message.objects.dead().count() == 2)
+
+        kinds = {each.errors[0]["class"] for each in Message.objects.dead()}
+        assert kinds == {"pgqueue.exceptions.TransactionLeftOpen"}
+
     @pytest.mark.parametrize("exiting", [jobs.exit_async, jobs.exit_beside])
     def test_that_end_the_process_do_not(self, exiting: Task[..., None]) -> None:
         exiting.enqueue()

@@ -8,19 +8,24 @@ from typing import Any
 from unittest.mock import Mock
 
 import pytest
-from django.db import connection
+from django.contrib.auth.models import Group
+from django.db import connection, connections
 from django.db.backends.base.base import BaseDatabaseWrapper
 from psycopg.errors import FeatureNotSupported, QueryCanceled, ReadOnlySqlTransaction
 
-from pgqueue import Retry
+from pgqueue import Retry, signals
 from pgqueue.connections import connect
-from pgqueue.outcomes import Deferred, HandedBack, Outcome, Retried
+from pgqueue.exceptions import TransactionLeftOpen
+from pgqueue.models import Message
+from pgqueue.outcomes import Closed, Deferred, Died, HandedBack, Outcome, Retried, Succeeded
+from pgqueue.states import State
 from pgqueue.tasks import Task
-from pgqueue.worker import closing
+from pgqueue.worker import django_connections
 from pgqueue.worker.handlers import Handlers
 from pgqueue.worker.held import Held, Holding
 from pgqueue.worker.quarantine import Quarantine
 from pgqueue.worker.runner import Runner
+from pgqueue.worker.settler import write
 from pgqueue.worker.timeouts import Timeouts
 from tests import jobs
 from tests.factories import claim
@@ -28,17 +33,18 @@ from tests.factories import claim
 Close = Callable[[], None]
 
 BOTH = pytest.mark.parametrize(
-    "close", [closing.close_old_connections, closing.close_broken_connections]
+    "close", [django_connections.close_old_connections, django_connections.close_broken_connections]
 )
 
 
 def opened(monkeypatch: pytest.MonkeyPatch, *wrappers: Mock) -> None:
-    monkeypatch.setattr(closing._opened, "here", list(wrappers))
+    monkeypatch.setattr(django_connections._opened, "here", list(wrappers))
 
 
 def wrapper(*, shown: dict[str, str] | None = None) -> Mock:
     """Return one of Django's connections to PostgreSQL, as usable as ever, after an error."""
-    its = Mock(closed=False, info=Mock(parameter_status=(shown or {}).get))
+    idle = Mock(transaction_status=0, pipeline_status=0)
+    its = Mock(closed=False, info=Mock(parameter_status=(shown or {}).get), pgconn=idle)
     return Mock(connection=its, errors_occurred=True, in_atomic_block=False, vendor="postgresql")
 
 
@@ -86,7 +92,7 @@ class TestARefusal:
         its = wrapper(shown=shown)
         opened(monkeypatch, its)
 
-        closing.close_after(ReadOnlySqlTransaction())
+        django_connections.close_after(ReadOnlySqlTransaction())
 
         # Itself, too: a pool of Django's would keep it.
         assert (its.close.called, its.connection.close.called) == (is_closed, is_closed)
@@ -108,25 +114,27 @@ class TestARefusal:
         over.__context__.__cause__ = error
         error.__context__ = over  # going round in a circle
 
-        assert closing.is_refusal(over) == is_refusal
+        assert django_connections.is_refusal(over) == is_refusal
 
     def test_closes_nothing_amid_a_transaction(self, monkeypatch: pytest.MonkeyPatch) -> None:
         its = wrapper(shown={"in_hot_standby": "on"})
         its.in_atomic_block = True
         opened(monkeypatch, its)
 
-        closing.close_after(ReadOnlySqlTransaction())
+        django_connections.close_after(ReadOnlySqlTransaction())
 
         assert not its.connection.close.called
 
 
 @pytest.fixture
 def kept(monkeypatch: pytest.MonkeyPatch) -> Iterator[BaseDatabaseWrapper]:
-    """This thread's connection of Django's, kept whatever becomes of it."""
-    connection.close()
-    monkeypatch.setitem(connection.settings_dict, "CONN_MAX_AGE", None)
+    """This thread's connection of Django's; CONN_MAX_AGE keeps this and the others for ever."""
+    for each in connections.all():
+        each.close()
+        monkeypatch.setitem(each.settings_dict, "CONN_MAX_AGE", None)
     yield connection
-    connection.close()
+    for each in connections.all():
+        each.close()
 
 
 @pytest.mark.django_db(transaction=True)
@@ -165,10 +173,105 @@ class TestAThread:
         assert kept.connection is before
 
 
+WAYS = pytest.mark.parametrize("way", jobs.WAYS_TO_LEAVE_OPEN)
+
+
+@pytest.mark.django_db(transaction=True, databases=["default", "second"])
+class TestATaskThatLeavesATransactionOpen:
+    @WAYS
+    def test_fails_and_is_told_where_and_what_to_do(
+        self, kept: BaseDatabaseWrapper, way: str
+    ) -> None:
+        jobs.leave_open.enqueue(way)
+
+        ended = run_one()
+
+        alias = "second" if way == "begin elsewhere" else "default"
+        assert isinstance(ended, Died)
+        assert isinstance(ended.error, TransactionLeftOpen)
+        assert f"on the database {alias} was still open" in str(ended.error)
+        assert not Group.objects.exists()
+
+    @WAYS
+    def test_leaves_nothing_of_it_to_the_next(self, kept: BaseDatabaseWrapper, way: str) -> None:
+        jobs.leave_open.enqueue(way)
+        run_one()
+        jobs.leave.enqueue("after it")
+
+        ended = run_one()
+
+        assert isinstance(ended, Succeeded)
+        kept.close()  # what it has not committed is gone with it
+        assert [each.name for each in Group.objects.all()] == ["after it"]
+
+    @pytest.mark.parametrize("way", ["begin", "begin elsewhere", "pipeline", "copy"])
+    def test_fails_where_it_asked_to_go_on_later(self, kept: BaseDatabaseWrapper, way: str) -> None:
+        jobs.leave_open_and_defer.enqueue(way)
+
+        ended = run_one()
+
+        assert isinstance(ended, Died)
+        assert isinstance(ended.error, TransactionLeftOpen)
+
+    @pytest.mark.parametrize("way", ["begin", "begin elsewhere", "pipeline", "copy"])
+    def test_keeps_an_error_of_its_own(self, kept: BaseDatabaseWrapper, way: str) -> None:
+        jobs.leave_open_and_fail.enqueue(way)
+
+        ended = run_one()
+
+        assert isinstance(ended, Died)
+        assert isinstance(ended.error, ValueError)
+        assert not django_connections.are_any_in_transaction(django_connections.opened_here())
+
+    @pytest.mark.parametrize("way", ["begin elsewhere", "pipeline", "copy"])
+    def test_fails_though_it_is_atomic(self, kept: BaseDatabaseWrapper, way: str) -> None:
+        jobs.leave_open_atomically.enqueue(way)
+
+        run_one_to_its_end()
+
+        message = Message.objects.get()
+        assert message.state == State.DEAD
+        assert message.errors[0]["class"] == "pgqueue.exceptions.TransactionLeftOpen"
+        assert not Group.objects.exists()
+
+
+@pytest.mark.django_db(transaction=True)
+class TestAReceiver:
+    def test_that_leaves_a_transaction_open_leaves_none_of_it_to_the_next_run(
+        self, kept: BaseDatabaseWrapper
+    ) -> None:
+        def begin(**kwargs: object) -> None:
+            with connection.cursor() as cursor:
+                cursor.execute("BEGIN")
+
+        jobs.add.enqueue(1)
+        signals.task_finished.connect(begin)
+        try:
+            ended = run_one()
+        finally:
+            signals.task_finished.disconnect(begin)
+
+        assert isinstance(ended, Succeeded)
+        assert kept.connection is None
+
+
+def run_one_to_its_end() -> None:
+    """Run a message here, and write how it ended unless that is done."""
+    with connect("default", name="test") as session:
+        (claimed,) = claim(session)
+        held = Held(claimed, monotonic())
+        outcome = runner().run(held)
+        if not isinstance(outcome, Closed):
+            write(session, [(held, outcome)])
+
+
+def runner() -> Runner:
+    quarantine = Quarantine("default", Holding(), max_lost=3)
+    return Runner("default", Timeouts(), Handlers("default"), quarantine)
+
+
 def run_one() -> Outcome:
     """Run a message here, as one of a worker's threads would."""
     with connect("default", name="test") as session:
         (claimed,) = claim(session)
-    quarantine = Quarantine("default", Holding(), max_lost=3)
-    runner = Runner("default", Timeouts(), Handlers("default"), quarantine)
-    return runner.run(Held(claimed, monotonic()))
+    return runner().run(Held(claimed, monotonic()))

@@ -44,7 +44,6 @@ if TYPE_CHECKING:
     from pgqueue.exceptions import WaitInTransaction as WaitInTransaction
     from pgqueue.exceptions import WaitTimeout as WaitTimeout
     from pgqueue.retries import Exponential as Exponential
-    from pgqueue.retries import backoff as backoff
     from pgqueue.schedules import Schedule as Schedule
     from pgqueue.tasks import Delivery as Delivery
     from pgqueue.tasks import Notice as Notice
@@ -109,7 +108,6 @@ _HOMES = {
     "areceive": "pgqueue.tasks",
     "asend": "pgqueue.tasks",
     "asend_many": "pgqueue.tasks",
-    "backoff": "pgqueue.retries",
     "batch": "pgqueue.batches",
     "receive": "pgqueue.tasks",
     "send": "pgqueue.tasks",
@@ -165,7 +163,6 @@ __all__ = [
     "areceive",
     "asend",
     "asend_many",
-    "backoff",
     "batch",
     "receive",
     "send",

@@ -243,6 +243,8 @@ class Listener(Service):
             self._listen(connection, subscription.topic)
         except PGQueueError as raised:
             error = raised
+        # What was sent before it begins is not for it, and has come with the answers by now.
+        self._pass_on(connection)
         with _lock:
             if subscription not in self._coming:
                 return  # it was closed meanwhile
@@ -293,7 +295,8 @@ class Listener(Service):
             signals.send(signals.service_failed, type(self), service=self.name, error=error)
             return
         with _lock:
-            subscriptions = list(self._subscribed.get(topic, {}).get(key, ()))
+            subscribed = self._subscribed.get(topic, {}).get(key, ())
+            subscriptions = [each for each in subscribed if each not in self._coming]
         for each in subscriptions:
             self._tell(each, news)
 

@@ -402,6 +402,15 @@ class TestAWatch:
             sent = jobs.mail.enqueue("a@example.com")
             assert next(iter(mail)).id == sent.id
 
+    def test_yields_nothing_that_was_sent_before_it_was_opened(self) -> None:
+        with watch("default") as earlier:
+            jobs.add.enqueue(1, 2)
+            with watch("default") as notices:
+                second = jobs.add.enqueue(3, 4)
+
+                assert next(iter(notices)).id == second.id
+            assert len(list(islice(earlier, 2))) == 2
+
     def test_shares_its_connection_with_those_who_wait_for_results(
         self, connection: Connection
     ) -> None:

@@ -21,11 +21,15 @@ task_enqueued = GuardedSignal(use_caching=True)
 the one at whose commit it will be stored. Sender: the Task."""
 
 task_started = GuardedSignal(use_caching=True)
-"""Sent with `context`, in the thread that is about to run it. Sender: the Task."""
+"""Sent with `context` before a run begins: in the thread that will run it, or, for an async task,
+in a thread beside the event loop. Sender: the Task. What must surround the run itself, such as a
+context variable, is a context manager for `pgqueue.tasks.around`."""
 
 task_finished = GuardedSignal(use_caching=True)
-"""Sent with `context` and `outcome`, in that thread, before it is settled; for an atomic task when
-that is done. Once for each run, however often an atomic one begins anew. Sender: the Task."""
+"""Sent with `context` and `ending` after a run has ended: in the thread that ran it, or, for an
+async task, in a thread beside the event loop. It is sent before the message is settled; for an
+atomic task after that. Once for each run, however often an atomic one is repeated. Sender: the
+Task."""
 
 task_unknown = Signal()
 """Sent with `name` and `delay` when a worker hands back a message whose task it doesn't know."""
@@ -97,19 +101,19 @@ def send(signal: Signal, sender: Any, **named: Any) -> None:
             logger.exception("A receiver of a signal failed")
 
 
-def log_finished(task: Any, context: Any, outcome: Any) -> None:
+def log_finished(task: Any, context: Any, ending: Any) -> None:
     """Log how a run ended. Called, not sent: as a receiver it would cost more than small tasks."""
-    if outcome.error is not None:
+    if ending.error is not None:
         logger.warning(
             "%s #%s %s on attempt %s",
             task.name,
             context.id,
-            outcome.word,
+            ending.word,
             context.attempt,
-            exc_info=outcome.error,
+            exc_info=ending.error,
         )
     elif logger.isEnabledFor(logging.DEBUG):
-        logger.debug("%s #%s %s", task.name, context.id, outcome.word)
+        logger.debug("%s #%s %s", task.name, context.id, ending.word)
 
 
 @receiver(task_unknown)

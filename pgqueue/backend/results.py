@@ -13,8 +13,8 @@ import psycopg
 
 from pgqueue.backend import api
 from pgqueue.codec.arguments import Codec
+from pgqueue.endings import Cancelled, Died, Discarded, Succeeded
 from pgqueue.engine.lookup import Found
-from pgqueue.outcomes import Cancelled, Died, Discarded, Succeeded
 from pgqueue.states import Outcome, State
 from pgqueue.tasks import TaskResult
 

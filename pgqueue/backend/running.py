@@ -17,13 +17,13 @@ from pgqueue import registry
 from pgqueue.backend import api, results
 from pgqueue.backend.context import PostgresTaskContext
 from pgqueue.backend.results import PostgresTaskResult
+from pgqueue.endings import Ending, Succeeded
 from pgqueue.engine import lookup
 from pgqueue.engine.lookup import Found
 from pgqueue.engine.values import Claim
-from pgqueue.outcomes import Outcome, Succeeded
 from pgqueue.savepoints import TransactionLost, savepoints
 from pgqueue.tasks import Task, TaskContext
-from pgqueue.tasks.context import Run
+from pgqueue.tasks.context import RunState
 
 logger = logging.getLogger(__name__)
 
@@ -47,7 +47,7 @@ class AdoptedTask(Task[Any, Any]):
     def _declared(self) -> Task[Any, Any]:
         return registry.find(self.name) or self
 
-    def context(self, claim: Claim, run: Run, database: str) -> TaskContext:
+    def context(self, claim: Claim, run: RunState, database: str) -> TaskContext:
         """Return the context of a run of this task."""
         return AdoptedContext(self, claim, run, database)
 
@@ -57,17 +57,17 @@ class AdoptedTask(Task[Any, Any]):
         if isinstance(context, AdoptedContext):
             _announce("task_started", logging.INFO, context, lambda: context.result)
 
-    def send_finished(self, context: TaskContext, outcome: Outcome) -> None:
+    def send_finished(self, context: TaskContext, ending: Ending) -> None:
         """Send Django's signal, too: one that is to be tried or run again is not finished."""
-        super().send_finished(context, outcome)
-        if not isinstance(context, AdoptedContext) or not isinstance(outcome, results.FINAL):
+        super().send_finished(context, ending)
+        if not isinstance(context, AdoptedContext) or not isinstance(ending, results.FINAL):
             return
 
         def result() -> PostgresTaskResult:
-            results.finish(context.result, outcome, context.task.codec, at=timezone.now())
+            results.finish(context.result, ending, context.task.codec, at=timezone.now())
             return context.result
 
-        level = logging.INFO if isinstance(outcome, Succeeded) else logging.ERROR
+        level = logging.INFO if isinstance(ending, Succeeded) else logging.ERROR
         _announce("task_finished", level, context, result)
 
     def encode_result(self, value: Any) -> str:

@@ -33,13 +33,20 @@ class Idle:
 
     Args:
         poll_interval: the longest nap.
+        full_claims_when_busy: after so many full claims in a row notifications are not worth their
+            cost; None: full claims say nothing, since few messages are claimed at once.
     """
 
-    def __init__(self, poll_interval: timedelta) -> None:
+    def __init__(
+        self,
+        poll_interval: timedelta,
+        *,
+        full_claims_when_busy: int | None = FULL_CLAIMS_WHEN_BUSY,
+    ) -> None:
         self._poll_interval = poll_interval
         self._nap = SHORTEST_NAP
         self._empty_claims = 0
-        self._busyness = Busyness()
+        self._busyness = Busyness(full_claims_when_busy)
         self._has_withdrawn = False
         self._withdrawn_at = -WITHDRAW_EVERY
 
@@ -93,7 +100,8 @@ class Idle:
 class Busyness:
     """Whether claims find so much work that notifications would only cost."""
 
-    def __init__(self) -> None:
+    def __init__(self, full_claims: int | None = FULL_CLAIMS_WHEN_BUSY) -> None:
+        self._full_claims = full_claims
         self._found_at: deque[float] = deque(maxlen=CLAIMS_A_SECOND_WHEN_BUSY)
         self._full_in_a_row = 0
 
@@ -108,7 +116,7 @@ class Busyness:
 
     def is_busy(self) -> bool:
         """Return whether several claims in a row were full, or a second had many with messages."""
-        if self._full_in_a_row >= FULL_CLAIMS_WHEN_BUSY:
+        if self._full_claims and self._full_in_a_row >= self._full_claims:
             return True
         many = len(self._found_at) == CLAIMS_A_SECOND_WHEN_BUSY
         return many and self._found_at[-1] - self._found_at[0] <= 1

@@ -44,21 +44,21 @@ def extend(
     renewed = dict(connection.execute(SQL["extend"], parameters).fetchall())
     if len(renewed) < len(leases):
         # Some were locked, perhaps by their own atomic task: read them before giving up.
-        renewed |= held(connection, leases)
+        renewed |= valid(connection, leases)
     return renewed
 
 
-def held(connection: Connection, leases: Iterable[Lease | Claim]) -> dict[int, bool]:
+def valid(connection: Connection, leases: Iterable[Lease | Claim]) -> dict[int, bool]:
     """Return the ids whose leases are still valid, each with whether to cancel it.
 
     Waits for no lock.
     """
-    return dict(connection.execute(SQL["held"], fence(leases)).fetchall())
+    return dict(connection.execute(SQL["valid"], fence(leases)).fetchall())
 
 
-def hold(connection: Connection, lease: Lease | Claim) -> Lock | None:
+def lock(connection: Connection, lease: Lease | Claim) -> Lock | None:
     """Lock the row of `lease` until the transaction ends; return None if the lease is lost."""
-    row = connection.execute(SQL["hold"], _fence_of(lease)).fetchone()
+    row = connection.execute(SQL["lock"], _fence_of(lease)).fetchone()
     return Lock(*row) if row else None
 
 
@@ -128,7 +128,7 @@ def begin(connection: Connection, leases: Iterable[Lease | Claim]) -> set[int]:
     while True:
         begun |= {id for (id,) in connection.execute(SQL["begin"], fence(left))}
         left = [each for each in left if each.id not in begun]
-        still = held(connection, left) if left else {}
+        still = valid(connection, left) if left else {}
         left = [each for each in left if each.id in still]
         if not left or time.monotonic() >= until:
             return begun | still.keys()
@@ -158,18 +158,18 @@ def rescue_from(
 
 
 def give_back(
-    connection: Connection, first: UUID, last: UUID, *, held: Iterable[int]
+    connection: Connection, first: UUID, last: UUID, *, known: Iterable[int]
 ) -> list[Rescued]:
     """Make messages ready again that a worker claimed without getting the answer; count nothing.
 
     Args:
         first, last: the range of the ids that it had before.
-        held: the messages whose claims it knows.
+        known: the messages whose claims it knows.
     """
     return _rescue(
         connection,
         "give_back",
-        {"first": first, "last": last, "held": array(held), "max_lost": 1, "limit": BATCH},
+        {"first": first, "last": last, "known": array(known), "max_lost": 1, "limit": BATCH},
     )
 
 

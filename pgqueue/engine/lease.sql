@@ -1,16 +1,16 @@
 -- name: extend
 -- Skips locked rows: waiting for them in an order other than a settle's would deadlock. A skipped row
--- is not a lost lease: `held` tells them apart.
+-- is not a lost lease: `valid` tells them apart.
 WITH still AS MATERIALIZED (
--- include: held_and_free
+-- include: valid_and_free
 )
 UPDATE pgqueue_message
 SET lease_until = greatest(lease_until, statement_timestamp() + %(lease)s::interval)
 WHERE id = ANY (ARRAY(SELECT id FROM still))
 RETURNING id, cancel_requested_at IS NOT NULL
 
--- name: held_and_free
-SELECT held.id
+-- name: valid_and_free
+SELECT found.id
 FROM unnest(%(ids)s::bigint[], %(attempts)s::int[], %(workers)s::uuid[])
     AS h (id, attempt, worker_id)
 CROSS JOIN LATERAL (
@@ -18,10 +18,10 @@ CROSS JOIN LATERAL (
     FROM pgqueue_message m
     WHERE m.id = h.id AND m.attempt = h.attempt AND m.worker_id = h.worker_id
     LIMIT 1
-    FOR NO KEY UPDATE SKIP LOCKED) held
-WHERE held.state = 'running'
+    FOR NO KEY UPDATE SKIP LOCKED) found
+WHERE found.state = 'running'
 
--- name: held
+-- name: valid
 -- "|| ''" keeps the planner from the partial index of running messages, through which it would read all
 -- running rows, and the dead entries there, to find a few by their ids.
 SELECT m.id, m.cancel_requested_at IS NOT NULL
@@ -30,7 +30,7 @@ JOIN unnest(%(ids)s::bigint[], %(attempts)s::int[], %(workers)s::uuid[])
     AS h (id, attempt, worker_id) USING (id, attempt, worker_id)
 WHERE m.id = ANY (%(ids)s::bigint[]) AND m.state || '' = 'running'
 
--- name: hold
+-- name: lock
 -- An atomic task locks its own row while it runs: heartbeat and rescue skip the row, and under
 -- REPEATABLE READ no heartbeat's update makes its settle fail.
 SELECT pg_backend_pid(), pg_current_xact_id()::xid::text
@@ -45,7 +45,7 @@ FROM pg_stat_activity
 WHERE (pid, backend_xid::text) IN (SELECT * FROM unnest(%(pids)s::int[], %(transactions)s::text[]))
 
 -- name: still_mine
--- "|| ''" as in `held`.
+-- "|| ''" as in `valid`.
 WHERE id = %(id)s AND attempt = %(attempt)s AND worker_id = %(worker_id)s AND state || '' = 'running'
 
 -- name: until_at_least
@@ -75,7 +75,7 @@ RETURNING id
 -- A message that has lost a lease before stores when its run begins: if this worker dies, too, the messages
 -- that it had claimed but not begun are not suspected. Locked rows are skipped.
 WITH still AS MATERIALIZED (
--- include: held_and_free
+-- include: valid_and_free
 )
 UPDATE pgqueue_message
 SET started_at = greatest(statement_timestamp(), claimed_at)
@@ -125,7 +125,7 @@ WITH mine AS MATERIALIZED (
     SELECT id, cancel_requested_at, false AS suspected
     FROM pgqueue_message
     WHERE state = 'running' AND worker_id BETWEEN %(first)s::uuid AND %(last)s::uuid
-      AND id <> ALL (%(held)s::bigint[])
+      AND id <> ALL (%(known)s::bigint[])
     ORDER BY channel, key
     LIMIT %(limit)s
     FOR UPDATE SKIP LOCKED

@@ -1,7 +1,7 @@
 """Write how runs ended. Each verb is one statement on a batch, and a transaction of its own.
 
 Each returns the ids it settled. For a missing id, either the lease is lost (the fence did not
-match), or another transaction has the row locked now: `lease.held` tells which.
+match), or another transaction has the row locked now: `lease.valid` tells which.
 """
 
 from collections.abc import Collection

@@ -1,6 +1,6 @@
 -- Every verb here first locks its rows, fenced by (id, attempt, worker_id). A row that another
 -- transaction has locked is skipped: a cancelling transaction may stay open for long, and the rest of
--- the batch must not wait for it. `lease.held` tells a locked row from a lost lease.
+-- the batch must not wait for it. `lease.valid` tells a locked row from a lost lease.
 
 -- name: each_once
 -- A message may be in a batch twice: for a run that lost its lease, and for the run after it.

@@ -8,7 +8,7 @@ from pgqueue.tasks.context import TaskContext
 from pgqueue.tasks.definition import Task, task
 from pgqueue.tasks.delivery import Delivery
 from pgqueue.tasks.instances import instance_form
-from pgqueue.tasks.pull import AsyncReceiver, Receiver, areceive, receive
+from pgqueue.tasks.receiving import AsyncReceiver, Receiver, areceive, receive
 from pgqueue.tasks.result import TaskError, TaskResult
 from pgqueue.tasks.sending import asend, asend_many, send, send_many
 from pgqueue.tasks.watching import Notice, watch

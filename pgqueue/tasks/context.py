@@ -22,16 +22,16 @@ if TYPE_CHECKING:
     from pgqueue.tasks.definition import Task
 
 
-class Run(Protocol):
-    """What the worker knows of a run that is under way."""
+class RunState(Protocol):
+    """What the worker knows about a run that is under way."""
 
     @property
     def cancelled(self) -> bool:
-        """Whether somebody asked for the message to be cancelled."""
+        """Whether cancelling the message was requested."""
 
     @property
     def overdue(self) -> bool:
-        """Whether the run was told that its time is over."""
+        """Whether the run exceeded its timeout, and was told so."""
 
 
 @dataclass(eq=False)
@@ -41,7 +41,7 @@ class TaskContext:
     task: Task[Any, Any]
     claim: Claim
     """The message as it was claimed, but for what this run has noted since."""
-    run: Run
+    run: RunState
     database: str
     """The alias of the database that the message is in."""
 

@@ -20,6 +20,7 @@ from django.db import connections, transaction
 from pgqueue import registry, signals
 from pgqueue.codec.arguments import Codec
 from pgqueue.conf import settings
+from pgqueue.endings import Ending
 from pgqueue.engine import enqueue as engine
 from pgqueue.engine.values import Claim, Cursors, Tuples
 from pgqueue.exceptions import (
@@ -30,12 +31,11 @@ from pgqueue.exceptions import (
     TaskResultMismatch,
     UnknownTask,
 )
-from pgqueue.outcomes import Outcome
 from pgqueue.retries import Backoff, load_backoff
 from pgqueue.schedules import Schedule
 from pgqueue.states import State
 from pgqueue.tasks import options as task_options
-from pgqueue.tasks.context import Run, TaskContext
+from pgqueue.tasks.context import RunState, TaskContext
 from pgqueue.tasks.options import Atomic, Options
 from pgqueue.tasks.result import TaskResult, fetch
 
@@ -247,7 +247,7 @@ class Task(Generic[P, T]):
                 "with the same attributes, as the first argument; a worker passes it by itself."
             ) from error
 
-    def context(self, claim: Claim, run: Run, database: str) -> TaskContext:
+    def context(self, claim: Claim, run: RunState, database: str) -> TaskContext:
         """Return what a run of this task on what was claimed is told."""
         return TaskContext(self, claim, run, database)
 
@@ -255,9 +255,9 @@ class Task(Generic[P, T]):
         """Send the signal that a run begins."""
         signals.task_started.send_robust(self, context=context)
 
-    def send_finished(self, context: TaskContext, outcome: Outcome) -> None:
+    def send_finished(self, context: TaskContext, ending: Ending) -> None:
         """Send the signal that a run is over."""
-        signals.task_finished.send_robust(self, context=context, outcome=outcome)
+        signals.task_finished.send_robust(self, context=context, ending=ending)
 
     def encode_result(self, value: Any) -> str:
         """Return as JSON what a run returned.

@@ -285,7 +285,7 @@ class Delivery:
     def _held(self) -> Iterator[Connection]:
         """Have its row locked in the block, after waiting for whoever has."""
         with transaction.atomic(using=self.database), borrow(self.database) as connection:
-            if not leases.hold(connection, self.claim):
+            if not leases.lock(connection, self.claim):
                 raise self._lost()
             yield connection
 

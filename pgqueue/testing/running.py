@@ -16,15 +16,15 @@ from psycopg.pq import TransactionStatus
 from pgqueue import registry, signals
 from pgqueue.conf import settings
 from pgqueue.connections import borrow
+from pgqueue.endings import Closed, Ending, HandedBack, Retried
 from pgqueue.engine import lookup, promote
 from pgqueue.engine.values import Claim
-from pgqueue.outcomes import Closed, HandedBack, Outcome, Retried
 from pgqueue.tasks import Task, TaskResult
 from pgqueue.tasks.definition import on_stored
 from pgqueue.testing.claiming import claim_next
 from pgqueue.worker.django_connections import kept_open
 from pgqueue.worker.handlers import Handlers
-from pgqueue.worker.held import Held, Holding
+from pgqueue.worker.leases import LeasedMessage, Leases
 from pgqueue.worker.quarantine import Quarantine
 from pgqueue.worker.runner import Runner
 from pgqueue.worker.settler import write
@@ -94,7 +94,7 @@ def immediate(*, retries: bool = False, raise_errors: bool = False) -> Iterator[
 @dataclass(frozen=True)
 class _Ran:
     claim: Claim
-    ending: Outcome
+    ending: Ending
     result: TaskResult[Any]
 
 
@@ -110,7 +110,7 @@ class _Bench:
     @contextmanager
     def opened(cls, alias: str) -> Iterator[_Bench]:
         timeouts = Timeouts()
-        quarantine = Quarantine(alias, Holding(), max_lost=settings().max_lost)
+        quarantine = Quarantine(alias, Leases(), max_lost=settings().max_lost)
         is_inside = connections[alias].in_atomic_block
         runner = Runner(alias, timeouts, Handlers(alias), quarantine, is_inside=is_inside)
         timeouts.start()
@@ -123,14 +123,14 @@ class _Bench:
     def run_next(self) -> _Ran | None:
         """Claim, run and settle one message; return None if there is none."""
         while claim := claim_next(self.alias, self.worker_id):
-            held = Held(claim, monotonic())
+            leased = LeasedMessage(claim, monotonic())
             with _savepoints():
-                ending = self.runner.run(held)
-            self._settle(held, ending)
-            task = registry.get(held.claim.task)
+                ending = self.runner.run(leased)
+            self._settle(leased, ending)
+            task = registry.get(leased.claim.task)
             # It was not run: no task, or no handler, has this name here.
             if task is not None and not isinstance(ending, HandedBack):
-                return _Ran(claim, ending, self._result(task, held.claim))
+                return _Ran(claim, ending, self._result(task, leased.claim))
         return None
 
     def make_ready(self, claim: Claim) -> None:
@@ -138,13 +138,13 @@ class _Bench:
         with borrow(self.alias) as connection:
             promote.run_now(connection, [claim.id])
 
-    def _settle(self, held: Held, ending: Outcome) -> None:
+    def _settle(self, leased: LeasedMessage, ending: Ending) -> None:
         if isinstance(ending, Closed):
             return
         with borrow(self.alias) as connection:
-            settled = write(connection, [(held, ending)])
+            settled = write(connection, [(leased, ending)])
         if not settled:
-            signals.send(signals.lease_lost, type(self), claim=held.claim)
+            signals.send(signals.lease_lost, type(self), claim=leased.claim)
 
     def _result(self, task: Task[Any, Any], claim: Claim) -> TaskResult[Any]:
         found = lookup.find(connections[self.alias], claim.id)

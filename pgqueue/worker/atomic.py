@@ -12,13 +12,13 @@ from django.db.transaction import TransactionManagementError
 from psycopg.errors import DeadlockDetected, SerializationFailure
 
 from pgqueue.conf import settings
+from pgqueue.endings import Closed, Ending
 from pgqueue.engine import lease
 from pgqueue.engine.errors import is_caused_by
 from pgqueue.exceptions import LeaseLost
-from pgqueue.outcomes import Closed, Outcome
 from pgqueue.tasks.options import Atomic
-from pgqueue.worker.held import Held
-from pgqueue.worker.judging import AWAY, NotBegun
+from pgqueue.worker.failures import AWAY, NotBegun
+from pgqueue.worker.leases import LeasedMessage
 from pgqueue.worker.settler import write
 
 logger = logging.getLogger(__name__)
@@ -37,22 +37,22 @@ ISOLATE = {
 def run(
     alias: str,
     isolation: Atomic,
-    held: Held,
-    call: Callable[[], Outcome],
-    judge: Callable[[BaseException], Outcome],
+    leased: LeasedMessage,
+    call: Callable[[], Ending],
+    ending_after: Callable[[BaseException], Ending],
     *,
     is_inside: bool = False,
-) -> Outcome:
+) -> Ending:
     """Run a task and write how it ended, both or neither; again where others were in its way.
 
     Args:
         isolation: the level to run at; True: the connection's.
         call: runs the task. What it returns keeps the task's effects; what it raises undoes them.
-        judge: makes an outcome of what was raised.
+        ending_after: makes an ending of what was raised.
         is_inside: its transaction is a savepoint in that of the caller, whose isolation holds.
 
     Returns:
-        The outcome, which is written; Closed if the message was no longer ours.
+        The ending, which is written; Closed if the message was no longer ours.
 
     Raises:
         NotBegun: the transaction could not begin.
@@ -64,10 +64,10 @@ def run(
         try:
             if is_inside:
                 with transaction.atomic(using=alias):
-                    return _run_locked(alias, held, call, judge)
-            return _run_once(alias, isolation, held, call, judge)
+                    return _run_locked(alias, leased, call, ending_after)
+            return _run_once(alias, isolation, leased, call, ending_after)
         except Exception as error:
-            if not is_conflict(error) or not _keep(alias, held) or not reruns:
+            if not is_conflict(error) or not _keep(alias, leased) or not reruns:
                 raise
         reruns -= 1
         time.sleep(random.uniform(0, LONGEST_PAUSE))  # noqa: S311
@@ -76,10 +76,10 @@ def run(
 def _run_once(
     alias: str,
     isolation: Atomic,
-    held: Held,
-    call: Callable[[], Outcome],
-    judge: Callable[[BaseException], Outcome],
-) -> Outcome:
+    leased: LeasedMessage,
+    call: Callable[[], Ending],
+    ending_after: Callable[[BaseException], Ending],
+) -> Ending:
     committed = False
 
     def note() -> None:
@@ -91,48 +91,48 @@ def _run_once(
             transaction.on_commit(note, using=alias)
             if isinstance(isolation, str):
                 connections[alias].connection.execute(ISOLATE[isolation])
-            outcome = _run_locked(alias, held, call, judge)
+            ending = _run_locked(alias, leased, call, ending_after)
         if not committed:
             # A timeout that arrived as Django left an inner block: it took this for another one.
             raise TransactionManagementError("The transaction was left, and not committed.")
     except BaseException as error:
-        if isinstance(error, AWAY) and not committed and not held.lock:
+        if isinstance(error, AWAY) and not committed and not leased.lock:
             raise NotBegun from error
         if not committed:
             raise
         # The task's own on_commit hooks come after the commit: too late to fail it.
-        logger.exception("%s #%s: an on_commit hook failed", held.claim.task, held.claim.id)
+        logger.exception("%s #%s: an on_commit hook failed", leased.claim.task, leased.claim.id)
     finally:
-        held.lock = None
-    return outcome
+        leased.lock = None
+    return ending
 
 
 def _run_locked(
     alias: str,
-    held: Held,
-    call: Callable[[], Outcome],
-    judge: Callable[[BaseException], Outcome],
-) -> Outcome:
+    leased: LeasedMessage,
+    call: Callable[[], Ending],
+    ending_after: Callable[[BaseException], Ending],
+) -> Ending:
     connection = connections[alias].connection
     # Its own row first: heartbeat and rescue pass over it for as long as this takes.
-    held.lock = lease.hold(connection, held.claim)
-    if not held.lock:
-        held.lost = True
+    leased.lock = lease.lock(connection, leased.claim)
+    if not leased.lock:
+        leased.lost = True
         return Closed()
     try:
         with transaction.atomic(using=alias):
-            outcome = call()
+            ending = call()
             _check_unbroken(alias)
     except BaseException as error:
         if is_conflict(error) or isinstance(error, NotBegun) or connection.closed:
             raise
-        outcome = judge(error)
-    held.end()
+        ending = ending_after(error)
+    leased.end()
     # Failures, too, are written here: between a rollback and a settle elsewhere, the
     # lease, which no heartbeat could renew, might be taken for lost.
-    if not write(connection, [(held, outcome)]):
+    if not write(connection, [(leased, ending)]):
         raise LeaseLost
-    return outcome
+    return ending
 
 
 def is_conflict(error: BaseException | None) -> bool:
@@ -146,11 +146,11 @@ def is_conflict(error: BaseException | None) -> bool:
     )
 
 
-def _keep(alias: str, held: Held) -> bool:
+def _keep(alias: str, leased: LeasedMessage) -> bool:
     """Renew the lease, which no heartbeat could while the row was locked; say if it was there."""
     connection = connections[alias]
     connection.ensure_connection()
-    return bool(lease.extend(connection.connection, [held.claim], lease=settings().lease))
+    return bool(lease.extend(connection.connection, [leased.claim], lease=settings().lease))
 
 
 def _check_unbroken(alias: str) -> None:

@@ -8,7 +8,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 
-from pgqueue.worker.held import Held
+from pgqueue.worker.leases import LeasedMessage
 
 LARGEST = 2000
 """More than this hides nothing: it is two claims ahead of the fastest threads."""
@@ -23,7 +23,7 @@ class Buffer:
     """A queue between one fetcher and many threads.
 
     Taking is one `popleft`, without a lock, as long as there is something to take. Of the threads
-    that wait, one is woken for however much is put in: `rouse` wakes others.
+    that wait, one is woken for however much is put in: `wake_one` wakes others.
 
     Args:
         slots: how many of what is taken run at once.
@@ -40,7 +40,7 @@ class Buffer:
         on_low: Callable[[], None],
         on_put: Callable[[], None] = lambda: None,
     ) -> None:
-        self._items: deque[Held] = deque()
+        self._items: deque[LeasedMessage] = deque()
         self._filled = threading.Condition()
         self._closed = False
         self._slots = slots
@@ -89,24 +89,24 @@ class Buffer:
     def _free(self) -> int:
         return self._slots - len(self._running)
 
-    def put(self, items: Sequence[Held]) -> None:
+    def put(self, items: Sequence[LeasedMessage]) -> None:
         """Add what was claimed."""
         if not self._items:
             self._standstill.begin(self.taken)
         is_awaited = self.has_idle
         self._items.extend(items)
-        self.rouse()
+        self.wake_one()
         if len(self._items) > 1:
             self._on_put()
         if is_awaited:
             time.sleep(HANDOVER)
 
-    def rouse(self) -> None:
+    def wake_one(self) -> None:
         """Wake one of those who wait."""
         with self._filled:
             self._filled.notify()
 
-    def take(self) -> Held | None:
+    def take(self) -> LeasedMessage | None:
         """Return the next message, waiting for one; None once the buffer is closed."""
         while not self._closed:
             try:
@@ -127,12 +127,12 @@ class Buffer:
         """Say that something that was taken runs no more; before the next is taken."""
         self._running.pop()
 
-    def stale(self) -> list[Held]:
+    def stale(self) -> list[LeasedMessage]:
         """Give up, and return, what waits behind runs that go on and on, to be claimed elsewhere.
 
         Ask for it now and then.
         """
-        left: list[Held] = []
+        left: list[LeasedMessage] = []
         if self._standstill.is_reached(self.taken):
             with suppress(IndexError):  # somebody takes after all
                 while len(self._items) > self._least:
@@ -157,7 +157,7 @@ class Buffer:
         with self._filled:
             self._filled.notify_all()
 
-    def close(self) -> list[Held]:
+    def close(self) -> list[LeasedMessage]:
         """Shut it; return what nobody has begun."""
         self.shut()
         left = []

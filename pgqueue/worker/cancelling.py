@@ -7,11 +7,11 @@ from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from typing import Any
 
-from pgqueue.worker.held import Held
+from pgqueue.worker.leases import LeasedMessage
 
 
 def cancellable(
-    held: Held, function: Callable[..., Coroutine[Any, Any, Any]]
+    leased: LeasedMessage, function: Callable[..., Coroutine[Any, Any, Any]]
 ) -> Callable[..., Coroutine[Any, Any, Any]]:
     """Return a coroutine function that is cancelled when somebody asks for that.
 
@@ -20,13 +20,13 @@ def cancellable(
 
     async def bounded(*args: Any, **kwargs: Any) -> Any:
         interrupt = _interrupt()
-        held.interrupt = interrupt
-        if held.cancelled:
+        leased.interrupt = interrupt
+        if leased.cancelled:
             interrupt()
         try:
             return await function(*args, **kwargs)
         finally:
-            held.interrupt = None
+            leased.interrupt = None
 
     return bounded
 

@@ -21,8 +21,8 @@ from asgiref.sync import sync_to_async
 from django.db import connections
 from django.db.backends.base.base import BaseDatabaseWrapper
 
+from pgqueue.endings import Closed, Ending
 from pgqueue.exceptions import Defer, TransactionLeftOpen
-from pgqueue.outcomes import Closed, Outcome
 from pgqueue.worker.buffer import Buffer
 from pgqueue.worker.django_connections import (
     are_any_in_transaction,
@@ -34,7 +34,7 @@ from pgqueue.worker.django_connections import (
     roll_back_open,
 )
 from pgqueue.worker.executor import Executor
-from pgqueue.worker.held import Held
+from pgqueue.worker.leases import LeasedMessage
 from pgqueue.worker.runner import Run, Runner
 
 TURN = 0.5
@@ -53,7 +53,7 @@ Ended = tuple[Run, Callable[[], Any]]
 
 
 class EventLoop(Executor):
-    """Takes from the buffer, awaits, and hands the outcome on.
+    """Takes from the buffer, awaits, and hands the ending on.
 
     The ORM's async calls share one thread, and its connection, as asgiref has it.
 
@@ -63,7 +63,12 @@ class EventLoop(Executor):
     """
 
     def __init__(
-        self, slots: int, buffer: Buffer, runner: Runner, *, ended: Callable[[Held, Outcome], None]
+        self,
+        slots: int,
+        buffer: Buffer,
+        runner: Runner,
+        *,
+        ended: Callable[[LeasedMessage, Ending], None],
     ) -> None:
         super().__init__(
             "event loop",
@@ -104,15 +109,15 @@ class EventLoop(Executor):
     def _begin(self) -> None:
         while True:
             self._free.acquire()
-            held = self._buffer.take()
-            if held is None:
+            leased = self._buffer.take()
+            if leased is None:
                 break
-            run = self._runner.begin(held)
+            run = self._runner.begin(leased)
             if isinstance(run, Run):
                 self._send(run)
             else:
                 self._make_room()
-                self._hand_on(held, run)
+                self._hand_on(leased, run)
             close_old_connections()
         connections.close_all()
         with suppress(RuntimeError):  # it was given up
@@ -167,7 +172,7 @@ class EventLoop(Executor):
             is_final = False
         if left := await self._left_open(began):
             ended = ended if is_final else _raising(TransactionLeftOpen(left))
-        run.held.end()
+        run.leased.end()
         self._ended.put((run, ended))
 
     async def _left_open(self, began: int) -> Sequence[str]:
@@ -232,10 +237,10 @@ class EventLoop(Executor):
         while ended := self._ended.get():
             run, value = ended
             # What was given up did not fail: it goes on elsewhere.
-            outcome = Closed() if run.held.given_up else self._runner.conclude(run, value)
-            self._runner.end(run.held)
+            ending = Closed() if run.leased.given_up else self._runner.conclude(run, value)
+            self._runner.end(run.leased)
             self._make_room()
-            self._hand_on(run.held, outcome)
+            self._hand_on(run.leased, ending)
         connections.close_all()
 
     def _make_room(self) -> None:

@@ -12,11 +12,11 @@ from pgqueue.claiming.listener import ClaimListener
 from pgqueue.engine.notifications import DUE_EARLIER
 from pgqueue.service import NO_NAP, Service
 from pgqueue.worker.buffer import LARGEST, Buffer
-from pgqueue.worker.held import Held, Holding
+from pgqueue.worker.leases import LeasedMessage, Leases
 from pgqueue.worker.sorting import Sorting
 
 BATCH = 1000
-HELD = LARGEST + 2 * BATCH
+LEASED = LARGEST + 2 * BATCH
 PAYLOADS = 64 * 1024 * 1024
 """Bytes of all payloads in the buffer, if they are as large as the last ones claimed."""
 LOOK_FOR_STALE = timedelta(seconds=1)
@@ -39,19 +39,19 @@ class Fetcher(Service):
         self,
         claimer: Claimer,
         buffer: Buffer | Sorting,
-        holding: Holding,
+        leases: Leases,
         *,
         slots: int,
         poll_interval: timedelta,
         listens: bool,
-        give_back: Callable[[Held], None],
+        give_back: Callable[[LeasedMessage], None],
         on_due_earlier: Callable[[], None],
     ) -> None:
         super().__init__()
         self._claimer = claimer
         self._session = claimer.session
         self._buffer = buffer
-        self._holding = holding
+        self._leases = leases
         self._slots = slots
         self._poll_interval = poll_interval
         self._listens = listens
@@ -111,8 +111,8 @@ class Fetcher(Service):
     def _wait_for_room(self) -> timedelta:
         if not len(self._buffer):
             return self._poll_interval
-        for held in self._buffer.stale():
-            self._give_back(held)
+        for leased in self._buffer.stale():
+            self._give_back(leased)
         return min(self._poll_interval, LOOK_FOR_STALE)
 
     def _room(self) -> int:
@@ -120,19 +120,21 @@ class Fetcher(Service):
         wanted = self._buffer.room(fitting)
         # Messages beyond the buffer are running, or wait to be settled: while settles are slow,
         # more claims would only pile them up. The settler wakes this thread.
-        return min(wanted, min(HELD, 2 * fitting) + self._slots - len(self._holding))
+        return min(wanted, min(LEASED, 2 * fitting) + self._slots - len(self._leases))
 
     def _hold(self, claimed: Sequence[Claimed]) -> None:
-        held = [Held(*each) for each in claimed]
-        self._holding.add(held)
+        leased = [LeasedMessage(*each) for each in claimed]
+        self._leases.add(leased)
         if self._stopping.is_set():
             # The answer came late: the buffer is closed.
-            for each in held:
+            for each in leased:
                 self._give_back(each)
             return
-        self._buffer.put(held)
-        if held:
-            sizes = [len(each.claim.payload or b"") + len(each.claim.body or b"") for each in held]
+        self._buffer.put(leased)
+        if leased:
+            sizes = [
+                len(each.claim.payload or b"") + len(each.claim.body or b"") for each in leased
+            ]
             self._payload_size = max(1, sum(sizes) // len(sizes), self._payload_size // 2)
 
     def _wait(self, *, is_listening: bool) -> timedelta:

@@ -13,7 +13,7 @@ from pgqueue.claiming.registration import Registration
 from pgqueue.connections import Session
 from pgqueue.engine import lease
 from pgqueue.service import Service
-from pgqueue.worker.held import Holding
+from pgqueue.worker.leases import Leases
 
 
 class Heartbeat(Service):
@@ -22,7 +22,7 @@ class Heartbeat(Service):
     def __init__(
         self,
         session: Session,
-        holding: Holding,
+        leases: Leases,
         registration: Registration,
         *,
         lease: timedelta,
@@ -30,7 +30,7 @@ class Heartbeat(Service):
     ) -> None:
         super().__init__()
         self._session = session
-        self._holding = holding
+        self._leases = leases
         self._registration = registration
         self._lease = lease
         self._every = every
@@ -60,13 +60,13 @@ class Heartbeat(Service):
 
     def _renew(self) -> None:
         # A run that is over its time and can't be interrupted is left to the fence.
-        held = [each for each in self._holding.all() if not each.overdue and not each.lost]
-        if not held:
+        leased = [each for each in self._leases.all() if not each.overdue and not each.lost]
+        if not leased:
             return
         renewed = lease.extend(
-            self._session.connection, [each.claim for each in held], lease=self._lease
+            self._session.connection, [each.claim for each in leased], lease=self._lease
         )
-        for each in held:
+        for each in leased:
             each.lost = each.claim.id not in renewed
             if renewed.get(each.claim.id):
                 each.cancel()
@@ -81,8 +81,8 @@ class Heartbeat(Service):
         self._former = former
         if former is None or former != before or former == self._given_back:
             return
-        held = [each.claim.id for each in self._holding.all()]
-        while len(lease.give_back(self._session.connection, *former, held=held)) == lease.BATCH:
+        known = [each.claim.id for each in self._leases.all()]
+        while len(lease.give_back(self._session.connection, *former, known=known)) == lease.BATCH:
             pass
         self._given_back = former
 

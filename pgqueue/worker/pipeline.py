@@ -9,7 +9,7 @@ from pgqueue.claiming.claimer import Claimer
 from pgqueue.claiming.registration import Registration
 from pgqueue.conf import settings
 from pgqueue.connections import Session
-from pgqueue.outcomes import HandedBack
+from pgqueue.endings import HandedBack
 from pgqueue.service import Service
 from pgqueue.worker.buffer import Buffer
 from pgqueue.worker.config import WorkerConfig
@@ -17,14 +17,14 @@ from pgqueue.worker.eventloop import EventLoop
 from pgqueue.worker.executor import Executor
 from pgqueue.worker.fetcher import Fetcher
 from pgqueue.worker.handlers import Handlers
-from pgqueue.worker.held import Held, Holding
+from pgqueue.worker.leases import LeasedMessage, Leases
 from pgqueue.worker.loop_watch import LoopWatch
 from pgqueue.worker.quarantine import Quarantine
 from pgqueue.worker.recycling import TaskLimit
-from pgqueue.worker.rousing import Rousing
 from pgqueue.worker.runner import Runner
 from pgqueue.worker.settler import Settler
 from pgqueue.worker.sorting import Sorting
+from pgqueue.worker.thread_waker import ThreadWaker
 from pgqueue.worker.threads import Threads
 from pgqueue.worker.timeouts import Timeouts
 
@@ -33,7 +33,7 @@ class Pipeline:
     """Builds the parts; each hands a message to the next.
 
     Args:
-        holding: the messages that this worker has leased; other services read it, too.
+        leases: the messages that this worker has leased; other services read it, too.
         listens: whether the fetcher listens for new messages.
         on_delayed: called when a message has become due at a later time, here or elsewhere.
         on_used_up: called when `max_tasks` tasks have run.
@@ -42,7 +42,7 @@ class Pipeline:
     def __init__(
         self,
         config: WorkerConfig,
-        holding: Holding,
+        leases: Leases,
         registration: Registration,
         *,
         listens: bool,
@@ -54,7 +54,7 @@ class Pipeline:
         self.timeouts = Timeouts()
         self.settler = Settler(
             Session(config.database, name="settler"),
-            holding,
+            leases,
             on_settled=self._make_room,
             on_delayed=on_delayed,
         )
@@ -62,7 +62,7 @@ class Pipeline:
             config.database,
             self.timeouts,
             Handlers(config.database),
-            Quarantine(config.database, holding, max_lost=options.max_lost),
+            Quarantine(config.database, leases, max_lost=options.max_lost),
         )
         ended = TaskLimit.of(config.max_tasks, self.settler.put, on_reached=self._finish)
 
@@ -72,9 +72,9 @@ class Pipeline:
             # the other kind.
             least=config.threads if config.coroutines else 0,
             on_low=self._make_room,
-            on_put=lambda: self._rousing.wake(),
+            on_put=lambda: self._thread_waker.wake(),
         )
-        self._rousing = Rousing(for_threads)
+        self._thread_waker = ThreadWaker(for_threads)
         self._buffer: Buffer | Sorting = for_threads
         self.executors: list[Executor] = [
             Threads(config.threads, for_threads, run=runner.run, ended=ended)
@@ -97,25 +97,25 @@ class Pipeline:
                 lease=options.lease,
             ),
             self._buffer,
-            holding,
+            leases,
             slots=config.slots,
             poll_interval=options.poll_interval,
             listens=listens,
-            give_back=lambda held: self.settler.put(held, HandedBack()),
+            give_back=lambda leased: self.settler.put(leased, HandedBack()),
             on_due_earlier=on_delayed,
         )
 
     @property
     def services(self) -> list[Service]:
         """The services, in the order of their start; they stop in reverse order."""
-        return [self.settler, self.timeouts, self._rousing, *self._loop_watch, self.fetcher]
+        return [self.settler, self.timeouts, self._thread_waker, *self._loop_watch, self.fetcher]
 
     def start(self) -> None:
         """Start the executors. The fetcher is a service, which is started separately."""
         for each in self.executors:
             each.start()
 
-    def close(self, patience: timedelta) -> Sequence[Held]:
+    def close(self, patience: timedelta) -> Sequence[LeasedMessage]:
         """Stop claiming; return the messages that were claimed but not begun."""
         self.fetcher.stop()
         self.fetcher.stopped(patience)

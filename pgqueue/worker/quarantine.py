@@ -14,7 +14,7 @@ import time
 
 from pgqueue.connections import borrow
 from pgqueue.engine import lease
-from pgqueue.worker.held import Held, Holding
+from pgqueue.worker.leases import LeasedMessage, Leases
 
 PATIENCE = 60.0
 """Seconds to wait for the runs beside a suspect, and for a suspect that runs alone. A longer run
@@ -28,67 +28,67 @@ class Quarantine:
 
     Args:
         alias: the queue's database.
-        holding: the messages whose leases would be lost with this process.
+        leases: the messages whose leases would be lost with this process.
         max_lost: how many leases a message may lose before it is dead.
     """
 
     def __init__(
-        self, alias: str, holding: Holding, *, max_lost: int, patience: float = PATIENCE
+        self, alias: str, leases: Leases, *, max_lost: int, patience: float = PATIENCE
     ) -> None:
         self._alias = alias
-        self._holding = holding
+        self._leases = leases
         self._max_lost = max_lost
         self._patience = patience
-        self._running: set[Held] = set()
-        self._alone: Held | None = None
+        self._running: set[LeasedMessage] = set()
+        self._alone: LeasedMessage | None = None
         self._turn = threading.Lock()
         self._changed = threading.Condition()
 
-    def begin(self, held: Held) -> None:
+    def begin(self, leased: LeasedMessage) -> None:
         """Return when it may run. The caller must call `end`, even if this raises.
 
-        The lease may be lost during the wait: then `held.lost` is set.
+        The lease may be lost during the wait: then `leased.lost` is set.
 
         Raises:
             django.db.Error: the beginning of the run can't be stored.
         """
-        lost = held.claim.lost
+        lost = leased.claim.lost
         if lost and lost + 1 >= self._max_lost:
-            self._be_alone(held)
+            self._be_alone(leased)
         else:
-            self._join(held)
+            self._join(leased)
         if lost:
             with borrow(self._alias) as connection:
-                held.lost = not lease.begin(connection, [held.claim])
+                leased.lost = not lease.begin(connection, [leased.claim])
 
-    def end(self, held: Held) -> None:
+    def end(self, leased: LeasedMessage) -> None:
         """Note that its run is over. Any thread may call this."""
-        self._running.discard(held)
+        self._running.discard(leased)
         if self._alone is None:  # as nearly always
             return
         with self._changed:
-            if self._alone is held:
+            if self._alone is leased:
                 self._alone = None
                 self._turn.release()
             self._changed.notify_all()
 
-    def _join(self, held: Held) -> None:
+    def _join(self, leased: LeasedMessage) -> None:
         # First announce, then look. `_be_alone` does it in the other order. So neither misses the
         # other, and runs that need no quarantine take no lock.
-        self._running.add(held)
+        self._running.add(leased)
         until = time.monotonic() + self._patience
         while self._alone is not None and (left := until - time.monotonic()) > 0:
-            self._running.discard(held)
+            self._running.discard(leased)
             with self._changed:
                 self._changed.notify_all()
                 self._changed.wait_for(lambda: self._alone is None, left)
-            self._running.add(held)
+            self._running.add(leased)
 
-    def _be_alone(self, held: Held) -> None:
+    def _be_alone(self, leased: LeasedMessage) -> None:
         if not self._turn.acquire(timeout=self._patience):
-            self._running.add(held)
+            self._running.add(leased)
             return
-        self._alone = held
+        self._alone = leased
         with self._changed:
             self._changed.wait_for(lambda: not self._running, self._patience)
         self._wait_until_written()
@@ -96,5 +96,5 @@ class Quarantine:
     def _wait_until_written(self) -> None:
         """Wait until the ends of all other runs are written: they must not be suspected, too."""
         until = time.monotonic() + self._patience
-        while any(each.has_ended for each in self._holding.all()) and time.monotonic() < until:
+        while any(each.has_ended for each in self._leases.all()) and time.monotonic() < until:
             time.sleep(LOOK)

@@ -9,10 +9,10 @@ from contextlib import suppress
 from itertools import count
 from pathlib import Path
 
-from pgqueue.outcomes import Outcome
-from pgqueue.worker.held import Held
+from pgqueue.endings import Ending
+from pgqueue.worker.leases import LeasedMessage
 
-Ended = Callable[[Held, Outcome], None]
+Ended = Callable[[LeasedMessage, Ending], None]
 
 
 class TaskLimit:
@@ -35,9 +35,9 @@ class TaskLimit:
         """Return a limit; or `ended` itself, if there is none."""
         return ended if most is None else cls(most, ended, on_reached=on_reached)
 
-    def __call__(self, held: Held, outcome: Outcome) -> None:
+    def __call__(self, leased: LeasedMessage, ending: Ending) -> None:
         """Pass on one that ended."""
-        self._ended(held, outcome)
+        self._ended(leased, ending)
         if next(self._counter) >= self._most:
             self._on_reached()
 

@@ -1,11 +1,11 @@
-"""Run one message. What an error makes of it is `judging`'s, writing that down the settler's."""
+"""Run one message. `failures` decides how a run ends that raised; the settler writes the ending."""
 
 from __future__ import annotations
 
 import logging
 import time
 from collections.abc import Callable, Coroutine
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field
 from datetime import timedelta
 from functools import partial
@@ -14,10 +14,11 @@ from typing import Any, NamedTuple
 from asgiref.sync import async_to_sync
 
 from pgqueue import registry, signals
+from pgqueue.endings import Closed, Deferred, Ending, HandedBack, Succeeded
 from pgqueue.engine.values import Claim
 from pgqueue.exceptions import Defer, TransactionLeftOpen
-from pgqueue.outcomes import Closed, Deferred, HandedBack, Outcome, Succeeded
 from pgqueue.tasks import Task, TaskContext
+from pgqueue.tasks.around import around
 from pgqueue.worker import atomic
 from pgqueue.worker.cancelling import cancellable
 from pgqueue.worker.django_connections import (
@@ -25,17 +26,17 @@ from pgqueue.worker.django_connections import (
     close_old_connections,
     roll_back_open,
 )
-from pgqueue.worker.handlers import Handlers
-from pgqueue.worker.held import Held
-from pgqueue.worker.judging import (
+from pgqueue.worker.failures import (
     AWAY,
     NO_DELAY,
     NotBegun,
+    ending_after,
     failed,
-    judged,
     later_each_time,
     unbegun,
 )
+from pgqueue.worker.handlers import Handlers
+from pgqueue.worker.leases import LeasedMessage
 from pgqueue.worker.quarantine import Quarantine
 from pgqueue.worker.timeouts import Timeouts, within
 
@@ -47,16 +48,16 @@ UNKNOWN_REPORTED_EVERY = 60.0  # seconds
 
 
 class Run(NamedTuple):
-    """One that has begun."""
+    """A run that has begun."""
 
     task: Task[Any, Any]
     context: TaskContext
-    held: Held
+    leased: LeasedMessage
 
 
 @dataclass(frozen=True)
 class Runner:
-    """Turns what is held into an outcome.
+    """Turns what is leased into an ending.
 
     On a thread, by `run`. An event loop calls its parts: `begin` and `awaitable` first, then
     `conclude` and `end`, outside of the loop since receivers of signals may use the database.
@@ -76,60 +77,60 @@ class Runner:
     is_inside: bool = False
     _reported: dict[str, float] = field(default_factory=dict)
 
-    def run(self, held: Held) -> Outcome:
-        """Run the task of what is held; whatever it raises is in the outcome. Never raises."""
-        run = self.begin(held)
+    def run(self, leased: LeasedMessage) -> Ending:
+        """Run the task of what is leased; whatever it raises is in the ending. Never raises."""
+        run = self.begin(leased)
         if not isinstance(run, Run):
             return run
         try:
             return self._run(run)
         finally:
-            self.end(held)
+            self.end(leased)
 
-    def begin(self, held: Held) -> Run | Outcome:
-        """Begin a run, which is to be ended; or return the outcome, if there is nothing to run.
+    def begin(self, leased: LeasedMessage) -> Run | Ending:
+        """Begin a run, which is to be ended; or return the ending, if there is nothing to run.
 
         Never raises.
         """
         try:
-            return self._begin(held)
+            return self._begin(leased)
         except BaseException:
-            self.end(held)
-            _complain("%s #%s could not begin", held.claim.task, held.claim.id)
-            return unbegun(held.claim)
+            self.end(leased)
+            _complain("%s #%s could not begin", leased.claim.task, leased.claim.id)
+            return unbegun(leased.claim)
 
-    def _begin(self, held: Held) -> Run | Outcome:
-        if needless := _needless(held):
+    def _begin(self, leased: LeasedMessage) -> Run | Ending:
+        if needless := _needless(leased):
             return needless
-        if not held.claim.task and not self._has_handler(held):
-            return self._unknown(held)
+        if not leased.claim.task and not self._has_handler(leased):
+            return self._unknown(leased)
         try:
-            declared = registry.find(held.claim.task)
+            declared = registry.find(leased.claim.task)
         except (Exception, SystemExit):
             # What its module raises as it is imported; another worker's may be whole.
-            logger.exception("The task %s can't be imported", held.claim.task)
+            logger.exception("The task %s can't be imported", leased.claim.task)
             declared = None
         if declared is None:
-            return self._unknown(held)
-        self.quarantine.begin(held)
-        if needless := _needless(held):  # by now: it may have had to wait
-            self.end(held)
+            return self._unknown(leased)
+        self.quarantine.begin(leased)
+        if needless := _needless(leased):  # by now: it may have had to wait
+            self.end(leased)
             return needless
-        held.begin()
-        context = declared.context(held.claim, held, self.alias)
+        leased.begin()
+        context = declared.context(leased.claim, leased, self.alias)
         try:
-            task = declared.for_message(held.claim.options)
+            task = declared.for_message(leased.claim.options)
         except Exception as error:
-            self.end(held)
+            self.end(leased)
             return failed(declared, context, error)
         _tell(task.send_started, context)
-        return Run(task, context, held)
+        return Run(task, context, leased)
 
-    def end(self, held: Held) -> None:
+    def end(self, leased: LeasedMessage) -> None:
         """Say that a run is over. Never raises."""
-        if not held.has_ended:
-            held.end()
-        self.quarantine.end(held)
+        if not leased.has_ended:
+            leased.end()
+        self.quarantine.end(leased)
         close_old_connections()
 
     def awaitable(self, run: Run) -> Callable[[], Coroutine[Any, Any, Any]]:
@@ -139,68 +140,67 @@ class Runner:
             UnreadablePayload: it can't be called with what the message holds.
         """
         args, kwargs = self._arguments(run)
-        bounded = self._bounded(run.task, run.held)
-        return partial(bounded, *args, **kwargs)
+        return partial(self._bounded(run), *args, **kwargs)
 
-    def conclude(self, run: Run, value: Callable[[], Any]) -> Outcome:
+    def conclude(self, run: Run, value: Callable[[], Any]) -> Ending:
         """Return how a run ended that was awaited, and announce it. Never raises.
 
         Args:
             value: returns what the task returned, or raises what it raised.
         """
         try:
-            outcome = self._ended(run, value)
+            ending = self._ended(run, value)
         except BaseException as error:
-            outcome = _judged(run, error)
-        announce(run.task, run.context, outcome)
-        return outcome
+            ending = _ending_after(run, error)
+        announce(run.task, run.context, ending)
+        return ending
 
-    def _has_handler(self, held: Held) -> bool:
+    def _has_handler(self, leased: LeasedMessage) -> bool:
         """Make a raw message one of its channel's handler, if there is one."""
         try:
-            held.claim = self.handlers.adopt(held.claim)
+            leased.claim = self.handlers.adopt(leased.claim)
         except Exception:
-            logger.exception("The handler of the channel %s can't be had", held.claim.channel)
+            logger.exception("The handler of the channel %s can't be had", leased.claim.channel)
         finally:
             close_old_connections()
-        return bool(held.claim.task)
+        return bool(leased.claim.task)
 
-    def _run(self, run: Run) -> Outcome:
+    def _run(self, run: Run) -> Ending:
         is_written = False
         try:
-            outcome = self._outcome(run)
+            ending = self._ending(run)
             is_written = bool(run.task.atomic)
         except BaseException as error:
-            if run.held.given_up:
+            if run.leased.given_up:
                 return Closed()  # its connection was cut, perhaps: it did not fail
             close_after(error)
             # Even SystemExit: a task doesn't end its worker. Of an atomic task, nothing is written.
-            outcome = _judged(run, error)
+            ending = _ending_after(run, error)
         if not is_written:
-            run.held.end()
-        announce(run.task, run.context, outcome)
-        return Closed(getattr(outcome, "delay", NO_DELAY)) if is_written else outcome
+            run.leased.end()
+        announce(run.task, run.context, ending)
+        return Closed(getattr(ending, "delay", NO_DELAY)) if is_written else ending
 
-    def _outcome(self, run: Run) -> Outcome:
-        task, context, held = run
+    def _ending(self, run: Run) -> Ending:
+        task, context, leased = run
         if not task.atomic:
             return self._ended(run, lambda: self._value(run))
 
-        def call() -> Outcome:
+        def call() -> Ending:
             # What an earlier call noted was rolled back.
-            context.claim = held.claim
+            context.claim = leased.claim
             return self._ended(run, lambda: self._value(run))
 
         return atomic.run(
             self.alias,
             task.atomic,
-            held,
+            leased,
             call,
-            lambda error: judged(task, context, error),
+            lambda error: ending_after(task, context, error),
             is_inside=self.is_inside,
         )
 
-    def _ended(self, run: Run, value: Callable[[], Any]) -> Outcome:
+    def _ended(self, run: Run, value: Callable[[], Any]) -> Ending:
         try:
             returned = value()
         except Defer as defer:
@@ -230,37 +230,41 @@ class Runner:
         return returned
 
     def _returned(self, run: Run) -> Any:
-        task, _, held = run
         args, kwargs = self._arguments(run)
-        if task.is_async:
-            return async_to_sync(self._bounded(task, held))(*args, **kwargs)
-        over = _over_at(task, held)
-        if over is None:
-            return task.call(*args, **kwargs)
-        with self.timeouts.limit(held, over):
-            return task.call(*args, **kwargs)
+        if run.task.is_async:
+            return async_to_sync(self._bounded(run))(*args, **kwargs)
+        over = _over_at(run)
+        limit = nullcontext() if over is None else self.timeouts.limit(run.leased, over)
+        with around(run.context), limit:
+            return run.task.call(*args, **kwargs)
 
     def _arguments(self, run: Run) -> tuple[list[Any], dict[str, Any]]:
         try:
-            args, kwargs = run.task.codec.decode(run.held.claim.payload or b"")
+            args, kwargs = run.task.codec.decode(run.leased.claim.payload or b"")
             return [run.context.argument, *args] if run.task.takes_context else args, kwargs
         except AWAY as error:  # both may have asked the database
             raise NotBegun from error
 
-    def _bounded(self, task: Task[Any, Any], held: Held) -> Callable[..., Coroutine[Any, Any, Any]]:
-        over = _over_at(task, held)
+    def _bounded(self, run: Run) -> Callable[..., Coroutine[Any, Any, Any]]:
+        task, context, leased = run
+
+        async def surrounded(*args: Any, **kwargs: Any) -> Any:
+            with around(context):
+                return await task.func(*args, **kwargs)
+
+        over = _over_at(run)
         if over is None:
-            return cancellable(held, task.func)
+            return cancellable(leased, surrounded)
 
-        async def watched(*args: Any, **kwargs: Any) -> Any:
-            with self.timeouts.outlived(held, over):
-                return await within(over, task.func)(*args, **kwargs)
+        async def limited(*args: Any, **kwargs: Any) -> Any:
+            with self.timeouts.outlived(leased, over):
+                return await within(over, surrounded)(*args, **kwargs)
 
-        return cancellable(held, watched)
+        return cancellable(leased, limited)
 
-    def _unknown(self, held: Held) -> Outcome:
+    def _unknown(self, leased: LeasedMessage) -> Ending:
         """Leave it to who knows what to do with it, later each time; nothing is charged."""
-        claim = held.claim
+        claim = leased.claim
         delay = later_each_time(claim, UNKNOWN_FIRST, UNKNOWN_LONGEST)
         what = claim.task or f"raw messages of {claim.channel}"
         now = time.monotonic()
@@ -276,38 +280,39 @@ class Runner:
             signals.send(signals.handler_missing, type(self), channel=claim.channel, delay=delay)
 
 
-def _needless(held: Held) -> Outcome | None:
-    """Return the outcome of what is not to be run any more."""
-    if held.lost:
+def _needless(leased: LeasedMessage) -> Ending | None:
+    """Return the ending of what is not to be run any more."""
+    if leased.lost:
         return Closed()
-    return HandedBack() if held.cancelled else None
+    return HandedBack() if leased.cancelled else None
 
 
-def _over_at(task: Task[Any, Any], held: Held) -> float | None:
-    # A call that is made again, after a conflict, has only what is left of the time.
-    return None if task.timeout is None else held.started + task.timeout.total_seconds()
+def _over_at(run: Run) -> float | None:
+    # A call that is repeated after a conflict has only the rest of the time.
+    timeout = run.task.timeout
+    return None if timeout is None else run.leased.started + timeout.total_seconds()
 
 
-def _judged(run: Run, error: BaseException) -> Outcome:
+def _ending_after(run: Run, error: BaseException) -> Ending:
     try:
-        return judged(run.task, run.context, error)
+        return ending_after(run.task, run.context, error)
     except BaseException:
         # There is no memory left to describe it, perhaps.
-        _complain("%s #%s: what it raised can't be told", run.task.name, run.held.claim.id)
-        return unbegun(run.held.claim)
+        _complain("%s #%s: what it raised can't be told", run.task.name, run.leased.claim.id)
+        return unbegun(run.leased.claim)
 
 
-def announce(task: Task[Any, Any], context: TaskContext, outcome: Outcome) -> None:
+def announce(task: Task[Any, Any], context: TaskContext, ending: Ending) -> None:
     """Tell how a run ended; of an atomic one, when that is in the database."""
-    _tell(signals.log_finished, task, context, outcome)
-    if outcome.error is None:
-        _tell(task.send_finished, context, outcome)
+    _tell(signals.log_finished, task, context, ending)
+    if ending.error is None:
+        _tell(task.send_finished, context, ending)
         return
     try:
-        raise outcome.error
+        raise ending.error
     except BaseException:
         # While it is handled: receivers may look at sys.exc_info(), as Django's do.
-        _tell(task.send_finished, context, outcome)
+        _tell(task.send_finished, context, ending)
 
 
 def _tell(send: Callable[..., None], *arguments: object) -> None:

@@ -13,23 +13,23 @@ from psycopg.errors import ProgramLimitExceeded, StatementTooComplex
 
 from pgqueue import signals
 from pgqueue.connections import Session
-from pgqueue.engine import lease, settle
-from pgqueue.engine.errors import describe
-from pgqueue.engine.settle import Deferral, Done, Failure, Finish
-from pgqueue.engine.values import Connection
-from pgqueue.outcomes import (
+from pgqueue.endings import (
     Cancelled,
     Closed,
     Deferred,
     Died,
     Discarded,
+    Ending,
     HandedBack,
-    Outcome,
     Retried,
     Succeeded,
 )
+from pgqueue.engine import lease, settle
+from pgqueue.engine.errors import describe
+from pgqueue.engine.settle import Deferral, Done, Failure, Finish
+from pgqueue.engine.values import Connection
 from pgqueue.service import NO_NAP, Service
-from pgqueue.worker.held import Held, Holding
+from pgqueue.worker.leases import LeasedMessage, Leases
 
 BATCH = 1000
 RESULTS = 64 * 1024 * 1024
@@ -44,51 +44,51 @@ UNWRITABLE = (DataError, ProgramLimitExceeded, StatementTooComplex)
 NOTIFYING = "PreCommit_Notify"
 """Where the server says that its queue of notifications is full, with the same code."""
 
-Ended = tuple[Held, Outcome]
+Ended = tuple[LeasedMessage, Ending]
 
 
 class Settler(Service):
-    """Takes outcomes from the threads, and writes them with one statement for each kind.
+    """Takes endings from the threads, and writes them with one statement for each kind.
 
     A message that somebody else has locked, an operator who cancels it perhaps, is kept apart
-    and tried again, so that no other waits for it. It goes on being held until it is written,
+    and tried again, so that no other waits for it. It goes on being leased until it is written,
     or found to be lost.
 
     Args:
-        on_settled: called when fewer messages are held than before.
+        on_settled: called when fewer messages are leased than before.
         on_delayed: called when a message was given a time to be due at.
     """
 
     def __init__(
         self,
         session: Session,
-        holding: Holding,
+        leases: Leases,
         *,
         on_settled: Callable[[], None],
         on_delayed: Callable[[], None],
     ) -> None:
         super().__init__()
         self._session = session
-        self._holding = holding
+        self._leases = leases
         self._on_settled = on_settled
         self._on_delayed = on_delayed
         self._ended: deque[Ended] = deque()
         self._locked: list[Ended] = []
         self._try_at = 0.0
         # Wherever they are queued: a batch that failed halfway knows by it what is left.
-        self._unwritten: set[Held] = set()
+        self._unwritten: set[LeasedMessage] = set()
         self._is_idle = False
 
-    def put(self, held: Held, outcome: Outcome) -> None:
+    def put(self, leased: LeasedMessage, ending: Ending) -> None:
         """Hand over a run that ended. Any thread may."""
-        if isinstance(outcome, Closed):
-            self._holding.drop(held)
+        if isinstance(ending, Closed):
+            self._leases.drop(leased)
             self._on_settled()
-            if outcome.delay:
+            if ending.delay:
                 self._on_delayed()
             return
-        self._unwritten.add(held)
-        self._ended.append((held, outcome))
+        self._unwritten.add(leased)
+        self._ended.append((leased, ending))
         if self._is_idle:
             self._is_idle = False
             self.wake()
@@ -135,44 +135,44 @@ class Settler(Service):
         """Write what ended in the same way; return what somebody else has locked."""
         connection = self._session.connection
         settled = write(connection, batch)
-        if any(getattr(outcome, "delay", None) for _, outcome in batch):
+        if any(getattr(ending, "delay", None) for _, ending in batch):
             self._on_delayed()
         if len(settled) == len(batch):  # as nearly always
-            self._let_go(*(held for held, _ in batch))
+            self._let_go(*(leased for leased, _ in batch))
             return []
         missing = []
-        runs = Counter(held.claim.id for held, _ in batch)
+        runs = Counter(leased.claim.id for leased, _ in batch)
         for each in batch:
             # A message may be here twice: the run that lost its lease, and the one since. If not,
             # it may be claimed anew by now, having been handed back.
             id = each[0].claim.id
-            if id in settled and (runs[id] == 1 or self._holding.has(each[0])):
+            if id in settled and (runs[id] == 1 or self._leases.has(each[0])):
                 self._let_go(each[0])
             else:
                 missing.append(each)
-        locked = lease.held(connection, [held.claim for held, _ in missing])
-        for held, _ in missing:
-            if held.claim.id not in locked:
-                self._let_go(held)
-                signals.send(signals.lease_lost, type(self), claim=held.claim)
+        locked = lease.valid(connection, [leased.claim for leased, _ in missing])
+        for leased, _ in missing:
+            if leased.claim.id not in locked:
+                self._let_go(leased)
+                signals.send(signals.lease_lost, type(self), claim=leased.claim)
         return [each for each in missing if each[0].claim.id in locked]
 
-    def _let_go(self, *held: Held) -> None:
-        self._holding.drop(*held)
-        self._unwritten.difference_update(held)
+    def _let_go(self, *leased: LeasedMessage) -> None:
+        self._leases.drop(*leased)
+        self._unwritten.difference_update(leased)
 
     def _write_apart(self, batch: Sequence[Ended]) -> list[Ended]:
         """Write one by one, and bury what can't be written as it ended."""
         locked = []
-        for held, outcome in batch:
+        for leased, ending in batch:
             try:
-                locked += self._write([(held, outcome)])
+                locked += self._write([(leased, ending)])
             except UNWRITABLE as error:
-                if isinstance(outcome, HandedBack) or error.diag.source_function == NOTIFYING:
+                if isinstance(ending, HandedBack) or error.diag.source_function == NOTIFYING:
                     raise  # what can't be stored is not of this run
-                claim = held.claim
+                claim = leased.claim
                 entry = describe(error, attempt=claim.attempt, worker=str(claim.worker_id))
-                locked += self._write([(held, Died(error, entry))])
+                locked += self._write([(leased, Died(error, entry))])
         return locked
 
     def is_done(self) -> bool:
@@ -192,9 +192,9 @@ class Settler(Service):
 def _fitting(ended: Sequence[Ended]) -> Sequence[Ended]:
     """Return as many of them, one at least, as a statement should carry."""
     size = 0
-    for number, (_, outcome) in enumerate(ended):
-        if isinstance(outcome, Succeeded) and outcome.result:
-            size += len(outcome.result)
+    for number, (_, ending) in enumerate(ended):
+        if isinstance(ending, Succeeded) and ending.result:
+            size += len(ending.result)
             if size > RESULTS and number:
                 return ended[:number]
     return ended
@@ -202,7 +202,7 @@ def _fitting(ended: Sequence[Ended]) -> Sequence[Ended]:
 
 def _by_kind(ended: Iterable[Ended]) -> Collection[list[Ended]]:
     """Return what ended in each of the ways."""
-    kinds: defaultdict[type[Outcome], list[Ended]] = defaultdict(list)
+    kinds: defaultdict[type[Ending], list[Ended]] = defaultdict(list)
     for each in ended:
         kinds[type(each[1])].append(each)
     return kinds.values()
@@ -214,37 +214,39 @@ def write(connection: Connection, ended: Sequence[Ended]) -> set[int]:
     return verb(connection, [of(*each) for each in ended])
 
 
-def _done(held: Held, outcome: Succeeded) -> Done:
+def _done(leased: LeasedMessage, ending: Succeeded) -> Done:
     return Done(
-        held.claim,
-        outcome.result,
-        held.started - held.claimed,
-        held.finished - held.claimed,
+        leased.claim,
+        ending.result,
+        leased.started - leased.claimed,
+        leased.finished - leased.claimed,
     )
 
 
-def _failure(held: Held, outcome: Retried | Died) -> Failure:
-    delay = outcome.delay if isinstance(outcome, Retried) else timedelta()
-    return Failure(held.claim, outcome.entry, held.started - held.claimed, delay)
+def _failure(leased: LeasedMessage, ending: Retried | Died) -> Failure:
+    delay = ending.delay if isinstance(ending, Retried) else timedelta()
+    return Failure(leased.claim, ending.entry, leased.started - leased.claimed, delay)
 
 
-def _deferral(held: Held, outcome: Deferred) -> Deferral:
-    return Deferral(held.claim, outcome.delay, outcome.progress)
+def _deferral(leased: LeasedMessage, ending: Deferred) -> Deferral:
+    return Deferral(leased.claim, ending.delay, ending.progress)
 
 
-def _return(held: Held, outcome: HandedBack) -> Deferral:
-    return Deferral(held.claim, outcome.delay)
+def _return(leased: LeasedMessage, ending: HandedBack) -> Deferral:
+    return Deferral(leased.claim, ending.delay)
 
 
-def _discarded(held: Held, outcome: Discarded) -> Finish:
-    return Finish(held.claim, "discarded", outcome.entry, held.started - held.claimed)
+def _discarded(leased: LeasedMessage, ending: Discarded) -> Finish:
+    return Finish(leased.claim, "discarded", ending.entry, leased.started - leased.claimed)
 
 
-def _cancelled(held: Held, outcome: Cancelled) -> Finish:
-    return Finish(held.claim, "cancelled", outcome.entry, held.started - held.claimed)
+def _cancelled(leased: LeasedMessage, ending: Cancelled) -> Finish:
+    return Finish(leased.claim, "cancelled", ending.entry, leased.started - leased.claimed)
 
 
-VERBS: dict[type, tuple[Callable[[Connection, Any], set[int]], Callable[[Held, Any], Any]]] = {
+VERBS: dict[
+    type, tuple[Callable[[Connection, Any], set[int]], Callable[[LeasedMessage, Any], Any]]
+] = {
     Succeeded: (settle.complete, _done),
     Retried: (settle.retry, _failure),
     Died: (settle.bury, _failure),

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pgqueue import registry
 from pgqueue.engine.values import Claim
 from pgqueue.worker.buffer import Buffer
-from pgqueue.worker.held import Held
+from pgqueue.worker.leases import LeasedMessage
 
 
 class Sorting:
@@ -35,7 +35,7 @@ class Sorting:
         fitting = min(threads / max(1 - self._share, 0.001), loop / max(self._share, 0.001))
         return max(1, min(int(fitting), most))
 
-    def put(self, items: Sequence[Held]) -> None:
+    def put(self, items: Sequence[LeasedMessage]) -> None:
         """Add what was claimed."""
         if not items:
             return
@@ -47,7 +47,7 @@ class Sorting:
             self._threads.put([each for each in items if each not in chosen])
         self._share = (self._share + len(waiting) / len(items)) / 2
 
-    def stale(self) -> list[Held]:
+    def stale(self) -> list[LeasedMessage]:
         """Give up what waits in one of them while nothing is taken from it."""
         return self._threads.stale() + self._loop.stale()
 
@@ -56,7 +56,7 @@ class Sorting:
         self._threads.shut()
         self._loop.shut()
 
-    def close(self) -> list[Held]:
+    def close(self) -> list[LeasedMessage]:
         """Shut both; return what nobody has begun."""
         return self._threads.close() + self._loop.close()
 

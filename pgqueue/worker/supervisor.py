@@ -271,8 +271,8 @@ class Supervisor:
         dead.listen()  # its last reports
         dead.leave()
         if not dead.has_ended_well:
-            held_something = dead.status != 0 and not dead.has_stopped
-            self._cut_short |= self._requests.count > 0 and held_something
+            had_leases = dead.status != 0 and not dead.has_stopped
+            self._cut_short |= self._requests.count > 0 and had_leases
             signals.send(signals.worker_died, type(self), pid=dead.pid, status=dead.status)
             self._rescuer.rescue_from(dead.ids)
 

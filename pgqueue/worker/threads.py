@@ -7,17 +7,17 @@ from time import monotonic
 
 from django.db import connections
 
-from pgqueue.outcomes import Closed, Outcome
+from pgqueue.endings import Closed, Ending
 from pgqueue.worker.buffer import Buffer
 from pgqueue.worker.django_connections import close_old_connections
 from pgqueue.worker.executor import Executor
-from pgqueue.worker.held import Held
+from pgqueue.worker.leases import LeasedMessage
 
 STALE = 1.0  # seconds
 
 
 class Threads(Executor):
-    """Take from the buffer, run, and hand the outcome on.
+    """Take from the buffer, run, and hand the ending on.
 
     Args:
         run: must not raise.
@@ -29,8 +29,8 @@ class Threads(Executor):
         count: int,
         buffer: Buffer,
         *,
-        run: Callable[[Held], Outcome],
-        ended: Callable[[Held, Outcome], None],
+        run: Callable[[LeasedMessage], Ending],
+        ended: Callable[[LeasedMessage, Ending], None],
     ) -> None:
         super().__init__(
             "task threads",
@@ -42,12 +42,12 @@ class Threads(Executor):
 
     def _work(self) -> None:
         idle_since = monotonic()
-        while (held := self._buffer.take()) is not None:
+        while (leased := self._buffer.take()) is not None:
             if monotonic() - idle_since > STALE:
                 # What was left open may have died meanwhile.
                 close_old_connections()
-            outcome = self._run(held)
+            ending = self._run(leased)
             self._buffer.done()
-            self._ended(held, Closed() if held.given_up else outcome)
+            self._ended(leased, Closed() if leased.given_up else ending)
             idle_since = monotonic()
         connections.close_all()

@@ -18,7 +18,7 @@ from typing import Any
 
 from pgqueue.exceptions import TaskTimeout
 from pgqueue.service import Service
-from pgqueue.worker.held import Held
+from pgqueue.worker.leases import LeasedMessage
 
 LONGEST_NAP = timedelta(seconds=60)
 CLEANING_UP = 5.0
@@ -26,10 +26,10 @@ CLEANING_UP = 5.0
 
 
 class _Run:
-    __slots__ = ("deadline", "held", "thread")
+    __slots__ = ("deadline", "leased", "thread")
 
-    def __init__(self, held: Held, deadline: float, thread: int | None) -> None:
-        self.held = held
+    def __init__(self, leased: LeasedMessage, deadline: float, thread: int | None) -> None:
+        self.leased = leased
         self.deadline = deadline
         self.thread = thread
 
@@ -43,7 +43,7 @@ class Timeouts(Service):
         self._lock = threading.Lock()
 
     @contextmanager
-    def limit(self, held: Held, deadline: float) -> Iterator[None]:
+    def limit(self, leased: LeasedMessage, deadline: float) -> Iterator[None]:
         """Raise TaskTimeout inside the block at the deadline.
 
         Args:
@@ -53,7 +53,7 @@ class Timeouts(Service):
             TaskTimeout: the block took too long.
         """
         thread = threading.get_ident()
-        run = _Run(held, deadline, thread)
+        run = _Run(leased, deadline, thread)
         self._watch(run)
         try:
             yield
@@ -64,9 +64,9 @@ class Timeouts(Service):
                 _interrupt(thread, None)
 
     @contextmanager
-    def outlived(self, held: Held, deadline: float) -> Iterator[None]:
+    def outlived(self, leased: LeasedMessage, deadline: float) -> Iterator[None]:
         """Give the lease up if the block, which should end by itself at its deadline, does not."""
-        run = _Run(held, deadline + CLEANING_UP, None)
+        run = _Run(leased, deadline + CLEANING_UP, None)
         self._watch(run)
         try:
             yield
@@ -85,7 +85,7 @@ class Timeouts(Service):
             now = time.monotonic()
             for run in [run for run in self._runs if run.deadline <= now]:
                 self._runs.discard(run)
-                run.held.overdue = True
+                run.leased.overdue = True
                 if run.thread is not None:
                     _interrupt(run.thread, TaskTimeout)
             nearest = min((run.deadline for run in self._runs), default=None)

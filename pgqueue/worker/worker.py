@@ -18,10 +18,10 @@ from pgqueue.conf import settings
 from pgqueue.connections import Session, is_pooled
 from pgqueue.duties.all import all_duties
 from pgqueue.duties.service import Duties
+from pgqueue.endings import HandedBack
 from pgqueue.engine import lease, notifications, settle
 from pgqueue.engine.workers import WorkerInfo
 from pgqueue.listener import Subscription, Topic, subscribe
-from pgqueue.outcomes import HandedBack
 from pgqueue.service import Service
 from pgqueue.tasks import scheduling
 from pgqueue.worker import interpreter
@@ -30,7 +30,7 @@ from pgqueue.worker.config import WorkerConfig
 from pgqueue.worker.deadline import Deadline
 from pgqueue.worker.drain import Drain
 from pgqueue.worker.heartbeat import Heartbeat
-from pgqueue.worker.held import Held, Holding
+from pgqueue.worker.leases import LeasedMessage, Leases
 from pgqueue.worker.main_session import MainSession
 from pgqueue.worker.parent import RETIRING, WELL, Parent
 from pgqueue.worker.pipeline import Pipeline
@@ -69,7 +69,7 @@ class Worker:
         self._requests = StopRequests(parent)
         self._is_retiring = False
         self._is_drained = False
-        self._holding = Holding()
+        self._leases = Leases()
         self._released = 0
         self._until = inf
         options = settings()
@@ -80,7 +80,7 @@ class Worker:
         self._registration = Registration(self._info(), notify_for=2 * options.heartbeat, ids=ids)
         self._heartbeat = Heartbeat(
             Session(config.database, name="heartbeat"),
-            self._holding,
+            self._leases,
             self._registration,
             lease=options.lease,
             every=options.heartbeat,
@@ -98,7 +98,7 @@ class Worker:
         self._pipeline = (
             Pipeline(
                 config,
-                self._holding,
+                self._leases,
                 self._registration,
                 listens=listens,
                 on_delayed=self._look_early,
@@ -136,7 +136,7 @@ class Worker:
             on_well=self._say_that_one_is_well,
         )
         # Last: where any of this fails, nobody would loosen it.
-        self._deadline = Deadline(self._holding, self._time_left)
+        self._deadline = Deadline(self._leases, self._time_left)
 
     def run(self) -> bool:
         """Live: start, wait, stop. Call it in the main thread, which gets the signals.
@@ -151,7 +151,7 @@ class Worker:
                 self._start()
                 self._wait()
             finally:
-                # Also where there is no room for a thread or a file: what is held is handed back.
+                # Also where there is no room for a thread or a file: what is leased is handed back.
                 self._stop()
         self._requests.close()
         return not self._pipeline or self._pipeline.have_ended()
@@ -159,7 +159,7 @@ class Worker:
     @property
     def holds_something(self) -> bool:
         """Whether there is something that could be neither written down nor handed back."""
-        return len(self._holding) > 0
+        return len(self._leases) > 0
 
     def stop(self) -> None:
         """Ask it to stop, gently at first, at once when asked again. Any thread may."""
@@ -213,7 +213,7 @@ class Worker:
                 self.stop()
 
     def _is_busy(self) -> bool:
-        return bool(self._pipeline and (not self._pipeline.fetcher.is_idle or len(self._holding)))
+        return bool(self._pipeline and (not self._pipeline.fetcher.is_idle or len(self._leases)))
 
     def _end_drained(self) -> None:
         self._is_drained = True
@@ -304,7 +304,7 @@ class Worker:
 
     def _give_up(self, pipeline: Pipeline) -> None:
         """Hand back what still runs, and interrupt it where that can be."""
-        left = self._holding.all()
+        left = self._leases.all()
         for each in left:
             each.given_up = True
         self._try_to_hand_back(left)
@@ -314,50 +314,50 @@ class Worker:
         """Hand back what a claim brought that was answered late, or was locked before."""
         error = None
         try:
-            self._hand_back(self._holding.all())
+            self._hand_back(self._leases.all())
         except Exception as raised:
             error = raised
         if self.holds_something:
-            left = len(self._holding)
+            left = len(self._leases)
             signals.send(signals.worker_cut_short, type(self), left=left, error=error)
 
-    def _try_to_hand_back(self, held: Sequence[Held]) -> bool:
+    def _try_to_hand_back(self, leased: Sequence[LeasedMessage]) -> bool:
         """Release what is not going to end here, and say whether the database could be told.
 
         If not, it is tried again later.
         """
         try:
-            self._hand_back(held)
+            self._hand_back(leased)
         except Exception as error:
             signals.send(signals.service_failed, type(self), service="worker", error=error)
             return False
         return True
 
-    def _hand_back(self, held: Sequence[Held]) -> None:
+    def _hand_back(self, leased: Sequence[LeasedMessage]) -> None:
         """Release what is not going to end here; what ends all the same is fenced off.
 
-        What somebody else has locked goes on being held: it may be let go later.
+        A message that another transaction has locked stays leased, and may be handed back later.
 
         Raises:
             psycopg.Error: the database could not be told.
         """
-        if not held:
+        if not leased:
             return
-        claims = [each.claim for each in held]
+        claims = [each.claim for each in leased]
         with self._main_session.connected() as connection:
             # Who runs in a transaction has his own row locked.
-            if locks := [each.lock for each in held if each.given_up and each.lock]:
+            if locks := [each.lock for each in leased if each.given_up and each.lock]:
                 lease.let_go(connection, locks)
             released = settle.release(connection, claims)
             self._released += len(released)
-            self._drop(each for each in held if each.claim.id in released)
-            locked = lease.held(connection, claims)
-        self._drop(each for each in held if each.claim.id not in locked)
+            self._drop(each for each in leased if each.claim.id in released)
+            locked = lease.valid(connection, claims)
+        self._drop(each for each in leased if each.claim.id not in locked)
 
-    def _drop(self, held: Iterable[Held]) -> None:
-        for each in held:
+    def _drop(self, leased: Iterable[LeasedMessage]) -> None:
+        for each in leased:
             each.lost = True
-            self._holding.drop(each)
+            self._leases.drop(each)
 
     def _say_that_one_is_well(self) -> None:
         if self._parent:

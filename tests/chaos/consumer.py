@@ -40,7 +40,7 @@ def main() -> None:
     import psycopg
     from django.db import DatabaseError, InterfaceError, connection
 
-    from pgqueue.tasks.pull import receive
+    from pgqueue.tasks.receiving import receive
 
     chance = random.Random(sys.argv[1])
     receivers: list[Any] = []

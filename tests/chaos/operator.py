@@ -180,7 +180,7 @@ def verbs() -> list[Callable[[], object]]:
         on_its_own(lease.are_any_over)
         on_its_own(lease.rescue_from, NONE, NONE, max_lost=100)
         on_its_own(lease.are_any_of, NONE, NONE)
-        on_its_own(lease.give_back, NONE, NONE, held=[])
+        on_its_own(lease.give_back, NONE, NONE, known=[])
         on_its_own(lease.let_go, [lease.Lock(0, "0")])
         on_its_own(workers.bury, NONE, NONE)
         on_its_own(dead.discard, [NOBODY])

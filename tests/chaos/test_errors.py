@@ -24,7 +24,7 @@ WORKERS = [
     name
     for name in all_of_them()
     if name.partition(".")[0] in ("claim", "claim_governed", "settle", "duty")
-    or name in ("lease.extend", "lease.held", "lease.hold", "lease.rescue", "promote.promote")
+    or name in ("lease.extend", "lease.valid", "lease.lock", "lease.rescue", "promote.promote")
     or name in ("route.look", "route.take", "route.mark", "workers.register", "workers.beat")
     or name in ("lease.begin", "lease.give_back", "lease.rescue_from", "lease.are_any_of")
     or name in ("workers.bury", "workers.retire")
@@ -128,7 +128,7 @@ def test_a_commit_whose_answer_is_lost_is_there_all_the_same(stage: Stage) -> No
     with stage.fault():
         lost = Often(["COMMIT"], Terminate("after"), stage.random, share=0.05)
         of_atomic = Often(
-            ["COMMIT"], Terminate("after"), stage.random, share=0.05, behind=["lease.hold"]
+            ["COMMIT"], Terminate("after"), stage.random, share=0.05, behind=["lease.lock"]
         )
         of_producers.meddler, of_workers.meddler = lost, of_atomic
         eventually(lambda: min(lost.times, of_atomic.times) > 2, within=60)

@@ -19,7 +19,7 @@ HOLDS = """
 SELECT count(*) FROM (
     SELECT FROM pgqueue_message
     WHERE worker_id IN (SELECT id FROM pgqueue_worker WHERE pid = %s)
-    FOR UPDATE SKIP LOCKED) held
+    FOR UPDATE SKIP LOCKED) found
 """
 
 

@@ -65,6 +65,13 @@ class TestNaps:
 
 
 class TestNotifications:
+    def test_are_kept_by_full_claims_where_few_messages_are_claimed_at_once(self) -> None:
+        idle = Idle(HOUR, full_claims_when_busy=None)
+        for second in range(10):
+            idle.found(second, is_full=True)
+
+        assert not idle.should_withdraw(10)
+
     def test_are_asked_for_after_the_first_claim_that_found_nothing(self, idle: Idle) -> None:
         assert not idle.should_ask()
 

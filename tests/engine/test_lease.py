@@ -149,8 +149,8 @@ class TestExtending:
         cancel.cancel(connection, [asked.id])
 
         with other.transaction():
-            assert lease.hold(other, locked)
-            assert lease.hold(other, asked)
+            assert lease.lock(other, locked)
+            assert lease.lock(other, asked)
             held = lease.extend(connection, [locked, asked, free], lease=MINUTE)
             remaining = left(connection)
 
@@ -187,7 +187,7 @@ class TestHolding:
         (held,) = run(connection, lease=OVER)
 
         with other.transaction():
-            assert lease.hold(other, held)
+            assert lease.lock(other, held)
             rescued = lease.rescue(connection, max_lost=3)
         rescued_after = lease.rescue(connection, max_lost=3)
 
@@ -206,7 +206,7 @@ class TestHolding:
         if part == "state":
             connection.execute("UPDATE pgqueue_message SET state = 'ready'")
 
-        assert not lease.hold(connection, wrong)
+        assert not lease.lock(connection, wrong)
 
 
 class TestLettingGo:
@@ -215,7 +215,7 @@ class TestLettingGo:
     ) -> None:
         [mine] = run(connection)
         with pytest.raises(OperationalError), connection.transaction():
-            lock = lease.hold(connection, mine)
+            lock = lease.lock(connection, mine)
             assert lock
 
             lease.let_go(other, [lock])
@@ -229,11 +229,11 @@ class TestLettingGo:
     ) -> None:
         first, second = run(connection, 2)
         with connection.transaction():
-            lock = lease.hold(connection, first)
+            lock = lease.lock(connection, first)
         assert lock
 
         with connection.transaction():
-            lease.hold(connection, second)
+            lease.lock(connection, second)
             lease.let_go(other, [lock])
 
             assert settle.release(other, [second]) == set()
@@ -245,7 +245,7 @@ class TestBeginning:
     ) -> None:
         [mine] = run(connection)
         with other.transaction():
-            lease.hold(other, mine)  # as a heartbeat does for as long as its commit takes
+            lease.lock(other, mine)  # as a heartbeat does for as long as its commit takes
             beginning = step(lease.begin, connection, [mine])
             time.sleep(0.1)
 
@@ -258,7 +258,7 @@ class TestBeginning:
         monkeypatch.setattr(lease, "BEGINNING", 0.1)
         locked, free = run(connection, 2)
         with other.transaction():
-            lease.hold(other, locked)
+            lease.lock(other, locked)
             still = lease.begin(connection, [locked, free])
 
         assert still == {locked.id, free.id}
@@ -386,7 +386,7 @@ class TestRescue:
         atomic, lost = run(connection, 2, lease=OVER)
 
         with other.transaction():
-            lease.hold(other, atomic)
+            lease.lock(other, atomic)
             rescued = lease.rescue(connection, max_lost=3)
 
         assert [each.id for each in rescued] == [lost.id]
@@ -427,7 +427,7 @@ class TestRescue:
         lease.rescue(connection, max_lost=3)
 
         assert lease.extend(connection, claims, lease=LEASE) == {}
-        assert not lease.hold(connection, claims[0])
+        assert not lease.lock(connection, claims[0])
         assert settle.complete(connection, [done(each) for each in claims]) == set()
 
 
@@ -547,7 +547,7 @@ class TestGivingBack:
         bounds = ids.before(now)
         assert bounds
 
-        given = lease.give_back(connection, *bounds, held=[told.id])
+        given = lease.give_back(connection, *bounds, known=[told.id])
 
         assert [(each.id, each.state) for each in given] == [(untold.id, "ready")]
         message = Message.objects.get(pk=untold.id)

@@ -130,7 +130,7 @@ class TestClaimBesideClaim:
         for verb in (complete, retry, give_up, defer, discard):
             assert verb(connection, [lost]) == set()
         assert lease.extend(connection, [lost], lease=LEASE) == {}
-        assert not lease.hold(connection, lost)
+        assert not lease.lock(connection, lost)
         assert complete(other, [again]) == {again.id}
 
 
@@ -208,8 +208,8 @@ class TestSettleBesideRescue:
 
         with connection.transaction():
             rescue(connection)
-            meanwhile = (verb(other, claims), lease.held(other, claims))
-        then = (verb(other, claims), lease.held(other, claims))
+            meanwhile = (verb(other, claims), lease.valid(other, claims))
+        then = (verb(other, claims), lease.valid(other, claims))
 
         assert meanwhile == (set(), {each.id: False for each in claims})
         assert then == (set(), {})
@@ -237,8 +237,8 @@ class TestSettleBesideRescue:
         with connection.transaction():
             rescue(connection)
             (again,) = claim(connection)
-            meanwhile = (complete(other, [lost]), lease.held(other, [lost]))
-        then = (complete(other, [lost]), lease.held(other, [lost, again]))
+            meanwhile = (complete(other, [lost]), lease.valid(other, [lost]))
+        then = (complete(other, [lost]), lease.valid(other, [lost, again]))
 
         assert meanwhile == (set(), {lost.id: False})
         assert then == (set(), {again.id: False})
@@ -255,7 +255,7 @@ class TestSettleBesideCancel:
         with connection.transaction():
             cancel.cancel(connection, [asked.id])
             settled = verb(other, [asked, free])
-            kept = lease.held(other, [asked, free])
+            kept = lease.valid(other, [asked, free])
 
         assert settled == {free.id}
         assert kept == {asked.id: False}
@@ -368,7 +368,7 @@ class TestHeartbeatBesideSettle:
         with connection.transaction():
             lease.extend(connection, claims[1:], lease=2 * LEASE)
             settled = complete(other, claims[::-1])
-            held = lease.held(other, claims)
+            held = lease.valid(other, claims)
 
         assert settled == {claims[0].id}
         assert held == {each.id: False for each in claims[1:]}
@@ -380,7 +380,7 @@ class TestHeartbeatBesideSettle:
         settled, kept = run(connection, 2)
 
         with connection.transaction():
-            lease.hold(connection, kept)
+            lease.lock(connection, kept)
             complete(other, [settled])
             held = lease.extend(third, [settled, kept], lease=LEASE)
 
@@ -416,7 +416,7 @@ def test_a_settle_waits_for_nobody_and_skips_no_more_than_is_locked(
     with connection.transaction(), third.transaction():
         cancel.cancel(connection, asked)
         for each in claims[1::50]:
-            lease.hold(third, each)
+            lease.lock(third, each)
         settled = verb(other, claims[::-1])
 
     assert settled == {each.id for each in claims} - asked - held
@@ -692,7 +692,7 @@ class TestAnAtomicTask:
         (held,) = run(other, lease=OVER)
 
         with task.transaction():
-            assert lease.hold(task, held)
+            assert lease.lock(task, held)
             (effect,) = enqueue(task, channel="effect")
             assert lease.extend(other, [held], lease=LEASE) == {held.id: False}
             assert rescue(other) == set()
@@ -714,7 +714,7 @@ class TestAnAtomicTask:
         (held,) = run(other)
 
         with task.transaction():
-            lease.hold(task, held)
+            lease.lock(task, held)
             cancelling = step(cancel.cancel, third, [held.id])
             cancelling.waits()
             assert verb(task, [held]) == {held.id}
@@ -726,7 +726,7 @@ class TestAnAtomicTask:
         (held,) = run(other)
 
         with task.transaction(force_rollback=True):
-            lease.hold(task, held)
+            lease.lock(task, held)
             complete(task, [held])
 
         assert lease.extend(other, [held], lease=LEASE) == {held.id: False}
@@ -739,7 +739,7 @@ class TestAnAtomicTask:
 
         def task(session: Connection, mine: Claim, theirs: Claim) -> Cancelled:
             with session.transaction():
-                lease.hold(session, mine)
+                lease.lock(session, mine)
                 both_hold.wait(20)
                 return cancel.cancel(session, [theirs.id])
 
@@ -755,7 +755,7 @@ class TestAnAtomicTask:
 
         with transaction.atomic():
             django_connection.ensure_connection()
-            assert lease.hold(django_connection.connection, held)
+            assert lease.lock(django_connection.connection, held)
             (effect,) = enqueue(django_connection, channel="effect")
             assert rescue(other) == set()
             assert settle.retry(django_connection.connection, [failure(held)]) == {held.id}

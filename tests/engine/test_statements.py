@@ -251,7 +251,7 @@ class TestAPlan:
                 *explain(connection, settle.bury, [failure(each) for each in claims]),
                 *explain(connection, settle.release, claims),
                 *explain(connection, lease.extend, claims, lease=timedelta(seconds=30)),
-                *explain(connection, lease.hold, claims[0]),
+                *explain(connection, lease.lock, claims[0]),
                 *explain(connection, lease.rescue, max_lost=3),
                 *explain(connection, promote.promote, limit=1000),
                 *explain(connection, promote.next_due),
@@ -307,8 +307,8 @@ class TestAPlan:
 
         plans = [
             *explain(connection, lease.extend, claims, lease=timedelta(seconds=30)),
-            *explain(connection, lease.held, claims),
-            *explain(connection, lease.hold, claims[0]),
+            *explain(connection, lease.valid, claims),
+            *explain(connection, lease.lock, claims[0]),
             *explain(connection, lease.begin, claims),
             *explain(connection, settle.complete, [done(each) for each in claims]),
             *explain(connection, settle.retry, [failure(each) for each in claims]),

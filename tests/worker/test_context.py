@@ -18,6 +18,7 @@ from django.db import IntegrityError, connection, transaction
 
 from pgqueue import TaskContext, signals, task
 from pgqueue.connections import Session, connect
+from pgqueue.endings import Closed, Ending, Retried
 from pgqueue.exceptions import (
     Cancel,
     Defer,
@@ -28,12 +29,10 @@ from pgqueue.exceptions import (
     TaskTimeout,
 )
 from pgqueue.models import History, Message
-from pgqueue.outcomes import Closed, Outcome, Retried
-from pgqueue.states import Outcome as Ended
-from pgqueue.states import State
+from pgqueue.states import Outcome, State
 from pgqueue.worker import atomic
 from pgqueue.worker.handlers import Handlers
-from pgqueue.worker.held import Held, Holding
+from pgqueue.worker.leases import LeasedMessage, Leases
 from pgqueue.worker.quarantine import Quarantine
 from pgqueue.worker.runner import Runner
 from pgqueue.worker.settler import Settler
@@ -88,16 +87,16 @@ def wait_until_cancelled(context: TaskContext) -> None:
     eventually(lambda: context.cancelled)
 
 
-def run(message: Held) -> Outcome:
+def run(message: LeasedMessage) -> Ending:
     """Run a message here, as one of a worker's threads would."""
-    quarantine = Quarantine("default", Holding(), max_lost=3)
+    quarantine = Quarantine("default", Leases(), max_lost=3)
     return Runner("default", Timeouts(), Handlers("default"), quarantine).run(message)
 
 
-def claim_one() -> Held:
+def claim_one() -> LeasedMessage:
     with connect("default", name="test") as session:
         (claimed,) = claim(session)
-    return Held(claimed, monotonic())
+    return LeasedMessage(claimed, monotonic())
 
 
 # --- Progress
@@ -169,7 +168,7 @@ def ignore_the_timeout(context: TaskContext, verb: str) -> None:
     except TaskTimeout:
         seen.append("ignored")
     context.checkpoint(1) if verb == "checkpoint" else context.extend(1)
-    seen.append("held on")
+    seen.append("leased on")
 
 
 class TestACheckpoint:
@@ -234,7 +233,7 @@ class TestACheckpoint:
         drain()
 
         result.refresh()
-        assert (result.status, result.attempt, result.failures) == (Ended.SUCCEEDED, 2, 0)
+        assert (result.status, result.attempt, result.failures) == (Outcome.SUCCEEDED, 2, 0)
         assert seen == [
             f"{lose_the_lease.name} #{result.id} is not this run's any more: its lease ran out, "
             "or it was settled elsewhere. What this run still does is not recorded."
@@ -403,7 +402,7 @@ class TestDeferring:
         drain()
 
         result.refresh()
-        assert (result.status, result.attempt, result.failures) == (Ended.SUCCEEDED, 30, 0)
+        assert (result.status, result.attempt, result.failures) == (Outcome.SUCCEEDED, 30, 0)
 
     def test_is_not_swallowed_by_a_task_that_catches_every_exception(self) -> None:
         result = repeat_carefully.enqueue()
@@ -428,7 +427,7 @@ class TestDeferring:
         message, told = claim_one(), []
         settler = Settler(
             Session("default", name="test"),
-            Holding(),
+            Leases(),
             on_settled=lambda: None,
             on_delayed=lambda: told.append("delayed"),
         )
@@ -518,10 +517,10 @@ class TestATaskThat:
     @every_way
     @each_end
     @pytest.mark.parametrize(
-        ("how", "outcome"), [("discard", Ended.DISCARDED), ("cancel", Ended.CANCELLED)]
+        ("how", "outcome"), [("discard", Outcome.DISCARDED), ("cancel", Outcome.CANCELLED)]
     )
     def test_gives_up_ends_so_and_says_why(
-        self, ending: Any, ways: Any, how: str, outcome: Ended
+        self, ending: Any, ways: Any, how: str, outcome: Outcome
     ) -> None:
         result = ending.using(**ways).enqueue(how)
 
@@ -596,7 +595,7 @@ class TestAMessageThatIsToBeCancelled:
         drain()
 
         result.refresh()
-        assert (result.status, result.failures) == (Ended.CANCELLED, 0)
+        assert (result.status, result.failures) == (Outcome.CANCELLED, 0)
         assert [error.message for error in result.errors] == errors
 
     def test_has_succeeded_if_its_task_returns(self) -> None:
@@ -606,7 +605,7 @@ class TestAMessageThatIsToBeCancelled:
 
         for result in results:
             result.refresh()
-            assert (result.status, result.return_value) == (Ended.SUCCEEDED, "done all the same")
+            assert (result.status, result.return_value) == (Outcome.SUCCEEDED, "done all the same")
 
     @pytest.mark.parametrize("ways", [{}, {"timeout": 60}])
     def test_stops_its_coroutine(self, ways: Any) -> None:
@@ -615,7 +614,7 @@ class TestAMessageThatIsToBeCancelled:
         drain()
 
         result.refresh()
-        assert (result.status, result.errors) == (Ended.CANCELLED, [])
+        assert (result.status, result.errors) == (Outcome.CANCELLED, [])
         assert seen == ["told", "cleaned up"]
 
     def test_stops_its_coroutine_after_what_that_runs_in_a_thread(self) -> None:
@@ -624,7 +623,7 @@ class TestAMessageThatIsToBeCancelled:
         drain()
 
         result.refresh()
-        assert (result.status, result.errors) == (Ended.CANCELLED, [])
+        assert (result.status, result.errors) == (Outcome.CANCELLED, [])
 
     def test_lets_its_coroutine_clean_up_whatever_heartbeats_say(self) -> None:
         be_cancelled_async.enqueue(clean_up=0.8)  # several heartbeats
@@ -635,7 +634,7 @@ class TestAMessageThatIsToBeCancelled:
 
     def test_is_announced_as_what_it_becomes(self) -> None:
         outcomes = []
-        signals.task_finished.connect(hear := lambda outcome, **kw: outcomes.append(outcome.word))
+        signals.task_finished.connect(hear := lambda ending, **kw: outcomes.append(ending.word))
         be_cancelled.enqueue("raise")
         be_cancelled_async.enqueue()
 
@@ -746,7 +745,7 @@ class TestAnAtomicTask:
         Group.objects.create(name="shared")
         started, finished = [], []
         signals.task_started.connect(start := lambda **kw: started.append(1))
-        signals.task_finished.connect(finish := lambda outcome, **kw: finished.append(outcome.word))
+        signals.task_finished.connect(finish := lambda ending, **kw: finished.append(ending.word))
         result = change_what_others_change.enqueue(2, how)
 
         drain()
@@ -781,7 +780,7 @@ class TestAnAtomicTask:
         outcome = run(claim_one())
 
         result.refresh()
-        assert (outcome, result.status, len(seen)) == (Closed(), Ended.DISCARDED, 1)
+        assert (outcome, result.status, len(seen)) == (Closed(), Outcome.DISCARDED, 1)
 
     def test_runs_again_where_it_decided_from_what_others_changed(self) -> None:
         result = decide_from_a_count.enqueue()
@@ -793,14 +792,14 @@ class TestAnAtomicTask:
 
     def test_runs_again_when_only_its_commit_fails(self, commit_fails_twice: None) -> None:
         finished = []
-        signals.task_finished.connect(finish := lambda outcome, **kw: finished.append(outcome.word))
+        signals.task_finished.connect(finish := lambda ending, **kw: finished.append(ending.word))
         result = note_any.using(atomic=True).enqueue("none")
 
         drain()
 
         signals.task_finished.disconnect(finish)
         result.refresh()
-        assert (len(seen), result.status, result.failures) == (3, Ended.SUCCEEDED, 0)
+        assert (len(seen), result.status, result.failures) == (3, Outcome.SUCCEEDED, 0)
         assert finished == ["succeeded"]
 
     def test_runs_again_after_a_deadlock(self) -> None:
@@ -809,7 +808,7 @@ class TestAnAtomicTask:
         drain()
 
         result.refresh()
-        assert (len(seen), result.status, result.failures) == (3, Ended.SUCCEEDED, 0)
+        assert (len(seen), result.status, result.failures) == (3, Outcome.SUCCEEDED, 0)
 
     def test_leaves_nothing_if_it_lost_its_lease_meanwhile(
         self, monkeypatch: pytest.MonkeyPatch

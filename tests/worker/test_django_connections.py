@@ -15,14 +15,14 @@ from psycopg.errors import FeatureNotSupported, QueryCanceled, ReadOnlySqlTransa
 
 from pgqueue import Retry, signals
 from pgqueue.connections import connect
+from pgqueue.endings import Closed, Deferred, Died, Ending, HandedBack, Retried, Succeeded
 from pgqueue.exceptions import TransactionLeftOpen
 from pgqueue.models import Message
-from pgqueue.outcomes import Closed, Deferred, Died, HandedBack, Outcome, Retried, Succeeded
 from pgqueue.states import State
 from pgqueue.tasks import Task
 from pgqueue.worker import django_connections
 from pgqueue.worker.handlers import Handlers
-from pgqueue.worker.held import Held, Holding
+from pgqueue.worker.leases import LeasedMessage, Leases
 from pgqueue.worker.quarantine import Quarantine
 from pgqueue.worker.runner import Runner
 from pgqueue.worker.settler import write
@@ -140,7 +140,7 @@ def kept(monkeypatch: pytest.MonkeyPatch) -> Iterator[BaseDatabaseWrapper]:
 @pytest.mark.django_db(transaction=True)
 class TestAThread:
     @pytest.mark.parametrize(
-        ("task", "outcome"),
+        ("task", "ending"),
         [
             (jobs.leave_atomically, HandedBack),
             (jobs.leave_in_a_transaction, Retried),
@@ -148,15 +148,15 @@ class TestAThread:
         ],
     )
     def test_leaves_a_read_only_server_with_the_first_run_that_meets_it(
-        self, kept: BaseDatabaseWrapper, task: Task[..., Any], outcome: type[Outcome]
+        self, kept: BaseDatabaseWrapper, task: Task[..., Any], ending: type[Ending]
     ) -> None:
-        task.enqueue(*(["refused"] if outcome is not Deferred else []))
+        task.enqueue(*(["refused"] if ending is not Deferred else []))
         with kept.cursor() as cursor:
             cursor.execute("SET default_transaction_read_only = on")
 
         ended = run_one()
 
-        assert isinstance(ended, outcome)
+        assert isinstance(ended, ending)
         assert kept.connection is None
 
     def test_keeps_its_connection_where_a_run_failed_otherwise(
@@ -259,19 +259,19 @@ def run_one_to_its_end() -> None:
     """Run a message here, and write how it ended unless that is done."""
     with connect("default", name="test") as session:
         (claimed,) = claim(session)
-        held = Held(claimed, monotonic())
-        outcome = runner().run(held)
-        if not isinstance(outcome, Closed):
-            write(session, [(held, outcome)])
+        leased = LeasedMessage(claimed, monotonic())
+        ending = runner().run(leased)
+        if not isinstance(ending, Closed):
+            write(session, [(leased, ending)])
 
 
 def runner() -> Runner:
-    quarantine = Quarantine("default", Holding(), max_lost=3)
+    quarantine = Quarantine("default", Leases(), max_lost=3)
     return Runner("default", Timeouts(), Handlers("default"), quarantine)
 
 
-def run_one() -> Outcome:
+def run_one() -> Ending:
     """Run a message here, as one of a worker's threads would."""
     with connect("default", name="test") as session:
         (claimed,) = claim(session)
-    return runner().run(Held(claimed, monotonic()))
+    return runner().run(LeasedMessage(claimed, monotonic()))

@@ -25,7 +25,7 @@ from pgqueue.models import Message
 from pgqueue.states import State
 from pgqueue.worker.buffer import Buffer
 from pgqueue.worker.fetcher import PAYLOADS, Fetcher
-from pgqueue.worker.held import Held, Holding
+from pgqueue.worker.leases import LeasedMessage, Leases
 from tests.factories import Connection, store
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -38,7 +38,7 @@ SHORT = 10.0
 @contextmanager
 def a_fetcher(
     buffer: Buffer,
-    holding: Holding,
+    leases: Leases,
     *,
     listens: bool = False,
     excluded: Sequence[str] = (),
@@ -57,10 +57,10 @@ def a_fetcher(
             lease=timedelta(seconds=30),
         ),
         buffer,
-        holding,
+        leases,
         slots=8,
         poll_interval=timedelta(seconds=60),
-        give_back=holding.drop,
+        give_back=leases.drop,
         listens=listens,
         on_due_earlier=on_due_earlier,
     )
@@ -70,15 +70,15 @@ def a_fetcher(
         fetcher.finish()
 
 
-def claims(buffer: Buffer, holding: Holding) -> Iterator[list[Held]]:
+def claims(buffer: Buffer, leases: Leases) -> Iterator[list[LeasedMessage]]:
     """Yield what each tick of a fetcher brings, as threads would take it at once."""
-    with a_fetcher(buffer, holding) as fetcher:
+    with a_fetcher(buffer, leases) as fetcher:
         while not fetcher.is_idle:
             fetcher.tick()
-            taken = [held for _ in range(len(buffer)) if (held := buffer.take())]
-            for held in taken:
+            taken = [leased for _ in range(len(buffer)) if (leased := buffer.take())]
+            for leased in taken:
                 buffer.done()
-                holding.drop(held)
+                leases.drop(leased)
             if taken:
                 yield taken
 
@@ -88,7 +88,7 @@ def test_large_payloads_are_claimed_a_few_at_a_time() -> None:
     for _ in range(10):
         store(connection, payloads=[text] * 20)
 
-    sizes = [len(taken) for taken in claims(Buffer(8, on_low=int), Holding())]
+    sizes = [len(taken) for taken in claims(Buffer(8, on_low=int), Leases())]
 
     assert sum(sizes) == 200
     # The threads would have run more, but no more fits.
@@ -98,14 +98,14 @@ def test_large_payloads_are_claimed_a_few_at_a_time() -> None:
 def test_small_ones_are_claimed_by_the_thousand() -> None:
     store(connection, payloads=["{}"] * 5000)
 
-    sizes = [len(taken) for taken in claims(Buffer(8, on_low=int), Holding())]
+    sizes = [len(taken) for taken in claims(Buffer(8, on_low=int), Leases())]
 
     assert sum(sizes) == 5000
     assert max(sizes) == 1000
 
 
 def test_naps_double_while_there_is_nothing_and_begin_anew_behind_a_message() -> None:
-    with a_fetcher(Buffer(8, on_low=int), Holding()) as fetcher:
+    with a_fetcher(Buffer(8, on_low=int), Leases()) as fetcher:
         idle = [fetcher.tick().total_seconds() for _ in range(8)]
         store(connection)
         found, after = fetcher.tick(), fetcher.tick()
@@ -116,7 +116,7 @@ def test_naps_double_while_there_is_nothing_and_begin_anew_behind_a_message() ->
 
 def test_room_that_is_made_while_it_is_looked_for_is_not_missed() -> None:
     buffer = Buffer(8, on_low=int)
-    with a_fetcher(buffer, Holding()) as fetcher:
+    with a_fetcher(buffer, Leases()) as fetcher:
 
         def room(most: int) -> int:
             fetcher.make_room()  # as a thread does that takes just now
@@ -135,7 +135,7 @@ class TestListening:
     def fetcher(self) -> Iterator[Fetcher]:
         with a_fetcher(
             Buffer(8, on_low=int),
-            Holding(),
+            Leases(),
             listens=True,
             excluded=["not ours"],
             on_due_earlier=lambda: self.said.append("due earlier"),
@@ -190,7 +190,7 @@ class TestWhereALookIsExpensive:
 
     def test_a_nap_ends_when_it_is_time_for_one(self, looks_are_expensive: None) -> None:
         buffer = Buffer(8, on_low=int)
-        with a_fetcher(buffer, Holding(), listens=True) as fetcher:
+        with a_fetcher(buffer, Leases(), listens=True) as fetcher:
             while fetcher.tick() < timedelta(seconds=1):
                 pass
             store(connection)
@@ -226,12 +226,12 @@ def notify(text: str) -> None:
 
 def test_what_a_claim_brings_once_it_is_to_stop_is_given_back() -> None:
     store(connection, payloads=["{}"] * 3)
-    buffer, holding = Buffer(8, on_low=int), Holding()
-    with a_fetcher(buffer, holding) as fetcher:
+    buffer, leases = Buffer(8, on_low=int), Leases()
+    with a_fetcher(buffer, leases) as fetcher:
         fetcher.stop()
         fetcher.tick()
 
-    assert (len(buffer), len(holding)) == (0, 0)
+    assert (len(buffer), len(leases)) == (0, 0)
     assert not Message.objects.filter(state=State.READY).exists()  # it was claimed
 
 
@@ -253,7 +253,7 @@ class TestHearingOfAChannel:
 
     def test_claims_from_it_before_looking(self, heard: list[str]) -> None:
         buffer = Buffer(8, on_low=int)
-        with a_fetcher(buffer, Holding()) as fetcher:
+        with a_fetcher(buffer, Leases()) as fetcher:
             fetcher.tick()
             store(connection)
             with patch.object(fetcher._claimer, "claim_free") as look:
@@ -266,7 +266,7 @@ class TestHearingOfAChannel:
 
     def test_looks_further_where_there_is_nothing(self, heard: list[str]) -> None:
         buffer = Buffer(8, on_low=int)
-        with a_fetcher(buffer, Holding()) as fetcher:
+        with a_fetcher(buffer, Leases()) as fetcher:
             fetcher.tick()
             store(connection, channel="other")
             fetcher.hear("default")
@@ -278,7 +278,7 @@ class TestHearingOfAChannel:
     def test_goes_on_with_its_turns_where_it_is_at_them(self, heard: list[str]) -> None:
         buffer = Buffer(8, on_low=int)
         store(connection, payloads=["{}"] * 20)
-        with a_fetcher(buffer, Holding()) as fetcher:
+        with a_fetcher(buffer, Leases()) as fetcher:
             fetcher.tick()
             fetcher.hear("default")
             fetcher.tick()
@@ -287,7 +287,7 @@ class TestHearingOfAChannel:
 
     def test_looks_when_it_hears_of_several(self, heard: list[str]) -> None:
         buffer = Buffer(8, on_low=int)
-        with a_fetcher(buffer, Holding()) as fetcher:
+        with a_fetcher(buffer, Leases()) as fetcher:
             fetcher.tick()
             for channel in ("one", "two"):
                 store(connection, channel=channel)
@@ -301,7 +301,7 @@ class TestHearingOfAChannel:
         self, heard: list[str], monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr(claimer, "LOOK_AGAIN_COST", 1e6)
-        with a_fetcher(Buffer(8, on_low=int), Holding()) as fetcher:
+        with a_fetcher(Buffer(8, on_low=int), Leases()) as fetcher:
             fetcher.tick()
             for _ in range(2):
                 fetcher.hear("default")

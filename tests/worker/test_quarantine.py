@@ -11,10 +11,10 @@ import pytest
 from django.db import connections
 
 from pgqueue.connections import connect
+from pgqueue.endings import Closed, HandedBack
 from pgqueue.models import Message
-from pgqueue.outcomes import Closed, HandedBack
 from pgqueue.worker.handlers import Handlers
-from pgqueue.worker.held import Held, Holding
+from pgqueue.worker.leases import LeasedMessage, Leases
 from pgqueue.worker.quarantine import Quarantine
 from pgqueue.worker.runner import Runner
 from pgqueue.worker.timeouts import Timeouts
@@ -32,18 +32,18 @@ def connection() -> Iterator[Connection]:
         yield connection
 
 
-def hold(connection: Connection, *, lost: int) -> Held:
+def hold(connection: Connection, *, lost: int) -> LeasedMessage:
     (claim,) = run(connection)
     connection.execute("UPDATE pgqueue_message SET lost = %s WHERE id = %s", [lost, claim.id])
-    return Held(claim._replace(lost=lost, task="tests.jobs.add"), 0)
+    return LeasedMessage(claim._replace(lost=lost, task="tests.jobs.add"), 0)
 
 
-def begin(quarantine: Quarantine, held: Held) -> threading.Event:
+def begin(quarantine: Quarantine, leased: LeasedMessage) -> threading.Event:
     """Begin in a thread of its own; return what is set when it may run."""
     begun = threading.Event()
 
     def work() -> None:
-        quarantine.begin(held)
+        quarantine.begin(leased)
         connections.close_all()
         begun.set()
 
@@ -51,12 +51,12 @@ def begin(quarantine: Quarantine, held: Held) -> threading.Event:
     return begun
 
 
-def has_begun(held: Held) -> bool:
-    return Message.objects.filter(pk=held.claim.id, started_at__isnull=False).exists()
+def has_begun(leased: LeasedMessage) -> bool:
+    return Message.objects.filter(pk=leased.claim.id, started_at__isnull=False).exists()
 
 
 def test_what_lost_nothing_runs_beside_anything_and_writes_nothing(connection: Connection) -> None:
-    quarantine = Quarantine("default", Holding(), max_lost=MAX_LOST)
+    quarantine = Quarantine("default", Leases(), max_lost=MAX_LOST)
     fresh = [hold(connection, lost=0) for _ in range(3)]
 
     for each in fresh:
@@ -66,7 +66,7 @@ def test_what_lost_nothing_runs_beside_anything_and_writes_nothing(connection: C
 
 
 def test_what_lost_a_worker_says_so_and_runs_beside_others(connection: Connection) -> None:
-    quarantine = Quarantine("default", Holding(), max_lost=MAX_LOST)
+    quarantine = Quarantine("default", Leases(), max_lost=MAX_LOST)
     quarantine.begin(hold(connection, lost=0))
     suspect = hold(connection, lost=1)
 
@@ -77,7 +77,7 @@ def test_what_lost_a_worker_says_so_and_runs_beside_others(connection: Connectio
 
 class TestOnItsLastLife:
     def test_it_waits_until_nothing_runs_beside_it(self, connection: Connection) -> None:
-        quarantine = Quarantine("default", Holding(), max_lost=MAX_LOST)
+        quarantine = Quarantine("default", Leases(), max_lost=MAX_LOST)
         before, last = hold(connection, lost=0), hold(connection, lost=2)
         quarantine.begin(before)
 
@@ -89,7 +89,7 @@ class TestOnItsLastLife:
         assert has_begun(last)
 
     def test_nothing_begins_until_it_ended(self, connection: Connection) -> None:
-        quarantine = Quarantine("default", Holding(), max_lost=MAX_LOST)
+        quarantine = Quarantine("default", Leases(), max_lost=MAX_LOST)
         last, after, also_last = (hold(connection, lost=n) for n in (2, 0, 2))
         quarantine.begin(last)
 
@@ -104,19 +104,19 @@ class TestOnItsLastLife:
         assert beside.wait(10)
 
     def test_others_wait_no_longer_than_their_patience(self, connection: Connection) -> None:
-        quarantine = Quarantine("default", Holding(), max_lost=MAX_LOST, patience=0.1)
+        quarantine = Quarantine("default", Leases(), max_lost=MAX_LOST, patience=0.1)
         quarantine.begin(hold(connection, lost=2))
 
         assert begin(quarantine, hold(connection, lost=0)).wait(10)
 
     def test_it_waits_no_longer_than_its_patience(self, connection: Connection) -> None:
-        quarantine = Quarantine("default", Holding(), max_lost=MAX_LOST, patience=0.1)
+        quarantine = Quarantine("default", Leases(), max_lost=MAX_LOST, patience=0.1)
         quarantine.begin(hold(connection, lost=0))
 
         assert begin(quarantine, hold(connection, lost=2)).wait(10)
 
     def test_it_waits_no_longer_for_another_such_one(self, connection: Connection) -> None:
-        quarantine = Quarantine("default", Holding(), max_lost=MAX_LOST, patience=0.1)
+        quarantine = Quarantine("default", Leases(), max_lost=MAX_LOST, patience=0.1)
         quarantine.begin(hold(connection, lost=2))
 
         assert begin(quarantine, hold(connection, lost=2)).wait(10)
@@ -124,7 +124,7 @@ class TestOnItsLastLife:
     def test_it_is_the_first_loss_that_counts_where_only_one_is_allowed(
         self, connection: Connection
     ) -> None:
-        quarantine = Quarantine("default", Holding(), max_lost=1)
+        quarantine = Quarantine("default", Leases(), max_lost=1)
 
         for _ in range(2):
             quarantine.begin(hold(connection, lost=0))
@@ -133,7 +133,7 @@ class TestOnItsLastLife:
 def test_one_that_could_not_say_that_it_begins_makes_room_for_others(
     connection: Connection,
 ) -> None:
-    quarantine = Quarantine("elsewhere", Holding(), max_lost=MAX_LOST)
+    quarantine = Quarantine("elsewhere", Leases(), max_lost=MAX_LOST)
     last = hold(connection, lost=2)
 
     with pytest.raises(Exception, match="elsewhere"):
@@ -144,18 +144,18 @@ def test_one_that_could_not_say_that_it_begins_makes_room_for_others(
 
 
 def test_a_lease_that_was_lost_meanwhile_is_not_marked(connection: Connection) -> None:
-    held = hold(connection, lost=1)
+    leased = hold(connection, lost=1)
     connection.execute("UPDATE pgqueue_message SET attempt = attempt + 1")
 
-    Quarantine("default", Holding(), max_lost=MAX_LOST).begin(held)
+    Quarantine("default", Leases(), max_lost=MAX_LOST).begin(leased)
 
-    assert not has_begun(held)
+    assert not has_begun(leased)
 
 
 class TestWaiting:
     @pytest.fixture
     def runner(self, connection: Connection) -> Runner:
-        quarantine = Quarantine("default", Holding(), max_lost=MAX_LOST)
+        quarantine = Quarantine("default", Leases(), max_lost=MAX_LOST)
         return Runner("default", Timeouts(), Handlers("default"), quarantine)
 
     def test_what_lost_its_lease_meanwhile_does_not_run(
@@ -189,14 +189,14 @@ class TestWaiting:
             pool.submit(connections.close_all)
 
     def test_it_waits_for_what_has_ended_to_be_written(self, connection: Connection) -> None:
-        holding = Holding()
-        quarantine = Quarantine("default", holding, max_lost=MAX_LOST)
+        leases = Leases()
+        quarantine = Quarantine("default", leases, max_lost=MAX_LOST)
         unwritten, last = hold(connection, lost=2), hold(connection, lost=2)
-        holding.add([unwritten, last])
+        leases.add([unwritten, last])
         unwritten.end()
 
         alone = begin(quarantine, last)
 
         assert not alone.wait(0.2) and not has_begun(last)
-        holding.drop(unwritten)
+        leases.drop(unwritten)
         assert alone.wait(10)

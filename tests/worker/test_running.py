@@ -16,10 +16,10 @@ from django.utils import timezone
 
 from pgqueue import Cancel, TaskContext, signals
 from pgqueue.codec.arguments import Codec
+from pgqueue.endings import Ending
 from pgqueue.engine import lease
 from pgqueue.exceptions import TaskFailed
 from pgqueue.models import Channel, History, Message, Worker
-from pgqueue.outcomes import Outcome as Ended
 from pgqueue.states import Outcome, State
 from pgqueue.tasks import Task
 from pgqueue.worker import atomic
@@ -83,9 +83,9 @@ class TestATask:
     def test_that_fails_is_announced_with_its_error(self) -> None:
         heard: list[tuple[int, Exception]] = []
 
-        def hear(context: TaskContext, outcome: Ended, **kwargs: object) -> None:
-            assert isinstance(outcome.error, Exception)
-            heard.append((context.attempt, outcome.error))
+        def hear(context: TaskContext, ending: Ending, **kwargs: object) -> None:
+            assert isinstance(ending.error, Exception)
+            heard.append((context.attempt, ending.error))
 
         jobs.fail.enqueue("no use")
         signals.task_finished.connect(hear)
@@ -319,7 +319,7 @@ class TestARunThatCouldNotBegin:
     def test_is_charged_nothing_where_it_is_atomic(
         self, monkeypatch: pytest.MonkeyPatch, gone: Exception
     ) -> None:
-        monkeypatch.setattr(atomic.lease, "hold", once(gone, lease.hold))
+        monkeypatch.setattr(atomic.lease, "lock", once(gone, lease.lock))
         jobs.leave_atomically.enqueue("it runs")
 
         drain_twice()
@@ -366,7 +366,7 @@ class TestARunThatCouldNotBegin:
         assert History.objects.values_list("result", "failures").get() == (2, 0)
 
     def test_waits_longer_each_time(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(atomic.lease, "hold", Mock(side_effect=psycopg.OperationalError("no")))
+        monkeypatch.setattr(atomic.lease, "lock", Mock(side_effect=psycopg.OperationalError("no")))
         jobs.leave_atomically.enqueue("it does not run")
 
         for seconds in (1, 2, 4):
@@ -379,7 +379,7 @@ class TestARunThatCouldNotBegin:
     def test_fails_where_that_is_not_the_databases_fault(
         self, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(atomic.lease, "hold", Mock(side_effect=ValueError("a receiver's")))
+        monkeypatch.setattr(atomic.lease, "lock", Mock(side_effect=ValueError("a receiver's")))
         jobs.leave_atomically.enqueue("it does not run")
 
         drain()

@@ -19,16 +19,16 @@ from psycopg.errors import LockNotAvailable, ProgramLimitExceeded
 from pgqueue import signals
 from pgqueue.claiming.registration import Registration
 from pgqueue.connections import Session, connect
+from pgqueue.endings import Closed, Died, Ending, HandedBack, Retried, Succeeded
 from pgqueue.engine import cancel, lease
 from pgqueue.engine.values import Claim
 from pgqueue.engine.workers import WorkerInfo
 from pgqueue.models import History, Message
-from pgqueue.outcomes import Closed, Died, HandedBack, Outcome, Retried, Succeeded
 from pgqueue.states import State
 from pgqueue.worker import settler as module
 from pgqueue.worker import watchdog
 from pgqueue.worker.heartbeat import Heartbeat
-from pgqueue.worker.held import Held, Holding
+from pgqueue.worker.leases import LeasedMessage, Leases
 from pgqueue.worker.settler import BATCH, Settler
 from tests.eventually import eventually
 from tests.factories import OVER, Connection, claim, run
@@ -63,8 +63,8 @@ def operator() -> Iterator[Connection]:
 
 
 @pytest.fixture
-def holding() -> Holding:
-    return Holding()
+def leases() -> Leases:
+    return Leases()
 
 
 @pytest.fixture
@@ -73,11 +73,11 @@ def made_room() -> list[bool]:
 
 
 @pytest.fixture
-def settler(holding: Holding, made_room: list[bool]) -> Iterator[Settler]:
+def settler(leases: Leases, made_room: list[bool]) -> Iterator[Settler]:
     session = Session("default", name="test")
     with closing(session):
         settler = Settler(
-            session, holding, on_settled=lambda: made_room.append(True), on_delayed=lambda: None
+            session, leases, on_settled=lambda: made_room.append(True), on_delayed=lambda: None
         )
         yield settler
         settler.stop()
@@ -91,36 +91,39 @@ def lost() -> Iterator[list[Claim]]:
 
 
 @pytest.fixture
-def held(worker: Connection, holding: Holding) -> Callable[..., list[Held]]:
+def leased(worker: Connection, leases: Leases) -> Callable[..., list[LeasedMessage]]:
     """A function that returns so many messages as this worker runs them."""
 
-    def held(count: int, **options: Any) -> list[Held]:
-        held = [Held(each, time.monotonic()) for each in run(worker, count, **options)]
-        holding.add(held)
-        return held
+    def leased(count: int, **options: Any) -> list[LeasedMessage]:
+        leased = [LeasedMessage(each, time.monotonic()) for each in run(worker, count, **options)]
+        leases.add(leased)
+        return leased
 
-    return held
+    return leased
 
 
-def put(settler: Settler, *held: Held, end: Outcome = SUCCEEDED) -> None:
-    for each in held:
+def put(settler: Settler, *leased: LeasedMessage, end: Ending = SUCCEEDED) -> None:
+    for each in leased:
         settler.put(each, end)
 
 
-def heart(session: Session, holding: Holding, *, lease: timedelta) -> Heartbeat:
+def heart(session: Session, leases: Leases, *, lease: timedelta) -> Heartbeat:
     info = WorkerInfo(
         host="here", pid=1, started_at=datetime.now(UTC), channels=None, excluded=[], info={}
     )
     registration = Registration(info, notify_for=lease)
-    return Heartbeat(session, holding, registration, lease=lease, every=lease)
+    return Heartbeat(session, leases, registration, lease=lease, every=lease)
 
 
 def test_leases_are_renewed_though_the_workers_row_is_locked(
-    worker: Connection, operator: Connection, holding: Holding, held: Callable[..., list[Held]]
+    worker: Connection,
+    operator: Connection,
+    leases: Leases,
+    leased: Callable[..., list[LeasedMessage]],
 ) -> None:
-    held(1, lease=timedelta(seconds=5))
+    leased(1, lease=timedelta(seconds=5))
     with closing(Session("default", name="test")) as session:
-        beating = heart(session, holding, lease=timedelta(hours=1))
+        beating = heart(session, leases, lease=timedelta(hours=1))
         beating._registration.register(worker)
         with operator.transaction():
             operator.execute("SELECT FROM pgqueue_worker FOR UPDATE")
@@ -135,10 +138,10 @@ def test_leases_are_renewed_though_the_workers_row_is_locked(
 
 
 def test_what_was_handed_back_is_never_buried(
-    settler: Settler, held: Callable[..., list[Held]], monkeypatch: pytest.MonkeyPatch
+    settler: Settler, leased: Callable[..., list[LeasedMessage]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Not even where the server's queue of notifications is full, which says the same."""
-    put(settler, *held(2), end=HANDED_BACK)
+    put(settler, *leased(2), end=HANDED_BACK)
     with monkeypatch.context() as broken:
         broken.setattr(module, "write", Mock(side_effect=ProgramLimitExceeded))
         with pytest.raises(ProgramLimitExceeded):
@@ -150,9 +153,9 @@ def test_what_was_handed_back_is_never_buried(
 
 
 def test_it_is_behind_where_the_database_is_slow_and_not_where_a_row_is_locked(
-    settler: Settler, operator: Connection, held: Callable[..., list[Held]]
+    settler: Settler, operator: Connection, leased: Callable[..., list[LeasedMessage]]
 ) -> None:
-    [one] = held(1)
+    [one] = leased(1)
     put(settler, one)
     queued = settler.is_behind
     with operator.transaction():
@@ -164,18 +167,18 @@ def test_it_is_behind_where_the_database_is_slow_and_not_where_a_row_is_locked(
     assert locked == (False, False)
 
 
-def test_a_heart_that_gets_no_answer_is_cut_before_its_leases_are_over(holding: Holding) -> None:
-    beating = heart(Session("default", name="test"), holding, lease=timedelta(seconds=30))
+def test_a_heart_that_gets_no_answer_is_cut_before_its_leases_are_over(leases: Leases) -> None:
+    beating = heart(Session("default", name="test"), leases, lease=timedelta(seconds=30))
 
     # A third of the lease until the beat that gets none, and then as long as the watchdog takes.
     assert 10 + beating.longest_step + watchdog.CUT_AFTER < 30
 
 
 def test_a_heart_is_not_stuck_that_connects_to_one_address_after_another(
-    holding: Holding, monkeypatch: pytest.MonkeyPatch
+    leases: Leases, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     session = Session("default", name="test")
-    beating = heart(session, holding, lease=timedelta(seconds=30))
+    beating = heart(session, leases, lease=timedelta(seconds=30))
     beating.longest_step = 0.01
     found: list[bool] = []
 
@@ -200,7 +203,7 @@ def write_all(settler: Settler) -> None:
     eventually(is_done, what="not everything is written")
 
 
-def outcomes() -> dict[int, str]:
+def endings() -> dict[int, str]:
     return dict(History.objects.values_list("id", "outcome"))
 
 
@@ -209,57 +212,57 @@ def states() -> dict[int, str]:
 
 
 def test_large_results_are_written_a_few_at_a_time(
-    settler: Settler, held: Any, monkeypatch: pytest.MonkeyPatch
+    settler: Settler, leased: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "RESULTS", 1000)
-    put(settler, *held(5), end=Succeeded(json.dumps("x" * 400)))
+    put(settler, *leased(5), end=Succeeded(json.dumps("x" * 400)))
 
     written = []
     while not settler.is_done():
         settler.tick()
-        written.append(len(outcomes()))
+        written.append(len(endings()))
 
     assert written == [2, 4, 5]
 
 
 def test_a_result_that_is_too_large_for_any_other_is_written_alone(
-    settler: Settler, held: Any, monkeypatch: pytest.MonkeyPatch
+    settler: Settler, leased: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "RESULTS", 1000)
-    put(settler, *held(3), end=Succeeded(json.dumps("x" * 4000)))
+    put(settler, *leased(3), end=Succeeded(json.dumps("x" * 4000)))
 
     settler.tick()
 
-    assert len(outcomes()) == 1
+    assert len(endings()) == 1
 
 
 class TestBesideACancelThatIsOpen:
     def test_the_others_are_settled_at_once_and_it_goes_on_being_held(
-        self, settler: Settler, holding: Holding, operator: Connection, held: Any, lost: list[Claim]
+        self, settler: Settler, leases: Leases, operator: Connection, leased: Any, lost: list[Claim]
     ) -> None:
-        one, locked, two = held(3)
+        one, locked, two = leased(3)
 
         with operator.transaction():
             cancel.cancel(operator, [locked.claim.id])
             put(settler, one, locked, two)
             settler.tick()
 
-            assert set(outcomes()) == {one.claim.id, two.claim.id}
-            assert holding.all() == [locked]
+            assert set(endings()) == {one.claim.id, two.claim.id}
+            assert leases.all() == [locked]
             assert (settler.is_done(), lost) == (False, [])
 
     @every_end
     def test_it_is_cancelled_once_that_commits_unless_it_succeeded(
         self,
         settler: Settler,
-        holding: Holding,
+        leases: Leases,
         operator: Connection,
-        held: Any,
+        leased: Any,
         lost: list[Claim],
-        end: Outcome,
+        end: Ending,
         left: str | None,
     ) -> None:
-        locked, other = held(2)
+        locked, other = leased(2)
 
         with operator.transaction():
             cancel.cancel(operator, [locked.claim.id])
@@ -269,20 +272,20 @@ class TestBesideACancelThatIsOpen:
         write_all(settler)
 
         ended = "cancelled" if left else "succeeded"
-        assert outcomes() == {locked.claim.id: ended, other.claim.id: "succeeded"}
-        assert (holding.all(), lost) == ([], [])
+        assert endings() == {locked.claim.id: ended, other.claim.id: "succeeded"}
+        assert (leases.all(), lost) == ([], [])
 
     @every_end
     def test_it_ends_as_it_ended_once_that_rolls_back(
         self,
         settler: Settler,
         operator: Connection,
-        held: Any,
+        leased: Any,
         lost: list[Claim],
-        end: Outcome,
+        end: Ending,
         left: str | None,
     ) -> None:
-        (locked,) = held(1)
+        (locked,) = leased(1)
 
         with operator.transaction(force_rollback=True):
             cancel.cancel(operator, [locked.claim.id])
@@ -291,15 +294,15 @@ class TestBesideACancelThatIsOpen:
         write_all(settler)
 
         assert (states() or {locked.claim.id: None}) == {locked.claim.id: left}
-        assert "cancelled" not in outcomes().values()
+        assert "cancelled" not in endings().values()
         assert lost == []
 
     def test_its_lease_is_renewed_as_soon_as_that_is_over(
-        self, settler: Settler, holding: Holding, operator: Connection, held: Any
+        self, settler: Settler, leases: Leases, operator: Connection, leased: Any
     ) -> None:
-        (locked,) = held(1, lease=timedelta(seconds=5))
+        (locked,) = leased(1, lease=timedelta(seconds=5))
         with closing(Session("default", name="test")) as session:
-            heartbeat = heart(session, holding, lease=timedelta(hours=1))
+            heartbeat = heart(session, leases, lease=timedelta(hours=1))
             with operator.transaction(force_rollback=True):
                 cancel.cancel(operator, [locked.claim.id])
                 put(settler, locked)
@@ -312,11 +315,11 @@ class TestBesideACancelThatIsOpen:
         assert Message.objects.get().lease_until > datetime.now(UTC) + timedelta(minutes=50)
 
     def test_it_is_tried_again_after_a_nap_and_never_in_a_hot_loop(
-        self, settler: Settler, operator: Connection, held: Any, monkeypatch: pytest.MonkeyPatch
+        self, settler: Settler, operator: Connection, leased: Any, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         minute = timedelta(minutes=1)
         monkeypatch.setattr(module, "BESIDE_A_LOCK", minute)
-        locked = held(BATCH + 100)
+        locked = leased(BATCH + 100)
 
         with operator.transaction():
             cancel.cancel(operator, [each.claim.id for each in locked])
@@ -330,11 +333,11 @@ class TestBesideACancelThatIsOpen:
         self,
         settler: Settler,
         operator: Connection,
-        held: Any,
+        leased: Any,
         monkeypatch: pytest.MonkeyPatch,
     ) -> None:
         monkeypatch.setattr(module, "BESIDE_A_LOCK", timedelta(hours=1))
-        *locked, later = held(BATCH + 2)
+        *locked, later = leased(BATCH + 2)
         settler.start()
 
         with operator.transaction():
@@ -342,14 +345,14 @@ class TestBesideACancelThatIsOpen:
             put(settler, *locked)
             eventually(lambda: settler._is_idle, what="it does not nap")
             put(settler, later)
-            eventually(outcomes, what="it was not settled")
+            eventually(endings, what="it was not settled")
 
-            assert set(outcomes()) == {later.claim.id}
+            assert set(endings()) == {later.claim.id}
 
     def test_makes_no_room_where_all_are_locked(
-        self, settler: Settler, operator: Connection, held: Any, made_room: list[bool]
+        self, settler: Settler, operator: Connection, leased: Any, made_room: list[bool]
     ) -> None:
-        (locked,) = held(1)
+        (locked,) = leased(1)
 
         with operator.transaction():
             cancel.cancel(operator, [locked.claim.id])
@@ -365,24 +368,24 @@ class TestWhatWasLost:
     def test_is_reported_and_let_go(
         self,
         settler: Settler,
-        holding: Holding,
+        leases: Leases,
         worker: Connection,
-        held: Any,
+        leased: Any,
         lost: list[Claim],
     ) -> None:
-        gone, kept = held(2, lease=OVER)
+        gone, kept = leased(2, lease=OVER)
         lease.rescue(worker, max_lost=3, limit=1)
 
         put(settler, gone, kept)
         settler.tick()
 
         assert lost == [gone.claim]
-        assert (set(outcomes()), holding.all()) == ({kept.claim.id}, [])
+        assert (set(endings()), leases.all()) == ({kept.claim.id}, [])
 
     def test_while_somebody_had_it_locked_is_reported_then(
-        self, settler: Settler, operator: Connection, held: Any, lost: list[Claim]
+        self, settler: Settler, operator: Connection, leased: Any, lost: list[Claim]
     ) -> None:
-        (gone,) = held(1, lease=OVER)
+        (gone,) = leased(1, lease=OVER)
 
         with operator.transaction():
             lease.rescue(operator, max_lost=3)
@@ -399,18 +402,18 @@ class TestWhatWasLost:
     def test_is_told_from_the_run_since_of_the_same_message(
         self,
         settler: Settler,
-        holding: Holding,
+        leases: Leases,
         worker: Connection,
         operator: Connection,
-        held: Any,
+        leased: Any,
         lost: list[Claim],
         is_locked: bool,
         turned: bool,
     ) -> None:
-        (stale,) = held(1, lease=OVER)
+        (stale,) = leased(1, lease=OVER)
         lease.rescue(worker, max_lost=3)
-        fresh = Held(claim(worker)[0], time.monotonic())
-        holding.add([fresh])
+        fresh = LeasedMessage(claim(worker)[0], time.monotonic())
+        leases.add([fresh])
 
         with operator.transaction(force_rollback=True):
             if is_locked:
@@ -422,7 +425,7 @@ class TestWhatWasLost:
 
         assert list(History.objects.values_list("attempt", "result")) == [(2, 2)]
         assert lost == [stale.claim]
-        assert holding.all() == []
+        assert leases.all() == []
 
 
 class TestABatchThatFailedHalfway:
@@ -441,14 +444,14 @@ class TestABatchThatFailedHalfway:
     def test_in_one_of_the_statements(
         self,
         settler: Settler,
-        held: Any,
+        leased: Any,
         lost: list[Claim],
         monkeypatch: pytest.MonkeyPatch,
     ) -> None:
         verb, of = module.VERBS[Retried]
         fails = self.once(OperationalError("cut off"), verb)
         monkeypatch.setitem(module.VERBS, Retried, (fails, of))
-        one, two = held(2)
+        one, two = leased(2)
         put(settler, one)
         put(settler, two, end=FAILED)
 
@@ -457,19 +460,19 @@ class TestABatchThatFailedHalfway:
         assert not settler.is_done()
         write_all(settler)
 
-        assert (outcomes(), states()) == ({one.claim.id: "succeeded"}, {two.claim.id: "ready"})
+        assert (endings(), states()) == ({one.claim.id: "succeeded"}, {two.claim.id: "ready"})
         assert lost == []
 
     def test_when_it_asked_what_is_locked(
         self,
         settler: Settler,
         operator: Connection,
-        held: Any,
+        leased: Any,
         lost: list[Claim],
         monkeypatch: pytest.MonkeyPatch,
     ) -> None:
-        monkeypatch.setattr(lease, "held", self.once(OperationalError("cut off"), lease.held))
-        one, locked = held(2)
+        monkeypatch.setattr(lease, "valid", self.once(OperationalError("cut off"), lease.valid))
+        one, locked = leased(2)
 
         with operator.transaction(force_rollback=True):
             cancel.cancel(operator, [locked.claim.id])
@@ -479,15 +482,15 @@ class TestABatchThatFailedHalfway:
             settler.tick()
         write_all(settler)
 
-        assert set(outcomes()) == {one.claim.id, locked.claim.id}
+        assert set(endings()) == {one.claim.id, locked.claim.id}
         assert lost == []
 
 
 class TestWhatCannotBeWritten:
-    def test_is_buried_and_holds_nobody_up(self, settler: Settler, held: Any) -> None:
+    def test_is_buried_and_holds_nobody_up(self, settler: Settler, leased: Any) -> None:
         # A codec's mistake, or ours. Kept at the head of the queue, it would be tried again
         # for ever, and nothing behind it be written, while the heartbeat holds the leases.
-        first, bad, last = held(3)
+        first, bad, last = leased(3)
         put(settler, first)
         put(settler, bad, end=UNWRITABLE)
         put(settler, last)
@@ -495,26 +498,26 @@ class TestWhatCannotBeWritten:
         settler.tick()
 
         assert settler.is_done()
-        assert set(outcomes()) == {first.claim.id, last.claim.id}
+        assert set(endings()) == {first.claim.id, last.claim.id}
         message = Message.objects.get()
         assert (message.id, message.state) == (bad.claim.id, State.DEAD)
         assert "u0000" in message.errors[0]["message"]
 
     def test_is_buried_later_if_it_is_locked_and_so_is_what_ended_beside_it(
-        self, settler: Settler, operator: Connection, held: Any, lost: list[Claim]
+        self, settler: Settler, operator: Connection, leased: Any, lost: list[Claim]
     ) -> None:
-        bad, locked, free = held(3)
+        bad, locked, free = leased(3)
 
         with operator.transaction(force_rollback=True):
             cancel.cancel(operator, [bad.claim.id, locked.claim.id])
             put(settler, bad, end=UNWRITABLE)
             put(settler, locked, free)
             settler.tick()
-            meanwhile = set(outcomes())
+            meanwhile = set(endings())
         write_all(settler)
 
         assert meanwhile == {free.claim.id}
-        assert set(outcomes()) == {free.claim.id, locked.claim.id}
+        assert set(endings()) == {free.claim.id, locked.claim.id}
         assert states() == {bad.claim.id: State.DEAD}
         assert lost == []
 
@@ -523,7 +526,7 @@ def test_runs_may_end_at_any_moment_of_a_tick(
     settler: Settler, monkeypatch: pytest.MonkeyPatch, switching_often: None
 ) -> None:
     monkeypatch.setattr(settler, "_write", lambda batch: [])
-    runs = [Held(Mock(), 0.0) for _ in range(30_000)]
+    runs = [LeasedMessage(Mock(), 0.0) for _ in range(30_000)]
     ending = threading.Thread(target=put, args=[settler, *runs])
     ending.start()
 
@@ -542,29 +545,29 @@ def switching_often() -> Iterator[None]:
 
 
 def test_what_is_closed_already_makes_room_at_once(
-    settler: Settler, holding: Holding, held: Any, made_room: list[bool]
+    settler: Settler, leases: Leases, leased: Any, made_room: list[bool]
 ) -> None:
-    (atomic,) = held(1)
+    (atomic,) = leased(1)
 
     settler.put(atomic, Closed())
 
-    assert (holding.all(), made_room, settler.is_done()) == ([], [True], True)
+    assert (leases.all(), made_room, settler.is_done()) == ([], [True], True)
 
 
 def test_what_is_claimed_anew_as_soon_as_it_was_handed_back_was_not_lost(
     settler: Settler,
-    held: Callable[..., list[Held]],
+    leased: Callable[..., list[LeasedMessage]],
     worker: Connection,
-    holding: Holding,
+    leases: Leases,
     lost: list[Claim],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    (first,) = held(1)
+    (first,) = leased(1)
     write = module.write
 
     def write_and_claim(connection: Connection, batch: Any) -> set[int]:
         settled = write(connection, batch)
-        holding.add([Held(each, time.monotonic()) for each in claim(worker)])
+        leases.add([LeasedMessage(each, time.monotonic()) for each in claim(worker)])
         return settled
 
     monkeypatch.setattr(module, "write", write_and_claim)
@@ -572,4 +575,4 @@ def test_what_is_claimed_anew_as_soon_as_it_was_handed_back_was_not_lost(
 
     settler.tick()
 
-    assert (lost, settler.is_done(), len(holding)) == ([], True, 1)
+    assert (lost, settler.is_done(), len(leases)) == ([], True, 1)

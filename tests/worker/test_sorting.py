@@ -9,15 +9,15 @@ import pytest
 
 from pgqueue.engine.values import Claim
 from pgqueue.worker.buffer import Buffer
-from pgqueue.worker.held import Held
+from pgqueue.worker.leases import LeasedMessage
 from pgqueue.worker.sorting import Sorting
 from tests import jobs
 
 NOW = datetime.now(UTC)
 
 
-def held(task: str, options: bytes | None = None) -> Held:
-    return Held(
+def leased(task: str, options: bytes | None = None) -> LeasedMessage:
+    return LeasedMessage(
         Claim(
             *(1, "default", "", task, b"{}", None, b"{}", options, 0, NOW, 1, 0, 0, 5),
             *(None, False, NOW, NOW, uuid4()),
@@ -45,7 +45,7 @@ def buffers() -> tuple[Buffer, Buffer]:
 def test_what_awaits_goes_to_the_loop_and_all_else_to_threads(
     buffers: tuple[Buffer, Buffer], task: str, options: bytes | None, awaits: bool
 ) -> None:
-    Sorting(*buffers).put([held(task, options)])
+    Sorting(*buffers).put([leased(task, options)])
 
     assert [len(each) for each in buffers] == ([0, 1] if awaits else [1, 0])
 
@@ -55,7 +55,7 @@ def test_so_many_are_claimed_as_fit_if_they_are_as_before(buffers: tuple[Buffer,
     rooms = []
     for _ in range(20):
         rooms.append(sorting.room(10_000))
-        sorting.put([held(jobs.double.name)])
+        sorting.put([leased(jobs.double.name)])
         sorting._loop.take()  # as the loop does
 
     # Half of them might be for threads, of which there are eight; then nearly none.
@@ -65,14 +65,14 @@ def test_so_many_are_claimed_as_fit_if_they_are_as_before(buffers: tuple[Buffer,
 
 def test_none_is_claimed_while_one_of_the_two_has_no_room(buffers: tuple[Buffer, Buffer]) -> None:
     sorting = Sorting(*buffers)
-    sorting.put([held(jobs.add.name) for _ in range(8)])
+    sorting.put([leased(jobs.add.name) for _ in range(8)])
 
     assert sorting.room(10_000) == 0
 
 
 def test_what_nobody_has_begun_is_returned_by_closing(buffers: tuple[Buffer, Buffer]) -> None:
     sorting = Sorting(*buffers)
-    sorting.put([held(jobs.add.name), held(jobs.double.name)])
+    sorting.put([leased(jobs.add.name), leased(jobs.double.name)])
 
     left = sorting.close()
 

@@ -7,29 +7,29 @@ from unittest.mock import Mock
 
 import pytest
 
-from pgqueue.worker.held import Held
+from pgqueue.worker.leases import LeasedMessage
 from pgqueue.worker.timeouts import CLEANING_UP, Timeouts
 
 
 @pytest.fixture
-def held() -> Held:
-    return Held(Mock(), monotonic())
+def leased() -> LeasedMessage:
+    return LeasedMessage(Mock(), monotonic())
 
 
-def test_a_coroutine_that_goes_on_after_its_time_loses_its_lease(held: Held) -> None:
+def test_a_coroutine_that_goes_on_after_its_time_loses_its_lease(leased: LeasedMessage) -> None:
     timeouts = Timeouts()
 
-    with timeouts.outlived(held, monotonic() - CLEANING_UP):
+    with timeouts.outlived(leased, monotonic() - CLEANING_UP):
         timeouts.tick()
 
-        assert held.overdue
+        assert leased.overdue
 
 
-def test_one_that_ends_in_time_does_not(held: Held) -> None:
+def test_one_that_ends_in_time_does_not(leased: LeasedMessage) -> None:
     timeouts = Timeouts()
 
-    with timeouts.outlived(held, monotonic() - CLEANING_UP / 2):
+    with timeouts.outlived(leased, monotonic() - CLEANING_UP / 2):
         timeouts.tick()
     timeouts.tick()
 
-    assert not held.overdue
+    assert not leased.overdue

@@ -24,7 +24,7 @@ from pgqueue.worker import watchdog
 from pgqueue.worker.buffer import Buffer
 from pgqueue.worker.config import WorkerConfig
 from pgqueue.worker.eventloop import EventLoop
-from pgqueue.worker.held import Held
+from pgqueue.worker.leases import LeasedMessage
 from pgqueue.worker.main_session import MainSession
 from pgqueue.worker.threads import Threads
 from pgqueue.worker.watchdog import Watchdog
@@ -230,7 +230,7 @@ def test_who_retires_is_watched_until_he_has_ended() -> None:
     watched = []
 
     def retire() -> None:
-        eventually(lambda: worker._holding.all() and worker._holding.all()[0].started)
+        eventually(lambda: worker._leases.all() and worker._leases.all()[0].started)
         worker.retire()
         eventually(lambda: not worker._pipeline.fetcher.is_alive())
         watched.append(worker._watchdog.is_alive() and not worker._watchdog._stopping.is_set())
@@ -302,13 +302,13 @@ def test_a_connection_that_is_cut_ends_under_who_waits_on_it() -> None:
 def test_what_a_read_only_server_does_not_take_back_another_does() -> None:
     session = MainSession("default")
     with session.connected() as connection:
-        held = [Held(claim, claimed=0) for claim in run(connection)]
+        leased = [LeasedMessage(claim, claimed=0) for claim in run(connection)]
         connection.execute("SET default_transaction_read_only = on")
     stopping = Mock(_main_session=session, _released=0)
 
     with pytest.raises(ReadOnlySqlTransaction):
-        Worker._hand_back(stopping, held)
-    Worker._hand_back(stopping, held)
+        Worker._hand_back(stopping, leased)
+    Worker._hand_back(stopping, leased)
 
     session.close()
     assert Message.objects.get().state == State.READY

@@ -14,7 +14,7 @@ from datetime import timedelta
 from time import monotonic
 from typing import Literal
 
-from pgqueue.claiming.intake import Intake, Taken
+from pgqueue.claiming.consumer import Consumer, Taken
 from pgqueue.conf import settings
 from pgqueue.exceptions import ReceiverClosed
 from pgqueue.retries import as_timedelta
@@ -54,7 +54,7 @@ def receive(
         ValueError, TypeError, InvalidMessage: an argument can't be.
     """
     patience = _patience(wait)
-    return Receiver(_intake(channels, limit, lease, database), patience)
+    return Receiver(_consumer(channels, limit, lease, database), patience)
 
 
 def areceive(
@@ -66,7 +66,7 @@ def areceive(
 ) -> AsyncReceiver:
     """Receive messages in async code: what `receive` returns, to be used by `async for`."""
     patience = _patience(wait)
-    return AsyncReceiver(_intake(channels, limit, lease, database), patience)
+    return AsyncReceiver(_consumer(channels, limit, lease, database), patience)
 
 
 class Receiver:
@@ -76,15 +76,15 @@ class Receiver:
     the end of the first iteration. Closing hands back what was leased and not iterated to.
     """
 
-    def __init__(self, intake: Intake, patience: float) -> None:
-        self._intake = intake
+    def __init__(self, consumer: Consumer, patience: float) -> None:
+        self._consumer = consumer
         self._patience = patience
         self._is_entered = False
 
     @property
     def next_due_in(self) -> timedelta | None:
         """Where there was none: how long until one may be, being delayed or bound by a rate."""
-        return self._intake.next_due_in
+        return self._consumer.next_due_in
 
     def __enter__(self) -> Receiver:
         self._is_entered = True
@@ -100,10 +100,10 @@ class Receiver:
             psycopg.OperationalError: the database can't be reached.
         """
         try:
-            while not self._intake.is_closed:
+            while not self._consumer.is_closed:
                 self._fill()
-                while taken := _next(self._intake):
-                    yield _delivery(taken, self._intake)
+                while taken := _next(self._consumer):
+                    yield _delivery(taken, self._consumer)
                 if self._patience < math.inf:
                     return
         finally:
@@ -117,21 +117,21 @@ class Receiver:
             ReceiverClosed: it was closed before.
             psycopg.OperationalError: the database can't be reached.
         """
-        if self._intake.is_closed:
+        if self._consumer.is_closed:
             raise ReceiverClosed
         self._fill()
         taken: list[Taken] = []
-        with self._intake.putting_back(taken):
-            taken.extend(iter(lambda: _next(self._intake), None))
-        return [_delivery(each, self._intake) for each in taken]
+        with self._consumer.putting_back(taken):
+            taken.extend(iter(lambda: _next(self._consumer), None))
+        return [_delivery(each, self._consumer) for each in taken]
 
     def close(self) -> None:
         """End it, and the iteration that another thread is at. A signal handler may."""
-        self._intake.close()
+        self._consumer.close()
 
     def _fill(self) -> None:
         until = monotonic() + self._patience
-        while not self._intake.look(until):
+        while not self._consumer.look(until):
             pass
 
 
@@ -142,8 +142,8 @@ class AsyncReceiver:
     it leased after all is what the next one begins with.
     """
 
-    def __init__(self, intake: Intake, patience: float) -> None:
-        self._intake = intake
+    def __init__(self, consumer: Consumer, patience: float) -> None:
+        self._consumer = consumer
         self._patience = patience
         self._is_entered = False
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="receiver")
@@ -151,7 +151,7 @@ class AsyncReceiver:
     @property
     def next_due_in(self) -> timedelta | None:
         """Where there was none: how long until one may be, being delayed or bound by a rate."""
-        return self._intake.next_due_in
+        return self._consumer.next_due_in
 
     async def __aenter__(self) -> AsyncReceiver:
         self._is_entered = True
@@ -163,10 +163,10 @@ class AsyncReceiver:
     async def __aiter__(self) -> AsyncIterator[Delivery]:
         """Yield up to `limit` deliveries, or all until it is closed."""
         try:
-            while not self._intake.is_closed:
+            while not self._consumer.is_closed:
                 await self._fill()
                 while taken := await self._next():
-                    yield _delivery(taken, self._intake)
+                    yield _delivery(taken, self._consumer)
                 if self._patience < math.inf:
                     return
         finally:
@@ -175,43 +175,43 @@ class AsyncReceiver:
 
     async def take(self) -> list[Delivery]:
         """Do what `Receiver.take` does."""
-        if self._intake.is_closed:
+        if self._consumer.is_closed:
             raise ReceiverClosed
         await self._fill()
         taken: list[Taken] = []
-        with self._intake.putting_back(taken):
+        with self._consumer.putting_back(taken):
             while each := await self._next():
                 taken.append(each)
-        return [_delivery(each, self._intake) for each in taken]
+        return [_delivery(each, self._consumer) for each in taken]
 
     async def aclose(self) -> None:
         """End it, and the iteration that another coroutine is at."""
-        self._intake.stop()
-        await asyncio.to_thread(self._intake.close)
+        self._consumer.stop()
+        await asyncio.to_thread(self._consumer.close)
         self._thread.shutdown(wait=False)
 
     async def _fill(self) -> None:
         until = monotonic() + self._patience
         loop = asyncio.get_running_loop()
-        while not self._intake.is_closed:
-            if await loop.run_in_executor(self._thread, self._intake.look, until):
+        while not self._consumer.is_closed:
+            if await loop.run_in_executor(self._thread, self._consumer.look, until):
                 return
 
     async def _next(self) -> Taken | None:
-        taken = self._intake.next()
+        taken = self._consumer.next()
         if taken and taken.claim.lost:
             loop = asyncio.get_running_loop()
-            with self._intake.putting_back([taken]):
-                await loop.run_in_executor(self._thread, self._intake.begin, taken.claim)
+            with self._consumer.putting_back([taken]):
+                await loop.run_in_executor(self._thread, self._consumer.begin, taken.claim)
         return taken
 
 
-def _intake(
+def _consumer(
     channels: Sequence[str],
     limit: int,
     lease: float | timedelta | None,
     database: str | None,
-) -> Intake:
+) -> Consumer:
     for name in channels:
         checked_message({"channel": name})
     if not isinstance(limit, int) or isinstance(limit, bool) or limit < 1:
@@ -219,7 +219,7 @@ def _intake(
     leased = settings().lease if lease is None else as_timedelta(lease)
     if leased <= timedelta():
         raise ValueError(f"lease={lease!r}: it must be longer than 0 seconds.")
-    return Intake(
+    return Consumer(
         database or settings().database, channels=channels or None, limit=limit, lease=leased
     )
 
@@ -228,14 +228,14 @@ def _patience(wait: Wait) -> float:
     return math.inf if wait is True else as_timedelta(wait).total_seconds()
 
 
-def _next(intake: Intake) -> Taken | None:
-    taken = intake.next()
+def _next(consumer: Consumer) -> Taken | None:
+    taken = consumer.next()
     if taken and taken.claim.lost:
-        with intake.putting_back([taken]):
-            intake.begin(taken.claim)
+        with consumer.putting_back([taken]):
+            consumer.begin(taken.claim)
     return taken
 
 
-def _delivery(taken: Taken, intake: Intake) -> Delivery:
+def _delivery(taken: Taken, consumer: Consumer) -> Delivery:
     waited = monotonic() - taken.taken_at
-    return Delivery(taken.claim, intake.database, intake.lease, taken.taken_at, waited)
+    return Delivery(taken.claim, consumer.database, consumer.lease, taken.taken_at, waited)

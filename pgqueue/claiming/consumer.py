@@ -1,4 +1,4 @@
-"""Claim for one consumer, who comes and takes what was claimed."""
+"""Claim messages for a consumer, which takes them one by one."""
 
 from __future__ import annotations
 
@@ -37,17 +37,17 @@ class Taken(NamedTuple):
     taken_at: float
 
 
-class Intake:
-    """Claims up to `limit` whenever nothing is left of what was claimed before.
+class Consumer:
+    """Claims up to `limit` messages whenever none is left of those claimed before.
 
-    Its consumer calls `look()` until that is over, then `next()` until there is none. Several
-    threads may, which look one at a time; and any may close it, even a signal handler, since
-    closing waits for nobody.
+    Call `look()` until it returns True, then `next()` until it returns None. Several threads may
+    use one consumer: they look one at a time. Any thread may close it, and so may a signal handler:
+    closing waits for no lock.
 
     Args:
         database: the alias of the queue's database.
-        channels: None: all, also those yet to come.
-        lease: for how long each message is the consumer's.
+        channels: None: all, also those that do not exist yet.
+        lease: how long each message is leased.
     """
 
     def __init__(
@@ -71,10 +71,9 @@ class Intake:
         self._listener = ClaimListener(self._claimer.serves)
         self._taken: deque[Taken] = deque()
         self._using = threading.Lock()
-        self._idle = Idle(options.poll_interval)
+        self._idle = Idle(options.poll_interval, full_claims_when_busy=None)
         self._beat_every = options.heartbeat.total_seconds()
         self._beat_at = monotonic() + self._beat_every
-        self._was_idle = False
         self._has_ended = False
         self.is_closed = False
         self.next_due_in: timedelta | None = None
@@ -84,10 +83,12 @@ class Intake:
         return len(self._taken)
 
     def look(self, until: float) -> bool:
-        """Claim, or nap a while where there is nothing; say whether looking is over.
+        """Claim, or nap for a second at most; return whether to look no further.
 
-        It is once something was claimed, `until` has passed, by the monotonic clock, or it
-        is closed. A nap is a second at most.
+        That is so once something was claimed, the consumer was closed, or `until` has passed.
+
+        Args:
+            until: by the monotonic clock.
 
         Raises:
             psycopg.OperationalError: the database can't be reached.
@@ -103,12 +104,12 @@ class Intake:
                 self._end()
 
     def next(self) -> Taken | None:
-        """Return the next message that was claimed; None without one, or once it is closed."""
+        """Return the next claimed message; None if there is none, or the consumer is closed."""
         return None if self.is_closed else self._pop()
 
     @contextmanager
     def putting_back(self, taken: Sequence[Taken]) -> Iterator[None]:
-        """Have these come next after all, if the block fails: nobody got them."""
+        """Put these messages back if the block fails: they were not delivered."""
         try:
             yield
         except BaseException:
@@ -116,7 +117,7 @@ class Intake:
             raise
 
     def begin(self, claim: Claim) -> None:
-        """Note that the consumer takes what has lost a consumer before.
+        """Store that a message is delivered whose lease was lost before.
 
         Raises:
             psycopg.OperationalError: the database can't be reached.
@@ -129,12 +130,15 @@ class Intake:
                 self._end()
 
     def stop(self) -> None:
-        """End the look that somebody is at; the next ones find it closed."""
+        """Close it for all threads; a `look()` that waits returns."""
         self.is_closed = True
         self._listener.wake()
 
     def close(self) -> None:
-        """Hand back what nobody took, and close the connection; or leave that to who is at it."""
+        """Hand back what was not taken, and close the connection.
+
+        If another thread is in `look()` now, that thread does it.
+        """
         self.stop()
         self._end()
 
@@ -147,7 +151,7 @@ class Intake:
         except OperationalError:
             if self._session.is_open:
                 raise
-            # It broke while nobody used it, and is worth another one.
+            # The connection broke while it was unused: try once with a new one.
             claimed = self._claim(is_the_last)
         if not claimed and is_the_last:
             self.next_due_in = self._next_due()
@@ -160,34 +164,39 @@ class Intake:
         connection = self._claimer.connect().connection
         self._duties.look(connection)
         self._beat(connection)
-        # A claim divides its limit over channels and keys: what some of them leave, others have.
+        # A claim divides its limit among channels and keys: claim again for what some did not use.
         claimed = more = self._take(self._limit, is_the_last)
         while more and claimed < self._limit:
             more = self._take(self._limit - claimed, False)
             claimed += more
         if claimed:
-            self._idle.found(monotonic(), is_full=claimed >= self._limit)
+            self._found(connection, claimed)
         else:
             self._idle.found_nothing()
-            self._was_idle = True
         return claimed
 
+    def _found(self, connection: Connection, claimed: int) -> None:
+        now = monotonic()
+        self._idle.found(now, is_full=claimed >= self._limit)
+        if self._registration.wants_notice and self._idle.should_withdraw(now):
+            self._registration.want_notice(connection, False)
+            self._idle.withdrew(now)
+
     def _beat(self, connection: Connection) -> None:
-        """Say that it lives; and, if it always found something, that it need not be told."""
+        """Renew its heartbeat, and with it the wish to be notified."""
         now = monotonic()
         if now >= self._beat_at:
             self._beat_at = now + self._beat_every
-            wanted = self._registration.wants_notice and self._was_idle
-            self._registration.want_notice(connection, wanted)
-            self._was_idle = False
+            self._registration.want_notice(connection, self._registration.wants_notice)
 
     def _wait(self, left: float) -> None:
-        """Ask for notices; if that was done before, nap."""
+        """Ask for notifications, if enough claims found nothing; else nap."""
         connection = self._claimer.connect().connection
         hears = self._listener.listen(connection)
-        if hears and not self._registration.wants_notice:
+        if hears and not self._registration.wants_notice and self._idle.should_ask():
             self._registration.want_notice(connection, True)
-            return  # and claim once more, now that producers can see it
+            self._idle.asked()
+            return  # and claim once more: now producers can see it
         nap = self._idle.next_nap(is_listening=hears, wake_in=self._claimer.wake_in)
         nap = min(nap, timedelta(seconds=min(self._duties.due_in, left)))
         self._listener.wait(max(nap, SHORTEST_PAUSE).total_seconds())
@@ -198,7 +207,7 @@ class Intake:
 
     def _take(self, limit: int, thoroughly: bool) -> int:
         claimed = self._claimer.claim(limit, thoroughly=thoroughly)
-        # Times are measured from here: from before the claim, a short run would end in the future.
+        # Measured after the claim: measured before it, a short run would end in the future.
         taken_at = monotonic()
         self._taken.extend(Taken(each.claim, taken_at) for each in claimed)
         return len(claimed)
@@ -206,11 +215,11 @@ class Intake:
     def _pop(self) -> Taken | None:
         try:
             return self._taken.popleft()
-        except IndexError:  # perhaps another thread has it
+        except IndexError:  # another thread may have taken it
             return None
 
     def _end(self) -> None:
-        """Clean up, unless somebody is at it: he does so at once when he finds it closed."""
+        """Clean up, unless another thread uses it: that thread does when it finds it closed."""
         if not self._using.acquire(blocking=False):
             return
         try:

@@ -23,7 +23,7 @@ from django.db import connection, connections, transaction
 from pgqueue import Delivery, areceive, receive, send, send_many, signals
 from pgqueue.claiming import idle
 from pgqueue.claiming.claimer import Claimer
-from pgqueue.claiming.intake import Intake
+from pgqueue.claiming.consumer import Consumer
 from pgqueue.connections import connect
 from pgqueue.duties import agenda, expire, rescue
 from pgqueue.engine import lease
@@ -339,7 +339,7 @@ class TestWaiting:
     def test_finds_what_was_sent_as_it_asked_to_be_told(self, long_naps: None) -> None:
         """Who sent it saw nobody who waits; who waits had looked before."""
         with receive("mail", wait=WITHIN) as receiver:
-            registration = receiver._intake._registration
+            registration = receiver._consumer._registration
             want_notice = registration.want_notice
 
             def late(at: psycopg.Connection[Any], wanted: bool) -> None:
@@ -362,8 +362,8 @@ class TestWaiting:
 
         def consume() -> None:
             with receive("mail", wait=1) as deliveries:
-                look = deliveries._intake._duties.look
-                deliveries._intake._duties.look = lambda at: (looks.append(1), look(at))[1]  # type: ignore[func-returns-value, method-assign]
+                look = deliveries._consumer._duties.look
+                deliveries._consumer._duties.look = lambda at: (looks.append(1), look(at))[1]  # type: ignore[func-returns-value, method-assign]
                 list(deliveries)
 
         with receive("chat", wait=True) as noisy:
@@ -404,19 +404,31 @@ class TestWaiting:
 
         assert consumed.result(5) == 1
 
-    def test_withdraws_its_wish_to_be_told_once_it_always_finds_something(self) -> None:
+    def test_is_not_notified_while_it_finds_many_messages_a_second(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(idle.Busyness, "is_busy", lambda busyness: len(busyness._found_at) > 2)
         with receive("mail", wait=0.5) as receiver:
-            receiver._intake._claimer.connect()
             assert not receiver.take()
             assert Worker.objects.get().notify_until is not None
             for number in range(3):
                 send("mail", number)
-                receiver._intake._beat_at = 0.0
                 receiver.take()
 
             assert Worker.objects.get().notify_until is None
             assert not receiver.take()
             assert Worker.objects.get().notify_until is not None
+
+    def test_renews_its_wish_to_be_notified_with_its_heartbeat(self) -> None:
+        with receive("mail", wait=0.1) as receiver:
+            assert not receiver.take()
+            wished = Worker.objects.get().notify_until
+            send("mail", 1)
+            receiver._consumer._beat_at = 0.0
+
+            receiver.take()
+
+            assert Worker.objects.get().notify_until > wished
 
     def test_goes_on_until_closed_by_another_thread(
         self, in_thread: Callable[..., Future[Any]], long_naps: None
@@ -489,7 +501,7 @@ class TestWaiting:
         with receive("mail", limit=2) as receiver:
             Message.objects.filter(payload=2).update(lost=1)
             with (
-                patch.object(Intake, "begin", side_effect=gone),
+                patch.object(Consumer, "begin", side_effect=gone),
                 pytest.raises(psycopg.OperationalError, match="gone"),
             ):
                 receiver.take()
@@ -503,7 +515,7 @@ class TestWaiting:
 
         async def main() -> list[object]:
             async with areceive("mail", limit=2) as receiver:
-                slow = patch.object(Intake, "begin", side_effect=lambda claim: time.sleep(0.3))
+                slow = patch.object(Consumer, "begin", side_effect=lambda claim: time.sleep(0.3))
                 with slow, pytest.raises(TimeoutError):
                     await asyncio.wait_for(receiver.take(), 0.2)
                 return [delivery.payload for delivery in await receiver.take()]
@@ -901,8 +913,8 @@ class TestUpkeep:
 
         with receive("mail") as receiver:
             before = receiver.take()
-            receiver._intake._duties._agenda.contact._since -= 31
-            receiver._intake._duties._look_at = 0.0
+            receiver._consumer._duties._agenda.contact._since -= 31
+            receiver._consumer._duties._look_at = 0.0
             after = receiver.take()
 
         signals.message_rescued.disconnect(hear)
@@ -919,7 +931,7 @@ class TestUpkeep:
         other.execute("SELECT FROM pgqueue_message FOR UPDATE")
 
         with receive("mail", wait=0.5) as receiver:
-            claimer = receiver._intake._claimer
+            claimer = receiver._consumer._claimer
             with patch.object(claimer, "claim", side_effect=claimer.claim) as claim:
                 assert not receiver.take()
         other.rollback()

@@ -11,15 +11,15 @@ from datetime import timedelta
 import pytest
 
 from pgqueue.worker.buffer import Buffer
-from pgqueue.worker.rousing import Rousing
+from pgqueue.worker.thread_waker import ThreadWaker
 from tests.eventually import eventually
 
 
 @contextmanager
 def at_work(seconds: float, *, count: int) -> Iterator[tuple[Buffer, set[int]]]:
     """Have eight threads take; yield what they take from, and who took something."""
-    buffer = Buffer(8, on_low=int, on_put=lambda: rousing.wake())
-    rousing = Rousing(buffer)
+    buffer = Buffer(8, on_low=int, on_put=lambda: waker.wake())
+    waker = ThreadWaker(buffer)
     took: set[int] = set()
 
     def take() -> None:
@@ -32,12 +32,12 @@ def at_work(seconds: float, *, count: int) -> Iterator[tuple[Buffer, set[int]]]:
     for _ in range(8):
         threading.Thread(target=take, daemon=True).start()
     eventually(lambda: buffer._idle == 8)
-    rousing.start()
+    waker.start()
     buffer.put([object()] * count)  # type: ignore[list-item]
     yield buffer, took
     buffer.close()
-    rousing.stop()
-    rousing.stopped(timedelta(seconds=5))
+    waker.stop()
+    waker.stopped(timedelta(seconds=5))
 
 
 @pytest.mark.parametrize("seconds", [0.001, 0.05])

@@ -1,4 +1,4 @@
-"""How a run ends, as values: deciding that and writing it down stay apart."""
+"""How a run can end, as values: `worker.failures` decides it, `worker.settler` writes it."""
 
 from __future__ import annotations
 
@@ -83,4 +83,4 @@ class Closed:
     error: ClassVar[None] = None
 
 
-Outcome = Succeeded | Retried | Died | Deferred | Discarded | Cancelled | HandedBack | Closed
+Ending = Succeeded | Retried | Died | Deferred | Discarded | Cancelled | HandedBack | Closed

@@ -11,6 +11,7 @@ import psycopg
 from django.db import InterfaceError, InternalError, OperationalError
 
 from pgqueue.conf import settings
+from pgqueue.endings import Cancelled, Died, Discarded, Ending, HandedBack, Retried
 from pgqueue.engine.errors import describe
 from pgqueue.engine.values import Claim
 from pgqueue.exceptions import (
@@ -21,7 +22,6 @@ from pgqueue.exceptions import (
     Retry,
     UnreadablePayload,
 )
-from pgqueue.outcomes import Cancelled, Died, Discarded, HandedBack, Outcome, Retried
 from pgqueue.retries import Exponential, as_timedelta
 from pgqueue.tasks import Task, TaskContext
 
@@ -47,7 +47,7 @@ class NotBegun(Exception):
     """A run could not begin, since the database was not there: that is no failure of its own."""
 
 
-def judged(task: Task[Any, Any], context: TaskContext, error: BaseException) -> Outcome:
+def ending_after(task: Task[Any, Any], context: TaskContext, error: BaseException) -> Ending:
     """Decide what becomes of a message whose run raised `error`."""
     if isinstance(error, NotBegun):
         logger.warning("%s #%s could not begin: %s", task.name, context.id, error.__cause__)
@@ -74,7 +74,7 @@ def later_each_time(claim: Claim, first: timedelta, longest: timedelta) -> timed
     return min(first * 2.0 ** min(handed_back, 10), longest)
 
 
-def failed(task: Task[Any, Any], context: TaskContext, error: BaseException) -> Outcome:
+def failed(task: Task[Any, Any], context: TaskContext, error: BaseException) -> Ending:
     """Decide whether a message that raised `error` is tried again, and when."""
     entry = _described(context, error)
     failures = context.claim.failures + 1

@@ -14,7 +14,7 @@ BUSY = 0.8
 """Of one processor: who uses so much has little left that another thread could use."""
 
 
-class Rousing(Service):
+class ThreadWaker(Service):
     """Wakes one more thread where those that are awake leave something to do.
 
     Python runs one thread at a time. Were all awake for tasks that take microseconds, whoever
@@ -36,7 +36,7 @@ class Rousing(Service):
         if not buffer.has_idle or not len(buffer):
             return UNTIL_WOKEN
         if self._is_slow(buffer.taken):
-            buffer.rouse()
+            buffer.wake_one()
         return EVERY
 
     def _is_slow(self, taken: int) -> bool:

@@ -1,0 +1,73 @@
+"""Surround each run with context managers, for example with the span of a trace."""
+
+from __future__ import annotations
+
+import logging
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from typing import Any
+
+from pgqueue.tasks.context import TaskContext
+
+logger = logging.getLogger(__name__)
+
+Around = Callable[[TaskContext], AbstractContextManager[Any]]
+
+_registered: list[Around] = []
+
+
+def around_runs(manager: Around) -> Around:
+    """Surround each run in this process with a context manager.
+
+    The one that was registered first is the outermost.
+
+    It is entered where the function is called: in its thread, or inside its coroutine. So the
+    function sees the context variables that the manager sets. The manager sees the error that the
+    function raises, but cannot suppress it. What the manager itself raises is logged, and changes
+    nothing about the run.
+
+    Args:
+        manager: takes the context of the run, and returns a context manager. Usable as a decorator.
+    """
+    _registered.append(manager)
+    return manager
+
+
+def remove(manager: Around) -> None:
+    """Remove a context manager that was registered."""
+    _registered.remove(manager)
+
+
+def around(context: TaskContext) -> AbstractContextManager[None]:
+    """Return a context manager that enters all that are registered."""
+    return _nested(context) if _registered else nullcontext()
+
+
+@contextmanager
+def _nested(context: TaskContext) -> Iterator[None]:
+    entered = [each for manager in _registered if (each := _enter(manager, context))]
+    try:
+        yield
+    finally:
+        raised = sys.exc_info()
+        for each in reversed(entered):
+            _exit(each, raised)
+
+
+def _enter(manager: Around, context: TaskContext) -> AbstractContextManager[Any] | None:
+    try:
+        entered = manager(context)
+        entered.__enter__()
+    except Exception:
+        logger.exception("A context manager around a run failed: %r", manager)
+        return None
+    return entered
+
+
+def _exit(entered: AbstractContextManager[Any], raised: Any) -> None:
+    try:
+        entered.__exit__(*raised)
+    except BaseException as error:
+        if error is not raised[1]:  # a generator's context manager raises it again
+            logger.exception("A context manager around a run failed: %r", entered)

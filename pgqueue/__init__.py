@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from pgqueue.exceptions import WaitInTransaction as WaitInTransaction
     from pgqueue.exceptions import WaitTimeout as WaitTimeout
     from pgqueue.retries import Exponential as Exponential
+    from pgqueue.retries import backoff as backoff
     from pgqueue.schedules import Schedule as Schedule
     from pgqueue.tasks import Delivery as Delivery
     from pgqueue.tasks import Notice as Notice
@@ -108,6 +109,7 @@ _HOMES = {
     "areceive": "pgqueue.tasks",
     "asend": "pgqueue.tasks",
     "asend_many": "pgqueue.tasks",
+    "backoff": "pgqueue.retries",
     "batch": "pgqueue.batches",
     "receive": "pgqueue.tasks",
     "send": "pgqueue.tasks",
@@ -163,6 +165,7 @@ __all__ = [
     "areceive",
     "asend",
     "asend_many",
+    "backoff",
     "batch",
     "receive",
     "send",

@@ -11,7 +11,7 @@ from django.core.exceptions import ImproperlyConfigured
 from django.core.signals import setting_changed
 
 from pgqueue.retention import Retention, as_retention
-from pgqueue.retries import Backoff, Exponential, as_backoff, as_duration
+from pgqueue.retries import Backoff, Exponential, as_backoff, as_duration, declare
 from pgqueue.schedules import Entry, as_entries
 from pgqueue.spelling import hint
 from pgqueue.states import Outcome
@@ -101,6 +101,12 @@ def _count(value: Any) -> int:
     return value
 
 
+def _backoff(value: Any) -> Backoff:
+    backoff = as_backoff(value)
+    declare(backoff)
+    return backoff
+
+
 def _retention(value: Any) -> Retention:
     return {**_for_a_month(), **as_retention(value)}
 
@@ -115,7 +121,7 @@ _CHECKS = {
     str: _name,
     int: _count,
     timedelta: as_duration,
-    Backoff: as_backoff,
+    Backoff: _backoff,
     Retention: _retention,
     Schedules: as_entries,
 }

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from importlib import import_module
 from typing import TYPE_CHECKING, Any
+
+from pgqueue.discovery import import_declaring
 
 if TYPE_CHECKING:
     from pgqueue.tasks.definition import Task
@@ -12,35 +13,35 @@ if TYPE_CHECKING:
 _tasks: dict[str, Task[Any, Any]] = {}
 
 adopters: list[Callable[[str], Task[Any, Any] | None]] = []
-"""Each may know a task of another kind by its name."""
+"""Each may know a task of another kind by its name. It must import nothing."""
 
 
 def add(task: Task[Any, Any]) -> None:
-    """Make `task` known by its name."""
+    """Register `task` under its name."""
     _tasks[task.name] = task
 
 
 def each() -> list[Task[Any, Any]]:
-    """Return those that were imported so far."""
+    """Return the tasks that are registered so far."""
     return list(_tasks.values())
 
 
 def get(name: str) -> Task[Any, Any] | None:
-    """Return the task of this name, as its decorator made it, if it was imported."""
+    """Return the task of this name, as its decorator made it, if its module was imported."""
     return _tasks.get(name)
 
 
 def find(name: str) -> Task[Any, Any] | None:
-    """Return the task of this name, importing the module that the name says; None without one.
+    """Return the task of this name, importing the module of the project that declares it.
 
-    A module that can't be imported has no tasks: its error is the caller's to report.
+    Returns:
+        None: no task has this name here. Nothing else that has this name is imported or called.
+
+    Raises:
+        Exception: the module's own, as it is imported.
     """
     if name not in _tasks:
-        module, _, _ = name.rpartition(".")
-        try:
-            import_module(module)
-        except (ImportError, ValueError):
-            return None
+        import_declaring(name)
     for adopt in adopters:
         if name not in _tasks and (adopted := adopt(name)):
             add(adopted)

@@ -6,13 +6,15 @@ A backoff is a function of the error and the result so far. It returns seconds o
 
 from __future__ import annotations
 
+import inspect
 import random
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from datetime import timedelta
-from typing import Any, Protocol, TypeAlias
+from typing import Any, Protocol, TypeAlias, TypeVar
 
-from django.utils.module_loading import import_string
+from pgqueue.discovery import import_declaring
+from pgqueue.exceptions import InvalidTask
 
 
 class Failed(Protocol):
@@ -25,7 +27,9 @@ class Failed(Protocol):
 
 Delay: TypeAlias = "float | timedelta | None"
 Backoff: TypeAlias = "Callable[[BaseException, Any], Delay]"
+F = TypeVar("F", bound="Callable[..., Delay]")
 
+_declared: dict[str, Backoff] = {}
 
 LONGEST = timedelta(days=36525)
 """What lies further back than a hundred years may be no time that PostgreSQL knows."""
@@ -118,33 +122,67 @@ def as_backoff(value: Any) -> Backoff:
     )
 
 
-def dump_backoff(backoff: Backoff) -> Any:
-    """Describe `backoff` in JSON, to travel with one message.
+def backoff(function: F) -> F:
+    """Declare a function of (exception, result), so that `using()` may give it to messages.
+
+    A message stores the function's name, and a worker calls only functions that are declared: with
+    this decorator, or as the backoff of a `@task`, of `PGQUEUE` or of `TASKS`.
 
     Raises:
-        ValueError: it is a function that can't be imported by its name.
+        InvalidTask: it is no function at the top of a module.
+    """
+    if _name_of(function) is None:
+        raise InvalidTask(f"{function!r} must be a function at the top of a module.")
+    declare(function)
+    return function
+
+
+def declare(backoff: Any) -> None:
+    """Register a backoff under its name, if it has one: as what stored messages may name."""
+    name = _name_of(backoff)
+    if name is not None:
+        _declared[name] = backoff
+
+
+def _name_of(backoff: Any) -> str | None:
+    if not inspect.isfunction(backoff) or not backoff.__qualname__.isidentifier():
+        return None
+    return f"{backoff.__module__}.{backoff.__qualname__}"
+
+
+def dump_backoff(backoff: Backoff) -> Any:
+    """Describe `backoff` in JSON, to be stored with one message.
+
+    Raises:
+        ValueError: it is a function that was not declared.
     """
     if isinstance(backoff, Exponential):
         return asdict(backoff)
     if isinstance(backoff, Delays):
         return list(backoff.seconds)
-    path = f"{backoff.__module__}.{getattr(backoff, '__qualname__', '?')}"
-    try:
-        found = import_string(path)
-    except ImportError:
-        found = None
-    if found is not backoff:
+    name = _name_of(backoff)
+    if name is None or _declared.get(name) is not backoff:
         raise ValueError(
-            f"{path} can't travel with a message: only a function at the top of a module can. "
-            "Give it to @task(backoff=…) instead, or define it there."
+            f"{name or repr(backoff)} can't be stored with a message: declare it with "
+            "@pgqueue.backoff at the top of a module, or give it to @task(backoff=…) instead."
         )
-    return path
+    return name
 
 
 def load_backoff(described: Any) -> Backoff:
-    """Return the backoff that `dump_backoff` described."""
-    if isinstance(described, dict):
-        return Exponential(**described)
-    if isinstance(described, list):
-        return as_backoff(described)
-    return import_string(described)  # type: ignore[no-any-return]
+    """Return the backoff that `dump_backoff` described.
+
+    Raises:
+        ValueError: it describes none, or one that is not declared here.
+        Exception: what the module that declares it raises as it is imported.
+    """
+    if isinstance(described, str):
+        if described not in _declared:
+            import_declaring(described)
+        if described in _declared:
+            return _declared[described]
+        raise ValueError(f"no backoff is named {described!r} here.")
+    try:
+        return Exponential(**described) if isinstance(described, dict) else as_backoff(described)
+    except TypeError as error:
+        raise ValueError(f"{described!r} is no backoff.") from error

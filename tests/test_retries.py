@@ -5,6 +5,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from pgqueue import backoff as declared
 from pgqueue.retries import Delays, Exponential, as_backoff, dump_backoff, load_backoff
 
 
@@ -12,6 +13,7 @@ def after(failures: int) -> SimpleNamespace:
     return SimpleNamespace(failures=failures)
 
 
+@declared
 def quick(error: BaseException, result: object) -> float:
     return 0.1
 

@@ -17,6 +17,7 @@ from pgqueue.backend.running import AdoptedTask
 from pgqueue.backend.tasks import OPTIONS, PostgresTask, djangos_errors
 from pgqueue.conf import settings
 from pgqueue.engine import lookup
+from pgqueue.retries import declare
 from pgqueue.tasks import TaskResult
 from pgqueue.tasks.options import checked
 
@@ -57,6 +58,7 @@ class PostgresBackend(api.BaseTaskBackend):
             given = checked({known[name]: value for name, value in self.options.items()})
         except exceptions.InvalidTask as error:
             raise api.InvalidTaskBackend(f"TASKS[{self.alias!r}]: OPTIONS: {error}") from error
+        declare(given.get("backoff"))
         return {"max_attempts": 1, **given}
 
     def validate_task(self, task: Any) -> None:

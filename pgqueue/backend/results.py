@@ -13,6 +13,7 @@ import psycopg
 
 from pgqueue.backend import api
 from pgqueue.codec.arguments import Codec
+from pgqueue.discovery import imported
 from pgqueue.endings import Cancelled, Died, Discarded, Succeeded
 from pgqueue.engine.lookup import Found
 from pgqueue.states import Outcome, State
@@ -38,6 +39,26 @@ STATUSES: dict[str, Any] = {
     Outcome.DISCARDED: FAILED,
     Outcome.EXPIRED: FAILED,
 }
+
+
+@dataclass(frozen=True, kw_only=True)
+class PostgresTaskError(api.TaskError):  # type: ignore[misc]
+    """One attempt that failed."""
+
+    @property
+    def exception_class(self) -> type[BaseException]:
+        """The class of the exception.
+
+        Raises:
+            ImportError: its module is not imported here: a name in a table imports nothing.
+            ValueError: what has this name is no exception.
+        """
+        found = imported(self.exception_class_path)
+        if found is None:
+            raise ImportError(f"{self.exception_class_path} is not imported here.")
+        if not isinstance(found, type) or not issubclass(found, BaseException):
+            raise ValueError(f"{self.exception_class_path!r} does not reference a valid exception.")
+        return found
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -123,7 +144,7 @@ def _change(result: PostgresTaskResult, **changes: Any) -> None:
 
 
 def _error(entry: Mapping[str, Any]) -> api.TaskError:
-    return api.TaskError(exception_class_path=entry["class"], traceback=entry["traceback"])
+    return PostgresTaskError(exception_class_path=entry["class"], traceback=entry["traceback"])
 
 
 def _with_text_keys(plain: Any) -> Any:

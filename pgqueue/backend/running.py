@@ -11,12 +11,12 @@ from typing import Any
 
 from django.db import connections
 from django.utils import timezone
-from django.utils.module_loading import import_string
 
 from pgqueue import registry
 from pgqueue.backend import api, results
 from pgqueue.backend.context import PostgresTaskContext
 from pgqueue.backend.results import PostgresTaskResult
+from pgqueue.discovery import imported
 from pgqueue.endings import Ending, Succeeded
 from pgqueue.engine import lookup
 from pgqueue.engine.lookup import Found
@@ -98,8 +98,11 @@ class AdoptedTask(Task[Any, Any]):
         """Return the alias of the backend that a message came by; ours if that is gone."""
         if not options:
             return self.backend
-        named: str = json.loads(options).get("backend", self.backend)
-        return named if named in api.task_backends.settings else self.backend
+        found = json.loads(options)
+        named = found.get("backend") if isinstance(found, dict) else None
+        if isinstance(named, str) and named in api.task_backends.settings:
+            return named
+        return self.backend
 
 
 @dataclass(eq=False)
@@ -167,12 +170,10 @@ def _announce(
 def adopt(name: str) -> Task[Any, Any] | None:
     """Return the task of pgqueue's own for a task of `django.tasks`: what a worker finds.
 
-    One that was declared on a backend of another kind is on the first of ours.
+    One that was declared on a backend of another kind is on the first of ours. Its module is
+    imported by now, if it may be.
     """
-    try:
-        found = import_string(name)
-    except ImportError:
-        return None
+    found = imported(name)
     if not isinstance(found, api.Task):
         return None
     for alias in [found.backend, *api.task_backends]:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, overload
 from pgqueue import exceptions
 from pgqueue.backend import api
 from pgqueue.backend.context import PostgresTaskContext
-from pgqueue.retries import Backoff
+from pgqueue.retries import Backoff, declare
 from pgqueue.tasks.options import Atomic, checked
 
 if TYPE_CHECKING:
@@ -161,6 +161,7 @@ def task(
     """
 
     def make(function: Callable[..., Any]) -> PostgresTask[..., Any]:
+        declare(options.get("backoff"))
         return PostgresTask(
             func=function,
             priority=priority,

@@ -31,7 +31,7 @@ from pgqueue.exceptions import (
     TaskResultMismatch,
     UnknownTask,
 )
-from pgqueue.retries import Backoff, load_backoff
+from pgqueue.retries import Backoff, declare
 from pgqueue.schedules import Schedule
 from pgqueue.states import State
 from pgqueue.tasks import options as task_options
@@ -279,15 +279,16 @@ class Task(Generic[P, T]):
         return async_to_sync(self.func)
 
     def for_message(self, changed: bytes | None) -> Task[P, T]:
-        """Return this task with the options that `using()` gave one message."""
+        """Return this task with the options that `using()` gave one message.
+
+        Raises:
+            UnreadablePayload: they are no options.
+        """
         if not changed:
             return self
-        found = json.loads(changed)
-        if found.get("backoff") is not None:
-            found["backoff"] = load_backoff(found["backoff"])
-        if found.get("timeout") is not None:
-            found["timeout"] = timedelta(seconds=found["timeout"])
-        return replace(self, **found)
+        found = task_options.received(self.name, changed)
+        known = {each.name for each in fields(self)}  # `backend`, of tasks of django.tasks
+        return replace(self, **{name: found[name] for name in found.keys() & known})
 
     def check_is_of(self, name: str, result_id: str | int) -> None:
         """Say no to a message of another task.
@@ -536,6 +537,7 @@ def task(function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
         max_attempts: errors after which a message is dead.
         backoff: how long a failed message waits: `Exponential(…)`, a list of seconds or
             timedeltas, or a function of (exception, result) that returns one, or None to give up.
+            One that is given by `using()` must be declared with `@backoff`.
         timeout: seconds or a timedelta after which `TaskTimeout` is raised in a run.
         atomic: run and settle in one transaction on the queue's database: what the task does
             there happens exactly once. "read committed", "repeatable read" or "serializable"
@@ -563,6 +565,7 @@ def _declare(function: Callable[..., Any], options: Mapping[str, Any]) -> Task[A
     if not inspect.isfunction(function) or "." in function.__qualname__:
         raise InvalidTask(f"{function!r} must be a function at the top of a module to be a task.")
     declared: Task[Any, Any] = Task(func=function, **task_options.checked(options))
+    declare(declared.backoff)
     registry.add(declared)
     return declared
 

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
+from functools import lru_cache
 from typing import Any, Literal, TypeAlias, TypedDict, get_args
 
 import psycopg
 from django.utils import timezone
 
-from pgqueue.exceptions import InvalidMessage, InvalidTask
-from pgqueue.retries import Backoff, as_backoff, as_timedelta, dump_backoff
+from pgqueue.exceptions import InvalidMessage, InvalidTask, UnreadablePayload
+from pgqueue.retries import Backoff, as_backoff, as_timedelta, dump_backoff, load_backoff
 from pgqueue.schedules import as_schedules
 from pgqueue.spelling import hint
+
+logger = logging.getLogger("pgqueue")
 
 # An entry of the index that claims walk must fit a third of a page.
 CHANNEL_LIMIT = 200
@@ -254,7 +258,7 @@ def travelling(options: Mapping[str, Any], defaults: Mapping[str, Any]) -> str |
     """Return as JSON what a worker must do otherwise than the task's decorator says.
 
     Raises:
-        InvalidTask: a backoff is a function that can't be imported by its name.
+        InvalidTask: a backoff is a function that was not declared.
     """
     changed = {}
     for name, dump in _OF_THE_RUN.items():
@@ -266,6 +270,66 @@ def travelling(options: Mapping[str, Any], defaults: Mapping[str, Any]) -> str |
         except ValueError as error:
             raise InvalidTask(f"{name}: {error}") from error
     return json.dumps(changed) if changed else None
+
+
+def received(name: str, text: str | bytes) -> dict[str, Any]:
+    """Return the options that `travelling` wrote for a message of the task `name`.
+
+    An option of a newer version is left out. So is a backoff that is not declared here, with a
+    warning: the task's own holds.
+
+    Raises:
+        UnreadablePayload: an option has a value that can't be.
+    """
+    try:
+        found = json.loads(text)
+        options = {
+            option: None if found[option] is None else _RECEIVED[option](found[option])
+            for option in _RECEIVED.keys() & found.keys()
+        }
+    except (ValueError, TypeError, AttributeError, RecursionError) as error:
+        raise UnreadablePayload(f"The options of a message of {name}: {error}") from error
+    if isinstance(options.get("backoff"), _Unknown):
+        del options["backoff"]
+    return options
+
+
+class _Unknown:
+    """A backoff that is not declared here."""
+
+
+def _known_backoff(described: Any) -> Backoff | _Unknown:
+    try:
+        return load_backoff(described)
+    except (Exception, SystemExit) as error:
+        # Also what the module that declares it raises as it is imported.
+        _warn_of_backoff(f"{described!r:.200}", f"{error!r:.1000}")
+        return _Unknown()
+
+
+@lru_cache(maxsize=1000)
+def _warn_of_backoff(described: str, error: str) -> None:
+    """Log it once in this process: each message that names it comes here."""
+    logger.warning(
+        "A message has the backoff %s, which is not known here (%s): its task's own holds. "
+        "Declare the function with @pgqueue.backoff in a module of the project.",
+        described,
+        error,
+    )
+
+
+def _word(value: Any) -> str:
+    if not isinstance(value, str):
+        raise TypeError(f"{value!r:.200} is no text.")
+    return value
+
+
+_RECEIVED: dict[str, Callable[[Any], Any]] = {
+    "backoff": _known_backoff,
+    "timeout": _duration,
+    "atomic": _atomic,
+    "backend": _word,
+}
 
 
 class MessageOptions(TypedDict, total=False):

@@ -72,7 +72,7 @@ class TestAMessage:
         assert Message.objects.get().options == {"backoff": "tests.jobs.give_up_on_value_errors"}
 
     def test_is_refused_a_backoff_that_could_not_travel(self) -> None:
-        with pytest.raises(InvalidTask, match="can't travel"):
+        with pytest.raises(InvalidTask, match="can't be stored"):
             jobs.add.using(backoff=lambda error, result: 1).enqueue(1)
 
         assert not Message.objects.exists()

@@ -23,7 +23,15 @@ class Retried:
     error: BaseException
     entry: str
     delay: timedelta
-    word: ClassVar[str] = "failed, to be retried,"
+    word: ClassVar[str] = "failed"
+
+    @property
+    def consequence(self) -> str:
+        """What becomes of the message, for the log."""
+        seconds = self.delay.total_seconds()
+        if not seconds:
+            return "retried at once"
+        return f"retried in {seconds:.0f} s" if seconds >= 10 else f"retried in {seconds:.2g} s"
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +41,7 @@ class Died:
     error: BaseException
     entry: str
     word: ClassVar[str] = "died"
+    consequence: ClassVar[str] = "dead letter"
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,6 +12,7 @@ from typing import Any
 
 from django.dispatch import Signal, receiver
 
+from pgqueue import tracebacks
 from pgqueue.savepoints import GuardedSignal
 
 logger = logging.getLogger("pgqueue")
@@ -105,12 +106,12 @@ def log_finished(task: Any, context: Any, ending: Any) -> None:
     """Log how a run ended. Called, not sent: as a receiver it would cost more than small tasks."""
     if ending.error is not None:
         logger.warning(
-            "%s #%s %s on attempt %s",
+            "%s #%s failed on attempt %s: %s",
             task.name,
             context.id,
-            ending.word,
             context.attempt,
-            exc_info=ending.error,
+            ending.consequence,
+            exc_info=(type(ending.error), ending.error, tracebacks.shown(ending.error)),
         )
     elif logger.isEnabledFor(logging.DEBUG):
         logger.debug("%s #%s %s", task.name, context.id, ending.word)

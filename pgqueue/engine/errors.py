@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
-import traceback
 from collections.abc import Callable
+
+from pgqueue import tracebacks
 
 TRACEBACK_LIMIT = 16 * 1024
 
@@ -23,6 +24,8 @@ def is_caused_by(error: BaseException | None, *kinds: type[BaseException]) -> bo
 def describe(error: BaseException, *, attempt: int, worker: str) -> str:
     """Return an error as the JSON that is kept with the message.
 
+    Its traceback begins at the user's own frame, if there is one (see `tracebacks`).
+
     Never raises because of the error: where its class, its text or its traceback can't be
     formatted, whatever that raises (even SystemExit), the entry says so in their place.
     """
@@ -33,9 +36,7 @@ def describe(error: BaseException, *, attempt: int, worker: str) -> str:
             "worker": worker,
             "class": _text(lambda: f"{kind.__module__}.{kind.__qualname__}"),
             "message": _text(lambda: str(error))[:TRACEBACK_LIMIT],
-            "traceback": _text(lambda: "".join(traceback.format_exception(error)))[
-                -TRACEBACK_LIMIT:
-            ],
+            "traceback": _text(lambda: tracebacks.text(error))[-TRACEBACK_LIMIT:],
         }
     )
 

@@ -38,6 +38,7 @@ from pgqueue.tasks import options as task_options
 from pgqueue.tasks.context import RunState, TaskContext
 from pgqueue.tasks.options import Atomic, Options
 from pgqueue.tasks.result import TaskResult, fetch
+from pgqueue.tracebacks import calls_user_code
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -232,6 +233,7 @@ class Task(Generic[P, T]):
         """Look up a message of this task, from async code."""
         return await sync_to_async(self.get_result)(result_id)
 
+    @calls_user_code
     def call(self, *args: Any, **kwargs: Any) -> T:
         """Run the function here and now, and a coroutine function to its end."""
         function = self._as_sync if self.is_async else self.func

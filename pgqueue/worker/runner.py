@@ -19,6 +19,7 @@ from pgqueue.engine.values import Claim
 from pgqueue.exceptions import Defer, TransactionLeftOpen
 from pgqueue.tasks import Task, TaskContext
 from pgqueue.tasks.around import around
+from pgqueue.tracebacks import calls_user_code
 from pgqueue.worker import atomic
 from pgqueue.worker.cancelling import cancellable
 from pgqueue.worker.django_connections import (
@@ -248,10 +249,7 @@ class Runner:
     def _bounded(self, run: Run) -> Callable[..., Coroutine[Any, Any, Any]]:
         task, context, leased = run
 
-        async def surrounded(*args: Any, **kwargs: Any) -> Any:
-            with around(context):
-                return await task.func(*args, **kwargs)
-
+        surrounded = partial(_awaited, task, context)
         over = _over_at(run)
         if over is None:
             return cancellable(leased, surrounded)
@@ -278,6 +276,12 @@ class Runner:
             signals.send(signals.task_unknown, type(self), name=claim.task, delay=delay)
         else:
             signals.send(signals.handler_missing, type(self), channel=claim.channel, delay=delay)
+
+
+@calls_user_code
+async def _awaited(task: Task[Any, Any], context: TaskContext, /, *args: Any, **kwargs: Any) -> Any:
+    with around(context):
+        return await task.func(*args, **kwargs)
 
 
 def _needless(leased: LeasedMessage) -> Ending | None:

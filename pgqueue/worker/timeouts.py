@@ -104,7 +104,9 @@ def within(
                 return await function(*args, **kwargs)
         except TimeoutError as error:
             if limit.expired():
-                raise TaskTimeout from error
+                # The traceback of the cancellation leads to where the task was.
+                cancelled = error.__cause__ or error
+                raise TaskTimeout().with_traceback(cancelled.__traceback__) from None
             raise
 
     return bounded

@@ -54,6 +54,10 @@ class Settings:
     """How long messages that ended are kept: a duration, or a dict of some by outcome."""
     dead_retention: timedelta = 3 * MONTH
     """How long dead letters are kept before they are discarded."""
+    keep_connections: bool = True
+    """Whether a worker's thread keeps its Django connections open while it has work, although
+    their CONN_MAX_AGE is 0. If not, it closes them after each task, as Django does after a request.
+    """
     schedules: Schedules = field(default_factory=dict)
     """Tasks that are enqueued by themselves: by name, what `Schedule` takes, and the `task`."""
 
@@ -95,6 +99,12 @@ def _checked(name: str, value: Any, kind: Any) -> Any:
         raise ImproperlyConfigured(f"PGQUEUE[{name!r}] = {value!r}: {error}") from error
 
 
+def _flag(value: Any) -> bool:
+    if not isinstance(value, bool):
+        raise TypeError("it must be True or False.")
+    return value
+
+
 def _count(value: Any) -> int:
     if not isinstance(value, int) or isinstance(value, bool) or value < 1:
         raise ValueError("it must be a whole number, 1 or more.")
@@ -119,6 +129,7 @@ def _name(value: Any) -> str:
 
 _CHECKS = {
     str: _name,
+    bool: _flag,
     int: _count,
     timedelta: as_duration,
     Backoff: _backoff,

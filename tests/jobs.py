@@ -393,20 +393,53 @@ def defer_what_is_refused() -> None:
         raise Defer(timedelta()) from None
 
 
-def _be_read_only() -> None:
-    with connection.cursor() as cursor:
-        cursor.execute("SET default_transaction_read_only = on")
+@task
+async def change_session_async(text: str) -> None:
+    await sync_to_async(change_session)(text, by="django")
 
 
 @task
-async def be_read_only_async() -> None:
-    """Have their connection lead to what takes no writes, as a standby does."""
-    await sync_to_async(_be_read_only)()
+async def session_state_async() -> dict[str, str]:
+    return await sync_to_async(session_state)()
 
 
 @task(atomic=True)
 async def leave_atomically_async(name: str) -> None:
     await Group.objects.acreate(name=name)
+
+
+@task
+def change_session(text: str, *, by: str) -> None:
+    """Leave something behind in the session of this thread's connection."""
+    if by == "psycopg":
+        connection.ensure_connection()
+        connection.connection.execute(text)
+        return
+    with connection.cursor() as cursor:
+        cursor.execute(text)
+
+
+@task
+def session_state() -> dict[str, str]:
+    """Return what a task may find in a session that it did not make."""
+    queries = {
+        "settings": "SELECT string_agg(name || '=' || setting, ',' ORDER BY name) FROM pg_settings "
+        "WHERE source = 'session'",
+        "search_path": "SHOW search_path",
+        "user": "SELECT current_user || session_user",
+        "prepared": "SELECT count(*) FROM pg_prepared_statements",
+        "cursors": "SELECT count(*) FROM pg_cursors",
+        "temporary": "SELECT count(*) FROM pg_class WHERE relpersistence = 't'",
+        "locks": "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' "
+        "AND pid = pg_backend_pid()",
+        "channels": "SELECT count(*) FROM pg_listening_channels()",
+    }
+    found = {}
+    with connection.cursor() as cursor:
+        for name, query in queries.items():
+            cursor.execute(query)
+            found[name] = str(cursor.fetchone()[0])
+    return found
 
 
 @task

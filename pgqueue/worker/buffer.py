@@ -106,14 +106,22 @@ class Buffer:
         with self._filled:
             self._filled.notify()
 
-    def take(self) -> LeasedMessage | None:
-        """Return the next message, waiting for one; None once the buffer is closed."""
+    def take(
+        self, patience: float | None = None, on_idle: Callable[[], None] = lambda: None
+    ) -> LeasedMessage | None:
+        """Return the next message, waiting for one; None once the buffer is closed.
+
+        Args:
+            patience: seconds to wait before `on_idle` is called once; None: it is not called.
+        """
         while not self._closed:
             try:
                 item = self._items.popleft()
             except IndexError:
                 self._report_low()
-                self._wait()
+                if not self._wait(patience):
+                    patience = None
+                    on_idle()
                 continue
             self.taken += 1
             self._running.append(None)
@@ -139,12 +147,15 @@ class Buffer:
                     left.append(self._items.pop())
         return left
 
-    def _wait(self) -> None:
+    def _wait(self, patience: float | None) -> bool:
+        """Wait until something is put in; return False if that took longer than `patience`."""
         with self._filled:
-            if not self._items and not self._closed:
-                self._idle += 1
-                self._filled.wait()
-                self._idle -= 1
+            if self._items or self._closed:
+                return True
+            self._idle += 1
+            was_woken = self._filled.wait(patience)
+            self._idle -= 1
+            return was_woken
 
     def _report_low(self) -> None:
         if self._low is not None:

@@ -1,4 +1,8 @@
-"""Keep the Django connections of a worker's threads clean: one task must not disturb the next.
+"""Keep the Django connections of a worker's threads open, and clean for the next task.
+
+With CONN_MAX_AGE 0, Django's default, a connection is kept while its thread has work: to connect
+for each task costs more than most tasks. So no task may leave a trace on it for the next one: it is
+closed after a task that left a transaction open, or that may have changed the session.
 
 A thread looks only at the connections that were opened in it, and asks the database nothing unless
 an error occurred there: this is done after every task, however small.
@@ -10,6 +14,8 @@ import logging
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
+from datetime import timedelta
+from time import monotonic
 from typing import Any
 
 from django.db.backends.base.base import BaseDatabaseWrapper
@@ -18,10 +24,14 @@ from django.dispatch import receiver
 from psycopg.errors import FeatureNotSupported, ReadOnlySqlTransaction
 from psycopg.pq import TransactionStatus
 
+from pgqueue.conf import settings
 from pgqueue.engine.errors import is_caused_by
+from pgqueue.worker import session_state
 
 logger = logging.getLogger(__name__)
 
+MAX_AGE = timedelta(minutes=10)
+"""How long a connection is kept that Django would close at once."""
 READ_ONLY = ("in_hot_standby", "default_transaction_read_only")
 # As psycopg reports a connection in COPY, too: it is active.
 IN_TRANSACTION = (
@@ -34,6 +44,7 @@ IN_TRANSACTION = (
 class _Opened(threading.local):
     def __init__(self) -> None:
         self.here: list[BaseDatabaseWrapper] = []
+        self.is_a_workers = False
 
 
 _opened = _Opened()
@@ -44,6 +55,27 @@ def _note(connection: BaseDatabaseWrapper, **kwargs: Any) -> None:
     others = [each for each in _opened.here if each.connection and each is not connection]
     # In place: an event loop looks at the list of another thread.
     _opened.here[:] = [*others, connection]
+    if _opened.is_a_workers and connection.vendor == "postgresql":
+        session_state.watch(connection.connection)
+        if _is_kept(connection):
+            connection.close_at = monotonic() + MAX_AGE.total_seconds()
+
+
+def _is_kept(wrapper: BaseDatabaseWrapper) -> bool:
+    """Return whether it is kept while there is work, although Django would close it at once."""
+    own = wrapper.settings_dict
+    is_candidate = wrapper.vendor == "postgresql" and own["CONN_MAX_AGE"] == 0
+    return is_candidate and not own["OPTIONS"].get("pool") and settings().keep_connections
+
+
+def begin_thread() -> list[BaseDatabaseWrapper]:
+    """Note that this thread runs tasks of a worker: its connections are watched, and may be kept.
+
+    Returns:
+        The connections opened in this thread: a list that is kept up to date.
+    """
+    _opened.is_a_workers = True
+    return _opened.here
 
 
 @contextmanager
@@ -57,9 +89,24 @@ def kept_open() -> Iterator[None]:
         _opened.here[:] = [*before, *_opened.here]
 
 
-def opened_here() -> list[BaseDatabaseWrapper]:
-    """Return the connections opened in this thread, as a list that goes on to show them."""
-    return _opened.here
+def are_any_open() -> bool:
+    """Return whether this thread has connections."""
+    return any(each.connection for each in _opened.here)
+
+
+def have_any_changed(opened: Iterable[BaseDatabaseWrapper]) -> bool:
+    """Return whether a statement may have changed the session of one. Any thread may ask."""
+    return any((own := each.connection) and session_state.is_marked(own) for each in list(opened))
+
+
+def close_changed_connections() -> None:
+    """Close the connections whose session was changed. Never raises."""
+    _close_each(_close_if_changed)
+
+
+def close_idle_connections() -> None:
+    """Close the connections that are kept only while there is work. Never raises."""
+    _close_each(lambda wrapper: wrapper.close() if _is_kept(wrapper) else None)
 
 
 def are_any_in_transaction(opened: Iterable[BaseDatabaseWrapper]) -> bool:
@@ -92,13 +139,17 @@ def roll_back_open(*, atomic: str | None = None) -> list[str]:
     return left
 
 
-def close_old_connections() -> None:
-    """Close what CONN_MAX_AGE says, what broke, and what is in a transaction. Never raises.
+def close_old_connections(*, was_idle: bool = False) -> None:
+    """Close the connections that the next task must not have. Never raises.
 
-    This is what Django does after a request. But Django looks for a thread's connections each
-    time, which takes as long as the smallest tasks, most of which have none.
+    Those are connections that broke, are too old, are in a transaction, or whose session was
+    changed. Django does nearly the same after a request. But Django looks for a thread's
+    connections each time, which takes as long as the smallest tasks, most of which have none.
+
+    Args:
+        was_idle: whether they were unused for a while, so that CONN_HEALTH_CHECKS is worth a query.
     """
-    _close_each(_close_if_old)
+    _close_each(_close_if_obsolete if was_idle else _close_if_old)
 
 
 def close_broken_connections() -> None:
@@ -159,9 +210,25 @@ def _is_busy(wrapper: BaseDatabaseWrapper) -> bool:
 
 
 def _close_if_old(wrapper: BaseDatabaseWrapper) -> None:
+    is_checked = wrapper.health_check_done  # type: ignore[attr-defined]
+    _close_if_obsolete(wrapper)
+    wrapper.health_check_done = is_checked  # type: ignore[attr-defined]
+
+
+def _close_if_obsolete(wrapper: BaseDatabaseWrapper) -> None:
     if _is_in_transaction(wrapper):
         _leave(wrapper)
+    _close_if_changed(wrapper)
     wrapper.close_if_unusable_or_obsolete()
+
+
+def _close_if_changed(wrapper: BaseDatabaseWrapper) -> None:
+    own = wrapper.connection
+    if own is None or wrapper.vendor != "postgresql" or wrapper.in_atomic_block:
+        return
+    if session_state.has_changed(own):
+        _cut(wrapper)
+        wrapper.close()
 
 
 def _leave(wrapper: BaseDatabaseWrapper) -> None:

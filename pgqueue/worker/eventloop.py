@@ -13,7 +13,7 @@ import threading
 import traceback
 from collections.abc import Callable, Coroutine, Sequence
 from contextlib import suppress
-from queue import SimpleQueue
+from queue import Empty, SimpleQueue
 from time import monotonic
 from typing import Any
 
@@ -26,11 +26,15 @@ from pgqueue.exceptions import Defer, TransactionLeftOpen
 from pgqueue.worker.buffer import Buffer
 from pgqueue.worker.django_connections import (
     are_any_in_transaction,
+    are_any_open,
+    begin_thread,
     close_broken_connections,
+    close_changed_connections,
+    close_idle_connections,
     close_old_connections,
     close_read_only_connections,
+    have_any_changed,
     is_refusal,
-    opened_here,
     roll_back_open,
 )
 from pgqueue.worker.executor import Executor
@@ -41,6 +45,9 @@ TURN = 0.5
 """Seconds between turns, while no task keeps others from theirs."""
 HOUSEKEEPING = 1.0
 """Seconds between looks at the connections that async tasks use, as Django has after a request."""
+IDLE = 1.0
+"""Seconds without work after which connections are closed that are kept only while there is work.
+"""
 TIDYING = 1.0
 """Seconds that what async tasks left behind has to clean up, when the worker ends."""
 FAILURES = 5
@@ -107,9 +114,10 @@ class EventLoop(Executor):
         return "".join(traceback.format_stack(frame)) if frame else ""
 
     def _begin(self) -> None:
+        begin_thread()
         while True:
             self._free.acquire()
-            leased = self._buffer.take()
+            leased = self._buffer.take(IDLE if are_any_open() else None, close_idle_connections)
             if leased is None:
                 break
             run = self._runner.begin(leased)
@@ -172,6 +180,7 @@ class EventLoop(Executor):
             is_final = False
         if left := await self._left_open(began):
             ended = ended if is_final else _raising(TransactionLeftOpen(left))
+        await self._close_changed()
         run.leased.end()
         self._ended.put((run, ended))
 
@@ -192,6 +201,16 @@ class EventLoop(Executor):
                 self._rolled_back.extend(await sync_to_async(roll_back_open)())
         return list(dict.fromkeys(self._rolled_back[began:]))
 
+    async def _close_changed(self) -> None:
+        """Close a connection that async tasks share if a statement may have changed its session.
+
+        Another task that reads from it then fails, and is retried: that is better than a query in
+        another tenant's tables.
+        """
+        if have_any_changed(self._opened):
+            with suppress(BaseException):  # cancelled, when the worker ends
+                await sync_to_async(close_changed_connections)()
+
     def _finish(self) -> None:
         """End the loop when the last of its tasks has."""
         self._leave_if_nothing_runs()
@@ -209,7 +228,7 @@ class EventLoop(Executor):
             await asyncio.sleep(TURN)
 
     async def _keep_house(self) -> None:
-        self._opened = await sync_to_async(opened_here)()
+        self._opened = await sync_to_async(begin_thread)()
         while True:
             await asyncio.sleep(HOUSEKEEPING)
             await sync_to_async(self._close_connections)()
@@ -223,6 +242,7 @@ class EventLoop(Executor):
             close_broken_connections()
         else:
             close_old_connections()
+            close_idle_connections()
 
     async def _tidy_up(self) -> None:
         """Have what tasks left behind clean up, as `asyncio.run` does, but not for long."""
@@ -234,7 +254,8 @@ class EventLoop(Executor):
         await self._loop.shutdown_asyncgens()
 
     def _conclude(self) -> None:
-        while ended := self._ended.get():
+        begin_thread()
+        while ended := self._next_ended():
             run, value = ended
             # What was given up did not fail: it goes on elsewhere.
             ending = Closed() if run.leased.given_up else self._runner.conclude(run, value)
@@ -242,6 +263,13 @@ class EventLoop(Executor):
             self._make_room()
             self._hand_on(run.leased, ending)
         connections.close_all()
+
+    def _next_ended(self) -> Ended | None:
+        if are_any_open():
+            with suppress(Empty):
+                return self._ended.get(timeout=IDLE)
+            close_idle_connections()
+        return self._ended.get()
 
     def _make_room(self) -> None:
         self._buffer.done()

@@ -8,8 +8,8 @@ from time import monotonic
 from django.db import connections
 
 from pgqueue.endings import Closed, Ending
+from pgqueue.worker import django_connections
 from pgqueue.worker.buffer import Buffer
-from pgqueue.worker.django_connections import close_old_connections
 from pgqueue.worker.executor import Executor
 from pgqueue.worker.leases import LeasedMessage
 
@@ -41,13 +41,18 @@ class Threads(Executor):
         self._ended = ended
 
     def _work(self) -> None:
+        django_connections.begin_thread()
         idle_since = monotonic()
-        while (leased := self._buffer.take()) is not None:
+        while (leased := self._take()) is not None:
             if monotonic() - idle_since > STALE:
-                # What was left open may have died meanwhile.
-                close_old_connections()
+                # A connection that is still open may have broken meanwhile.
+                django_connections.close_old_connections(was_idle=True)
             ending = self._run(leased)
             self._buffer.done()
             self._ended(leased, Closed() if leased.given_up else ending)
             idle_since = monotonic()
         connections.close_all()
+
+    def _take(self) -> LeasedMessage | None:
+        patience = STALE if django_connections.are_any_open() else None
+        return self._buffer.take(patience, django_connections.close_idle_connections)

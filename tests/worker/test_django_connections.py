@@ -221,7 +221,7 @@ class TestATaskThatLeavesATransactionOpen:
 
         assert isinstance(ended, Died)
         assert isinstance(ended.error, ValueError)
-        assert not django_connections.are_any_in_transaction(django_connections.opened_here())
+        assert not django_connections.are_any_in_transaction(django_connections._opened.here)
 
     @pytest.mark.parametrize("way", ["begin elsewhere", "pipeline", "copy"])
     def test_fails_though_it_is_atomic(self, kept: BaseDatabaseWrapper, way: str) -> None:

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import pytest
 from django.contrib.auth.models import Group
+from django.db import connection
 
 from pgqueue.models import History, Message
 from pgqueue.states import Outcome, State
@@ -25,6 +28,22 @@ def ended(count: int = 1) -> bool:
 
 def began(count: int = 1) -> bool:
     return Group.objects.filter(name__endswith="began").count() >= count
+
+
+@contextmanager
+def new_connections_read_only() -> Iterator[None]:
+    """Have connections that are opened in the block lead to a read-only database."""
+    database = connection.ops.quote_name(connection.settings_dict["NAME"])
+
+    def run(change: str) -> None:
+        with connection.cursor() as cursor:
+            cursor.execute(f"ALTER DATABASE {database} {change}")
+
+    run("SET default_transaction_read_only = on")
+    try:
+        yield
+    finally:
+        run("RESET default_transaction_read_only")
 
 
 class TestAsyncTasks:
@@ -124,14 +143,29 @@ class TestAsyncTasks:
     def test_leave_a_server_that_is_read_only(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv("CONN_MAX_AGE", "3600")
         with worker("--async", "10"):
-            jobs.be_read_only_async.enqueue()
-            eventually(ended)
-
-            jobs.leave_async.using(max_attempts=100, backoff=[0.2]).enqueue("after")
+            jobs.double.enqueue(1)
+            eventually(ended)  # so the worker's own connections are open
+            with new_connections_read_only():
+                result = jobs.leave_async.using(max_attempts=100, backoff=[0.2]).enqueue("after")
+                eventually(lambda: Message.objects.filter(failures__gt=0).exists())
 
             eventually(lambda: Group.objects.filter(name="after").exists())
-            left = History.objects.filter(task=jobs.leave_async.name)
-            assert eventually(left.first).failures > 0
+            eventually(lambda: ended(2))
+            assert History.objects.get(pk=result.id).failures > 0
+
+    def test_leave_a_session_that_was_changed(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setenv("CONN_MAX_AGE", "3600")
+        with worker("--async", "10"):
+            before = jobs.session_state_async.enqueue()
+            eventually(ended)
+            jobs.change_session_async.enqueue("SET search_path = tenant, public")
+            eventually(lambda: ended(2))
+            after = jobs.session_state_async.enqueue()
+            eventually(lambda: ended(3))
+
+        before.refresh()
+        after.refresh()
+        assert before.return_value == after.return_value
 
     @pytest.mark.parametrize("way", ["atomic", "begin", "failed", "copy", "pipeline"])
     def test_that_leave_a_transaction_open_fail(

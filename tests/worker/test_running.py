@@ -12,6 +12,7 @@ import pytest
 from django.contrib.auth.models import Group
 from django.core.management import CommandError, call_command
 from django.db import OperationalError, connection
+from django.db.backends.signals import connection_created
 from django.utils import timezone
 
 from pgqueue import Cancel, TaskContext, signals
@@ -22,7 +23,7 @@ from pgqueue.exceptions import TaskFailed
 from pgqueue.models import Channel, History, Message, Worker
 from pgqueue.states import Outcome, State
 from pgqueue.tasks import Task
-from pgqueue.worker import atomic
+from pgqueue.worker import atomic, django_connections
 from tests import jobs
 from tests.eventually import eventually
 from tests.processes import worker
@@ -455,10 +456,26 @@ class TestDraining:
         assert not Worker.objects.exists()
 
 
+@pytest.fixture
+def conn_max_age(monkeypatch: pytest.MonkeyPatch) -> Callable[[int | None], None]:
+    return lambda seconds: monkeypatch.setitem(connection.settings_dict, "CONN_MAX_AGE", seconds)
+
+
+def is_connected(pid: int) -> bool:
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT FROM pg_stat_activity WHERE pid = %s", [pid])
+        return cursor.fetchone() is not None
+
+
 class TestConnections:
-    @pytest.mark.parametrize(("max_age", "pids"), [(0, 3), (None, 1)])
-    def test_of_tasks_are_closed_as_conn_max_age_says(self, max_age, pids, settings) -> None:  # type: ignore[no-untyped-def]
-        settings.DATABASES["default"]["CONN_MAX_AGE"] = max_age
+    @pytest.mark.parametrize(
+        ("max_age", "keep", "pids"), [(0, True, 1), (0, False, 3), (None, False, 1)]
+    )
+    def test_of_tasks_are_closed_as_the_settings_say(
+        self, conn_max_age: Any, settings: Any, max_age: int | None, keep: bool, pids: int
+    ) -> None:
+        conn_max_age(max_age)
+        settings.PGQUEUE = {**settings.PGQUEUE, "KEEP_CONNECTIONS": keep}
         results = jobs.backend_pid.enqueue_many([()] * 3)
 
         drain("--threads", "1")
@@ -467,13 +484,38 @@ class TestConnections:
             result.refresh()
         assert len({result.return_value for result in results}) == pids
 
+    @pytest.mark.parametrize("options", [[], ["--async", "4"]], ids=["thread", "event loop"])
+    def test_of_an_idle_worker_are_closed(
+        self, monkeypatch: pytest.MonkeyPatch, options: list[str]
+    ) -> None:
+        monkeypatch.setenv("CONN_MAX_AGE", "0")
+        with worker("--threads", "1", *options):
+            result = (jobs.backend_pid_async if options else jobs.backend_pid).enqueue()
+            eventually(History.objects.exists)
+            result.refresh()
+
+            eventually(lambda: not is_connected(result.return_value))
+
+    def test_that_are_kept_grow_no_older_than_that(
+        self, conn_max_age: Any, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        conn_max_age(0)
+        monkeypatch.setattr(django_connections, "MAX_AGE", timedelta(0))
+        results = jobs.backend_pid.enqueue_many([()] * 3)
+
+        drain("--threads", "1")
+
+        for result in results:
+            result.refresh()
+        assert len({result.return_value for result in results}) == 3
+
     @pytest.mark.parametrize(
         "task", [jobs.leave_a_transaction_open, jobs.leave_an_inner_transaction_open]
     )
     def test_that_are_left_in_a_transaction_harm_nobody(
-        self, task: Task[[], None], settings: Any
+        self, task: Task[[], None], conn_max_age: Any
     ) -> None:
-        settings.DATABASES["default"]["CONN_MAX_AGE"] = None
+        conn_max_age(None)
         task.enqueue()
         jobs.leave.enqueue_many([("first",), ("second",)])
 
@@ -482,8 +524,8 @@ class TestConnections:
         assert set(Group.objects.values_list("name", flat=True)) == {"first", "second"}
         assert not Message.objects.filter(state=State.RUNNING).exists()
 
-    def test_that_broke_are_replaced(self, settings) -> None:  # type: ignore[no-untyped-def]
-        settings.DATABASES["default"]["CONN_MAX_AGE"] = None
+    def test_that_broke_are_replaced(self, conn_max_age: Any) -> None:
+        conn_max_age(None)
         jobs.close_connection.enqueue()
         result = jobs.backend_pid.enqueue()
 
@@ -491,6 +533,93 @@ class TestConnections:
 
         result.refresh()
         assert result.status is Outcome.SUCCEEDED
+
+
+CHANGES = {
+    "search_path": "SET search_path = tenant, public",
+    "in a transaction": "BEGIN; SET search_path = tenant, public; COMMIT",
+    "by a function": "SELECT set_config('search_path', 'tenant, public', false)",
+    "role": "SET ROLE pg_read_all_data",
+    "authorization": "SET SESSION AUTHORIZATION pg_read_all_data",
+    "prepared": "PREPARE left_over AS SELECT 1",
+    "temporary table": "CREATE TEMP TABLE auth_group (name text)",
+    "lock": "SELECT pg_advisory_lock(73)",
+    "listening": "LISTEN left_over",
+    "cursor": "DECLARE left_over CURSOR WITH HOLD FOR SELECT 1",
+}
+
+
+@pytest.mark.parametrize("max_age", [0, None])
+class TestASessionThatATaskChanged:
+    @pytest.mark.parametrize("atomic", [False, True])
+    @pytest.mark.parametrize("by", ["django", "psycopg"])
+    @pytest.mark.parametrize("change", CHANGES)
+    def test_is_not_that_of_the_next_task(
+        self, conn_max_age: Any, max_age: int | None, change: str, by: str, atomic: bool
+    ) -> None:
+        conn_max_age(max_age)
+        before = jobs.session_state.enqueue()
+        jobs.change_session.enqueue(CHANGES[change], by=by)
+        after = jobs.session_state.using(atomic=atomic).enqueue()
+
+        drain("--threads", "1")
+
+        before.refresh()
+        after.refresh()
+        assert before.return_value == after.return_value
+        assert not Message.objects.exists()
+
+    def test_is_seen_where_the_server_reports_it(
+        self, conn_max_age: Any, max_age: int | None
+    ) -> None:
+        """A function that sets it inside the server can't be seen otherwise."""
+        conn_max_age(max_age)
+        with connection.cursor() as cursor:
+            cursor.execute(
+                "CREATE FUNCTION change_the_zone() RETURNS void LANGUAGE sql "
+                "AS $$ SELECT set_config('TimeZone', 'Asia/Tokyo', false) $$"
+            )
+        try:
+            before = jobs.session_state.enqueue()
+            jobs.change_session.enqueue("SELECT change_the_zone()", by="django")
+            after = jobs.session_state.enqueue()
+
+            drain("--threads", "1")
+        finally:
+            with connection.cursor() as cursor:
+                cursor.execute("DROP FUNCTION change_the_zone()")
+
+        before.refresh()
+        after.refresh()
+        assert before.return_value == after.return_value
+
+    def test_is_as_receivers_of_connection_created_have_it(
+        self, conn_max_age: Any, max_age: int | None
+    ) -> None:
+        def into_the_tenants_schema(connection: Any, **kwargs: Any) -> None:
+            with connection.cursor() as cursor:
+                cursor.execute("SET search_path = public, tenant")
+
+        conn_max_age(max_age)
+        # The worker's receiver is connected last: its module is imported after all apps.
+        ours = {"dispatch_uid": "pgqueue.worker.django_connections"}
+        connection_created.disconnect(**ours)
+        connection_created.connect(into_the_tenants_schema)
+        connection_created.connect(django_connections._note, **ours)
+        try:
+            first = jobs.session_state.enqueue()
+            jobs.change_session.enqueue(CHANGES["search_path"], by="django")
+            kept = jobs.backend_pid.enqueue_many([()] * 2)
+            last = jobs.session_state.enqueue()
+
+            drain("--threads", "1")
+        finally:
+            connection_created.disconnect(into_the_tenants_schema)
+        for each in (first, last, *kept):
+            each.refresh()
+        assert first.return_value == last.return_value
+        assert first.return_value["search_path"] == "public, tenant"
+        assert kept[0].return_value == kept[1].return_value
 
 
 def test_no_more_run_at_once_than_there_are_threads() -> None:

@@ -1,0 +1,146 @@
+"""Notice that a task may have changed the state of a database session.
+
+A setting, a role, a temporary table or an advisory lock outlives the task that made it, and the
+next task on the same connection would find it: with another tenant's `search_path` it would write
+into that tenant's tables. PostgreSQL has no command that undoes exactly this: `RESET ALL` also
+undoes what Django and receivers of `connection_created` have set, and `DISCARD ALL` the prepared
+statements. So the worker notices such statements, and closes the connection after the task.
+
+A statement is judged by its text. One that is not known to be harmless counts as a change: the cost
+of a mistake is then one connection. What a function sets in the server is not seen, except for the
+settings that the server reports.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+from typing import Any
+from weakref import WeakKeyDictionary
+
+import psycopg
+from psycopg.sql import Composable
+
+REPORTED = (
+    *("search_path", "session_authorization", "is_superuser", "TimeZone", "DateStyle"),
+    *("IntervalStyle", "default_transaction_read_only", "standard_conforming_strings"),
+)
+"""Settings that the server reports when they change, `search_path` from PostgreSQL 18 on; with
+`is_superuser` most changes of the role, too."""
+
+KNOWN_TEXTS = 2000
+
+_COMMENT = re.compile(r"--[^\n]*|/\*.*?\*/", re.DOTALL)
+_BEFORE = re.compile(rf"(?:\s|\(|{_COMMENT.pattern})*", re.DOTALL)
+_WORDS = re.compile(r"([a-z]+)(?:\s+([a-z]+))?")
+_HARMLESS = frozenset(
+    [
+        *("select", "insert", "update", "delete", "merge", "with", "values", "table", "copy"),
+        *("begin", "start", "savepoint", "release", "rollback", "abort", "commit", "end", "lock"),
+        *("explain", "show", "declare", "fetch", "move", "close", "execute", "notify"),
+        *("create", "alter", "drop", "truncate", "comment", "grant", "revoke", "refresh"),
+        *("analyze", "vacuum", "reindex", "cluster", "checkpoint"),
+    ]
+)
+_OF_THE_TRANSACTION = frozenset(["local", "transaction", "constraints"])
+_SET_LOCALLY = re.compile(r"set_config\s*\([^,()]+,[^,()]+,\s*true\s*\)")
+_LASTING = re.compile(
+    r"set_config|pg_(try_)?advisory_lock|pg_temp|\bwith\s+hold\b"
+    r"|\bcreate\s+(or\s+replace\s+)?((local|global)\s+)?temp(orary)?\b"
+    r"|^(select|with|explain)\b.*\binto\s+((local|global)\s+)?temp(orary)?\s",
+    re.DOTALL,
+)
+
+
+def watch(connection: psycopg.Connection[Any]) -> None:
+    """Watch the statements of a connection from now on; its present state is the one to keep."""
+    _sessions[connection] = _Session(connection)
+    factory: Any = connection.cursor_factory
+    if not issubclass(factory, _Watching):
+        connection.cursor_factory = _watching(factory)
+
+
+def has_changed(connection: psycopg.Connection[Any]) -> bool:
+    """Return whether the state of a watched session may have changed since `watch`.
+
+    Only the thread that uses the connection may ask.
+    """
+    session = _sessions.get(connection)
+    if session is None or connection.closed:
+        return False
+    return session.is_marked or session.reported != _reported(connection)
+
+
+def is_marked(connection: psycopg.Connection[Any]) -> bool:
+    """Return whether a statement may have changed the session. Any thread may ask."""
+    session = _sessions.get(connection)
+    return session is not None and session.is_marked
+
+
+@lru_cache(KNOWN_TEXTS)
+def changes_session(text: str) -> bool:
+    """Return whether what these statements do to the session may outlive their transaction."""
+    return any(map(_is_lasting, text.split(";")))
+
+
+def _is_lasting(statement: str) -> bool:
+    text = _BEFORE.sub("", statement, count=1).lower()
+    if not text:
+        return False
+    words = _WORDS.match(text)
+    if not words:
+        return True
+    first, second = words.groups()
+    if first == "set":
+        return second not in _OF_THE_TRANSACTION
+    # What looks like a comment may be part of a literal: both readings must be harmless.
+    return first not in _HARMLESS or _lasts(text) or _lasts(_COMMENT.sub(" ", text))
+
+
+def _lasts(text: str) -> bool:
+    return bool(_LASTING.search(_SET_LOCALLY.sub("", text)))
+
+
+class _Session:
+    """The state that a session began with, and whether a statement may have changed it."""
+
+    def __init__(self, connection: psycopg.Connection[Any]) -> None:
+        self.is_marked = False
+        self.reported = _reported(connection)
+
+
+_sessions: WeakKeyDictionary[psycopg.Connection[Any], _Session] = WeakKeyDictionary()
+
+
+def _reported(connection: psycopg.Connection[Any]) -> list[str | None]:
+    return [connection.info.parameter_status(name) for name in REPORTED]
+
+
+def _note(connection: psycopg.Connection[Any], query: Any) -> None:
+    if isinstance(query, bytes):
+        query = query.decode(errors="replace")
+    elif isinstance(query, Composable):
+        query = query.as_string(connection)
+    if not isinstance(query, str) or changes_session(query):
+        _sessions[connection].is_marked = True
+
+
+class _Watching(psycopg.Cursor[Any]):
+    """A cursor that looks at each statement before it sends it."""
+
+    def execute(self, query: Any, *args: Any, **kwargs: Any) -> Any:
+        _note(self.connection, query)
+        return super().execute(query, *args, **kwargs)
+
+    def executemany(self, query: Any, *args: Any, **kwargs: Any) -> Any:
+        _note(self.connection, query)
+        return super().executemany(query, *args, **kwargs)
+
+    def stream(self, query: Any, *args: Any, **kwargs: Any) -> Any:
+        _note(self.connection, query)
+        return super().stream(query, *args, **kwargs)
+
+
+@lru_cache(None)
+def _watching(factory: Any) -> type[psycopg.Cursor[Any]]:
+    return type(f"Watching{factory.__name__}", (_Watching, factory), {})

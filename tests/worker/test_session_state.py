@@ -1,0 +1,57 @@
+"""Which statements count as a change of the session, by their text alone."""
+
+from __future__ import annotations
+
+import pytest
+
+from pgqueue.worker.session_state import changes_session
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("SELECT 1", "select 1;", "", " ; ", "(SELECT 1) UNION SELECT 2", "VALUES (1)"),
+        "-- a comment\n/* and another */ SELECT 1 /* traceparent='00-7' */",
+        *("SET LOCAL search_path = x", "set  transaction isolation level serializable"),
+        "SET CONSTRAINTS ALL IMMEDIATE",
+        *("SELECT set_config('a', %s, true)", "SELECT set_config( %s , 'x', TRUE )"),
+        "SELECT pg_advisory_xact_lock(1), pg_try_advisory_xact_lock(2)",
+        *("INSERT INTO temp VALUES (1)", "SELECT temp FROM weather", "UPDATE temporary SET a = 1"),
+        *("BEGIN", "SAVEPOINT a", "ROLLBACK TO SAVEPOINT a", "COMMIT", "RELEASE SAVEPOINT a"),
+        *(
+            "CREATE TABLE x ()",
+            "DECLARE c CURSOR FOR SELECT 1",
+            "NOTIFY a, 'b'",
+            "COPY a FROM STDIN",
+        ),
+    ],
+)
+def test_a_statement_that_ends_with_its_transaction_changes_nothing(text: str) -> None:
+    assert not changes_session(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("SET search_path = x", "set\trole x", "SET/**/ROLE x", "/* a */ SET x TO 1", "SET x=1"),
+        *("SET SESSION AUTHORIZATION x", "SET SESSION CHARACTERISTICS AS TRANSACTION READ ONLY"),
+        *("SET TIME ZONE 'UTC'", "RESET ALL", "RESET ROLE", "DISCARD ALL", "DEALLOCATE ALL"),
+        *("SELECT 1; SET ROLE x", "COMMIT; SET x = 1; BEGIN", "SELECT ';'; SET ROLE x"),
+        *("PREPARE a AS SELECT 1", "LISTEN a", "UNLISTEN *", "LOAD 'auto_explain'"),
+        *("DO $$ BEGIN PERFORM 1; END $$", "CALL anything()", "%s", "'x'", "no such word"),
+        *("SELECT set_config('a', 'b', false)", "SELECT set_config(%s, %s, %s)"),
+        "SELECT set_config('a', 'b', true), set_config('c', 'd', false)",
+        "SELECT pg_catalog.\"set_config\"('a', 'b', true)",
+        *("SELECT pg_advisory_lock(1)", "SELECT pg_try_advisory_lock_shared(1, 2)"),
+        *("CREATE TEMP TABLE x ()", "create local temporary table x ()", "CREATE/**/TEMP VIEW a"),
+        *("CREATE OR REPLACE TEMPORARY VIEW a AS SELECT 1", "CREATE TABLE pg_temp.x ()"),
+        *("SELECT 1 INTO TEMP x", "WITH a AS (SELECT 1) SELECT * INTO LOCAL TEMPORARY x FROM a"),
+        "SELECT '/*', set_config('a', 'b', false), '*/'",
+        *(
+            "DECLARE c CURSOR WITH HOLD FOR SELECT 1",
+            "DECLARE c CURSOR WITH /* */ HOLD FOR SELECT 1",
+        ),
+    ],
+)
+def test_a_statement_that_may_outlive_its_transaction_changes_the_session(text: str) -> None:
+    assert changes_session(text)

@@ -45,6 +45,7 @@ FIGURES = {
     "governed": {"per_s", "free_per_s", "saturated_claim_ms"},
     "latency": {"p50_ms", "p99_ms"},
     "ordered": {"per_s"},
+    "orm": {"per_s"},
     "pinned": {"pinned_per_s", "unpinned_per_s"},
     "recovery": {"child_s", "worker_s"},
     "sleepers": {"s"},
@@ -96,7 +97,7 @@ def run(*arguments: str) -> list[dict[str, Any]]:
     ("names", "messages"),
     [
         (["drain", "enqueue", "fair", "pinned"], "2000"),
-        (["backlog", "governed", "ordered"], "2000"),
+        (["backlog", "governed", "ordered", "orm"], "2000"),
         (["latency"], "5"),
         (["recovery", "sleepers"], "6"),
     ],

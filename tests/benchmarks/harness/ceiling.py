@@ -9,12 +9,15 @@ threads, one of which claims ahead of the one that settles. The faster is the ce
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from queue import Queue
 from threading import Thread
 from typing import Any
 from uuid import uuid4
+
+from django.db import connections
 
 from pgqueue.connections import connect
 from pgqueue.engine import claim, settle
@@ -91,15 +94,37 @@ def complete(connection: Connection, rows: Rows) -> None:
     ).fetchall()
 
 
-def by_turns(count: int) -> float:
-    """Return messages a second of one connection that claims and settles by turns."""
+def by_turns(count: int, *, run: Callable[[], object] | None = None) -> float:
+    """Return messages a second of one connection that claims and settles by turns.
+
+    Args:
+        run: called for each message between its claim and its settle, on this thread.
+    """
     with connect("default", name="ceiling") as connection:
         began = time.monotonic()
         done = 0
         for rows in Claims(connection):
+            for _ in rows if run else ():
+                run()
             complete(connection, rows)
             done += len(rows)
         return _rate(done, count, began)
+
+
+def on_threads(count: int, threads: int, *, run: Callable[[], object]) -> float:
+    """Return messages a second of one connection, where `threads` threads call `run` between."""
+    with connect("default", name="ceiling") as connection, ThreadPoolExecutor(threads) as pool:
+        try:
+            began = time.monotonic()
+            done = 0
+            for rows in Claims(connection):
+                shares = [len(rows[number::threads]) for number in range(threads)]
+                list(pool.map(lambda share: [run() for _ in range(share)], shares))
+                complete(connection, rows)
+                done += len(rows)
+            return _rate(done, count, began)
+        finally:
+            list(pool.map(lambda _: connections.close_all(), range(threads)))
 
 
 def ahead(count: int) -> float:

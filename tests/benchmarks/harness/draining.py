@@ -25,10 +25,10 @@ class Drained:
     startup_s: float
 
 
-def drain(count: int, *options: str) -> Drained:
+def drain(count: int, *options: str, **environment: str) -> Drained:
     """Start a worker on a queue of `count` messages, and wait until all are in history."""
     spawned_at = _clock()
-    with worker.running("runworker", *options) as running:
+    with worker.running("runworker", *options, **environment) as running:
         running.wait_until(
             lambda: _settler_paused_at() is not None and messages.ended()[0] == count,
             every=0.1,

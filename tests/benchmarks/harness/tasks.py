@@ -4,6 +4,7 @@ import time
 import django
 
 from pgqueue import task
+from testproject.shop.models import Product
 
 if django.VERSION >= (6, 0):
     from django.tasks import task as django_task
@@ -27,6 +28,12 @@ async def doze() -> None:
 def linger() -> None:
     """Take longer than anybody waits: its worker is killed before."""
     time.sleep(60)
+
+
+@task
+def look_up() -> None:
+    """Ask one question through Django's ORM."""
+    Product.objects.filter(pk=1).exists()
 
 
 @task

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import time
@@ -53,12 +54,13 @@ class Worker:
 
 
 @contextmanager
-def running(command: str = "runworker", *arguments: str) -> Iterator[Worker]:
+def running(command: str = "runworker", *arguments: str, **environment: str) -> Iterator[Worker]:
     """Have a worker while this lasts: ours, or what another command runs."""
     with TemporaryFile() as log:
         process = subprocess.Popen(
             [sys.executable, ROOT / "manage.py", command, *arguments, "--verbosity", "0"],
             cwd=ROOT,
+            env={**os.environ, **environment},
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=log,

@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from pgqueue.retries import Exponential as Exponential
     from pgqueue.retries import backoff as backoff
     from pgqueue.schedules import Schedule as Schedule
+    from pgqueue.tables import NotMigrated as NotMigrated
     from pgqueue.tasks import Delivery as Delivery
     from pgqueue.tasks import Notice as Notice
     from pgqueue.tasks import Task as Task
@@ -86,6 +87,7 @@ _HOMES = {
     "InvalidSchedule": "pgqueue.exceptions",
     "InvalidTask": "pgqueue.exceptions",
     "LeaseLost": "pgqueue.exceptions",
+    "NotMigrated": "pgqueue.tables",
     "NothingToHear": "pgqueue.exceptions",
     "Notice": "pgqueue.tasks",
     "OtherTransactionWarning": "pgqueue.exceptions",
@@ -142,6 +144,7 @@ __all__ = [
     "InvalidSchedule",
     "InvalidTask",
     "LeaseLost",
+    "NotMigrated",
     "NothingToHear",
     "Notice",
     "OtherTransactionWarning",

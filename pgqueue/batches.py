@@ -18,6 +18,7 @@ from pgqueue.channels import Channel
 from pgqueue.conf import settings
 from pgqueue.engine import enqueue as engine
 from pgqueue.exceptions import BatchTooLarge, InvalidTask
+from pgqueue.tables import needing_tables
 from pgqueue.tasks import Task, TaskResult
 
 P = ParamSpec("P")
@@ -93,7 +94,7 @@ class Batch:
         """
         policies, self._policies = self._policies, {}
         messages, self._messages = self._messages, []
-        with transaction.atomic(using=self._database):
+        with needing_tables(self._database), transaction.atomic(using=self._database):
             for (channel, _, _), limits in sorted(policies.items(), key=lambda each: each[0]):
                 Channel(channel, database=self._database).policy(**limits)
             if messages:

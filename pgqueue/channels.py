@@ -6,7 +6,8 @@ import time
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
-from typing import Any, TypedDict, Unpack
+from functools import wraps
+from typing import Any, Concatenate, ParamSpec, TypedDict, TypeVar, Unpack
 
 from django.db import connections, transaction
 from django.db.models import Q, QuerySet
@@ -28,10 +29,15 @@ from pgqueue.retention import as_retention
 from pgqueue.retries import as_duration, as_timedelta
 from pgqueue.spelling import hint
 from pgqueue.states import Outcome, State
+from pgqueue.tables import needing_tables
 from pgqueue.tasks.options import checked_channel, checked_key
 
 WAITING = (State.HELD, State.SCHEDULED, State.READY)
 SHORTEST_NAP, LONGEST_NAP = 0.01, 0.5  # seconds
+
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 
 class Configuration(TypedDict, total=False):
@@ -43,6 +49,19 @@ class Configuration(TypedDict, total=False):
     watched: bool
     retention: timedelta | float | Mapping[str, timedelta | float] | None
     dead_retention: timedelta | float | None
+
+
+def _needs_tables(
+    method: Callable[Concatenate[Channel, P], T],
+) -> Callable[Concatenate[Channel, P], T]:
+    """Have a method that uses Django's queries raise NotMigrated where tables are missing."""
+
+    @wraps(method)
+    def wrapper(channel: Channel, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        with needing_tables(channel.alias):
+            return method(channel, *args, **kwargs)
+
+    return wrapper
 
 
 @dataclass(frozen=True)
@@ -58,6 +77,7 @@ class Channel:
 
     Raises:
         InvalidChannel: this can't be a channel's name.
+        NotMigrated: (its methods) the database lacks our tables, or has old ones.
     """
 
     name: str
@@ -69,6 +89,7 @@ class Channel:
         except (TypeError, ValueError) as error:
             raise InvalidChannel(f"The channel {self.name!r}: {error}") from error
 
+    @_needs_tables
     def policy(
         self,
         *,
@@ -119,10 +140,12 @@ class Channel:
             update_fields=list(limits),
         )
 
+    @_needs_tables
     def policies(self) -> list[Policy]:
         """Return its policies: the channel's, the one for each key, those for one key."""
         return list(self._policies.order_by("scope", "key"))
 
+    @_needs_tables
     def policy_of(self, key: str | None = None) -> Policy | None:
         """Return the policy that holds for a key, its own or the one for each; None: there is none.
 
@@ -135,6 +158,7 @@ class Channel:
         either = Q(scope=Policy.Scope.KEY, key=key) | Q(scope=Policy.Scope.EACH)
         return self._policies.filter(either).order_by("-scope").first()
 
+    @_needs_tables
     def remove_policy(self, *, key: str | None = None, each_key: bool = False) -> bool:
         """Lift the limits of one scope; say whether there were any.
 
@@ -144,15 +168,18 @@ class Channel:
         removed, _ = self._policies.filter(**_scope(key, each_key)).delete()
         return bool(removed)
 
+    @_needs_tables
     def pause(self) -> bool:
         """Have workers start none of its messages; say whether it wasn't paused before."""
         self._rows.get_or_create(name=self.name)
         return self._rows.pause() > 0
 
+    @_needs_tables
     def resume(self) -> bool:
         """Have workers start its messages again; say whether it was paused before."""
         return self._rows.resume() > 0
 
+    @_needs_tables
     def configure(self, **options: Unpack[Configuration]) -> None:
         """Change how the channel works, as far as options are given.
 
@@ -176,6 +203,7 @@ class Channel:
             columns |= _configured(name, value)
         self._rows.update_or_create(name=self.name, defaults=columns)
 
+    @_needs_tables
     def configured(self) -> models.Channel:
         """Return how the channel is configured; by the defaults, where nobody has."""
         return self._rows.first() or models.Channel(name=self.name)
@@ -222,6 +250,7 @@ class Channel:
             nap = min(2 * nap, LONGEST_NAP)
         return True
 
+    @_needs_tables
     def release(self, timeout: timedelta | float | None = None) -> bool:
         """Drain the channel, and forget how it was configured and limited; say whether it drained.
 

@@ -18,6 +18,7 @@ from django.db import connections
 from psycopg.types.string import TextLoader
 
 from pgqueue.conf import settings
+from pgqueue.tables import needing_tables
 
 IDLE_IN_TRANSACTION = "30s"
 READ_ONLY = "the server is read-only: a standby, or its default_transaction_read_only is on"
@@ -152,10 +153,11 @@ def borrow(alias: str) -> Iterator[psycopg.Connection[Any]]:
 
     Raises:
         django.db.Error: in place of psycopg's errors, as Django's own queries do.
+        NotMigrated: the database lacks our tables, or has old ones.
     """
     wrapper = connections[alias]
     wrapper.ensure_connection()
-    with wrapper.wrap_database_errors:
+    with needing_tables(alias), wrapper.wrap_database_errors:
         yield wrapper.connection
 
 

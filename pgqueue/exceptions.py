@@ -5,7 +5,10 @@ Those that users catch are names of `pgqueue`, too: `from pgqueue import TaskFai
 
 from collections.abc import Sequence
 from datetime import timedelta
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from pgqueue.tables import NotMigrated as NotMigrated
 
 
 class PGQueueError(Exception):
@@ -208,6 +211,15 @@ class Cancel(EndOfRun):
     `Cancel("why")` ends the message as cancelled; the reason is kept with its errors. The effects
     of an atomic task roll back.
     """
+
+
+def __getattr__(name: str) -> Any:
+    if name == "NotMigrated":
+        # It is an error of Django's, too, which a process that imports this module may not have.
+        from pgqueue.tables import NotMigrated
+
+        return NotMigrated
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 def _duration(value: float | timedelta) -> timedelta:

@@ -12,12 +12,7 @@ from typing import Any
 
 import psycopg
 from django.db import Error
-from psycopg.errors import (
-    InsufficientPrivilege,
-    UndefinedColumn,
-    UndefinedFunction,
-    UndefinedTable,
-)
+from psycopg.errors import InsufficientPrivilege
 
 from pgqueue.conf import settings
 from pgqueue.connections import borrow
@@ -25,6 +20,7 @@ from pgqueue.duties.all import all_duties
 from pgqueue.engine import channels, health
 from pgqueue.engine.stats import Stats, measure
 from pgqueue.engine.values import Connection
+from pgqueue.tables import lack_of
 from pgqueue.tasks import scheduling
 
 PATIENCE = "10s"
@@ -34,7 +30,6 @@ TRANSACTIONS = 10_000_000
 """That a replication slot may lie behind, of which no time is known."""
 OTHERS = {"consumer": "consumers", "duties": "for duties alone"}
 """Who runs no tasks, though he is seen among the workers."""
-UNMIGRATED = UndefinedTable, UndefinedColumn, UndefinedFunction
 
 
 class Status(StrEnum):
@@ -107,7 +102,7 @@ def examine(
     asked = {name: check for name, check in CHECKS.items() if names is None or name in names}
     try:
         with borrow(alias) as connection:
-            queue = _Queue(connection, limits or Limits())
+            queue = _Queue(alias, connection, limits or Limits())
             return [_made(queue, name, check) for name, check in asked.items()]
     except (Error, psycopg.Error) as error:
         return [Check("database", Status.FAILING, f"can't be reached: {error}".strip())]
@@ -123,6 +118,7 @@ def worst(checks: Collection[Check]) -> Status:
 class _Queue:
     """What is looked at, and how strictly."""
 
+    alias: str
     connection: Connection
     limits: Limits
 
@@ -140,12 +136,10 @@ def _made(queue: _Queue, name: str, check: _Check) -> Check:
     except psycopg.Error as error:
         if connection.closed:
             raise
-        said = f"can't be told: {error.diag.message_primary or error}"
-        if isinstance(error, InsufficientPrivilege):
-            return Check(name, Status.UNKNOWN, said)
-        if isinstance(error, UNMIGRATED):
-            said += ": run manage.py migrate"
-        return Check(name, Status.FAILING, said)
+        reason = lack_of(error, queue.alias) or error.diag.message_primary or error
+        said = f"can't be told: {reason}"
+        is_hidden = isinstance(error, InsufficientPrivilege)
+        return Check(name, Status.UNKNOWN if is_hidden else Status.FAILING, said)
 
 
 def _workers(queue: _Queue) -> Judgement:

@@ -7,16 +7,24 @@ import random
 import threading
 import time
 from datetime import timedelta
+from weakref import WeakSet
 
-from django.db import close_old_connections, connections
+from django.db import DEFAULT_DB_ALIAS, close_old_connections, connections
 
 from pgqueue import signals
 from pgqueue.connections import Session
+from pgqueue.tables import lack_of
 
 NO_NAP = timedelta()
 LONGEST_BACKOFF = timedelta(seconds=10)
 LONGEST_STEP = 50.0
 """Seconds; longer than statement_timeout."""
+
+
+LOOK_FOR_TABLES = timedelta(seconds=1)
+
+_lock = threading.Lock()
+_waiting_for_tables: WeakSet[Service] = WeakSet()
 
 
 class Service(threading.Thread):
@@ -79,12 +87,32 @@ class Service(threading.Thread):
             self._failures += 1
             if hasattr(self, "_session"):
                 self._session.close_after(error)
-            signals.send(signals.service_failed, type(self), service=self.name, error=error)
+            if self._report(self.name, error):
+                return LOOK_FOR_TABLES
             backoff = timedelta(seconds=0.1) * 2.0 ** min(self._failures, 10)
             backoff = min(backoff, self.longest_backoff)
             return backoff * random.uniform(0.5, 1)  # noqa: S311
         self._failures = 0
+        with _lock:
+            _waiting_for_tables.discard(self)
         return nap
+
+    def _report(self, name: str, error: Exception) -> bool:
+        """Announce that a part of the worker failed; return whether tables are missing for it.
+
+        That is announced once for all services: they wait for the same migrations.
+        """
+        lack = lack_of(error)
+        if not lack:
+            signals.send(signals.service_failed, type(self), service=name, error=error)
+            return False
+        with _lock:
+            is_first = not _waiting_for_tables
+            _waiting_for_tables.add(self)
+        if is_first:
+            database = self._session.alias if hasattr(self, "_session") else DEFAULT_DB_ALIAS
+            signals.send(signals.tables_missing, type(self), database=database, missing=lack.found)
+        return True
 
     def note_progress(self, *, within: float | None = None) -> None:
         """Begin the next step of a long tick.

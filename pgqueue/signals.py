@@ -12,7 +12,7 @@ from typing import Any
 
 from django.dispatch import Signal, receiver
 
-from pgqueue import tracebacks
+from pgqueue import tables, tracebacks
 from pgqueue.savepoints import GuardedSignal
 
 logger = logging.getLogger("pgqueue")
@@ -53,6 +53,10 @@ schedule_taken = Signal()
 
 worker_started = Signal()
 """Sent with `channels` when a worker serves them. Sender: the Worker's class."""
+
+tables_missing = Signal()
+"""Sent with `database` and what is `missing`, names of migrations or an error's text, by a worker
+that waits for `manage.py migrate`: once, not each time it looks."""
 
 worker_stopped = Signal()
 """Sent with `released`, the messages handed back, when a worker has stopped."""
@@ -166,6 +170,16 @@ def _log_started(sender: Any, channels: Any, **kwargs: Any) -> None:
     logger.info("Serving %s", "every channel" if channels is None else ", ".join(channels))
 
 
+@receiver(tables_missing)
+def _log_tables(sender: Any, database: str, missing: Any, **kwargs: Any) -> None:
+    logger.warning(
+        "The database %s lacks tables, or has old ones (%s): %s. This worker waits for that.",
+        database,
+        missing if isinstance(missing, str) else "not applied: " + ", ".join(missing),
+        tables.remedy(database),
+    )
+
+
 @receiver(worker_stopped)
 def _log_stopped(sender: Any, released: int, **kwargs: Any) -> None:
     logger.info("Stopped; %d messages handed back", released)
@@ -221,4 +235,11 @@ def _log_cut_short(sender: Any, left: int, error: BaseException | None, **kwargs
 
 @receiver(service_failed)
 def _log_failed(sender: Any, service: str, error: BaseException, **kwargs: Any) -> None:
-    logger.error("%s failed and will try again: %s", service, error, exc_info=error)
+    # What is to be done about missing tables is said by the text alone.
+    lack = tables.lack_of(error)
+    logger.error(
+        "%s failed and will try again: %s",
+        service,
+        lack or error,
+        exc_info=None if lack else error,
+    )

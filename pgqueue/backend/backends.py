@@ -18,6 +18,7 @@ from pgqueue.backend.tasks import OPTIONS, PostgresTask, djangos_errors
 from pgqueue.conf import settings
 from pgqueue.engine import lookup
 from pgqueue.retries import declare
+from pgqueue.tables import needing_tables
 from pgqueue.tasks import TaskResult
 from pgqueue.tasks.options import checked
 
@@ -118,7 +119,8 @@ class PostgresBackend(api.BaseTaskBackend):
         """
         message = declared = None
         if str(result_id).isdecimal():
-            message = lookup.find(connections[self._database], int(result_id))
+            with needing_tables(self._database):
+                message = lookup.find(connections[self._database], int(result_id))
         if message:
             declared = registry.find(message.task)
         if not message or not isinstance(declared, AdoptedTask):

@@ -28,6 +28,7 @@ from pgqueue.engine import lease as leases
 from pgqueue.engine import promote, settle
 from pgqueue.engine.values import Claim, Connection
 from pgqueue.engine.workers import WorkerInfo
+from pgqueue.tables import needing_tables
 
 
 class Taken(NamedTuple):
@@ -92,9 +93,10 @@ class Consumer:
 
         Raises:
             psycopg.OperationalError: the database can't be reached.
+            NotMigrated: it lacks our tables, or has old ones.
         """
         try:
-            with self._using:
+            with self._using, needing_tables(self.database):
                 return self._look(until)
         except InternalError as error:
             self._session.close_after(error)

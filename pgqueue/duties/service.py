@@ -150,7 +150,7 @@ class Duties(Service):
         rest = min(SHORTEST_REST * 2 ** min(self._failed_times[name], 10), LONGEST_REST)
         self._failed_times[name] += 1
         self._resting[name] = time.monotonic() + rest
-        signals.send(signals.service_failed, type(self), service=f"duty {name}", error=error)
+        self._report(f"duty {name}", error)
 
     def finish(self) -> None:
         """Close the connection; a long duty ends by itself, or with the process."""

@@ -15,6 +15,7 @@ from pgqueue.engine.values import Connection
 from pgqueue.models.clock import StatementTimestamp
 from pgqueue.models.generated import GeneratedField
 from pgqueue.states import State
+from pgqueue.tables import needing_tables
 
 BATCH = 1000
 LIVE = [State.HELD, State.SCHEDULED, State.READY, State.RUNNING]
@@ -91,7 +92,8 @@ class MessageQuerySet(models.QuerySet["Message"]):
     def _operate(self, verb: Verb) -> Operated:
         """Run a verb on what is here now, each 1 000 in a transaction of its own."""
         self._for_write = True
-        ids = sorted(self.values_list("pk", flat=True))
+        with needing_tables(self.db):
+            ids = sorted(self.values_list("pk", flat=True))
         batches = (ids[start : start + BATCH] for start in range(0, len(ids), BATCH))
         return reduce(Operated.__or__, (self._run(verb, batch) for batch in batches), Operated())
 

@@ -34,6 +34,7 @@ from pgqueue.exceptions import (
 from pgqueue.retries import Backoff, declare
 from pgqueue.schedules import Schedule
 from pgqueue.states import State
+from pgqueue.tables import needing_tables
 from pgqueue.tasks import options as task_options
 from pgqueue.tasks.context import RunState, TaskContext
 from pgqueue.tasks.options import Atomic, Options
@@ -189,6 +190,7 @@ class Task(Generic[P, T]):
             InvalidArguments: the arguments don't fit the function, or can't be stored.
             ChannelFull: a policy's max_size is reached.
             DuplicateMessage: its dedupe_key is taken, and on_conflict is "raise".
+            NotMigrated: the database lacks our tables, or has old ones.
         """
         self._flag_other_transactions()
         return self.store([TaskResult(self, args, kwargs)])[0]
@@ -391,11 +393,12 @@ class Task(Generic[P, T]):
 
     def _run(self, verb: Callable[..., Any]) -> Any:
         """Run a verb of the engine on Django's connection, as a query of Django's would."""
-        if self.connection is not None:
-            return verb(Tuples(self.connection))
-        connection = connections[self.alias]
-        with connection.wrap_database_errors:  # Django's cursors do, but for COPY
-            return verb(connection)
+        with needing_tables(self.alias):
+            if self.connection is not None:
+                return verb(Tuples(self.connection))
+            connection = connections[self.alias]
+            with connection.wrap_database_errors:  # Django's cursors do, but for COPY
+                return verb(connection)
 
     def _atomic(self) -> AbstractContextManager[Any]:
         if self.connection is not None:

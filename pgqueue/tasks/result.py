@@ -29,6 +29,7 @@ from pgqueue.exceptions import (
 )
 from pgqueue.retries import as_timedelta
 from pgqueue.states import Outcome, State
+from pgqueue.tables import needing_tables
 from pgqueue.tasks import waiting
 
 if TYPE_CHECKING:
@@ -311,7 +312,8 @@ def fetch(task: Task[Any, T], result_id: str | int) -> TaskResult[T]:
 def _find(task: Task[Any, Any], result_id: str | int, connection: Cursors) -> Found:
     if not str(result_id).isdecimal():
         raise TaskResultDoesNotExist(f"{result_id!r} is not the id of a message.")
-    found = lookup.find(connection, int(result_id))
+    with needing_tables(task.alias):
+        found = lookup.find(connection, int(result_id))
     if found is None:
         raise TaskResultDoesNotExist(
             f"No message has the id {result_id}: it was rolled back, or its history was purged."

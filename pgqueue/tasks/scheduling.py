@@ -19,6 +19,7 @@ from pgqueue.engine import schedule as engine
 from pgqueue.engine.schedule import Declared, Scheduled
 from pgqueue.exceptions import ChannelFull, InvalidSchedule, PGQueueError, UnknownTask
 from pgqueue.schedules import Schedule, checked_name, rhythm_of
+from pgqueue.tables import needing_tables
 from pgqueue.tasks.definition import Task
 from pgqueue.tasks.result import TaskResult
 from pgqueue.ticks import Cron
@@ -148,7 +149,8 @@ def run(name: str, *, database: str | None = None) -> TaskResult[Any]:
         PGQueueError: it can't be enqueued so.
     """
     alias = database or settings().database
-    scheduled = engine.find(connections[alias], name)
+    with needing_tables(alias):
+        scheduled = engine.find(connections[alias], name)
     if scheduled is None:
         raise InvalidSchedule(f"There is no schedule {name!r}.")
     return _enqueue(scheduled, {"schedule": name}, database=alias)

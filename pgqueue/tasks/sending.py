@@ -18,6 +18,7 @@ from pgqueue.conf import settings
 from pgqueue.engine import enqueue as engine
 from pgqueue.engine.values import Tuples
 from pgqueue.exceptions import DuplicateMessage, InvalidMessage
+from pgqueue.tables import needing_tables
 from pgqueue.tasks.options import MessageOptions, checked_message
 
 BATCH = 10_000
@@ -232,11 +233,12 @@ class _Outbox:
         return checked
 
     def _run(self, **messages: Any) -> engine.Enqueued:
-        if self._connection is not None:
-            return engine.enqueue(Tuples(self._connection), self._common, **messages)
-        django = connections[self._alias]
-        with django.wrap_database_errors:  # Django's cursors do, but for COPY
-            return engine.enqueue(django, self._common, **messages)
+        with needing_tables(self._alias):
+            if self._connection is not None:
+                return engine.enqueue(Tuples(self._connection), self._common, **messages)
+            django = connections[self._alias]
+            with django.wrap_database_errors:  # Django's cursors do, but for COPY
+                return engine.enqueue(django, self._common, **messages)
 
 
 def _common(given: dict[str, Any]) -> engine.Common:

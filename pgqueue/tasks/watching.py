@@ -23,6 +23,7 @@ from pgqueue.connections import is_pooled
 from pgqueue.engine import notifications
 from pgqueue.exceptions import ChannelNotWatched, NothingToHear
 from pgqueue.listener import Subscription, Topic, subscribe
+from pgqueue.tables import needing_tables
 
 NoticeKind = Literal["created", "started", "deferred", "ended", "replayed"]
 
@@ -75,7 +76,8 @@ class Watch:
     def __enter__(self) -> Watch:
         begun = self._subscribe()
         try:
-            begun.result()
+            with needing_tables(self._database):
+                begun.result()
         except BaseException:
             self.close()
             raise
@@ -87,7 +89,8 @@ class Watch:
     async def __aenter__(self) -> Watch:
         begun = self._subscribe()
         try:
-            await asyncio.wrap_future(begun)
+            with needing_tables(self._database):
+                await asyncio.wrap_future(begun)
         except BaseException:
             self.close()
             raise
@@ -190,5 +193,6 @@ def watch(channel: str, *, database: str | None = None) -> Watch:
     Raises:
         ChannelNotWatched: as the loop, or a `with`, begins: notices of the channel are off.
         NothingToHear: a transaction pooler is in between.
+        NotMigrated: the database lacks our tables, or has old ones.
     """
     return Watch(channel, database or settings().database)

@@ -17,6 +17,8 @@ from pgqueue import signals
 from pgqueue.claiming.registration import WorkerIds
 from pgqueue.worker import child, parent
 from pgqueue.worker.config import WorkerConfig
+from pgqueue.worker.main_session import MainSession
+from pgqueue.worker.migrations import wait_until_migrated
 from pgqueue.worker.rescuer import Rescuer
 from pgqueue.worker.stopping import SIGNALS, StopRequests, blocked
 from pgqueue.worker.watchdog import Watchdog, touch
@@ -186,6 +188,7 @@ class Supervisor:
         self._watchdog.start()
         with self._requests.on_signals(*SIGNALS):
             try:
+                self._wait_for_tables()
                 while self._goes_on():
                     self._fill()
                     self._wait()
@@ -203,6 +206,20 @@ class Supervisor:
     def stop(self) -> None:
         """Request to stop: after the grace period; at the second call, at once. Any thread may."""
         self._requests.add()
+
+    def _wait_for_tables(self) -> None:
+        """Wait until the tables are there: each process would wait for them, and log that."""
+        session = MainSession(self._config.database)
+        try:
+            wait_until_migrated(self._config.database, session, self._requests, on_look=self._touch)
+        finally:
+            session.close()
+        for slot in self._slots:
+            slot.excuse()
+
+    def _touch(self) -> None:
+        if self._config.liveness_file:
+            touch(self._config.liveness_file, sender=type(self))
 
     def _children(self) -> list[Child]:
         return [slot.child for slot in self._slots if slot.child] + self._retiring
@@ -245,8 +262,8 @@ class Supervisor:
         self._requests.wait(timedelta(seconds=nap), *signs)
         for each in self._children():
             each.listen()
-        if self._config.liveness_file and self._is_well():
-            touch(self._config.liveness_file, sender=type(self))
+        if self._is_well():
+            self._touch()
 
     def _is_well(self) -> bool:
         slots = all(slot.is_well for slot in self._slots)

@@ -32,6 +32,7 @@ from pgqueue.worker.drain import Drain
 from pgqueue.worker.heartbeat import Heartbeat
 from pgqueue.worker.leases import LeasedMessage, Leases
 from pgqueue.worker.main_session import MainSession
+from pgqueue.worker.migrations import wait_until_migrated
 from pgqueue.worker.parent import RETIRING, WELL, Parent
 from pgqueue.worker.pipeline import Pipeline
 from pgqueue.worker.recycling import memory
@@ -177,6 +178,14 @@ class Worker:
             self._requests.wake()
 
     def _start(self) -> None:
+        """Start the services, once the tables are there; or none, if it is asked to stop before."""
+        if not wait_until_migrated(
+            self._config.database,
+            self._main_session,
+            self._requests,
+            on_look=self._say_that_one_is_well,
+        ):
+            return
         if not self._pipeline:
             with self._main_session.connected() as connection:
                 self._registration.register(connection)

@@ -5,11 +5,12 @@ from dataclasses import asdict
 from datetime import timedelta
 from typing import Any
 
-from django.core.management.base import BaseCommand, CommandError
+from django.core.management.base import CommandError
 
 from pgqueue.channels import Channel
 from pgqueue.engine.stats import Stats
 from pgqueue.exceptions import PGQueueError
+from pgqueue.management.base import QueueCommand
 from pgqueue.management.databases import database_of
 from pgqueue.models import Policy
 from pgqueue.models.channel import RETENTIONS
@@ -27,7 +28,7 @@ ENDED = {
 }
 
 
-class Command(BaseCommand):
+class Command(QueueCommand):
     help = "Look at channels, limit, pause and empty them."
 
     def add_arguments(self, parser: ArgumentParser) -> None:

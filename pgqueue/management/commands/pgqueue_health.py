@@ -4,13 +4,14 @@ from dataclasses import asdict, fields
 from typing import Any
 
 from django.core.exceptions import ImproperlyConfigured
-from django.core.management.base import BaseCommand, CommandError
+from django.core.management.base import CommandError
 
 from pgqueue.health import CHECKS, EXIT, Limits, Status, examine, worst
+from pgqueue.management.base import QueueCommand
 from pgqueue.management.databases import database_of
 
 
-class Command(BaseCommand):
+class Command(QueueCommand):
     help = "Say whether the queue is well. Exits with 0, 1 for a warning, 2 if something fails."
     # It tells of the queue, whatever else may be wrong with the project.
     requires_system_checks = []

@@ -2,12 +2,13 @@ import json
 from argparse import ArgumentParser
 from typing import Any
 
-from django.core.management.base import BaseCommand, CommandError
+from django.core.management.base import CommandError
 
 from pgqueue.importers import SOURCES, SourceMissing, move
+from pgqueue.management.base import QueueCommand
 
 
-class Command(BaseCommand):
+class Command(QueueCommand):
     help = (
         "Move what waits in another queue's tables over, 1 000 jobs in a transaction; or, of "
         "celery-beat, schedules. Stop that queue's producers first, and its workers; moving "

@@ -3,16 +3,17 @@ from argparse import ArgumentParser
 from typing import Any
 
 import psycopg
-from django.core.management.base import BaseCommand, CommandError
+from django.core.management.base import CommandError
 
 from pgqueue.checks import AT_START
 from pgqueue.duties.all import all_duties
 from pgqueue.duties.maintain import Report, maintain
+from pgqueue.management.base import QueueCommand
 from pgqueue.management.databases import database_of
 from pgqueue.tasks import scheduling
 
 
-class Command(BaseCommand):
+class Command(QueueCommand):
     help = (
         "Do each duty once that workers do beside their work: for cron, where there are none. "
         "It waits for up to a lease where a message may have lost its worker."
@@ -34,8 +35,6 @@ class Command(BaseCommand):
                     self.stdout.write(f"{report.name:<12}{_in_words(report)}")
         except psycopg.OperationalError as error:
             raise CommandError(f"The database can't be reached: {error}") from error
-        except psycopg.errors.UndefinedTable as error:
-            raise CommandError(f"{error.diag.message_primary}: run manage.py migrate.") from error
         if options["format"] == "json":
             self.stdout.write(json.dumps({each.name: _plain(each) for each in reports}))
         if failed := [each.name for each in reports if each.error]:

@@ -5,16 +5,17 @@ from datetime import datetime
 from typing import Any
 
 from django.core.exceptions import ObjectDoesNotExist
-from django.core.management.base import BaseCommand, CommandError
+from django.core.management.base import CommandError
 
 from pgqueue.exceptions import PGQueueError
+from pgqueue.management.base import QueueCommand
 from pgqueue.management.databases import database_of
 from pgqueue.models import Schedule
 from pgqueue.models.schedule import ScheduleQuerySet
 from pgqueue.tasks import scheduling
 
 
-class Command(BaseCommand):
+class Command(QueueCommand):
     help = "Look at schedules, pause them, and run one now."
 
     def add_arguments(self, parser: ArgumentParser) -> None:

@@ -12,7 +12,7 @@ from typing import Any
 
 from django.dispatch import Signal, receiver
 
-from pgqueue import tables, tracebacks
+from pgqueue import spelling, tables, tracebacks
 from pgqueue.savepoints import GuardedSignal
 
 logger = logging.getLogger("pgqueue")
@@ -57,6 +57,10 @@ worker_started = Signal()
 tables_missing = Signal()
 """Sent with `database` and what is `missing`, names of migrations or an error's text, by a worker
 that waits for `manage.py migrate`: once, not each time it looks."""
+
+channels_unseen = Signal()
+"""Sent once by a worker that begins, with the `channels` that it serves and that no task, message,
+policy or configuration names, and with the channels that are `known`."""
 
 worker_stopped = Signal()
 """Sent with `released`, the messages handed back, when a worker has stopped."""
@@ -177,6 +181,21 @@ def _log_tables(sender: Any, database: str, missing: Any, **kwargs: Any) -> None
         database,
         missing if isinstance(missing, str) else "not applied: " + ", ".join(missing),
         tables.remedy(database),
+    )
+
+
+@receiver(channels_unseen)
+def _log_unseen(sender: Any, channels: Any, known: Any, **kwargs: Any) -> None:
+    suggestions = (spelling.suggestion(name, known) for name in channels)
+    logger.warning(
+        "No task, message, policy or configuration names %s, which this worker serves. %s",
+        ", ".join(map(repr, channels)),
+        " ".join(
+            [
+                *filter(None, dict.fromkeys(suggestions)),
+                f"Known channels: {spelling.listed(known)}." if known else "No channel is known.",
+            ]
+        ),
     )
 
 

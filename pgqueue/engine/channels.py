@@ -1,9 +1,10 @@
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import datetime
 from typing import NamedTuple
 
-from pgqueue.engine.values import Cursors
+from pgqueue.engine.values import Connection, Cursors
 from pgqueue.statements import load
 
 SQL = load(__name__)
@@ -11,6 +12,7 @@ SQL = load(__name__)
 LIMIT = 1000
 LANES = 100
 LANE_BOUND = 100
+LAST_ENDED = 10_000
 
 
 class LaneSeen(NamedTuple):
@@ -29,6 +31,12 @@ def in_use(connection: Cursors, *, limit: int = LIMIT) -> list[str]:
     with connection.cursor() as cursor:
         cursor.execute(SQL["in_use"], {"limit": limit})
         return [name for (name,) in cursor.fetchall()]
+
+
+def ended(connection: Connection, names: Sequence[str]) -> list[str]:
+    """Return which of these channels the last 10 000 messages that ended were in."""
+    rows = connection.execute(SQL["ended"], {"channels": list(names), "last": LAST_ENDED})
+    return [name for (name,) in rows]
 
 
 def lanes(connection: Cursors, channel: str, *, limit: int = LANES) -> list[LaneSeen]:

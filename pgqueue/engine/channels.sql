@@ -50,3 +50,10 @@ CROSS JOIN LATERAL (
 WHERE l.channel = %(channel)s
 ORDER BY l.key
 LIMIT %(limit)s
+
+-- name: ended
+-- Which of these channels the last messages that ended were in. A channel whose messages have all ended has
+-- no other trace; and by name the whole history would have to be read.
+SELECT DISTINCT channel
+FROM (SELECT channel FROM pgqueue_history ORDER BY id DESC LIMIT %(last)s) ended
+WHERE channel = ANY(%(channels)s)

@@ -21,6 +21,7 @@ from pgqueue.worker.main_session import MainSession
 from pgqueue.worker.migrations import wait_until_migrated
 from pgqueue.worker.rescuer import Rescuer
 from pgqueue.worker.stopping import SIGNALS, StopRequests, blocked
+from pgqueue.worker.unseen import warn_of_unseen
 from pgqueue.worker.watchdog import Watchdog, touch
 from pgqueue.worker.worker import LAST_WORDS
 
@@ -188,7 +189,7 @@ class Supervisor:
         self._watchdog.start()
         with self._requests.on_signals(*SIGNALS):
             try:
-                self._wait_for_tables()
+                self._prepare()
                 while self._goes_on():
                     self._fill()
                     self._wait()
@@ -207,11 +208,14 @@ class Supervisor:
         """Request to stop: after the grace period; at the second call, at once. Any thread may."""
         self._requests.add()
 
-    def _wait_for_tables(self) -> None:
-        """Wait until the tables are there: each process would wait for them, and log that."""
-        session = MainSession(self._config.database)
+    def _prepare(self) -> None:
+        """Do what each process would do, and log, before it serves: wait for the tables."""
+        config = self._config
+        session = MainSession(config.database)
         try:
-            wait_until_migrated(self._config.database, session, self._requests, on_look=self._touch)
+            if wait_until_migrated(config.database, session, self._requests, on_look=self._touch):
+                with session.connected() as connection:
+                    warn_of_unseen(connection, config)
         finally:
             session.close()
         for slot in self._slots:

@@ -37,6 +37,7 @@ from pgqueue.worker.parent import RETIRING, WELL, Parent
 from pgqueue.worker.pipeline import Pipeline
 from pgqueue.worker.recycling import memory
 from pgqueue.worker.stopping import SIGNALS, StopRequests
+from pgqueue.worker.unseen import warn_of_unseen
 from pgqueue.worker.watchdog import Watchdog, touch
 
 NEW_MESSAGES = Topic(notifications.NEW)
@@ -186,6 +187,9 @@ class Worker:
             on_look=self._say_that_one_is_well,
         ):
             return
+        if not self._parent:  # which has warned of them for all its processes
+            with self._main_session.connected() as connection:
+                warn_of_unseen(connection, self._config)
         if not self._pipeline:
             with self._main_session.connected() as connection:
                 self._registration.register(connection)

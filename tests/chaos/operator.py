@@ -127,6 +127,7 @@ def verbs() -> list[Callable[[], object]]:
         on_its_own(stats.measure, names)
         on_its_own(channels.in_use)
         on_its_own(channels.lanes, "limited")
+        on_its_own(channels.ended, ["odd"])
         parked.trim(keep=100)
         parked.purge()
         idle.drain(timeout=0.01)

@@ -36,7 +36,8 @@ task_unknown = Signal()
 """Sent with `name` and `delay` when a worker hands back a message whose task it doesn't know."""
 
 handler_missing = Signal()
-"""Sent with `channel` and `delay` when a worker hands back a raw message that has no handler."""
+"""Sent with `channel` and `delay` when a worker hands back a raw message: the handler of its
+channel was removed meanwhile, or can't be looked up. Without a handler workers claim none."""
 
 lease_lost = Signal()
 """Sent with `claim` when a worker finds that a message is no longer its own."""
@@ -138,8 +139,8 @@ def _log_unknown(sender: Any, name: str, delay: float, **kwargs: Any) -> None:
 @receiver(handler_missing)
 def _log_missing(sender: Any, channel: str, delay: float, **kwargs: Any) -> None:
     logger.warning(
-        "The channel %s names no handler: its raw messages are handed back, the first for %d s. "
-        "Name a task there, or let workers --exclude it where they are to be received.",
+        "The channel %s names no handler any more: its raw messages are handed back, the first for "
+        "%d s.",
         channel,
         delay,
     )

@@ -11,7 +11,7 @@ import psycopg
 
 from pgqueue.claiming.claimer import Claimant, Claimed, Claimer
 from pgqueue.claiming.free_lanes import FindChannels, FreeLanes, Request
-from pgqueue.engine.claim import Claimed as Answer
+from pgqueue.engine.claim import Answer
 from pgqueue.engine.values import Claim
 
 LEASE = timedelta(seconds=30)

@@ -14,7 +14,7 @@ from psycopg.sql import SQL, Identifier, Literal
 from pgqueue.engine import claim as claiming
 from pgqueue.engine import enqueue as enqueueing
 from pgqueue.engine import notifications, settle, workers
-from pgqueue.engine.claim import Claimed, Known, Search
+from pgqueue.engine.claim import Answer, Known, Search
 from pgqueue.engine.enqueue import Enqueued
 from pgqueue.engine.settle import Done, Failure
 from pgqueue.engine.values import Claim, Cursors, Lease
@@ -99,7 +99,7 @@ def ask(
     limit: int = 100,
     lease: timedelta = LEASE,
     worker_id: UUID | None = None,
-) -> Claimed:
+) -> Answer:
     """Claim once, just as asked."""
     return claiming.claim(
         connection,

@@ -51,6 +51,7 @@ class Claimer:
         channels: the channels to claim from; None: all, also future ones.
         excluded: channels not to claim from.
         lease: how long each message is leased.
+        takes_raw: whether it claims raw messages whose channel names no handler, as consumers do.
     """
 
     def __init__(
@@ -61,12 +62,14 @@ class Claimer:
         channels: Sequence[str] | None,
         excluded: Sequence[str],
         lease: timedelta,
+        takes_raw: bool = True,
     ) -> None:
         self.session = session
         self._registration = registration
         self._channels = channels
         self._excluded = excluded
         self._lease = lease
+        self._takes_raw = takes_raw
         self._free = FreeLanes()
         self._governed = GovernedLanes()
         self._governed_first = False
@@ -167,6 +170,7 @@ class Claimer:
             limit=min(limit, FEW),
             worker_id=claimant.worker_id,
             lease=self._lease,
+            takes_raw=self._takes_raw,
         )
         # From the front, where a long transaction may keep dead index entries alive.
         took = time.monotonic() - asked_at
@@ -193,6 +197,7 @@ class Claimer:
                 limit=step.limit,
                 worker_id=worker_id,
                 lease=self._lease,
+                takes_raw=self._takes_raw,
             )
             claimed += [Claimed(claim, asked_at) for claim in result.claims]
             found = len(result.claims)
@@ -202,7 +207,7 @@ class Claimer:
     def _free_channels(self, connection: Connection) -> Sequence[str]:
         if self._channels is not None:
             return [name for name in self._channels if name not in self._excluded]
-        return engine.channels(connection, excluded=self._excluded)
+        return engine.channels(connection, excluded=self._excluded, takes_raw=self._takes_raw)
 
     def claim_governed(self, claimant: Claimant, claimed: list[Claimed], limit: int) -> None:
         """Claim from governed lanes; with nothing, only after a look at every round's beginning."""
@@ -243,6 +248,7 @@ class Claimer:
                 until=turn.until,
                 worker_id=worker_id,
                 lease=self._lease,
+                takes_raw=self._takes_raw,
             )
             claimed += [Claimed(claim, asked_at) for claim in served.claims]
             lanes.learn(turn, served)

@@ -34,7 +34,7 @@ from datetime import UTC, datetime, timedelta
 from operator import attrgetter
 from typing import Any, NamedTuple
 
-from pgqueue.engine.claim import Claimed, Known, Met, Search
+from pgqueue.engine.claim import Answer, Known, Met, Search
 
 LOOK_AGAIN = 0.25  # seconds
 LOOK_AGAIN_COST = 20  # times the duration of a look
@@ -167,7 +167,7 @@ class FreeLanes:
         self._must_look, self._has_looked = False, True
         self._wrapped.clear()
 
-    def learn(self, request: Request, claimed: Claimed) -> None:
+    def learn(self, request: Request, claimed: Answer) -> None:
         """Remember what came of a request."""
         taken = Counter(map(LANE, claimed.claims))
         # Claims are ordered by (rank, run_at, id): the last one of a lane is its mark.

@@ -44,7 +44,7 @@ class Met(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Claimed:
+class Answer:
     """The messages of one claim, and what each search found, by channel."""
 
     claims: list[Claim]
@@ -59,8 +59,13 @@ def claim(
     limit: int,
     worker_id: UUID,
     lease: timedelta,
-) -> Claimed:
-    """Lease up to `limit` ready messages of free lanes."""
+    takes_raw: bool = True,
+) -> Answer:
+    """Lease up to `limit` ready messages of free lanes.
+
+    Args:
+        takes_raw: whether raw messages are taken whose channel names no handler.
+    """
     rows = connection.execute(
         SQL["claim"],
         {
@@ -77,19 +82,26 @@ def claim(
             "rooms": [search.room for search in searched],
             "shares": [search.share for search in searched],
             "limit": limit,
+            "takes_raw": takes_raw,
             "is_pooled": is_pooled(connection),
             "worker_id": worker_id,
             "lease": lease,
         },
     ).fetchall()
-    return Claimed(
+    return Answer(
         [Claim._make((*row[4:], worker_id)) for row in rows if row[4] is not None],
         {row[3]: Met(row[1], row[2]) for row in rows if row[3] is not None},
     )
 
 
 def claim_at_once(
-    connection: Connection, channel: str, *, limit: int, worker_id: UUID, lease: timedelta
+    connection: Connection,
+    channel: str,
+    *,
+    limit: int,
+    worker_id: UUID,
+    lease: timedelta,
+    takes_raw: bool = True,
 ) -> list[Claim]:
     """Lease up to `limit` messages of a channel, from its front; none if it is governed."""
     rows = connection.execute(
@@ -97,6 +109,7 @@ def claim_at_once(
         {
             "channel": channel,
             "limit": limit,
+            "takes_raw": takes_raw,
             "is_pooled": is_pooled(connection),
             "worker_id": worker_id,
             "lease": lease,
@@ -105,7 +118,10 @@ def claim_at_once(
     return [Claim._make((*row[1:], worker_id)) for row in rows]
 
 
-def channels(connection: Connection, *, excluded: Sequence[str]) -> list[str]:
-    """Return the channels that have a ready message in a free lane."""
-    rows = connection.execute(SQL["channels"], {"excluded": list(excluded)}).fetchall()
+def channels(
+    connection: Connection, *, excluded: Sequence[str], takes_raw: bool = True
+) -> list[str]:
+    """Return the channels that have a ready message to take in a free lane."""
+    parameters = {"excluded": list(excluded), "takes_raw": takes_raw}
+    rows = connection.execute(SQL["channels"], parameters).fetchall()
     return [channel for (channel,) in rows]

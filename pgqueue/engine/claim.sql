@@ -1,13 +1,15 @@
 -- name: channels
 -- Every channel with a ready message, by a loose index scan: one probe for each channel.
 WITH RECURSIVE found AS (
-    (SELECT channel FROM pgqueue_message
-     WHERE state = 'ready' AND NOT governed
+    (SELECT channel FROM pgqueue_message m
+     WHERE state = 'ready' AND NOT governed AND
+-- include: takes_it
      ORDER BY channel LIMIT 1)
     UNION ALL
     SELECT next.channel FROM found CROSS JOIN LATERAL (
-        SELECT channel FROM pgqueue_message
-        WHERE state = 'ready' AND NOT governed AND channel > found.channel
+        SELECT channel FROM pgqueue_message m
+        WHERE state = 'ready' AND NOT governed AND channel > found.channel AND
+-- include: takes_it
         ORDER BY channel LIMIT 1) next
 )
 SELECT channel FROM found
@@ -37,13 +39,15 @@ WITH RECURSIVE fast AS MATERIALIZED (
     FROM searched s CROSS JOIN LATERAL (
         SELECT key FROM pgqueue_message m
         WHERE m.state = 'ready' AND NOT m.governed AND m.channel = s.channel
-          AND (m.key, m.rank) > (s.key, s.rank)
+          AND (m.key, m.rank) > (s.key, s.rank) AND
+-- include: takes_it
         ORDER BY m.key, m.rank, m.run_at, m.id LIMIT 1) first
     UNION ALL
     SELECT f.channel, next.key, f.room, f.share, f.n + 1
     FROM found f CROSS JOIN LATERAL (
         SELECT key FROM pgqueue_message m
-        WHERE m.state = 'ready' AND NOT m.governed AND m.channel = f.channel AND m.key > f.key
+        WHERE m.state = 'ready' AND NOT m.governed AND m.channel = f.channel AND m.key > f.key AND
+-- include: takes_it
         ORDER BY m.key, m.rank, m.run_at, m.id LIMIT 1) next
     WHERE f.n < f.room
 ), met AS MATERIALIZED (
@@ -73,7 +77,8 @@ WITH RECURSIVE fast AS MATERIALIZED (
         WHERE m.state = 'ready' AND NOT m.governed
           AND m.channel = free.channel AND m.key = free.key
           AND (m.rank, m.run_at, m.id) > (free.rank, free.run_at, free.id)
-          AND (m.expires_at IS NULL OR m.expires_at > statement_timestamp())
+          AND (m.expires_at IS NULL OR m.expires_at > statement_timestamp()) AND
+-- include: takes_it
         ORDER BY m.rank, m.run_at, m.id
         LIMIT free.quota
         FOR NO KEY UPDATE SKIP LOCKED) head
@@ -101,7 +106,8 @@ WITH fast AS MATERIALIZED (
     WHERE m.state = 'ready' AND NOT m.governed AND m.channel = %(channel)s
       AND (m.expires_at IS NULL OR m.expires_at > statement_timestamp())
       AND NOT EXISTS (SELECT FROM pgqueue_channel WHERE name = %(channel)s AND paused)
-      AND NOT EXISTS (SELECT FROM pgqueue_policy WHERE channel = %(channel)s AND governs)
+      AND NOT EXISTS (SELECT FROM pgqueue_policy WHERE channel = %(channel)s AND governs) AND
+-- include: takes_it
     ORDER BY m.channel, m.key, m.rank, m.run_at, m.id
     LIMIT %(limit)s
     FOR NO KEY UPDATE SKIP LOCKED

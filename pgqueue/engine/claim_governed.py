@@ -44,6 +44,7 @@ def claim(
     until: datetime | None = None,
     worker_id: UUID,
     lease: timedelta,
+    takes_raw: bool = True,
 ) -> Served:
     """Lease up to `limit` messages of the channel's lanes whose turn it is, in a transaction.
 
@@ -51,6 +52,7 @@ def claim(
         after: lanes with an earlier turn are not read: earlier claims left dead index entries
             there.
         until: lanes with this turn or a later one are not read: they were looked at already.
+        takes_raw: whether raw messages are taken whose channel names no handler.
     """
     with in_short(connection):
         room = _room(connection, channel, limit)
@@ -69,6 +71,7 @@ def claim(
                 "channel": channel,
                 "keys": [key for key, _, _ in lanes],
                 "limit": room.limit,
+                "takes_raw": takes_raw,
                 "is_pooled": is_pooled(connection),
                 "worker_id": worker_id,
                 "lease": lease,

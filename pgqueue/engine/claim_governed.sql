@@ -125,14 +125,16 @@ WITH fast AS MATERIALIZED (
     FROM room CROSS JOIN LATERAL (
         SELECT * FROM (
             SELECT m.id FROM pgqueue_message m
-            WHERE m.id = room.head AND m.state = 'ready' AND room.n > 0
+            WHERE m.id = room.head AND m.state = 'ready' AND room.n > 0 AND
+-- include: takes_it
             FOR NO KEY UPDATE SKIP LOCKED) ordered
         UNION ALL
         SELECT * FROM (
             SELECT m.id FROM pgqueue_message m
             WHERE m.state = 'ready' AND m.governed AND NOT m.ordered
               AND m.channel = %(channel)s AND m.key = room.key
-              AND (m.expires_at IS NULL OR m.expires_at > statement_timestamp())
+              AND (m.expires_at IS NULL OR m.expires_at > statement_timestamp()) AND
+-- include: takes_it
             ORDER BY m.rank, m.run_at, m.id
             LIMIT room.n
             FOR NO KEY UPDATE SKIP LOCKED) parallel

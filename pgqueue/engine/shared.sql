@@ -104,6 +104,11 @@ noticed AS (
     WHERE channel IN (SELECT name FROM pgqueue_channel WHERE watched)
 )
 
+-- name: takes_it
+-- Whether the claimer takes message m: raw messages (without a task) are for consumers, unless their channel
+-- names a handler. So workers leave them alone.
+(m.task <> '' OR %(takes_raw)s::boolean OR m.channel IN (SELECT name FROM pgqueue_channel WHERE handler <> ''))
+
 -- name: head_of_lane
 -- Of "… lane (channel, key)": the first ordered message, if it is ready, no ordered message of the lane
 -- runs (a replayed one may lie before the running one), and no dead letter blocks the lane.

@@ -73,9 +73,8 @@ def unfinished(
     connection: Connection, *, channels: Sequence[str] | None, excluded: Sequence[str]
 ) -> bool:
     """Return whether any message of these channels is ready, running or waiting for a retry."""
-    row = connection.execute(
-        SQL["unfinished"], {"channels": _listed(channels), "excluded": list(excluded)}
-    ).fetchone()
+    parameters = {"channels": _listed(channels), "excluded": list(excluded), "takes_raw": False}
+    row = connection.execute(SQL["unfinished"], parameters).fetchone()
     return bool(row and row[0])
 
 

@@ -31,16 +31,18 @@ DELETE FROM pgqueue_worker WHERE last_seen < statement_timestamp() - %(silent_fo
 -- Follows "… c WHERE …": whether a governed message of the channel is ready.
 (EXISTS (
     SELECT FROM pgqueue_message m
-    WHERE m.state = 'ready' AND m.governed AND NOT m.ordered AND m.channel = c.channel
+    WHERE m.state = 'ready' AND m.governed AND NOT m.ordered AND m.channel = c.channel AND
+-- include: takes_it
 ) OR EXISTS (
     SELECT FROM pgqueue_message m
     WHERE m.ordered AND m.state IN ('held', 'scheduled', 'ready', 'running')
-      AND m.state = 'ready' AND m.channel = c.channel
+      AND m.state = 'ready' AND m.channel = c.channel AND
+-- include: takes_it
 ))
 
 -- name: unfinished
 -- Whether anything is left to do on these channels, or waits for a retry. Delayed messages do not
--- count, nor those of a paused channel.
+-- count, nor those of a paused channel, nor raw messages that workers leave to consumers.
 WITH paused AS MATERIALIZED (
     SELECT name FROM pgqueue_channel WHERE paused
 )
@@ -50,10 +52,11 @@ SELECT EXISTS (
       AND (%(channels)s::text[] IS NULL OR channel = ANY (%(channels)s::text[]))
       AND channel <> ALL (%(excluded)s::text[])
 ) OR EXISTS (
-    SELECT FROM pgqueue_message
+    SELECT FROM pgqueue_message m
     WHERE state = 'ready' AND NOT governed
       AND (%(channels)s::text[] IS NULL OR channel = ANY (%(channels)s::text[]))
-      AND channel <> ALL (%(excluded)s::text[]) AND channel NOT IN (SELECT name FROM paused)
+      AND channel <> ALL (%(excluded)s::text[]) AND channel NOT IN (SELECT name FROM paused) AND
+-- include: takes_it
 ) OR EXISTS (
     -- A governed message alone is no sign: behind a dead one it may wait for ever. Nor is a bell or a
     -- lane alone: it may come from a policy or a rate for which nothing waits.
@@ -70,8 +73,9 @@ SELECT EXISTS (
       AND
 -- include: has_governed
 ) OR EXISTS (
-    SELECT FROM pgqueue_message
+    SELECT FROM pgqueue_message m
     WHERE state = 'scheduled' AND failures + lost > 0
       AND (%(channels)s::text[] IS NULL OR channel = ANY (%(channels)s::text[]))
-      AND channel <> ALL (%(excluded)s::text[]) AND channel NOT IN (SELECT name FROM paused)
+      AND channel <> ALL (%(excluded)s::text[]) AND channel NOT IN (SELECT name FROM paused) AND
+-- include: takes_it
 )

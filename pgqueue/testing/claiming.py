@@ -79,7 +79,13 @@ def _claim_free(connection: Connection, message: Message, worker_id: UUID) -> li
         message.channel, message.key, message.rank, message.run_at, message.pk - 1, quota=1
     )
     claimed = free.claim(
-        connection, known=[before], searched=[], limit=1, worker_id=worker_id, lease=LEASE
+        connection,
+        known=[before],
+        searched=[],
+        limit=1,
+        worker_id=worker_id,
+        lease=LEASE,
+        takes_raw=False,
     )
     return claimed.claims
 
@@ -89,7 +95,14 @@ def _claim_governed(connection: Connection, channel: str, worker_id: UUID) -> li
     after, until = governed.EVERY_TURN, None
     while True:
         served = governed.claim(
-            connection, channel, after, 1, until=until, worker_id=worker_id, lease=LEASE
+            connection,
+            channel,
+            after,
+            1,
+            until=until,
+            worker_id=worker_id,
+            lease=LEASE,
+            takes_raw=False,
         )
         if served.claims or served.turn_at is None:
             return served.claims

@@ -95,6 +95,7 @@ class Pipeline:
                 channels=config.channels,
                 excluded=config.excluded,
                 lease=options.lease,
+                takes_raw=False,
             ),
             self._buffer,
             leases,

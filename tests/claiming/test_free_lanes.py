@@ -15,7 +15,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from pgqueue.claiming.free_lanes import EXPENSIVE, LOOK_AGAIN_COST_WHEN_IDLE, Request
-from pgqueue.engine.claim import Claimed, Known, Met, Search
+from pgqueue.engine.claim import Answer, Known, Met, Search
 from tests.claims import PlannedClaims
 
 Lane = tuple[str, str]
@@ -112,7 +112,7 @@ class Backlog:
         """Return what could be claimed."""
         return [each for lane in self.lanes.values() for each in lane if each.id not in self.locked]
 
-    def take(self, request: Request) -> Claimed:
+    def take(self, request: Request) -> Answer:
         known, searched, limit = request
         self.asked += 1
         self._check(known, searched, limit)
@@ -129,7 +129,7 @@ class Backlog:
             self.lanes[each.channel, each.key].remove(each)
             if (each.channel, each.key) in self.deep:
                 self.add(each.channel, each.key)
-        return Claimed(list(claimed), met)  # type: ignore[arg-type]
+        return Answer(list(claimed), met)  # type: ignore[arg-type]
 
     def _check(self, known: Sequence[Known], searched: Sequence[Search], limit: int) -> None:
         assert known or searched

@@ -15,7 +15,7 @@ import pytest
 from pgqueue.claiming import claimer
 from pgqueue.claiming.free_lanes import LOOK_AGAIN, Request
 from pgqueue.engine import cancel, claim, settle
-from pgqueue.engine.claim import Claimed, Known, Met, Search
+from pgqueue.engine.claim import Answer, Known, Met, Search
 from pgqueue.engine.values import Claim
 from pgqueue.models import Channel, Message, Policy
 from pgqueue.states import State
@@ -210,7 +210,7 @@ class TestAClaim:
             factories.claim(other)
             got = ask(connection, searched=[front()])
 
-        assert got == Claimed([], {"default": Met(2, "b")})
+        assert got == Answer([], {"default": Met(2, "b")})
 
     def test_goes_on_after_a_mark(self, connection: Connection) -> None:
         ids = enqueue(connection, 5)
@@ -276,7 +276,7 @@ class TestAClaim:
     def test_of_nothing_asks_for_nothing(self, connection: Connection) -> None:
         enqueue(connection)
 
-        assert ask(connection) == Claimed([], {})
+        assert ask(connection) == Answer([], {})
 
     def test_may_be_of_ten_thousand_lanes(self, connection: Connection) -> None:
         keys = [f"{n:05}" for n in range(10_000)]
@@ -769,16 +769,16 @@ def claim_one(worker: FreeClaims, clock: SimpleNamespace) -> Any:
     return got
 
 
-def deep_lane() -> Callable[..., Claimed]:
+def deep_lane() -> Callable[..., Answer]:
     """Something to take from that is never used up."""
 
-    def take(request: Request) -> Claimed:
+    def take(request: Request) -> Answer:
         moment = datetime(2025, 1, 1, tzinfo=UTC)
         claims: list[Any] = [
             SimpleNamespace(channel="default", key="", priority=0, run_at=moment, id=id)
             for id in range(request.limit)
         ]
-        return Claimed(claims, {each.channel: Met(1, "") for each in request.searched})
+        return Answer(claims, {each.channel: Met(1, "") for each in request.searched})
 
     return take
 

@@ -221,6 +221,7 @@ class TestAPlan:
             "keys": [str(n) for n in range(500)],
             "worker_id": uuid4(),
             "is_pooled": False,
+            "takes_raw": False,
             "lease": timedelta(seconds=30),
             "started": 500,
         }

@@ -66,6 +66,7 @@ class Claims:
                 "rooms": [],
                 "shares": [],
                 "limit": BATCH,
+                "takes_raw": False,
                 "worker_id": WORKER_ID,
                 "is_pooled": False,
                 "lease": "30 s",

@@ -6,10 +6,9 @@ from collections.abc import Iterable
 from contextlib import suppress
 
 import psycopg
-from django.conf import settings as django_settings
+from django.conf import settings
 
 from pgqueue import registry, signals
-from pgqueue.conf import settings
 from pgqueue.engine import channels
 from pgqueue.engine.values import Connection
 from pgqueue.worker.config import WorkerConfig
@@ -50,6 +49,6 @@ def _unseen(
 def _declared(alias: str) -> set[str]:
     """Return the channels that the project's code and settings name."""
     declared = {each.queue_name for each in registry.each() if each.alias == alias}
-    for backend in getattr(django_settings, "TASKS", {}).values():
+    for backend in getattr(settings, "TASKS", {}).values():
         declared.update(backend.get("QUEUES") or ())
-    return declared | {settings().default_channel}
+    return declared

@@ -26,6 +26,7 @@ from pgqueue import (
     send_many,
     watch,
 )
+from pgqueue.backend import PostgresBackend
 from pgqueue.channels import Channel
 from pgqueue.connections import connect
 from pgqueue.tables import lack_of
@@ -104,6 +105,7 @@ CALLS: dict[str, Callable[[], Any]] = {
     "send_many": lambda: send_many("mail", [{}, {}]),
     "send, async": lambda: async_to_sync(asend)("mail", {}),
     "get_result": lambda: jobs.add.get_result(1),
+    "get_result of a backend": lambda: PostgresBackend("default", {}).get_result("1"),
     "refresh": lambda: result().refresh(),
     "wait": lambda: result().wait(1),
     "commit": lambda: result().commit(),

@@ -7,7 +7,7 @@ import random
 import threading
 import time
 from datetime import timedelta
-from weakref import WeakSet
+from weakref import WeakKeyDictionary
 
 from django.db import DEFAULT_DB_ALIAS, close_old_connections, connections
 
@@ -24,7 +24,8 @@ LONGEST_STEP = 50.0
 LOOK_FOR_TABLES = timedelta(seconds=1)
 
 _lock = threading.Lock()
-_waiting_for_tables: WeakSet[Service] = WeakSet()
+_waiting_for_tables: WeakKeyDictionary[Service, set[str]] = WeakKeyDictionary()
+"""The services that wait, and which of their parts do."""
 
 
 class Service(threading.Thread):
@@ -93,8 +94,7 @@ class Service(threading.Thread):
             backoff = min(backoff, self.longest_backoff)
             return backoff * random.uniform(0.5, 1)  # noqa: S311
         self._failures = 0
-        with _lock:
-            _waiting_for_tables.discard(self)
+        self._succeeded(self.name)
         return nap
 
     def _report(self, name: str, error: Exception) -> bool:
@@ -108,11 +108,21 @@ class Service(threading.Thread):
             return False
         with _lock:
             is_first = not _waiting_for_tables
-            _waiting_for_tables.add(self)
+            _waiting_for_tables.setdefault(self, set()).add(name)
         if is_first:
             database = self._session.alias if hasattr(self, "_session") else DEFAULT_DB_ALIAS
             signals.send(signals.tables_missing, type(self), database=database, missing=lack.found)
         return True
+
+    def _succeeded(self, name: str) -> None:
+        """Note that a part of the worker found its tables."""
+        if not _waiting_for_tables:  # as nearly always
+            return
+        with _lock:
+            parts = _waiting_for_tables.get(self, set())
+            parts.discard(name)
+            if not parts:
+                _waiting_for_tables.pop(self, None)
 
     def note_progress(self, *, within: float | None = None) -> None:
         """Begin the next step of a long tick.

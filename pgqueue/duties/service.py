@@ -96,7 +96,7 @@ class Duties(Service):
             self.note_progress()
             again_in = run_duty(connection, duty, contact=self._agenda.contact, early=early)
             self._agenda.contact.note_answer()
-            self._failed_times.pop(duty.name, None)
+            self._done(duty.name)
             if again_in is not None and any(duty.did.values()):
                 self._on_done()
             return again_in
@@ -139,12 +139,16 @@ class Duties(Service):
     def _do_aside(self, duty: LongDuty, session: Session) -> None:
         try:
             run_duty(session.connection, duty, contact=self._agenda.contact)
-            self._failed_times.pop(duty.name, None)
+            self._done(duty.name)
         except Exception as error:
             self._failed(duty.name, error)
         finally:
             session.close()
             connections.close_all()  # which receivers of signals have opened
+
+    def _done(self, name: str) -> None:
+        self._failed_times.pop(name, None)
+        self._succeeded(f"duty {name}")
 
     def _failed(self, name: str, error: Exception) -> None:
         rest = min(SHORTEST_REST * 2 ** min(self._failed_times[name], 10), LONGEST_REST)

@@ -1,4 +1,4 @@
-"""Duties for tests: one that fails, one that only counts, one that lasts."""
+"""Duties for tests: some fail, lack a table or last, and one only counts."""
 
 from __future__ import annotations
 
@@ -31,6 +31,19 @@ class Fails:
         self.tried += 1
         connection.execute("SELECT 1 / 0")
         return MINUTE
+
+
+class Lacks(Fails):
+    """A duty whose table may be missing."""
+
+    name = "lacks"
+    is_there = False
+
+    def run(self, connection: Connection) -> timedelta:
+        self.tried += 1
+        if not self.is_there:
+            connection.execute("SELECT 1 FROM pgqueue_nothing")
+        return NONE
 
 
 class Notes:

@@ -20,7 +20,7 @@ from pgqueue.duties.service import Duties
 from pgqueue.engine import cancel, duty, partitions
 from pgqueue.models import Duty, Message
 from pgqueue.states import State
-from tests.duties.kinds import MINUTE, Fails, Lasting, Notes
+from tests.duties.kinds import MINUTE, Fails, Lacks, Lasting, Notes
 from tests.eventually import eventually
 from tests.factories import LEASE, OVER, Connection, make_due, one, run, schedule
 from tests.hearing import heard
@@ -55,6 +55,25 @@ class TestTheService:
         service.tick()
 
         assert seen == [3]
+
+    def test_says_once_that_a_duty_lacks_a_table_and_again_after_it_was_there(
+        self, duties: Callable[..., Duties], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr("pgqueue.duties.service.SHORTEST_REST", 0)
+        lacking = Lacks()
+        service = duties(lacking)
+
+        with (
+            heard(signals.tables_missing, "missing") as missing,
+            heard(signals.service_failed, "error") as failed,
+        ):
+            for is_there in (False, False, False, True, False, False):
+                lacking.is_there = is_there
+                service._try_tick()
+
+        assert missing == ['relation "pgqueue_nothing" does not exist'] * 2
+        assert failed == []
+        assert lacking.tried == 6
 
     def test_promotes_what_is_due_and_naps_until_the_next(
         self, connection: Connection, duties: Callable[..., Duties]

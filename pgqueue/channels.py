@@ -25,8 +25,8 @@ from pgqueue.models import Message, Policy
 from pgqueue.models.clock import StatementTimestamp
 from pgqueue.models.message import MessageQuerySet, Operated
 from pgqueue.policies import checked as checked_limits
+from pgqueue.quantities import as_count, as_duration, as_timedelta
 from pgqueue.retention import as_retention
-from pgqueue.retries import as_duration, as_timedelta
 from pgqueue.spelling import hint
 from pgqueue.states import Outcome, State
 from pgqueue.tables import needing_tables
@@ -307,8 +307,12 @@ class Channel:
         age = None if older_than is None else as_timedelta(older_than)
         if age is None and keep is None:
             raise ValueError("Give older_than, or keep, or both.")
-        if (age is not None and age < timedelta()) or (keep is not None and keep < 0):
-            raise ValueError("older_than and keep can't be below 0.")
+        if age is not None and age < timedelta():
+            raise ValueError(f"older_than={older_than!r}: it can't be below 0.")
+        try:
+            keep = None if keep is None else as_count(keep, least=0)
+        except ValueError as error:
+            raise ValueError(f"keep={keep!r}: {error}") from error
         bounds = self._bounds(keep=keep, older_than=age)
         return self._discard(WAITING, bounds, up_to=bounds.surplus or 0)
 

@@ -10,8 +10,9 @@ from django.conf import settings as django_settings
 from django.core.exceptions import ImproperlyConfigured
 from django.core.signals import setting_changed
 
+from pgqueue.quantities import as_count, as_duration
 from pgqueue.retention import Retention, as_retention
-from pgqueue.retries import Backoff, Exponential, as_backoff, as_duration, declare
+from pgqueue.retries import Backoff, Exponential, as_backoff, declare
 from pgqueue.schedules import Entry, as_entries
 from pgqueue.spelling import hint
 from pgqueue.states import Outcome
@@ -105,12 +106,6 @@ def _flag(value: Any) -> bool:
     return value
 
 
-def _count(value: Any) -> int:
-    if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-        raise ValueError("it must be a whole number, 1 or more.")
-    return value
-
-
 def _backoff(value: Any) -> Backoff:
     backoff = as_backoff(value)
     declare(backoff)
@@ -130,7 +125,7 @@ def _name(value: Any) -> str:
 _CHECKS = {
     str: _name,
     bool: _flag,
-    int: _count,
+    int: as_count,
     timedelta: as_duration,
     Backoff: _backoff,
     Retention: _retention,

@@ -224,6 +224,6 @@ def __getattr__(name: str) -> Any:
 
 def _duration(value: float | timedelta) -> timedelta:
     # Imported here: it needs Django, which a process that imports the exceptions may not have.
-    from pgqueue.retries import as_timedelta
+    from pgqueue.quantities import as_timedelta
 
     return as_timedelta(value)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import timedelta
+from functools import partial
 from typing import Any
 
 from pgqueue.exceptions import InvalidPolicy
-from pgqueue.retries import as_timedelta
+from pgqueue.quantities import as_count, as_timedelta
 
-LARGEST = 2**31 - 1
 SLOWEST_RATE, FASTEST_RATE = 1e-6, 1e6
 LONGEST_PER = timedelta(days=366)
 SHORTEST_START = 1e-6  # seconds: PostgreSQL rounds a shorter one to nothing, and divides by it
@@ -46,7 +46,7 @@ def checked(
 
 
 def _check(name: str, value: Any) -> Any:
-    if value is None:
+    if value is None and name != "per":
         return None
     try:
         return _CHECKS[name](value)
@@ -66,15 +66,6 @@ def _check_pace(rate: float, per: timedelta, burst: int | None) -> None:
         )
 
 
-def _up_to(most: int) -> Callable[[Any], int]:
-    def check(value: Any) -> int:
-        if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= most:
-            raise ValueError(f"it must be a whole number from 1 to {most}.")
-        return value
-
-    return check
-
-
 def _rate(value: Any) -> float:
     if not isinstance(value, int | float) or isinstance(value, bool):
         raise TypeError("it must be a number.")
@@ -91,10 +82,10 @@ def _per(value: Any) -> timedelta:
 
 
 _CHECKS: dict[str, Callable[[Any], Any]] = {
-    "max_running": _up_to(LARGEST),
+    "max_running": as_count,
     "rate": _rate,
     "per": _per,
-    "burst": _up_to(LARGEST),
-    "max_size": _up_to(LARGEST),
-    "weight": _up_to(100),
+    "burst": as_count,
+    "max_size": as_count,
+    "weight": partial(as_count, most=100),
 }

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from datetime import timedelta
 from typing import Any, TypeAlias
 
-from pgqueue.retries import as_duration
+from pgqueue.quantities import as_duration
 from pgqueue.spelling import hint
 from pgqueue.states import Outcome
 

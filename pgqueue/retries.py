@@ -15,6 +15,7 @@ from typing import Any, Protocol, TypeAlias, TypeVar
 
 from pgqueue.discovery import import_declaring
 from pgqueue.exceptions import InvalidTask
+from pgqueue.quantities import as_timedelta
 
 
 class Failed(Protocol):
@@ -30,9 +31,6 @@ Backoff: TypeAlias = "Callable[[BaseException, Any], Delay]"
 F = TypeVar("F", bound="Callable[..., Delay]")
 
 _declared: dict[str, Backoff] = {}
-
-LONGEST = timedelta(days=36525)
-"""What lies further back than a hundred years may be no time that PostgreSQL knows."""
 
 
 @dataclass(frozen=True)
@@ -71,38 +69,6 @@ class Delays:
     def __call__(self, error: BaseException | None, result: Failed) -> float:
         """Return the seconds to wait after failure number `result.failures`."""
         return self.seconds[min(max(result.failures, 1), len(self.seconds)) - 1]
-
-
-def as_timedelta(value: Any) -> timedelta:
-    """Return `value`, seconds or a timedelta, as a timedelta.
-
-    Raises:
-        TypeError: it is neither.
-        ValueError: it is not a number, or too large.
-    """
-    if isinstance(value, timedelta):
-        return value
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        raise TypeError(f"{value!r} is neither seconds nor a timedelta.")
-    try:
-        return timedelta(seconds=value)
-    except OverflowError as error:
-        raise ValueError(f"{value!r} seconds is too long.") from error
-
-
-def as_duration(value: Any) -> timedelta:
-    """Return `value`, seconds or a timedelta above 0, as a timedelta.
-
-    Raises:
-        TypeError: it is neither.
-        ValueError: it is not above 0, or beyond a hundred years.
-    """
-    duration = as_timedelta(value)
-    if duration <= timedelta():
-        raise ValueError("it must be longer than 0 seconds.")
-    if duration > LONGEST:
-        raise ValueError(f"{LONGEST.days} days, a hundred years, are as good as for ever.")
-    return duration
 
 
 def as_backoff(value: Any) -> Backoff:

@@ -10,7 +10,7 @@ from typing import Any, Literal, NamedTuple, TypeAlias, get_args
 from django.conf import settings as django_settings
 
 from pgqueue.exceptions import InvalidSchedule
-from pgqueue.retries import as_timedelta
+from pgqueue.quantities import as_timedelta
 from pgqueue.spelling import hint
 from pgqueue.ticks import Cron, Every, Rhythm
 

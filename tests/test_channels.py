@@ -190,7 +190,7 @@ class TestAPolicy:
         [
             ({}, "says nothing"),
             ({"burst": 3}, "says nothing"),
-            ({"max_running": 0}, "max_running=0: it must be a whole number from 1"),
+            ({"max_running": 0}, "max_running=0: it must be a whole number, 1 or more"),
             ({"max_running": True}, "max_running=True"),
             ({"max_running": 2**31}, "max_running=2147483648"),
             ({"max_size": -1}, "max_size=-1"),
@@ -570,7 +570,7 @@ class TestTrimming:
 
     @pytest.mark.parametrize("bounds", [{}, {"keep": -1}, {"older_than": -1}])
     def test_needs_a_bound(self, db: None, bounds: dict[str, int]) -> None:
-        with pytest.raises(ValueError, match="older_than"):
+        with pytest.raises(ValueError, match="older_than|keep=-1: it must be"):
             MAIL.trim(**bounds)
 
 

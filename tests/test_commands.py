@@ -177,7 +177,7 @@ class TestEmptying:
         ("arguments", "error"),
         [
             (["trim", "mail"], "Give older_than, or keep"),
-            (["trim", "mail", "--keep", "-1"], "can't be below 0"),
+            (["trim", "mail", "--keep", "-1"], "keep=-1: it must be a whole number, 0 or more"),
             (["purge", ""], "The channel ''"),
             (["purge"], "NAME"),
             (["explode", "mail"], "invalid choice"),

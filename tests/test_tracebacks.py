@@ -12,7 +12,7 @@ import pytest
 
 from pgqueue import tracebacks
 from pgqueue.endings import Died, Retried
-from pgqueue.retries import as_timedelta
+from pgqueue.quantities import as_timedelta
 
 
 @pytest.fixture(autouse=True)

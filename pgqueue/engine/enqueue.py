@@ -201,14 +201,24 @@ def _now(
         [said] = cursor.fetchone()
     id, created, told, came_of = said.split(" ")
     if came_of == "full":
-        raise _full(common.channel, key)
+        raise _full(connection, common.channel, key)
     created_at = EPOCH + timedelta(microseconds=int(created))
     ids = (None if id == "-" else int(id),)
     return Enqueued(ids, State.READY, created_at, created_at, told == "true", (came_of,))
 
 
-def _full(channel: str, key: str) -> ChannelFull:
-    return ChannelFull(f"The channel {channel!r} is full for the key {key!r}.")
+def _full(connection: Cursors, channel: str, key: str) -> ChannelFull:
+    """Return the error that says what is full: the channel, or only the key."""
+    with connection.cursor() as cursor:
+        cursor.execute(SQL["rooms"], {"channels": [channel] * 2, "keys": [None, key]})
+        rooms = {key: room for _, key, room in cursor.fetchall()}
+    of_channel = rooms.get(None)
+    is_the_key = key and (of_channel is None or of_channel > 0)
+    return ChannelFull(
+        f"The {f'key {key!r} of the ' if is_the_key else ''}channel {channel!r} is full: the "
+        "max_size of its policy allows no more messages that wait or run. Enqueue it again later, "
+        f"or raise max_size by Channel({channel!r}).policy()."
+    )
 
 
 def _each(
@@ -245,7 +255,7 @@ def _each(
         rows = cursor.fetchall()
     ids, states, run_ats, created_ats, told, came_of = zip(*rows, strict=True)
     if "full" in came_of:
-        raise _full(common.channel, keys[came_of.index("full")])
+        raise _full(connection, common.channel, keys[came_of.index("full")])
     return Enqueued(ids, State(states[0]), run_ats[0], created_ats[0], any(told), came_of)
 
 
@@ -261,7 +271,8 @@ def _admitted(cursor: Any, common: Common, keys: Sequence[str]) -> list[bool] | 
     cursor.execute(SQL["drops"], {"channel": common.channel})
     if cursor.fetchone() == (False,):
         raise ChannelFull(
-            f"The channel {common.channel!r} has no room for {len(keys)} more messages."
+            f"The channel {common.channel!r} has no room for {len(keys)} more messages: the "
+            "max_size of its policy allows fewer. Enqueue fewer at once, or later."
         )
     admitted = []
     for key in keys:

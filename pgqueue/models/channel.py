@@ -5,7 +5,7 @@ from datetime import timedelta
 from django.db import models
 from django.db.models import Q
 
-from pgqueue.retries import LONGEST
+from pgqueue.quantities import LONGEST
 
 RETENTIONS = (
     "retention",

@@ -13,7 +13,7 @@ from pgqueue.engine import lease
 from pgqueue.engine.lookup import Found
 from pgqueue.engine.values import Claim
 from pgqueue.exceptions import Defer, LeaseLost, TaskTimeout
-from pgqueue.retries import as_timedelta
+from pgqueue.quantities import as_timedelta
 from pgqueue.states import State
 from pgqueue.tasks.options import CENTURY
 from pgqueue.tasks.result import TaskResult

@@ -22,7 +22,7 @@ from pgqueue.engine.errors import describe
 from pgqueue.engine.settle import Deferral, Done, Failure
 from pgqueue.engine.values import Claim, Connection
 from pgqueue.exceptions import InvalidMessage, LeaseLost, RetryRequested, UnreadablePayload
-from pgqueue.retries import as_timedelta
+from pgqueue.quantities import as_timedelta
 from pgqueue.tasks.options import checked_message
 
 T = TypeVar("T")

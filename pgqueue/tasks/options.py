@@ -10,10 +10,12 @@ from functools import lru_cache
 from typing import Any, Literal, TypeAlias, TypedDict, get_args
 
 import psycopg
+from django.db import connections
 from django.utils import timezone
 
 from pgqueue.exceptions import InvalidMessage, InvalidTask, UnreadablePayload
-from pgqueue.retries import Backoff, as_backoff, as_timedelta, dump_backoff, load_backoff
+from pgqueue.quantities import as_count, as_timedelta
+from pgqueue.retries import Backoff, as_backoff, dump_backoff, load_backoff
 from pgqueue.schedules import as_schedules
 from pgqueue.spelling import hint
 
@@ -116,9 +118,7 @@ def _key(value: Any) -> str | Callable[..., str]:
 
 
 def _priority(value: Any) -> int:
-    if not isinstance(value, int) or isinstance(value, bool) or not -100 <= value <= 100:
-        raise ValueError("it must be a whole number from -100 to 100.")
-    return int(value)
+    return as_count(value, least=-100, most=100)
 
 
 def _run_after(value: Any) -> datetime | timedelta | None:
@@ -166,9 +166,7 @@ def _conflict(value: Any) -> str:
 
 
 def _count(value: Any) -> int | None:
-    if value is not None and (not isinstance(value, int) or isinstance(value, bool) or value < 1):
-        raise ValueError("it must be a whole number, 1 or more.")
-    return value
+    return None if value is None else as_count(value)
 
 
 def _duration(value: Any) -> timedelta | None:
@@ -185,10 +183,18 @@ def _duration(value: Any) -> timedelta | None:
 def _metadata(value: Any) -> dict[str, Any]:
     if not isinstance(value, Mapping):
         raise TypeError("it must be a dict.")
+    if not _has_text_keys(value):
+        raise TypeError("the keys of a dict must be text, as in JSON.")
     text = json.dumps(dict(value), allow_nan=False)
     if "\\u0000" in text or "\\ud" in text:
         raise ValueError("PostgreSQL can't store the character NUL, nor half a surrogate pair.")
     return dict(value)
+
+
+def _has_text_keys(value: Any) -> bool:
+    if isinstance(value, Mapping):
+        return all(isinstance(key, str) and _has_text_keys(each) for key, each in value.items())
+    return not isinstance(value, list | tuple) or all(map(_has_text_keys, value))
 
 
 def _flag(value: Any) -> bool:
@@ -204,14 +210,18 @@ def _atomic(value: Any) -> Atomic:
 
 
 def _on_commit(value: Any) -> bool | str:
-    if not isinstance(value, bool | str):
+    if isinstance(value, bool):
+        return value
+    if not isinstance(value, str):
         raise TypeError("it must be True, False or the alias of a database.")
-    return value
+    return _alias(value) or False
 
 
 def _alias(value: Any) -> str | None:
     if value is not None and not isinstance(value, str):
         raise TypeError("it must be the alias of a database.")
+    if value is not None and value not in connections.settings:
+        raise ValueError(f"DATABASES has no such alias. {hint(value, connections.settings)}")
     return value
 
 

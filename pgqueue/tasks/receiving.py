@@ -17,7 +17,7 @@ from typing import Literal
 from pgqueue.claiming.consumer import Consumer, Taken
 from pgqueue.conf import settings
 from pgqueue.exceptions import ReceiverClosed
-from pgqueue.retries import as_timedelta
+from pgqueue.quantities import as_timedelta
 from pgqueue.tasks.delivery import Delivery
 from pgqueue.tasks.options import checked_message
 

@@ -27,7 +27,7 @@ from pgqueue.exceptions import (
     WaitInTransaction,
     WaitTimeout,
 )
-from pgqueue.retries import as_timedelta
+from pgqueue.quantities import as_timedelta
 from pgqueue.states import Outcome, State
 from pgqueue.tables import needing_tables
 from pgqueue.tasks import waiting

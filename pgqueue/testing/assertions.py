@@ -14,7 +14,7 @@ from pgqueue.engine import lookup
 from pgqueue.engine.lookup import Found
 from pgqueue.exceptions import UnknownTask
 from pgqueue.models import Message
-from pgqueue.retries import as_timedelta
+from pgqueue.quantities import as_timedelta
 from pgqueue.states import State
 from pgqueue.tasks import Task, TaskResult
 

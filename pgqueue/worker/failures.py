@@ -22,7 +22,8 @@ from pgqueue.exceptions import (
     Retry,
     UnreadablePayload,
 )
-from pgqueue.retries import Exponential, as_timedelta
+from pgqueue.quantities import as_timedelta
+from pgqueue.retries import Exponential
 from pgqueue.tasks import Task, TaskContext
 
 logger = logging.getLogger(__name__)

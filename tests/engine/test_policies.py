@@ -645,7 +645,7 @@ class TestMaxSize:
         enqueue(connection, 1, key="a")
         enqueue(connection, 1, key="a")
 
-        with pytest.raises(ChannelFull, match="'default' is full for the key 'a'"):
+        with pytest.raises(ChannelFull, match="The key 'a' of the channel 'default' is full"):
             enqueue(connection, 1, key="a")
 
         assert len(enqueue(connection, 1, key="b")) == 1

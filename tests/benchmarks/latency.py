@@ -23,7 +23,7 @@ from uuid import UUID, uuid4
 from pgqueue.connections import connect
 from pgqueue.engine import notifications, workers
 from pgqueue.engine.values import Connection
-from pgqueue.engine.workers import Registration
+from pgqueue.engine.workers import WorkerInfo
 from testproject.shop.tasks import nothing
 from tests.benchmarks.harness import ceiling, messages, worker
 from tests.benchmarks.harness.report import Report, Round, repeat
@@ -118,9 +118,9 @@ def _ask_for_notice(session: Connection) -> UUID:
     """Enter a worker's row, as the enqueue statement looks for one that is idle; return its id."""
     notifications.listen(session)
     worker_id = uuid4()
-    registration = Registration(
+    info = WorkerInfo(
         host="ceiling", pid=0, started_at=datetime.now(UTC), channels=None, excluded=[], info={}
     )
-    workers.register(session, worker_id, registration, before=None)
+    workers.register(session, worker_id, info, before=None)
     workers.beat(session, worker_id, notify_for=timedelta(hours=1))
     return worker_id

@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from pgqueue.exceptions import WaitTimeout as WaitTimeout
     from pgqueue.retries import Exponential as Exponential
     from pgqueue.retries import backoff as backoff
+    from pgqueue.savepoints import TransactionLost as TransactionLost
     from pgqueue.schedules import Schedule as Schedule
     from pgqueue.tables import NotMigrated as NotMigrated
     from pgqueue.tasks import Delivery as Delivery
@@ -104,6 +105,7 @@ _HOMES = {
     "TaskResultMismatch": "pgqueue.exceptions",
     "TaskTimeout": "pgqueue.exceptions",
     "TransactionLeftOpen": "pgqueue.exceptions",
+    "TransactionLost": "pgqueue.savepoints",
     "UnknownTask": "pgqueue.exceptions",
     "UnreadablePayload": "pgqueue.exceptions",
     "WaitInTransaction": "pgqueue.exceptions",
@@ -161,6 +163,7 @@ __all__ = [
     "TaskResultMismatch",
     "TaskTimeout",
     "TransactionLeftOpen",
+    "TransactionLost",
     "UnknownTask",
     "UnreadablePayload",
     "WaitInTransaction",

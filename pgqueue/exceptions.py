@@ -7,7 +7,10 @@ from collections.abc import Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
+from pgqueue.quantities import as_timedelta
+
 if TYPE_CHECKING:
+    from pgqueue.savepoints import TransactionLost as TransactionLost
     from pgqueue.tables import NotMigrated as NotMigrated
 
 
@@ -177,7 +180,7 @@ class Retry(EndOfRun):
 
     def __init__(self, delay: float | timedelta | None = None) -> None:
         super().__init__()
-        self.delay = None if delay is None else _duration(delay)
+        self.delay = None if delay is None else as_timedelta(delay)
 
 
 class Defer(EndOfRun):
@@ -193,7 +196,7 @@ class Defer(EndOfRun):
 
     def __init__(self, delay: float | timedelta = 0, progress: Any = None) -> None:
         super().__init__()
-        self.delay = _duration(delay)
+        self.delay = as_timedelta(delay)
         self.progress = progress
 
 
@@ -214,16 +217,13 @@ class Cancel(EndOfRun):
 
 
 def __getattr__(name: str) -> Any:
+    # Both are errors of Django's, too, which a process that imports this module may not have.
     if name == "NotMigrated":
-        # It is an error of Django's, too, which a process that imports this module may not have.
         from pgqueue.tables import NotMigrated
 
         return NotMigrated
+    if name == "TransactionLost":
+        from pgqueue.savepoints import TransactionLost
+
+        return TransactionLost
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-
-
-def _duration(value: float | timedelta) -> timedelta:
-    # Imported here: it needs Django, which a process that imports the exceptions may not have.
-    from pgqueue.quantities import as_timedelta
-
-    return as_timedelta(value)

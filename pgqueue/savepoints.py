@@ -20,6 +20,8 @@ from django.db.transaction import TransactionManagementError
 from django.dispatch import Signal
 from psycopg.pq import TransactionStatus
 
+from pgqueue.exceptions import PGQueueError
+
 logger = logging.getLogger("pgqueue")
 
 
@@ -65,7 +67,7 @@ class GuardedSignal(Signal):
             return error
 
 
-class TransactionLost(TransactionManagementError):
+class TransactionLost(PGQueueError, TransactionManagementError):
     """Foreign code ended a transaction that was open around it: nothing in it will be committed."""
 
 

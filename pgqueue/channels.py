@@ -66,7 +66,7 @@ def _needs_tables(
 
 @dataclass(frozen=True)
 class Channel:
-    """A named stream of messages. It exists as soon as somebody speaks of it.
+    """A named stream of messages. It exists as soon as its name is used.
 
     Its verbs are transactions of their own, or part of one that is open; those on many
     messages take 1 000 at a time.
@@ -205,7 +205,7 @@ class Channel:
 
     @_needs_tables
     def configured(self) -> models.Channel:
-        """Return how the channel is configured; by the defaults, where nobody has."""
+        """Return how the channel is configured: by the defaults, if it was not."""
         return self._rows.first() or models.Channel(name=self.name)
 
     def stats(self) -> Stats:

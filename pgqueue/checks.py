@@ -92,7 +92,7 @@ def check_server(
     try:
         connection.ensure_connection()
     except OperationalError:
-        return []  # whoever needs it will say so
+        return []  # the code that needs it will raise
     version = connection.connection.info.server_version // 10000
     if version >= OLDEST:
         return []

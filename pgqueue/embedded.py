@@ -327,7 +327,7 @@ def _start_server(home: Path, programs: Path, lock: int) -> subprocess.Popen[byt
     """Start the server, on a new cluster where there is none.
 
     Holding its lock, we know that none is alive. So what a killed one left behind is removed, not
-    asked: the pids in its files may be somebody else's by now.
+    asked: the pids in its files may be other processes' by now.
     """
     for debris in (home / "draft", home / "socket"):
         shutil.rmtree(debris, ignore_errors=True)

@@ -56,7 +56,7 @@ class Limits:
         max_late: seconds that a duty may have been due.
         min_days: days after today that history has partitions for; none fails, fewer warn.
         max_bloat: more dead rows in the table of live messages warn.
-        max_horizon: seconds for which somebody may keep dead rows from being vacuumed.
+        max_horizon: seconds for which a transaction may keep dead rows from being vacuumed.
         max_connections: the share of the connections that may be in use.
     """
 

@@ -50,7 +50,7 @@ schedule_failed = Signal()
 minute."""
 
 schedule_taken = Signal()
-"""Sent with `name` when a schedule in code has the name of one that somebody has added."""
+"""Sent with `name` when a schedule in code has the name of one that was added in the admin."""
 
 worker_started = Signal()
 """Sent with `channels` when a worker serves them. Sender: the Worker's class."""

@@ -30,7 +30,7 @@ EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 SHORTEST, LONGEST = timedelta(seconds=1), timedelta(days=366)
 
 LATE = timedelta(minutes=1)
-"""A tick that nobody did for so long was missed."""
+"""A tick without a message for so long was missed."""
 MOST = 1000
 """Missed ticks that are made up for: the last ones."""
 

@@ -56,7 +56,7 @@ class ScheduleForm(forms.ModelForm):  # type: ignore[type-arg]
         if self.errors or self.instance.declared:
             return given
         row = Schedule(**given)
-        if "name" not in given:  # nobody may change it
+        if "name" not in given:  # it is read-only
             row.name = self.instance.name
         try:
             scheduling.check(row)
@@ -98,12 +98,12 @@ class ScheduleAdmin(QueueAdmin):
         if not change:
             super().save_model(request, obj, form, change)
             return
-        # Only this: a worker may have declared it anew since the page was asked for.
+        # Only this field: a worker may have declared the schedule again meanwhile.
         obj.save(using=settings().database, update_fields=form.changed_data)
 
     @admin.display
     def when(self, schedule: Schedule) -> str:
-        """Say when it ticks, or why nobody can say."""
+        """Return when it ticks, or why that is unknown."""
         try:
             return schedule.rhythm.in_words()
         except InvalidSchedule as error:

@@ -27,7 +27,7 @@ class PostgresTaskContext(api.TaskContext):  # type: ignore[misc, type-arg]
 
     @property
     def cancelled(self) -> bool:
-        """Whether somebody asked for this message to be cancelled."""
+        """Whether cancelling this message was requested."""
         return self.own is not None and self.own.cancelled
 
     @property

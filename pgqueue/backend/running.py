@@ -144,11 +144,11 @@ def variant(task: Any, **changes: Any) -> Any:
 def _announce(
     name: str, level: int, context: AdoptedContext, result: Callable[[], PostgresTaskResult]
 ) -> None:
-    """Send one of Django's signals where somebody hears; Django logs it at this level.
+    """Send one of Django's signals if it has receivers; Django logs it at this level.
 
     Making a result takes longer than all else of a small run; and each send takes the
     signal's lock, on which threads that run small tasks would queue. So Django's own
-    receiver, where nobody else is connected, is called without it.
+    receiver, if no other is connected, is called without it.
     """
     signal, log = getattr(api.signals, name), getattr(api.signals, f"log_{name}")
     receivers = [key[0] for key, *_ in signal.receivers]

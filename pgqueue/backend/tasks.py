@@ -80,7 +80,7 @@ class PostgresTask(api.Task, Generic[P, T]):  # type: ignore[type-arg]
             AttributeError: its backend is not a PostgresBackend.
         """
         backend: Any = self.get_backend()
-        # Made once for all threads; anew only where settings were overridden.
+        # Made once for all threads; again only where settings were overridden.
         known = self.__dict__.get("_adopted")
         if known is None or known[0] is not backend.params:
             known = self.__dict__["_adopted"] = (backend.params, backend.adopt(self))

@@ -23,7 +23,7 @@ mine AS MATERIALIZED (
 )
 
 -- name: to_be_changed
--- Ends "UPDATE pgqueue_message m SET …": only rows of this run that nobody asked to cancel.
+-- Ends "UPDATE pgqueue_message m SET …": only rows of this run without a request to cancel.
     FROM ended
     WHERE m.id = ANY (ARRAY(SELECT id FROM mine WHERE cancel_requested_at IS NULL))
       AND m.id = ended.message AND m.attempt = ended.fence AND m.worker_id = ended.holder

@@ -5,7 +5,7 @@ from django.db.models import Q
 class Lane(models.Model):
     """A channel's key that claims have to look at before they take: it is governed.
 
-    Whoever takes from it locks its row first. One that has neither work nor a past is removed.
+    A claim from it locks its row first. A lane with neither work nor a past is removed.
     """
 
     class State(models.TextChoices):

@@ -40,7 +40,7 @@ class Operated(NamedTuple):
     asked: frozenset[int] = frozenset()
     """They run, and were asked to stop: their end decides."""
     busy: frozenset[int] = frozenset()
-    """Somebody's open transaction has them locked: an atomic task, as it runs."""
+    """Another open transaction has them locked: for example that of an atomic task."""
 
     def __or__(self, other: Operated) -> Operated:
         return Operated(*(mine | theirs for mine, theirs in zip(self, other, strict=True)))

@@ -4,7 +4,7 @@ from django.db import models
 class Purged(models.Model):
     """Up to when history was purged of what is kept for so long.
 
-    So that nobody reads it from its beginning each time. What was written under other rules is
+    So that it is not read from its beginning each time. What was written under other rules is
     void: then it is read once more.
     """
 

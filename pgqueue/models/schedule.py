@@ -25,7 +25,7 @@ class ScheduleQuerySet(models.QuerySet["Schedule"]):
     def resume(self) -> int:
         """Have them go on with the next tick; return how many were paused before.
 
-        The ticks of the pause were not missed: nobody wanted them.
+        The ticks of the pause were not missed: they were not wanted.
         """
         return self.filter(paused=True).update(paused=False, next_at=None)
 
@@ -37,7 +37,7 @@ class Schedule(models.Model):
     """
 
     class Missed(models.TextChoices):
-        """What becomes of ticks that came while nobody did them."""
+        """What becomes of ticks that came while no worker enqueued for them."""
 
         SKIP = "skip", "Skip them"
         ONCE = "once", "One message for all of them"
@@ -205,6 +205,6 @@ class Schedule(models.Model):
         """When it ticks.
 
         Raises:
-            InvalidSchedule: nobody can say.
+            InvalidSchedule: it is none.
         """
         return rhythm_of(self.when, self.timezone)

@@ -2,7 +2,7 @@ from django.db import models
 
 
 class Waiter(models.Model):
-    """Somebody waits for this message to end, until then: its end is notified."""
+    """A process waits for this message to end, until then: its end is notified."""
 
     id = models.BigAutoField(primary_key=True)
     message_id = models.BigIntegerField()

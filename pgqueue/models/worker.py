@@ -10,7 +10,7 @@ from pgqueue.models.names import NamesField
 
 class WorkerQuerySet(models.QuerySet["Worker"]):
     def alive(self, lease: timedelta) -> WorkerQuerySet:
-        """Seen within the lease, so that nobody takes its messages over."""
+        """Seen within the lease, so that other workers do not take its messages over."""
         return self.filter(last_seen__gt=StatementTimestamp() - lease)
 
 

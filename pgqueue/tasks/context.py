@@ -62,7 +62,7 @@ class TaskContext:
 
     @property
     def cancelled(self) -> bool:
-        """Whether somebody asked for this message to be cancelled. Heartbeats bring it."""
+        """Whether cancelling this message was requested. Heartbeats bring it."""
         return self.run.cancelled
 
     @property

@@ -168,7 +168,7 @@ class Delivery:
 
         Args:
             delay: seconds or a timedelta.
-            progress: anything a payload can be, for whoever receives it next.
+            progress: anything a payload can be, for the next receiver.
             payload, body: new ones, of a raw message.
 
         Raises:
@@ -189,7 +189,7 @@ class Delivery:
         self._settle(settle.defer, Deferral(self.claim, timedelta()))
 
     def extend(self, lease: float | timedelta | None = None) -> None:
-        """Keep it for so long from now: seconds or a timedelta, or None for its lease anew.
+        """Keep it for so long from now: seconds or a timedelta; None: for its lease again.
 
         In an open transaction this holds only once that commits.
 
@@ -204,7 +204,7 @@ class Delivery:
     def checkpoint(
         self, progress: Any = None, *, payload: Any = None, body: bytes | None = None
     ) -> None:
-        """Note how far it has come, for whoever receives it next if this one fails.
+        """Note how far it has come, for the next receiver if this one fails.
 
         Args:
             progress: anything a payload can be; None: as it was.
@@ -277,13 +277,13 @@ class Delivery:
         with borrow(self.database) as connection:
             settled = verb(connection, [end])
         if not settled:
-            # It was lost; or somebody has it locked, an operator who cancels it, for one.
+            # It was lost; or another transaction has it locked, for example an operator's.
             with self._held() as connection:
                 verb(connection, [end])
 
     @contextmanager
     def _held(self) -> Iterator[Connection]:
-        """Have its row locked in the block, after waiting for whoever has."""
+        """Have its row locked in the block, after waiting for other transactions."""
         with transaction.atomic(using=self.database), borrow(self.database) as connection:
             if not leases.lock(connection, self.claim):
                 raise self._lost()

@@ -89,7 +89,7 @@ class TaskResult(Generic[T]):
 
     @property
     def is_finished(self) -> bool:
-        """Whether it has ended, or is dead until somebody replays it."""
+        """Whether it has ended, or is dead, and runs again only if it is replayed."""
         return isinstance(self.status, Outcome) or self.status is State.DEAD
 
     @property

@@ -35,14 +35,14 @@ def send(
     connection: psycopg.Connection[Any] | None = None,
     **options: Unpack[MessageOptions],
 ) -> int | None:
-    """Store a raw message, for whoever receives from `channel`, or for the channel's handler.
+    """Store a raw message, for a receiver of `channel`, or for the channel's handler.
 
     It is part of the transaction that is open on the queue's database, or on `connection`: it
     is seen when that commits, and vanishes with it.
 
     Args:
         payload: anything JSON has a word for, and dates, Decimals, UUIDs, sets and their like.
-        body: bytes that are nobody's business. A message may have both, or neither.
+        body: bytes of any format. A message may have both, or neither.
         key: the sub-queue inside the channel; keys take turns.
         priority: -100 to 100; higher first within a key.
         run_after: an aware datetime, or seconds or a timedelta from now.
@@ -54,7 +54,7 @@ def send(
         dedupe_for: seconds or a timedelta for which it is remembered beyond that.
         on_conflict: what to do where another one has it: "return" its id; "replace" it, if it
             was not received yet; or "raise" DuplicateMessage.
-        hold_for: seconds or a timedelta to be committed in, until when nobody receives it.
+        hold_for: seconds or a timedelta to be committed in; until then it is not received.
         metadata: a dict that travels with the message.
         max_attempts: failures after which it is dead; None: as `PGQUEUE` says.
         database: the alias of the queue's database, if not the one of `PGQUEUE`.

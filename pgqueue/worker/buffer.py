@@ -60,12 +60,12 @@ class Buffer:
 
     @property
     def has_idle(self) -> bool:
-        """Whether somebody waits to take."""
+        """Whether a thread waits to take."""
         return self._idle > 0
 
     @property
     def is_closed(self) -> bool:
-        """Whether nobody takes from it any more."""
+        """Whether it is closed: nothing is taken from it any more."""
         return self._closed
 
     def room(self, most: int) -> int:
@@ -102,7 +102,7 @@ class Buffer:
             time.sleep(HANDOVER)
 
     def wake_one(self) -> None:
-        """Wake one of those who wait."""
+        """Wake one of the threads that wait."""
         with self._filled:
             self._filled.notify()
 
@@ -142,7 +142,7 @@ class Buffer:
         """
         left: list[LeasedMessage] = []
         if self._standstill.is_reached(self.taken):
-            with suppress(IndexError):  # somebody takes after all
+            with suppress(IndexError):  # a thread takes after all
                 while len(self._items) > self._least:
                     left.append(self._items.pop())
         return left
@@ -163,16 +163,16 @@ class Buffer:
             self._on_low()
 
     def shut(self) -> None:
-        """Let every thread that takes go home."""
+        """Let all threads that take end."""
         self._closed = True
         with self._filled:
             self._filled.notify_all()
 
     def close(self) -> list[LeasedMessage]:
-        """Shut it; return what nobody has begun."""
+        """Shut it; return what was not taken."""
         self.shut()
         left = []
-        with suppress(IndexError):  # somebody has just taken the last
+        with suppress(IndexError):  # a thread has just taken the last one
             while self._items:
                 left.append(self._items.popleft())
         return left

@@ -13,7 +13,7 @@ from pgqueue.worker.leases import LeasedMessage
 def cancellable(
     leased: LeasedMessage, function: Callable[..., Coroutine[Any, Any, Any]]
 ) -> Callable[..., Coroutine[Any, Any, Any]]:
-    """Return a coroutine function that is cancelled when somebody asks for that.
+    """Return a coroutine function that is cancelled when that is requested.
 
     Once: however often a heartbeat says so, what it does about it then is left in peace.
     """

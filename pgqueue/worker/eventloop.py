@@ -234,7 +234,7 @@ class EventLoop(Executor):
             await sync_to_async(self._close_connections)()
 
     def _close_connections(self) -> None:
-        # In the thread that they are used in. What somebody awaits may be reading from one.
+        # In the thread that they are used in. A task may be reading from one.
         if self._was_refused:
             self._was_refused = False
             close_read_only_connections()

@@ -37,7 +37,7 @@ RESULTS = 64 * 1024 * 1024
 GATHER = timedelta(milliseconds=5)
 """How long a batch may gather while results keep coming."""
 BESIDE_A_LOCK = timedelta(milliseconds=50)
-"""How soon to try again what somebody else has locked."""
+"""How soon to try again what another transaction has locked."""
 FOREVER = timedelta(hours=1)
 # What ended so can't be stored: trying again would end the same way.
 UNWRITABLE = (DataError, ProgramLimitExceeded, StatementTooComplex)
@@ -132,7 +132,7 @@ class Settler(Service):
             self._locked.clear()
 
     def _write(self, batch: Sequence[Ended]) -> list[Ended]:
-        """Write what ended in the same way; return what somebody else has locked."""
+        """Write what ended in the same way; return what another transaction has locked."""
         connection = self._session.connection
         settled = write(connection, batch)
         if any(getattr(ending, "delay", None) for _, ending in batch):
@@ -144,7 +144,7 @@ class Settler(Service):
         runs = Counter(leased.claim.id for leased, _ in batch)
         for each in batch:
             # A message may be here twice: the run that lost its lease, and the one since. If not,
-            # it may be claimed anew by now, having been handed back.
+            # it may be claimed again by now, having been handed back.
             id = each[0].claim.id
             if id in settled and (runs[id] == 1 or self._leases.has(each[0])):
                 self._let_go(each[0])

@@ -13,7 +13,7 @@ from pgqueue.worker.leases import LeasedMessage
 class Sorting:
     """Two buffers that look like one to the fetcher.
 
-    How much to claim is a guess, by what was found so far: nobody can ask for async tasks only.
+    How much to claim is a guess, by what was found so far: a claim cannot ask for async tasks only.
     Where one kind fills its buffer, the other waits, too: give them channels of their own if they
     differ much.
     """
@@ -57,7 +57,7 @@ class Sorting:
         self._loop.shut()
 
     def close(self) -> list[LeasedMessage]:
-        """Shut both; return what nobody has begun."""
+        """Shut both; return what was not taken."""
         return self._threads.close() + self._loop.close()
 
     def _is_for_the_loop(self, claim: Claim) -> bool:

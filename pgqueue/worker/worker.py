@@ -137,7 +137,7 @@ class Worker:
             ],
             on_well=self._say_that_one_is_well,
         )
-        # Last: where any of this fails, nobody would loosen it.
+        # Last: if any of this fails, nothing would undo it.
         self._deadline = Deadline(self._leases, self._time_left)
 
     def run(self) -> bool:

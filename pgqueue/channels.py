@@ -276,8 +276,8 @@ class Channel:
     def purge(self, states: Collection[str] = (*WAITING, State.DEAD)) -> int:
         """End what is in these states as discarded; return how many messages were.
 
-        What came meanwhile stays, and what somebody has locked. It reads the table once, however
-        few of its messages are this channel's.
+        What came meanwhile stays, and so does what another transaction has locked. It reads the
+        table once, however few of its messages are this channel's.
 
         Args:
             states: any but running; those are asked to stop by `cancel()`.
@@ -332,8 +332,8 @@ class Channel:
             older_than: enqueued longer ago, in seconds or as a timedelta.
 
         Returns:
-            By ids, which were cancelled, which were asked to stop, and which somebody's transaction
-            has locked.
+            By ids, which were cancelled, which were asked to stop, and which another
+            transaction has locked.
         """
         return self._chosen(ids, task, key, older_than).cancel()
 

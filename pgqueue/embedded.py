@@ -11,11 +11,11 @@ Pids and files outlive a SIGKILL, flocks do not. Three of them say what is alive
 
     users.lock    shared by each process that needs the server, for its life
     server.lock   inherited by the server: taken while any process of it lives
-    start.lock    exclusive while starting, so that two who start at once make one server
+    start.lock    exclusive while starting, so that two processes that start at once make one server
 
-A detached supervisor is the server's parent. Once it gets users.lock for itself nobody needs the
-server, and newcomers wait for the lock while it stops it. If the supervisor dies, the kernel
-tells the server to stop.
+A detached supervisor is the server's parent. When it gets users.lock exclusively, no process uses
+the server; new users wait for the lock while it stops the server. If the supervisor dies, the
+kernel tells the server to stop.
 """
 
 import argparse
@@ -162,7 +162,7 @@ def _make_private(folder: Path) -> None:
 
 
 def _server_user() -> dict[str, Any]:
-    """Say as whom PostgreSQL runs: it refuses root."""
+    """Return the user that PostgreSQL runs as: it refuses root."""
     if os.geteuid() != 0:
         return {}
     try:

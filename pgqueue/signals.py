@@ -164,7 +164,7 @@ def _log_schedule(sender: Any, name: str, error: BaseException, **kwargs: Any) -
 @receiver(schedule_taken)
 def _log_taken(sender: Any, name: str, **kwargs: Any) -> None:
     logger.warning(
-        "The schedule %s of the code is left out: one of that name was added by somebody. "
+        "The schedule %s of the code is left out: another of that name exists. "
         "Delete that one, or rename this.",
         name,
     )

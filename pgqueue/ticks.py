@@ -1,7 +1,7 @@
 """When schedules tick: at the times that a cron line names, or in a steady rhythm.
 
-A tick is an instant, in UTC. Which instants are ticks depends on nothing but the rhythm: whoever
-asks, and whenever, gets the same ones.
+A tick is an instant, in UTC. Which instants are ticks depends on nothing but the rhythm:
+every process gets the same ones at any time.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class Cron:
     is left out, and the first time where it comes twice. What goes on all day goes by real time.
 
     Where it is set by half an hour, as on Lord Howe Island, what goes on all day may miss a tick
-    just then, or not, depending on who asks when: cronsim goes on by whole hours.
+    just then, or not, depending on the instant it is computed from: cronsim goes on by whole hours.
 
     Args:
         line: minute, hour, day of the month, month, day of the week; or an alias: @daily, …
@@ -133,7 +133,7 @@ Rhythm: TypeAlias = Cron | Every
 def to_do(rhythm: Rhythm, first: datetime, now: datetime, missed: str) -> list[datetime]:
     """Return the ticks that are to have a message, in their order.
 
-    All of them have, as long as none is late by a minute: nobody missed anything, one worker only
+    All of them have, as long as none is late by a minute: then no tick was missed, one worker only
     took over from another.
 
     Args:

@@ -29,8 +29,8 @@ from pgqueue.engine.claim_governed import EVERY_TURN, Served
 from pgqueue.engine.route import Look
 
 BESIDE_ANOTHER = timedelta(milliseconds=10)
-"""How soon to look again at lanes that another worker has locked: it notifies nobody of what it
-leaves."""
+"""How soon to look again at lanes that another worker has locked: it does not notify when it
+leaves messages."""
 
 
 class Turn(NamedTuple):

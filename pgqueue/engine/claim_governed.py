@@ -25,8 +25,8 @@ class Served(NamedTuple):
     Attributes:
         turn_at: the turn of the last lane that was reached; None: no lane could be locked.
         looked_at: when that was.
-        is_beside_another: whether other workers have lanes locked. They notify nobody of what they
-            leave, so it is worth looking again soon.
+        is_beside_another: whether other workers have lanes locked. They do not notify when they
+            leave messages, so it is worth looking again soon.
     """
 
     claims: list[Claim]

@@ -350,7 +350,7 @@ class Task(Generic[P, T]):
         if self.enqueue_on_commit:
             self._store_on_commit(results, partial(store, payloads=list(payloads)))
         else:
-            # The rest is encoded as they go out; but not where that may run somebody's code,
+            # The rest is encoded as they go out; but not where that may run the user's code,
             # which may ask the same database. The first looks at the function's hints.
             ready = [next(payloads)] if _are_scalars(results) else list(payloads)
             self._note(results, self._run(partial(store, payloads=chain(ready, payloads))))

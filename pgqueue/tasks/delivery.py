@@ -278,11 +278,11 @@ class Delivery:
             settled = verb(connection, [end])
         if not settled:
             # It was lost; or another transaction has it locked, for example an operator's.
-            with self._held() as connection:
+            with self._locked() as connection:
                 verb(connection, [end])
 
     @contextmanager
-    def _held(self) -> Iterator[Connection]:
+    def _locked(self) -> Iterator[Connection]:
         """Have its row locked in the block, after waiting for other transactions."""
         with transaction.atomic(using=self.database), borrow(self.database) as connection:
             if not leases.lock(connection, self.claim):

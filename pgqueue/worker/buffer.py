@@ -29,7 +29,7 @@ class Buffer:
         slots: how many of what is taken run at once.
         least: how many may wait here even while nothing ends.
         on_low: called when there is room again, after `room` said that there was none.
-        on_put: called when more was put in than the one who was woken takes.
+        on_put: called when more was put in than the thread that was woken takes.
     """
 
     def __init__(

@@ -40,8 +40,8 @@ AWAY = (
     *(InterfaceError, psycopg.InterfaceError),
     *(InternalError, psycopg.InternalError),
 )
-"""What tells that the database was not there, or that somebody was in the way; the last pair where
-a pooler's server went away, and nothing fits its question any more."""
+"""What tells that the database was not there, or that another transaction was in the way; the last
+pair where a pooler's server went away, and nothing fits its question any more."""
 
 
 class NotBegun(Exception):

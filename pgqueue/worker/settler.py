@@ -50,9 +50,9 @@ Ended = tuple[LeasedMessage, Ending]
 class Settler(Service):
     """Takes endings from the threads, and writes them with one statement for each kind.
 
-    A message that somebody else has locked, an operator who cancels it perhaps, is kept apart
-    and tried again, so that no other waits for it. It goes on being leased until it is written,
-    or found to be lost.
+    A message that another transaction has locked, for example to cancel it, is kept apart and tried
+    again, so that no other message waits for it. It goes on being leased until it is written, or
+    found to be lost.
 
     Args:
         on_settled: called when fewer messages are leased than before.
@@ -181,7 +181,7 @@ class Settler(Service):
 
     @property
     def is_behind(self) -> bool:
-        """Whether something waits for the database, and not for who has it locked."""
+        """Whether something waits for the database, and not for a lock."""
         return len(self._ended) > 0
 
     def finish(self) -> None:

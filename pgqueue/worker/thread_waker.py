@@ -17,10 +17,10 @@ BUSY = 0.8
 class ThreadWaker(Service):
     """Wakes one more thread where those that are awake leave something to do.
 
-    Python runs one thread at a time. Were all awake for tasks that take microseconds, whoever
+    Python runs one thread at a time. Were all awake for tasks that take microseconds, a thread that
     claims or settles would wait for the interpreter behind each of them, several times for each
-    statement. Where tasks wait for something, the process is less than busy; where they are
-    long, nothing is taken for a while: then another thread begins.
+    statement. Where tasks wait for something, the process is less than busy; where they are long,
+    nothing is taken for a while: then another thread begins.
     """
 
     def __init__(self, buffer: Buffer) -> None:

@@ -16,8 +16,8 @@ from pgqueue.worker.deadline import exit_soon
 
 EVERY = timedelta(seconds=1)
 CUT_AFTER = 10
-"""Looks in a row that find it stuck. After a stop of the whole process, which nobody in it
-notices, everything looks so at first."""
+"""Looks in a row that find it stuck. After a stop of the whole process, which no thread in
+it notices, everything looks so at first."""
 END_AFTER = 40
 STATUS = 70
 """The exit status: EX_SOFTWARE."""

@@ -213,15 +213,14 @@ class Worker:
             signals.send(
                 signals.worker_too_large, type(self), pid=os.getpid(), megabytes=has, most=most
             )
-        # Who is too large from the beginning, or soon, works for a while all the same: else its
-        # processes would do little but start.
+        # Work at least `WORKS_FOR` before retiring for memory, or the worker only restarts.
         at_last = monotonic() + WORKS_FOR.total_seconds()
         while not (self._requests.count or self._is_retiring or self._is_drained):
             self._requests.wait(LOOK)
             if most and monotonic() >= at_last and (has := memory()) > most:
                 self.retire(megabytes=has)
             if not self._watchdog.is_alive():
-                # Nobody else would notice; as if it had found somebody stuck, but gently.
+                # No other service would notice. As for a stuck service, but with an orderly stop.
                 signals.send(signals.worker_stuck, type(self), services=[self._watchdog.name])
                 self.stop()
 
@@ -300,7 +299,7 @@ class Worker:
             self._requests.wait(timedelta(milliseconds=20))
 
     def _write_down(self, pipeline: Pipeline) -> None:
-        """Wait until it is written how runs ended: for a moment, as for what somebody has locked.
+        """Wait until it is written how runs ended: for a moment, as for a locked row.
 
         Where the database is slow or away, as long as there is time.
         """

@@ -164,7 +164,7 @@ def _operated(done: str) -> Callable[[Operated], str]:
         if operated.asked:
             parts.append(f"{len(operated.asked)} running and asked to stop")
         if operated.busy:
-            parts.append(f"{len(operated.busy)} locked by somebody, to be tried again")
+            parts.append(f"{len(operated.busy)} locked by another transaction, to be tried again")
         return f"{', '.join(parts)}."
 
     return report

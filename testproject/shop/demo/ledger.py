@@ -25,7 +25,7 @@ class Ledger:
     Args:
         orders_committed, orders_rolled_back: as the producers saw it.
         orders_astray: committed ones that are not in the table, rolled-back ones that are.
-        orders_unmailed: committed ones that nobody got a receipt for.
+        orders_unmailed: committed ones without a receipt.
         orders_not_moved_once: committed ones with no stock movement, a wrong one, or several.
         enqueued: messages of the committed transactions.
         missing: those of them that no table knows.

@@ -49,7 +49,7 @@ def run(plan: Plan) -> Ledger:
 
     Raises:
         DemoIsRunning: another one is, on this database.
-        WorkerFailed: a worker did, though nobody killed it.
+        WorkerFailed: a worker did, though the demo did not kill it.
     """
     with _alone():
         traces.clear()

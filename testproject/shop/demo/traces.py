@@ -11,7 +11,7 @@ from testproject.shop.models import Product
 
 
 def clear() -> None:
-    """Remove what former demos left, and nobody else's rows."""
+    """Remove what former demos left, and no other rows."""
     Message.objects.filter(channel=CHANNEL).delete()
     History.objects.filter(channel=CHANNEL).delete()
     Product.objects.filter(sku__startswith=SKU_PREFIX).delete()

@@ -72,7 +72,7 @@ class TestABackend:
             ({"OPTIONS": {"MAX_ATTEMPS": 3}}, "no 'MAX_ATTEMPS'"),
             ({"OPTIONS": {"MAX_ATTEMPTS": 0}}, "whole number"),
             ({"OPTIONS": {"BACKOFF": "soon"}}, "no backoff"),
-            ({"OPTIONS": {"DATABASE": "nowhere"}}, "no 'nowhere'"),
+            ({"OPTIONS": {"DATABASE": "nowhere"}}, "'nowhere': DATABASES has no such alias"),
         ],
     )
     def test_says_what_is_wrong_with_its_settings(self, params: Any, said: str) -> None:

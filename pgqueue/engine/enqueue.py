@@ -199,25 +199,32 @@ def _now(
             },
         )
         [said] = cursor.fetchone()
-    id, created, told, came_of = said.split(" ")
-    if came_of == "full":
-        raise _full(connection, common.channel, key)
+        id, created, told, came_of = said.split(" ")
+        if came_of == "full":
+            raise _full(cursor, common.channel, key)
     created_at = EPOCH + timedelta(microseconds=int(created))
     ids = (None if id == "-" else int(id),)
     return Enqueued(ids, State.READY, created_at, created_at, told == "true", (came_of,))
 
 
-def _full(connection: Cursors, channel: str, key: str) -> ChannelFull:
-    """Return the error that says what is full: the channel, or only the key."""
-    with connection.cursor() as cursor:
-        cursor.execute(SQL["rooms"], {"channels": [channel] * 2, "keys": [None, key]})
-        rooms = {key: room for _, key, room in cursor.fetchall()}
-    of_channel = rooms.get(None)
-    is_the_key = key and (of_channel is None or of_channel > 0)
+def _full(cursor: Any, channel: str, key: str) -> ChannelFull:
+    """Return the error that says what has no room for one more: the channel, or the key."""
+    cursor.execute(SQL["rooms"], {"channels": [channel] * 2, "keys": [None, key]})
+    rooms = {key: room for _, key, room in cursor.fetchall() if room is not None}
+    # Messages may have ended since: what has the least room was full.
+    fullest = min(rooms, key=rooms.__getitem__, default=None)
+    return _no_room(cursor, channel, fullest, wanted=1, room=rooms.get(fullest, 0))
+
+
+def _no_room(cursor: Any, channel: str, key: str | None, *, wanted: int, room: int) -> ChannelFull:
+    """Return the error that says how many messages the channel, or its key, has and may have."""
+    cursor.execute(SQL["max_sizes"], {"channel": channel, "key": key})
+    sizes = cursor.fetchone()
+    most = sizes[0 if key is None else 1] or 0
     return ChannelFull(
-        f"The {f'key {key!r} of the ' if is_the_key else ''}channel {channel!r} is full: the "
-        "max_size of its policy allows no more messages that wait or run. Enqueue it again later, "
-        f"or raise max_size by Channel({channel!r}).policy()."
+        f"The {'' if key is None else f'key {key!r} of the '}channel {channel!r} has no room for "
+        f"{wanted} more: it has {most - room} messages that wait or run, and the max_size of its "
+        f"policy is {most}. Enqueue again later, or raise it by Channel({channel!r}).policy()."
     )
 
 
@@ -253,9 +260,9 @@ def _each(
                 SQL["enqueue_each"], {**parameters, **dict(zip(names, columns, strict=True))}
             )
         rows = cursor.fetchall()
-    ids, states, run_ats, created_ats, told, came_of = zip(*rows, strict=True)
-    if "full" in came_of:
-        raise _full(connection, common.channel, keys[came_of.index("full")])
+        ids, states, run_ats, created_ats, told, came_of = zip(*rows, strict=True)
+        if "full" in came_of:
+            raise _full(cursor, common.channel, keys[came_of.index("full")])
     return Enqueued(ids, State(states[0]), run_ats[0], created_ats[0], any(told), came_of)
 
 
@@ -266,14 +273,13 @@ def _admitted(cursor: Any, common: Common, keys: Sequence[str]) -> list[bool] | 
     cursor.execute(SQL["rooms"], {"channels": [common.channel] * len(asked), "keys": asked})
     rooms = {key: room for _, key, room in cursor.fetchall() if room is not None}
     wanted: dict[str | None, int] = {**Counter(keys), None: len(keys)}
-    if all(wanted[key] <= room for key, room in rooms.items()):
+    full = [key for key, room in rooms.items() if wanted[key] > room]
+    if not full:
         return None
     cursor.execute(SQL["drops"], {"channel": common.channel})
     if cursor.fetchone() == (False,):
-        raise ChannelFull(
-            f"The channel {common.channel!r} has no room for {len(keys)} more messages: the "
-            "max_size of its policy allows fewer. Enqueue fewer at once, or later."
-        )
+        key = full[0]
+        raise _no_room(cursor, common.channel, key, wanted=wanted[key], room=rooms[key])
     admitted = []
     for key in keys:
         bounds = [bound for bound in (None, key) if bound in rooms]

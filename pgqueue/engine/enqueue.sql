@@ -51,6 +51,13 @@ FROM (SELECT DISTINCT channel, key FROM unnest(%(channels)s::text[], %(keys)s::t
       WHERE channel IN (SELECT channel FROM pgqueue_policy WHERE max_size IS NOT NULL)
       ORDER BY channel, key NULLS FIRST) sorted
 
+-- name: max_sizes
+-- That of the channel, and that of the key: its own policy replaces what holds for each.
+SELECT (SELECT max_size FROM pgqueue_policy WHERE channel = %(channel)s AND scope = 'channel'),
+       (SELECT max_size FROM pgqueue_policy
+        WHERE channel = %(channel)s AND (scope = 'each' OR scope = 'key' AND key = %(key)s)
+        ORDER BY scope DESC LIMIT 1)
+
 -- name: bounds_keys
 -- Whether a policy limits the size of keys in one of these channels.
 SELECT EXISTS (

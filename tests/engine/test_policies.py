@@ -436,7 +436,7 @@ class TestTurns:
         Channel.objects.all().resume()  # type: ignore[attr-defined]
         assert len(turns.claim(10)) == 1
 
-    def test_a_channel_is_paused_at_once_whoever_hears_of_it(
+    def test_a_channel_is_paused_at_once_whichever_worker_hears_of_it(
         self, connection: Connection, other: Connection
     ) -> None:
         limit(max_running=9)
@@ -602,7 +602,7 @@ class TestAPolicy:
 
         assert list(Bell.objects.values_list("channel", "key")) == [("mail", None)]
 
-    def test_that_is_changed_wakes_whoever_idles(
+    def test_that_is_changed_wakes_idle_workers(
         self, connection: Connection, other: Connection
     ) -> None:
         limit("mail", max_running=1)
@@ -645,7 +645,7 @@ class TestMaxSize:
         enqueue(connection, 1, key="a")
         enqueue(connection, 1, key="a")
 
-        with pytest.raises(ChannelFull, match="The key 'a' of the channel 'default' is full"):
+        with pytest.raises(ChannelFull, match="^The key 'a' of the channel 'default' has no room"):
             enqueue(connection, 1, key="a")
 
         assert len(enqueue(connection, 1, key="b")) == 1
@@ -655,11 +655,31 @@ class TestMaxSize:
         limit(scope="channel", max_size=5)
         store(connection, ["a", "b", "c"])
 
-        with pytest.raises(ChannelFull, match="no room for 3 more"):
+        with pytest.raises(ChannelFull, match="no room for 3 more: it has 3 .* policy is 5"):
             store(connection, ["a", "b", "c"])
 
         assert len(store(connection, ["a", "b"]).ids) == 2
         assert Message.objects.count() == 5
+
+    @pytest.mark.parametrize("dedupe_key", [None, "once"])
+    def test_says_that_the_channel_is_full_though_a_key_is_given(
+        self, connection: Connection, dedupe_key: str | None
+    ) -> None:
+        limit(scope="channel", max_size=1)
+        enqueue(connection, 1, key="a")
+
+        with pytest.raises(ChannelFull, match="^The channel 'default' has no room for 1 more"):
+            store(connection, ["a"], dedupe_keys=[dedupe_key])
+
+    @pytest.mark.parametrize("keys", [["a"], ["a", "b"]])
+    def test_says_which_key_is_full(self, connection: Connection, keys: list[str]) -> None:
+        limit(scope="channel", max_size=9)
+        limit(max_size=1)
+        limit(key="a", max_size=2)
+        enqueue(connection, 2, key="a")
+
+        with pytest.raises(ChannelFull, match="^The key 'a' of .* it has 2 .* policy is 2"):
+            store(connection, keys)
 
     def test_drops_what_is_beyond_where_the_channel_says_so(self, connection: Connection) -> None:
         limit(max_size=2)

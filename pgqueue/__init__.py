@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from pgqueue.exceptions import HoldExpired as HoldExpired
     from pgqueue.exceptions import InvalidArgument as InvalidArgument
     from pgqueue.exceptions import InvalidArguments as InvalidArguments
+    from pgqueue.exceptions import InvalidBackoff as InvalidBackoff
     from pgqueue.exceptions import InvalidChannel as InvalidChannel
     from pgqueue.exceptions import InvalidMessage as InvalidMessage
     from pgqueue.exceptions import InvalidPolicy as InvalidPolicy
@@ -80,6 +81,7 @@ _HOMES = {
     "HoldExpired": "pgqueue.exceptions",
     "InvalidArgument": "pgqueue.exceptions",
     "InvalidArguments": "pgqueue.exceptions",
+    "InvalidBackoff": "pgqueue.exceptions",
     "InvalidChannel": "pgqueue.exceptions",
     "InvalidMessage": "pgqueue.exceptions",
     "InvalidPolicy": "pgqueue.exceptions",
@@ -138,6 +140,7 @@ __all__ = [
     "HoldExpired",
     "InvalidArgument",
     "InvalidArguments",
+    "InvalidBackoff",
     "InvalidChannel",
     "InvalidMessage",
     "InvalidPolicy",

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
-from functools import wraps
+from functools import partial, wraps
 from typing import Any, Concatenate, ParamSpec, TypedDict, TypeVar, Unpack
 
 from django.db import connections, transaction
@@ -24,15 +24,16 @@ from pgqueue.exceptions import ChannelPaused, InvalidChannel, InvalidPolicy
 from pgqueue.models import Message, Policy
 from pgqueue.models.clock import StatementTimestamp
 from pgqueue.models.message import MessageQuerySet, Operated
+from pgqueue.names import as_channel, as_key, as_path
 from pgqueue.policies import checked as checked_limits
-from pgqueue.quantities import as_count, as_duration, as_timedelta
+from pgqueue.quantities import as_age, as_count, as_duration, as_timedelta
 from pgqueue.retention import as_retention
-from pgqueue.spelling import hint
+from pgqueue.spelling import hint, shown
 from pgqueue.states import Outcome, State
 from pgqueue.tables import needing_tables
-from pgqueue.tasks.options import checked_channel, checked_key
 
 WAITING = (State.HELD, State.SCHEDULED, State.READY)
+LAST_ID = 2**63 - 1
 SHORTEST_NAP, LONGEST_NAP = 0.01, 0.5  # seconds
 
 
@@ -85,9 +86,9 @@ class Channel:
 
     def __post_init__(self) -> None:
         try:
-            checked_channel(self.name)
+            as_channel(self.name)
         except (TypeError, ValueError) as error:
-            raise InvalidChannel(f"The channel {self.name!r}: {error}") from error
+            raise InvalidChannel(f"The channel {shown(self.name)}: {error}") from error
 
     @_needs_tables
     def policy(
@@ -232,15 +233,16 @@ class Channel:
             timeout: how long, in seconds or as a timedelta; None: for ever.
 
         Raises:
+            ValueError: the timeout is no duration.
             TransactionManagementError: in a transaction, whose messages no worker can see.
         """
         if connections[self.alias].in_atomic_block:
             raise TransactionManagementError(
                 "A channel is not drained in a transaction: workers can't see its messages yet."
             )
-        until = (
-            None if timeout is None else time.monotonic() + as_timedelta(timeout).total_seconds()
-        )
+        until = None
+        if timeout is not None:
+            until = time.monotonic() + _argument("timeout", timeout, as_timedelta).total_seconds()
         nap = SHORTEST_NAP
         while self._is_unfinished():
             left = LONGEST_NAP if until is None else until - time.monotonic()
@@ -302,17 +304,12 @@ class Channel:
             keep: no more than so many stay, those that were enqueued last.
 
         Raises:
-            ValueError: there is neither, or one is below 0.
+            ValueError: there is neither, or one has a value that can't be.
         """
-        age = None if older_than is None else as_timedelta(older_than)
-        if age is None and keep is None:
+        if older_than is None and keep is None:
             raise ValueError("Give older_than, or keep, or both.")
-        if age is not None and age < timedelta():
-            raise ValueError(f"older_than={older_than!r}: it can't be below 0.")
-        try:
-            keep = None if keep is None else as_count(keep, least=0)
-        except ValueError as error:
-            raise ValueError(f"keep={keep!r}: {error}") from error
+        age = None if older_than is None else _argument("older_than", older_than, as_age)
+        keep = None if keep is None else _argument("keep", keep, partial(as_count, least=0))
         bounds = self._bounds(keep=keep, older_than=age)
         return self._discard(WAITING, bounds, up_to=bounds.surplus or 0)
 
@@ -334,6 +331,9 @@ class Channel:
         Returns:
             By ids, which were cancelled, which were asked to stop, and which another
             transaction has locked.
+
+        Raises:
+            ValueError: an argument has a value that can't be.
         """
         return self._chosen(ids, task, key, older_than).cancel()
 
@@ -380,11 +380,15 @@ class Channel:
         key: str | None,
         older_than: timedelta | float | None,
     ) -> MessageQuerySet:
-        wanted: dict[str, Any] = {"task": task, "key": key, "pk__in": ids or None}
+        wanted: dict[str, Any] = {"pk__in": _argument("id", ids, _ids)} if ids else {}
+        if task is not None:
+            wanted["task"] = _argument("task", task, as_path)
+        if key is not None:
+            wanted["key"] = _argument("key", key, as_key)
         if older_than is not None:
-            wanted["created_at__lt"] = StatementTimestamp() - as_timedelta(older_than)
-        rows = Message.objects.using(self.alias).in_channel(self.name)
-        return rows.filter(**{name: value for name, value in wanted.items() if value is not None})
+            age = _argument("older_than", older_than, as_age)
+            wanted["created_at__lt"] = StatementTimestamp() - age
+        return Message.objects.using(self.alias).in_channel(self.name).filter(**wanted)
 
     def _is_unfinished(self) -> bool:
         with borrow(self.alias) as connection:
@@ -421,9 +425,28 @@ def _scope(key: str | None, each_key: bool) -> dict[str, str]:
     if key == "":
         raise InvalidPolicy("key='': a message without a key belongs to the channel alone.")
     try:
-        return {"scope": Policy.Scope.KEY, "key": checked_key(key)}
+        return {"scope": Policy.Scope.KEY, "key": as_key(key)}
     except (TypeError, ValueError) as error:
-        raise InvalidPolicy(f"key={key!r}: {error}") from error
+        raise InvalidPolicy(f"key={shown(key)}: {error}") from error
+
+
+def _argument(name: str, value: Any, check: Callable[[Any], T]) -> T:
+    """Return what `check` makes of an argument.
+
+    Raises:
+        ValueError: it has a value that can't be.
+    """
+    try:
+        return check(value)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"{name}={shown(value)}: {error}") from error
+
+
+def _ids(values: Collection[Any]) -> list[int]:
+    try:
+        return [id for id in map(int, values) if id <= LAST_ID]
+    except OverflowError as error:
+        raise ValueError(str(error)) from error
 
 
 def _configured(name: str, value: Any) -> dict[str, Any]:
@@ -433,7 +456,7 @@ def _configured(name: str, value: Any) -> dict[str, Any]:
     try:
         checked = _OPTIONS[name](value)
     except (TypeError, ValueError) as error:
-        raise InvalidChannel(f"{name}={value!r}: {error}") from error
+        raise InvalidChannel(f"{name}={shown(value)}: {error}") from error
     return checked if isinstance(checked, dict) else {name: checked}
 
 
@@ -450,7 +473,7 @@ def _handler(value: Any) -> str:
     path = getattr(value, "name", value)
     if not isinstance(path, str):
         raise TypeError("it must be a task, or the import path of one.")
-    return path
+    return as_path(path)
 
 
 def _flag(value: Any) -> bool:

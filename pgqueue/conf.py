@@ -3,21 +3,23 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from datetime import timedelta
-from functools import cache
+from functools import cache, partial
 from typing import Any, TypeAlias
 
 from django.conf import settings as django_settings
 from django.core.exceptions import ImproperlyConfigured
 from django.core.signals import setting_changed
 
+from pgqueue.names import as_channel
 from pgqueue.quantities import as_count, as_duration
 from pgqueue.retention import Retention, as_retention
 from pgqueue.retries import Backoff, Exponential, as_backoff, declare
 from pgqueue.schedules import Entry, as_entries
-from pgqueue.spelling import hint
+from pgqueue.spelling import hint, shown
 from pgqueue.states import Outcome
 
 MONTH = timedelta(days=30)
+MOST_THREADS = 10_000
 
 Schedules: TypeAlias = "Mapping[str, Entry]"
 
@@ -95,9 +97,9 @@ def read(given: Mapping[str, Any]) -> Settings:
 
 def _checked(name: str, value: Any, kind: Any) -> Any:
     try:
-        return _CHECKS[kind](value)
+        return _BY_NAME[name](value) if name in _BY_NAME else _CHECKS[kind](value)
     except (TypeError, ValueError) as error:
-        raise ImproperlyConfigured(f"PGQUEUE[{name!r}] = {value!r}: {error}") from error
+        raise ImproperlyConfigured(f"PGQUEUE[{name!r}] = {shown(value)}: {error}") from error
 
 
 def _flag(value: Any) -> bool:
@@ -116,14 +118,9 @@ def _retention(value: Any) -> Retention:
     return {**_for_a_month(), **as_retention(value)}
 
 
-def _name(value: Any) -> str:
-    if not isinstance(value, str) or not value:
-        raise ValueError("it must be a name.")
-    return value
-
-
+_BY_NAME = {"THREADS": partial(as_count, most=MOST_THREADS)}
 _CHECKS = {
-    str: _name,
+    str: as_channel,
     bool: _flag,
     int: as_count,
     timedelta: as_duration,

@@ -140,6 +140,10 @@ class InvalidPolicy(PGQueueError):
     """This can't be a policy: the message names the option and says why."""
 
 
+class InvalidBackoff(PGQueueError, ValueError):
+    """This can't be a backoff: the message names the option and says why."""
+
+
 class InvalidSchedule(PGQueueError, ValueError):
     """This can't be a schedule: the message names the option and says why."""
 

@@ -9,6 +9,7 @@ from typing import Any
 
 from pgqueue.exceptions import InvalidPolicy
 from pgqueue.quantities import as_count, as_timedelta
+from pgqueue.spelling import shown
 
 SLOWEST_RATE, FASTEST_RATE = 1e-6, 1e6
 LONGEST_PER = timedelta(days=366)
@@ -51,7 +52,7 @@ def _check(name: str, value: Any) -> Any:
     try:
         return _CHECKS[name](value)
     except (TypeError, ValueError) as error:
-        raise InvalidPolicy(f"{name}={value!r}: {error}") from error
+        raise InvalidPolicy(f"{name}={shown(value)}: {error}") from error
 
 
 def _check_pace(rate: float, per: timedelta, burst: int | None) -> None:

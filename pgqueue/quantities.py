@@ -5,6 +5,8 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import Any
 
+from pgqueue.spelling import shown
+
 LARGEST = 2**31 - 1
 """The largest number in a column of PostgreSQL's type integer."""
 LONGEST = timedelta(days=36525)
@@ -36,13 +38,28 @@ def as_timedelta(value: Any) -> timedelta:
     if isinstance(value, timedelta):
         return value
     if isinstance(value, bool) or not isinstance(value, int | float):
-        raise TypeError(f"{value!r} is neither seconds nor a timedelta.")
+        raise TypeError(f"{shown(value)} is neither seconds nor a timedelta.")
     if value != value:
         raise ValueError("it is not a number.")
     try:
         return timedelta(seconds=value)
     except OverflowError as error:
-        raise ValueError(f"{value!r:.50} seconds are too long.") from error
+        raise ValueError(f"{shown(value)} seconds are too long.") from error
+
+
+def as_age(value: Any) -> timedelta:
+    """Return `value`, seconds or a timedelta of 0 or more, as a timedelta.
+
+    Raises:
+        TypeError: it is neither.
+        ValueError: it is below 0, or beyond a hundred years.
+    """
+    age = as_timedelta(value)
+    if age < timedelta():
+        raise ValueError("it can't be below 0.")
+    if age > LONGEST:
+        raise ValueError("it may be a hundred years at most.")
+    return age
 
 
 def as_duration(value: Any) -> timedelta:

@@ -14,8 +14,9 @@ from datetime import timedelta
 from typing import Any, Protocol, TypeAlias, TypeVar
 
 from pgqueue.discovery import import_declaring
-from pgqueue.exceptions import InvalidTask
-from pgqueue.quantities import as_timedelta
+from pgqueue.exceptions import InvalidBackoff, InvalidTask
+from pgqueue.quantities import LONGEST, as_timedelta
+from pgqueue.spelling import shown
 
 
 class Failed(Protocol):
@@ -30,7 +31,16 @@ Delay: TypeAlias = "float | timedelta | None"
 Backoff: TypeAlias = "Callable[[BaseException, Any], Delay]"
 F = TypeVar("F", bound="Callable[..., Delay]")
 
+SHORTEST, LONGEST_DELAY = 1e-6, LONGEST.total_seconds()
+
 _declared: dict[str, Backoff] = {}
+
+
+def _check_number(what: str, value: Any, *, least: float, most: float) -> None:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise InvalidBackoff(f"{what}: it must be a number.")
+    if not least <= value <= most:  # not a number neither
+        raise InvalidBackoff(f"{what}: it must be from {least:g} to {most:.0f}.")
 
 
 @dataclass(frozen=True)
@@ -39,6 +49,13 @@ class Exponential:
 
     Each delay is drawn from ±`jitter` around that, so that messages which failed
     together don't come back together.
+
+    Args:
+        base, cap: seconds, above 0.
+        jitter: a share of the delay, from 0 to 1.
+
+    Raises:
+        InvalidBackoff: one of them can't be.
     """
 
     base: float = 2
@@ -46,8 +63,9 @@ class Exponential:
     jitter: float = 0.2
 
     def __post_init__(self) -> None:
-        if self.base <= 0 or self.cap <= 0 or not 0 <= self.jitter <= 1:
-            raise ValueError(f"{self!r}: base and cap must be above 0, jitter between 0 and 1.")
+        _check_number(f"base={self.base!r:.50}", self.base, least=SHORTEST, most=LONGEST_DELAY)
+        _check_number(f"cap={self.cap!r:.50}", self.cap, least=SHORTEST, most=LONGEST_DELAY)
+        _check_number(f"jitter={self.jitter!r:.50}", self.jitter, least=0, most=1)
 
     def __call__(self, error: BaseException | None, result: Failed) -> float:
         """Return the seconds to wait after failure number `result.failures`."""
@@ -63,8 +81,10 @@ class Delays:
     seconds: tuple[float, ...]
 
     def __post_init__(self) -> None:
-        if not self.seconds or min(self.seconds) < 0:
-            raise ValueError("A list of delays needs at least one, and none below 0.")
+        if not self.seconds:
+            raise InvalidBackoff("A list of delays needs at least one.")
+        for delay in self.seconds:
+            _check_number(f"the delay {delay!r:.50}", delay, least=0, most=LONGEST_DELAY)
 
     def __call__(self, error: BaseException | None, result: Failed) -> float:
         """Return the seconds to wait after failure number `result.failures`."""
@@ -76,14 +96,14 @@ def as_backoff(value: Any) -> Backoff:
 
     Raises:
         TypeError: it is none of them.
-        ValueError: a delay is negative, or the list is empty.
+        ValueError: a delay is negative or beyond a hundred years, or the list is empty.
     """
     if callable(value) and not isinstance(value, type):
         return value  # type: ignore[no-any-return]
     if isinstance(value, Sequence) and not isinstance(value, str):
         return Delays(tuple(as_timedelta(delay).total_seconds() for delay in value))
     raise TypeError(
-        f"{value!r} is no backoff: give Exponential(…), a list of seconds, "
+        f"{shown(value)} is no backoff: give Exponential(…), a list of seconds, "
         "or a function of (exception, result)."
     )
 
@@ -139,7 +159,7 @@ def load_backoff(described: Any) -> Backoff:
     """Return the backoff that `dump_backoff` described.
 
     Raises:
-        ValueError: it describes none, or one that is not declared here.
+        ValueError: it describes none, or one that is not declared here, or one that can't be.
         Exception: what the module that declares it raises as it is imported.
     """
     if isinstance(described, str):

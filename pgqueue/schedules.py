@@ -10,8 +10,9 @@ from typing import Any, Literal, NamedTuple, TypeAlias, get_args
 from django.conf import settings as django_settings
 
 from pgqueue.exceptions import InvalidSchedule
+from pgqueue.names import as_text
 from pgqueue.quantities import as_timedelta
-from pgqueue.spelling import hint
+from pgqueue.spelling import hint, shown
 from pgqueue.ticks import Cron, Every, Rhythm
 
 Missed = Literal["skip", "once", "all"]
@@ -53,14 +54,14 @@ class Schedule:
     def __post_init__(self) -> None:
         if self.timezone is not None and not isinstance(self.when, str):
             raise InvalidSchedule(
-                f"timezone={self.timezone!r}: it is for cron lines; an interval has none."
+                f"timezone={shown(self.timezone)}: it is for cron lines; an interval has none."
             )
         rhythm_of(self.when, "UTC" if self.timezone is None else self.timezone)
         checked_name(self.name)
         if not isinstance(self.args, list | tuple):
-            raise InvalidSchedule(f"args={self.args!r}: it must be a list or a tuple.")
+            raise InvalidSchedule(f"args={shown(self.args)}: it must be a list or a tuple.")
         if not isinstance(self.kwargs, Mapping):
-            raise InvalidSchedule(f"kwargs={self.kwargs!r}: it must be a dict.")
+            raise InvalidSchedule(f"kwargs={shown(self.kwargs)}: it must be a dict.")
         _check_one_of("missed", self.missed, get_args(Missed))
         _check_one_of("overlap", self.overlap, get_args(Overlap))
 
@@ -84,14 +85,14 @@ def rhythm_of(when: When, timezone: str) -> Rhythm:
         InvalidSchedule: it is neither.
     """
     if not isinstance(timezone, str):
-        raise InvalidSchedule(f"timezone={timezone!r}: it must be the name of one.")
+        raise InvalidSchedule(f"timezone={shown(timezone)}: it must be the name of one.")
     if isinstance(when, str):
         return Cron(" ".join(when.split()), timezone)
     try:
         return Every(as_timedelta(when))
     except (TypeError, ValueError) as error:
         raise InvalidSchedule(
-            f"{when!r} is neither a cron line nor an interval, as seconds or a timedelta."
+            f"{shown(when)} is neither a cron line nor an interval, as seconds or a timedelta."
             if isinstance(error, TypeError)
             else str(error)
         ) from error
@@ -131,7 +132,7 @@ def _entry(name: Any, given: Any) -> Entry:
     known = ["task", *(each.name for each in fields(Schedule) if each.name != "name")]
     try:
         if not isinstance(given, Mapping):
-            raise InvalidSchedule(f"{given!r} is no dict.")
+            raise InvalidSchedule(f"{shown(given)} is no dict.")
         for option in given:
             if option not in known:
                 raise InvalidSchedule(f"it has no option {option!r}. {hint(option, known)}")
@@ -139,28 +140,30 @@ def _entry(name: Any, given: Any) -> Entry:
             if option not in given:
                 raise InvalidSchedule(f"it needs {option!r}.")
         if not isinstance(given["task"], str):
-            raise InvalidSchedule(f"task={given['task']!r}: it must be an import path.")
+            raise InvalidSchedule(f"task={shown(given['task'])}: it must be an import path.")
         rest = {option: value for option, value in given.items() if option != "task"}
         return Entry(given["task"], Schedule(name=checked_name(name, least=1), **rest))
     except InvalidSchedule as error:
-        raise InvalidSchedule(f"{name!r}: {error}") from error
+        raise InvalidSchedule(f"{shown(name)}: {error}") from error
 
 
 def checked_name(name: Any, *, least: int = 0) -> str:
     """Return `name` if a schedule can have it.
 
     Raises:
-        InvalidSchedule: it is no text, too short or too long, or has the character NUL.
+        InvalidSchedule: it is no text, too short or too long, or can't be stored.
     """
-    if not isinstance(name, str) or "\x00" in name:
-        raise InvalidSchedule(f"name={name!r}: it must be text.")
-    if not least <= len(name.encode("utf-8", "replace")) <= NAME_LIMIT:
-        raise InvalidSchedule(f"name={name!r}: it must have 1 to {NAME_LIMIT} bytes.")
-    return name
+    try:
+        text = as_text(name, NAME_LIMIT)
+    except (TypeError, ValueError) as error:
+        raise InvalidSchedule(f"name={shown(name)}: {error}") from error
+    if len(text) < least:
+        raise InvalidSchedule("name='': it must be a name.")
+    return text
 
 
 def _check_one_of(option: str, value: Any, words: Sequence[str]) -> None:
     if value not in words:
         raise InvalidSchedule(
-            f"{option}={value!r}: it must be one of {', '.join(map(repr, words))}."
+            f"{option}={shown(value)}: it must be one of {', '.join(map(repr, words))}."
         )

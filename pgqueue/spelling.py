@@ -1,4 +1,4 @@
-"""Suggest what was meant by an unknown name."""
+"""Names and values in errors: what was meant by an unknown name, and a value in few words."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ from itertools import islice
 
 LISTED = 20
 """Names in one list, at most."""
+SHOWN = 200
+"""Characters of a value in an error, at most."""
 
 
 def hint(given: object, known: Collection[str]) -> str:
@@ -19,6 +21,15 @@ def suggestion(given: object, known: Collection[str]) -> str | None:
     """Return a sentence that names the nearest known name; None: none is near."""
     near = get_close_matches(str(given), known, n=1)
     return f"Did you mean {near[0]!r}?" if near else None
+
+
+def shown(value: object) -> str:
+    """Return a value's repr, cut to `SHOWN` characters; its type, if it has none."""
+    try:
+        text = repr(value)
+    except Exception:  # nested too deeply, too many digits, or the class's own error
+        return f"<{type(value).__name__}>"
+    return text if len(text) <= SHOWN else f"{text[:SHOWN]}…"
 
 
 def listed(names: Collection[str]) -> str:

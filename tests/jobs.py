@@ -26,6 +26,10 @@ def add(a: int, b: int = 0) -> int:
     return a + b
 
 
+@task
+def anything(*args: Any, **kwargs: Any) -> None: ...
+
+
 @task(channel="mail", priority=5, max_attempts=2, backoff=[0], metadata={"from": "decorator"})
 def mail(address: str) -> None: ...
 
@@ -129,7 +133,7 @@ def fail(message: str) -> None:
 
 
 class Unprintable(Exception):
-    """Its text ends the process of whoever asks for it."""
+    """Its text ends the process that asks for it."""
 
     def __init__(self, raised: BaseException) -> None:
         super().__init__()

@@ -103,7 +103,7 @@ class TestPolicy:
     @pytest.mark.parametrize(
         ("arguments", "error"),
         [
-            (["--max-running", "0"], "max_running=0"),
+            (["--max-running", "0"], "'0': it must be a whole number, 1 or more"),
             (["--weight", "3"], "it is for keys"),
             (["--each-key", "--key", "a", "--weight", "3"], "key='a'"),
             ([], "says nothing"),
@@ -177,8 +177,8 @@ class TestEmptying:
         ("arguments", "error"),
         [
             (["trim", "mail"], "Give older_than, or keep"),
-            (["trim", "mail", "--keep", "-1"], "keep=-1: it must be a whole number, 0 or more"),
-            (["purge", ""], "The channel ''"),
+            (["trim", "mail", "--keep", "-1"], "'-1': it must be a whole number, 0 or more"),
+            (["purge", ""], "'': it must be a name"),
             (["purge"], "NAME"),
             (["explode", "mail"], "invalid choice"),
             (["list", "--database", "nowhere"], "DATABASES has no 'nowhere'"),

@@ -1,4 +1,4 @@
-"""What a task raises to end its run, where nobody has caught it yet."""
+"""The errors of the package, and what a task raises to end its run."""
 
 from __future__ import annotations
 
@@ -7,7 +7,30 @@ from datetime import timedelta
 
 import pytest
 
+import pgqueue
+from pgqueue import exceptions
 from pgqueue.exceptions import Cancel, Defer, Discard, EndOfRun, PGQueueError, Retry
+
+
+def test_every_public_error_is_a_pgqueue_error() -> None:
+    public = [getattr(pgqueue, name) for name in pgqueue.__all__]
+    errors = {each for each in public if isinstance(each, type) and issubclass(each, Exception)}
+
+    assert {each.__name__ for each in errors if not issubclass(each, PGQueueError)} == {
+        "OtherTransactionWarning"
+    }
+    assert pgqueue.TransactionLost in errors
+
+
+def test_every_error_that_users_may_catch_is_public() -> None:
+    ours = {
+        name
+        for name, each in vars(exceptions).items()
+        if isinstance(each, type) and issubclass(each, BaseException)
+    }
+
+    # The first is the base of four that are public; the others are texts in a message's errors.
+    assert ours - set(pgqueue.__all__) == {"EndOfRun", "RetryRequested", "TickMissed"}
 
 
 @pytest.mark.parametrize("end", [Retry, Defer, Discard, Cancel])

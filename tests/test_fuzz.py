@@ -4,77 +4,30 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from datetime import UTC, datetime, timedelta, timezone
-from decimal import Decimal
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 from django.core.exceptions import ImproperlyConfigured
-from django.core.management import CommandError, call_command
-from django.db import transaction
-from hypothesis import HealthCheck, example, given
-from hypothesis import settings as profile
-from hypothesis import strategies as st
+from hypothesis import example, given
 
-from pgqueue import Channel, PGQueueError, Schedule, conf, send
-from pgqueue.exceptions import NotMigrated
-from pgqueue.models import Message, Policy
+from pgqueue import Channel, Exponential, PGQueueError, Schedule, conf, models, registry, send
+from pgqueue.codec import raw
+from pgqueue.codec.encoding import to_json
+from pgqueue.connections import borrow
+from pgqueue.engine import schedule as engine
+from pgqueue.models import Dedupe, Message, Policy
+from pgqueue.retries import as_backoff, load_backoff
+from pgqueue.tasks import scheduling
 from tests import jobs
+from tests.anything import ANYTHING, EXAMPLES, TEXTS, attempt, nested
 
 pytestmark = pytest.mark.django_db
 
-EXAMPLES = profile(
-    max_examples=40,
-    deadline=None,
-    derandomize=True,
-    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
-)
-
-NUMBERS = st.one_of(
-    st.integers(),
-    st.integers(-3, 3),
-    st.floats(),
-    st.sampled_from([2**31 - 1, 2**31, 2**63, -(2**31), 10**400, math.nan, math.inf, -math.inf]),
-    st.sampled_from([1e-320, 5e-324, 1e308, 0.1, -0.0, 1e15]),
-)
-TEXTS = st.one_of(
-    st.text(),
-    st.text(st.characters(codec=None)),  # with lone surrogates
-    st.sampled_from(["", " ", "\x00", "a\x00b", "\ud800", "x" * 2000, "é" * 501, "default", "%s"]),
-)
-MOMENTS = st.one_of(
-    st.datetimes(),
-    st.datetimes(timezones=st.just(UTC)),
-    st.sampled_from(
-        [
-            datetime.max.replace(tzinfo=timezone(timedelta(hours=-14))),
-            datetime.min.replace(tzinfo=timezone(timedelta(hours=14))),
-        ]
-    ),
-)
-ANYTHING = st.one_of(
-    *(st.none(), st.booleans(), NUMBERS, TEXTS, MOMENTS, st.timedeltas(), st.binary()),
-    *(st.lists(NUMBERS, max_size=3), st.dictionaries(TEXTS, NUMBERS, max_size=2)),
-    st.sampled_from([Decimal(3), object(), len, int, [[]], {"a": object()}, {1: 2}, {"a": "\x00"}]),
-)
-
-
-class _RolledBack(Exception):
-    pass
-
-
-def attempt(verb: Callable[[], Any], *ours: type[BaseException]) -> bool:
-    """Return whether it was accepted; any other error than ours fails the test."""
-    try:
-        with transaction.atomic():
-            verb()
-            raise _RolledBack
-    except _RolledBack:
-        return True
-    except NotMigrated:
-        raise  # PostgreSQL knew no such function: a value has the wrong type
-    except ours:
-        return False
+CENTURY = timedelta(days=36_525)
+NOW = datetime(2026, 6, 1, 12, tzinfo=UTC)
 
 
 def seconds(value: Any) -> float:
@@ -86,10 +39,36 @@ def about(left: datetime | None, right: datetime) -> bool:
 
 
 def is_same(stored: Any, given: Any) -> bool:
-    """Return whether two JSON values are the same; jsonb makes a whole number of 4e16."""
+    """Return whether two values are the same; jsonb makes a whole number of 4e16."""
     if isinstance(given, dict):
         return stored.keys() == given.keys() and all(is_same(stored[k], given[k]) for k in given)
+    if isinstance(given, list):
+        return len(stored) == len(given) and all(map(is_same, stored, given))
     return stored == given or (isinstance(given, float) and float(stored) == given)
+
+
+def held(message: Message, value: Any) -> bool:
+    if value is None:
+        return message.state == "ready"
+    until = message.created_at + timedelta(seconds=seconds(value))
+    return message.state == "held" and about(message.lease_until, until)
+
+
+def remembered(message: Message, value: Any) -> bool:
+    """Return whether a dedupe key is kept as long as was said beyond its message."""
+    row = Dedupe.objects.filter(message_id=message.pk).first()
+    if value is None:
+        return row is None
+    return row is not None and about(
+        row.expires_at, message.created_at + timedelta(seconds=seconds(value))
+    )
+
+
+def backed_off(message: Message, value: Any) -> bool:
+    stored = (message.options or {}).get("backoff")
+    if value is None:
+        return stored is None
+    return load_backoff(stored) == as_backoff(value)
 
 
 def due(message: Message, value: Any) -> bool:
@@ -113,177 +92,357 @@ STORED: Mapping[str, Callable[[Message, Any], bool]] = {
     ),
     "ordered": lambda message, value: message.ordered == value,
     "dedupe_key": lambda message, value: message.dedupe_key == value,
-    "dedupe_for": lambda message, value: True,
+    "dedupe_for": remembered,
     "on_conflict": lambda message, value: value in ("return", "replace", "raise"),
-    "hold_for": lambda message, value: (message.state == "held") == (value is not None),
+    "hold_for": held,
     "max_attempts": lambda message, value: message.max_attempts == (5 if value is None else value),
-    "backoff": lambda message, value: True,
+    "backoff": backed_off,
     "timeout": lambda message, value: (
-        value is None or (message.options or {}).get("timeout") == seconds(value)
+        (message.options or {}).get("timeout") == (None if value is None else seconds(value))
     ),
     "atomic": lambda message, value: (message.options or {}).get("atomic", False) == value,
     "metadata": lambda message, value: is_same(message.metadata, value),
     "enqueue_on_commit": lambda message, value: value is False,
     "database": lambda message, value: value in (None, "default"),
     "connection": lambda message, value: value is None,
+    "payload": lambda message, value: is_same(
+        None if message.payload is None else raw.decode("it", to_json(message.payload).encode()),
+        value,
+    ),
+    "body": lambda message, value: (
+        message.body is None if value is None else bytes(message.body or b"") == bytes(value)
+    ),
+}
+"""Whether a message has what an option says."""
+
+OF_MESSAGES: Mapping[str, list[Any]] = {
+    "channel": ["mail", "x" * 200, "é" * 100, "\U0001f600"],
+    "key": ["", "a", "k" * 1000, "\U0001f600"],
+    "priority": [-100, 0, 100],
+    "run_after": [None, 0, 1.5, CENTURY, -CENTURY, NOW],
+    "expires_at": [None, datetime(2090, 1, 1, tzinfo=UTC)],
+    "ttl": [None, 0.5, 60, CENTURY],
+    "ordered": [True, False],
+    "dedupe_key": [None, "d", "d" * 1000],
+    "dedupe_for": [None, 0.5, 60, CENTURY],
+    "on_conflict": ["return", "replace", "raise"],
+    "hold_for": [None, 60, CENTURY],
+    "max_attempts": [None, 1, 2**31 - 1],
+    "metadata": [{}, {"a": [1, {"b": None}]}, {"\U0001f600": "\U0001f600", "path": "a\\ud\\u0000"}],
+}
+"""Values that each option must accept."""
+OF_TASKS: Mapping[str, list[Any]] = {
+    **OF_MESSAGES,
+    "channel": [None, *OF_MESSAGES["channel"]],
+    "backoff": [None, [1, 2.5], [CENTURY], Exponential(), Exponential(base=1e-3, cap=9, jitter=1)],
+    "timeout": [None, 0.5, 60, CENTURY],
+    "atomic": [False, True, "serializable"],
+    "enqueue_on_commit": [False],
+    "database": [None, "default"],
+    "connection": [None],
+}
+OF_SEND: Mapping[str, list[Any]] = {
+    **OF_MESSAGES,
+    "payload": [None, 1, "\U0001f600", [1.5, {"@": 1}], NOW, {"a": {1, 2}}],
+    "body": [None, b"", b"\x00\xff", bytearray(b"b"), memoryview(b"m")],
+    "database": [None, "default"],
+    "connection": [None],
 }
 
 
-@pytest.mark.parametrize("name", STORED)
-@EXAMPLES
-@given(value=ANYTHING)
-@example(value=2**31)
-@example(value=math.nan)
-@example(value=timedelta.max)
-@example(value=timedelta.min)
-def test_an_option_of_a_task_is_refused_or_stored(name: str, value: Any) -> None:
-    if callable(value) and name in ("key", "dedupe_key", "backoff"):
-        return  # the caller's function, called with the arguments
-
-    def enqueue() -> None:
-        result = jobs.add.using(**{name: value}).enqueue(1)
-        if name == "enqueue_on_commit" and value is not False:
-            return  # stored at a commit, which this test does not have
-        message = Message.objects.get(pk=result.id)
-        assert STORED[name](message, value), (name, value)
-
-    attempt(enqueue, PGQueueError)
+def enqueue(name: str, value: Any) -> None:
+    """Enqueue a task with this option, and look at what is stored."""
+    others = {"dedupe_key": "d"} if name == "dedupe_for" else {}
+    result = jobs.add.using(**{**others, name: value}).enqueue(1)
+    if name == "enqueue_on_commit" and value is not False:
+        return  # stored at a commit, which this test does not have
+    message = Message.objects.get(pk=result.id)
+    assert STORED[name](message, value), (name, value)
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        *("channel", "payload", "body", "key", "dedupe_key", "id", "priority", "run_after"),
-        *("expires_at", "ttl", "ordered", "dedupe_for", "on_conflict", "hold_for", "metadata"),
-        "max_attempts",
-    ],
-)
-@EXAMPLES
-@given(value=ANYTHING)
-@example(value=2**31)
-@example(value=math.nan)
-def test_an_option_of_send_is_refused_or_stored(name: str, value: Any) -> None:
-    def store() -> None:
-        id = send(**{"channel": "mail", name: value})
-        message = Message.objects.get(pk=id)
-        if name in STORED:
-            assert STORED[name](message, value), (name, value)
-
-    attempt(store, PGQueueError)
+def send_one(name: str, value: Any) -> None:
+    """Send a message with this option, and look at what is stored."""
+    others = {"dedupe_key": "d"} if name == "dedupe_for" else {}
+    message = Message.objects.get(pk=send(**{"channel": "mail", **others, name: value}))
+    assert STORED[name](message, value), (name, value)
 
 
-@pytest.mark.parametrize(
-    "name", ["max_running", "rate", "per", "burst", "max_size", "weight", "key", "each_key"]
-)
-@EXAMPLES
-@given(value=ANYTHING)
-def test_an_option_of_a_policy_is_refused_or_stored(name: str, value: Any) -> None:
-    others = {"burst": {"rate": 1}, "per": {"rate": 1}, "weight": {"each_key": True}}
-    rest = others.get(name, {"max_running": 1})
-
-    def state() -> None:
-        Channel("mail").policy(**{**rest, name: value})
-        policy = Policy.objects.get()
-        if name in ("max_running", "max_size", "burst", "weight", "rate"):
-            assert getattr(policy, name) == value
-        elif name == "per":
-            assert policy.per == timedelta(seconds=seconds(value))
-
-    attempt(state, PGQueueError)
+def each(options: Mapping[str, list[Any]]) -> list[Any]:
+    """Return each option with each of its values."""
+    return [
+        pytest.param(name, value, id=f"{name}-{number}")
+        for name, values in options.items()
+        for number, value in enumerate(values)
+    ]
 
 
-@EXAMPLES
-@given(name=TEXTS)
-def test_the_name_of_a_channel_is_refused_or_stored(name: str) -> None:
-    def state() -> None:
-        Channel(name).policy(max_running=1)
-        assert Policy.objects.get().channel == name
+class TestATask:
+    @pytest.mark.parametrize(("name", "value"), each(OF_TASKS))
+    def test_accepts_and_stores_each_option(self, name: str, value: Any) -> None:
+        assert attempt(lambda: enqueue(name, value), PGQueueError)
 
-    attempt(state, PGQueueError)
+    @pytest.mark.parametrize("name", OF_TASKS)
+    @EXAMPLES
+    @given(value=ANYTHING)
+    @example(value=2**31)
+    @example(value=math.nan)
+    @example(value=timedelta.max)
+    @example(value=timedelta.min)
+    def test_refuses_an_option_or_stores_it(self, name: str, value: Any) -> None:
+        if callable(value) and name in ("key", "dedupe_key", "backoff"):
+            return  # the caller's function, called with the arguments
+        attempt(lambda: enqueue(name, value), PGQueueError)
+
+    @pytest.mark.parametrize("name", ["base", "cap", "jitter"])
+    @EXAMPLES
+    @given(value=ANYTHING)
+    @example(value=math.nan)
+    @example(value=math.inf)
+    @example(value="2")
+    def test_refuses_a_backoff_or_stores_it(self, name: str, value: Any) -> None:
+        attempt(lambda: enqueue("backoff", Exponential(**{name: value})), PGQueueError)
 
 
-@pytest.mark.parametrize(
-    "name", ["when", "timezone", "name", "args", "kwargs", "missed", "overlap"]
-)
-@EXAMPLES
-@given(value=ANYTHING)
-def test_an_option_of_a_schedule_is_refused_or_kept(name: str, value: Any) -> None:
-    def declare() -> None:
-        schedule = Schedule(**{"when": "@daily", name: value})
-        assert getattr(schedule, name) == value
-        assert schedule.rhythm
+class TestSend:
+    @pytest.mark.parametrize(("name", "value"), each(OF_SEND))
+    def test_accepts_and_stores_each_option(self, name: str, value: Any) -> None:
+        assert attempt(lambda: send_one(name, value), PGQueueError)
 
-    attempt(declare, PGQueueError)
+    @pytest.mark.parametrize("name", OF_SEND)
+    @EXAMPLES
+    @given(value=ANYTHING)
+    @example(value=2**31)
+    @example(value=math.nan)
+    def test_refuses_an_option_or_stores_it(self, name: str, value: Any) -> None:
+        attempt(lambda: send_one(name, value), PGQueueError)
+
+    def test_has_no_other_option(self) -> None:
+        with pytest.raises(PGQueueError, match="no option 'id'"):
+            send("mail", id=1)  # type: ignore[call-arg]
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        *("database", "default_channel", "lease", "poll_interval", "threads", "grace"),
-        *("max_attempts", "max_lost", "backoff", "retention", "dead_retention"),
-        *("keep_connections", "schedules"),
-    ],
-)
-@EXAMPLES
-@given(value=ANYTHING)
-@example(value=2**31)
-def test_a_setting_is_refused_or_read(name: str, value: Any) -> None:
-    if callable(value) and name == "backoff":
+@pytest.mark.parametrize("verb", [enqueue, send_one])
+def test_metadata_nested_too_deeply_is_refused(verb: Callable[[str, Any], None]) -> None:
+    assert not attempt(lambda: verb("metadata", {"a": nested(5000)}), PGQueueError)
+
+
+OF_POLICIES: Mapping[str, list[Any]] = {
+    "max_running": [1, 2**31 - 1],
+    "rate": [0.001, 1, 1e6],
+    "per": [0.001, 60, timedelta(days=366)],
+    "burst": [1, 1000],
+    "max_size": [1, 2**31 - 1],
+    "weight": [1, 100],
+    "key": [None, "a", "k" * 1000],
+    "each_key": [True, False],
+}
+
+
+def limit(name: str, value: Any) -> None:
+    """State a policy, and look at what is stored."""
+    others: Mapping[str, Any] = {"burst": {"rate": 1}, "per": {"rate": 1}}
+    rest = {"weight": {"each_key": True}, **others}.get(name, {"max_running": 1})
+    Channel("mail").policy(**{**rest, name: value})
+    policy = Policy.objects.get()
+    if name in ("max_running", "max_size", "burst", "weight", "rate"):
+        assert getattr(policy, name) == value
+    elif name == "per":
+        assert policy.per == timedelta(seconds=seconds(value))
+    elif name == "key":
+        assert (policy.scope, policy.key) == ("key" if value else "channel", value or "")
+    else:
+        assert policy.scope == ("each" if value else "channel")
+
+
+class TestAPolicy:
+    @pytest.mark.parametrize(("name", "value"), each(OF_POLICIES))
+    def test_accepts_and_stores_each_option(self, name: str, value: Any) -> None:
+        assert attempt(lambda: limit(name, value), PGQueueError)
+
+    @pytest.mark.parametrize("name", OF_POLICIES)
+    @EXAMPLES
+    @given(value=ANYTHING)
+    def test_refuses_an_option_or_stores_it(self, name: str, value: Any) -> None:
+        attempt(lambda: limit(name, value), PGQueueError)
+
+    @EXAMPLES
+    @given(name=TEXTS)
+    def test_refuses_the_name_of_a_channel_or_stores_it(self, name: str) -> None:
+        def state() -> None:
+            Channel(name).policy(max_running=1)
+            assert Policy.objects.get().channel == name
+
+        attempt(state, PGQueueError)
+
+
+OF_CHANNELS: Mapping[str, list[Any]] = {
+    "on_dead": ["block", "skip"],
+    "on_full": ["refuse", "drop"],
+    "handler": ["", "tests.jobs.add"],
+    "watched": [True, False],
+    "retention": [None, 60, timedelta(days=9)],
+    "dead_retention": [None, 0.5, CENTURY],
+}
+
+
+def configure(name: str, value: Any) -> None:
+    """Configure a channel, and look at what is stored."""
+    Channel("mail").configure(**{name: value})
+    stored = getattr(models.Channel.objects.get(), name)
+    if name == "retention" and isinstance(value, Mapping):
         return
-    attempt(lambda: conf.read({name.upper(): value}), ImproperlyConfigured)
+    is_duration = name in ("retention", "dead_retention") and value is not None
+    assert stored == (timedelta(seconds=seconds(value)) if is_duration else value)
 
 
-COMMANDS = {
-    "policy": [*("--key", "--max-running", "--rate", "--per", "--burst", "--max-size", "--weight")],
-    "retention": ["--history", "--succeeded", "--dead"],
-    "trim": ["--older-than", "--keep"],
-    "purge": ["--id", "--task", "--key", "--older-than"],
+class TestAChannel:
+    @pytest.mark.parametrize(("name", "value"), each(OF_CHANNELS))
+    def test_accepts_and_stores_each_option(self, name: str, value: Any) -> None:
+        assert attempt(lambda: configure(name, value), PGQueueError)
+
+    @pytest.mark.parametrize("name", OF_CHANNELS)
+    @EXAMPLES
+    @given(value=ANYTHING)
+    @example(value="a\x00b")
+    def test_refuses_an_option_or_stores_it(self, name: str, value: Any) -> None:
+        attempt(lambda: configure(name, value), PGQueueError)
+
+    @pytest.mark.parametrize("verb", ["cancel", "replay", "discard"])
+    @pytest.mark.parametrize("name", ["id", "task", "key", "older_than"])
+    @EXAMPLES
+    @given(value=ANYTHING)
+    @example(value=1e13)
+    @example(value="\x00")
+    @example(value="\ud800")
+    def test_refuses_a_choice_of_messages_or_obeys_it(
+        self, verb: str, name: str, value: Any
+    ) -> None:
+        def choose() -> None:
+            result = jobs.add.using(channel="mail", key="k").enqueue(1)
+            chosen = [value] if name == "id" else []
+            options = {} if name == "id" else {name: value}
+            operated = getattr(Channel("mail"), verb)(*chosen, **options)
+            is_all = name != "id" and value is None
+            is_age = name == "older_than" and value is not None
+            if verb == "cancel" and not is_age:  # the others are for dead letters
+                assert list(operated.done) == ([int(result.id)] if is_all else [])
+
+        attempt(choose, ValueError)
+
+    @pytest.mark.parametrize(
+        "options",
+        [{}, {"task": "tests.jobs.add"}, {"key": "k"}, {"older_than": 0}, {"older_than": -0.0}],
+    )
+    def test_accepts_a_choice_of_messages(self, options: dict[str, Any]) -> None:
+        result = jobs.add.using(channel="mail", key="k").enqueue(1)
+        Message.objects.update(created_at=NOW)
+
+        assert list(Channel("mail").cancel(**options).done) == [int(result.id)]
+
+    @pytest.mark.parametrize("name", ["keep", "older_than"])
+    @EXAMPLES
+    @given(value=ANYTHING)
+    @example(value=1e13)
+    def test_refuses_how_to_trim_or_obeys_it(self, name: str, value: Any) -> None:
+        def trim() -> None:
+            jobs.add.using(channel="mail").enqueue(1)
+            Message.objects.update(created_at=NOW)
+            count = Channel("mail").trim(**{name: value})
+            if name == "keep":
+                assert count == (0 if value else 1)
+
+        attempt(trim, ValueError)
+
+
+OF_SCHEDULES: Mapping[str, list[Any]] = {
+    "when": ["*/5 * * * *", "@daily", 1, 1.5, 60, timedelta(days=9)],
+    "timezone": [None, "Europe/Berlin"],
+    "name": ["a", "n" * 500, "\U0001f600"],
+    "args": [(), (1, "a"), [None]],
+    "kwargs": [{}, {"b": 1}],
+    "missed": ["skip", "once", "all"],
+    "overlap": ["allow", "skip", "one"],
 }
 
 
-@pytest.mark.parametrize("verb", COMMANDS)
-@EXAMPLES
-@given(data=st.data())
-def test_an_option_of_the_command_for_channels_is_refused_or_obeyed(
-    verb: str, data: st.DataObject
-) -> None:
-    option = data.draw(st.sampled_from(COMMANDS[verb]))
-    value = data.draw(st.one_of(TEXTS, NUMBERS.map(str)))
+def store_schedule(name: str, value: Any) -> None:
+    """Declare a schedule, and look at what is stored."""
+    schedule = Schedule(**{"when": "@daily", "name": "s", name: value})
+    task = replace(jobs.anything, schedule=(schedule,))
+    with patch.object(registry, "each", return_value=[task]), borrow("default") as connection:
+        engine.declare(connection, scheduling.declared("default"))
+    row = models.Schedule.objects.get(task=task.name)
+    if name == "when":
+        assert row.cron == " ".join(value.split()) if isinstance(value, str) else row.every
+    elif name == "timezone":
+        assert row.timezone == (value or "UTC")
+    elif name == "name":
+        assert row.name == (value or task.name)
+    elif name in ("missed", "overlap"):
+        assert getattr(row, name) == value
+    else:
+        payload = to_json({"args": row.args, "kwargs": row.kwargs})
+        args, kwargs = task.codec.decode(payload)
+        if name == "args":
+            assert is_same(list(args), list(value))
+        else:
+            assert is_same(kwargs, dict(value))
 
-    def run() -> None:
-        try:
-            call_command("pgqueue_channel", verb, "mail", f"{option}={value}", verbosity=0)
-        except SystemExit as error:
-            raise CommandError(str(error)) from error
 
-    attempt(run, CommandError)
+class TestASchedule:
+    @pytest.mark.parametrize(("name", "value"), each(OF_SCHEDULES))
+    def test_accepts_and_stores_each_option(self, name: str, value: Any) -> None:
+        assert attempt(lambda: store_schedule(name, value), PGQueueError)
+
+    @pytest.mark.parametrize("name", OF_SCHEDULES)
+    @EXAMPLES
+    @given(value=ANYTHING)
+    def test_refuses_an_option_or_stores_it(self, name: str, value: Any) -> None:
+        attempt(lambda: store_schedule(name, value), PGQueueError)
 
 
-@pytest.mark.parametrize(
-    "option",
-    [
-        *("--threads", "--processes", "--async", "--max-tasks", "--max-memory", "--grace"),
-        *("--channel", "--exclude", "--database", "--liveness-file"),
-    ],
-)
-@EXAMPLES
-@given(value=st.one_of(TEXTS, NUMBERS.map(str)))
-@example(value="²")
-@example(value="9" * 400)
-def test_an_option_of_runworker_is_refused_or_configures_it(option: str, value: str) -> None:
-    from pgqueue.management.commands.runworker import Command
+OF_SETTINGS: Mapping[str, list[Any]] = {
+    "database": ["default"],
+    "default_channel": ["mail", "x" * 200],
+    "lease": [0.5, 60, CENTURY],
+    "poll_interval": [0.5, 60],
+    "threads": [1, 10_000],
+    "grace": [0.5, timedelta(minutes=1)],
+    "max_attempts": [1, 2**31 - 1],
+    "max_lost": [1, 2**31 - 1],
+    "backoff": [Exponential(base=1), [1, 2]],
+    "retention": [60, CENTURY, {"discarded": 60}, {"succeeded": 60}],
+    "dead_retention": [60, CENTURY],
+    "keep_connections": [True, False],
+    "schedules": [{}, {"a": {"task": "tests.jobs.add", "when": "@daily"}}],
+}
 
-    command = Command()
-    parser = command.create_parser("manage.py", "runworker")
 
-    def configure() -> None:
-        parsed = parser.parse_args([f"{option}={value}"])
-        command._configuration(vars(parsed))
+def configure_project(name: str, value: Any) -> None:
+    """Read a setting, and look at what became of it."""
+    read = getattr(conf.read({name.upper(): value}), name)
+    if name in ("lease", "poll_interval", "grace", "dead_retention"):
+        assert read == timedelta(seconds=seconds(value))
+    elif name == "backoff":
+        assert read == as_backoff(value)
+    elif name == "retention" and not isinstance(value, Mapping):
+        assert set(read.values()) == {timedelta(seconds=seconds(value))}
+    elif name == "schedules":
+        assert read.keys() == value.keys()
+    elif name != "retention":
+        assert read == value
 
-    def run() -> None:
-        try:
-            configure()
-        except SystemExit as error:
-            raise CommandError(str(error)) from error
 
-    attempt(run, CommandError)
+class TestASetting:
+    @pytest.mark.parametrize(("name", "value"), each(OF_SETTINGS))
+    def test_accepts_each_option(self, name: str, value: Any) -> None:
+        assert attempt(lambda: configure_project(name, value), ImproperlyConfigured)
+
+    @pytest.mark.parametrize("name", OF_SETTINGS)
+    @EXAMPLES
+    @given(value=ANYTHING)
+    @example(value=2**31)
+    def test_refuses_an_option_or_reads_it(self, name: str, value: Any) -> None:
+        if callable(value) and name == "backoff":
+            return
+        attempt(lambda: configure_project(name, value), ImproperlyConfigured)

@@ -249,7 +249,7 @@ class TestTheHorizon:
         assert set(found.values()) == {Status.OK}
         assert health.worst([Check("horizon", Status.UNKNOWN, "")]) == Status.UNKNOWN
 
-    def test_is_held_back_by_nobody_who_vacuums(self, connection: Connection) -> None:
+    def test_is_not_held_back_by_a_vacuum(self, connection: Connection) -> None:
         enqueue(connection, 2000)
         with closing(connect("default", name="test")) as other, ThreadPoolExecutor() as threads:
             pid = other.info.backend_pid
@@ -291,7 +291,7 @@ class TestTheHorizon:
 class TestBloat:
     @pytest.fixture(autouse=True)
     def _apart(self, connection: Connection) -> Iterator[None]:
-        """Look at a table that nobody else has touched: whose session ended may count yet."""
+        """Look at a table that no other test has touched: an ended session may count yet."""
         connections["default"].close()
         connection.execute(
             "CREATE SCHEMA apart; SET search_path = apart, public; CREATE TABLE pgqueue_message "
@@ -498,7 +498,7 @@ class TestTheCommand:
         ("arguments", "error"),
         [
             (["--check", "weather"], "invalid choice"),
-            (["--max-age", "old"], "invalid float value"),
+            (["--max-age", "old"], "'old': it must be a number"),
             (["--database", "nowhere"], "DATABASES has no 'nowhere'"),
         ],
     )

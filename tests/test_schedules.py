@@ -45,8 +45,8 @@ class TestASchedule:
             ({"when": "@daily", "overlap": "queue"}, "'allow', 'skip', 'one'"),
             ({"when": "@daily", "args": "abc"}, "a list or a tuple"),
             ({"when": "@daily", "kwargs": []}, "a dict"),
-            ({"when": "@daily", "name": "n" * 501}, "1 to 500 bytes"),
-            ({"when": "@daily", "name": "a\x00"}, "must be text"),
+            ({"when": "@daily", "name": "n" * 501}, "500 bytes long at most"),
+            ({"when": "@daily", "name": "a\x00"}, "NUL"),
         ],
     )
     def test_that_can_not_be_is_refused(self, given: dict[str, Any], said: str) -> None:
@@ -97,7 +97,7 @@ class TestTheSetting:
             ({"nightly": {"task": "a.b"}}, "'nightly': it needs 'when'"),
             ({"nightly": {**NIGHTLY, "task": jobs.add}}, "an import path"),
             ({"nightly": {**NIGHTLY, "when": "0 3 * *"}}, "'nightly': .*no cron line"),
-            ({"": NIGHTLY}, "1 to 500 bytes"),
+            ({"": NIGHTLY}, "it must be a name"),
         ],
     )
     def test_that_can_not_be_is_refused_by_name(self, given: Any, said: str) -> None:

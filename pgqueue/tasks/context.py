@@ -13,9 +13,8 @@ from pgqueue.engine import lease
 from pgqueue.engine.lookup import Found
 from pgqueue.engine.values import Claim
 from pgqueue.exceptions import Defer, LeaseLost, TaskTimeout
-from pgqueue.quantities import as_timedelta
+from pgqueue.quantities import LONGEST, as_timedelta
 from pgqueue.states import State
-from pgqueue.tasks.options import CENTURY
 from pgqueue.tasks.result import TaskResult
 
 if TYPE_CHECKING:
@@ -212,4 +211,4 @@ class TaskContext:
 
 
 def _duration(value: float | timedelta) -> timedelta:
-    return min(as_timedelta(value), CENTURY)
+    return min(as_timedelta(value), LONGEST)

@@ -31,8 +31,10 @@ from pgqueue.exceptions import (
     TaskResultMismatch,
     UnknownTask,
 )
+from pgqueue.names import as_key
 from pgqueue.retries import Backoff, declare
 from pgqueue.schedules import Schedule
+from pgqueue.spelling import shown
 from pgqueue.states import State
 from pgqueue.tables import needing_tables
 from pgqueue.tasks import options as task_options
@@ -441,15 +443,15 @@ class Task(Generic[P, T]):
 
     def _checked_key(self, key: Any) -> str:
         try:
-            return task_options.checked_key(key)
+            return as_key(key)
         except (TypeError, ValueError) as error:
-            raise InvalidTask(f"The key {key!r} of {self.name}: {error}") from error
+            raise InvalidTask(f"The key {shown(key)} of {self.name}: {error}") from error
 
     def _checked_dedupe_key(self, key: Any) -> str | None:
         try:
             return task_options.checked_dedupe_key(key)
         except (TypeError, ValueError) as error:
-            raise InvalidTask(f"The dedupe_key {key!r} of {self.name}: {error}") from error
+            raise InvalidTask(f"The dedupe_key {shown(key)} of {self.name}: {error}") from error
 
     def _common(self) -> engine.Common:
         return engine.Common(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from typing import Any, Literal, TypeAlias, TypedDict, get_args
@@ -14,18 +14,15 @@ from django.db import connections
 from django.utils import timezone
 
 from pgqueue.exceptions import InvalidMessage, InvalidTask, UnreadablePayload
-from pgqueue.quantities import as_count, as_timedelta
+from pgqueue.names import as_channel, as_key
+from pgqueue.quantities import LONGEST, as_count, as_timedelta
 from pgqueue.retries import Backoff, as_backoff, dump_backoff, load_backoff
 from pgqueue.schedules import as_schedules
-from pgqueue.spelling import hint
+from pgqueue.spelling import hint, shown
 
 logger = logging.getLogger("pgqueue")
 
-# An entry of the index that claims walk must fit a third of a page.
-CHANNEL_LIMIT = 200
-KEY_LIMIT = 1000
 CONFLICTS = ("return", "replace", "raise")
-CENTURY = timedelta(days=36_525)
 
 Isolation = Literal["read committed", "repeatable read", "serializable"]
 Atomic: TypeAlias = "bool | Isolation"
@@ -75,46 +72,15 @@ def _check(name: str, value: Any) -> Any:
     try:
         return _CHECKS[name](value)
     except (TypeError, ValueError) as error:
-        raise InvalidTask(f"{name}={value!r}: {error}") from error
-
-
-def checked_channel(channel: Any) -> str:
-    """Return `channel` if it can be the name of one.
-
-    Raises:
-        TypeError: it is no text.
-        ValueError: it is empty, or too long.
-    """
-    if channel == "":
-        raise ValueError("it must be a name.")
-    return _text(channel, CHANNEL_LIMIT)
-
-
-def checked_key(key: Any) -> str:
-    """Return `key` if it can be one.
-
-    Raises:
-        ValueError: it is no text, or too long.
-    """
-    return _text(key, KEY_LIMIT)
-
-
-def _text(value: Any, limit: int) -> str:
-    if not isinstance(value, str):
-        raise TypeError("it must be text.")
-    if "\x00" in value:
-        raise ValueError("PostgreSQL can't store the character NUL.")
-    if len(value.encode()) > limit:  # a lone surrogate raises a ValueError of its own
-        raise ValueError(f"it may be {limit} bytes long at most.")
-    return value
+        raise InvalidTask(f"{name}={shown(value)}: {error}") from error
 
 
 def _channel(value: Any) -> str | None:
-    return None if value is None else checked_channel(value)
+    return None if value is None else as_channel(value)
 
 
 def _key(value: Any) -> str | Callable[..., str]:
-    return value if callable(value) else checked_key(value)
+    return value if callable(value) else as_key(value)
 
 
 def _priority(value: Any) -> int:
@@ -126,7 +92,7 @@ def _run_after(value: Any) -> datetime | timedelta | None:
         return None
     if not isinstance(value, datetime):
         delay = as_timedelta(value)
-        if not -CENTURY <= delay <= CENTURY:
+        if not -LONGEST <= delay <= LONGEST:
             raise ValueError("it may be a hundred years at most.")
         return delay
     if timezone.is_naive(value):
@@ -148,11 +114,12 @@ def checked_dedupe_key(key: Any) -> str | None:
     """Return `key` if messages can be told apart by it; None: it is like no other.
 
     Raises:
-        ValueError: it is no text, empty, or too long.
+        TypeError: it is no text.
+        ValueError: it is empty or too long, or can't be stored.
     """
     if key == "":
         raise ValueError("it must not be empty; None is like no other.")
-    return None if key is None else _text(key, KEY_LIMIT)
+    return None if key is None else as_key(key)
 
 
 def _dedupe_key(value: Any) -> str | Callable[..., str | None] | None:
@@ -175,7 +142,7 @@ def _duration(value: Any) -> timedelta | None:
     duration = as_timedelta(value)
     if duration <= timedelta():
         raise ValueError("it must be longer than 0 seconds.")
-    if duration > CENTURY:
+    if duration > LONGEST:
         raise ValueError("it may be a hundred years at most.")
     return duration
 
@@ -183,18 +150,33 @@ def _duration(value: Any) -> timedelta | None:
 def _metadata(value: Any) -> dict[str, Any]:
     if not isinstance(value, Mapping):
         raise TypeError("it must be a dict.")
-    if not _has_text_keys(value):
-        raise TypeError("the keys of a dict must be text, as in JSON.")
-    text = json.dumps(dict(value), allow_nan=False)
-    if "\\u0000" in text or "\\ud" in text:
-        raise ValueError("PostgreSQL can't store the character NUL, nor half a surrogate pair.")
+    try:
+        if any("\x00" in text for text in _texts_in(value)):
+            raise ValueError("PostgreSQL can't store the character NUL.")
+        # A lone surrogate raises a ValueError of its own.
+        json.dumps(dict(value), allow_nan=False, ensure_ascii=False).encode()
+    except RecursionError as error:
+        raise ValueError("it is nested too deeply.") from error
     return dict(value)
 
 
-def _has_text_keys(value: Any) -> bool:
-    if isinstance(value, Mapping):
-        return all(isinstance(key, str) and _has_text_keys(each) for key, each in value.items())
-    return not isinstance(value, list | tuple) or all(map(_has_text_keys, value))
+def _texts_in(value: Any) -> Iterator[str]:
+    """Yield every text in it, keys included.
+
+    Raises:
+        TypeError: a key is no text.
+    """
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, Mapping):
+        for key, each in value.items():
+            if not isinstance(key, str):
+                raise TypeError("the keys of a dict must be text, as in JSON.")
+            yield key
+            yield from _texts_in(each)
+    elif isinstance(value, list | tuple):
+        for each in value:
+            yield from _texts_in(each)
 
 
 def _flag(value: Any) -> bool:
@@ -279,7 +261,7 @@ def travelling(options: Mapping[str, Any], defaults: Mapping[str, Any]) -> str |
             changed[name] = None if value is None else dump(value)
         except ValueError as error:
             raise InvalidTask(f"{name}: {error}") from error
-    return json.dumps(changed) if changed else None
+    return json.dumps(changed, allow_nan=False) if changed else None
 
 
 def received(name: str, text: str | bytes) -> dict[str, Any]:
@@ -371,7 +353,7 @@ def checked_message(options: Mapping[str, Any]) -> dict[str, Any]:
         try:
             checked[name] = _OF_A_MESSAGE[name](value)
         except (TypeError, ValueError) as error:
-            raise InvalidMessage(f"{name}={value!r}: {error}") from error
+            raise InvalidMessage(f"{name}={shown(value)}: {error}") from error
     return checked
 
 
@@ -392,7 +374,7 @@ def _body(value: Any) -> bytes | None:
 
 _OF_A_MESSAGE: dict[str, Callable[[Any], Any]] = {
     "channel": _named_channel,
-    "key": checked_key,
+    "key": as_key,
     "body": _body,
     "dedupe_key": checked_dedupe_key,
     "priority": _priority,

@@ -257,7 +257,7 @@ class TestTransactions:
         assert Message.objects.get().payload["args"] == [1]
 
     @pytest.mark.django_db(transaction=True)
-    def test_nobody_sees_the_message_before_the_commit(self) -> None:
+    def test_the_message_is_invisible_before_the_commit(self) -> None:
         other = connection.copy()
 
         def seen() -> int:
@@ -391,7 +391,7 @@ class TestOptions:
             ({"max_attempts": 0}, "1 or more"),
             ({"backoff": "soon"}, "no backoff"),
             ({"backoff": []}, "at least one"),
-            ({"backoff": [-1]}, "none below 0"),
+            ({"backoff": [-1]}, "must be from 0"),
             ({"timeout": 0}, "longer than 0"),
             ({"timeout": float("inf")}, "too long"),
             ({"metadata": {"a": object()}}, "not JSON serializable"),

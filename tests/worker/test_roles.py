@@ -100,9 +100,9 @@ class TestAsItIsToldTo:
         [
             (["--threads", "0", "--async", "5"], "--async needs --threads"),
             (["--threads", "0", "--no-duties"], "would do nothing"),
-            (["--processes", "0"], "not a whole number of 1 or more"),
-            (["--async=-1"], "not a whole number"),
-            (["--max-memory", "much"], "not a whole number"),
+            (["--processes", "0"], "a whole number from 1 to 1000"),
+            (["--async=-1"], "a whole number from 0"),
+            (["--max-memory", "much"], "a whole number, 1 or more"),
         ],
     )
     def test_what_cannot_be_is_said_in_a_sentence(self, arguments: list[str], said: str) -> None:

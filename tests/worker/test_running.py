@@ -220,7 +220,7 @@ class TestATask:
         good.refresh()
         assert (ended.status, good.status) == (State.DEAD, Outcome.SUCCEEDED)
 
-    def test_that_nobody_knows_is_handed_back_uncharged_each_time_for_longer(self) -> None:
+    def test_that_is_unknown_is_handed_back_uncharged_each_time_for_longer(self) -> None:
         heard = []
         signals.task_unknown.connect(hear := lambda **kwargs: heard.append(kwargs["name"]))
         jobs.add.enqueue(1)
@@ -512,7 +512,7 @@ class TestConnections:
     @pytest.mark.parametrize(
         "task", [jobs.leave_a_transaction_open, jobs.leave_an_inner_transaction_open]
     )
-    def test_that_are_left_in_a_transaction_harm_nobody(
+    def test_that_are_left_in_a_transaction_do_no_harm(
         self, task: Task[[], None], conn_max_age: Any
     ) -> None:
         conn_max_age(None)
@@ -637,5 +637,5 @@ def test_no_more_run_at_once_than_there_are_threads() -> None:
     [["--processes", "0"], ["--threads", "many"], ["--grace", "-1"], ["--grace", "nan"]],
 )
 def test_an_option_that_cannot_be_is_refused(arguments: list[str]) -> None:
-    with pytest.raises(CommandError, match="is not a"):
+    with pytest.raises(CommandError, match="it must be|it can't be|it is not"):
         call_command("runworker", "--drain", *arguments)

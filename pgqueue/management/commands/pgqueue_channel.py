@@ -10,6 +10,7 @@ from django.core.management.base import CommandError
 from pgqueue.channels import Channel
 from pgqueue.engine.stats import Stats
 from pgqueue.exceptions import PGQueueError
+from pgqueue.management import arguments
 from pgqueue.management.base import QueueCommand
 from pgqueue.management.databases import database_of
 from pgqueue.models import Policy
@@ -39,15 +40,22 @@ class Command(QueueCommand):
         for verb in (listing, showing):
             verb.add_argument("--format", choices=["text", "json"], default="text")
 
+        count, size = arguments.whole(least=1), arguments.whole()
+        seconds = arguments.seconds
+
         policy = verbs.add_parser("policy", help="limit the channel, each of its keys, or one.")
-        policy.add_argument("--key", help="only this one; in place of what holds for each.")
+        policy.add_argument(
+            "--key", type=arguments.key, help="only this one; in place of what holds for each."
+        )
         policy.add_argument("--each-key", action="store_true")
-        policy.add_argument("--max-running", type=int, metavar="N", help="at once.")
+        policy.add_argument("--max-running", type=count, metavar="N", help="at once.")
         policy.add_argument("--rate", type=float, metavar="N", help="starts in the time --per.")
         policy.add_argument("--per", type=float, metavar="S", help="seconds: 1.")
-        policy.add_argument("--burst", type=int, metavar="N", help="starts at once after a pause.")
-        policy.add_argument("--max-size", type=int, metavar="N", help="that wait or run.")
-        policy.add_argument("--weight", type=int, metavar="N", help="messages for each turn.")
+        policy.add_argument(
+            "--burst", type=count, metavar="N", help="starts at once after a pause."
+        )
+        policy.add_argument("--max-size", type=count, metavar="N", help="that wait or run.")
+        policy.add_argument("--weight", type=count, metavar="N", help="messages for each turn.")
         policy.add_argument("--remove", action="store_true", help="lift these limits.")
 
         retention = verbs.add_parser(
@@ -65,24 +73,24 @@ class Command(QueueCommand):
         drain = verbs.add_parser("drain", help="wait until all that can be done is done.")
         release = verbs.add_parser("release", help="drain it, and forget its configuration.")
         for verb in (drain, release):
-            verb.add_argument("--timeout", type=float, metavar="S", help="seconds: for ever.")
+            verb.add_argument("--timeout", type=seconds, metavar="S", help="seconds: for ever.")
         purge = verbs.add_parser("purge", help="end what waits and what is dead.")
         trim = verbs.add_parser("trim", help="end the oldest of what waits.")
-        trim.add_argument("--older-than", type=float, metavar="S", help="seconds.")
-        trim.add_argument("--keep", type=int, metavar="N", help="no more than so many.")
+        trim.add_argument("--older-than", type=seconds, metavar="S", help="seconds.")
+        trim.add_argument("--keep", type=size, metavar="N", help="no more than so many.")
 
         cancel = verbs.add_parser("cancel", help="end messages, and ask those that run to stop.")
         replay = verbs.add_parser("replay", help="make dead letters ready.")
         discard = verbs.add_parser("discard", help="end dead letters for good.")
         for verb in (cancel, replay, discard):
             verb.add_argument("--id", type=int, action="append", default=[], dest="ids")
-            verb.add_argument("--task", help="the import path of theirs.")
-            verb.add_argument("--key", help="theirs.")
-            verb.add_argument("--older-than", type=float, metavar="S", help="seconds.")
+            verb.add_argument("--task", type=arguments.task, help="the import path of theirs.")
+            verb.add_argument("--key", type=arguments.key, help="theirs.")
+            verb.add_argument("--older-than", type=seconds, metavar="S", help="seconds.")
 
         of_one = (showing, policy, retention, pausing, resuming, drain, release, purge, trim)
         for verb in (*of_one, cancel, replay, discard):
-            verb.add_argument("name", metavar="NAME", help="the channel's.")
+            verb.add_argument("name", type=arguments.channel, metavar="NAME", help="the channel's.")
         for verb in verbs.choices.values():
             verb.add_argument("--database", metavar="ALIAS", help="(PGQUEUE: DATABASE).")
 

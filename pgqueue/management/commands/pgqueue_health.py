@@ -7,6 +7,7 @@ from django.core.exceptions import ImproperlyConfigured
 from django.core.management.base import CommandError
 
 from pgqueue.health import CHECKS, EXIT, Limits, Status, examine, worst
+from pgqueue.management import arguments
 from pgqueue.management.base import QueueCommand
 from pgqueue.management.databases import database_of
 
@@ -17,7 +18,7 @@ class Command(QueueCommand):
     requires_system_checks = []
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        known = Limits()
+        known, whole, seconds = Limits(), arguments.whole(), arguments.seconds
         parser.add_argument(
             "--check",
             action="append",
@@ -25,16 +26,26 @@ class Command(QueueCommand):
             metavar="NAME",
             help=f"only this; may be repeated: {', '.join(CHECKS)}.",
         )
-        parser.add_argument("--host", metavar="NAME", help="count this host's workers alone.")
+        parser.add_argument(
+            "--host", type=arguments.name, metavar="NAME", help="count this host's workers alone."
+        )
         for name, kind, about in (
-            ("min_workers", int, "workers alive that run tasks, or it fails"),
-            ("max_age", float, "seconds that a message may be ready, or it fails; half: a warning"),
-            ("max_dead", int, "dead letters"),
-            ("max_late", float, "seconds that a duty may be due, or it fails"),
-            ("min_days", int, "days of history made ahead; none fails"),
-            ("max_bloat", int, "dead rows in the table of live messages"),
-            ("max_horizon", float, "seconds that a transaction may keep dead rows there"),
-            ("max_connections", float, "the share of the server's connections in use"),
+            ("min_workers", whole, "workers alive that run tasks, or it fails"),
+            (
+                "max_age",
+                arguments.seconds,
+                "seconds that a message may be ready, or it fails; half: a warning",
+            ),
+            ("max_dead", whole, "dead letters"),
+            ("max_late", seconds, "seconds that a duty may be due, or it fails"),
+            ("min_days", whole, "days of history made ahead; none fails"),
+            ("max_bloat", whole, "dead rows in the table of live messages"),
+            (
+                "max_horizon",
+                arguments.seconds,
+                "seconds that a transaction may keep dead rows there",
+            ),
+            ("max_connections", arguments.share, "the share of the server's connections in use"),
         ):
             parser.add_argument(
                 f"--{name.replace('_', '-')}",

@@ -8,6 +8,7 @@ from django.core.exceptions import ObjectDoesNotExist
 from django.core.management.base import CommandError
 
 from pgqueue.exceptions import PGQueueError
+from pgqueue.management import arguments
 from pgqueue.management.base import QueueCommand
 from pgqueue.management.databases import database_of
 from pgqueue.models import Schedule
@@ -26,7 +27,7 @@ class Command(QueueCommand):
         resuming = verbs.add_parser("resume", help="have it go on with the next tick.")
         running = verbs.add_parser("run", help="enqueue its message now, besides its ticks.")
         for verb in (pausing, resuming, running):
-            verb.add_argument("name", metavar="NAME", help="the schedule's.")
+            verb.add_argument("name", type=arguments.name, metavar="NAME", help="the schedule's.")
             verb.add_argument("--format", choices=["text", "json"], default="text")
         for verb in verbs.choices.values():
             verb.add_argument("--database", metavar="ALIAS", help="(PGQUEUE: DATABASE).")

@@ -1,16 +1,16 @@
 import logging
 import sys
-from argparse import ArgumentParser, ArgumentTypeError, BooleanOptionalAction
+from argparse import ArgumentParser, BooleanOptionalAction
 from datetime import timedelta
-from pathlib import Path
 from typing import Any, cast
 
 import psycopg
 from django.core.management.base import BaseCommand, CommandError
 
 from pgqueue.checks import AT_START
-from pgqueue.conf import settings
+from pgqueue.conf import MOST_THREADS, settings
 from pgqueue.connections import connect
+from pgqueue.management import arguments
 from pgqueue.management.databases import database_of
 from pgqueue.worker.config import WorkerConfig
 from pgqueue.worker.deadline import STATUS, bound_interpreter_exit, exit_at_once
@@ -20,6 +20,8 @@ from pgqueue.worker.supervisor import Supervisor
 from pgqueue.worker.worker import Worker
 
 COROUTINES = 100
+MOST_COROUTINES = 100_000
+MOST_PROCESSES = 1_000
 GRACE_OF_RELOADS = timedelta(seconds=2)
 LEVELS = {0: logging.ERROR, 1: logging.INFO, 2: logging.DEBUG, 3: logging.DEBUG}
 
@@ -34,25 +36,35 @@ class Command(BaseCommand):
             "--channel",
             "--queue-name",
             action="append",
+            type=arguments.channel,
             metavar="NAME",
             help="serve this channel; may be repeated. Without it: every channel.",
         )
         parser.add_argument(
-            "--exclude", action="append", default=[], metavar="NAME", help="don't serve this one."
+            "--exclude",
+            action="append",
+            type=arguments.channel,
+            default=[],
+            metavar="NAME",
+            help="don't serve this one.",
         )
         parser.add_argument(
             "--threads",
-            type=_count_or_none,
+            type=arguments.whole(most=MOST_THREADS),
             metavar="N",
             help="tasks to run at once (PGQUEUE: THREADS). 0: none; it only does duties.",
         )
         parser.add_argument(
-            "--processes", type=_count, default=1, metavar="N", help="processes, each with its own."
+            "--processes",
+            type=arguments.whole(least=1, most=MOST_PROCESSES),
+            default=1,
+            metavar="N",
+            help="processes, each with its own.",
         )
         parser.add_argument(
             "--async",
             dest="coroutines",
-            type=_count_or_none,
+            type=arguments.whole(most=MOST_COROUTINES),
             default=0,
             nargs="?",
             const=COROUTINES,
@@ -68,13 +80,13 @@ class Command(BaseCommand):
         )
         parser.add_argument(
             "--max-tasks",
-            type=_count,
+            type=arguments.whole(least=1),
             metavar="N",
             help="replace a process after it has run about so many tasks.",
         )
         parser.add_argument(
             "--max-memory",
-            type=_count,
+            type=arguments.whole(least=1),
             metavar="MB",
             help="replace a process when it has grown so large.",
         )
@@ -91,7 +103,7 @@ class Command(BaseCommand):
         )
         parser.add_argument(
             "--grace",
-            type=_seconds,
+            type=arguments.duration,
             metavar="S",
             help="seconds that running tasks have to end after a signal (PGQUEUE: GRACE).",
         )
@@ -102,7 +114,7 @@ class Command(BaseCommand):
         )
         parser.add_argument(
             "--liveness-file",
-            type=Path,
+            type=arguments.path,
             metavar="PATH",
             help="touch this file every second while all is well, for probes.",
         )
@@ -165,25 +177,3 @@ class Command(BaseCommand):
         if options["grace"] is not None:
             return cast(timedelta, options["grace"])
         return min(default, GRACE_OF_RELOADS) if options["reload"] else default
-
-
-def _count_or_none(text: str) -> int:
-    if not text.isdecimal():
-        raise ArgumentTypeError(f"{text!r} is not a whole number.")
-    return int(text)
-
-
-def _count(text: str) -> int:
-    if not text.isdecimal() or int(text) < 1:
-        raise ArgumentTypeError(f"{text!r} is not a whole number of 1 or more.")
-    return int(text)
-
-
-def _seconds(text: str) -> timedelta:
-    try:
-        seconds = float(text)
-    except ValueError:
-        seconds = -1
-    if not 0 <= seconds < 1e9:
-        raise ArgumentTypeError(f"{text!r} is not a number of seconds.")
-    return timedelta(seconds=seconds)

@@ -1,0 +1,103 @@
+"""Kinds of command-line arguments, for argparse: what no command can use is refused at once."""
+
+from __future__ import annotations
+
+from argparse import ArgumentTypeError
+from collections.abc import Callable
+from datetime import timedelta
+from functools import wraps
+from pathlib import Path
+from typing import TypeVar
+
+from pgqueue.names import as_channel, as_key, as_path, as_text
+from pgqueue.quantities import LARGEST, as_age, as_count
+from pgqueue.spelling import shown
+
+T = TypeVar("T")
+
+NAME_LIMIT = 1000
+
+
+def _kind(parse: Callable[[str], T]) -> Callable[[str], T]:
+    """Have argparse show the words of an error."""
+
+    @wraps(parse)
+    def wrapper(text: str) -> T:
+        try:
+            return parse(text)
+        except (TypeError, ValueError) as error:
+            raise ArgumentTypeError(f"{shown(text)}: {error}") from error
+
+    return wrapper
+
+
+def whole(least: int = 0, most: int = LARGEST) -> Callable[[str], int]:
+    """Return the kind of whole numbers from `least` to `most`."""
+
+    @_kind
+    def number(text: str) -> int:
+        # int() also takes "1_000" and digits of other scripts.
+        is_number = text.isascii() and text.isdecimal() and len(text) <= len(str(LARGEST))
+        return as_count(int(text) if is_number else text, least=least, most=most)
+
+    return number
+
+
+def _number(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError as error:
+        raise ValueError("it must be a number.") from error
+
+
+@_kind
+def duration(text: str) -> timedelta:
+    """Read seconds, 0 or more."""
+    return as_age(_number(text))
+
+
+@_kind
+def seconds(text: str) -> float:
+    """Read seconds, 0 or more, as a number."""
+    return as_age(_number(text)).total_seconds()
+
+
+@_kind
+def share(text: str) -> float:
+    """Read a share: a number from 0 to 1."""
+    number = _number(text)
+    if not 0 <= number <= 1:  # not a number neither
+        raise ValueError("it must be a number from 0 to 1.")
+    return number
+
+
+@_kind
+def channel(text: str) -> str:
+    """Read the name of a channel."""
+    return as_channel(text)
+
+
+@_kind
+def key(text: str) -> str:
+    """Read the key of a message."""
+    return as_key(text)
+
+
+@_kind
+def name(text: str) -> str:
+    """Read the name of a schedule or of a host."""
+    return as_text(text, NAME_LIMIT)
+
+
+@_kind
+def task(text: str) -> str:
+    """Read the import path of a task."""
+    return as_path(text)
+
+
+@_kind
+def path(text: str) -> Path:
+    """Read the path of a file."""
+    if not text or "\x00" in text:
+        raise ValueError("it must be the path of a file.")
+    return Path(text)

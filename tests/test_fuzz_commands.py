@@ -1,0 +1,283 @@
+"""Arguments of commands that can be anything: each is refused, or does what it says."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+import pytest
+from django.core.management import CommandError, call_command
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from pgqueue import Channel, models
+from pgqueue.management.commands.runworker import Command
+from pgqueue.models import Policy
+from pgqueue.worker.config import WorkerConfig
+from tests.anything import EXAMPLES, NUMBERS, TEXTS, attempt
+
+pytestmark = pytest.mark.django_db
+
+WORDS = st.one_of(TEXTS, NUMBERS.map(str))
+COUNTS = ["1", "2147483647"]
+SECONDS = ["0.5", "60", "3e9"]
+CHANNELS = ["mail", "x" * 200, "é"]
+
+
+def column(name: str) -> Callable[[str], bool]:
+    """Return a check that a policy has a value in this column."""
+
+    def check(value: str) -> bool:
+        stored = getattr(Policy.objects.get(), name)
+        return str(stored) == value or float(stored) == float(value)
+
+    return check
+
+
+def kept(name: str) -> Callable[[str], bool]:
+    """Return a check that a channel has a duration in this column."""
+
+    def check(value: str) -> bool:
+        stored = getattr(models.Channel.objects.get(), name)
+        return bool(stored == timedelta(seconds=float(value)))
+
+    return check
+
+
+def is_meant(given: Any, value: str) -> bool:
+    """Return whether an argument is what a text says, to the microsecond."""
+    if isinstance(given, str):
+        return given == value
+    if isinstance(given, int):
+        return given == int(value)
+    return math.isclose(given, float(value), abs_tol=1e-6)
+
+
+Check = Callable[[str], bool]
+POLICY: Mapping[str, tuple[list[str], list[str], Check]] = {
+    "--max-running": ([], COUNTS, column("max_running")),
+    "--rate": ([], ["0.001", "1", "1e6"], column("rate")),
+    "--burst": (["--rate=1"], ["1", "1000"], column("burst")),
+    "--max-size": ([], COUNTS, column("max_size")),
+    "--weight": (["--each-key"], ["1", "100"], column("weight")),
+    "--per": (
+        ["--rate=1"],
+        ["0.001", "60"],
+        lambda value: Policy.objects.get().per == timedelta(seconds=float(value)),
+    ),
+    "--key": (["--max-running=1"], ["a", "é"], lambda value: Policy.objects.get().key == value),
+}
+RETENTION: Mapping[str, tuple[list[str], list[str], Check]] = {
+    "--history": ([], SECONDS, kept("retention")),
+    "--succeeded": ([], SECONDS, kept("retention_succeeded")),
+    "--dead": ([], SECONDS, kept("dead_retention")),
+}
+OPTIONS = {
+    **{("policy", option): said for option, said in POLICY.items()},
+    **{("retention", option): said for option, said in RETENTION.items()},
+}
+
+
+def call(*words: str) -> None:
+    """Run a command; a status that it ends with is no error."""
+    try:
+        call_command(*words, verbosity=0)
+    except SystemExit as error:
+        if error.code not in (0, 1, 2):
+            raise
+
+
+class TestTheCommandForChannels:
+    @pytest.mark.parametrize(
+        ("verb", "option", "value"),
+        [(*name, value) for name, (_, values, _) in OPTIONS.items() for value in values],
+    )
+    def test_accepts_and_stores_an_option(self, verb: str, option: str, value: str) -> None:
+        rest, _, check = OPTIONS[verb, option]
+
+        call("pgqueue_channel", verb, "mail", *rest, f"{option}={value}")
+
+        assert check(value)
+
+    @pytest.mark.parametrize(("verb", "option"), OPTIONS)
+    @EXAMPLES
+    @given(value=WORDS)
+    @example(value="nan")
+    def test_refuses_an_option_or_stores_it(self, verb: str, option: str, value: str) -> None:
+        rest, _, check = OPTIONS[verb, option]
+
+        def run() -> None:
+            call("pgqueue_channel", verb, "mail", *rest, f"{option}={value}")
+            assert check(value)
+
+        attempt(run, CommandError)
+
+    @pytest.mark.parametrize(
+        ("verb", "option", "name", "values"),
+        [
+            *(
+                (verb, *rest)
+                for verb in ("cancel", "replay", "discard")
+                for rest in (
+                    ("--id", "", ["1", "9" * 30]),
+                    ("--task", "task", ["tests.jobs.add"]),
+                    ("--key", "key", ["", "a"]),
+                    ("--older-than", "older_than", ["0", *SECONDS]),
+                )
+            ),
+            ("trim", "--older-than", "older_than", ["0", *SECONDS]),
+            ("trim", "--keep", "keep", ["0", *COUNTS]),
+        ],
+    )
+    @EXAMPLES
+    @given(data=st.data())
+    def test_refuses_what_to_choose_or_passes_it_on(
+        self, verb: str, option: str, name: str, values: list[str], data: st.DataObject
+    ) -> None:
+        value = data.draw(st.one_of(WORDS, st.sampled_from(values)))
+        real = getattr(Channel, verb)
+
+        def run() -> None:
+            with patch.object(Channel, verb, autospec=True, side_effect=real) as called:
+                call("pgqueue_channel", verb, "mail", f"{option}={value}")
+            [said] = called.call_args_list
+            given = said.kwargs[name] if name else said.args[1]
+            assert is_meant(given, value)
+
+        assert attempt(run, CommandError) or value not in values
+
+    @pytest.mark.parametrize("verb", ["show", "pause", "resume", "purge", "cancel"])
+    @EXAMPLES
+    @given(name=TEXTS)
+    def test_refuses_a_name_or_knows_the_channel(self, verb: str, name: str) -> None:
+        attempt(lambda: call("pgqueue_channel", verb, name), CommandError)
+
+    @pytest.mark.django_db(transaction=True)
+    @pytest.mark.parametrize("verb", ["drain", "release"])
+    @EXAMPLES
+    @given(value=WORDS)
+    @example(value="nan")
+    @example(value="0")
+    def test_refuses_a_timeout_or_obeys_it(self, verb: str, value: str) -> None:
+        try:
+            call("pgqueue_channel", verb, "mail", f"--timeout={value}")
+        except CommandError:
+            assert value not in ("0", "1.5")
+
+
+@pytest.mark.parametrize("verb", ["pause", "resume", "run"])
+@EXAMPLES
+@given(name=TEXTS)
+@example(name="\ud800")
+def test_the_command_for_schedules_refuses_a_name_that_it_does_not_know(
+    verb: str, name: str
+) -> None:
+    assert not attempt(lambda: call("pgqueue_schedule", verb, name), CommandError)
+
+
+LIMITS = {
+    "--min-workers": ["0", "7"],
+    "--max-dead": ["0", "7"],
+    "--min-days": ["0", "7"],
+    "--max-bloat": ["0", "7"],
+    "--max-age": ["0", *SECONDS],
+    "--max-late": ["0", *SECONDS],
+    "--max-horizon": ["0", *SECONDS],
+    "--max-connections": ["0", "0.5", "1"],
+    "--host": ["web-1"],
+    "--check": ["workers"],
+}
+
+
+@pytest.mark.parametrize("option", LIMITS)
+@EXAMPLES
+@given(data=st.data())
+def test_the_command_for_health_refuses_a_limit_or_applies_it(
+    option: str, data: st.DataObject
+) -> None:
+    value = data.draw(st.one_of(WORDS, st.sampled_from(LIMITS[option])))
+    name = option.removeprefix("--").replace("-", "_")
+
+    def run() -> None:
+        with patch("pgqueue.management.commands.pgqueue_health.examine", return_value=[]) as asked:
+            call("pgqueue_health", f"{option}={value}")
+        _, limits, checks = asked.call_args.args
+        given = checks[0] if option == "--check" else getattr(limits, name)
+        assert is_meant(given, value)
+
+    assert attempt(run, CommandError) or value not in LIMITS[option]
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        *(["pgqueue_maintain"], ["pgqueue_health"], ["pgqueue_channel", "list"]),
+        *(["pgqueue_schedule", "list"], ["pgqueue_channel", "show", "mail"]),
+    ],
+    ids=" ".join,
+)
+@EXAMPLES
+@given(value=TEXTS)
+def test_every_command_refuses_a_database_that_there_is_not(words: list[str], value: str) -> None:
+    if value not in ("", "default"):  # "": as PGQUEUE says
+        assert not attempt(lambda: call(*words, f"--database={value}"), CommandError)
+
+
+@EXAMPLES
+@given(value=TEXTS)
+def test_the_command_for_imports_refuses_a_source_that_there_is_not(value: str) -> None:
+    assert not attempt(lambda: call("pgqueue_import", f"--from={value}"), CommandError)
+
+
+def configuration(*words: str) -> WorkerConfig:
+    """Return how a worker that is started by these words is configured.
+
+    Raises:
+        CommandError: they are refused.
+    """
+    command = Command()
+    parser = command.create_parser("manage.py", "runworker")
+    return command._configuration(vars(parser.parse_args(words)))
+
+
+WORKER: Mapping[str, tuple[list[str], Callable[[WorkerConfig], Any], Callable[[str], Any]]] = {
+    "--threads": (["0", "1", "10000"], lambda config: config.threads, int),
+    "--processes": (["1", "1000"], lambda config: config.processes, int),
+    "--async": (["0", "1", "100000"], lambda config: config.coroutines, int),
+    "--max-tasks": (COUNTS, lambda config: config.max_tasks, int),
+    "--max-memory": (COUNTS, lambda config: config.max_memory, int),
+    "--grace": (
+        ["0", *SECONDS],
+        lambda config: config.grace,
+        lambda value: timedelta(seconds=float(value)),
+    ),
+    "--channel": (CHANNELS, lambda config: config.channels, lambda value: [value]),
+    "--queue-name": (CHANNELS, lambda config: config.channels, lambda value: [value]),
+    "--exclude": (CHANNELS, lambda config: config.excluded, lambda value: [value]),
+    "--database": (["default"], lambda config: config.database, lambda value: value or "default"),
+    "--liveness-file": (["/tmp/alive"], lambda config: config.liveness_file, Path),
+}
+
+
+@pytest.mark.parametrize("option", WORKER)
+@EXAMPLES
+@given(data=st.data())
+@example(data="²")
+@example(data="9" * 400)
+@example(data="4e9")
+@example(data="")
+@example(data="a\x00b")
+def test_runworker_refuses_an_option_or_is_configured_by_it(
+    option: str, data: st.DataObject | str
+) -> None:
+    good, configured, meant = WORKER[option]
+    value = data if isinstance(data, str) else data.draw(st.one_of(WORDS, st.sampled_from(good)))
+
+    def run() -> None:
+        assert configured(configuration(f"{option}={value}")) == meant(value)
+
+    assert attempt(run, CommandError) or value not in good

@@ -27,8 +27,10 @@ class _Ids:
         return uuid4()
 
 
-def _claimer(connection: psycopg.Connection[Any], **options: Any) -> Claimer:
-    return Claimer(_Session(connection), _Ids(), **options)  # type: ignore[arg-type]
+def claimer(connection: psycopg.Connection[Any], **options: Any) -> Claimer:
+    """Return a claimer on this connection, of all channels if the options don't say otherwise."""
+    given: dict[str, Any] = {"channels": None, "excluded": (), "lease": LEASE, **options}
+    return Claimer(_Session(connection), _Ids(), **given)  # type: ignore[arg-type]
 
 
 class FreeClaims:
@@ -42,7 +44,7 @@ class FreeClaims:
         excluded: Sequence[str] = (),
         lease: timedelta = LEASE,
     ) -> None:
-        self._claimer = _claimer(connection, channels=channels, excluded=excluded, lease=lease)
+        self._claimer = claimer(connection, channels=channels, excluded=excluded, lease=lease)
 
     def claim(self, limit: int, *, thoroughly: bool = True) -> list[Claim]:
         claimed: list[Claimed] = []
@@ -63,7 +65,7 @@ class GovernedClaims:
         excluded: Sequence[str] = (),
         lease: timedelta = LEASE,
     ) -> None:
-        self._claimer = _claimer(connection, channels=None, excluded=excluded, lease=lease)
+        self._claimer = claimer(connection, excluded=excluded, lease=lease)
         self._claimant: Claimant = self._claimer.connect()
 
     @property

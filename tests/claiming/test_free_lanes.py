@@ -211,7 +211,7 @@ def test_no_claims_means_that_nothing_is_there(
 
 @thorough
 @given(events=events, look_costs=st.sampled_from([0.001, 0.05, 0.3, 7.0]), limit=limits)
-def test_whoever_spares_himself_a_look_says_when_it_is_time(
+def test_a_planner_that_spares_a_look_says_when_it_is_time(
     events: list[tuple[Any, ...]], look_costs: float, limit: int
 ) -> None:
     model = Backlog()
@@ -383,7 +383,7 @@ class TestWhereALookIsExpensive:
 
         assert list(worker.lanes._resting) == [("a", "7"), ("a", "8"), ("a", "9")]
 
-    def test_nobody_spares_himself_one_on_a_new_connection(
+    def test_a_planner_spares_none_on_a_new_connection(
         self, model: Backlog, worker: PlannedClaims
     ) -> None:
         model.add("b", "")

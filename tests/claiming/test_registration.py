@@ -74,7 +74,7 @@ def test_it_leaves_no_row_whatever_became_of_a_registration(
     assert not Worker.objects.exists()
 
 
-def test_a_heartbeat_waits_for_nobody_who_says_the_same(
+def test_a_heartbeat_does_not_wait_for_one_that_says_the_same(
     connection: Connection, registration: Registration
 ) -> None:
     # Else a connection that says nothing would keep all leases from being renewed.

@@ -155,6 +155,7 @@ class EventLoop(Executor):
                 failures = failures + 1 if monotonic() - began < 1 else 1
                 with suppress(BaseException):
                     logger.exception("The event loop failed")
+        self._has_finished = True
         with suppress(BaseException):
             self._loop.run_until_complete(self._tidy_up())
         self._thread = None
@@ -218,7 +219,8 @@ class EventLoop(Executor):
             task.add_done_callback(self._leave_if_nothing_runs)
 
     def _leave_if_nothing_runs(self, _: object = None) -> None:
-        if not self._tasks:
+        # A second stop would cut the tidying up short.
+        if not self._tasks and not self._has_finished:
             self._has_finished = True
             self._loop.stop()
 

@@ -29,7 +29,7 @@ DONE_AT_LEAST_EVERY = timedelta(hours=3)
 TRANSACTIONS = 10_000_000
 """That a replication slot may lie behind, of which no time is known."""
 OTHERS = {"consumer": "consumers", "duties": "for duties alone"}
-"""Who runs no tasks, though he is seen among the workers."""
+"""The kinds of workers that run no tasks."""
 
 
 class Status(StrEnum):

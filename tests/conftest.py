@@ -93,7 +93,9 @@ def _tables_are_swept() -> Iterator[None]:
 
 
 @pytest.fixture(scope="session", autouse=True)
-def _nobody_is_left(django_db_setup: None, django_db_blocker: DjangoDbBlocker) -> Iterator[None]:
+def _no_session_is_left(
+    django_db_setup: None, django_db_blocker: DjangoDbBlocker
+) -> Iterator[None]:
     """End, and name, sessions that tests left behind: no database is dropped under them."""
     yield
     with django_db_blocker.unblock():

@@ -1,4 +1,4 @@
-"""A script that somebody took for a module of tasks: it ends who imports it."""
+"""A script that is taken for a module of tasks: it ends the process that imports it."""
 
 import sys
 

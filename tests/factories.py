@@ -256,7 +256,7 @@ class Ear:
 
     def heard(self) -> list[str]:
         """Return what committed transactions have said since it was last asked."""
-        # Whoever notified has signalled this backend before its COMMIT returned, and a
+        # A session that notified has signalled this backend before its COMMIT returned, and a
         # backend passes on what it was told before it says that it is ready again.
         self._connection.execute("SELECT 1")
         heard, self._heard[:] = list(self._heard), []

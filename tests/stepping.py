@@ -33,7 +33,7 @@ class Step:
 
     def _is_blocked(self) -> bool:
         if self.future.done():
-            raise AssertionError(f"it waited for nobody, and came to {self.future}")
+            raise AssertionError(f"it did not wait, and came to {self.future}")
         row = self.observer.execute(
             "SELECT wait_event_type = 'Lock' AND cardinality(pg_blocking_pids(pid)) > 0 "
             "FROM pg_stat_activity WHERE pid = %s",

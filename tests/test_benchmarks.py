@@ -274,7 +274,7 @@ def test_a_group_ends_with_all_that_it_started(tmp_path: Path) -> None:
     eventually(lambda: not is_alive(child))
 
 
-def test_a_group_ends_with_whoever_started_it(tmp_path: Path) -> None:
+def test_a_group_ends_with_the_process_that_started_it(tmp_path: Path) -> None:
     code = (
         "import os, time\n"
         "from tests.benchmarks.harness.group import Group\n"

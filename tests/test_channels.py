@@ -251,7 +251,7 @@ class TestAPolicy:
             {"rate": 1, "per": timedelta(days=30), "burst": 2**31 - 1},
         ],
     )
-    def test_by_which_claims_would_fail_is_stored_by_nobody(
+    def test_by_which_claims_would_fail_can_not_be_stored(
         self, db: None, columns: dict[str, Any]
     ) -> None:
         with pytest.raises(IntegrityError, match="pgqueue_policy_(rate|pace)"):

@@ -58,7 +58,7 @@ def test_a_connection_says_whose_it_is_and_what_for(
     assert row == (shown,)
 
 
-def test_a_connection_knows_before_a_third_of_a_lease_that_nobody_is_there() -> None:
+def test_a_connection_knows_before_a_third_of_a_lease_that_the_server_is_gone() -> None:
     with closing(connect("default", name="test")) as own:
         given = own.info.get_parameters()
 
@@ -166,7 +166,7 @@ class TestAContact:
     def test_lasts_while_it_answers(self, after: Callable[[float], timedelta]) -> None:
         assert [round(after(1).total_seconds()) for _ in range(30)] == list(range(1, 31))
 
-    def test_begins_anew_after_an_answer_that_took_long(
+    def test_begins_again_after_an_answer_that_took_long(
         self, after: Callable[[float], timedelta], server: Server
     ) -> None:
         # As behind a pooler, which keeps the connection while the server is away.
@@ -177,7 +177,7 @@ class TestAContact:
 
         assert after(1) < timedelta(seconds=2)
 
-    def test_begins_anew_where_nobody_asked_for_long(
+    def test_begins_again_where_no_question_came_for_long(
         self, after: Callable[[float], timedelta]
     ) -> None:
         # As after a stop of the whole process.
@@ -186,7 +186,7 @@ class TestAContact:
 
         assert after(1) < timedelta(seconds=2)
 
-    def test_begins_anew_after_anything_that_took_long(self, clock: Clock, server: Server) -> None:
+    def test_begins_again_after_anything_that_took_long(self, clock: Clock, server: Server) -> None:
         contact = Contact(lease=timedelta(seconds=30))
         contact.lasting(server)
         clock.now += 10
@@ -207,7 +207,7 @@ class TestAContact:
 
         assert contact.lasting(server) >= timedelta(seconds=40)
 
-    def test_begins_anew_with_another_connection(self, clock: Clock, server: Server) -> None:
+    def test_begins_again_with_another_connection(self, clock: Clock, server: Server) -> None:
         contact = Contact(lease=timedelta(seconds=30))
         contact.lasting(server)
         clock.now += 10

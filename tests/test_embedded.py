@@ -30,7 +30,7 @@ for line in sys.stdin:
 """
 PACKAGES = Path(psycopg.__file__).parent.parent
 ENVIRONMENT = {**os.environ, "PYTHONPATH": f"{ROOT}:{PACKAGES}"}
-# PostgreSQL refuses root, and runs as somebody else there: two ways to test.
+# PostgreSQL refuses root, and runs as another user there: two ways to test.
 ME, NOBODY = os.geteuid(), 65534
 only_root = pytest.mark.skipif(ME != 0, reason="only root can be several users")
 
@@ -138,7 +138,7 @@ def python_for(**who: Any) -> str:
                 command, check=True, cwd="/", env=ENVIRONMENT, capture_output=True, **who
             )
             return python
-    return pytest.skip("there is no Python that nobody can run")
+    return pytest.skip("there is no Python that the user nobody can run")
 
 
 def eventually(fact: Callable[[], Any], within: float = 10) -> Any:

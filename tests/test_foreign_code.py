@@ -248,7 +248,7 @@ def scheduled() -> Scheduled:
 
 
 class TestADjangoTasksReceiver:
-    """They are Django's: their errors reach whoever sent the signal."""
+    """They are Django's: their errors reach the sender of the signal."""
 
     def test_of_what_is_enqueued_tells_the_producer(self) -> None:
         with (

@@ -137,7 +137,7 @@ class TestWhereTheClockChanges:
     def test_elsewhere(self, zone: str, line: str, start: str, expected: list[str]) -> None:
         assert local(Cron(line, zone), start, len(expected)) == expected
 
-    def test_nobody_who_asks_in_the_second_hour_gets_a_tick_of_the_first(self) -> None:
+    def test_a_question_in_the_second_hour_gets_no_tick_of_the_first(self) -> None:
         daily = Cron("30 2 * * *", BERLIN)
         second_quarter_past_two = datetime(2026, 10, 25, 1, 15, tzinfo=UTC)
 
@@ -151,7 +151,7 @@ class TestWhereTheClockChanges:
         st.datetimes(datetime(2026, 1, 1), datetime(2026, 12, 1)),
         st.integers(0, 6 * 3600),
     )
-    def test_whoever_asks_whenever_gets_the_same_ticks(
+    def test_the_ticks_are_the_same_whenever_they_are_asked_for(
         self, line: str, zone: str, start: datetime, later: int
     ) -> None:
         # Half an hour; see Cron.
@@ -197,7 +197,7 @@ class TestMissedTicks:
             (SECOND, "skip", [0]),
             (SECOND, "once", [0]),
             (SECOND, "all", [0]),
-            # After five minutes of nobody: the last one is not late yet.
+            # After five minutes without a worker: the last one is not late yet.
             (5 * MINUTE + SECOND, "skip", [5]),
             (5 * MINUTE + SECOND, "once", [5]),
             (5 * MINUTE + SECOND, "all", [0, 1, 2, 3, 4, 5]),

@@ -1,4 +1,4 @@
-"""A wake-up: it ends a wait, whoever sets it and whatever else is waited for."""
+"""A wake-up: it ends a wait, whichever thread sets it and whatever else is waited for."""
 
 from __future__ import annotations
 

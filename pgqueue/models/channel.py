@@ -51,23 +51,29 @@ class Channel(models.Model):
         db_default=False, default=False, help_text="Workers start none of its messages."
     )
     retention = models.DurationField(
-        null=True, blank=True, help_text="How long its history is kept, if not as long as all."
+        null=True, blank=True, help_text="How long its history is kept. Empty: as PGQUEUE says."
     )
     retention_succeeded = models.DurationField(
-        null=True, blank=True, help_text="The same, of what succeeded, if not as above."
+        null=True,
+        blank=True,
+        help_text="How long messages that succeeded are kept. Empty: as its history.",
     )
     retention_cancelled = models.DurationField(
-        null=True, blank=True, help_text="Of what was cancelled."
+        null=True, blank=True, help_text="The same for messages that were cancelled."
     )
     retention_discarded = models.DurationField(
-        null=True, blank=True, help_text="Of what was discarded, as dead letters are in the end."
+        null=True,
+        blank=True,
+        help_text="The same for messages that were discarded, as dead letters are in the end.",
     )
-    retention_expired = models.DurationField(null=True, blank=True, help_text="Of what expired.")
+    retention_expired = models.DurationField(
+        null=True, blank=True, help_text="The same for messages that expired."
+    )
     dead_retention = models.DurationField(
         null=True,
         blank=True,
-        help_text="How long its dead letters are kept before they are discarded, "
-        "if not as long as all.",
+        help_text="How long its dead letters are kept before they are discarded. "
+        "Empty: as PGQUEUE says.",
     )
     on_dead = models.TextField(
         choices=OnDead.choices, db_default=OnDead.BLOCK, default=OnDead.BLOCK
@@ -87,7 +93,7 @@ class Channel(models.Model):
     watched = models.BooleanField(
         db_default=False,
         default=False,
-        help_text="What happens to its messages is notified, for watch().",
+        help_text="Whether watch() is notified of what happens to its messages.",
     )
 
     objects = ChannelQuerySet.as_manager()

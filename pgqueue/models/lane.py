@@ -22,8 +22,8 @@ class Lane(models.Model):
     state = models.TextField(choices=State.choices)
     turn_at = models.DateTimeField(help_text="Its place in the round: the earliest is served next.")
     # Of the generic cell rate algorithm: when all that was started will have been within the rate.
-    tat = models.DateTimeField(help_text="Theoretical arrival time: what the rate is kept by.")
-    wake_at = models.DateTimeField(null=True, help_text="When a throttled one may go on.")
+    tat = models.DateTimeField(help_text="Theoretical arrival time, by which the rate is kept.")
+    wake_at = models.DateTimeField(null=True, help_text="When a throttled lane may go on.")
 
     class Meta:
         db_table = "pgqueue_lane"
@@ -53,7 +53,7 @@ class Gate(models.Model):
     """What claims of a channel lock first, where a policy is for the channel as a whole."""
 
     channel = models.TextField(db_collation="C", primary_key=True)
-    tat = models.DateTimeField(help_text="As a lane's.")
+    tat = models.DateTimeField(help_text="Theoretical arrival time, as a lane's.")
     wake_at = models.DateTimeField(null=True, help_text="When the channel's rate lets it go on.")
 
     class Meta:

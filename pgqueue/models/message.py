@@ -223,8 +223,8 @@ class Message(models.Model):
                 condition=Q(state=State.DEAD),
                 name="pgqueue_message_dead",
             ),
-            # The oldest of them first: those that were kept for long enough. Whoever doesn't ask
-            # for a time can't be led through all of a channel's by it.
+            # The oldest of them first: those that were kept for long enough. A query that doesn't
+            # ask for a time can't be led through all of a channel's by it.
             models.Index(
                 fields=["channel", "claimed_at"],
                 condition=Q(state=State.DEAD, claimed_at__isnull=False),

@@ -47,7 +47,7 @@ class Policy(models.Model):
         db_default="",
         default="",
         blank=True,
-        help_text="Where it is for one key.",
+        help_text="The key, if the policy is for one key.",
     )
     max_running = models.IntegerField(
         null=True, blank=True, help_text="Messages that run at once, on all workers together."

@@ -60,22 +60,22 @@ class Schedule(models.Model):
         help_text="Minute, hour, day of the month, month, day of the week; or @daily, …",
     )
     every = models.DurationField(
-        null=True, blank=True, help_text="Instead of a line: an interval, 00:05:00."
+        null=True, blank=True, help_text="An interval instead of a cron line: 00:05:00."
     )
     timezone = models.TextField(
-        db_default="UTC", default="UTC", help_text="That the line is meant in: Europe/Berlin."
+        db_default="UTC", default="UTC", help_text="The time zone of the cron line: Europe/Berlin."
     )
     args = models.JSONField(db_default=[], default=list, blank=True)
     kwargs = models.JSONField(db_default={}, default=dict, blank=True)
     channel = models.TextField(
-        db_collation="C", blank=True, db_default="", default="", help_text="If not the task's."
+        db_collation="C", blank=True, db_default="", default="", help_text="Empty: the task's."
     )
-    priority = models.SmallIntegerField(null=True, blank=True, help_text="If not the task's.")
+    priority = models.SmallIntegerField(null=True, blank=True, help_text="Empty: the task's.")
     missed = models.TextField(
         choices=Missed.choices,
         db_default=Missed.ONCE,
         default=Missed.ONCE,
-        help_text="What becomes of ticks that came while no worker was there.",
+        help_text="What becomes of ticks that came while no worker ran.",
     )
     overlap = models.TextField(
         choices=Overlap.choices,
@@ -83,7 +83,9 @@ class Schedule(models.Model):
         default=Overlap.ALLOW,
         help_text="What to do while the message of an earlier tick waits or runs.",
     )
-    paused = models.BooleanField(db_default=False, default=False, help_text="It enqueues nothing.")
+    paused = models.BooleanField(
+        db_default=False, default=False, help_text="A paused schedule enqueues nothing."
+    )
 
     next_at = models.DateTimeField(
         null=True,
@@ -93,25 +95,27 @@ class Schedule(models.Model):
     ticked_at = models.DateTimeField(
         null=True, editable=False, help_text="The last tick that had a message."
     )
-    message_id = models.BigIntegerField(null=True, editable=False, help_text="That message.")
+    message_id = models.BigIntegerField(
+        null=True, editable=False, help_text="The message of that tick."
+    )
     error = models.TextField(
-        db_default="", default="", editable=False, help_text="Why the last tick had none."
+        db_default="", default="", editable=False, help_text="Why the last tick had no message."
     )
 
     declared = models.BooleanField(
-        db_default=False, default=False, editable=False, help_text="It is written in code."
+        db_default=False, default=False, editable=False, help_text="Whether it is declared in code."
     )
     definition = models.TextField(
-        db_default="", default="", editable=False, help_text="What code says, as a digest."
+        db_default="", default="", editable=False, help_text="A digest of its declaration in code."
     )
     superseded = NamesField(
         db_default=[],
         default=list,
         editable=False,
-        help_text="What code said before, newest first.",
+        help_text="Earlier declarations in code, newest first.",
     )
     seen_at = models.DateTimeField(
-        null=True, editable=False, help_text="When a worker last had it in its code, roughly."
+        null=True, editable=False, help_text="About when a worker last had it in its code."
     )
 
     objects = ScheduleQuerySet.as_manager()

@@ -26,10 +26,10 @@ class Worker(models.Model):
     pid = models.IntegerField()
     started_at = models.DateTimeField()
     last_seen = models.DateTimeField()
-    channels = NamesField(null=True, help_text="Null: every channel, also those yet to come.")
+    channels = NamesField(null=True, help_text="Null: every channel, also future ones.")
     excluded = NamesField(db_default=[])
     notify_until = models.DateTimeField(
-        null=True, help_text="Until then it is idle, and wants to be told of new messages."
+        null=True, help_text="Until then it is idle, and is notified of new messages."
     )
     info = models.JSONField(db_default={}, help_text="What it runs: threads, version, …")
 

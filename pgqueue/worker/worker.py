@@ -266,7 +266,7 @@ class Worker:
     def _grace_ends(self) -> float:
         """Return until when what runs may go on; and have an end of all this soon after that.
 
-        Who retires has all the time that his tasks take: another is in his place already.
+        A process that retires has all the time that its tasks take: another has its place already.
         """
         if self._is_retiring and not self._requests.count:
             return inf
@@ -357,7 +357,7 @@ class Worker:
             return
         claims = [each.claim for each in leased]
         with self._main_session.connected() as connection:
-            # Who runs in a transaction has his own row locked.
+            # A run in a transaction has its own row locked.
             if locks := [each.lock for each in leased if each.given_up and each.lock]:
                 lease.let_go(connection, locks)
             released = settle.release(connection, claims)

@@ -25,7 +25,7 @@ def queue(db: None) -> Connection:
 
 @pytest.fixture
 def login() -> Login:
-    """A function that logs in somebody of the staff with some of the queue's permissions."""
+    """A function that logs in a member of the staff with some of the queue's permissions."""
 
     def login(*codenames: str) -> Client:
         user = User.objects.create(username=f"user {User.objects.count()}", is_staff=True)
@@ -43,17 +43,17 @@ def login() -> Login:
 
 @pytest.fixture
 def viewer(db: None, login: Login) -> Client:
-    """Somebody who may only look."""
+    """A user who may only look."""
     return login(*EVERY_VIEW)
 
 
 @pytest.fixture
 def operator(db: None, login: Login) -> Client:
-    """Somebody who may run, cancel and replay."""
+    """A user who may run, cancel and replay."""
     return login(*EVERY_VIEW, "operate_message")
 
 
 @pytest.fixture
 def purger(db: None, login: Login) -> Client:
-    """Somebody who may discard."""
+    """A user who may discard."""
     return login(*EVERY_VIEW, "purge_message")

@@ -19,7 +19,7 @@ DAYS = 30
 RARE = "shop.tasks.once_a_year"
 
 # The dead are the oldest, as they are kept the longest, and what is scheduled is the newest:
-# whoever looks for one of them from the other end walks past everything.
+# a search for one of them from the other end walks past everything.
 LIVE = """
 INSERT INTO pgqueue_message
     (channel, key, task, payload, state, run_at, lease_until, worker_id, attempt, failures,

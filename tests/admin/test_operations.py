@@ -162,7 +162,7 @@ def test_thousands_are_operated_on_at_once(queue: Connection, purger: Client):
 
     assert told(page) == ["2500 discarded."]
     assert History.objects.count() == 2500
-    # One for each batch: two and a half thousand would tell nobody anything.
+    # One for each batch: two and a half thousand would help no reader.
     assert [str(entry.object_repr) for entry in LogEntry.objects.all()] == [
         "500 messages",
         "1000 messages",

@@ -222,7 +222,7 @@ def test_a_channel_is_paused_and_resumed(db, login: Login):
     ) == [("mail", "Paused."), ("mail", "Resumed."), ("other", "Resumed.")]
 
 
-def test_whoever_may_not_change_a_channel_can_not_pause_it(db, viewer: Client):
+def test_a_user_who_may_not_change_a_channel_can_not_pause_it(db, viewer: Client):
     Channel.objects.create(name="mail")
 
     viewer.post(CHANNELS, {"action": "pause", "index": "0", "_selected_action": ["mail"]})

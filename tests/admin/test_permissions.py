@@ -26,7 +26,7 @@ def offered(client: Client) -> set[str]:
 
 
 @pytest.mark.parametrize("path", LISTS)
-def test_whoever_may_view_sees_the_list(viewer, path):
+def test_a_user_who_may_view_sees_the_list(viewer, path):
     assert viewer.get(path).status_code == 200
 
 
@@ -46,7 +46,7 @@ def test_others_of_the_staff_do_not(db, login: Login, path):
     assert login("operate_message").get(path).status_code == 403
 
 
-def test_whoever_may_only_view_is_offered_no_action(queue, viewer):
+def test_a_user_who_may_only_view_is_offered_no_action(queue, viewer):
     enqueue(queue)
 
     assert offered(viewer) == set()

@@ -159,7 +159,7 @@ class TestThePage:
         assert shown.count("09:30:00 CE") == 5
         assert "At 09:30 on Monday" in page(editor, SCHEDULES)
 
-    def test_says_why_nobody_can_say_when_it_is(self, editor: Client):
+    def test_says_why_the_next_tick_is_unknown(self, editor: Client):
         stored(cron="at noon", error="InvalidSchedule: …")
 
         shown = page(editor, f"{SCHEDULES}nightly/change/")

@@ -595,7 +595,7 @@ class TestSignals:
 
         assert started == [Status.RUNNING]
 
-    def test_are_not_logged_where_nobody_is_connected(
+    def test_are_not_logged_where_no_receiver_is_connected(
         self, caplog: pytest.LogCaptureFixture
     ) -> None:
         api.signals.task_started.disconnect(api.signals.log_task_started)

@@ -40,7 +40,7 @@ def main() -> int:
 def _measured(name: str, options: argparse.Namespace) -> list[Report]:
     # Imported late: the tasks need Django, which needs the database.
     benchmark = import_module(f"tests.benchmarks.{name}")
-    # Several sizes only in the whole run: whoever names one benchmark waits for it.
+    # Several sizes only in the whole run: a user who names one benchmark waits for it.
     sizes = benchmark.SIZES[:1] if options.names else benchmark.SIZES
     return [
         benchmark.measure(messages=size, rounds=options.rounds)

@@ -45,7 +45,7 @@ COPY = "COPY pgqueue_message (channel, task, payload, state, max_attempts) FROM 
 
 
 def measure(*, messages: int, rounds: int) -> Report:
-    """Compare producers with plain inserts, and with ones that notify nobody."""
+    """Compare producers with plain inserts, and with ones that notify no worker."""
     return repeat("enqueue", _round, messages=messages, rounds=rounds)
 
 
@@ -146,11 +146,11 @@ def _statement(task: Task[[], None]) -> str:
 
 @contextmanager
 def _silence() -> Iterator[None]:
-    """Have nobody told of anything while this lasts: enqueueing goes without what notifies."""
+    """Have no worker notified while this lasts: enqueueing goes without what notifies."""
     [definition] = ask("SELECT pg_get_functiondef('pgqueue_enqueue_now_v1'::regproc)")
     waits = "w.notify_until > clock_timestamp()"
     if definition.count(waits) != 1:
-        raise RuntimeError("An enqueue asks otherwise by now whether somebody waits.")
+        raise RuntimeError("An enqueue asks otherwise by now whether a worker waits.")
     session().execute(definition.replace(waits, "false"))
     try:
         yield

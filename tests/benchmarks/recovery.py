@@ -57,7 +57,7 @@ def _worker_s(count: int) -> float:
     with ExitStack() as stack:
         both = [stack.enter_context(worker.running(*OPTIONS)) for _ in range(2)]
         both[0].wait_until(lambda: _registered() == 2)
-        # Whoever was connected for shorter than a lease rescues nobody.
+        # A worker that was connected for shorter than a lease rescues nothing.
         time.sleep(LEASE_S)
         return _kill_one(count, both[0], rescuer="pgqueue duties")
 
@@ -82,7 +82,7 @@ def _kill_one(count: int, running: worker.Worker, *, rescuer: str) -> float:
         if are_rescued:
             return float(seconds)
         if time.monotonic() > until:
-            raise RuntimeError(f"Nobody rescued the messages in {worker.PATIENCE:g} s.")
+            raise RuntimeError(f"No worker rescued the messages in {worker.PATIENCE:g} s.")
         time.sleep(0.005)
 
 

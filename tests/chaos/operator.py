@@ -116,7 +116,7 @@ def verbs() -> list[Callable[[], object]]:
                 delivery.checkpoint(progress=1)
                 delivery.extend()
                 delivery.complete()
-        with receive("nobody sends here") as receiver:
+        with receive("never sent to") as receiver:
             receiver.take()
 
     def look() -> None:

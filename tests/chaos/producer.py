@@ -2,7 +2,7 @@
 
 Run as `python -m tests.chaos.producer NUMBER RATE SEED [KIND …]`, the kinds being what it enqueues
 besides. Each line of its output is JSON: what a transaction is about to enqueue, and in the next
-line what came of it: committed, undone, or unsure where nobody told.
+line what came of it: committed, undone, or unsure where no answer came.
 """
 
 from __future__ import annotations

@@ -28,7 +28,7 @@ def test_a_client_whose_clock_is_an_hour_off_changes_nothing(stage: Stage, wrong
     stage.end()
     # It is what was said of it.
     assert seconds_off(wrong.log) == pytest.approx(wrong_by, abs=300)
-    # Nobody was taken for dead, nothing ran before its time or long after.
+    # No worker was taken for dead, nothing ran before its time or long after.
     assert stage.ask("SELECT sum(lost) FROM pgqueue_history") == (0,)
     assert stage.ask(
         "SELECT count(*) FROM pgqueue_history "

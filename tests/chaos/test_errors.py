@@ -19,7 +19,7 @@ from tests.chaos.harness.stage import Stage
 from tests.chaos.harness.statements import all_of_them
 from tests.eventually import eventually
 
-# What nobody but a worker does here.
+# What only a worker does here.
 WORKERS = [
     name
     for name in all_of_them()

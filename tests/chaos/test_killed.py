@@ -135,7 +135,7 @@ def test_a_worker_killed_while_it_claims_leaves_leases_that_run_out(
 ) -> None:
     kill_amid_a_claim(stage, lambda sent, _: statement in names_of(sent), *arguments)
 
-    # What it leases, nobody ever hears of.
+    # What it leases, no other process hears of.
     eventually(lambda: stage.ask(LEASED) is not None)
     stage.worker()
     stage.end()

@@ -22,7 +22,7 @@ WRONGS = {
     "there more than once": """
         INSERT INTO pgqueue_history SELECT * FROM pgqueue_history
         WHERE id = (SELECT min(id) FROM pgqueue_history WHERE task LIKE '%.plain')""",
-    "enqueued by nobody": """
+    "not enqueued, or undone": """
         SELECT pgqueue_enqueue('tests.chaos.tasks.plain', '{"args": [77], "kwargs": {}}')""",
     "ended otherwise": """
         UPDATE pgqueue_history SET outcome = 'discarded'
@@ -53,7 +53,7 @@ WRONGS = {
     "charged more often than they ran": """
         UPDATE pgqueue_history SET failures = attempt
         WHERE id = (SELECT min(id) FROM pgqueue_history WHERE task LIKE '%.plain')""",
-    "was met by nobody": "UPDATE chaos_run SET ended_at = began_at",
+    "was never met": "UPDATE chaos_run SET ended_at = began_at",
     "the rate was exceeded": """
         UPDATE pgqueue_history SET claimed_at = 'epoch' WHERE channel = 'paced'""",
     "the limit of the channel is 5": "UPDATE chaos_run SET began_at = 'epoch'",
@@ -74,7 +74,7 @@ WRONGS = {
     "lanes are left": "INSERT INTO pgqueue_lane (channel, key, state, turn_at, tat) "
     "VALUES ('limited', 'z', 'idle', now(), now())",
     "bells": "INSERT INTO pgqueue_bell (channel, key) VALUES ('limited', 'a')",
-    "duties that nobody does": "UPDATE pgqueue_duty SET due_at = now() - interval '1 minute'",
+    "duties that are not done": "UPDATE pgqueue_duty SET due_at = now() - interval '1 minute'",
 }
 
 

@@ -26,7 +26,7 @@ SELECT count(*) FROM pgqueue_history WHERE payload -> 'args' -> 0 IN ('1', '2', 
 
 
 @pytest.mark.chaos
-def test_a_producers_open_transaction_delays_nobody_but_itself(stage: Stage) -> None:
+def test_a_producers_open_transaction_delays_only_itself(stage: Stage) -> None:
     """A compressed ten minutes: longer than a lease, its rescue, and what a duty waits for."""
     for kind in ("plain", "limited", "in_order"):
         stage.numbers(kind, 1)

@@ -19,7 +19,7 @@ from tests.chaos.harness.stage import Stage
 from tests.eventually import eventually
 
 
-def test_connections_that_are_reset_are_opened_anew(stage: Stage) -> None:
+def test_connections_that_are_reset_are_opened_again(stage: Stage) -> None:
     proxy = stage.proxy()
     for _ in range(2):
         stage.producer(rate=120, port=proxy.port)
@@ -138,13 +138,13 @@ def test_who_listens_notices_a_connection_that_died_half_open(
         eventually(lambda: heard == [None])
 
         proxy.freeze()
-        eventually(lambda: ear.is_stuck, within=20, what="nobody asks whether it is there")
+        eventually(lambda: ear.is_stuck, within=20, what="its keepalive is not sent")
         for _ in range(CUT_AFTER):
             dog.tick()
         eventually(lambda: not ear.is_listening)
         proxy.restore()
 
-        eventually(lambda: heard == [None, None], what="it does not listen anew")
+        eventually(lambda: heard == [None, None], what="it does not listen again")
         stage.ask("SELECT pg_notify(pgqueue_notifications_v1(), 'said')")
         eventually(lambda: heard[-1] == "said")
     finally:

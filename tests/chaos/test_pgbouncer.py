@@ -20,7 +20,7 @@ SELECT coalesce(sum(lost), 0) FROM pgqueue_history WHERE channel NOT IN ('pulled
 """
 
 SIZE = 8  # connections to the server
-# What a session keeps when a transaction is over: its next one may be somebody else's. What is
+# What a session keeps when a transaction is over: its next one may be another client's. What is
 # left out here, pgbouncer sets as each of its clients has it.
 KEPT = """
 SELECT pg_backend_pid(),

@@ -64,7 +64,7 @@ def test_nothing_committed_is_lost_when_a_standby_is_promoted(
 def test_workers_that_were_led_to_a_standby_come_back_by_themselves(
     stage: Stage, standby: Server
 ) -> None:
-    """A name lags behind: nobody ends the connections that it has led astray."""
+    """A name lags behind: the connections that it has led astray are not ended."""
     proxy = stage.proxy()
     for _ in range(2):
         stage.producer(rate=50)

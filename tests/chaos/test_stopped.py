@@ -14,7 +14,8 @@ from tests.eventually import eventually
 LEASE = 1.0
 
 
-# But for what it has locked: an atomic task's message is nobody else's before its transaction ends.
+# But for what it has locked: no other worker has an atomic task's message before its transaction
+# ends.
 HOLDS = """
 SELECT count(*) FROM (
     SELECT FROM pgqueue_message

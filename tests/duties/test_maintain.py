@@ -201,7 +201,7 @@ def test_what_can_not_be_is_an_error(arguments: list[str], error: str) -> None:
 class TestRescue:
     """No message is charged for an outage: whose lease is over has a lease of time to say so."""
 
-    def test_is_not_waited_for_where_nobody_is_silent(
+    def test_is_not_waited_for_where_no_worker_is_silent(
         self, connection: Connection, settings: Any
     ) -> None:
         settings.PGQUEUE = {"LEASE": 3600}
@@ -284,7 +284,7 @@ def is_there(connection: Connection, table: str) -> bool:
     return one(connection, "SELECT to_regclass(%s) IS NOT NULL", table) == (True,)
 
 
-def test_whose_history_is_gone_says_so_to_whoever_asks(
+def test_whose_history_is_gone_says_so_when_asked(
     connection: Connection, settings: Any, admin_client: Client
 ) -> None:
     settings.PGQUEUE = {"RETENTION": HOUR}

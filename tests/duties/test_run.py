@@ -91,7 +91,7 @@ class TestWhoFallsSilentBehindATransactionPooler:
 
 def until_taken(connection: Connection, name: str) -> None:
     """Say nothing until another has the duty."""
-    eventually(lambda: duty.take(connection, name, early=True), what="nobody else gets it")
+    eventually(lambda: duty.take(connection, name, early=True), what="no other worker gets it")
 
 
 class TestRunning:
@@ -127,12 +127,12 @@ class TestRunning:
         with pytest.raises(psycopg.OperationalError):
             run_duty(connection, dying, contact=ALWAYS)
         at_once = run_duty(other, heir, contact=ALWAYS)
-        eventually(lambda: run_duty(other, heir, contact=ALWAYS), what="nobody goes on")
+        eventually(lambda: run_duty(other, heir, contact=ALWAYS), what="the next does not go on")
 
         assert (at_once, heir.done) == (None, 1)
         assert Partitions.soon <= timedelta(seconds=5)
 
-    def test_leaves_days_soon_again_to_others_where_somebody_drops_some(
+    def test_leaves_days_soon_again_to_others_where_another_session_drops_some(
         self, connection: Connection, other: Connection
     ) -> None:
         duty.due(connection, ["partitions"])

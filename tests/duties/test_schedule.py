@@ -1,4 +1,4 @@
-"""Schedules: one message at each tick, whoever tries, whoever dies, and whatever was missed."""
+"""Schedules: one message at each tick, whichever worker tries or dies, and whatever was missed."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def do(a_duty: kind.Schedule, connection: Connection) -> timedelta:
 
 
 def add(name: str = "s", **columns: Any) -> Schedule:
-    """Add a schedule as somebody does in the admin."""
+    """Add a schedule as an operator does in the admin."""
     given = {"task": "tests.jobs.add", "args": [1, 2], **columns}
     if "cron" not in given:
         given.setdefault("every", DAY)
@@ -163,7 +163,7 @@ class TestATick:
 
         assert Schedule.objects.get().next_at == ahead + 10 * SECOND
 
-    def test_that_a_clock_far_ahead_has_done_is_not_waited_for_by_what_begins_anew(
+    def test_that_a_clock_far_ahead_has_done_is_not_waited_for_by_what_begins_again(
         self, connection: Connection, duty_of: Callable[[], kind.Schedule]
     ) -> None:
         add()
@@ -214,7 +214,7 @@ class TestATick:
 
 
 class TestInASessionOfAnyZone:
-    """Behind a pooler nobody sets it: the database or the role says."""
+    """Behind a pooler no session sets it: the database or the role does."""
 
     @pytest.fixture(autouse=True)
     def _it_is_berlins(self, connection: Connection) -> None:
@@ -357,7 +357,7 @@ class TestManyWorkers:
 
 
 class TestMissedTicks:
-    """Nobody was there for ten days."""
+    """No worker was there for ten days."""
 
     @pytest.mark.parametrize(("missed", "count"), [("skip", 0), ("once", 1), ("all", 10)])
     def test_are_made_up_for_as_the_schedule_says(
@@ -593,7 +593,7 @@ class TestATickThatFails:
         assert ticks() == [tick.astimezone(UTC)]
         assert Schedule.objects.get().error == ""
 
-    def test_since_somebody_locks_what_it_needs_is_tried_again(
+    def test_since_another_session_locks_what_it_needs_is_tried_again(
         self,
         connection: Connection,
         other: Connection,
@@ -616,7 +616,7 @@ class TestATickThatFails:
         assert done_meanwhile == ["other"]
         assert Schedule.objects.get(name="bounded").ticked_at == tick
 
-    def test_since_somebody_locks_what_it_needs_is_said_once_it_is_a_minute_late(
+    def test_since_another_session_locks_what_it_needs_is_said_once_it_is_a_minute_late(
         self,
         connection: Connection,
         other: Connection,
@@ -642,7 +642,7 @@ class TestATickThatFails:
         assert error == "LockNotAvailable: canceling statement due to lock timeout"
         assert Schedule.objects.get().error == ""
 
-    def test_since_somebody_locks_what_it_needs_is_said_when_it_is_skipped_as_missed(
+    def test_since_another_session_locks_what_it_needs_is_said_when_it_is_skipped_as_missed(
         self,
         connection: Connection,
         other: Connection,
@@ -683,7 +683,7 @@ class TestATickThatFails:
         assert row.next_at == tick + 2 * DAY
         assert "of_tomorrow" in row.error
 
-    def test_since_somebody_locks_what_many_need_does_not_keep_the_other_duties_for_long(
+    def test_since_another_session_locks_what_many_need_does_not_keep_the_other_duties_for_long(
         self,
         connection: Connection,
         other: Connection,
@@ -706,7 +706,7 @@ class TestATickThatFails:
 
         assert took < 2  # half a second for the first of them; for each it would be four
 
-    def test_since_somebody_locks_what_it_needs_is_not_waited_for_first_each_time(
+    def test_since_another_session_locks_what_it_needs_is_not_waited_for_first_each_time(
         self,
         connection: Connection,
         duty_of: Callable[[], kind.Schedule],
@@ -738,7 +738,7 @@ class TestATickThatFails:
         assert Message.objects.filter(metadata__schedule="short").exists()
         assert not Message.objects.filter(metadata__schedule="blocked").exists()
 
-    def test_since_nobody_can_say_when_it_is_harms_no_other(
+    def test_that_has_no_next_tick_harms_no_other(
         self, connection: Connection, duty_of: Callable[[], kind.Schedule]
     ) -> None:
         add("broken", cron="at noon")
@@ -775,7 +775,7 @@ OLD, NEW = declared(cron="0 3 * * *"), declared(cron="0 4 * * *")
 
 
 def let_pass(connection: Connection, seconds: int) -> None:
-    """Let nobody have declared anything for so long."""
+    """Have no process declare anything for so long."""
     connection.execute(
         "UPDATE pgqueue_schedule SET seen_at = clock_timestamp() - %s * interval '1 second'",
         [seconds],
@@ -822,7 +822,9 @@ class TestDeclaring:
         assert (kept.args, kept.next_at) == ([2], LONG_AGO)
         assert (changed.cron, changed.next_at, changed.paused) == ("0 4 * * *", None, True)
 
-    def test_leaves_alone_what_somebody_added_under_that_name(self, connection: Connection) -> None:
+    def test_leaves_alone_what_an_operator_added_under_that_name(
+        self, connection: Connection
+    ) -> None:
         add("nightly", cron="0 5 * * *")
 
         assert engine.declare(connection, [OLD]) == ["nightly"]
@@ -832,7 +834,7 @@ class TestDeclaring:
         for each in (OLD, NEW):
             engine.declare(connection, [each])
 
-        # They go on side by side, and one of the old ones starts anew.
+        # They go on side by side, and one of the old ones starts again.
         for seconds in (5, 30, 59):
             let_pass(connection, seconds)
             engine.declare(connection, [OLD])
@@ -870,7 +872,7 @@ class TestDeclaring:
             other.execute("UPDATE pgqueue_schedule SET paused = true WHERE name = 'a'")
             waiting = step(engine.declare, connection, changed[::-1])
             waiting.waits()
-            # It has not locked the other one: whoever goes on meets no deadlock.
+            # It has not locked the other one: the other meets no deadlock.
             other.execute("SELECT FROM pgqueue_schedule WHERE name = 'b' FOR UPDATE NOWAIT")
 
         with suppress(psycopg.errors.LockNotAvailable):  # had all this taken half a second
@@ -911,7 +913,7 @@ class TestTheCode:
 
         return override
 
-    def test_is_declared_by_each_worker_whoever_does_the_ticks(
+    def test_is_declared_by_each_worker_whichever_does_the_ticks(
         self, connection: Connection, duty_of: Callable[[], kind.Schedule], entries: Any
     ) -> None:
         duty.due(connection, ["schedule"])

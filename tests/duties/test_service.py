@@ -95,7 +95,7 @@ class TestTheService:
 
         assert nap < timedelta(seconds=0.1)
 
-    def test_does_not_spin_where_somebody_locks_what_is_due(
+    def test_does_not_spin_where_another_session_locks_what_is_due(
         self, connection: Connection, other: Connection, duties: Callable[..., Duties]
     ) -> None:
         ids = schedule(connection)
@@ -112,7 +112,7 @@ class TestTheService:
         self, connection: Connection, other: Connection, session: Session
     ) -> None:
         # The promoter has looked what is due next, and has not yet written when it looks
-        # again: the producer sees the old time, and tells nobody.
+        # again: the producer sees the old time, and tells no worker.
         class Interrupted(Promote):
             def run(self, holder: Connection) -> timedelta:
                 again_in = super().run(holder)
@@ -169,7 +169,7 @@ class TestTheService:
         self, connection: Connection, session: Session, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         # A worker's role that may read and write rows, no more: from the day after the last
-        # that somebody else made, it can't do what it should.
+        # that another role made, it can't do what it should.
         run(connection, lease=OVER)
         rescue = Rescue(lease=timedelta(seconds=-1), max_lost=3)
         partitioning = Partitions(retention=settings().retention)

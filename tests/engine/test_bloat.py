@@ -88,7 +88,7 @@ def test_its_pages_and_those_of_its_indexes_are_bounded(connection: Connection) 
 
 
 def test_the_tables_are_vacuumed_by_the_count_of_dead_rows(connection: Connection) -> None:
-    # A table that a migration made anew would have none of these, and grow.
+    # A table that a migration rebuilt would have none of these, and grow.
     found = connection.execute(
         "SELECT replace(c.relname, 'pgqueue_', ''), c.reloptions FROM pg_class c "
         "WHERE c.relnamespace = 'public'::regnamespace AND c.relname LIKE 'pgqueue_%' "
@@ -103,7 +103,7 @@ def test_the_tables_are_vacuumed_by_the_count_of_dead_rows(connection: Connectio
 
 
 def test_what_runs_is_indexed_without_deduplication(connection: Connection) -> None:
-    # An index that a migration made anew would pack its equal entries again, in each claim.
+    # An index that a migration rebuilt would pack its equal entries again, in each claim.
     found = one(
         connection, "SELECT reloptions FROM pg_class WHERE relname = 'pgqueue_message_running'"
     )
@@ -141,7 +141,7 @@ def vacuum(connection: Connection) -> None:
         connection.execute("VACUUM (TRUNCATE off) pgqueue_message")
         return not one(connection, SNAPSHOTS)[0]  # nor while it ran
 
-    eventually(is_done, within=60, what="somebody always has a snapshot")
+    eventually(is_done, within=60, what="another session always has a snapshot")
 
 
 def pages(connection: Connection) -> dict[str, int]:

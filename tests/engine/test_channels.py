@@ -49,7 +49,7 @@ def test_who_waits_for_a_paused_channel_is_told_when_it_is_no_longer(
     assert ear.heard() == ["default"]
 
 
-def test_nobody_is_told_of_a_channel_that_was_not_paused(
+def test_no_worker_is_told_of_a_channel_that_was_not_paused(
     connection: Connection, other: Connection
 ) -> None:
     Channel.objects.create(name="default")

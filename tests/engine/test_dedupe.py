@@ -320,7 +320,7 @@ class TestReplacing:
 
             assert settle.complete(connection, [done(running)]) == {running.id}
 
-    def test_retries_collide_with_nobody(self, connection: Connection) -> None:
+    def test_retries_do_not_collide(self, connection: Connection) -> None:
         once(connection, replaces=True)
         (running,) = claim(connection)
         once(connection, replaces=True)
@@ -386,7 +386,7 @@ class TestAMemory:
 
 
 class TestAReplay:
-    def test_collides_with_nobody(self, connection: Connection) -> None:
+    def test_does_not_collide(self, connection: Connection) -> None:
         (first,) = once(connection).ids
         settle.bury(connection, [failure(each) for each in claim(connection)])
         once(connection)

@@ -299,7 +299,7 @@ class TestANotification:
         assert stored.is_told == told
 
     @pytest.mark.parametrize("notify_for", [None, timedelta(), -MINUTE])
-    def test_is_for_nobody_who_is_busy_or_long_gone(
+    def test_is_for_no_worker_that_is_busy_or_long_gone(
         self, connection: Connection, other: Connection, notify_for: timedelta | None
     ) -> None:
         register(connection, notify_for=notify_for)
@@ -308,7 +308,7 @@ class TestANotification:
         assert store(connection).is_told == 0
         assert ear.heard() == []
 
-    def test_is_for_nobody_whose_time_passed_within_the_transaction(
+    def test_is_for_no_worker_whose_time_passed_within_the_transaction(
         self, connection: Connection
     ) -> None:
         with connection.transaction():
@@ -553,7 +553,7 @@ class TestATransaction:
         assert worker_id
         assert Message.objects.count() == 14
 
-    def test_blocks_nobody_however_long_it_stays_open(
+    def test_blocks_no_other_however_long_it_stays_open(
         self, connection: Connection, other: Connection
     ) -> None:
         other.execute("SET lock_timeout = '1ms'")

@@ -86,7 +86,7 @@ class TestAHeldMessage:
     @pytest.mark.parametrize(
         "verb", [held.commit, held.abandon, lambda *a: held.extend(*a, hold=MINUTE)]
     )
-    def test_is_nobodys_after_its_deadline(
+    def test_can_not_be_committed_after_its_deadline(
         self, connection: Connection, verb: Callable[..., set[int]]
     ) -> None:
         # Whether or not anybody has come by to expire it.
@@ -130,7 +130,7 @@ class TestAHeldMessage:
 
 
 class TestCommitBesideExpiry:
-    def test_whoever_comes_second_finds_nothing_to_expire(
+    def test_the_second_finds_nothing_to_expire(
         self, connection: Connection, other: Connection, step: Callable[..., Step]
     ) -> None:
         id = hold(connection)
@@ -142,7 +142,7 @@ class TestCommitBesideExpiry:
 
         assert Message.objects.get().state == "ready"
 
-    def test_whoever_comes_second_finds_nothing_to_commit(
+    def test_the_second_finds_nothing_to_commit(
         self, connection: Connection, other: Connection, step: Callable[..., Step]
     ) -> None:
         id = hold(connection)

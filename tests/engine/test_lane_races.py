@@ -1,6 +1,6 @@
 """Governed lanes at the critical moment, stepped by hand as in `test_races`.
 
-Most are about bells: not rung, since whoever should have had not seen the policy; heard while a
+Most are about bells: not rung, since the producer had not seen the policy; heard while a
 claim decides otherwise; or rung for a lane that is just being removed.
 """
 
@@ -63,7 +63,7 @@ def outcomes() -> dict[int, str]:
 
 
 def mark(connection: Connection) -> int | None:
-    """Mark the lanes of all bells, as whoever claims next does first."""
+    """Mark the lanes of all bells, as the next claim does first."""
     return route.route(connection, after=0)
 
 
@@ -321,7 +321,7 @@ class TestAPolicySavedMeanwhile:
     def test_that_a_settle_has_not_seen_is_made_good_by_claims(
         self, connection: Connection, other: Connection
     ) -> None:
-        # The only bell that nobody rings: it would take a lock to see the policy in time. So a lane
+        # The only bell that is not rung: it would take a lock to see the policy in time. So a lane
         # is not called saturated while something runs there that was claimed without one.
         enqueue(connection, 2, key=KEY)
         (running,) = claim(connection, limit=1)
@@ -445,7 +445,7 @@ class TestABellBesideAClaim:
         assert ids(undone) == ids(take(other)) == [first]
 
     def test_that_is_over_costs_nothing(self, connection: Connection, other: Connection) -> None:
-        # The claim took what the bell rang for; nobody had heard it yet.
+        # The claim took what the bell rang for; no claim had heard it yet.
         limit(max_running=100)
         enqueue(connection, key=KEY)
         mark(connection)
@@ -523,7 +523,7 @@ class TestClaimBesideClaim:
         assert len(take(other, "a")) == 1
 
     @pytest.mark.parametrize("scope", ["channel", "each"])
-    def test_the_second_looks_again_soon_since_the_first_tells_nobody_what_it_leaves(
+    def test_the_second_looks_again_soon_since_the_first_does_not_tell_what_it_leaves(
         self, connection: Connection, other: Connection, scope: str
     ) -> None:
         limit(scope=scope, max_running=9)
@@ -539,7 +539,7 @@ class TestClaimBesideClaim:
         assert (len(first), meanwhile, again_in) == (2, [], BESIDE_ANOTHER)
         assert len(second.claim(9)) == 7
 
-    def test_the_second_does_so_though_it_found_a_lane_that_nobody_had(
+    def test_the_second_does_so_though_it_found_a_lane_that_none_had(
         self, connection: Connection, other: Connection
     ) -> None:
         limit(max_running=9)
@@ -641,7 +641,7 @@ class TestClaimBesideClaim:
     @pytest.mark.parametrize(
         ("scope", "statement"), [("each", "claim"), ("channel", "room")], ids=["lane", "gate"]
     )
-    def test_nobody_comes_between_its_lock_and_its_look(
+    def test_no_other_comes_between_its_lock_and_its_look(
         self, connection: Connection, other: Connection, scope: str, statement: str
     ) -> None:
         limit(scope=scope, max_running=1)
@@ -683,7 +683,7 @@ class TestClaimBesideCancel:
             claims = take(other)
             marked = lanes(other)
 
-        # Nobody rings for what was not cancelled after all.
+        # No bell is rung for what was not cancelled after all.
         assert (ids(claims), marked) == ([kept], {KEY: "runnable"})
         assert ids(take(other)) == [gone]
 
@@ -782,7 +782,7 @@ class TestRouters:
         assert (mark(other), lanes(other)) == (0, {KEY: "runnable"})
 
     @pytest.mark.parametrize("waits", ["bell", "stray"])
-    def test_one_looks_again_soon_since_the_other_tells_nobody_of_the_lanes(
+    def test_one_looks_again_soon_since_the_other_does_not_tell_of_the_lanes(
         self, connection: Connection, other: Connection, waits: str
     ) -> None:
         limit(max_running=1)
@@ -874,7 +874,7 @@ class TestALaneThatIsRemoved:
         assert lanes(connection) == {KEY: "idle"}
         return KEY
 
-    def test_is_made_anew_by_a_bell_that_rang_meanwhile(
+    def test_is_made_again_by_a_bell_that_rang_meanwhile(
         self, connection: Connection, other: Connection, idle: str
     ) -> None:
         with connection.transaction():
@@ -885,7 +885,7 @@ class TestALaneThatIsRemoved:
         assert (meanwhile, lanes(other)) == ([], {})
         assert ids(mark_and_take(other)) == stored
 
-    def test_is_not_where_its_bell_has_rung_though_nobody_has_heard_it(
+    def test_is_not_where_its_bell_has_rung_though_no_claim_has_heard_it(
         self, connection: Connection, idle: str
     ) -> None:
         stored = enqueue(connection, key=idle)
@@ -1145,7 +1145,7 @@ class TestHeldBesideExpiry:
         assert (expired, committing.result()) == (0, {id})
         assert states() == {id: State.READY}
 
-    def test_a_commit_after_the_deadline_waits_for_nobody_and_finds_nothing(
+    def test_a_commit_after_the_deadline_does_not_wait_and_finds_nothing(
         self, connection: Connection, other: Connection
     ) -> None:
         (id,) = hold(connection, held_for=OVER)

@@ -69,7 +69,7 @@ class TestACheckpoint:
         assert (untouched.progress, untouched.payload) == (None, {})
 
     @pytest.mark.parametrize("changed", [{"attempt": 2}, {"worker_id": uuid4()}, {"id": -1}])
-    def test_is_refused_to_whoever_lost_the_lease(
+    def test_is_refused_to_a_worker_that_lost_the_lease(
         self, connection: Connection, changed: dict[str, Any]
     ) -> None:
         [mine] = run(connection)
@@ -288,7 +288,7 @@ class TestRescue:
     def test_is_of_leases_that_were_over_when_its_transaction_began(
         self, connection: Connection
     ) -> None:
-        # Whoever rescues knows of no outage until then; one that begins now would end them all.
+        # The rescuer knows of no outage until then; one that begins now would end them all.
         with connection.transaction():
             run(connection, lease=timedelta(milliseconds=1))
             connection.execute("SELECT pg_sleep(0.01)")
@@ -361,7 +361,7 @@ class TestRescue:
         assert (error["attempt"], error["worker"]) == (1, str(lost.worker_id))
         assert error["class"] == "pgqueue.exceptions.LeaseLost"
 
-    def test_starts_to_count_anew_after_a_replay(self, connection: Connection) -> None:
+    def test_starts_to_count_again_after_a_replay(self, connection: Connection) -> None:
         (lost,) = run(connection, lease=OVER)
         lease.rescue(connection, max_lost=1)
         dead.replay(connection, [lost.id])
@@ -398,7 +398,7 @@ class TestRescue:
 
         assert counts == [4, 4, 2, 0]
 
-    def test_tells_whoever_waits_for_the_channel(
+    def test_tells_workers_that_wait_for_the_channel(
         self, connection: Connection, other: Connection
     ) -> None:
         run(connection, 3, lease=OVER)

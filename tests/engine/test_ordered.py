@@ -79,7 +79,7 @@ class TestALane:
 
         assert run_all(connection, GovernedClaims(connection)) == [id for (id,) in enqueued]
 
-    def test_begins_anew_once_all_tables_were_truncated(self, connection: Connection) -> None:
+    def test_begins_again_once_all_tables_were_truncated(self, connection: Connection) -> None:
         enqueue(connection, 2, key="a", ordered=True)
         GovernedClaims(connection).claim(1)
         tables = ", ".join(f"pgqueue_{name}" for name in TABLES)
@@ -225,7 +225,7 @@ class TestADeadHead:
 
         assert ids(turns.claim(9)) == [second]
 
-    def test_of_others_blocks_nobody(self, connection: Connection) -> None:
+    def test_of_others_blocks_nothing(self, connection: Connection) -> None:
         bury(connection, 1, key="a")
         (ordered,) = enqueue(connection, key="a", ordered=True)
 
@@ -288,9 +288,7 @@ class TestProducers:
         (last,) = waiting.result()
         assert first < between < last
 
-    def test_of_other_lanes_wait_for_nobody(
-        self, connection: Connection, other: Connection
-    ) -> None:
+    def test_of_other_lanes_do_not_wait(self, connection: Connection, other: Connection) -> None:
         with connection.transaction():
             enqueue(connection, key="a", ordered=True)
             enqueue(other, key="b", ordered=True)
@@ -329,7 +327,7 @@ class TestProducers:
         assert Message.objects.count() == 500
 
 
-def test_a_lane_whose_head_nobody_has_marked_is_found(connection: Connection) -> None:
+def test_a_lane_whose_head_is_not_marked_is_found(connection: Connection) -> None:
     (first,) = enqueue(connection, key="a", ordered=True)
     turns = GovernedClaims(connection)
     route.route(connection, after=0)

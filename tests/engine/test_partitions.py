@@ -238,7 +238,7 @@ class TestDropping:
         past(connection, 3)
         past(connection, 4)
         connection.execute("DELETE FROM pgqueue_history")
-        eventually(lambda: is_vacuumed(connection), what="somebody always has a snapshot")
+        eventually(lambda: is_vacuumed(connection), what="another session always has a snapshot")
         past(connection, 5)
 
         assert partitions.drop(connection, MONTH) == [today() - 4 * DAY, today() - 3 * DAY]
@@ -274,14 +274,14 @@ class TestDropping:
         past(connection, 50)
         assert partitions.drop(connection, all_for(100 * DAY)) == []
 
-    def test_leaves_alone_what_somebody_has_detached(self, connection: Connection) -> None:
+    def test_leaves_alone_what_another_session_has_detached(self, connection: Connection) -> None:
         archived = past(connection, 90)
         connection.execute(f"ALTER TABLE pgqueue_history DETACH PARTITION {archived}")
 
         assert partitions.drop(connection, MONTH) == []
         assert leftovers(connection) == [archived]
 
-    def test_leaves_alone_what_was_once_to_go_and_then_is_detached_by_somebody(
+    def test_leaves_alone_what_was_once_to_go_and_then_is_detached_by_another_session(
         self, connection: Connection, other: Connection
     ) -> None:
         # Two that it marked: one could not be detached, of the other it died before it tried.
@@ -302,7 +302,7 @@ class TestDropping:
         assert partitions.drop(connection, MONTH) == []
         assert leftovers(connection) == archived
 
-    def test_leaves_alone_what_somebody_detaches_while_it_is_at_others(
+    def test_leaves_alone_what_another_session_detaches_while_it_is_at_others(
         self,
         connection: Connection,
         other: Connection,
@@ -324,7 +324,7 @@ class TestDropping:
         assert partitions.drop(connection, MONTH) == []
         assert leftovers(connection) == [archived]
 
-    def test_leaves_alone_what_somebody_detaches_just_before_it_would(
+    def test_leaves_alone_what_another_session_detaches_just_before_it_would(
         self, connection: Connection, other: Connection, step: Callable[..., Step]
     ) -> None:
         archived = past(connection, 90)
@@ -340,7 +340,7 @@ class TestDropping:
         assert partitions.drop(connection, MONTH) == []
         assert leftovers(connection) == [archived]
 
-    def test_leaves_alone_what_somebody_detaches_between_its_own_steps(
+    def test_leaves_alone_what_another_session_detaches_between_its_own_steps(
         self, connection: Connection, other: Connection
     ) -> None:
         archived = past(connection, 90)
@@ -360,7 +360,7 @@ class TestDropping:
         assert partitions.drop(connection, MONTH) == []
         assert leftovers(connection) == [archived]
 
-    def test_leaves_alone_what_somebody_detaches_concurrently_between_its_own_steps(
+    def test_leaves_alone_what_another_session_detaches_concurrently_between_its_own_steps(
         self,
         connection: Connection,
         other: Connection,
@@ -421,7 +421,7 @@ class TestDropping:
 
 
 class TestDroppingBeside:
-    """A report, a settle, another who drops: nobody waits for it, and it waits for nobody long."""
+    """A report, a settle, another drop: none waits for it, and it waits for none long."""
 
     def test_for_a_report_it_waits_and_settles_go_on(
         self,
@@ -560,7 +560,7 @@ class TestDroppingBehindATransactionPooler:
             "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND pid = pg_backend_pid()",
         ) == (0,)
 
-    def test_gives_up_soon_where_somebody_reads(
+    def test_gives_up_soon_where_another_session_reads(
         self, pooled: Connection, other: Connection
     ) -> None:
         past(pooled, 90)
@@ -572,7 +572,7 @@ class TestDroppingBehindATransactionPooler:
 
         assert partitions.drop(pooled, MONTH) == [today() - 90 * DAY]
 
-    def test_has_dropped_the_days_before_one_that_somebody_reads(
+    def test_has_dropped_the_days_before_one_that_another_session_reads(
         self, pooled: Connection, other: Connection
     ) -> None:
         past(pooled, 91)
@@ -604,7 +604,7 @@ class TestDroppingBehindATransactionPooler:
         assert (dropped, held) == ([today() - 91 * DAY, today() - 90 * DAY], [])
 
     @pytest.mark.parametrize("by", ["detaching", "dropping days, too"])
-    def test_leaves_alone_what_somebody_takes_while_it_is_at_others(
+    def test_leaves_alone_what_another_session_takes_while_it_is_at_others(
         self, pooled: Connection, other: Connection, by: str
     ) -> None:
         archived = past(pooled, 90)
@@ -623,7 +623,7 @@ class TestDroppingBehindATransactionPooler:
         assert dropped == []
         assert one(pooled, "SELECT to_regclass(%s) IS NOT NULL", archived) == (True,)
 
-    def test_leaves_alone_what_was_once_to_go_and_then_is_detached_by_somebody(
+    def test_leaves_alone_what_was_once_to_go_and_then_is_detached_by_another_session(
         self, pooled: Connection
     ) -> None:
         archived = past(pooled, 90)

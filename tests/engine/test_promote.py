@@ -1,4 +1,4 @@
-"""Delayed messages: made ready when their time has come, or when somebody says so."""
+"""Delayed messages: made ready when their time has come, or when an operator says so."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ class TestPromoting:
 
         assert (promoted, ready()) == (1, {free})
 
-    def test_tells_whoever_waits_for_the_channels(
+    def test_tells_workers_that_wait_for_the_channels(
         self, connection: Connection, other: Connection
     ) -> None:
         register(connection, channels=["a", "b"], notify_for=MINUTE)
@@ -90,7 +90,7 @@ class TestPromoting:
         assert sorted(ear.heard()) == ["a", "b"]
 
     @pytest.mark.parametrize("notify_for", [None, -MINUTE])
-    def test_tells_nobody_who_is_busy_or_long_gone(
+    def test_tells_no_worker_that_is_busy_or_long_gone(
         self, connection: Connection, other: Connection, notify_for: timedelta | None
     ) -> None:
         register(connection, notify_for=notify_for)
@@ -101,7 +101,7 @@ class TestPromoting:
 
         assert ear.heard() == []
 
-    def test_tells_nobody_where_nothing_is_due(
+    def test_tells_no_worker_where_nothing_is_due(
         self, connection: Connection, other: Connection
     ) -> None:
         register(connection, notify_for=MINUTE)
@@ -173,7 +173,7 @@ class TestRunningNow:
         assert promote.run_now(connection, [id, 2**60]) == set()
         assert Message.objects.values().get() == before
 
-    def test_tells_whoever_waits(self, connection: Connection, other: Connection) -> None:
+    def test_tells_workers_that_wait(self, connection: Connection, other: Connection) -> None:
         register(connection, notify_for=MINUTE)
         ids = schedule(connection, 2)
         ear = Ear(other)

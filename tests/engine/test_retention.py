@@ -176,7 +176,7 @@ class TestHistory:
 
         assert purge(connection) == 1
 
-    def test_that_somebody_has_locked_is_passed_over(
+    def test_that_another_session_has_locked_is_passed_over(
         self, connection: Connection, other: Connection
     ) -> None:
         ended(connection, 3, ago=2 * HOUR)
@@ -249,7 +249,7 @@ class TestADeadLetter:
         claim(connection)
         assert dead.discard_old(connection, keep=HOUR) == 0
 
-    def test_that_somebody_has_locked_is_passed_over(
+    def test_that_another_session_has_locked_is_passed_over(
         self, connection: Connection, other: Connection
     ) -> None:
         for id in bury(connection, 3):

@@ -333,7 +333,7 @@ class TestComplete:
     def test_of_a_run_that_ended_long_ago_is_written_all_the_same(
         self, connection: Connection
     ) -> None:
-        # The database was away for days; nobody made partitions for those, or they were purged.
+        # The database was away for days; no worker made partitions for those, or they were purged.
         (held,) = start(connection)
         (other,) = start(connection, channel="other")
         connection.execute(
@@ -434,7 +434,7 @@ class TestRetry:
         assert errors[:9] == [1, *range(3, 11)]
         assert errors[9]["class"] == "pgqueue.exceptions.LeaseLost"
 
-    def test_tells_whoever_waits_for_the_channel_if_it_is_ready(
+    def test_tells_workers_that_wait_for_the_channel_if_it_is_ready(
         self, connection: Connection, other: Connection
     ) -> None:
         register(connection, channels=["told"], notify_for=timedelta(minutes=1))
@@ -487,7 +487,7 @@ class TestDefer:
         assert [each.id for each in claim(connection)] == [held.id, behind]
         assert Message.objects.get(pk=held.id).run_at == held.run_at
 
-    def test_tells_whoever_waits_for_the_channel(
+    def test_tells_workers_that_wait_for_the_channel(
         self, connection: Connection, other: Connection
     ) -> None:
         register(connection, notify_for=timedelta(minutes=1))
@@ -615,7 +615,7 @@ class TestADeadLetter:
         assert changed == set()
         assert Message.objects.values().get() == before
 
-    def test_tells_whoever_waits_when_it_is_replayed(
+    def test_tells_workers_that_wait_when_it_is_replayed(
         self, connection: Connection, other: Connection
     ) -> None:
         register(connection, notify_for=timedelta(minutes=1))

@@ -169,7 +169,7 @@ class TestAPlan:
     def _without_autovacuum(self, connect: Callable[..., Connection]) -> Iterator[None]:
         keeper = connect()
         keeper.execute("ALTER TABLE pgqueue_message SET (autovacuum_enabled = off)")
-        # As in a database whose statistics nobody has gathered yet.
+        # As in a database whose statistics are not gathered yet.
         keeper.execute("DELETE FROM pg_statistic WHERE starelid = 'pgqueue_message'::regclass")
         yield
         keeper.execute("TRUNCATE pgqueue_message")

@@ -1,4 +1,4 @@
-"""Everything at once, for a few seconds: nothing is lost, nothing ends twice, nobody deadlocks."""
+"""Everything at once, for a few seconds: nothing is lost, ends twice, or deadlocks."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def soon(most: float = 0.03) -> timedelta:
 
 
 class World:
-    """What everybody does, and what came of it. Each verb is one round of somebody's loop."""
+    """What the actors do, and what came of it. Each verb is one round of an actor's loop."""
 
     def __init__(self) -> None:
         self.stored: set[int] = set()

@@ -145,7 +145,7 @@ class Machine(RuleBasedStateMachine):
             with connection.transaction():
                 stored = store(connection, **options(given))
         except LockNotAvailable:
-            assert is_blocked, f"it waited, though nobody else has {needed}"
+            assert is_blocked, f"it waited, though no other session has {needed}"
             return
         except ChannelFull:
             assert expected.came_of is None, "there was room"
@@ -169,7 +169,7 @@ class Machine(RuleBasedStateMachine):
         self.do(client, {*expected.locks, *(each.id for each in messages)}, appear)
 
     def check_order(self, given: Given, stored: Enqueued) -> None:
-        """Ordered messages have higher ids than any before in their lane, whoever has those."""
+        """Ordered messages have higher ids than any before in their lane."""
         for (key, _), came_of, id in zip(given.lots, stored.came_of, stored.ids, strict=True):
             if came_of == "stored":
                 assert id > self.newest.get((given.channel, key), 0)
@@ -370,7 +370,7 @@ class Machine(RuleBasedStateMachine):
         _, others = self.mine(client, which[:1], *LIVE, "dead")
         concerned = (ids | others) & set(world.those(*operation.states))
         if "held" in operation.states:
-            # Nobody's any more once their time is over, but for who cancels them.
+            # After their time only a cancellation takes them.
             concerned -= {*world.those("held", is_over=True)} if verb != "cancel" else set()
 
         assert operation.verb(self.clients[client], ids | others) == concerned
@@ -532,7 +532,7 @@ class Machine(RuleBasedStateMachine):
         step.change(self.world)
         for lock in step.locks:
             if isinstance(lock, tuple) and lock[0] == "policies":
-                self.starts.begin_anew(lock[1])
+                self.starts.begin_again(lock[1])
 
     def locked(self) -> set[Hashable]:
         """Return what open transactions have locked."""

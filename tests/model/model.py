@@ -23,9 +23,9 @@ class Message:
     """One that did not end yet.
 
     Attributes:
-        is_due: its time has come, though nobody may have promoted it.
-        is_over: its lease, or its hold, ran out, though nobody may have come by.
-        is_unwanted: it ran when somebody cancelled it.
+        is_due: its time has come, though it may not be promoted yet.
+        is_over: its lease, or its hold, ran out, though it may not be noticed yet.
+        is_unwanted: it ran when it was cancelled.
         has_begun: the worker that has it says that it runs.
     """
 
@@ -80,7 +80,7 @@ class Stored:
     """What is to come of it.
 
     Attributes:
-        locks: what it needs alone; it waits for whoever has one in an open transaction.
+        locks: what it needs alone; it waits for an open transaction that has one.
         waits_for: what it waits for likewise, and leaves to others.
         came_of: of each, in the order given; None: a channel is full, and nothing is stored.
         messages: as they are then, new ones under an id of their place in the order given: -1, -2 …
@@ -191,7 +191,7 @@ class World:
 
     @staticmethod
     def _in_order(lots: Sequence[tuple[str, str | None]]) -> Iterable[int]:
-        """The dedupe keys decide, so that nobody deadlocks; those that have none come last."""
+        """The dedupe keys decide, so that there is no deadlock; those that have none come last."""
         return sorted(range(len(lots)), key=lambda place: (lots[place][1] or "~", place))
 
     def _store(
@@ -269,7 +269,7 @@ class World:
         )
 
     def holds(self, id: int, attempt: int, worker_id: UUID) -> bool:
-        """Say whether a claim's lease is live: nobody else has run the message since."""
+        """Say whether a claim's lease is live: no other worker has run the message since."""
         message = self.messages.get(id)
         return message is not None and (message.state, message.attempt, message.worker_id) == (
             *("running", attempt),
@@ -336,7 +336,7 @@ class World:
         self.change(id, state="ready", is_due=True)
 
     def replay(self, id: int) -> None:
-        """Begin anew with a dead letter."""
+        """Begin again with a dead letter."""
         self.change(id, state="ready", is_due=True, failures=0, lost=0, dedupe_key=None)
 
     def those(self, *states: str, **facts: bool) -> Iterator[int]:
@@ -368,7 +368,7 @@ class Starts:
         """Let each start have been so much earlier."""
         self._paid_until = {lane: until - passed for lane, until in self._paid_until.items()}
 
-    def begin_anew(self, channel: str) -> None:
+    def begin_again(self, channel: str) -> None:
         """Forget a channel: its policies changed."""
         self._paid_until = {
             lane: until for lane, until in self._paid_until.items() if lane[0] != channel

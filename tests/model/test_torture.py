@@ -1,4 +1,4 @@
-"""Producers, workers, operators and duties at once, beside an auditor; nobody ever deadlocks."""
+"""Producers, workers, operators and duties at once, beside an auditor, without a deadlock."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Everybody at once, in threads of their own, and somebody who looks at all of it meanwhile."""
+"""All actors at once, each in a thread, and an auditor that checks all of it meanwhile."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ PACE = Policy(rate=300, burst=5)
 
 
 class Torture:
-    """Who takes part, and what they saw. Each verb is one round of somebody's loop.
+    """Who takes part, and what they saw. Each verb is one round of an actor's loop.
 
     `keyed`, `whole` and `paced` have the same policies all the time, so that what they allow is
     exact; those of `changing` change, and only that all of it ends is asked there.
@@ -107,7 +107,7 @@ class Torture:
         time.sleep(random.uniform(0, 0.02))
 
     def worker(self, connection: Connection) -> Callable[[Connection], None]:
-        """Return somebody who claims, and ends runs in every way but for those it forgets."""
+        """Return an actor that claims, and ends runs in every way but for those it forgets."""
         worker = Worker(connection, lease=LEASE)
 
         def work(_: Connection) -> None:
@@ -211,7 +211,7 @@ class Torture:
         self.snapshots += 1
 
     def _see(self, channel: str, key: str, ids: list[int]) -> None:
-        """Whoever appears later has a higher id: the order in which they commit."""
+        """What appears later has a higher id: the order in which they commit."""
         seen = self._seen.setdefault((channel, key), set())
         new = set(ids) - seen
         assert not (new and seen) or min(new) > max(seen), (channel, key, new)

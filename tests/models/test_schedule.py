@@ -71,7 +71,7 @@ class TestSaving:
 
         assert Schedule.objects.values_list("paused", "next_at").get() == (False, None)
 
-    def test_what_was_changed_already_by_somebody_else_changes_no_time(self) -> None:
+    def test_what_was_changed_already_by_another_session_changes_no_time(self) -> None:
         schedule = stored()
         Schedule.objects.update(cron="0 4 * * *", **A_TICK)
 

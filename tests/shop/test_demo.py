@@ -28,7 +28,7 @@ from testproject.shop.demo.baskets import fill_baskets
 from testproject.shop.demo.ledger import PROMISES, Ledger, audit
 from testproject.shop.demo.mailserver import MailServer
 from testproject.shop.demo.producers import Placed
-from testproject.shop.demo.workers import LEASH, database_url
+from testproject.shop.demo.workers import BOUND_TO_PARENT, database_url
 from testproject.shop.factories import OrderFactory, ProductFactory
 from testproject.shop.models import Order, Product, StockMovement
 from testproject.shop.tasks import is_stuck, move_stock
@@ -277,7 +277,7 @@ def test_an_audit_finds_a_mail_of_an_order_that_was_rolled_back(shop: Shop) -> N
     assert shop.audit().mails_of_rolled_back_orders == 1
 
 
-def test_clearing_removes_the_demos_rows_and_nobody_elses(shop: Shop) -> None:
+def test_clearing_removes_the_demos_rows_and_no_others(shop: Shop) -> None:
     ended(10**9, channel="mail")
     Message.objects.create(channel=CHANNEL, task="shop", state=State.READY, max_attempts=5)
     theirs = Message.objects.create(channel="mail", task="x", state=State.READY, max_attempts=5)
@@ -357,18 +357,19 @@ def test_workers_find_the_embedded_server(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def is_alive(process: Path) -> bool:
-    """Say whether it runs: a zombie, whom nobody waits for, does not."""
+    """Say whether it runs: a zombie, which its parent has not waited for, does not."""
     try:
         return "State:\tZ" not in (process / "status").read_text()
     except OSError:
         return False
 
 
-def test_a_leashed_process_dies_with_its_parent() -> None:
+def test_a_bound_process_dies_with_its_parent() -> None:
     sleeper = "print('awake', flush=True); import time; time.sleep(600)"
     starts = (
         "import os, subprocess, sys;"
-        f"command = [sys.executable, {str(LEASH)!r}, str(os.getpid()), '-c', {sleeper!r}];"
+        f"program = {str(BOUND_TO_PARENT)!r};"
+        f"command = [sys.executable, program, str(os.getpid()), '-c', {sleeper!r}];"
         "child = subprocess.Popen(command, stdout=subprocess.PIPE);"
         "print(child.stdout.readline() and child.pid, flush=True); child.wait()"
     )

@@ -48,7 +48,7 @@ WITHIN = 20.0
 
 @pytest.fixture
 def other() -> Iterator[psycopg.Connection[Any]]:
-    """A second connection, of nobody else's."""
+    """A second connection, not shared."""
     with connect("default", name="other") as other:
         yield other
 
@@ -273,7 +273,7 @@ class TestWithoutMessages:
             assert not list(deliveries)
             assert timedelta(minutes=59) < deliveries.next_due_in <= timedelta(hours=1)
 
-    def test_it_is_told_when_a_lease_of_somebody_else_ends(self) -> None:
+    def test_it_is_told_when_a_lease_of_another_consumer_ends(self) -> None:
         send("mail", 1)
         Policy.objects.create(channel="chat", scope="each", rate=1, per=timedelta(hours=1))
 
@@ -337,7 +337,7 @@ class TestWaiting:
         assert woken[0] - sent_at < 5
 
     def test_finds_what_was_sent_as_it_asked_to_be_told(self, long_naps: None) -> None:
-        """Who sent it saw nobody who waits; who waits had looked before."""
+        """The sender saw no waiter; the waiter had looked before."""
         with receive("mail", wait=WITHIN) as receiver:
             registration = receiver._consumer._registration
             want_notice = registration.want_notice
@@ -478,7 +478,7 @@ class TestWaiting:
         assert len({before, delivery.claim.worker_id, second.claim.worker_id}) == 3
         delivery.complete()
 
-    def test_begins_anew_where_answers_fit_no_question_any_more(self) -> None:
+    def test_begins_again_where_answers_fit_no_question_any_more(self) -> None:
         # As behind a pooler whose server went away, which may answer twice.
         with receive("mail") as receiver:
             assert not receiver.take()
@@ -651,7 +651,7 @@ class TestSettling:
             [again] = deliveries
         assert (again.id, again.attempt, again.failures) == (id, 2, 0)  # at its old place
 
-    def test_checkpoint_is_found_by_whoever_receives_it_next(self) -> None:
+    def test_checkpoint_is_found_by_the_next_to_receive_it(self) -> None:
         send("mail", [1, 2])
         delivery = one("mail")
 
@@ -693,7 +693,7 @@ class TestSettling:
         message = Message.objects.get()
         assert message.lease_until - message.claimed_at >= timedelta(seconds=600)
 
-    def test_extend_keeps_it_for_its_lease_anew(self) -> None:
+    def test_extend_keeps_it_for_its_lease_again(self) -> None:
         send("mail", 1)
         delivery = one("mail", lease=1000)
         Message.objects.update(lease_until="2020-01-01T00:00Z")
@@ -854,7 +854,7 @@ class TestClosing:
         with pytest.raises(ReceiverClosed):
             receiver.take()
 
-    def test_ends_nobody_elses_wait(self, in_thread: Callable[..., Future[Any]]) -> None:
+    def test_ends_no_other_wait(self, in_thread: Callable[..., Future[Any]]) -> None:
         first = receive("mail", wait=True)
         closed = in_thread(first.take)
         wait_until_it_idles()
@@ -1050,7 +1050,7 @@ def test_the_guides_example_does_what_it_says() -> None:
 @pytest.mark.parametrize(
     "how", [{"expires_at": datetime(2020, 1, 1, tzinfo=UTC)}, {"hold_for": 0.05}]
 )
-def test_what_expires_blocks_nobody_where_there_is_no_worker(how: Any) -> None:
+def test_what_expires_blocks_nothing_where_there_is_no_worker(how: Any) -> None:
     send("mail", 1, key="a", ordered=True, **how)
     send("mail", 2, key="a", ordered=True)
 

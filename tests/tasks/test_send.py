@@ -225,7 +225,7 @@ class TestOnAConnection:
 
         assert Message.objects.get().payload == 1
 
-    def test_many_that_are_first_there_are_committed_by_whoever_owns_it(self) -> None:
+    def test_many_that_are_first_there_are_committed_by_the_owner(self) -> None:
         with connect("default", name="other") as other:
             other.autocommit = False
 

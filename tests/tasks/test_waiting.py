@@ -1,4 +1,4 @@
-"""Waiting for results: by notification, on one connection, at nobody else's cost."""
+"""Waiting for results: by notification, on one connection, at no cost for others."""
 
 from __future__ import annotations
 
@@ -50,16 +50,16 @@ def other() -> Iterator[Connection]:
 
 
 @pytest.fixture(autouse=True)
-def nobody_waits(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def nothing_waits(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Each test begins, and ends, without a connection that waits."""
     monkeypatch.setattr(listener, "LINGER", timedelta(seconds=0.05))
     yield
-    eventually(lambda: not (waiting._open or listener._open), what="somebody still waits")
+    eventually(lambda: not (waiting._open or listener._open), what="a wait is still open")
 
 
 @pytest.fixture
 def by_notification_alone(settings: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nobody looks again by himself before the test is over."""
+    """No wait looks again by itself before the test is over."""
     settings.PGQUEUE = {"POLL_INTERVAL": HOUR}
     monkeypatch.setattr(waiting, "SHORTEST_NAP", HOUR)
 
@@ -89,7 +89,7 @@ def drain() -> None:
 
 
 def is_waited_for(count: int = 1) -> None:
-    eventually(lambda: Waiter.objects.count() == count, what=f"nobody announced {count} waits")
+    eventually(lambda: Waiter.objects.count() == count, what=f"{count} waits are not announced")
 
 
 def backends(connection: Connection) -> list[int]:
@@ -182,7 +182,7 @@ class TestAWaiter:
         announce = wait.announce
 
         def late(*arguments: Any, **options: Any) -> dict[int, int]:
-            end(connection, result)  # nobody is told: nobody has said that he waits
+            end(connection, result)  # no notification: no wait is announced
             return announce(*arguments, **options)
 
         monkeypatch.setattr(wait, "announce", late)
@@ -197,7 +197,7 @@ class TestAWaiter:
         is_waited_for()
         (pid,) = backends(connection)
         Waiter.objects.all().delete()
-        end(connection, result)  # as if it were told while nobody listened
+        end(connection, result)  # as if the notification came while nothing listened
 
         connection.execute("SELECT pg_terminate_backend(%s)", [pid])
 
@@ -331,7 +331,7 @@ class TestAnEndThatWasBeingWritten:
         settings.PGQUEUE = {"POLL_INTERVAL": HOUR}
         result = jobs.add.enqueue(2, 3)
         with connection.transaction():
-            end(connection, result)  # and tells nobody: nobody waits yet
+            end(connection, result)  # and notifies nothing: nothing waits yet
             waited = start(result)
             is_waited_for()
 
@@ -339,7 +339,7 @@ class TestAnEndThatWasBeingWritten:
 
 
 class TestAnEnd:
-    def test_that_nobody_waits_for_is_not_told(self, connection: Connection) -> None:
+    def test_that_nothing_waits_for_is_not_told(self, connection: Connection) -> None:
         ear = Ear(connection, notifications.listen_for_results)
         jobs.add.enqueue(1)
         jobs.fail.enqueue("dies")

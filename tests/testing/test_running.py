@@ -222,7 +222,7 @@ class Running:
         assert (ran.task, ran.status, ran.args[0]) == (jobs.handle, Outcome.SUCCEEDED, "posted")
         assert names() == ["posted 4"]
 
-    def test_what_nobody_knows_is_not_run(self) -> None:
+    def test_what_is_unknown_is_not_run(self) -> None:
         tasks.add.enqueue(1)
         Message.objects.update(task="tests.jobs.gone")
         send("mail", "raw")

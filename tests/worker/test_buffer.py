@@ -223,7 +223,7 @@ def test_who_wakes_more_threads_is_called_where_one_is_not_enough() -> None:
 
 
 def test_who_was_woken_goes_first(buffer: Buffer) -> None:
-    # Whoever puts something in keeps the interpreter, unless it lets go of it.
+    # A thread that puts something in keeps the interpreter, unless it lets go of it.
     at_ease = sys.getswitchinterval()
     sys.setswitchinterval(60)
     taker = threading.Thread(target=lambda: [*iter(buffer.take, None)], daemon=True)

@@ -220,7 +220,7 @@ class TestAChildThatDies:
         assert lost == {0: 2, 1: 2}
 
     def test_loses_what_it_had_locked_when_the_server_has_noticed(self) -> None:
-        # The statement goes on for as long as it takes, whoever has sent it.
+        # The statement goes on for as long as it takes, whichever session has sent it.
         jobs.sleep_in_the_database.enqueue(4)
         with worker("--processes", "2", "--threads", "1", lease=3600):
             victims = serve(2)
@@ -233,7 +233,7 @@ class TestAChildThatDies:
             eventually(lambda: History.objects.exists(), within=20)
         assert History.objects.get().lost == 1
 
-    def test_keeps_nobody_from_stopping_though_the_database_says_nothing(self) -> None:
+    def test_keeps_no_process_from_stopping_though_the_database_says_nothing(self) -> None:
         with (
             worker("--processes", "2", "--grace", "0.2") as process,
             closing(connect("default", name="test")) as other,
@@ -247,7 +247,7 @@ class TestAChildThatDies:
 
             assert process.exit_status(within=10) == 0
 
-    def test_that_was_to_retire_is_missed_by_nobody(self) -> None:
+    def test_that_was_to_retire_is_not_missed(self) -> None:
         with worker("--processes", "2") as process:
             first, _ = serve(2)
 
@@ -377,7 +377,7 @@ class TestRetiring:
 
             jobs.add.enqueue(1)
 
-            eventually(lambda: len(pids()) == 2, what="nobody is in its place")
+            eventually(lambda: len(pids()) == 2, what="its place is empty")
             eventually(lambda: History.objects.count() == 2, within=20)
             eventually(lambda: first not in pids())
         assert set(History.objects.values_list("attempt", flat=True)) == {1}
@@ -385,7 +385,7 @@ class TestRetiring:
 
 @pytest.fixture
 def module() -> Iterator[Path]:
-    """A module with a task, which somebody is working on."""
+    """A module with a task, which a developer is working on."""
     path = Path(jobs.__file__).parent / "reloaded_jobs.py"
     try:
         yield path

@@ -53,7 +53,7 @@ def _nothing_seen() -> None:
 
 @pytest.fixture
 def commit_fails_twice() -> Iterator[None]:
-    """Whoever settles a message learns only as he commits that others were in his way."""
+    """A worker that settles learns only as it commits that others were in its way."""
     with connection.cursor() as cursor:
         cursor.execute(
             """
@@ -422,7 +422,7 @@ class TestDeferring:
         assert (message.state, message.progress) == (State.SCHEDULED, "kept")
         assert 590 < (message.run_at - message.claimed_at).total_seconds() < 610
 
-    def test_wakes_who_watches_the_clock_whoever_wrote_it(self) -> None:
+    def test_wakes_a_watcher_of_the_clock_whichever_process_wrote_it(self) -> None:
         come_back.using(atomic=True).enqueue(600)
         message, told = claim_one(), []
         settler = Settler(
@@ -666,7 +666,7 @@ def isolation() -> str:
 
 @task(atomic="repeatable read", max_attempts=1, takes_context=True)
 def change_what_others_change(context: TaskContext, times: int, how: str = "raise") -> int:
-    """Meet somebody else's change `times` times; leave an effect and a hook each time."""
+    """Meet another transaction's change `times` times; leave an effect and a hook each time."""
     seen.append(context.progress)
     calls = len(seen)
     context.checkpoint(calls)
@@ -689,7 +689,7 @@ def change_what_others_change(context: TaskContext, times: int, how: str = "rais
 
 @task(atomic="serializable", takes_context=True)
 def decide_from_a_count(context: TaskContext) -> int:
-    """Do what somebody else does, too, as each of both may only where the other does not."""
+    """Do what another transaction does, too: each may only where the other does not."""
     seen.append("run")
     count = Group.objects.count()
     if len(seen) == 1:

@@ -49,7 +49,7 @@ def wrapper(*, shown: dict[str, str] | None = None) -> Mock:
 
 
 @BOTH
-def test_one_that_cannot_be_closed_keeps_nobody_from_his_message(
+def test_one_that_cannot_be_closed_keeps_no_thread_from_its_message(
     monkeypatch: pytest.MonkeyPatch, close: Close
 ) -> None:
     first, second = wrapper(), wrapper()
@@ -66,7 +66,7 @@ def test_one_that_cannot_be_closed_keeps_nobody_from_his_message(
 def test_one_that_leads_to_a_standby_is_kept_after_an_error(
     monkeypatch: pytest.MonkeyPatch, close: Close
 ) -> None:
-    # A replica, which somebody reads from, and where a query was cancelled.
+    # A replica, which a task reads from, and where a query was cancelled.
     its = wrapper(shown={"in_hot_standby": "on"})
     opened(monkeypatch, its)
 

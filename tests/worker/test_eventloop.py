@@ -269,5 +269,5 @@ class TestAskedToStop:
         rows = Message.objects.values_list("state", "lost", "failures")
         assert list(rows) == [("ready", 0, 0)] * 3
         assert "cleaned up" in process.log
-        # Nobody is told that they failed.
+        # No caller is told that they failed.
         assert "CancelledError" not in process.log

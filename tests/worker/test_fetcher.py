@@ -104,7 +104,7 @@ def test_small_ones_are_claimed_by_the_thousand() -> None:
     assert max(sizes) == 1000
 
 
-def test_naps_double_while_there_is_nothing_and_begin_anew_behind_a_message() -> None:
+def test_naps_double_while_there_is_nothing_and_begin_again_behind_a_message() -> None:
     with a_fetcher(Buffer(8, on_low=int), Leases()) as fetcher:
         idle = [fetcher.tick().total_seconds() for _ in range(8)]
         store(connection)
@@ -236,7 +236,7 @@ def test_what_a_claim_brings_once_it_is_to_stop_is_given_back() -> None:
 
 
 class TestHearingOfAChannel:
-    """What is claimed when somebody notifies, which is what an idle worker's latency is made of."""
+    """What is claimed after a notification, which is what an idle worker's latency is made of."""
 
     @pytest.fixture
     def heard(self, monkeypatch: pytest.MonkeyPatch) -> list[str]:

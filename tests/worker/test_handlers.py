@@ -164,7 +164,7 @@ class TestARawMessage:
         assert (message.state, message.failures) == (State.SCHEDULED, 0)
         assert heard == ["groups"]
 
-    def test_whose_handler_nobody_knows_is_handed_back_too(self) -> None:
+    def test_whose_handler_is_unknown_is_handed_back_too(self) -> None:
         heard = []
         signals.task_unknown.connect(hear := lambda **kwargs: heard.append(kwargs["name"]))
         Channel.objects.create(name="mail", handler="shop.of_tomorrow")

@@ -1,4 +1,4 @@
-"""The main thread's session: whoever hands back where nobody answers is freed."""
+"""The main thread's session: handing back to a server that does not answer ends."""
 
 from __future__ import annotations
 

@@ -67,7 +67,7 @@ def is_waiting(service: str) -> bool:
 
 
 @contextmanager
-def nobody_is_let_in() -> Iterator[None]:
+def connections_are_refused() -> Iterator[None]:
     """Cut the workers' connections in the block, and let them have no others."""
     info = connection.connection.info
     given = {**info.get_parameters(), "password": info.password or None, "dbname": "postgres"}
@@ -217,7 +217,7 @@ class TestAskedToStop:
         jobs.sleep.enqueue_many([(60, "first"), (60, "second")])
         with worker("--threads", "1", "--grace", "0.5", *arguments, lease=3600) as process:
             eventually(began)
-            with nobody_is_let_in():
+            with connections_are_refused():
                 process.signal(SIGTERM)
 
                 assert process.exit_status(within=9) == 1
@@ -456,7 +456,7 @@ class TestAnIdleWorker:
         with worker(poll_interval=0.3) as process:
             process.wait_until_it_idles()
 
-            # As a notification that got lost: a plain row tells nobody.
+            # As a notification that got lost: a plain row notifies no worker.
             Message.objects.create(
                 channel="default",
                 task=jobs.add.name,

@@ -1,4 +1,4 @@
-"""Schedules in real workers: once at each tick, in time, whoever is killed."""
+"""Schedules in real workers: once at each tick, in time, whichever worker is killed."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def test_a_worker_that_is_killed_takes_no_tick_with_it() -> None:
     assert_each_once(ticks())
 
 
-def test_a_line_added_by_somebody_is_noticed_within_a_second_or_so() -> None:
+def test_a_line_added_by_an_operator_is_noticed_within_a_second_or_so() -> None:
     with worker() as process:
         process.wait_until_it_idles()
         Schedule.objects.create(name="s", task="tests.jobs.add", args=[1], every=SECOND)

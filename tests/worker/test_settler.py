@@ -1,4 +1,4 @@
-"""How runs are written down beside whoever has their messages locked."""
+"""How runs are settled while other sessions have their messages locked."""
 
 from __future__ import annotations
 
@@ -382,7 +382,7 @@ class TestWhatWasLost:
         assert lost == [gone.claim]
         assert (set(endings()), leases.all()) == ({kept.claim.id}, [])
 
-    def test_while_somebody_had_it_locked_is_reported_then(
+    def test_while_another_session_had_it_locked_is_reported_then(
         self, settler: Settler, operator: Connection, leased: Any, lost: list[Claim]
     ) -> None:
         (gone,) = leased(1, lease=OVER)
@@ -487,7 +487,7 @@ class TestABatchThatFailedHalfway:
 
 
 class TestWhatCannotBeWritten:
-    def test_is_buried_and_holds_nobody_up(self, settler: Settler, leased: Any) -> None:
+    def test_is_buried_and_holds_nothing_up(self, settler: Settler, leased: Any) -> None:
         # A codec's mistake, or ours. Kept at the head of the queue, it would be tried again
         # for ever, and nothing behind it be written, while the heartbeat holds the leases.
         first, bad, last = leased(3)
@@ -554,7 +554,7 @@ def test_what_is_closed_already_makes_room_at_once(
     assert (leases.all(), made_room, settler.is_done()) == ([], [True], True)
 
 
-def test_what_is_claimed_anew_as_soon_as_it_was_handed_back_was_not_lost(
+def test_what_is_claimed_again_as_soon_as_it_was_handed_back_was_not_lost(
     settler: Settler,
     leased: Callable[..., list[LeasedMessage]],
     worker: Connection,

@@ -70,7 +70,7 @@ def test_none_is_claimed_while_one_of_the_two_has_no_room(buffers: tuple[Buffer,
     assert sorting.room(10_000) == 0
 
 
-def test_what_nobody_has_begun_is_returned_by_closing(buffers: tuple[Buffer, Buffer]) -> None:
+def test_what_no_thread_has_begun_is_returned_by_closing(buffers: tuple[Buffer, Buffer]) -> None:
     sorting = Sorting(*buffers)
     sorting.put([leased(jobs.add.name), leased(jobs.double.name)])
 

@@ -97,7 +97,7 @@ def test_no_more_are_started_while_many_take_their_time_to_end(supervised: Super
 
 
 @pytest.mark.parametrize("is_stopping", [False, True], ids=["crowded", "stopping"])
-def test_who_starts_nobody_now_naps_beside_an_empty_place(
+def test_naps_beside_an_empty_place_while_it_starts_no_child(
     supervised: Supervisor, is_stopping: bool
 ) -> None:
     supervised._config = replace(supervised._config, liveness_file=None)
@@ -115,7 +115,7 @@ def test_who_starts_nobody_now_naps_beside_an_empty_place(
     assert monotonic() - began >= 0.29
 
 
-def test_where_no_place_is_left_nobody_is_said_to_be_missing(supervised: Supervisor) -> None:
+def test_where_no_place_is_left_no_child_is_said_to_be_missing(supervised: Supervisor) -> None:
     # As those that drain end, while others of them have retired.
     supervised._slots = []
     supervised._retiring = [Mock()]
@@ -254,7 +254,7 @@ def test_a_process_that_cannot_reach_the_database_is_as_well_as_one_that_runs(
     child.leave()
 
 
-def test_who_stops_while_the_database_is_away_has_cut_nobody_short(
+def test_a_stop_while_the_database_is_away_cuts_no_task_short(
     supervised: Supervisor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("DATABASE_URL", f"postgresql://nobody@127.0.0.1:{free_port()}/nothing")

@@ -1,4 +1,4 @@
-"""A worker that is stuck ends, so that whoever runs it starts another."""
+"""A worker that is stuck ends, so that its supervisor starts another."""
 
 from __future__ import annotations
 
@@ -247,7 +247,7 @@ def test_who_retires_is_watched_until_he_has_ended() -> None:
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
 @pytest.mark.django_db(transaction=True)
-def test_a_worker_that_nobody_watches_any_more_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_worker_that_is_not_watched_any_more_ends(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Watchdog, "tick", Mock(side_effect=SystemExit))
     worker = Worker(WorkerConfig(database="default", threads=1, grace=timedelta(seconds=1)))
 

@@ -16,7 +16,7 @@ from testproject.shop.demo import CHANNEL
 
 LEASE = timedelta(seconds=5)
 GRACE = timedelta(seconds=10)
-LEASH = Path(__file__).with_name("leash.py")
+BOUND_TO_PARENT = Path(__file__).with_name("bound_to_parent.py")
 
 
 class WorkerFailed(Exception):
@@ -31,7 +31,7 @@ class Workers:
 
     def __init__(self, mail_host: str, mail_port: int, *, verbosity: int) -> None:
         self._command = [
-            *[sys.executable, str(LEASH), str(os.getpid())],
+            *[sys.executable, str(BOUND_TO_PARENT), str(os.getpid())],
             *[str(Path(settings.BASE_DIR) / "manage.py"), "runworker"],
             *["--channel", CHANNEL, "--grace", str(GRACE.total_seconds())],
             *["--verbosity", str(verbosity)],

@@ -12,7 +12,7 @@ from pathlib import Path
 from tempfile import TemporaryFile
 from types import TracebackType
 
-LEASH = Path(__file__).with_name("leash.py")
+LIFELINE = Path(__file__).with_name("lifeline.py")
 PATIENCE = 10.0  # seconds
 
 
@@ -25,7 +25,7 @@ class Group:
         reading, self._lifeline = os.pipe()
         self._log = TemporaryFile()  # noqa: SIM115
         self._process = subprocess.Popen(
-            [sys.executable, "-IS", LEASH, str(reading), *command],
+            [sys.executable, "-IS", LIFELINE, str(reading), *command],
             cwd=cwd,
             env=dict(environment),
             pass_fds=[reading],

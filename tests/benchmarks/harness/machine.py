@@ -13,7 +13,7 @@ import pgqueue
 from pgqueue import embedded
 from tests.benchmarks.harness.session import ask
 
-# Those that the docs tell users to set, and those that nobody should touch.
+# Those that the docs tell users to set, and those that no user should touch.
 TUNED = [name for name in embedded.SETTINGS if not name.endswith("timezone")]
 SETTINGS = [*TUNED, "fsync", "synchronous_commit"]
 

@@ -17,8 +17,8 @@ HEAD = """\
 Written by `make bench` and `make bench-peers`; the figures as JSON are in results.json. Each is
 the median of some rounds, with the least and the most in brackets; a ratio is the median of the
 rounds' own ratios. What a name means is told on top of the benchmark's file. That no limit is
-exceeded, nothing lost or stuck, and nobody deadlocked is not measured but tested: `make model` ends
-at the first.
+exceeded, nothing lost or stuck, and nothing deadlocked is not measured but tested: `make model`
+ends at the first.
 """
 COLUMNS = ("metric", "measured", "must", "aim", "verdict")
 

@@ -24,7 +24,7 @@ def ask(statement: bytes, parameters: Mapping[str, Any] | None = None) -> tuple[
 
 
 def settle_down() -> None:
-    """Have the server do now what it would otherwise do while somebody is measured."""
+    """Have the server do now what it would otherwise do while a queue is measured."""
     session().execute(
         "VACUUM (ANALYZE) pgqueue_message, pgqueue_worker, pgqueue_duty, pgqueue_lane, pgqueue_bell"
     )

@@ -2,10 +2,10 @@
 
 Each round does each of these to all peers in turn. `adapters/` says how each is run, and why.
 
-enqueue_per_s         one by one, committed each, by one client; nobody works
-bulk_per_s            at once, by whatever the peer has for that; nobody works
+enqueue_per_s         one by one, committed each, by one client; no worker runs
+bulk_per_s            at once, by whatever the peer has for that; no worker runs
 clients_per_s         one by one, committed each, by 32 clients: 8 threads of 4 processes, all
-                      through the peer's own API; nobody works
+                      through the peer's own API; no worker runs
 drain_per_s           tasks that do nothing, on 2 cores
 nap_drain_per_s       tasks that sleep 5 ms, 50 at once where that can be said
 query_drain_per_s     tasks that ask Django's ORM one question; Django's apps only

@@ -95,7 +95,7 @@ class Peer(ABC):
         """Forget all tasks, finished or not."""
 
     def settle_down(self, place: Place) -> None:  # noqa: B027
-        """Have its store do now what it would otherwise do while somebody is measured."""
+        """Have its store do now what it would otherwise do while a queue is measured."""
 
 
 class OnPostgres(Peer):

@@ -72,7 +72,7 @@ class Place:
         self._connection.execute(statement.encode(), parameters)
 
     def settle_down(self, tables: Sequence[str]) -> None:
-        """Have the server do now what it would otherwise do while somebody is measured."""
+        """Have the server do now what it would otherwise do while a queue is measured."""
         self.execute(f"VACUUM (ANALYZE) {', '.join(tables)}")
         with suppress(psycopg.errors.InsufficientPrivilege):
             self.execute("CHECKPOINT")

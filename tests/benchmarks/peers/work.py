@@ -47,7 +47,7 @@ def query(number: int) -> None:
 
 
 def note(number: int) -> None:
-    """Leave an effect: the number and the time, in a ledger that is nobody's queue."""
+    """Leave an effect: the number and the time, in a ledger outside of every queue."""
     at = time.time()
     if not hasattr(_ledger, "connection"):
         _ledger.connection = _connect()

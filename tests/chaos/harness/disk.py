@@ -60,7 +60,7 @@ def _for_root(folder: Path, megabytes: int) -> Iterator[Disk]:
 @contextmanager
 def _for_others(folder: Path, megabytes: int) -> Iterator[Disk]:
     script = f"{MOUNT} && {FILL} && echo mounted && exec sleep 600"
-    # Whoever holds the namespace; the server enters it, as somebody who is not root there.
+    # The process that holds the namespace; the server enters it, as a user who is not root there.
     holder = subprocess.Popen(
         ["/usr/bin/unshare", "-rm", *_script(script, folder, megabytes)],
         stdout=subprocess.PIPE,

@@ -92,7 +92,7 @@ def audit(connection: Connection, books: Books, *, fails: Sequence[str] = ()) ->
     missing = expected.keys() - numbers
     assert not missing, f"lost: {_some(missing, expected)}"
     strangers = numbers.keys() - expected
-    assert not strangers, f"enqueued by nobody, or undone: {_some(strangers, books.undone)}"
+    assert not strangers, f"not enqueued, or undone: {_some(strangers, books.undone)}"
     doubled = [number for number, times in numbers.items() if times > 1]
     assert not doubled, f"there more than once: {_some(doubled, expected)}"
     wrong = {
@@ -124,7 +124,7 @@ def audit(connection: Connection, books: Books, *, fails: Sequence[str] = ()) ->
 
 
 def _found(connection: Connection) -> Iterator[Found]:
-    # Those below 0 are an operator's, of whom nobody keeps books.
+    # Those below 0 are an operator's, of whom no books are kept.
     rows = connection.execute(
         "WITH found AS ("
         "    SELECT id, payload, outcome AS word, attempt, failures, lost FROM pgqueue_history "
@@ -168,7 +168,7 @@ def _check_order(connection: Connection, *, unsure: set[int]) -> None:
     """Check that what is ordered took effect in the order of its ids, key by key.
 
     And in the order in which each producer enqueued it, who counts, and waits for each commit
-    but those of which nobody told him.
+    but those of which it was not told.
     """
     rows = connection.execute(
         "SELECT h.key, array_agg(h.id ORDER BY e.id), array_agg(h.id ORDER BY h.id), "
@@ -202,7 +202,7 @@ def _check_limits(connection: Connection, *, must_be_met: bool) -> str:
         ).fetchone()
         most = row[0] if row and row[0] is not None else 0
         assert most <= limit, f"the limit {whose} is {limit}, and {most} ran"
-        assert most == limit or not must_be_met, f"the limit {whose} was met by nobody: {most} ran"
+        assert most == limit or not must_be_met, f"the limit {whose} was never met: {most} ran"
         reached.append(str(most))
     return " and ".join(reached)
 
@@ -227,7 +227,7 @@ LEFTOVERS = {
     "WHERE lease_until IS NOT NULL OR worker_id IS NOT NULL",
     "lanes": f"{LANES} WHERE state <> 'idle'",
     "bells": "SELECT count(*) FROM pgqueue_bell",
-    "duties that nobody does": "SELECT count(*) FROM pgqueue_duty "
+    "duties that are not done": "SELECT count(*) FROM pgqueue_duty "
     "WHERE ran_at IS NULL OR ran_at > clock_timestamp() "
     "OR due_at < clock_timestamp() - interval '10 seconds'",
     "duties put off for long": "SELECT count(*) FROM pgqueue_duty "

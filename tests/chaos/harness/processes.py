@@ -9,7 +9,7 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-from testproject.shop.demo import leash
+from testproject.shop.demo import bound_to_parent
 
 ROOT = Path(__file__).parents[3]
 
@@ -35,7 +35,7 @@ class Process:
         self._output = folder / f"{name}.out"
         with self._output.open("wb") as output, self._log.open("wb") as log:
             self._popen = subprocess.Popen(
-                [sys.executable, leash.__file__, str(os.getpid()), *arguments],
+                [sys.executable, bound_to_parent.__file__, str(os.getpid()), *arguments],
                 cwd=root,
                 env={**os.environ, **environment},
                 stdin=subprocess.DEVNULL,

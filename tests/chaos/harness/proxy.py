@@ -32,7 +32,7 @@ class Fail:
 class Terminate:
     """Terminate the backend: before it gets the statement, as it runs it, or when it has.
 
-    Afterwards the statement took effect, and nobody is told.
+    Afterwards the statement took effect, and the client is not told.
     """
 
     moment: str
@@ -107,7 +107,7 @@ class Proxy:
             link.abort()
 
     def freeze(self) -> None:
-        """Pass on nothing more, and say so to nobody: as a cable pulled out far away."""
+        """Pass on nothing more, and tell neither side: as a cable pulled out far away."""
         self._loop.call_soon_threadsafe(self._flowing.clear)
 
     def strand(self) -> None:
@@ -119,7 +119,7 @@ class Proxy:
             link.flowing = asyncio.Event()
 
     def restore(self) -> None:
-        """Work again. What was frozen goes on where nobody has given it up."""
+        """Work again. What was frozen goes on where neither side has given it up."""
         self._is_cut = False
         self._loop.call_soon_threadsafe(self._flowing.set)
 
@@ -196,7 +196,7 @@ class Proxy:
                 await asyncio.to_thread(wait_for_its_end, link.answers.pid)
                 link.server.write(request.data)
             case Terminate("within"):
-                # It may have been done by then: nobody is to hear of that.
+                # It may have been done by then: the client is not to hear of that.
                 link.withholds = True
                 link.server.write(request.data)
                 terminate(link.answers.pid)

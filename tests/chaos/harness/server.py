@@ -77,7 +77,7 @@ class Server:
         """Start it, and wait for nothing."""
         places = {"port": str(self.port), "unix_socket_directories": str(self.home)}
         settings = [f"--{name}={value}" for name, value in {**self.settings, **places}.items()]
-        # We know that it is not alive; the pid in there may be somebody else's by now.
+        # We know that it is not alive; the pid in there may be another process's by now.
         (self.data / "postmaster.pid").unlink(missing_ok=True)
         with (self.home / "server.log").open("ab") as log:
             self._popen = subprocess.Popen(

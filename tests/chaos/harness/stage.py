@@ -128,7 +128,7 @@ class Stage:
         root: Path | None = None,
         clock: float = 0,
     ) -> Process:
-        """Start somebody who enqueues about so many messages a second until `end()`.
+        """Start a producer that enqueues about so many messages a second until `end()`.
 
         Args:
             also: kinds of messages that it enqueues besides, with spaces between them.
@@ -150,12 +150,12 @@ class Stage:
         self.worker("--exclude", "aside")
 
     def consumer(self, *, port: int | None = None) -> Process:
-        """Start somebody who receives what is on the channel `pulled`, until `end()`."""
+        """Start a consumer that receives what is on the channel `pulled`, until `end()`."""
         name = f"consumer-{len(self.others)}"
         return self._other(name, "consumer", f"{SEED} {name}", port=port)
 
     def operator(self, *, port: int | None = None, rest: float = 0) -> Process:
-        """Start somebody who does all that there is to do, until `end()`.
+        """Start an operator that does all that there is to do, until `end()`.
 
         Args:
             rest: seconds between two verbs.
@@ -420,7 +420,7 @@ class Stage:
             assert "were not marked runnable" not in worker.log, worker.log
 
     def later(self, text: Callable[[], str]) -> Later:
-        """Return a text that is made when somebody reads it."""
+        """Return a text that is made when it is read."""
         return Later(text)
 
     def show_logs(self) -> None:
@@ -430,7 +430,7 @@ class Stage:
                 print(f"--- {process.name} ---\n{log[-6000:]}")
 
     def close(self) -> None:
-        """End whoever is left."""
+        """End the processes that are left."""
         for process in [*self._producers, *self.workers, *self.others]:
             if process.is_alive:
                 process.kill()
@@ -454,7 +454,7 @@ def _stop(processes: Iterable[Process]) -> None:
 
 
 class Later:
-    """A text that is made when somebody wants to read it."""
+    """A text that is made when it is read."""
 
     def __init__(self, text: Any) -> None:
         self._text = text

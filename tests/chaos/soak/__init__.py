@@ -10,7 +10,7 @@ what they get done in a second is what was enqueued in it, however slow they hav
 quarter of a minute the load stands still, and all that is ready ends; then the same burst of
 messages of each kind is committed at once, and as fast as can be they are all done (`probe`).
 Claims, lanes, transactions and settles are in it, and a table or an index that has grown, or dead
-rows that nobody could remove, make each of them slower. No sleep is in it that would hide that.
+rows that no vacuum could remove, make each of them slower. No sleep is in it that would hide that.
 
 **Why no fault is.** What a fault costs is chance, and a comparison of the chances of two tenths
 says nothing: a burst begins when the last fault is over, and every worker serves again. It may

@@ -14,8 +14,8 @@ from tests.chaos.harness.migrated import migrated
 from tests.chaos.harness.server import nap
 from tests.chaos.harness.stage import SEED, Stage
 from tests.chaos.soak import probe
-from tests.chaos.soak.crew import Crew
 from tests.chaos.soak.faults import Faults
+from tests.chaos.soak.fleet import Fleet
 from tests.chaos.soak.pin import Pin
 from tests.chaos.soak.record import Record
 from tests.chaos.soak.sampler import Sampler
@@ -71,11 +71,11 @@ class Director:
         self._lasts = lasts
         self._random = random.Random(f"{SEED} soak")
         self._proxy = stage.proxy()
-        self._crew = Crew(stage, port=self._proxy.port)
-        self._faults = Faults(stage, self._crew, self._proxy, self._random)
+        self._fleet = Fleet(stage, port=self._proxy.port)
+        self._faults = Faults(stage, self._fleet, self._proxy, self._random)
         self._pin = Pin(stage.server, record, lasts=lasts)
         self._deaths = 0
-        self._sampler = Sampler(stage.server, self._crew, record)
+        self._sampler = Sampler(stage.server, self._fleet, record)
 
     def run(self) -> list[Probe]:
         """Run it, and close the books."""
@@ -91,13 +91,13 @@ class Director:
 
     def _begin(self) -> None:
         """Have everybody work, and warm up: imports and caches are not what is measured."""
-        self._crew.fill()
+        self._fleet.fill()
         for port in (None, self._proxy.port):
             self._stage.producer(rate=RATE, port=port, also="pulled raw once large")
             self._stage.consumer(port=port)
         self._stage.operator(rest=1)
         for _ in range(2):
-            probe.measure(self._stage, self._crew, clock=time.monotonic)
+            probe.measure(self._stage, self._fleet, clock=time.monotonic)
         self._record.start()
         self._sampler.start()
 
@@ -115,7 +115,7 @@ class Director:
 
     def _probe(self) -> Probe:
         """Measure one, and say how far the run is."""
-        done = probe.measure(self._stage, self._crew, clock=lambda: self._record.clock)
+        done = probe.measure(self._stage, self._fleet, clock=lambda: self._record.clock)
         self._record.write("probe", **asdict(done))
         print(f"{done.at / 60:.1f} min: {done.per_s:.0f} messages/s", flush=True)
         return done
@@ -135,7 +135,7 @@ class Director:
             )
 
     def _repair(self) -> None:
-        for words in self._crew.fill():
+        for words in self._fleet.fill():
             self._deaths += 1
             self._record.write("death", words=words)
             print(words)

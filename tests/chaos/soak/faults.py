@@ -9,7 +9,7 @@ from collections.abc import Callable
 from tests.chaos.harness.proxy import Proxy
 from tests.chaos.harness.server import nap
 from tests.chaos.harness.stage import Stage
-from tests.chaos.soak.crew import Crew, signal_all
+from tests.chaos.soak.fleet import Fleet, signal_all
 
 OTHERS = "application_name <> 'suite' AND backend_type = 'client backend'"
 
@@ -17,9 +17,9 @@ OTHERS = "application_name <> 'suite' AND backend_type = 'client backend'"
 class Faults:
     """All there are; `next()` returns one, as a seeded choice has it."""
 
-    def __init__(self, stage: Stage, crew: Crew, proxy: Proxy, chance: random.Random) -> None:
+    def __init__(self, stage: Stage, fleet: Fleet, proxy: Proxy, chance: random.Random) -> None:
         self._stage = stage
-        self._crew = crew
+        self._fleet = fleet
         self._proxy = proxy
         self._chance = chance
         self._weights: dict[Callable[[], None], float] = {
@@ -43,19 +43,19 @@ class Faults:
         return chosen
 
     def kill_a_process(self) -> None:
-        if pid := self._crew.one_of_several(self._chance):
+        if pid := self._fleet.one_of_several(self._chance):
             signal_all([pid], signal.SIGKILL)
 
     def kill_a_worker(self) -> None:
-        self._crew.kill()
+        self._fleet.kill()
 
     def stop_a_process(self) -> None:
         """For longer than its leases last, or not."""
-        if pid := self._crew.one_of_several(self._chance):
+        if pid := self._fleet.one_of_several(self._chance):
             self._stop([pid])
 
     def stop_the_veteran(self) -> None:
-        self._stop(self._crew.veteran.pids())
+        self._stop(self._fleet.veteran.pids())
 
     def _stop(self, pids: list[int]) -> None:
         signal_all(pids, signal.SIGSTOP)
@@ -63,7 +63,7 @@ class Faults:
         signal_all(pids, signal.SIGCONT)
 
     def deploy(self) -> None:
-        self._crew.deploy()
+        self._fleet.deploy()
 
     def terminate_a_backend(self) -> None:
         self._stage.ask(

@@ -10,7 +10,7 @@ import psycopg
 
 from pgqueue.statements import load
 from tests.chaos.harness.stage import Stage
-from tests.chaos.soak.crew import Crew
+from tests.chaos.soak.fleet import Fleet
 from tests.chaos.soak.verdict import Probe
 from tests.eventually import eventually
 
@@ -25,7 +25,7 @@ def configure(connection: psycopg.Connection[Any]) -> None:
     connection.execute(SQL["limit"])
 
 
-def measure(stage: Stage, crew: Crew, *, clock: Callable[[], float]) -> Probe:
+def measure(stage: Stage, fleet: Fleet, *, clock: Callable[[], float]) -> Probe:
     """Let the load stand still and all that is ready end; then have a burst done.
 
     Args:
@@ -36,7 +36,7 @@ def measure(stage: Stage, crew: Crew, *, clock: Callable[[], float]) -> Probe:
     """
     with stage.quiet(), closing(stage.server.connect()) as connection:
         eventually(
-            lambda: crew.serves() and _count(connection, "busy") == 0,
+            lambda: fleet.serves() and _count(connection, "busy") == 0,
             within=PATIENCE,
             what=stage.what_is_left(),
         )

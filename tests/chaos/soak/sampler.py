@@ -12,7 +12,7 @@ import psycopg
 
 from pgqueue.statements import load
 from tests.chaos.harness.server import Server
-from tests.chaos.soak.crew import Crew, megabytes
+from tests.chaos.soak.fleet import Fleet, megabytes
 from tests.chaos.soak.record import Record
 from tests.system import children
 
@@ -23,10 +23,10 @@ EVERY = 5.0
 class Sampler(threading.Thread):
     """Writes a sample every 5 s until stopped; none while the server is away."""
 
-    def __init__(self, server: Server, crew: Crew, record: Record) -> None:
+    def __init__(self, server: Server, fleet: Fleet, record: Record) -> None:
         super().__init__(name="sampler", daemon=True)
         self._server = server
-        self._crew = crew
+        self._fleet = fleet
         self._record = record
         self._connection: psycopg.Connection[Any] | None = None
         self._since: datetime | None = None
@@ -79,7 +79,7 @@ class Sampler(threading.Thread):
             "bytes": dict(sizes),
             "dead": {table: dead for table, dead, _ in tuples},
             "vacuums": {table: vacuums for table, _, vacuums in tuples},
-            "worker_mb": {name: round(size) for name, size in self._crew.memory().items()},
+            "worker_mb": {name: round(size) for name, size in self._fleet.memory().items()},
             "server_mb": round(self._memory_of_the_server()),
         }
 

@@ -2,7 +2,7 @@
 
 Its guide (userguide/optimizing) says to raise the prefetch multiplier, "64, or 128", for lots of
 short tasks; (userguide/workers) prefork with as many processes as there are cores, unless tasks
-wait; (userguide/tasks) to ignore results that nobody reads. Gossip, mingle and heartbeats are for
+wait; (userguide/tasks) to ignore results that are not read. Gossip, mingle and heartbeats are for
 several workers. A killed worker's tasks come back with `acks_late` and `reject_on_worker_lost`,
 once Redis' `visibility_timeout` is over (getting-started/backends-and-brokers/redis). It has no
 bulk: a group sends one by one.

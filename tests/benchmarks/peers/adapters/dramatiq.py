@@ -53,7 +53,7 @@ class Dramatiq(OnRedis):
         f"{work.AT_ONCE // PROCESSES} each where tasks nap"
     )
     has_bulk = False
-    # Of all messages that nobody has acknowledged, whoever holds them.
+    # Of all messages that are not acknowledged, whichever worker holds them.
     queues = (("HLEN", "dramatiq:default.msgs"),)
 
     def enqueue(self, task: str, number: int) -> None:

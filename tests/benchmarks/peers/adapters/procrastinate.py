@@ -55,7 +55,7 @@ if work.LEASE:
     @app.periodic(cron="* * * * * */2")
     @app.task(queueing_lock="retry_stalled_jobs", pass_context=True)
     async def retry_stalled_jobs(context: procrastinate.JobContext, timestamp: int) -> None:
-        """Retry what nobody is running any more."""
+        """Retry what no worker is running any more."""
         for job in await app.job_manager.get_stalled_jobs(seconds_since_heartbeat=work.LEASE):
             await app.job_manager.retry_job(job)
 

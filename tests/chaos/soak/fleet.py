@@ -34,7 +34,7 @@ class Post:
 
     @property
     def is_filled(self) -> bool:
-        """Whether somebody is there, be it stopped."""
+        """Whether a process is there, even a stopped one."""
         return self.worker is not None and self.worker.is_alive
 
     def pids(self) -> list[int]:
@@ -46,7 +46,7 @@ class Post:
         return [pid for pid in children(self.worker.pid) if _is_a_child(pid)]
 
 
-class Crew:
+class Fleet:
     """Two workers on everything. One dies often; the other lives as long as the run.
 
     What a process keeps that it should not shows only where it lives for long, so the veteran is

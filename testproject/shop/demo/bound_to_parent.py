@@ -1,7 +1,7 @@
 """Become another Python program that the kernel kills when its parent dies.
 
-Run as `python leash.py PARENT PROGRAM …`. Popen's preexec_fn could do the same, but is not safe
-in a parent that has threads.
+Run as `python bound_to_parent.py PARENT PROGRAM …`. Popen's preexec_fn could do the same, but is
+not safe in a parent that has threads.
 """
 
 import ctypes

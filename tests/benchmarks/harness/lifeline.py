@@ -1,7 +1,7 @@
 """Become another program, in a group of processes that lasts no longer than who started it.
 
-Run in a session of its own as `python leash.py LIFELINE PROGRAM …`. The lifeline is the reading
-end of a pipe; once nobody holds its other end, whatever is left of the group is killed. A
+Run in a session of its own as `python lifeline.py LIFELINE PROGRAM …`. The lifeline is the reading
+end of a pipe; once no process holds its other end, whatever is left of the group is killed. A
 signal at the parent's death would reach only the program, not the processes that it starts.
 """
 
@@ -12,7 +12,7 @@ from contextlib import suppress
 
 
 def main(lifeline: int, program: list[str]) -> None:
-    """Leave somebody to watch the lifeline, then become `program`."""
+    """Leave a process to watch the lifeline, then become `program`."""
     group = os.getpid()
     if os.fork() == 0:
         # Twice, so that the program has no child that it knows nothing of.

@@ -67,6 +67,7 @@ def test_a_list_is_a_backoff() -> None:
         ({"RETENTION": {"expired": -1}}, "longer than 0"),
         ({"DEAD_RETENTION": timedelta(days=36526)}, "as good as for ever"),
         ({"THREADS": 0}, "from 1 to 10000"),
+        ({"THREADS": 10_001}, "from 1 to 10000"),
         ({"THREADS": 2.5}, "whole number"),
         ({"MAX_ATTEMPTS": True}, "whole number"),
         ({"DATABASE": ""}, "must be a name"),

@@ -281,3 +281,29 @@ def test_runworker_refuses_an_option_or_is_configured_by_it(
         assert configured(configuration(f"{option}={value}")) == meant(value)
 
     assert attempt(run, CommandError) or value not in good
+
+
+@pytest.mark.parametrize(
+    ("option", "value"),
+    [
+        *(("--threads", "10001"), ("--processes", "0"), ("--processes", "1001")),
+        *(("--async", "100001"), ("--max-tasks", "0"), ("--max-tasks", "2147483648")),
+        *(("--grace", "-1"), ("--grace", "inf"), ("--channel", ""), ("--channel", "x" * 201)),
+        *(("--exclude", "a\x00"), ("--liveness-file", ""), ("--liveness-file", "a\x00")),
+    ],
+)
+def test_runworker_refuses_what_no_worker_can_do(option: str, value: str) -> None:
+    with pytest.raises(CommandError, match=option):
+        configuration(f"{option}={value}")
+
+
+@pytest.mark.parametrize(
+    ("option", "value"),
+    [
+        *(("--max-age", "nan"), ("--max-age", "inf"), ("--max-dead", "-1")),
+        *(("--max-connections", "nan"), ("--max-connections", "1.1"), ("--host", "\ud800")),
+    ],
+)
+def test_the_command_for_health_refuses_what_is_no_limit(option: str, value: str) -> None:
+    with pytest.raises(CommandError, match=option):
+        call("pgqueue_health", f"{option}={value}")

@@ -17,6 +17,8 @@ PYTHON ?= $(shell for python in python3 python3.14 python3.13 python3.12 python3
 	&& echo $$python && break; done)
 CONSTRAINTS = requirements/django$(DJANGO).txt
 RUN = $(VENV)/bin/python
+# Tests start hundreds of processes: each would compile what it imports, a third of its start.
+unexport PYTHONDONTWRITEBYTECODE
 # Written last, so that an installation which was killed is begun afresh.
 INSTALLED = $(VENV)/installed
 PLOTTING = $(VENV)/installed-soak

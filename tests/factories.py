@@ -243,7 +243,7 @@ def limit(channel: str = "default", scope: str = "each", key: str = "", **limits
     return Policy.objects.create(channel=channel, scope=scope, key=key, **limits)
 
 
-class Ear:
+class Listening:
     """A session that listens, for new messages if not told otherwise."""
 
     def __init__(

@@ -80,7 +80,7 @@ def subscribed(heard: list[Any], key: str = "a", **options: Any) -> Subscription
 def listening(
     heard: list[str | None], between: Callable[[Connection], timedelta]
 ) -> Iterator[Listener]:
-    listener = Listener(Session("default", name="ear"))
+    listener = Listener(Session("default", name="listening"))
     listener.add(Subscription(topic=NEW, heard=heard.append, between=between))
     listener.start()
     yield listener

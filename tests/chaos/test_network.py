@@ -130,18 +130,18 @@ def test_who_listens_notices_a_connection_that_died_half_open(
     monkeypatch.setattr(service.Service, "longest_step", 1.0)
     proxy = stage.proxy()
     heard: list[str | None] = []
-    ear = Listener(Through(proxy.port))
-    ear.add(Subscription(topic=Topic(notifications.NEW), heard=heard.append))
-    dog = Watchdog([ear])
-    ear.start()
+    listening = Listener(Through(proxy.port))
+    listening.add(Subscription(topic=Topic(notifications.NEW), heard=heard.append))
+    dog = Watchdog([listening])
+    listening.start()
     try:
         eventually(lambda: heard == [None])
 
         proxy.freeze()
-        eventually(lambda: ear.is_stuck, within=20, what="its keepalive is not sent")
+        eventually(lambda: listening.is_stuck, within=20, what="its keepalive is not sent")
         for _ in range(CUT_AFTER):
             dog.tick()
-        eventually(lambda: not ear.is_listening)
+        eventually(lambda: not listening.is_listening)
         proxy.restore()
 
         eventually(lambda: heard == [None, None], what="it does not listen again")
@@ -149,8 +149,8 @@ def test_who_listens_notices_a_connection_that_died_half_open(
         eventually(lambda: heard[-1] == "said")
     finally:
         proxy.restore()
-        ear.stop()
-        assert ear.stopped(timedelta(seconds=10))
+        listening.stop()
+        assert listening.stopped(timedelta(seconds=10))
 
 
 def has_noticed(worker: Process) -> bool:

@@ -8,7 +8,7 @@ from datetime import timedelta
 import pytest
 
 from pgqueue.models import Channel
-from tests.factories import Connection, Ear, claim, enqueue, register
+from tests.factories import Connection, Listening, claim, enqueue, register
 
 
 def resume() -> object:
@@ -42,11 +42,11 @@ def test_who_waits_for_a_paused_channel_is_told_when_it_is_no_longer(
 ) -> None:
     Channel.objects.create(name="default", paused=True)
     register(connection, notify_for=timedelta(minutes=1))
-    ear = Ear(other)
+    listening = Listening(other)
 
     change()
 
-    assert ear.heard() == ["default"]
+    assert listening.heard() == ["default"]
 
 
 def test_no_worker_is_told_of_a_channel_that_was_not_paused(
@@ -54,7 +54,7 @@ def test_no_worker_is_told_of_a_channel_that_was_not_paused(
 ) -> None:
     Channel.objects.create(name="default")
     register(connection, notify_for=timedelta(minutes=1))
-    ear = Ear(other)
+    listening = Listening(other)
 
     assert Channel.objects.all().resume() == 0
-    assert ear.heard() == []
+    assert listening.heard() == []

@@ -21,7 +21,7 @@ from pgqueue.models import Message
 from pgqueue.states import State
 from tests.factories import (
     Connection,
-    Ear,
+    Listening,
     done,
     enqueue,
     limit,
@@ -245,20 +245,20 @@ class TestTheTime:
 class TestARollback:
     def test_leaves_nothing(self, connection: Connection, other: Connection) -> None:
         register(connection, notify_for=MINUTE)
-        ear = Ear(other)
+        listening = Listening(other)
 
         with connection.transaction(force_rollback=True):
             stored = store(connection)
 
         assert stored.is_told == 1
         assert not Message.objects.exists()
-        assert ear.heard() == []
+        assert listening.heard() == []
 
     def test_to_a_savepoint_leaves_the_rest(
         self, connection: Connection, other: Connection
     ) -> None:
         register(connection, notify_for=MINUTE)
-        ear = Ear(other)
+        listening = Listening(other)
 
         with connection.transaction():
             enqueue(connection, channel="kept")
@@ -266,7 +266,7 @@ class TestARollback:
                 enqueue(connection, channel="dropped")
 
         assert Message.objects.get().channel == "kept"
-        assert ear.heard() == ["kept"]
+        assert listening.heard() == ["kept"]
 
 
 class TestANotification:
@@ -291,11 +291,11 @@ class TestANotification:
         told: bool,
     ) -> None:
         register(connection, channels=channels, excluded=excluded, notify_for=MINUTE)
-        ear = Ear(other)
+        listening = Listening(other)
 
         stored = store(connection)
 
-        assert ear.heard() == ["default"] * told
+        assert listening.heard() == ["default"] * told
         assert stored.is_told == told
 
     @pytest.mark.parametrize("notify_for", [None, timedelta(), -MINUTE])
@@ -303,10 +303,10 @@ class TestANotification:
         self, connection: Connection, other: Connection, notify_for: timedelta | None
     ) -> None:
         register(connection, notify_for=notify_for)
-        ear = Ear(other)
+        listening = Listening(other)
 
         assert store(connection).is_told == 0
-        assert ear.heard() == []
+        assert listening.heard() == []
 
     def test_is_for_no_worker_whose_time_passed_within_the_transaction(
         self, connection: Connection
@@ -323,22 +323,22 @@ class TestANotification:
     ) -> None:
         register(connection, notify_for=MINUTE)
         register(connection, channels=["default"], notify_for=MINUTE)
-        ear = Ear(other)
+        listening = Listening(other)
 
         stored = store(connection, ["a", "b", "c"])
 
-        assert (stored.is_told, ear.heard()) == (1, ["default"])
+        assert (stored.is_told, listening.heard()) == (1, ["default"])
 
     @pytest.mark.parametrize("odd", ['a"b', "a'b", "a b", "日本", "%s", "x" * 200])
     def test_names_the_channel_as_it_is(
         self, connection: Connection, other: Connection, odd: str
     ) -> None:
         register(connection, channels=[odd], notify_for=MINUTE)
-        ear = Ear(other)
+        listening = Listening(other)
 
         enqueue(connection, channel=odd)
 
-        assert ear.heard() == [odd]
+        assert listening.heard() == [odd]
 
     def test_is_not_for_who_serves_a_channel_that_begins_alike(
         self, connection: Connection, other: Connection
@@ -346,12 +346,12 @@ class TestANotification:
         # PostgreSQL's own names end after 63 bytes.
         alike = "x" * 63
         register(connection, channels=[alike + "a"], notify_for=MINUTE)
-        ear = Ear(other)
+        listening = Listening(other)
 
         enqueue(connection, channel=alike + "b")
         enqueue(connection, channel=alike + "a")
 
-        assert ear.heard() == [alike + "a"]
+        assert listening.heard() == [alike + "a"]
 
     @pytest.mark.parametrize(
         ("channels", "excluded", "told"),
@@ -366,29 +366,29 @@ class TestANotification:
         told: int,
     ) -> None:
         register(connection, channels=channels, excluded=excluded, notify_for=MINUTE)
-        ear = Ear(other)
+        listening = Listening(other)
 
         stored = store(connection, ["a", "b"], run_after=-MINUTE)
 
-        assert (stored.is_told, ear.heard()) == (told, ["default"] * told)
+        assert (stored.is_told, listening.heard()) == (told, ["default"] * told)
 
     def test_is_not_for_what_comes_later(self, connection: Connection, other: Connection) -> None:
         register(connection, notify_for=MINUTE)
         promoter_looks_in(connection, timedelta(seconds=1))
-        ear = Ear(other)
+        listening = Listening(other)
 
         assert store(connection, run_after=MINUTE).is_told == 0
-        assert ear.heard() == []
+        assert listening.heard() == []
 
     def test_waits_for_the_commit(self, connection: Connection, other: Connection) -> None:
         register(connection, notify_for=MINUTE)
-        ear = Ear(other)
+        listening = Listening(other)
 
         with connection.transaction():
             enqueue(connection)
-            before = ear.heard()
+            before = listening.heard()
 
-        assert (before, ear.heard()) == ([], ["default"])
+        assert (before, listening.heard()) == ([], ["default"])
 
 
 class TestThePromoter:
@@ -397,29 +397,29 @@ class TestThePromoter:
     ) -> None:
         register(connection)
         promoter_looks_in(connection, timedelta(seconds=30))
-        ear = Ear(other)
+        listening = Listening(other)
 
         stored = store(connection, ["a", "b"], run_after=timedelta(seconds=10))
 
-        assert (stored.is_told, ear.heard()) == (1, [""])
+        assert (stored.is_told, listening.heard()) == (1, [""])
 
     def test_is_not_told_of_what_is_due_after_it_looks(
         self, connection: Connection, other: Connection
     ) -> None:
         register(connection)
         promoter_looks_in(connection, timedelta(seconds=30))
-        ear = Ear(other)
+        listening = Listening(other)
 
         assert store(connection, run_after=MINUTE).is_told == 0
-        assert ear.heard() == []
+        assert listening.heard() == []
 
     def test_is_not_told_of_what_is_ready(self, connection: Connection, other: Connection) -> None:
         register(connection)
         promoter_looks_in(connection, timedelta(seconds=30))
-        ear = Ear(other)
+        listening = Listening(other)
 
         assert store(connection).is_told == 0
-        assert ear.heard() == []
+        assert listening.heard() == []
 
     def test_is_not_told_where_no_worker_lives(
         self, connection: Connection, other: Connection
@@ -427,21 +427,21 @@ class TestThePromoter:
         register(connection)
         connection.execute("UPDATE pgqueue_worker SET last_seen = 'epoch'")
         promoter_looks_in(connection, timedelta(seconds=30))
-        ear = Ear(other)
+        listening = Listening(other)
 
         assert store(connection, run_after=timedelta(seconds=10)).is_told == 0
-        assert ear.heard() == []
+        assert listening.heard() == []
 
     def test_is_told_though_every_worker_is_busy_or_serves_other_channels(
         self, connection: Connection, other: Connection
     ) -> None:
         register(connection, channels=["other"])
         promoter_looks_in(connection, timedelta(seconds=30))
-        ear = Ear(other)
+        listening = Listening(other)
 
         schedule(connection, run_after=timedelta(seconds=10))
 
-        assert ear.heard() == [""]
+        assert listening.heard() == [""]
 
 
 def promoter_looks_in(connection: Connection, delay: timedelta) -> None:

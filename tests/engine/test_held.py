@@ -11,7 +11,7 @@ from pgqueue.engine import cancel, expire, held
 from pgqueue.models import History, Message
 from tests.factories import (
     Connection,
-    Ear,
+    Listening,
     claim,
     enqueue,
     one,
@@ -122,11 +122,11 @@ class TestAHeldMessage:
             "INSERT INTO pgqueue_duty (name, due_at) VALUES ('promote', clock_timestamp() + '1 h') "
             "ON CONFLICT (name) DO UPDATE SET due_at = excluded.due_at"
         )
-        ear = Ear(other)
+        listening = Listening(other)
 
         held.commit(connection, [id])
 
-        assert ear.heard() == [heard]
+        assert listening.heard() == [heard]
 
 
 class TestCommitBesideExpiry:

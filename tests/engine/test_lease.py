@@ -20,7 +20,7 @@ from tests.factories import (
     LEASE,
     OVER,
     Connection,
-    Ear,
+    Listening,
     claim,
     done,
     enqueue,
@@ -403,11 +403,11 @@ class TestRescue:
     ) -> None:
         run(connection, 3, lease=OVER)
         register(connection, notify_for=MINUTE)
-        ear = Ear(other)
+        listening = Listening(other)
 
         lease.rescue(connection, max_lost=3)
 
-        assert ear.heard() == ["default"]
+        assert listening.heard() == ["default"]
 
     def test_writes_a_whole_row_of_history_where_a_cancel_was_asked(
         self, connection: Connection

@@ -17,7 +17,7 @@ from tests.claims import GovernedClaims
 from tests.factories import (
     OVER,
     Connection,
-    Ear,
+    Listening,
     bury,
     claim,
     count_by,
@@ -607,11 +607,11 @@ class TestAPolicy:
     ) -> None:
         limit("mail", max_running=1)
         register(connection, notify_for=MINUTE)
-        ear = Ear(other)
+        listening = Listening(other)
 
         Policy.objects.update(max_running=2)
 
-        assert ear.heard() == ["mail"]
+        assert listening.heard() == ["mail"]
 
     @pytest.mark.parametrize(
         "wrong",

@@ -9,7 +9,7 @@ import pytest
 from pgqueue.engine import promote
 from pgqueue.models import Message
 from pgqueue.states import State
-from tests.factories import SOON, Connection, Ear, claim, insert, make_due, register, schedule
+from tests.factories import SOON, Connection, Listening, claim, insert, make_due, register, schedule
 
 MINUTE = timedelta(minutes=1)
 
@@ -83,11 +83,11 @@ class TestPromoting:
         register(connection, channels=["a", "b"], notify_for=MINUTE)
         for channel in ("a", "b", "c"):
             make_due(connection, schedule(connection, 2, channel=channel))
-        ear = Ear(other)
+        listening = Listening(other)
 
         promote.promote(connection)
 
-        assert sorted(ear.heard()) == ["a", "b"]
+        assert sorted(listening.heard()) == ["a", "b"]
 
     @pytest.mark.parametrize("notify_for", [None, -MINUTE])
     def test_tells_no_worker_that_is_busy_or_long_gone(
@@ -95,22 +95,22 @@ class TestPromoting:
     ) -> None:
         register(connection, notify_for=notify_for)
         make_due(connection, schedule(connection))
-        ear = Ear(other)
+        listening = Listening(other)
 
         promote.promote(connection)
 
-        assert ear.heard() == []
+        assert listening.heard() == []
 
     def test_tells_no_worker_where_nothing_is_due(
         self, connection: Connection, other: Connection
     ) -> None:
         register(connection, notify_for=MINUTE)
         schedule(connection)
-        ear = Ear(other)
+        listening = Listening(other)
 
         promote.promote(connection)
 
-        assert ear.heard() == []
+        assert listening.heard() == []
 
 
 class TestTheNextDue:
@@ -176,11 +176,11 @@ class TestRunningNow:
     def test_tells_workers_that_wait(self, connection: Connection, other: Connection) -> None:
         register(connection, notify_for=MINUTE)
         ids = schedule(connection, 2)
-        ear = Ear(other)
+        listening = Listening(other)
 
         promote.run_now(connection, ids)
 
-        assert ear.heard() == ["default"]
+        assert listening.heard() == ["default"]
 
     def test_may_be_of_none_or_of_ten_thousand(self, connection: Connection) -> None:
         ids = schedule(connection, 10_000)

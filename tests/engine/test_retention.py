@@ -13,7 +13,7 @@ from pgqueue.retention import Retention
 from pgqueue.states import Outcome
 from tests.factories import (
     Connection,
-    Ear,
+    Listening,
     bury,
     claim,
     count_by,
@@ -267,11 +267,11 @@ class TestADeadLetter:
         age(connection, *bury(connection), 9 * HOUR)
         connection.execute("UPDATE pgqueue_message SET ordered = true, governed = true, key = 'a'")
         register(connection, notify_for=HOUR)
-        ear = Ear(other)
+        listening = Listening(other)
 
         dead.discard_old(connection, keep=HOUR)
 
-        assert ear.heard() == ["default"]
+        assert listening.heard() == ["default"]
         assert one(connection, "SELECT channel, key FROM pgqueue_bell") == ("default", "a")
 
 

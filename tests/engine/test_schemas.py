@@ -11,7 +11,7 @@ from django.db.migrations.executor import MigrationExecutor
 
 from pgqueue.engine import cancel, claim, duty, lookup, partitions, promote, settle
 from pgqueue.models import History, Message
-from tests.factories import Connection, Ear, done, enqueue, make_due, register, run, schedule
+from tests.factories import Connection, Listening, done, enqueue, make_due, register, run, schedule
 from tests.factories import claim as take
 
 MINUTE = timedelta(minutes=1)
@@ -87,11 +87,11 @@ def test_each_hears_its_own_notifications(
 ) -> None:
     for each in (connection, north, south):
         register(each, notify_for=MINUTE)
-    ears = [Ear(connect(alias)) for alias in ("default", "north", "south")]
+    listening = [Listening(connect(alias)) for alias in ("default", "north", "south")]
 
     enqueue(north)
 
-    assert [ear.heard() for ear in ears] == [[], ["default"], []]
+    assert [each.heard() for each in listening] == [[], ["default"], []]
 
 
 def test_each_does_its_own_duties(

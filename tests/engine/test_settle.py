@@ -21,7 +21,7 @@ from pgqueue.models import History, Message
 from pgqueue.states import Outcome, State
 from tests.factories import (
     Connection,
-    Ear,
+    Listening,
     bury,
     claim,
     done,
@@ -438,16 +438,16 @@ class TestRetry:
         self, connection: Connection, other: Connection
     ) -> None:
         register(connection, channels=["told"], notify_for=timedelta(minutes=1))
-        ear = Ear(other)
+        listening = Listening(other)
         later = start(connection, channel="told")
         ready = [*start(connection, 2, channel="told"), *start(connection, channel="untold")]
-        ear.heard()
+        listening.heard()
 
         retry(connection, later)
-        before = ear.heard()
+        before = listening.heard()
         retry_now(connection, ready)
 
-        assert (before, ear.heard()) == ([], ["told"])
+        assert (before, listening.heard()) == ([], ["told"])
 
 
 class TestBury:
@@ -491,13 +491,13 @@ class TestDefer:
         self, connection: Connection, other: Connection
     ) -> None:
         register(connection, notify_for=timedelta(minutes=1))
-        ear = Ear(other)
+        listening = Listening(other)
         held = start(connection)
-        ear.heard()
+        listening.heard()
 
         release(connection, held)
 
-        assert ear.heard() == ["default"]
+        assert listening.heard() == ["default"]
 
 
 class TestACancelRequest:
@@ -620,11 +620,11 @@ class TestADeadLetter:
     ) -> None:
         register(connection, notify_for=timedelta(minutes=1))
         ids = bury(connection, 2)
-        ear = Ear(other)
+        listening = Listening(other)
 
         dead.replay(connection, ids)
 
-        assert ear.heard() == ["default"]
+        assert listening.heard() == ["default"]
 
 
 def today(connection: Connection) -> date:

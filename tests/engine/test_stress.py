@@ -19,7 +19,7 @@ from pgqueue.engine.values import Claim
 from pgqueue.models import History, Message
 from pgqueue.states import Outcome, State
 from tests.claims import FreeClaims
-from tests.factories import Connection, Ear, done, failure, register, store
+from tests.factories import Connection, Listening, done, failure, register, store
 
 SECONDS = 4.0
 MAX_LOST = 4
@@ -131,7 +131,7 @@ def test_every_message_ends_once(connect: Callable[..., Connection]) -> None:
 
     tiny, ample = timedelta(milliseconds=5), timedelta(seconds=60)
     register(connect(), notify_for=ample)
-    ear = Ear(connect())
+    listening = Listening(connect())
     cast = [
         (world.produce, connect()),
         (world.produce, connect()),
@@ -149,7 +149,7 @@ def test_every_message_ends_once(connect: Callable[..., Connection]) -> None:
         stop.wait(SECONDS)
         stop.set()
     assert errors == []
-    assert ear.heard()
+    assert listening.heard()
 
     finish(world, connect())
 

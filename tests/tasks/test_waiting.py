@@ -26,7 +26,7 @@ from pgqueue.states import Outcome, State
 from pgqueue.tasks import waiting
 from tests import jobs
 from tests.eventually import eventually
-from tests.factories import Connection, Ear, claim, done, failure
+from tests.factories import Connection, Listening, claim, done, failure
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -340,18 +340,18 @@ class TestAnEndThatWasBeingWritten:
 
 class TestAnEnd:
     def test_that_nothing_waits_for_is_not_told(self, connection: Connection) -> None:
-        ear = Ear(connection, notifications.listen_for_results)
+        listening = Listening(connection, notifications.listen_for_results)
         jobs.add.enqueue(1)
         jobs.fail.enqueue("dies")
 
         drain()
 
-        assert ear.heard() == []
+        assert listening.heard() == []
 
     def test_is_told_once_for_all_who_wait(
         self, start: Any, connection: Connection, other: Connection
     ) -> None:
-        ear = Ear(connection, notifications.listen_for_results)
+        listening = Listening(connection, notifications.listen_for_results)
         result = jobs.fail_twice.enqueue()
         jobs.add.enqueue(1)
         waited = start(result), start(jobs.fail_twice.get_result(result.id))
@@ -361,7 +361,7 @@ class TestAnEnd:
         drain()
 
         assert [each.result(WITHIN).status for each in waited] == [Outcome.SUCCEEDED] * 2
-        assert ear.heard() == [result.id]
+        assert listening.heard() == [result.id]
 
     def test_that_is_over_is_returned_without_waiting(self) -> None:
         result = jobs.add.enqueue(2, 3)

@@ -26,7 +26,7 @@ from pgqueue.models import Channel, Message, Waiter
 from pgqueue.tasks import watching
 from tests import jobs
 from tests.eventually import eventually
-from tests.factories import OVER, Connection, Ear, claim, done, enqueue, failure
+from tests.factories import OVER, Connection, Listening, claim, done, enqueue, failure
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -50,11 +50,11 @@ def connection() -> Iterator[Connection]:
 def told(connection: Connection) -> Iterator[Callable[[], list[Told]]]:
     """A function that returns what was told of the channel `default` since it was last asked."""
     Channel.objects.create(name="default", watched=True)
-    with open_connection("default", name="ear") as own:
-        ear = Ear(own, notifications.listen_for_notices)
+    with open_connection("default", name="listening") as own:
+        listening = Listening(own, notifications.listen_for_notices)
 
         def told() -> list[Told]:
-            notices = [json.loads(text) for text in ear.heard()]
+            notices = [json.loads(text) for text in listening.heard()]
             assert {notice["channel"] for notice in notices} <= {"default"}
             return [(notice["event"], notice["outcome"]) for notice in notices]
 
@@ -266,7 +266,7 @@ class TestAChannelThatIsNotWatched:
     def test_is_not_told_of(self, connection: Connection) -> None:
         Channel.objects.create(name="mail", watched=True)
         Channel.objects.create(name="default")
-        ear = Ear(connection, notifications.listen_for_notices)
+        listening = Listening(connection, notifications.listen_for_notices)
         jobs.add.enqueue_many([(1,), (2,)])
         jobs.fail.enqueue("dies")
         Message.objects.filter(task="tests.jobs.fail").update(priority=1)
@@ -275,7 +275,7 @@ class TestAChannelThatIsNotWatched:
         Message.objects.dead().replay()
         Message.objects.all().cancel()
 
-        assert ear.heard() == []
+        assert listening.heard() == []
 
     @pytest.mark.parametrize("row", [None, False])
     def test_cannot_be_looped_over(self, row: bool | None) -> None:

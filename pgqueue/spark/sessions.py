@@ -1,0 +1,65 @@
+"""A Spark session on this machine, and the data source in any session."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping
+
+from pyspark.sql import SparkSession
+
+from pgqueue.spark.errors import InvalidOption
+from pgqueue.spark.java import ensure_java
+from pgqueue.spark.source import PgQueueDataSource
+
+DEFAULTS: Mapping[str, str] = {
+    "spark.app.name": "pgqueue",
+    "spark.master": "local[2]",
+    # As the days of history are.
+    "spark.sql.session.timeZone": "UTC",
+    # Nothing is reachable from outside this machine.
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    # For one machine: a shuffle into Spark's 200 partitions takes longer than most of its queries.
+    "spark.sql.shuffle.partitions": "4",
+    "spark.driver.memory": "1g",
+    # Queries are short: a JVM that compiles less starts sooner.
+    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+}
+
+
+def session(**conf: object) -> SparkSession:
+    """Return a Spark session on this machine that knows the data source.
+
+    It has two threads and 1 GiB of memory unless `conf` says otherwise. If there is a session
+    already, it is that one, and only what Spark can change later is changed.
+
+    Args:
+        conf: Spark's options by their own names, for example
+            `session(**{"spark.master": "local[4]", "spark.driver.memory": "2g"})`.
+
+    Raises:
+        InvalidOption: a name does not begin with "spark.".
+        NoJava: there is no Java that Spark can use.
+    """
+    for name in conf:
+        if not name.startswith("spark."):
+            raise InvalidOption(f"Spark has no option {name!r}: their names begin with 'spark.'.")
+    ensure_java()
+    # Spark would take the first python3 on the PATH, which may lack what this one has installed.
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    builder = SparkSession.builder
+    for name, value in {**DEFAULTS, **conf}.items():
+        builder = builder.config(name, str(value))
+    return register(builder.getOrCreate())
+
+
+def register(spark: SparkSession) -> SparkSession:
+    """Make the format "pgqueue" known to a session, and return the session.
+
+    Spark finds it by itself where the package is installed; not where it came by `--py-files`.
+    """
+    spark.dataSource.register(PgQueueDataSource)
+    return spark

@@ -1,0 +1,217 @@
+"""The tables that Spark can read: one list of names, types and SQL that all else is derived from.
+
+The schema that Spark is told, the Arrow schema of what is read, the SELECT and the filters come
+from here. A table is a view over one or more relations of the database.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import Enum
+from typing import TYPE_CHECKING, NamedTuple
+
+from pgqueue.statements import load
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+SQL = load(__name__)
+
+
+class Type(Enum):
+    """A column's type, by its name in Spark's DDL. JSON and UUIDs are text in Spark."""
+
+    BIGINT = "bigint"
+    INT = "int"
+    TEXT = "string"
+    BOOLEAN = "boolean"
+    TIMESTAMP = "timestamp"
+    BINARY = "binary"
+
+    @property
+    def arrow(self) -> pa.DataType:
+        """The Arrow type that Spark demands for it: any other is refused."""
+        import pyarrow as pa
+
+        types = {
+            Type.BIGINT: pa.int64(),
+            Type.INT: pa.int32(),
+            Type.TEXT: pa.string(),
+            Type.BOOLEAN: pa.bool_(),
+            Type.TIMESTAMP: pa.timestamp("us", "UTC"),
+            Type.BINARY: pa.binary(),
+        }
+        return types[self]
+
+
+class Column(NamedTuple):
+    """A column: its name in Spark, its type there, and an expression over a row `m`."""
+
+    name: str
+    type: Type
+    sql: str
+
+
+class Table(NamedTuple):
+    """What can be read under one name.
+
+    Attributes:
+        columns: what it has, in this order.
+        sources: what follows FROM, for each relation whose rows are in it. `{rows}` is in the
+            place of its rows, or of some of them.
+        filters: the columns that an option of the same name selects by.
+        time: the column that the options `since` and `until` select by.
+        is_frozen: its rows only ever come and go: none is changed.
+    """
+
+    columns: tuple[Column, ...]
+    sources: Mapping[str, str]
+    filters: tuple[str, ...]
+    time: str
+    is_frozen: bool = False
+
+    @property
+    def names(self) -> list[str]:
+        """The names of its columns."""
+        return [column.name for column in self.columns]
+
+    def column(self, name: str) -> Column:
+        """Return the column of this name."""
+        return self.columns[self.names.index(name)]
+
+
+MESSAGE = "pgqueue_message"
+HISTORY = "pgqueue_history"
+WORKER = "pgqueue_worker"
+
+# PostgreSQL knows times that Spark's timestamps and Python's don't: infinity, 294276 AD, 4713 BC.
+FIRST_TIME = "'0001-01-01 00:00:00Z'"
+LAST_TIME = "'9999-12-31 23:59:59.999999Z'"
+
+
+def _column(name: str, of: Type) -> Column:
+    return Column(name, of, f"m.{name}")
+
+
+def _time(name: str) -> Column:
+    return _column(name, Type.TIMESTAMP)
+
+
+def _any_time(name: str) -> Column:
+    sql = f"greatest(least(m.{name}, {LAST_TIME}), {FIRST_TIME})"
+    # least() and greatest() pass over NULL.
+    return Column(name, Type.TIMESTAMP, f"CASE WHEN m.{name} IS NOT NULL THEN {sql} END")
+
+
+# What a message and its history have in common.
+_COMMON = (
+    _column("id", Type.BIGINT),
+    _column("channel", Type.TEXT),
+    _column("key", Type.TEXT),
+    _column("task", Type.TEXT),
+    _column("payload", Type.TEXT),
+    _column("body", Type.BINARY),
+    _column("metadata", Type.TEXT),
+    _column("options", Type.TEXT),
+    _column("priority", Type.INT),
+    _any_time("run_at"),
+    _any_time("expires_at"),
+    _column("worker_id", Type.TEXT),
+    _column("attempt", Type.INT),
+    _column("failures", Type.INT),
+    _column("lost", Type.INT),
+    _column("max_attempts", Type.INT),
+    _column("ordered", Type.BOOLEAN),
+    _column("dedupe_key", Type.TEXT),
+    _column("progress", Type.TEXT),
+    _column("errors", Type.TEXT),
+    _time("created_at"),
+    _time("claimed_at"),
+    _time("started_at"),
+    _time("cancel_requested_at"),
+    _column("parent_id", Type.BIGINT),
+)
+
+_MESSAGES = Table(
+    columns=(
+        *_COMMON,
+        _column("state", Type.TEXT),
+        _any_time("lease_until"),
+        _column("governed", Type.BOOLEAN),
+    ),
+    sources={MESSAGE: "{rows} AS m WHERE m.state <> 'dead'"},
+    filters=("channel", "task", "key", "state"),
+    time="created_at",
+)
+
+_HISTORY = Table(
+    columns=(
+        *_COMMON,
+        _column("outcome", Type.TEXT),
+        _column("result", Type.TEXT),
+        _time("finished_at"),
+        _column("txid", Type.BIGINT),
+    ),
+    sources={HISTORY: "{rows} AS m WHERE true"},
+    filters=("channel", "task", "key", "outcome"),
+    time="finished_at",
+    is_frozen=True,
+)
+
+_DEADLETTERS = Table(
+    columns=(
+        *_COMMON,
+        Column("died_at", Type.TIMESTAMP, "(m.errors -> -1 ->> 'at')::timestamptz"),
+        Column("error_class", Type.TEXT, "m.errors -> -1 ->> 'class'"),
+        Column("error_message", Type.TEXT, "m.errors -> -1 ->> 'message'"),
+    ),
+    sources={MESSAGE: "{rows} AS m WHERE m.state = 'dead'"},
+    filters=("channel", "task", "key"),
+    time="died_at",
+)
+
+_ATTEMPTS = Table(
+    columns=(
+        Column("message_id", Type.BIGINT, "m.message_id"),
+        _column("channel", Type.TEXT),
+        _column("key", Type.TEXT),
+        _column("task", Type.TEXT),
+        _column("attempt", Type.INT),
+        _column("outcome", Type.TEXT),
+        _column("worker_id", Type.TEXT),
+        _time("started_at"),
+        _time("ended_at"),
+        _column("error_class", Type.TEXT),
+        _column("error_message", Type.TEXT),
+        _column("traceback", Type.TEXT),
+    ),
+    sources={HISTORY: SQL["attempts_of_history"], MESSAGE: SQL["attempts_of_messages"]},
+    filters=("channel", "task", "key", "outcome"),
+    time="ended_at",
+)
+
+_WORKERS = Table(
+    columns=(
+        _column("id", Type.TEXT),
+        _column("host", Type.TEXT),
+        _column("pid", Type.INT),
+        _time("started_at"),
+        _time("last_seen"),
+        Column("channels", Type.TEXT, "to_jsonb(m.channels)"),
+        Column("excluded", Type.TEXT, "to_jsonb(m.excluded)"),
+        _time("notify_until"),
+        _column("info", Type.TEXT),
+    ),
+    sources={WORKER: "{rows} AS m WHERE true"},
+    filters=(),
+    time="last_seen",
+)
+
+TABLES: Mapping[str, Table] = {
+    "messages": _MESSAGES,
+    "history": _HISTORY,
+    "deadletters": _DEADLETTERS,
+    "attempts": _ATTEMPTS,
+    "workers": _WORKERS,
+}
+"""By the names that the option `table` takes. The event log joins here."""

@@ -1,0 +1,94 @@
+"""Spark, and the database as it sees it: by a connection URL, and only what is committed."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import django
+import psycopg
+import pytest
+from django.db import connections
+from psycopg.conninfo import make_conninfo
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import DataFrame, SparkSession
+
+HERE = Path(__file__).parent
+# PySpark does not support the newest Python, and only Django 5.2's environment installs it.
+if (sys.version_info >= (3, 14) or django.VERSION >= (6, 0)) and find_spec("pyspark") is None:
+    collect_ignore_glob = ["test_*.py"]
+
+Read = Callable[..., "pa.Table"]
+Load = Callable[..., "DataFrame"]
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Run all tests of this folder in one process: a second session of Spark takes 20 seconds."""
+    for item in items:
+        if HERE in item.path.parents:
+            item.add_marker(pytest.mark.xdist_group("spark"))
+
+
+@pytest.fixture
+def url(transactional_db: None) -> str:
+    """Where the test's database is."""
+    settings = connections["default"].get_connection_params()
+    wanted = ("host", "port", "user", "password", "dbname")
+    return make_conninfo(**{name: settings[name] for name in wanted if name in settings})
+
+
+@pytest.fixture
+def connection(url: str) -> Iterator[psycopg.Connection[Any]]:
+    """A connection of the test's own."""
+    with psycopg.connect(url, autocommit=True) as connection:
+        yield connection
+
+
+@pytest.fixture
+def read(url: str) -> Read:
+    """Read a table as Spark's processes do, without Spark: one part after the other."""
+    import pyarrow as pa
+
+    from pgqueue.spark.copying import arrow_schema
+    from pgqueue.spark.options import read_options
+    from pgqueue.spark.planning import plan
+    from pgqueue.spark.reading import batches
+
+    def read(table: str, **given: str) -> pa.Table:
+        options = read_options({"url": url, "table": table, **given})
+        found = [batch for part in plan(options) for batch in batches(options, part)]
+        return pa.Table.from_batches(found, schema=arrow_schema(options.columns))
+
+    return read
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    """One session for all tests."""
+    import pgqueue.spark
+
+    folder = tmp_path_factory.mktemp("spark")
+    session = pgqueue.spark.session(
+        **{
+            "spark.sql.warehouse.dir": str(folder / "warehouse"),
+            "spark.eventLog.enabled": "true",
+            "spark.eventLog.dir": f"file://{folder}",
+        }
+    )
+    yield session
+    session.stop()
+
+
+@pytest.fixture
+def load(spark: SparkSession, url: str) -> Load:
+    """Load a table by Spark."""
+
+    def load(table: str, **given: str) -> DataFrame:
+        return spark.read.format("pgqueue").options(url=url, table=table, **given).load()
+
+    return load

@@ -159,6 +159,7 @@ def _mark(connection: Connection, past: Past, parameters: Mapping[str, Any]) -> 
         )
         if not _is_found(connection, past, parameters):
             return False
+        connection.execute(Text(SQL["raise_floor"]).format(past.table))
         connection.execute(_comment(past, MARK))
         return True
 
@@ -207,6 +208,7 @@ def _drop_in_one(connection: Connection, past: Past, parameters: Mapping[str, An
         if not _be_alone(connection) or not _is_found(connection, past, parameters):
             return False
         if past.is_attached:
+            connection.execute(Text(SQL["raise_floor"]).format(past.table))
             end = " FINALIZE" if past.is_pending else ""
             connection.execute(_alter("DETACH PARTITION {}" + end, past))
         connection.execute(Text("DROP TABLE {}").format(past.table))

@@ -56,7 +56,8 @@ def purge(connection: Connection, window: Window, retention: Retention) -> Step:
     parameters = {**given(retention), **window._asdict(), "reach": REACH, "limit": BATCH}
     seen, end = connection.execute(SQL["reach"], parameters).fetchone() or (0, None)
     until = min(end, window.before) if end and seen == REACH else window.before
-    removed = connection.execute(SQL["purge"], {**parameters, "before": until}).rowcount
+    row = connection.execute(SQL["purge"], {**parameters, "before": until}).fetchone()
+    removed = row[0] if row else 0
     if removed == BATCH:
         return Step(removed, is_last=False)
     connection.execute(SQL["note"], {**parameters, "until": until})

@@ -36,9 +36,16 @@ WITH
       AND coalesce(own.keep, others.keep) <= %(keep)s
     LIMIT %(limit)s
     FOR UPDATE OF h SKIP LOCKED
+), gone AS (
+    DELETE FROM pgqueue_history h
+    WHERE h.id = ANY (ARRAY(SELECT id FROM over)) AND h.finished_at >= %(after)s AND h.finished_at < %(before)s
+    RETURNING txid
+), raised AS (
+    INSERT INTO pgqueue_log_floor (log, position)
+    SELECT 'history', max(txid) FROM gone HAVING count(*) > 0
+    ON CONFLICT (log) DO UPDATE SET position = greatest(pgqueue_log_floor.position, excluded.position)
 )
-DELETE FROM pgqueue_history h
-WHERE h.id = ANY (ARRAY(SELECT id FROM over)) AND h.finished_at >= %(after)s AND h.finished_at < %(before)s
+SELECT count(*) FROM gone
 
 -- name: note
 -- The time up to which all is deleted; what was stored under other rules is void.

@@ -5,6 +5,7 @@ from pgqueue.models.dedupe import Dedupe
 from pgqueue.models.duty import Duty
 from pgqueue.models.history import History
 from pgqueue.models.lane import Bell, Gate, Lane
+from pgqueue.models.log_floor import LogFloor
 from pgqueue.models.message import Message
 from pgqueue.models.policy import Policy
 from pgqueue.models.purged import Purged
@@ -20,6 +21,7 @@ __all__ = [
     "Gate",
     "History",
     "Lane",
+    "LogFloor",
     "Message",
     "Policy",
     "Purged",

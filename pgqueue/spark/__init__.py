@@ -14,15 +14,25 @@ try:
 except ImportError as error:
     raise ImportError("pgqueue.spark needs PySpark: pip install 'pgqueue[spark]'.") from error
 
-from pgqueue.spark.errors import InvalidOption, NoJava, SnapshotGone, SparkError, TableChanged
+from pgqueue.spark.errors import (
+    DataLoss,
+    InvalidOption,
+    NoJava,
+    OtherCluster,
+    SnapshotGone,
+    SparkError,
+    TableChanged,
+)
 from pgqueue.spark.java import ensure_java
 from pgqueue.spark.sessions import register, session
 
 del pyarrow, pyspark
 
 __all__ = [
+    "DataLoss",
     "InvalidOption",
     "NoJava",
+    "OtherCluster",
     "SnapshotGone",
     "SparkError",
     "TableChanged",

@@ -23,5 +23,13 @@ class TableChanged(SparkError):
     """A table was dropped or rewritten after this read was planned: load it again."""
 
 
+class DataLoss(SparkError):
+    """Retention has removed history that this stream has not read."""
+
+
+class OtherCluster(SparkError):
+    """The transaction numbers of a checkpoint or of history are not those of this cluster."""
+
+
 class NoJava(SparkError):
     """Spark needs Java 17 or newer, and there is none."""

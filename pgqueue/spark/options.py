@@ -1,9 +1,9 @@
-"""The options of a batch read, checked before anything is asked of the database."""
+"""The options of reads, checked before anything is asked of the database."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import NamedTuple
@@ -15,13 +15,15 @@ from pgqueue.spelling import hint, shown
 
 MOST_PARTITIONS = 64
 """Each is a connection to PostgreSQL while it is read."""
-NAMES = {
-    name.lower(): name
-    for name in (
-        *("url", "table", "columns", "since", "until", "numPartitions"),
-        *("channel", "task", "key", "state", "outcome"),
-    )
-}
+FILTERS = ("channel", "task", "key", "state", "outcome")
+OF_EVERY_READ = ("url", "table", "columns", *FILTERS)
+OF_BATCHES = ("since", "until", "numPartitions")
+OF_STREAMS = (
+    *("startingOffsets", "startingTimestamp", "maxOffsetsPerTrigger", "minPartitions"),
+    "failOnDataLoss",
+)
+NAMES = {name.lower(): name for name in (*OF_EVERY_READ, *OF_BATCHES, *OF_STREAMS)}
+EARLIEST, LATEST = "earliest", "latest"
 
 
 class Filter(NamedTuple):
@@ -31,9 +33,16 @@ class Filter(NamedTuple):
     values: list[str]
 
 
+class Position(NamedTuple):
+    """A place in history: its rows are followed in the order of their transactions' numbers."""
+
+    txid: int
+    id: int
+
+
 @dataclass(frozen=True, kw_only=True)
-class ReadOptions:
-    """What to read.
+class Selection:
+    """What is read of a table.
 
     Attributes:
         url: see `urls.resolve`.
@@ -41,7 +50,6 @@ class ReadOptions:
         columns: those that are read, in this order.
         since: select what has its time (see `Table.time`) at or after this.
         until: select what has its time before this.
-        partitions: how many; None: by size.
     """
 
     url: str
@@ -50,7 +58,6 @@ class ReadOptions:
     filters: tuple[Filter, ...] = ()
     since: datetime | None = None
     until: datetime | None = None
-    partitions: int | None = None
 
     @property
     def table(self) -> Table:
@@ -58,8 +65,37 @@ class ReadOptions:
         return TABLES[self.name]
 
 
-def read_options(given: Mapping[str, str]) -> ReadOptions:
-    """Turn the options of `spark.read.format("pgqueue")` into what to read.
+@dataclass(frozen=True, kw_only=True)
+class ReadOptions(Selection):
+    """What is read once.
+
+    Attributes:
+        partitions: how many; None: by size.
+    """
+
+    partitions: int | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class StreamOptions(Selection):
+    """What is followed.
+
+    Attributes:
+        start: where a new query begins: `EARLIEST`, `LATEST`, after a position, or with what ended
+            at or after a time.
+        limit: the rows of a batch, at most.
+        partitions: of a batch.
+        fails_on_loss: whether it fails when retention has removed rows that were not read.
+    """
+
+    start: str | Position | datetime = LATEST
+    limit: int | None = None
+    partitions: int = 1
+    fails_on_loss: bool = True
+
+
+def selection(given: Mapping[str, str]) -> Selection:
+    """Return what the options of any read select.
 
     Raises:
         InvalidOption: a name is unknown, or a value can't be.
@@ -72,22 +108,58 @@ def read_options(given: Mapping[str, str]) -> ReadOptions:
     name = options["table"]
     if name not in TABLES:
         raise InvalidOption(f"The data source has no table {shown(name)}. {hint(name, TABLES)}")
-    table = TABLES[name]
     since, until = (_time(each, options) for each in ("since", "until"))
     if since and until and since >= until:
         raise InvalidOption(f"The option since ({since}) must be before until ({until}).")
-    return ReadOptions(
+    return Selection(
         url=options.get("url", DEFAULT),
         name=name,
-        columns=_columns(name, table, options),
-        filters=tuple(_filters(name, table, options)),
+        columns=_columns(name, TABLES[name], options),
+        filters=tuple(_filters(name, TABLES[name], options)),
         since=since,
         until=until,
-        partitions=_count("numPartitions", options),
     )
 
 
-def _named(given: Mapping[str, str]) -> dict[str, str]:
+def read_options(given: Mapping[str, str]) -> ReadOptions:
+    """Turn the options of `spark.read.format("pgqueue")` into what to read.
+
+    Raises:
+        InvalidOption: a name is unknown, or a value can't be.
+    """
+    options = _named(given, without=OF_STREAMS, why="is an option of readStream, not of read")
+    return ReadOptions(
+        **vars(selection(given)),
+        partitions=_count("numPartitions", options, MOST_PARTITIONS),
+    )
+
+
+def stream_options(given: Mapping[str, str]) -> StreamOptions:
+    """Turn the options of `spark.readStream.format("pgqueue")` into what to follow.
+
+    Raises:
+        InvalidOption: a name is unknown, or a value can't be.
+    """
+    options = _named(given, without=OF_BATCHES, why="is an option of read, not of readStream")
+    selected = selection(given)
+    if not selected.table.is_frozen:
+        followed = ", ".join(name for name, table in TABLES.items() if table.is_frozen)
+        raise InvalidOption(
+            f"The table {selected.name} changes in place, so it can't be streamed. "
+            f"There is {followed}."
+        )
+    return StreamOptions(
+        **vars(selected),
+        start=_start(options),
+        limit=_count("maxOffsetsPerTrigger", options, 2**31 - 1),
+        partitions=_count("minPartitions", options, MOST_PARTITIONS) or 1,
+        fails_on_loss=_flag("failOnDataLoss", options),
+    )
+
+
+def _named(
+    given: Mapping[str, str], *, without: Collection[str] = (), why: str = ""
+) -> dict[str, str]:
     """Return the options by their proper names: Spark compares them in lower case."""
     options = {}
     for name, value in given.items():
@@ -95,6 +167,9 @@ def _named(given: Mapping[str, str]) -> dict[str, str]:
             known = hint(name, NAMES.values())
             raise InvalidOption(f"The data source has no option {shown(name)}. {known}")
         options[NAMES[name.lower()]] = value
+    for name in options:
+        if name in without:
+            raise InvalidOption(f"{name} {why}.")
     return options
 
 
@@ -114,7 +189,7 @@ def _columns(name: str, table: Table, options: Mapping[str, str]) -> tuple[Colum
 
 def _filters(name: str, table: Table, options: Mapping[str, str]) -> list[Filter]:
     filters = []
-    for column in ("channel", "task", "key", "state", "outcome"):
+    for column in FILTERS:
         if column not in options:
             continue
         if column not in table.filters:
@@ -157,14 +232,42 @@ def _time(name: str, options: Mapping[str, str]) -> datetime | None:
         ) from None
 
 
-def _count(name: str, options: Mapping[str, str]) -> int | None:
+def _start(options: Mapping[str, str]) -> str | Position | datetime:
+    """Return where a new query begins."""
+    if "startingOffsets" in options and "startingTimestamp" in options:
+        raise InvalidOption("Give startingOffsets or startingTimestamp, not both.")
+    if time := _time("startingTimestamp", options):
+        return time
+    given = options.get("startingOffsets", LATEST)
+    if given in (EARLIEST, LATEST):
+        return given
+    try:
+        found = json.loads(given)
+        txid, pk = found["txid"], found["id"]
+    except (ValueError, TypeError, KeyError):
+        txid = pk = None
+    if not all(type(each) is int and 0 <= each < 2**63 for each in (txid, pk)):
+        raise InvalidOption(
+            f"The option startingOffsets is {shown(given)}; it must be {EARLIEST}, {LATEST} or "
+            '{"txid": 0, "id": 0}, what was read last.'
+        )
+    return Position(txid, pk)
+
+
+def _flag(name: str, options: Mapping[str, str]) -> bool:
+    text = options.get(name, "true").lower()
+    if text not in ("true", "false"):
+        raise InvalidOption(f"The option {name} is {shown(text)}; it must be true or false.")
+    return text == "true"
+
+
+def _count(name: str, options: Mapping[str, str], most: int) -> int | None:
     if name not in options:
         return None
     text = options[name]
-    count = int(text) if text.isascii() and text.isdigit() and len(text) < 10 else 0
-    if not 1 <= count <= MOST_PARTITIONS:
+    count = int(text) if text.isascii() and text.isdigit() and len(text) < 11 else 0
+    if not 1 <= count <= most:
         raise InvalidOption(
-            f"The option {name} is {shown(text)}; "
-            f"it must be a whole number from 1 to {MOST_PARTITIONS}."
+            f"The option {name} is {shown(text)}; it must be a whole number from 1 to {most}."
         )
     return count

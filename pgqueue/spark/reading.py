@@ -10,7 +10,7 @@ from psycopg.sql import SQL, Composable, Literal
 
 from pgqueue.spark.errors import SnapshotGone, TableChanged
 from pgqueue.spark.holding import name_of_readers
-from pgqueue.spark.options import ReadOptions
+from pgqueue.spark.options import ReadOptions, Selection
 from pgqueue.spark.planning import Part, Stretch, rows_of
 from pgqueue.spark.tables import HISTORY
 from pgqueue.spark.urls import connect
@@ -44,10 +44,12 @@ def batches(options: ReadOptions, part: Part) -> Iterator[pa.RecordBatch]:
         with connection.transaction():
             if part.exported:
                 _import(connection, part.exported)
-            connection.execute(SQL_TEXTS["prepare"])
-            _give(connection, options, part)
+            prepare(connection, options)
+            if part.cutoff:
+                connection.execute(SQL_TEXTS["give"], {"name": "cutoff", "value": part.cutoff})
             for stretch in part.stretches:
-                yield from copying.read(connection, query(options, part, stretch), options.columns)
+                selected = query(options, stretch.relation, _rows(part, stretch))
+                yield from copying.read(connection, selected, options.columns)
                 _check_unchanged(connection, stretch)
 
 
@@ -59,10 +61,10 @@ def _import(connection: psycopg.Connection[Any], snapshot: str) -> None:
     connection.execute(SQL_TEXTS["name_reader"], {"name": name_of_readers(snapshot)})
 
 
-def _give(connection: psycopg.Connection[Any], options: ReadOptions, part: Part) -> None:
-    """Set what the query refers to: no value of an option is ever a part of its text."""
-    given: dict[str, Any] = {"since": options.since, "until": options.until, "cutoff": part.cutoff}
-    for name, value in given.items():
+def prepare(connection: psycopg.Connection[Any], options: Selection) -> None:
+    """Set for this transaction what queries need: no value of an option is a part of their text."""
+    connection.execute(SQL_TEXTS["prepare"])
+    for name, value in (("since", options.since), ("until", options.until)):
         if value is not None:
             connection.execute(SQL_TEXTS["give"], {"name": name, "value": str(value)})
     for column, values in options.filters:
@@ -84,11 +86,11 @@ def _check_unchanged(connection: psycopg.Connection[Any], stretch: Stretch) -> N
         )
 
 
-def query(options: ReadOptions, part: Part, stretch: Stretch) -> Composable:
-    """Return the query of one stretch, without parameters."""
+def query(options: Selection, relation: str, rows: Composable) -> Composable:
+    """Return a query without parameters: what is selected of some rows of a relation."""
     table = options.table
     columns = SQL(", ").join(SQL(column.sql) for column in options.columns)
-    rows = SQL(table.sources[stretch.relation]).format(rows=_relation(part, stretch))
+    source = SQL(table.sources[relation]).format(rows=rows)
     time = table.column(table.time).sql
     # In a sub-select, a setting is read once and not for each row.
     conditions = [
@@ -103,10 +105,10 @@ def query(options: ReadOptions, part: Part, stretch: Stretch) -> Composable:
         for column, _ in options.filters
     ]
     selected = SQL("".join(f" AND {condition}" for condition in conditions))
-    return SQL("SELECT {} FROM {}{}").format(columns, rows, selected)
+    return SQL("SELECT {} FROM {}{}").format(columns, source, selected)
 
 
-def _relation(part: Part, stretch: Stretch) -> Composable:
+def _rows(part: Part, stretch: Stretch) -> Composable:
     """Return the rows of a stretch, as a sub-select without a name."""
     conditions: list[Composable] = [
         SQL("r.ctid >= {}::tid").format(Literal(f"({stretch.first},0)"))

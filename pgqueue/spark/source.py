@@ -8,14 +8,34 @@ where one DataFrame is filtered twice (apache/spark pull request 57752). Filters
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceReader,
+    DataSourceStreamReader,
+    InputPartition,
+)
+from pyspark.sql.streaming.datasource import (
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxRows,
+    SupportsTriggerAvailableNow,
+)
 from pyspark.sql.types import StructType
 
-from pgqueue.spark.options import ReadOptions, read_options
+from pgqueue.spark import streaming
+from pgqueue.spark.options import (
+    Position,
+    ReadOptions,
+    StreamOptions,
+    read_options,
+    selection,
+    stream_options,
+)
 from pgqueue.spark.planning import Part, plan
 from pgqueue.spark.reading import batches
+from pgqueue.spark.streaming import Offset, Range
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -31,12 +51,16 @@ class PgQueueDataSource(DataSource):
 
     def schema(self) -> str:
         """Return the columns that the options ask for, as Spark's DDL."""
-        columns = read_options(self.options).columns
+        columns = selection(self.options).columns
         return ", ".join(f"`{column.name}` {column.type.value}" for column in columns)
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        """Return a reader of these columns."""
+        """Return what reads a table once."""
         return BatchReader(read_options(self.options))
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:
+        """Return what follows a table."""
+        return StreamReader(stream_options(self.options))
 
 
 class _Partition(InputPartition):
@@ -61,3 +85,49 @@ class BatchReader(DataSourceReader):
         """Yield the rows of a partition, on an executor."""
         assert isinstance(partition, _Partition)  # noqa: S101
         return batches(self._options, partition.part)
+
+
+class _Range(InputPartition):
+    """A range of a batch, as Spark passes it to a task."""
+
+    def __init__(self, start: Offset, part: Range) -> None:
+        super().__init__((start, part))
+        self.start = start
+        self.part = part
+
+
+class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Follows history. Spark keeps it in one process while the query runs."""
+
+    def __init__(self, options: StreamOptions) -> None:
+        self._options = options
+        self._until: Position | None = None
+
+    def initialOffset(self) -> dict[str, Any]:
+        """Return where a new query begins."""
+        return streaming.first(self._options).as_json()
+
+    def getDefaultReadLimit(self) -> ReadLimit:
+        """Return how much a batch may read."""
+        limit = self._options.limit
+        return ReadAllAvailable() if limit is None else ReadMaxRows(limit)
+
+    def prepareForTriggerAvailableNow(self) -> None:
+        """End with what is there now."""
+        self._until = streaming.newest(self._options)
+
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
+        """Return where the next batch ends."""
+        rows = limit.max_rows if isinstance(limit, ReadMaxRows) else None
+        offset = Offset.from_json(start)
+        return streaming.next_after(offset, self._options, limit=rows, until=self._until).as_json()
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
+        """Divide a batch."""
+        first, last = Offset.from_json(start), Offset.from_json(end)
+        return [_Range(first, part) for part in streaming.divide(self._options, first, last)]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of a range, on an executor."""
+        assert isinstance(partition, _Range)  # noqa: S101
+        return streaming.read(self._options, partition.start, partition.part)

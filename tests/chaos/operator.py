@@ -13,7 +13,7 @@ import sys
 import time
 from collections.abc import Callable
 from contextlib import closing, suppress
-from datetime import timedelta
+from datetime import date, timedelta
 from itertools import cycle
 from uuid import UUID
 
@@ -175,6 +175,7 @@ def verbs() -> list[Callable[[], object]]:
 
     def drop_days() -> None:
         with closing(connect("default", name="operator")) as connection:
+            partitions._make(connection, "public", date(2020, 2, 1))
             connection.prepare_threshold = None  # as behind a transaction pooler
             partitions.drop(connection, settings().retention)
 

@@ -13,7 +13,7 @@ from psycopg import Error
 from psycopg.errors import LockNotAvailable, ObjectNotInPrerequisiteState
 
 from pgqueue.engine import lookup, partitions, settle
-from pgqueue.models import Channel, History
+from pgqueue.models import Channel, History, LogFloor
 from pgqueue.retention import Retention
 from pgqueue.states import Outcome
 from tests.eventually import eventually
@@ -256,6 +256,21 @@ class TestDropping:
 
         assert in_a_minute == [today() - 91 * DAY]
         assert partitions.drop(connection, MONTH) == [today() - 90 * DAY]
+
+    @pytest.mark.parametrize("is_pooled", [False, True])
+    def test_says_first_up_to_which_transaction_history_is_gone(
+        self, connection: Connection, is_pooled: bool
+    ) -> None:
+        past(connection, 91)
+        [last] = one(connection, "SELECT max(txid) FROM pgqueue_history")
+        past(connection, 29)
+        if is_pooled:
+            connection.prepare_threshold = None
+
+        partitions.drop(connection, MONTH)
+        partitions.drop(connection, MONTH)
+
+        assert [*LogFloor.objects.values_list("log", "position")] == [("history", last)]
 
     def test_never_takes_a_day_that_is_written_to(self, connection: Connection) -> None:
         # A run that ended just before midnight is settled just after.

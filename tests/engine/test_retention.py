@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from pgqueue.engine import dead, retention
-from pgqueue.models import Channel, History, Message, Purged
+from pgqueue.models import Channel, History, LogFloor, Message, Purged
 from pgqueue.retention import Retention
 from pgqueue.states import Outcome
 from tests.factories import (
@@ -87,6 +87,16 @@ class TestHistory:
             "silent succeeded": 1,
             "none succeeded": 1,
         }
+
+    def test_says_up_to_which_transaction_it_is_gone(self, connection: Connection) -> None:
+        ended(connection, ago=2 * HOUR, outcome="expired")
+        ended(connection, ago=2 * HOUR)
+        [last] = one(connection, "SELECT max(txid) FROM pgqueue_history")
+        ended(connection, ago=2 * HOUR, outcome="expired")
+
+        purge(connection)
+
+        assert [*LogFloor.objects.values_list("log", "position")] == [("history", last)]
 
     def test_of_what_is_kept_the_longest_goes_with_its_days(self, connection: Connection) -> None:
         ended(connection, 3, at=yesterday())

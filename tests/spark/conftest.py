@@ -42,6 +42,12 @@ def url(transactional_db: None) -> str:
     return make_conninfo(**{name: settings[name] for name in wanted if name in settings})
 
 
+@pytest.fixture(autouse=True)
+def _snapshots_end_soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the snapshots that tests have held end when no partition was read for two seconds."""
+    monkeypatch.setattr("pgqueue.spark.planning.HELD_FOR", 2.0)
+
+
 @pytest.fixture
 def connection(url: str) -> Iterator[psycopg.Connection[Any]]:
     """A connection of the test's own."""

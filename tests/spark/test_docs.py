@@ -23,14 +23,14 @@ def test_the_examples_run(
     spark: SparkSession,
     url: str,
     connection: Connection,
-    monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    monkeypatch.setenv("DATABASE_URL", url)
     ended(connection, 3)
     module = ModuleType("example")
 
     for example in re.findall(r"^```python\n(.*?)^```", PAGE.read_text("utf-8"), re.M | re.S):
+        # Spark's processes have their environment since the session began.
+        example = example.replace('"env:DATABASE_URL"', repr(url))
         exec(compile(example, PAGE.name, "exec"), module.__dict__)  # noqa: S102
 
     assert "tests.task|succeeded|    3|" in capsys.readouterr().out

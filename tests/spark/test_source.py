@@ -64,6 +64,12 @@ class TestATable:
         enqueue(connection, 300)
 
         assert load("messages", numPartitions="2").select("id").distinct().count() == 301
+        # Spark's planner has it held for a minute.
+        held = connection.execute(
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
+            "WHERE application_name = 'pgqueue spark snapshot'"
+        )
+        assert held.fetchall() == [(True,)]
 
     def test_filtered_twice_gives_each_its_rows(self, load: Load) -> None:
         # With pushFilters, Spark 4.3 gives the last filter's rows to all of them.

@@ -1,0 +1,52 @@
+-- History is followed in the order of (txid, id), and only below the horizon: the oldest transaction that is
+-- still open. All below it has ended, so that a range never changes once it could be read. A reader that
+-- follows the ids alone, or what is visible, passes over what commits later than it began.
+
+-- name: horizon
+pg_snapshot_xmin(pg_current_snapshot())::text::bigint
+
+-- name: server
+-- The cluster; the next transaction's number; the highest number that retention has removed; and whether rows
+-- seem to come from the future, since they were restored from another cluster.
+SELECT (SELECT system_identifier::text FROM pg_control_system()),
+       pg_snapshot_xmax(pg_current_snapshot())::text::bigint,
+       coalesce((SELECT position FROM pgqueue_log_floor WHERE log = 'history'), 0),
+       EXISTS (SELECT FROM pgqueue_history
+               WHERE txid >= pg_snapshot_xmax(pg_current_snapshot())::text::bigint)
+
+-- name: last
+SELECT txid, id FROM pgqueue_history
+WHERE txid <
+-- include: horizon
+ORDER BY txid DESC, id DESC
+LIMIT 1
+
+-- name: nth
+-- The last row of a batch of so many.
+SELECT txid, id FROM pgqueue_history
+WHERE (txid, id) > (%(txid)s, %(id)s) AND (txid, id) <= (%(last_txid)s, %(last_id)s)
+ORDER BY txid, id
+OFFSET %(count)s - 1 LIMIT 1
+
+-- name: before_time
+-- The transaction before the first one that wrote a row which ended at this time or later.
+SELECT min(txid) - 1 FROM pgqueue_history
+WHERE finished_at >= %(time)s AND txid <
+-- include: horizon
+
+-- name: bounds
+-- Where each of so many parts of a range ends.
+SELECT txid, id
+FROM (SELECT txid, id, row_number() OVER (ORDER BY txid, id) AS place, count(*) OVER () AS size
+      FROM pgqueue_history
+      WHERE (txid, id) > (%(txid)s, %(id)s) AND (txid, id) <= (%(last_txid)s, %(last_id)s)) s
+WHERE place = size OR place %% ((size + %(parts)s - 1) / %(parts)s) = 0
+ORDER BY txid, id
+
+-- name: by_index
+-- A range is a small part of history, whatever the statistics say.
+SELECT set_config('enable_seqscan', 'off', true)
+
+-- name: renumber
+-- For an operator, after a restore.
+UPDATE pgqueue_history SET txid = pg_current_xact_id()::text::bigint WHERE txid >= %(following)s

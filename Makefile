@@ -27,7 +27,7 @@ INSTALLED = $(VENV)/installed
 PLOTTING = $(VENV)/installed-soak
 PIPELINE = $(VENV)/installed-spark
 
-.PHONY: demo test test-postgres model chaos soak bench bench-smoke bench-peers lint types imports migrations check constraints clean
+.PHONY: demo test test-postgres test-spark model chaos soak bench bench-smoke bench-peers lint types imports migrations check constraints clean
 
 demo: $(INSTALLED)
 	$(RUN) manage.py demo
@@ -42,6 +42,10 @@ test: $(TESTED)
 # The suite on a throwaway server of another version: VERSION=15 or 16.
 test-postgres: $(TESTED)
 	$(RUN) -m pgqueue.embedded --version $(VERSION) --throwaway -- $(PYTEST)
+
+# The data pipeline: what takes longer than the suite may.
+test-spark: $(PIPELINE)
+	$(RUN) -m pytest -m spark tests/spark
 
 # Random histories held against a model, and then everybody at once: half of the minutes each.
 MINUTES ?= 10

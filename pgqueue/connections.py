@@ -15,6 +15,7 @@ from typing import Any
 
 import psycopg
 from django.db import connections
+from psycopg.conninfo import make_conninfo
 from psycopg.types.string import TextLoader
 
 from pgqueue.conf import settings
@@ -65,6 +66,19 @@ def _open(alias: str, name: str) -> psycopg.Connection[Any]:
     parameters.setdefault("tcp_user_timeout", int(2000 * patience))
     parameters["application_name"] = f"{theirs} pgqueue {name}".lstrip()
     return psycopg.connect(**parameters, autocommit=True)
+
+
+def conninfo(alias: str) -> str:
+    """Return how libpq connects to the database `alias`, with its password."""
+    parameters = connections[alias].get_connection_params()
+    known = {each.keyword.decode() for each in psycopg.pq.Conninfo.get_defaults()}
+    return make_conninfo(
+        **{
+            name: value
+            for name, value in parameters.items()
+            if name in known and name != "client_encoding"
+        }
+    )
 
 
 def _set_up(connection: psycopg.Connection[Any], alias: str) -> None:

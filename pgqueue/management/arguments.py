@@ -51,6 +51,15 @@ def _number(text: str) -> float:
 
 
 @_kind
+def spark_option(text: str) -> tuple[str, str]:
+    """Read an option of Spark's: its name and value, with "=" between them."""
+    name, equals, value = text.partition("=")
+    if not equals or not name.startswith("spark."):
+        raise ValueError("it must be NAME=VALUE, with a NAME that begins with 'spark.'.")
+    return name, value
+
+
+@_kind
 def duration(text: str) -> timedelta:
     """Read seconds, 0 or more."""
     return as_age(_number(text))

@@ -11,6 +11,20 @@ class Migration(migrations.Migration):
 
     operations = [
         migrations.CreateModel(
+            name='Export',
+            fields=[
+                ('target', models.TextField(db_collation='C', primary_key=True, serialize=False)),
+                ('batch', models.BigIntegerField()),
+                ('txid', models.BigIntegerField()),
+                ('message_id', models.BigIntegerField()),
+                ('exported_at', models.DateTimeField()),
+            ],
+            options={
+                'db_table': 'pgqueue_export',
+                'default_permissions': (),
+            },
+        ),
+        migrations.CreateModel(
             name='LogFloor',
             fields=[
                 ('log', models.TextField(db_collation='C', help_text='Its name: history.', primary_key=True, serialize=False)),

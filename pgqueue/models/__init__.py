@@ -3,6 +3,7 @@
 from pgqueue.models.channel import Channel
 from pgqueue.models.dedupe import Dedupe
 from pgqueue.models.duty import Duty
+from pgqueue.models.export import Export
 from pgqueue.models.history import History
 from pgqueue.models.lane import Bell, Gate, Lane
 from pgqueue.models.log_floor import LogFloor
@@ -18,6 +19,7 @@ __all__ = [
     "Channel",
     "Dedupe",
     "Duty",
+    "Export",
     "Gate",
     "History",
     "Lane",

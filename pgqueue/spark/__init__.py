@@ -16,6 +16,7 @@ except ImportError as error:
 
 from pgqueue.spark.errors import (
     DataLoss,
+    ExportConflict,
     InvalidOption,
     NoJava,
     OtherCluster,
@@ -30,6 +31,7 @@ del pyarrow, pyspark
 
 __all__ = [
     "DataLoss",
+    "ExportConflict",
     "InvalidOption",
     "NoJava",
     "OtherCluster",

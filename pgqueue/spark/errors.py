@@ -4,7 +4,12 @@ Spark shows an error of a Python data source inside its own, after a traceback: 
 line which option or table it is about, and what to do.
 """
 
+import re
+
 from pgqueue.exceptions import PGQueueError
+
+_OURS = re.compile(r"^(?:pgqueue\.spark\.errors|psycopg\.errors|psycopg)\.\w+: (.+)", re.MULTILINE)
+_JAVAS = re.compile(r"^: [\w.]+: (.+)", re.MULTILINE)
 
 
 class SparkError(PGQueueError):
@@ -31,5 +36,16 @@ class OtherCluster(SparkError):
     """The transaction numbers of a checkpoint or of history are not those of this cluster."""
 
 
+class ExportConflict(SparkError):
+    """Two exports write to one target, or what it has and what its checkpoint says differ."""
+
+
 class NoJava(SparkError):
     """Spark needs Java 17 or newer, and there is none."""
+
+
+def reason(error: BaseException) -> str:
+    """Return in one line what an error of ours or of Spark's says went wrong."""
+    text = str(error)
+    found = _OURS.findall(text) or _JAVAS.findall(text)
+    return str(found[0] if found else text.strip().partition("\n")[0])

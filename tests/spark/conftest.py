@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 import django
 import psycopg
 import pytest
-from django.db import connections
-from psycopg.conninfo import make_conninfo
+
+from pgqueue.connections import conninfo
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -37,9 +37,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 @pytest.fixture
 def url(transactional_db: None) -> str:
     """Where the test's database is."""
-    settings = connections["default"].get_connection_params()
-    wanted = ("host", "port", "user", "password", "dbname")
-    return make_conninfo(**{name: settings[name] for name in wanted if name in settings})
+    return conninfo("default")
 
 
 @pytest.fixture(autouse=True)

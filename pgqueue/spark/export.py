@@ -1,0 +1,185 @@
+"""Export history and dead letters to Parquet, by day: each message that ended, once.
+
+    history/day=2026-11-24/batch_id=12/part-….parquet
+    deadletters/day=2026-11-24/part-….parquet
+    _checkpoint/
+
+A stream writes history in batches. A batch that was interrupted is written again with the same
+rows, into the same folders, and replaces what it has left there. Spark's own Parquet sink would
+leave files of a broken batch that only Spark knows to ignore. Dead letters may still be replayed:
+they are written as they are now, in place of those of the export before.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import psycopg
+from pyspark.sql import functions as F
+
+from pgqueue.spark.errors import ExportConflict
+from pgqueue.spark.urls import connect
+from pgqueue.statements import load
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, DataFrameWriter, SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+
+SQL = load(__name__)
+DAY = 86_400_000_000
+"""Microseconds."""
+BATCH = 200_000
+"""Rows in a batch, at most."""
+LOOK = 1
+"""Seconds between two looks at how far it is."""
+
+
+class Progress(NamedTuple):
+    """How many rows of history are exported, of how many that were waiting."""
+
+    done: int
+    waiting: int
+
+
+class Exported(NamedTuple):
+    """What an export has written."""
+
+    history: int
+    deadletters: int
+
+
+def export(
+    spark: SparkSession,
+    *,
+    url: str,
+    to: str,
+    batch: int = BATCH,
+    progress: Callable[[Progress], None] = lambda progress: None,
+) -> Exported:
+    """Export what has ended since the last export to this target, and the dead letters.
+
+    It may be interrupted at any moment, and goes on where it was.
+
+    Args:
+        url: see `urls.resolve`.
+        to: a folder: a path, or a URL that Spark can write to, such as `s3a://bucket/folder`.
+        batch: rows of history that are written at a time, at most.
+        progress: is called as the export goes on.
+
+    Raises:
+        ExportConflict: another export writes to this target, or its checkpoint is gone.
+        pyspark.errors.StreamingQueryException: the export failed.
+    """
+    to = to.rstrip("/")
+    with _alone(url, to) as connection:
+        written = _export_history(spark, connection, url, to, batch, progress)
+        return Exported(written, _export_deadletters(spark, url, to))
+
+
+@contextmanager
+def _alone(url: str, to: str) -> Iterator[psycopg.Connection[Any]]:
+    with connect(url, name="export") as connection:
+        if connection.execute(SQL["lock"], {"target": to}).fetchone() != (True,):
+            raise ExportConflict(f"Another export writes to {to} now.")
+        yield connection
+
+
+class _HistoryExport:
+    """The stream that writes history, and how far it is."""
+
+    def __init__(self, connection: psycopg.Connection[Any], to: str) -> None:
+        self._connection = connection
+        self._to = to
+        row = connection.execute(SQL["record"], {"target": to}).fetchone()
+        last, txid, message_id = row or (-1, 0, 0)
+        self._batch: int = last
+        counted = connection.execute(SQL["waiting"], [txid, message_id]).fetchone() or (0,)
+        self.progress = Progress(0, counted[0])
+
+    def start(self, spark: SparkSession, url: str, batch: int) -> StreamingQuery:
+        """Start the stream; it ends with what is there now."""
+        before = self._batch
+
+        def write(frame: DataFrame, number: int) -> None:
+            if number <= before:
+                raise ExportConflict(
+                    f"{self._to} has the batches up to {before}, and its checkpoint begins at "
+                    f"batch {number}: it is gone, or older than the files. Restore "
+                    f"{self._to}/_checkpoint, or export to another folder."
+                )
+            numbered = frame.withColumn("batch_id", F.lit(number))
+            _by_day(numbered, "finished_at", "batch_id").option(
+                "partitionOverwriteMode", "dynamic"
+            ).parquet(f"{self._to}/history")
+
+        return (
+            spark.readStream.format("pgqueue")
+            .option("url", url)
+            .option("table", "history")
+            .option("startingOffsets", "earliest")
+            .option("maxOffsetsPerTrigger", batch)
+            .option("minPartitions", 2)
+            .load()
+            .writeStream.foreachBatch(write)
+            .option("checkpointLocation", f"{self._to}/_checkpoint")
+            .trigger(availableNow=True)
+            .start()
+        )
+
+    def note(self, query: StreamingQuery) -> Progress:
+        """Note in the database which batches Spark has committed; return how far it is."""
+        for each in query.recentProgress:
+            if each.batchId > self._batch and each.numInputRows:
+                offset = json.loads(each.sources[0].endOffset)
+                self._connection.execute(
+                    SQL["note"],
+                    {
+                        "target": self._to,
+                        "batch": each.batchId,
+                        "txid": offset["txid"],
+                        "message_id": offset["id"],
+                    },
+                )
+                self._batch = each.batchId
+                done = self.progress.done + each.numInputRows
+                self.progress = Progress(done, max(self.progress.waiting, done))
+        return self.progress
+
+
+def _export_history(
+    spark: SparkSession,
+    connection: psycopg.Connection[Any],
+    url: str,
+    to: str,
+    batch: int,
+    progress: Callable[[Progress], None],
+) -> int:
+    exporting = _HistoryExport(connection, to)
+    query = exporting.start(spark, url, batch)
+    try:
+        while not query.awaitTermination(LOOK):
+            progress(exporting.note(query))
+    finally:
+        query.stop()
+    done = exporting.note(query)
+    progress(done)
+    connection.execute(SQL["note_time"], {"target": to})
+    return done.done
+
+
+def _export_deadletters(spark: SparkSession, url: str, to: str) -> int:
+    letters = spark.read.format("pgqueue").option("url", url).option("table", "deadletters").load()
+    folder = f"{to}/deadletters"
+    _by_day(letters, "died_at").option("partitionOverwriteMode", "static").parquet(folder)
+    # What was written, and not what is there by now.
+    schema = letters.withColumn("day", F.lit(None).cast("date")).schema
+    return spark.read.schema(schema).parquet(folder).count()
+
+
+def _by_day(frame: DataFrame, time: str, *beside: str) -> DataFrameWriter:
+    """Return a writer into a folder for each UTC day, whatever the session's time zone."""
+    day = f"date_from_unix_date(cast(unix_micros({time}) div {DAY} as int))"
+    return frame.withColumn("day", F.expr(day)).write.mode("overwrite").partitionBy("day", *beside)

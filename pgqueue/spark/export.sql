@@ -1,0 +1,21 @@
+-- name: lock
+-- One writer for each target, until its session ends. A row lock would need an open transaction, and that would
+-- hold back the stream itself.
+SELECT pg_try_advisory_lock(hashtextextended('pgqueue_export' || chr(31) || %(target)s, 0))
+
+-- name: record
+SELECT batch, txid, message_id FROM pgqueue_export WHERE target = %(target)s
+
+-- name: waiting
+-- The rows that are to be exported.
+SELECT count(*) FROM pgqueue_history WHERE (txid, id) > (%s, %s)
+
+-- name: note
+INSERT INTO pgqueue_export (target, batch, txid, message_id, exported_at)
+VALUES (%(target)s, %(batch)s, %(txid)s, %(message_id)s, clock_timestamp())
+ON CONFLICT (target) DO UPDATE
+SET batch = excluded.batch, txid = excluded.txid, message_id = excluded.message_id, exported_at = excluded.exported_at
+
+-- name: note_time
+-- Even if there was nothing new.
+UPDATE pgqueue_export SET exported_at = clock_timestamp() WHERE target = %(target)s

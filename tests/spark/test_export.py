@@ -1,0 +1,142 @@
+"""Each message that ended is in the Parquet files once, wherever an export was interrupted."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pandas
+import psycopg
+import pytest
+from django.core.management import call_command
+from django.core.management.base import CommandError
+
+from pgqueue.models import Export
+from pgqueue.spark import ExportConflict
+from pgqueue.spark.export import Exported, Progress, export
+from tests.factories import Connection, bury, ended, past
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+HISTORY = "history/day=*/batch_id=*/*.parquet"
+LETTERS = "deadletters/day=*/*.parquet"
+
+
+def exported(folder: Path, pattern: str = HISTORY) -> list[int]:
+    """Return the ids, as any reader of Parquet finds them by the documented glob."""
+    files = [pandas.read_parquet(path) for path in sorted(folder.glob(pattern))]
+    return sorted(pk for each in files for pk in each["id"])
+
+
+def all_ids(connection: Connection) -> list[int]:
+    rows = connection.execute("SELECT id FROM pgqueue_history ORDER BY id").fetchall()
+    return [pk for (pk,) in rows]
+
+
+def test_it_goes_on_where_it_was(
+    spark: SparkSession, url: str, connection: Connection, tmp_path: Path
+) -> None:
+    said: list[Progress] = []
+    name = past(connection, 3)
+    ended(connection, 9)
+    letters = bury(connection, 2, channel="other")
+
+    first = export(spark, url=url, to=str(tmp_path), batch=4, progress=said.append)
+    ended(connection, 5)
+    connection.execute("DELETE FROM pgqueue_message WHERE id = %s", [letters[0]])
+    second = export(spark, url=url, to=f"{tmp_path}/", batch=4)
+    third = export(spark, url=url, to=str(tmp_path))
+
+    days = {path.name for path in (tmp_path / "history").glob("day=*")}
+    mine = exported(tmp_path)
+    expected = all_ids(connection)
+    connection.execute(f"DROP TABLE {name}")
+    assert (first, second, third) == (Exported(10, 2), Exported(5, 1), Exported(0, 1))
+    assert mine == expected
+    assert len(days) == 2
+    assert exported(tmp_path, LETTERS) == letters[1:]
+    assert said[-1] == Progress(10, 10)
+    record = Export.objects.get(target=str(tmp_path))
+    assert record.batch == 4
+
+
+def test_a_batch_that_was_interrupted_is_written_again_in_its_place(
+    spark: SparkSession, url: str, connection: Connection, tmp_path: Path
+) -> None:
+    ended(connection, 6)
+    export(spark, url=url, to=str(tmp_path), batch=3)
+    # As if it was killed after it wrote the last batch, and before Spark noted that.
+    (tmp_path / "_checkpoint" / "commits" / "1").unlink()
+    (tmp_path / "_checkpoint" / "commits" / ".1.crc").unlink()
+    Export.objects.update(batch=0)
+    [left] = (tmp_path / "history").glob("day=*/batch_id=1")
+    (left / "part-of-a-broken-write.parquet").write_bytes(b"PAR1")
+    ended(connection, 2)
+
+    export(spark, url=url, to=str(tmp_path), batch=3)
+
+    assert exported(tmp_path) == all_ids(connection)
+
+
+def test_a_checkpoint_that_is_gone_is_an_error(
+    spark: SparkSession, url: str, connection: Connection, tmp_path: Path
+) -> None:
+    ended(connection, 6)
+    export(spark, url=url, to=str(tmp_path), batch=3)
+    before = exported(tmp_path)
+    shutil.rmtree(tmp_path / "_checkpoint")
+
+    with pytest.raises(Exception, match="has the batches up to 1, .* begins at batch 0"):
+        export(spark, url=url, to=str(tmp_path), batch=3)
+
+    assert exported(tmp_path) == before
+
+
+def test_two_at_once_to_one_folder_are_refused(
+    spark: SparkSession, url: str, tmp_path: Path
+) -> None:
+    with psycopg.connect(url) as other:
+        other.execute(
+            "SELECT pg_advisory_lock(hashtextextended('pgqueue_export' || chr(31) || %s, 0))",
+            [str(tmp_path)],
+        )
+
+        with pytest.raises(ExportConflict, match=f"Another export writes to {tmp_path} now"):
+            export(spark, url=url, to=str(tmp_path))
+
+
+class TestTheCommand:
+    def test_exports(
+        self,
+        spark: SparkSession,
+        connection: Connection,
+        tmp_path: Path,
+        capsys: pytest.CaptureFixture[str],
+    ) -> None:
+        ended(connection, 3)
+
+        call_command("pgqueue_export", to=str(tmp_path))
+
+        assert exported(tmp_path) == all_ids(connection)
+        assert f"3 messages that ended, and 0 dead letters, are in {tmp_path}.\n" in (
+            capsys.readouterr().out
+        )
+
+    def test_says_in_one_line_what_is_wrong(
+        self, spark: SparkSession, connection: Connection, tmp_path: Path
+    ) -> None:
+        ended(connection, 3)
+        (tmp_path / "file").write_text("")
+
+        with pytest.raises(CommandError) as raised:
+            call_command("pgqueue_export", to=str(tmp_path / "file"))
+
+        assert "\n" not in str(raised.value)
+        assert "file" in str(raised.value)
+
+    @pytest.mark.parametrize("given", ["master=local", "spark.master", ""])
+    def test_refuses_what_is_no_option_of_spark(self, given: str, capsys: Any) -> None:
+        with pytest.raises(CommandError, match="it must be NAME=VALUE"):
+            call_command("pgqueue_export", "--to", "x", "--conf", given)

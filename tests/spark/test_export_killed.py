@@ -1,0 +1,103 @@
+"""An export that is killed at any moment, while messages end, loses none and repeats none."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import threading
+import time
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import duckdb
+import psycopg
+import pytest
+
+from tests.factories import Connection, ended
+from tests.processes import ROOT, database_url
+from tests.spark.test_export import HISTORY, all_ids, exported
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+def start(folder: Path) -> subprocess.Popen[str]:
+    """Start an export in a process group of its own, with its Java and its workers."""
+    return subprocess.Popen(
+        [sys.executable, "manage.py", "pgqueue_export", f"--to={folder}", "--batch=400"],
+        cwd=ROOT,
+        env={
+            **os.environ,
+            "DJANGO_SETTINGS_MODULE": "tests.worker_settings",
+            "DATABASE_URL": database_url(),
+        },
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        start_new_session=True,
+        text=True,
+    )
+
+
+def writes(folder: Path) -> int:
+    """Return how many batches have begun to write files."""
+    return len([*folder.glob("history/.spark-staging-*"), *folder.glob("history/day=*/batch_id=*")])
+
+
+def commits(folder: Path) -> int:
+    """Return how many batches Spark has noted as done."""
+    return len([*folder.glob("_checkpoint/commits/[0-9]*")])
+
+
+def write(url: str, stopping: threading.Event) -> None:
+    """Let messages end, in transactions that overlap."""
+    with psycopg.connect(url) as first, psycopg.connect(url) as second:
+        while not stopping.wait(0.4):
+            ended(first, 20)
+            ended(second, 20)
+            second.commit()
+            first.commit()
+
+
+@pytest.mark.spark
+@pytest.mark.timeout(600)
+def test_it_is_the_same_to_every_reader(
+    url: str, connection: Connection, tmp_path: Path, spark: SparkSession
+) -> None:
+    chance = random.Random(7)
+    stopping = threading.Event()
+    writers = [threading.Thread(target=write, args=(url, stopping)) for _ in range(2)]
+    for each in writers:
+        each.start()
+    try:
+        for count in (writes, commits, writes):
+            before = count(tmp_path)
+            process = start(tmp_path)
+            until = time.monotonic() + 120
+            while count(tmp_path) <= before and process.poll() is None:
+                assert time.monotonic() < until
+                time.sleep(0.01)
+            time.sleep(chance.random())
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            process.communicate(timeout=60)
+            assert process.returncode == -signal.SIGKILL
+    finally:
+        stopping.set()
+        for each in writers:
+            each.join()
+
+    assert commits(tmp_path) > 0
+    last = start(tmp_path)
+    _, err = last.communicate(timeout=300)
+
+    assert last.returncode == 0, err
+    expected = all_ids(connection)
+    by_duckdb = duckdb.read_parquet(f"{tmp_path}/{HISTORY}").project("id").order("id").fetchall()
+    by_spark = spark.read.parquet(f"{tmp_path}/history").select("id").orderBy("id").collect()
+    assert exported(tmp_path) == expected
+    assert [pk for (pk,) in by_duckdb] == expected
+    assert [row.id for row in by_spark] == expected

@@ -159,9 +159,16 @@ def _mark(connection: Connection, past: Past, parameters: Mapping[str, Any]) -> 
         )
         if not _is_found(connection, past, parameters):
             return False
-        connection.execute(Text(SQL["raise_floor"]).format(past.table))
+        _raise_floor(connection, past)
         connection.execute(_comment(past, MARK))
         return True
+
+
+def _raise_floor(connection: Connection, past: Past) -> None:
+    """Tell those who follow history how far it is gone."""
+    last = _one(connection, Text("SELECT max(txid) FROM {}").format(past.table))
+    if last is not None:
+        connection.execute(SQL["raise_floor"], {"position": last})
 
 
 def _detach(connection: Connection, past: Past, parameters: Mapping[str, Any]) -> None:
@@ -208,7 +215,7 @@ def _drop_in_one(connection: Connection, past: Past, parameters: Mapping[str, An
         if not _be_alone(connection) or not _is_found(connection, past, parameters):
             return False
         if past.is_attached:
-            connection.execute(Text(SQL["raise_floor"]).format(past.table))
+            _raise_floor(connection, past)
             end = " FINALIZE" if past.is_pending else ""
             connection.execute(_alter("DETACH PARTITION {}" + end, past))
         connection.execute(Text("DROP TABLE {}").format(past.table))
@@ -244,7 +251,7 @@ def _is_found(connection: Connection, past: Past, parameters: Mapping[str, Any])
     return _find(connection, {**parameters, "only": past.name}) == [past]
 
 
-def _one(connection: Connection, statement: str) -> Any:
+def _one(connection: Connection, statement: str | Composed) -> Any:
     row = connection.execute(statement).fetchone()
     return row and row[0]
 

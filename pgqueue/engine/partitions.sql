@@ -45,8 +45,7 @@ ORDER BY NOT is_pending, relname
 
 -- name: raise_floor
 -- Before a day goes: a reader that follows history and is behind it finds out by this.
-INSERT INTO pgqueue_log_floor (log, position)
-SELECT 'history', last FROM (SELECT max(txid) AS last FROM {}) s WHERE last IS NOT NULL
+INSERT INTO pgqueue_log_floor (log, position) VALUES ('history', %(position)s)
 ON CONFLICT (log) DO UPDATE SET position = greatest(pgqueue_log_floor.position, excluded.position)
 
 -- name: try_for_session

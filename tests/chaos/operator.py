@@ -175,7 +175,13 @@ def verbs() -> list[Callable[[], object]]:
 
     def drop_days() -> None:
         with closing(connect("default", name="operator")) as connection:
-            partitions._make(connection, "public", date(2020, 2, 1))
+            if partitions._make(connection, "public", date(2020, 2, 1)):
+                Message.objects.filter(pk=plain.using(run_after=3600).enqueue(NOBODY).id).cancel()
+                connection.execute(
+                    "UPDATE pgqueue_history SET finished_at = '2020-02-01 12:00Z' "
+                    "WHERE id IN (SELECT id FROM pgqueue_history WHERE payload->'args'->>0 = '-1' "
+                    "LIMIT 1)"
+                )
             connection.prepare_threshold = None  # as behind a transaction pooler
             partitions.drop(connection, settings().retention)
 

@@ -13,6 +13,7 @@ import psycopg
 import pytest
 
 from pgqueue.connections import conninfo
+from tests.eventually import eventually
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -27,6 +28,7 @@ Read = Callable[..., "pa.Table"]
 Load = Callable[..., "DataFrame"]
 
 
+@pytest.hookimpl(tryfirst=True)  # before pytest-xdist reads the groups
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Run all tests of this folder in one process: a second session of Spark takes 20 seconds."""
     for item in items:
@@ -38,6 +40,16 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def url(transactional_db: None) -> str:
     """Where the test's database is."""
     return conninfo("default")
+
+
+def wait_for_horizon(url: str) -> None:
+    """Wait until streams see all that is committed: other tests' transactions hold them back."""
+    query = (
+        "SELECT coalesce(max(txid), 0) < pg_snapshot_xmin(pg_current_snapshot())::text::bigint "
+        "FROM pgqueue_history"
+    )
+    with psycopg.connect(url, autocommit=True) as connection:
+        eventually(lambda: connection.execute(query).fetchone() == (True,), within=60)
 
 
 @pytest.fixture(autouse=True)

@@ -12,6 +12,7 @@ import pytest
 from pgqueue.spark.options import NAMES
 from pgqueue.spark.tables import TABLES
 from tests.factories import Connection, ended
+from tests.spark.conftest import wait_for_horizon
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 PAGE = Path(__file__).parents[2] / "docs" / "pipeline.md"
 
 
+@pytest.mark.spark
 def test_the_examples_run(
     spark: SparkSession,
     url: str,
@@ -26,6 +28,7 @@ def test_the_examples_run(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     ended(connection, 3)
+    wait_for_horizon(url)
     module = ModuleType("example")
 
     for example in re.findall(r"^```python\n(.*?)^```", PAGE.read_text("utf-8"), re.M | re.S):

@@ -16,6 +16,7 @@ from pgqueue.models import Export
 from pgqueue.spark import ExportConflict
 from pgqueue.spark.export import Exported, Progress, export
 from tests.factories import Connection, bury, ended, past
+from tests.spark.conftest import wait_for_horizon
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -28,6 +29,12 @@ def exported(folder: Path, pattern: str = HISTORY) -> list[int]:
     """Return the ids, as any reader of Parquet finds them by the documented glob."""
     files = [pandas.read_parquet(path) for path in sorted(folder.glob(pattern))]
     return sorted(pk for each in files for pk in each["id"])
+
+
+def run(spark: SparkSession, url: str, to: object, **given: Any) -> Exported:
+    """Export all that is committed."""
+    wait_for_horizon(url)
+    return export(spark, url=url, to=str(to), **given)
 
 
 def all_ids(connection: Connection) -> list[int]:
@@ -43,11 +50,11 @@ def test_it_goes_on_where_it_was(
     ended(connection, 9)
     letters = bury(connection, 2, channel="other")
 
-    first = export(spark, url=url, to=str(tmp_path), batch=4, progress=said.append)
+    first = run(spark, url, tmp_path, batch=4, progress=said.append)
     ended(connection, 5)
     connection.execute("DELETE FROM pgqueue_message WHERE id = %s", [letters[0]])
-    second = export(spark, url=url, to=f"{tmp_path}/", batch=4)
-    third = export(spark, url=url, to=str(tmp_path))
+    second = run(spark, url, f"{tmp_path}/", batch=4)
+    third = run(spark, url, tmp_path)
 
     days = {path.name for path in (tmp_path / "history").glob("day=*")}
     mine = exported(tmp_path)
@@ -62,11 +69,12 @@ def test_it_goes_on_where_it_was(
     assert record.batch == 4
 
 
+@pytest.mark.spark
 def test_a_batch_that_was_interrupted_is_written_again_in_its_place(
     spark: SparkSession, url: str, connection: Connection, tmp_path: Path
 ) -> None:
     ended(connection, 6)
-    export(spark, url=url, to=str(tmp_path), batch=3)
+    run(spark, url, tmp_path, batch=3)
     # As if it was killed after it wrote the last batch, and before Spark noted that.
     (tmp_path / "_checkpoint" / "commits" / "1").unlink()
     (tmp_path / "_checkpoint" / "commits" / ".1.crc").unlink()
@@ -75,25 +83,27 @@ def test_a_batch_that_was_interrupted_is_written_again_in_its_place(
     (left / "part-of-a-broken-write.parquet").write_bytes(b"PAR1")
     ended(connection, 2)
 
-    export(spark, url=url, to=str(tmp_path), batch=3)
+    run(spark, url, tmp_path, batch=3)
 
     assert exported(tmp_path) == all_ids(connection)
 
 
+@pytest.mark.spark
 def test_a_checkpoint_that_is_gone_is_an_error(
     spark: SparkSession, url: str, connection: Connection, tmp_path: Path
 ) -> None:
     ended(connection, 6)
-    export(spark, url=url, to=str(tmp_path), batch=3)
+    run(spark, url, tmp_path, batch=3)
     before = exported(tmp_path)
     shutil.rmtree(tmp_path / "_checkpoint")
 
     with pytest.raises(Exception, match="has the batches up to 1, .* begins at batch 0"):
-        export(spark, url=url, to=str(tmp_path), batch=3)
+        run(spark, url, tmp_path, batch=3)
 
     assert exported(tmp_path) == before
 
 
+@pytest.mark.spark
 def test_two_at_once_to_one_folder_are_refused(
     spark: SparkSession, url: str, tmp_path: Path
 ) -> None:
@@ -104,18 +114,21 @@ def test_two_at_once_to_one_folder_are_refused(
         )
 
         with pytest.raises(ExportConflict, match=f"Another export writes to {tmp_path} now"):
-            export(spark, url=url, to=str(tmp_path))
+            run(spark, url, tmp_path)
 
 
+@pytest.mark.spark
 class TestTheCommand:
     def test_exports(
         self,
         spark: SparkSession,
+        url: str,
         connection: Connection,
         tmp_path: Path,
         capsys: pytest.CaptureFixture[str],
     ) -> None:
         ended(connection, 3)
+        wait_for_horizon(url)
 
         call_command("pgqueue_export", to=str(tmp_path))
 

@@ -19,6 +19,7 @@ import pytest
 
 from tests.factories import Connection, ended
 from tests.processes import ROOT, database_url
+from tests.spark.conftest import wait_for_horizon
 from tests.spark.test_export import HISTORY, all_ids, exported
 
 if TYPE_CHECKING:
@@ -91,6 +92,7 @@ def test_it_is_the_same_to_every_reader(
             each.join()
 
     assert commits(tmp_path) > 0
+    wait_for_horizon(url)
     last = start(tmp_path)
     _, err = last.communicate(timeout=300)
 

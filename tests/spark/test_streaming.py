@@ -22,6 +22,7 @@ from pgqueue.spark.options import Position, stream_options
 from pgqueue.spark.streaming import Offset
 from pgqueue.states import Outcome
 from tests.factories import Connection, ended, one, past
+from tests.spark.conftest import wait_for_horizon
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -37,8 +38,12 @@ class Stream:
         self.offset = streaming.first(self.options)
         self.batches: list[list[dict[str, Any]]] = []
 
-    def step(self, limit: int | None = None, until: Position | None = None) -> list[int]:
+    def step(
+        self, limit: int | None = None, until: Position | None = None, *, is_stalled: bool = False
+    ) -> list[int]:
         """Read the next batch; return the ids."""
+        if not is_stalled:
+            wait_for_horizon(self.options.url)
         start = self.offset
         end = streaming.next_after(
             start, self.options, limit=limit or self.options.limit, until=until
@@ -79,7 +84,7 @@ class TestOrder:
             ended(connection)
             newest = one(connection, "SELECT max(id) FROM pgqueue_history")[0]
             naive = newest  # What a reader of `id > last` would remember.
-            assert stream.step() == []
+            assert stream.step(is_stalled=True) == []
             slow.commit()
 
         assert stream.step() == all_ids(connection)
@@ -110,7 +115,7 @@ class TestOrder:
             each.start()
         seen: list[int] = []
         while any(each.is_alive() for each in writers):
-            seen += stream.step()
+            seen += stream.step(is_stalled=True)
             rows = connection.execute("SELECT id FROM pgqueue_history WHERE id > %s", [naive])
             new = [pk for (pk,) in rows]
             found, naive = found + len(new), max([naive, *new])
@@ -147,6 +152,7 @@ class TestABatch:
 
     def test_in_partitions_has_each_row_once(self, url: str, connection: Connection) -> None:
         ended(connection, 100)
+        wait_for_horizon(url)
         stream = Stream(url, **START, minPartitions="7")
         end = streaming.next_after(stream.offset, stream.options, limit=None)
 
@@ -183,6 +189,7 @@ class TestABatch:
     def test_ends_where_the_query_does(self, url: str, connection: Connection) -> None:
         ended(connection, 5)
         stream = Stream(url, **START)
+        wait_for_horizon(url)
         until = streaming.newest(stream.options)
         ended(connection, 5)
 
@@ -202,6 +209,7 @@ class TestABatch:
 class TestTheStart:
     def test_is_what_ends_from_now_on_by_default(self, url: str, connection: Connection) -> None:
         ended(connection, 3)
+        wait_for_horizon(url)
         stream = Stream(url)
         ended(connection, 2)
 
@@ -211,6 +219,7 @@ class TestTheStart:
         now = datetime.now(UTC)
         for ago in (3, 2, 1):
             ended(connection, at=now - timedelta(minutes=ago))
+        wait_for_horizon(url)
 
         stream = Stream(url, startingTimestamp=str(now - timedelta(minutes=2)))
         later = Stream(url, startingTimestamp=str(now + timedelta(minutes=2)))
@@ -358,8 +367,10 @@ class TestInSpark:
             query.awaitTermination()
 
         ended(connection, 10)
+        wait_for_horizon(url)
         follow()
         ended(connection, 3)
+        wait_for_horizon(url)
         follow()
 
         assert [len(each) for each in batches] == [4, 4, 2, 3]

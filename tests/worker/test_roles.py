@@ -34,12 +34,13 @@ class TestAWorkerWithoutThreads:
     def test_promotes_on_time_what_is_enqueued_meanwhile(self) -> None:
         with worker("--threads", "0"), worker("--no-duties"):
             eventually(lambda: Duty.objects.filter(name="promote", ran_at__isnull=False).exists())
-            jobs.add.using(run_after=0.3).enqueue(1)
+            for count in (1, 2, 3):
+                jobs.add.using(run_after=0.3).enqueue(1)
+                eventually(lambda count=count: History.objects.count() == count)
 
-            eventually(lambda: History.objects.exists())
-
-        message = History.objects.get()
-        assert (message.started_at - message.run_at).total_seconds() < 0.6
+        # One of them may come when this machine has no time; by chance, all three would not.
+        late = [each.started_at - each.run_at for each in History.objects.all()]
+        assert min(late).total_seconds() < 0.2
 
     def test_serves_no_channel(self) -> None:
         with worker("--threads", "0"):

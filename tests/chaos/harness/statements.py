@@ -32,11 +32,8 @@ def all_of_them() -> dict[str, re.Pattern[str]]:
 
 
 def _sent(statement: str) -> re.Pattern[str]:
-    """Return the pattern of a statement with parameters, or their values, in their places.
-
-    `{}` is in the place of a table's name.
-    """
-    parts = re.split(r"%\(\w+\)s|\{\}", statement)
+    """Return the pattern of a statement with parameters, or their values, in their places."""
+    parts = re.split(r"%\(\w+\)s", statement)
     return re.compile(".+?".join(re.escape(part.replace("%%", "%")) for part in parts), re.DOTALL)
 
 

@@ -95,7 +95,7 @@ def connections_are_refused() -> Iterator[None]:
 class TestAskedToStop:
     @pytest.mark.parametrize("number", [SIGTERM, SIGINT])
     def test_it_ends_what_runs_and_hands_back_the_rest(self, number: signal.Signals) -> None:
-        jobs.sleep.enqueue_many([(0.5, "first"), (0, "second"), (0, "third")])
+        jobs.sleep.enqueue_many([(2, "first"), (0, "second"), (0, "third")])
         with worker("--threads", "1") as process:
             eventually(began)
             process.signal(number)

@@ -241,7 +241,7 @@ def test_who_retires_is_watched_until_he_has_ended() -> None:
     retiring.join()
 
     assert watched == [True]
-    assert not worker._watchdog.is_alive()
+    eventually(lambda: not worker._watchdog.is_alive())
     assert History.objects.count() == 1
 
 

@@ -20,8 +20,8 @@ from psycopg.types.string import TextLoader
 
 from pgqueue.conf import settings
 from pgqueue.tables import needing_tables
+from pgqueue.transactions import IDLE_IN_TRANSACTION
 
-IDLE_IN_TRANSACTION = "30s"
 READ_ONLY = "the server is read-only: a standby, or its default_transaction_read_only is on"
 POOLED = "DISABLE_SERVER_SIDE_CURSORS"
 """The Django setting that tells of a transaction pooler that can't be detected by its pids."""
@@ -133,32 +133,6 @@ def _server(connection: psycopg.Connection[Any]) -> tuple[int, bool]:
         "SELECT pg_backend_pid(), current_setting('transaction_read_only')::boolean"
     ).fetchone()
     return row or (0, False)
-
-
-def is_pooled(connection: psycopg.Connection[Any]) -> bool:
-    """Return whether a transaction pooler is in between, so that LISTEN would hear nothing."""
-    return connection.prepare_threshold is None
-
-
-@contextmanager
-def in_short(connection: psycopg.Connection[Any]) -> Iterator[None]:
-    """Open a transaction that the server ends soon if this process stops in the middle of it.
-
-    Behind a pooler the time-out is set for the transaction only: another client would inherit a
-    session's setting.
-    """
-    with connection.transaction():
-        if is_pooled(connection):
-            connection.execute(
-                "SELECT set_config('idle_in_transaction_session_timeout', %s, true)",
-                [IDLE_IN_TRANSACTION],
-            )
-        yield
-
-
-def wait_at_most(connection: psycopg.Connection[Any], patience: str) -> None:
-    """Set the lock_timeout, for example "2s", until the transaction ends."""
-    connection.execute("SELECT set_config('lock_timeout', %s, true)", [patience])
 
 
 @contextmanager

@@ -16,11 +16,12 @@ from time import monotonic
 from typing import Any
 
 from pgqueue import signals
-from pgqueue.connections import Session, is_pooled
+from pgqueue.connections import Session
 from pgqueue.engine import notifications
 from pgqueue.engine.values import Connection
 from pgqueue.exceptions import PGQueueError
 from pgqueue.service import NO_NAP, Service
+from pgqueue.transactions import is_pooled
 from pgqueue.wakeup import Wakeup
 
 # A connection whose server vanished says nothing: send it a query now and then.

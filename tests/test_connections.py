@@ -14,7 +14,8 @@ from psycopg.errors import IdleInTransactionSessionTimeout
 
 from pgqueue import connections
 from pgqueue.conf import settings
-from pgqueue.connections import Contact, Session, connect, in_short, is_pooled
+from pgqueue.connections import Contact, Session, connect
+from pgqueue.transactions import in_short, is_pooled
 
 pytestmark = pytest.mark.django_db
 

@@ -7,9 +7,9 @@ from collections.abc import Callable
 
 from psycopg import OperationalError
 
-from pgqueue.connections import is_pooled
 from pgqueue.engine import notifications
 from pgqueue.engine.values import Connection
+from pgqueue.transactions import is_pooled
 from pgqueue.wakeup import Wakeup
 
 

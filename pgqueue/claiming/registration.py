@@ -6,10 +6,10 @@ import threading
 from datetime import timedelta
 from uuid import UUID, uuid4
 
-from pgqueue.connections import wait_at_most
 from pgqueue.engine import workers
 from pgqueue.engine.values import Connection
 from pgqueue.engine.workers import WorkerInfo
+from pgqueue.transactions import wait_at_most
 
 LAST_BYTES = 0xFFFF_FFFF
 PATIENCE = "2s"

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-from pgqueue.connections import Contact, in_short
+from pgqueue.connections import Contact
 from pgqueue.duties.base import Duty, LongDuty
 from pgqueue.engine import duty as engine
 from pgqueue.engine.values import Connection
+from pgqueue.transactions import in_short
 
 NOTHING = timedelta()
 FAILED = timedelta(minutes=1)

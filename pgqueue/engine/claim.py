@@ -6,9 +6,9 @@ from datetime import datetime, timedelta
 from typing import NamedTuple
 from uuid import UUID
 
-from pgqueue.connections import is_pooled
 from pgqueue.engine.values import Claim, Connection
 from pgqueue.statements import load
+from pgqueue.transactions import is_pooled
 
 SQL = load(__name__)
 

@@ -10,9 +10,9 @@ from datetime import UTC, datetime, timedelta
 from typing import NamedTuple
 from uuid import UUID
 
-from pgqueue.connections import in_short, is_pooled
 from pgqueue.engine.values import Claim, Connection
 from pgqueue.statements import load
+from pgqueue.transactions import in_short, is_pooled
 
 SQL = load(__name__)
 

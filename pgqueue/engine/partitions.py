@@ -1,11 +1,13 @@
 """The daily partitions of history: made ahead, so that no settle waits for one, and dropped."""
 
+from __future__ import annotations
+
 from collections.abc import Iterator, Mapping
 from contextlib import nullcontext
 from datetime import date, datetime, timedelta
 from itertools import takewhile
 from time import monotonic
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from psycopg import Error
 from psycopg.errors import (
@@ -19,11 +21,13 @@ from psycopg.pq import TransactionStatus
 from psycopg.sql import SQL as Text
 from psycopg.sql import Composed, Identifier, Literal
 
-from pgqueue.connections import is_pooled, wait_at_most
 from pgqueue.engine import retention as retaining
 from pgqueue.engine.values import Connection
-from pgqueue.retention import Retention
 from pgqueue.statements import load
+from pgqueue.transactions import is_pooled, wait_at_most
+
+if TYPE_CHECKING:
+    from pgqueue.retention import Retention
 
 SQL = load(__name__)
 

@@ -9,11 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import datetime, timedelta
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pgqueue.engine.values import Connection
-from pgqueue.retention import Retention
 from pgqueue.statements import load
+
+if TYPE_CHECKING:
+    from pgqueue.retention import Retention
 
 SQL = load(__name__)
 

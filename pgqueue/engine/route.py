@@ -11,9 +11,9 @@ from collections.abc import Sequence
 from datetime import timedelta
 from typing import NamedTuple
 
-from pgqueue.connections import in_short
 from pgqueue.engine.values import Connection
 from pgqueue.statements import load
+from pgqueue.transactions import in_short
 
 SQL = load(__name__)
 

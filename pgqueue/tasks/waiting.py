@@ -21,11 +21,11 @@ from typing import Any
 import psycopg
 
 from pgqueue.conf import settings
-from pgqueue.connections import is_pooled
 from pgqueue.engine import notifications, wait
 from pgqueue.engine.lookup import Found
 from pgqueue.listener import PROBE_EVERY, Subscription, Topic, subscribe
 from pgqueue.service import NO_NAP
+from pgqueue.transactions import is_pooled
 
 SHORTEST_NAP = timedelta(milliseconds=10)
 DEAF_NAP = timedelta(seconds=0.5)

@@ -15,7 +15,7 @@ import pgqueue
 from pgqueue import signals
 from pgqueue.claiming.registration import Registration, WorkerIds
 from pgqueue.conf import settings
-from pgqueue.connections import Session, is_pooled
+from pgqueue.connections import Session
 from pgqueue.duties.all import all_duties
 from pgqueue.duties.service import Duties
 from pgqueue.endings import HandedBack
@@ -24,6 +24,7 @@ from pgqueue.engine.workers import WorkerInfo
 from pgqueue.listener import Subscription, Topic, subscribe
 from pgqueue.service import Service
 from pgqueue.tasks import scheduling
+from pgqueue.transactions import is_pooled
 from pgqueue.worker import interpreter
 from pgqueue.worker.autoreload import Autoreload
 from pgqueue.worker.config import WorkerConfig

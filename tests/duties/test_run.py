@@ -9,7 +9,7 @@ import psycopg
 import pytest
 from psycopg.errors import IdleInTransactionSessionTimeout
 
-from pgqueue import connections as module_of_connections
+from pgqueue import transactions
 from pgqueue.conf import settings
 from pgqueue.duties import maintain
 from pgqueue.duties.inline import InlineDuties
@@ -33,7 +33,7 @@ class TestWhoFallsSilentBehindATransactionPooler:
     def pooled(self, connection: Connection, monkeypatch: pytest.MonkeyPatch) -> Connection:
         connection.execute("RESET idle_in_transaction_session_timeout")
         connection.prepare_threshold = None
-        monkeypatch.setattr(module_of_connections, "IDLE_IN_TRANSACTION", "200ms")
+        monkeypatch.setattr(transactions, "IDLE_IN_TRANSACTION", "200ms")
         duty.due(connection, ["lasting", "short"])
         return connection
 

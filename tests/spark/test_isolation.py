@@ -14,6 +14,8 @@ from tests.factories import Connection, ended
 MODULES = [
     "pyspark_pgqueue",
     *(each.name for each in pkgutil.walk_packages(pgqueue.spark.__path__, "pgqueue.spark.")),
+    # What operators do to messages, which Spark does too.
+    *(f"pgqueue.engine.{verb}" for verb in ("dead", "cancel", "promote")),
 ]
 READ = """
 from pgqueue.spark.options import read_options

@@ -57,6 +57,8 @@ class Settings:
     """How long messages that ended are kept: a duration, or a dict of some by outcome."""
     dead_retention: timedelta = 3 * MONTH
     """How long dead letters are kept before they are discarded."""
+    export_before_drop: bool = False
+    """Whether history is removed only after all exports have it, however old it is."""
     keep_connections: bool = True
     """Whether a worker's thread keeps its Django connections open while it has work, although
     their CONN_MAX_AGE is 0. If not, it closes them after each task, as Django does after a request.

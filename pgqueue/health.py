@@ -17,7 +17,7 @@ from psycopg.errors import InsufficientPrivilege
 from pgqueue.conf import settings
 from pgqueue.connections import borrow
 from pgqueue.duties.all import all_duties
-from pgqueue.engine import channels, health
+from pgqueue.engine import channels, exports, health, partitions
 from pgqueue.engine.stats import Stats, measure
 from pgqueue.engine.values import Connection
 from pgqueue.tables import lack_of
@@ -58,6 +58,7 @@ class Limits:
         max_bloat: more dead rows in the table of live messages warn.
         max_horizon: seconds for which a transaction may keep dead rows from being vacuumed.
         max_connections: the share of the connections that may be in use.
+        max_export: seconds since the last export to each target, where retention waits for it.
     """
 
     host: str | None = None
@@ -69,6 +70,7 @@ class Limits:
     max_bloat: int = 1_000_000
     max_horizon: float = 3600
     max_connections: float = 0.9
+    max_export: float = 172_800
 
 
 @dataclass(frozen=True)
@@ -247,6 +249,36 @@ def _connections(queue: _Queue) -> Judgement:
     return status, f"{used} of {most} in use", {"used": used, "most": most}
 
 
+def _export(queue: _Queue) -> Judgement:
+    if not settings().export_before_drop:
+        return Status.OK, "retention waits for none", {}
+    targets = exports.targets(queue.connection)
+    exported = exports.passed(queue.connection)
+    behind = exports.behind(queue.connection, exported)
+    days = partitions.waiting(queue.connection, settings().retention, exported)
+    figures = {
+        "seconds_since": {each.name: each.silent_for for each in targets},
+        "behind": behind._asdict(),
+        "days_kept": [str(day) for day in days],
+    }
+    if not targets:
+        said = "there is none, so no history is removed: run pgqueue_export --to DIR"
+        return Status.FAILING, said, figures
+    late = [each for each in targets if each.silent_for > queue.limits.max_export]
+    last = (late or targets)[0]
+    said = f"{last.name}: {last.silent_for:.0f} s ago"
+    if behind.messages:
+        many = min(behind.messages, exports.COUNTED)
+        more = "more than " if behind.messages > many else ""
+        said += f"; {more}{many} messages are not exported, the first for {behind.seconds:.0f} s"
+    if days:
+        said += f"; days of history that are kept for it: {len(days)}"
+    if late or days:
+        said += f": run pgqueue_export --to {last.name}, or forget that target with --forget"
+        return Status.FAILING, said, figures
+    return Status.OK, said, figures
+
+
 _Check = Callable[[_Queue], Judgement]
 CHECKS: Mapping[str, _Check] = {
     "workers": _workers,
@@ -257,6 +289,7 @@ CHECKS: Mapping[str, _Check] = {
     "bloat": _bloat,
     "horizon": _horizon,
     "connections": _connections,
+    "export": _export,
 }
 
 

@@ -17,7 +17,7 @@ from pgqueue.engine import notifications, settle, workers
 from pgqueue.engine.claim import Answer, Known, Search
 from pgqueue.engine.enqueue import Enqueued
 from pgqueue.engine.settle import Done, Failure
-from pgqueue.engine.values import Claim, Cursors, Lease
+from pgqueue.engine.values import Claim, Cursors, Lease, Position
 from pgqueue.engine.workers import WorkerInfo
 from pgqueue.models import Policy
 
@@ -189,6 +189,19 @@ def past(connection: Connection, ago: int) -> str:
     )
     ended(connection, at=datetime.combine(day, time(12), UTC))
     return name
+
+
+def exported(
+    connection: Connection, last: Position, *, name: str = "/lake", ago: timedelta = timedelta()
+) -> None:
+    """Note that history was exported to a target so long ago, up to a row."""
+    connection.execute(
+        "INSERT INTO pgqueue_export (target, batch, txid, message_id, exported_at) "
+        "VALUES (%(name)s, 0, %(txid)s, %(id)s, statement_timestamp() - %(ago)s) "
+        "ON CONFLICT (target) DO UPDATE SET txid = excluded.txid, "
+        "message_id = excluded.message_id, exported_at = excluded.exported_at",
+        {"name": name, "ago": ago, **last._asdict()},
+    )
 
 
 def make_due(connection: Connection, ids: Iterable[int]) -> None:

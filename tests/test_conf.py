@@ -66,6 +66,7 @@ def test_a_list_is_a_backoff() -> None:
         ({"RETENTION": {"lost": 60}}, "There are succeeded, cancelled"),
         ({"RETENTION": {"expired": -1}}, "longer than 0"),
         ({"DEAD_RETENTION": timedelta(days=36526)}, "as good as for ever"),
+        ({"EXPORT_BEFORE_DROP": 1}, "must be True or False"),
         ({"THREADS": 0}, "from 1 to 10000"),
         ({"THREADS": 10_001}, "from 1 to 10000"),
         ({"THREADS": 2.5}, "whole number"),

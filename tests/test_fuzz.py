@@ -413,6 +413,7 @@ OF_SETTINGS: Mapping[str, list[Any]] = {
     "backoff": [Exponential(base=1), [1, 2]],
     "retention": [60, CENTURY, {"discarded": 60}, {"succeeded": 60}],
     "dead_retention": [60, CENTURY],
+    "export_before_drop": [True, False],
     "keep_connections": [True, False],
     "schedules": [{}, {"a": {"task": "tests.jobs.add", "when": "@daily"}}],
 }

@@ -25,10 +25,11 @@ from pgqueue.duties.maintain import maintain
 from pgqueue.engine import health as engine
 from pgqueue.engine import partitions, stats
 from pgqueue.engine.health import Holder
+from pgqueue.engine.values import Position
 from pgqueue.health import Check, Limits, Status
 from pgqueue.tasks import scheduling
 from tests.eventually import eventually
-from tests.factories import bury, enqueue, insert, one, register
+from tests.factories import bury, ended, enqueue, exported, insert, one, past, register
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -340,6 +341,65 @@ def test_connections_warn_beyond_their_limit() -> None:
     assert status("connections", max_connections=0.0) == Status.WARNING
 
 
+class TestExport:
+    @pytest.fixture(autouse=True)
+    def _retention_waits(self, settings: Any) -> None:
+        settings.PGQUEUE = {**settings.PGQUEUE, "EXPORT_BEFORE_DROP": True}
+
+    def last(self, connection: Connection) -> Position:
+        return Position(
+            *one(connection, "SELECT txid, id FROM pgqueue_history ORDER BY 1 DESC, 2 DESC LIMIT 1")
+        )
+
+    def test_is_no_matter_where_retention_does_not_wait(self, settings: Any) -> None:
+        settings.PGQUEUE = {**settings.PGQUEUE, "EXPORT_BEFORE_DROP": False}
+
+        assert check("export") == Check("export", Status.OK, "retention waits for none")
+
+    def test_fails_where_there_was_none(self) -> None:
+        made = check("export")
+
+        assert made.status == Status.FAILING
+        assert made.said.endswith("no history is removed: run pgqueue_export --to DIR")
+
+    def test_is_told_with_what_it_lacks(self, connection: Connection) -> None:
+        ended(connection)
+        exported(connection, self.last(connection), ago=timedelta(hours=1))
+        ended(connection, 2, ago=timedelta(minutes=5))
+
+        made = check("export")
+
+        assert made.status == Status.OK
+        assert made.said == "/lake: 3600 s ago; 2 messages are not exported, the first for 300 s"
+        assert made.figures["behind"]["messages"] == 2
+
+    def test_fails_where_one_target_is_not_exported_to_any_more(
+        self, connection: Connection
+    ) -> None:
+        exported(connection, Position(2, 0), name="/old", ago=timedelta(days=3))
+        exported(connection, Position(1, 0))
+
+        made = check("export")
+
+        assert made.status == Status.FAILING
+        assert made.said.startswith("/old: 259200 s ago")
+        assert "run pgqueue_export --to /old, or forget that target" in made.said
+        assert status("export", max_export=300_000) == Status.OK
+
+    def test_fails_where_days_are_kept_for_it(self, connection: Connection) -> None:
+        name = past(connection, 50)
+        exported(connection, Position(1, 0))
+
+        made = check("export")
+        exported(connection, self.last(connection))
+        later = check("export")
+        connection.execute(f"DROP TABLE {name}")
+
+        assert made.status == Status.FAILING
+        assert "days of history that are kept for it: 1" in made.said
+        assert later.status == Status.OK
+
+
 def test_what_the_role_may_not_see_is_unknown_and_the_rest_is_told(connection: Connection) -> None:
     register(connection)
 
@@ -471,6 +531,7 @@ class TestTheCommand:
             "max_bloat": 6,
             "max_horizon": 7.5,
             "max_connections": 0.8,
+            "max_export": 9.5,
         }
         asked = []
 

@@ -28,8 +28,15 @@ def all_duties(*, database: str, scheduling: Scheduling) -> list[Duty]:
         Schedule(database=database, scheduling=scheduling),
         Expire(),
         Lanes(),
-        Partitions(retention=options.retention),
-        Purge(retention=options.retention, dead_retention=options.dead_retention),
+        Partitions(
+            retention=options.retention,
+            exports_first=options.export_before_drop,
+        ),
+        Purge(
+            retention=options.retention,
+            dead_retention=options.dead_retention,
+            exports_first=options.export_before_drop,
+        ),
         Forget(),
     ]
 

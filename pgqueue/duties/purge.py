@@ -1,8 +1,8 @@
 from datetime import timedelta
 from time import monotonic
 
-from pgqueue.engine import dead, retention
-from pgqueue.engine.values import Connection
+from pgqueue.engine import dead, exports, retention
+from pgqueue.engine.values import EVERYTHING, Connection
 from pgqueue.retention import Retention
 
 EVERY = timedelta(minutes=1)
@@ -11,12 +11,19 @@ COST = 20
 
 
 class Purge:
-    """Remove from history what is kept for less long than its day, and end old dead letters."""
+    """Remove from history what is kept for less long than its day, and end old dead letters.
+
+    Args:
+        exports_first: history is removed only after all targets of exports have it.
+    """
 
     name = "purge"
 
-    def __init__(self, *, retention: Retention, dead_retention: timedelta) -> None:
+    def __init__(
+        self, *, retention: Retention, dead_retention: timedelta, exports_first: bool = False
+    ) -> None:
         self._retention = retention
+        self._exports_first = exports_first
         self._dead_retention = dead_retention
         self.did = {"removed": 0, "discarded": 0, "stretches": 0}
 
@@ -28,8 +35,9 @@ class Purge:
         """Do a batch of each."""
         began = monotonic()
         discarded = dead.discard_old(connection, keep=self._dead_retention)
+        exported = exports.passed(connection) if self._exports_first else EVERYTHING
         steps = [
-            retention.purge(connection, window, self._retention)
+            retention.purge(connection, window, self._retention, exported=exported)
             for window in retention.windows(connection, self._retention)
         ]
         unfinished = sum(not step.is_last for step in steps)

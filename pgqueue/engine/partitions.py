@@ -22,7 +22,7 @@ from psycopg.sql import SQL as Text
 from psycopg.sql import Composed, Identifier, Literal
 
 from pgqueue.engine import retention as retaining
-from pgqueue.engine.values import Connection
+from pgqueue.engine.values import EVERYTHING, Connection, Position
 from pgqueue.statements import load
 from pgqueue.transactions import is_pooled, wait_at_most
 
@@ -104,7 +104,9 @@ def _make(connection: Connection, schema: str, day: date) -> bool:
     return True
 
 
-def drop(connection: Connection, retention: Retention) -> list[date] | None:
+def drop(
+    connection: Connection, retention: Retention, *, exported: Position = EVERYTHING
+) -> list[date] | None:
     """Drop the days whose retention is over, for a minute at most; there may be more.
 
     Settles and reports go on meanwhile and do not wait. If a lock takes too long, for example
@@ -113,6 +115,7 @@ def drop(connection: Connection, retention: Retention) -> list[date] | None:
     Args:
         connection: in autocommit, and used for nothing else: its time-outs are changed.
         retention: the retention of messages whose channel configures none.
+        exported: days with rows after this are kept.
 
     Returns:
         The days that were dropped; None: another session is dropping days.
@@ -120,19 +123,35 @@ def drop(connection: Connection, retention: Retention) -> list[date] | None:
     Raises:
         psycopg.errors.LockNotAvailable: another session reads history for too long.
     """
-    parameters = {**retaining.given(retention), "mark": MARK, "only": None}
+    parameters = _given(retention)
     drop_them = _drop_at_once if is_pooled(connection) else _drop_concurrently
-    return drop_them(connection, parameters)
+    return drop_them(connection, parameters, exported)
 
 
-def _drop_concurrently(connection: Connection, parameters: Mapping[str, Any]) -> list[date] | None:
+def waiting(connection: Connection, retention: Retention, exported: Position) -> list[date]:
+    """Return the days whose retention is over, and that are kept since they are not exported."""
+    past = _find(connection, _given(retention))
+    return [each.day for each in past if not _is_exported(connection, each, exported)]
+
+
+def _given(retention: Retention) -> Mapping[str, Any]:
+    return {**retaining.given(retention), "mark": MARK, "only": None}
+
+
+def _drop_concurrently(
+    connection: Connection, parameters: Mapping[str, Any], exported: Position
+) -> list[date] | None:
     """Detach days while history is read and written, then drop their tables."""
     connection.execute(f"SET lock_timeout = '{PATIENCE}'; SET statement_timeout = '10min'")
     if not _one(connection, SQL["try_for_session"]):
         return None
     try:
         past = _past(connection, parameters)
-        return [each.day for each in _in_time(past) if _drop(connection, each, parameters)]
+        return [
+            each.day
+            for each in _in_time(past)
+            if _is_exported(connection, each, exported) and _drop(connection, each, parameters)
+        ]
     finally:
         if not connection.closed:
             connection.execute(SQL["leave"])
@@ -201,7 +220,9 @@ def _unmark(connection: Connection, past: Past) -> None:
         connection.execute(_comment(past, None))
 
 
-def _drop_at_once(connection: Connection, parameters: Mapping[str, Any]) -> list[date] | None:
+def _drop_at_once(
+    connection: Connection, parameters: Mapping[str, Any], exported: Position
+) -> list[date] | None:
     """Drop days behind a transaction pooler, where each statement may have another session.
 
     Each day is one transaction: settles wait until it ends or gives up.
@@ -210,13 +231,19 @@ def _drop_at_once(connection: Connection, parameters: Mapping[str, Any]) -> list
         if not _be_alone(connection):
             return None
         past = _past(connection, parameters)
-    return [each.day for each in _in_time(past) if _drop_in_one(connection, each, parameters)]
+    return [
+        each.day for each in _in_time(past) if _drop_in_one(connection, each, parameters, exported)
+    ]
 
 
-def _drop_in_one(connection: Connection, past: Past, parameters: Mapping[str, Any]) -> bool:
+def _drop_in_one(
+    connection: Connection, past: Past, parameters: Mapping[str, Any], exported: Position
+) -> bool:
     """Drop a day in one transaction; return False if it must not be dropped any more."""
     with connection.transaction():
         if not _be_alone(connection) or not _is_found(connection, past, parameters):
+            return False
+        if not _is_exported(connection, past, exported):
             return False
         if past.is_attached:
             _raise_floor(connection, past)
@@ -253,6 +280,14 @@ def _find(connection: Connection, parameters: Mapping[str, Any]) -> list[Past]:
 def _is_found(connection: Connection, past: Past, parameters: Mapping[str, Any]) -> bool:
     """Return whether the day's state is unchanged. Other days are not read: they may be locked."""
     return _find(connection, {**parameters, "only": past.name}) == [past]
+
+
+def _is_exported(connection: Connection, past: Past, exported: Position) -> bool:
+    """Return whether a day has no rows after a position; one whose drop has begun has none."""
+    if exported == EVERYTHING or past.is_pending or not past.is_attached:
+        return True
+    after = Text("SELECT EXISTS (SELECT FROM {} WHERE (txid, id) > ({}, {}))")
+    return not _one(connection, after.format(past.table, *map(Literal, exported)))
 
 
 def _one(connection: Connection, statement: str | Composed) -> Any:

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from pgqueue.engine.values import Connection
+from pgqueue.engine.values import EVERYTHING, Connection, Position
 from pgqueue.statements import load
 
 if TYPE_CHECKING:
@@ -50,17 +50,44 @@ def windows(connection: Connection, retention: Retention) -> list[Window]:
     return [Window(*row) for row in connection.execute(SQL["windows"], given(retention))]
 
 
-def purge(connection: Connection, window: Window, retention: Retention) -> Step:
+def purge(
+    connection: Connection,
+    window: Window,
+    retention: Retention,
+    *,
+    exported: Position = EVERYTHING,
+) -> Step:
     """Delete the next messages of a window, at most 2 000; store how far the window is done.
 
     Locked rows are skipped; they go with their day's partition.
+
+    Args:
+        exported: rows after this are kept, and what ended after the first of them in time.
     """
-    parameters = {**given(retention), **window._asdict(), "reach": REACH, "limit": BATCH}
+    parameters = {
+        **given(retention),
+        **window._asdict(),
+        **exported._asdict(),
+        "reach": REACH,
+        "limit": BATCH,
+    }
     seen, end = connection.execute(SQL["reach"], parameters).fetchone() or (0, None)
     until = min(end, window.before) if end and seen == REACH else window.before
+    first = _first_after(connection, parameters, until, exported)
+    until = first or until
     row = connection.execute(SQL["purge"], {**parameters, "before": until}).fetchone()
     removed = row[0] if row else 0
     if removed == BATCH:
         return Step(removed, is_last=False)
     connection.execute(SQL["note"], {**parameters, "until": until})
-    return Step(removed, is_last=until == window.before)
+    return Step(removed, is_last=first is not None or until == window.before)
+
+
+def _first_after(
+    connection: Connection, parameters: Mapping[str, Any], until: datetime, exported: Position
+) -> datetime | None:
+    """Return when the first row ended that is not exported, if any of a window did."""
+    if exported == EVERYTHING:
+        return None
+    row = connection.execute(SQL["first_after"], {**parameters, "before": until}).fetchone()
+    return row[0] if row else None

@@ -24,7 +24,13 @@ FROM (
     WHERE finished_at >= %(after)s AND finished_at < %(before)s
     LIMIT %(reach)s) s
 
+-- name: first_after
+-- When that ended which is not exported yet.
+SELECT min(finished_at) FROM pgqueue_history
+WHERE finished_at >= %(after)s AND finished_at < %(before)s AND (txid, id) > (%(txid)s::bigint, %(id)s::bigint)
+
 -- name: purge
+-- What is not exported may also be written later than its time says: it stays, and goes with its day.
 WITH
 -- include: kept
 , over AS MATERIALIZED (
@@ -34,6 +40,7 @@ WITH
     LEFT JOIN kept others ON others.channel IS NULL AND others.outcome = h.outcome
     WHERE h.finished_at >= %(after)s AND h.finished_at < %(before)s
       AND coalesce(own.keep, others.keep) <= %(keep)s
+      AND (h.txid, h.id) <= (%(txid)s::bigint, %(id)s::bigint)
     LIMIT %(limit)s
     FOR UPDATE OF h SKIP LOCKED
 ), gone AS (

@@ -40,6 +40,17 @@ class Tuples:
         return self._connection.transaction()
 
 
+class Position(NamedTuple):
+    """A place in history: its rows are followed in the order of their transactions' numbers."""
+
+    txid: int
+    id: int
+
+
+EVERYTHING = Position(2**63 - 1, 2**63 - 1)
+"""After all rows of history."""
+
+
 class Lease(NamedTuple):
     """The fence of a claim: a worker with an older lease of the message can change nothing."""
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import NamedTuple
 
+from pgqueue.engine.values import Position
 from pgqueue.spark.errors import InvalidOption
 from pgqueue.spark.tables import TABLES, Column, Table
 from pgqueue.spark.urls import DEFAULT
@@ -31,13 +32,6 @@ class Filter(NamedTuple):
 
     column: str
     values: list[str]
-
-
-class Position(NamedTuple):
-    """A place in history: its rows are followed in the order of their transactions' numbers."""
-
-    txid: int
-    id: int
 
 
 @dataclass(frozen=True, kw_only=True)

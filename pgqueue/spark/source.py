@@ -24,9 +24,9 @@ from pyspark.sql.streaming.datasource import (
 )
 from pyspark.sql.types import StructType
 
+from pgqueue.engine.values import Position
 from pgqueue.spark import streaming
 from pgqueue.spark.options import (
-    Position,
     ReadOptions,
     StreamOptions,
     read_options,

@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import psycopg
 from psycopg.sql import SQL, Composable, Literal
 
+from pgqueue.engine.values import Position
 from pgqueue.spark.errors import DataLoss, OtherCluster
-from pgqueue.spark.options import EARLIEST, Position, StreamOptions
+from pgqueue.spark.options import EARLIEST, StreamOptions
 from pgqueue.spark.reading import prepare, query
 from pgqueue.spark.tables import HISTORY
 from pgqueue.spark.urls import connect

@@ -39,12 +39,14 @@ def verbs() -> list[Callable[[], object]]:
         dead,
         enqueue,
         expire,
+        exports,
         held,
         lease,
         notifications,
         partitions,
         promote,
         purge,
+        retention,
         route,
         schedule,
         stats,
@@ -184,6 +186,11 @@ def verbs() -> list[Callable[[], object]]:
                 )
             connection.prepare_threshold = None  # as behind a transaction pooler
             partitions.drop(connection, settings().retention)
+            # As where retention waits for exports.
+            exported, keep = exports.passed(connection), settings().retention
+            exports.behind(connection, exported)
+            for window in retention.windows(connection, keep):
+                retention.purge(connection, window, keep, exported=exported)
 
     # Verbs that the others reach by chance only, or never.
     def the_rest() -> None:

@@ -17,7 +17,8 @@ Connection = psycopg.Connection[Any]
 
 TABLES = (
     *("message", "history", "worker", "channel", "duty"),
-    *("policy", "lane", "gate", "bell", "waiter", "dedupe", "purged", "schedule", "log_floor"),
+    *("policy", "lane", "gate", "bell", "waiter", "dedupe"),
+    *("purged", "schedule", "log_floor", "export"),
 )
 
 

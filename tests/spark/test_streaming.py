@@ -16,9 +16,10 @@ from pyspark.errors import StreamingQueryException
 
 from pgqueue.connections import connect as open_connection
 from pgqueue.engine import partitions, retention
+from pgqueue.engine.values import Position
 from pgqueue.models import LogFloor
 from pgqueue.spark import DataLoss, InvalidOption, OtherCluster, streaming
-from pgqueue.spark.options import Position, stream_options
+from pgqueue.spark.options import stream_options
 from pgqueue.spark.streaming import Offset
 from pgqueue.states import Outcome
 from tests.factories import Connection, ended, one, past

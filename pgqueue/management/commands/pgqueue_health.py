@@ -46,6 +46,7 @@ class Command(QueueCommand):
                 "seconds that a transaction may keep dead rows there",
             ),
             ("max_connections", arguments.share, "the share of the server's connections in use"),
+            ("max_export", seconds, "seconds since the last export, where retention waits for it"),
         ):
             parser.add_argument(
                 f"--{name.replace('_', '-')}",

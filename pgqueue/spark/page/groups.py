@@ -1,0 +1,172 @@
+"""What ran: by channel, by task and by key."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from pgqueue.spark.page import axes, units
+from pgqueue.spark.page.axes import Axis
+from pgqueue.spark.page.plots import Mark, Row, Rows, Series, box, span
+from pgqueue.spark.page.rows import Data, highest
+from pgqueue.spark.page.rows import Row as Values
+from pgqueue.spark.page.sections import Section, empty, shortened
+from pgqueue.spark.page.tables import table
+
+ROWS = 12
+"""Names in one plot."""
+LOOKS = ("c1", "c4", "c2")
+NO_KEY = "(no key)"
+
+
+def channels(data: Data) -> Section:
+    """Return the section about channels."""
+    rows = data.rows("by_channel")
+    if not rows:
+        return empty("channels", "Channels", "No channel was used", "No message ended.")
+    slowest = highest(rows, "wait_p99_s")
+    title = "Nothing is known of how long channels waited"
+    if slowest:
+        title = (
+            f"{shortened(slowest['channel'])} waited longest: 1 % of its messages for "
+            f"{units.seconds(slowest['wait_p99_s'])} or more"
+        )
+        if len(rows) == 1:
+            title = (
+                f"Its one channel, {shortened(slowest['channel'])}, began 99 % of its messages "
+                f"within {units.seconds(slowest['wait_p99_s'])}"
+            )
+    return Section(
+        "channels",
+        "Channels",
+        title,
+        "The dots say within what time half, 95 % and 99 % of a channel's messages began. Each "
+        "line of the grid is about ten times the one before.",
+        [percentiles("Wait by channel", rows, "channel", "wait")],
+        [table("By channel", rows)],
+    )
+
+
+def tasks(data: Data) -> Section:
+    """Return the section about tasks."""
+    rows, slowest = data.rows("by_task"), data.rows("slowest_tasks")
+    if not rows and not slowest:
+        return empty("tasks", "Tasks", "No task ran", "No task ended in this period.")
+    title = "Run times by task"
+    if slowest and slowest[0]["share"] is not None:
+        first = slowest[0]
+        title = f"{shortened(first['task'])} used {units.share(first['share'])} of all run time"
+    figures = []
+    if slowest:
+        figures.append(_shares("Share of all run time", slowest, "task", "share", "run_total_s"))
+    if rows:
+        figures.append(percentiles("Run time by task", rows, "task", "run"))
+    tables = [("By task", rows), ("Tasks that used most run time", slowest)]
+    return Section(
+        "tasks",
+        "Tasks",
+        title,
+        "A bar is a task's part of the time that all runs took together. The dots say within "
+        "what time half, 95 % and 99 % of its runs ended.",
+        figures,
+        [table(caption, found) for caption, found in tables if found],
+    )
+
+
+def keys(data: Data) -> Section:
+    """Return the section about keys: tenants, users, whatever they stand for."""
+    noisiest, rows = data.rows("noisiest_keys"), data.rows("by_key")
+    if not noisiest and not rows:
+        return empty(
+            "keys", "Keys", "No message had a key", "Keys are given when messages are enqueued."
+        )
+    title = "No key stands out"
+    figures = []
+    if noisiest:
+        first = noisiest[0]
+        title = (
+            f"{shortened(first['key'] or NO_KEY)} sent {units.share(first['share'])} of the "
+            f"messages and used {units.share(first['run_share'])} of the run time"
+        )
+        figures = [_noise(noisiest)]
+    tables = [("Noisiest keys", noisiest, 15), ("By key", rows, 0 if noisiest else 15)]
+    return Section(
+        "keys",
+        "Keys",
+        title,
+        "Two bars for each key: its part of all messages, and of all run time. Where the second "
+        "is much longer, its messages are few but long."
+        if noisiest
+        else "",
+        figures,
+        [table(caption, found, shown=shown) for caption, found, shown in tables if found],
+    )
+
+
+def percentiles(title: str, rows: Sequence[Values], name: str, of: str) -> Rows:
+    """Return a plot of the 50th, 95th and 99th percentile of each row.
+
+    Args:
+        name: the column that names the row.
+        of: "wait" or "run".
+    """
+    columns = [f"{of}_p50_s", f"{of}_p95_s", f"{of}_p99_s"]
+    drawn = rows[:ROWS]
+    axis = axes.of_durations(row[column] for row in drawn for column in columns)
+    return Rows(
+        f"{title}{of_all(rows)}",
+        axis,
+        [_percentiles(row, axis, name, columns) for row in drawn],
+        [Series(label, look) for label, look in zip(("half", "95 %", "99 %"), LOOKS, strict=True)],
+    )
+
+
+def of_all(rows: Sequence[Values]) -> str:
+    """Return what a title says where not every row is drawn."""
+    return f" (the first {ROWS} of {len(rows)})" if len(rows) > ROWS else ""
+
+
+def _percentiles(row: Values, axis: Axis, name: str, columns: Sequence[str]) -> Row:
+    values = [row[column] for column in columns]
+    said = f"{units.seconds(values[0])} … {units.seconds(values[-1])}"
+    return Row(row[name] or NO_KEY, said, span(axis, values, LOOKS))
+
+
+def _shares(title: str, rows: Sequence[Values], name: str, share: str, beside: str) -> Rows:
+    drawn = rows[:ROWS]
+    axis = axes.from_zero([row[share] for row in drawn], units.share)
+    return Rows(
+        f"{title}{of_all(rows)}",
+        axis,
+        [
+            Row(
+                row[name] or NO_KEY,
+                f"{units.share(row[share])} · {units.seconds(row[beside])}",
+                [Mark(box(0, 0.25, axis.place(row[share] or 0), 0.75), "bar c1")],
+            )
+            for row in drawn
+        ],
+    )
+
+
+def _noise(rows: Sequence[Values]) -> Rows:
+    drawn = rows[:ROWS]
+    axis = axes.from_zero(
+        [row[column] for row in drawn for column in ("share", "run_share")], units.share
+    )
+    return Rows(
+        f"Share of messages and of run time{of_all(rows)}",
+        axis,
+        [
+            Row(
+                row["key"] or NO_KEY,
+                f"{units.share(row['share'])} · {units.share(row['run_share'])}",
+                [
+                    Mark(box(0, 0.1, axis.place(row["share"] or 0), 0.45), "bar c1"),
+                    Mark(box(0, 0.55, axis.place(row["run_share"] or 0), 0.9), "bar c2"),
+                ],
+                note=row["channel"] or "",
+            )
+            for row in drawn
+        ],
+        [Series("messages", "c1"), Series("run time", "c2")],
+    )

@@ -1,0 +1,131 @@
+"""Objectives for the wait, and how fast their error budgets were spent."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from pgqueue.spark.page import axes, units
+from pgqueue.spark.page.axes import Axis, Tick
+from pgqueue.spark.page.plots import (
+    SIZE,
+    Mark,
+    Plot,
+    Row,
+    Rows,
+    Series,
+    box,
+    level,
+    points,
+    readout,
+    steps,
+)
+from pgqueue.spark.page.rows import Data
+from pgqueue.spark.page.rows import Row as Values
+from pgqueue.spark.page.sections import Section, empty, listed, shortened
+from pgqueue.spark.page.tables import table
+
+LINES = 5
+"""Channels in one plot: more lines can't be told apart."""
+
+
+def missed(data: Data) -> list[str]:
+    """Return the channels that missed their objective, the worst first."""
+    late = [
+        row
+        for row in data.rows("slo")
+        if row["attained"] is not None and row["attained"] < row["target"]
+    ]
+    late.sort(key=lambda row: row["budget_left"] or 0)
+    return list(dict.fromkeys(row["channel"] for row in late))
+
+
+def objectives(data: Data) -> Section:
+    """Return the section about objectives."""
+    rows = data.rows("slo")
+    if not rows:
+        return empty("objectives", "Objectives", "No objective was set", "No channel has one.")
+    late = missed(data)
+    if late:
+        names = listed([shortened(each, 30) for each in late])
+        title = f"Missed by {len(late)} of {len(rows)} channels: {names}"
+    else:
+        title = "Every channel that has an objective met it"
+    burn = _burn(data)
+    return Section(
+        "objectives",
+        "Objectives",
+        title,
+        "An objective says which share of a channel's messages must begin within its time. The "
+        "rest is the error budget. A bar is the part of the budget that was spent; beyond the "
+        "line, the objective was missed."
+        + (
+            " A burn rate of 1 spends exactly the budget, 2 spends it twice as fast."
+            if burn
+            else ""
+        ),
+        [_budgets(rows), *burn],
+        [table("Objectives", rows)],
+        needs_attention=bool(late),
+    )
+
+
+def _budgets(rows: Sequence[Values]) -> Rows:
+    spent = [1 - row["budget_left"] if row["budget_left"] is not None else None for row in rows]
+    high = min(max([1.25, *(each for each in spent if each is not None)]), 5.0)
+    axis = Axis(0, high).with_ticks(
+        [0, 1] if high < 2 else range(int(high) + 1), lambda at: units.share(at)
+    )
+    return Rows(
+        "Error budget that was spent",
+        axis,
+        [_budget(row, used, axis) for row, used in zip(rows, spent, strict=True)],
+    )
+
+
+def _budget(row: Values, used: float | None, axis: Axis) -> Row:
+    goal = f"{units.share(row['target'])} within {units.seconds(row['objective_s'])}"
+    if used is None:
+        return Row(row["channel"], "no message", [], note=goal)
+    is_late = row["attained"] is not None and row["attained"] < row["target"]
+    marks = [
+        Mark(box(0, 0.3, axis.place(used), 0.7), f"bar {'bad' if is_late else 'good'}"),
+        Mark(f"M{axis.place(1) * SIZE:g} 0V{SIZE}", "limit"),
+    ]
+    verdict = "missed" if is_late else "met"
+    return Row(row["channel"], f"{verdict}: {units.share(row['attained'])}", marks, note=goal)
+
+
+def _burn(data: Data) -> list[Plot]:
+    """Return the plot of burn rates, if there is one hour at least."""
+    worst = sorted(data.rows("slo"), key=lambda row: -(row["worst_burn"] or 0))
+    known = {row["channel"] for row in data.rows("slo_burn")}
+    names = [name for name in dict.fromkeys(row["channel"] for row in worst) if name in known]
+    names = names[:LINES]
+    burns = [row for row in data.rows("slo_burn") if row["channel"] in names]
+    hours = sorted({row["at"] for row in burns})
+    if len(hours) < 2:
+        return []
+    x = axes.of_time(hours[0], hours[-1])
+    y = axes.from_zero([*(row["burn"] for row in burns), 1.2], units.times)
+    y = y._replace(ticks=[*y.ticks, Tick(y.place(1), "")])
+    marks = [Mark(level(y.place(1)), "limit")]
+    legend, texts = [], []
+    for colour, name in enumerate(names, 1):
+        by_hour = {row["at"]: row["burn"] for row in burns if row["channel"] == name}
+        values = [by_hour.get(hour) for hour in hours]
+        marks.append(Mark(steps(points(x, y, hours, values)), f"line c{colour}"))
+        most = max((each for each in values if each is not None), default=None)
+        legend.append(Series(name, f"c{colour}", f"{units.times(most)} at most"))
+        texts.append([units.times(value) for value in values])
+    description = "; ".join(f"{each.name}: {each.text}" for each in legend)
+    return [
+        Plot(
+            "Burn rate by hour",
+            f"{description}.",
+            x,
+            y,
+            marks,
+            legend,
+            readout(x, hours, texts),
+        )
+    ]

@@ -1,0 +1,266 @@
+"""When it was: arrivals, backlog, concurrency and waiting over time, and the rhythm of the days."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime, timedelta
+from statistics import fmean, median
+from typing import Any
+
+from pgqueue.spark.page import axes, units
+from pgqueue.spark.page.axes import Axis
+from pgqueue.spark.page.plots import (
+    Cell,
+    Grid,
+    Mark,
+    Plot,
+    Series,
+    area,
+    line,
+    points,
+    readout,
+)
+from pgqueue.spark.page.rows import Data, Row, highest, total
+from pgqueue.spark.page.sections import Section, empty
+from pgqueue.spark.page.tables import table
+
+MOST = 400
+"""Points of a line: a wider screen would not show more."""
+PERIODS = ((1, "second"), (60, "minute"), (3_600, "hour"), (86_400, "day"))
+MERGED: dict[str, Callable[[list[Any]], Any]] = {
+    "at": min,
+    "backlog": max,
+    "wait_p50_s": median,
+    "wait_p99_s": max,
+}
+"""How neighbouring buckets become one point; all other columns by their mean."""
+
+
+def timeline(data: Data) -> Section:
+    """Return the section about the course of time."""
+    rows = merged(data.rows("over_time"), MOST)
+    if not rows:
+        return empty(
+            "time", "Over time", "Nothing happened", "No message arrived or ended in this period."
+        )
+    peak = highest(rows, "backlog")
+    title = "No message ever waited for a free worker at the end of an interval"
+    if peak and peak["backlog"]:
+        title = (
+            f"At its peak, {units.when(peak['at'])}, "
+            f"{units.number(peak['backlog'])} messages were due and not begun"
+        )
+    bucket = _bucket(rows, data.facts.get("bucket_s"))
+    until = rows[-1]["at"] + timedelta(seconds=bucket)
+    x = axes.of_time(rows[0]["at"], until)
+    merging = len(data.rows("over_time")) // len(rows)
+    how = (
+        f"Each point is an interval of {units.seconds(bucket)}, times are in UTC. Where arrivals "
+        "stay above what ends, the backlog grows, and so does the wait."
+    )
+    if merging > 1:
+        how += " Of the backlog and the 99th percentile, it shows the interval's highest value."
+    return Section(
+        "time",
+        "Over time",
+        title,
+        how,
+        [_flow(x, rows, data), _backlog(x, rows), _running(x, rows), _wait(x, rows)],
+        [table("By interval", data.rows("over_time"), shown=0)],
+    )
+
+
+def _flow(x: Axis, rows: Sequence[Row], data: Data) -> Plot:
+    names = {"arrived": "arrived", "ended": "ended", "failed_attempts": "failed attempts"}
+    size = data.facts.get("bucket_s") or 1.0
+    busiest = max((row[name] or 0 for row in rows for name in names), default=0) / size
+    length, period = next((each for each in PERIODS if busiest * each[0] >= 1), PERIODS[-1])
+    rates = {
+        name: [None if row[name] is None else row[name] * length / size for row in rows]
+        for name in names
+    }
+    sums = [units.number(total(data.rows("over_time"), name)) for name in names]
+    return lines(
+        f"Messages per {period}",
+        x,
+        [row["at"] for row in rows],
+        {names[name]: values for name, values in rates.items()},
+        axes.from_zero([each for values in rates.values() for each in values]),
+        at_rest=[f"{each} in all" for each in sums],
+        filled=1,
+    )
+
+
+def _backlog(x: Axis, rows: Sequence[Row]) -> Plot:
+    values = [row["backlog"] for row in rows]
+    peak = f"{units.number(max((each or 0 for each in values), default=0))} at most"
+    return lines(
+        "Backlog: due and not begun",
+        x,
+        [row["at"] for row in rows],
+        {"backlog": values},
+        axes.from_zero(values),
+        at_rest=[peak],
+        filled=1,
+        height="low",
+        colours=[4],
+    )
+
+
+def _running(x: Axis, rows: Sequence[Row]) -> Plot:
+    values = [row["running"] for row in rows]
+    known = [each for each in values if each is not None]
+    return lines(
+        "Runs at the same time",
+        x,
+        [row["at"] for row in rows],
+        {"running": values},
+        axes.from_zero(values),
+        at_rest=[f"{units.number(fmean(known))} on average" if known else ""],
+        filled=1,
+        height="low",
+        colours=[3],
+    )
+
+
+def _wait(x: Axis, rows: Sequence[Row]) -> Plot:
+    series = {"half": "wait_p50_s", "99 %": "wait_p99_s"}
+    values = {label: [row[name] for row in rows] for label, name in series.items()}
+    every = [each for found in values.values() for each in found]
+    return lines(
+        "Wait until a message begins (logarithmic)",
+        x,
+        [row["at"] for row in rows],
+        values,
+        axes.of_durations(every),
+        label=units.seconds,
+        at_rest=["began sooner than this", "began sooner than this"],
+        colours=[1, 2],
+    )
+
+
+def lines(
+    title: str,
+    x: Axis,
+    at: Sequence[datetime],
+    series: dict[str, list[float | None]],
+    y: Axis,
+    *,
+    label: Callable[[float | None], str] = units.number,
+    at_rest: Sequence[str] = (),
+    filled: int = 0,
+    height: str = "normal",
+    colours: Sequence[int] = (1, 2, 5),
+    shape: Callable[[Any], str] = line,
+) -> Plot:
+    """Return a plot of some series over the same times.
+
+    Args:
+        label: how a value is written.
+        at_rest: what is beside each name until the pointer chooses a time.
+        filled: how many series, from the first, have their area filled.
+    """
+    places = {name: points(x, y, at, values) for name, values in series.items()}
+    looks = [f"c{colour}" for colour in colours]
+    marks = [
+        Mark(area(found), f"area {look}")
+        for found, look in list(zip(places.values(), looks, strict=False))[:filled]
+    ]
+    marks += [
+        Mark(shape(found), f"line {look}")
+        for found, look in zip(places.values(), looks, strict=False)
+    ]
+    at_rest = at_rest or [""] * len(series)
+    legend = [
+        Series(name, look, text) for name, look, text in zip(series, looks, at_rest, strict=False)
+    ]
+    texts = [[label(value) for value in values] for values in series.values()]
+    highest = [
+        f"{name}: {label(min(known))} to {label(max(known))}"
+        for name, values in series.items()
+        if (known := [each for each in values if each is not None])
+    ]
+    first, last = (f"{units.when(each)}" for each in (at[0], at[-1]))
+    description = f"From {first} to {last} UTC. {'; '.join(highest)}."
+    return Plot(title, description, x, y, marks, legend, readout(x, at, texts), height)
+
+
+def rhythm(data: Data) -> Section:
+    """Return the section about the hours of the days."""
+    size = data.facts.get("bucket_s") or 0
+    days: dict[datetime, dict[int, float]] = defaultdict(lambda: defaultdict(float))
+    for row in data.rows("over_time"):
+        at = row["at"].astimezone(UTC)
+        days[at.replace(hour=0, minute=0, second=0, microsecond=0)][at.hour] += row["arrived"] or 0
+    hours = data.rows("by_hour")
+    busiest = max(
+        ((day, hour) for day in days for hour in days[day]),
+        key=lambda each: days[each[0]][each[1]],
+        default=None,
+    )
+    if not hours or busiest is None or not days[busiest[0]][busiest[1]]:
+        return empty("hours", "Hours", "No hour was busy", "No message arrived in this period.")
+    day, hour = busiest
+    figures = []
+    # Longer buckets would fill every second field only.
+    if len(days) > 1 and size <= 3_600:
+        figures = [_heat(days, days[day][hour])]
+    return Section(
+        "hours",
+        "Hours",
+        f"The busiest hour began on {units.day(day)} at {hour:02}:00, "
+        f"with {units.number(days[day][hour])} arrivals",
+        "Each field is an hour (UTC); the stronger its colour, the more messages arrived."
+        if figures
+        else "",
+        figures,
+        [table("By hour", hours, shown=0 if figures else 15)],
+    )
+
+
+def _heat(days: dict[datetime, dict[int, float]], most: float) -> Grid:
+    lines = [
+        (
+            units.weekday(day),
+            [
+                Cell(
+                    f"{units.day(day)} {hour:02}:00: {units.number(found[hour])} arrived",
+                    round(found[hour] / most, 3),
+                )
+                if hour in found
+                else None
+                for hour in range(24)
+            ],
+        )
+        for day, found in sorted(days.items())
+    ]
+    return Grid(
+        "Arrivals by day and hour",
+        f"A field for each hour of {len(days)} days; the table below has the numbers.",
+        [f"{hour:02}" for hour in range(24)],
+        # The last weeks, if there are many.
+        lines[-35:],
+    )
+
+
+def merged(rows: Sequence[Row], most: int) -> Sequence[Row]:
+    """Return not more than so many rows, each for some that follow each other."""
+    size = -(-len(rows) // most)
+    if size <= 1:
+        return rows
+    return [_merge(rows[begin : begin + size]) for begin in range(0, len(rows), size)]
+
+
+def _merge(rows: Sequence[Row]) -> Row:
+    known = {name: [row[name] for row in rows if row[name] is not None] for name in rows[0]}
+    return {
+        name: MERGED.get(name, fmean)(values) if values else None for name, values in known.items()
+    }
+
+
+def _bucket(rows: Sequence[Row], size: float | None) -> float:
+    """Return the seconds between two rows."""
+    if len(rows) > 1:
+        return float((rows[1]["at"] - rows[0]["at"]).total_seconds())
+    return size or 1.0

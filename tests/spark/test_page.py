@@ -1,0 +1,203 @@
+"""The report's page: complete, well-formed, readable without a network, whatever the texts are."""
+
+from __future__ import annotations
+
+import re
+from html.parser import HTMLParser
+from typing import TYPE_CHECKING, Any
+
+import pandas as pd
+import pytest
+
+from pgqueue.spark.page import SECTIONS, render
+from tests.spark import reports
+
+if TYPE_CHECKING:
+    from pgqueue.spark.report import Report
+
+KEYS = ("time hours objectives channels tasks keys errors storms what-if changes forecast").split()  # noqa: SIM905
+
+
+VOID = {"meta", "link", "br", "img"}
+
+
+class Elements(HTMLParser):
+    """All elements of a page, each closed where it must be; its text without script and style."""
+
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self.found: list[tuple[str, dict[str, str | None]]] = []
+        self.text = ""
+        self.open: list[str] = []
+        self.feed(page)
+        self.close()
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.found.append((tag, dict(attrs)))
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag, self.getpos()
+
+    def handle_data(self, data: str) -> None:
+        if self.open and self.open[-1] not in ("script", "style"):
+            self.text += data
+
+    def of(self, *tags: str) -> list[dict[str, str | None]]:
+        """Return the attributes of all elements of these names."""
+        return [attributes for tag, attributes in self.found if tag in tags]
+
+
+@pytest.fixture(scope="module")
+def page() -> str:
+    return render(reports.busy())
+
+
+@pytest.fixture(scope="module")
+def elements(page: str) -> Elements:
+    return Elements(page)
+
+
+def with_table(name: str, rows: list[dict[str, Any]]) -> Report:
+    """Return an empty report, but for one table."""
+    empty = reports.empty()
+    frame = pd.DataFrame(rows, columns=reports.COLUMNS[name])
+    return empty._replace(tables={**empty.tables, name: frame})
+
+
+def summary(**values: object) -> dict[str, object]:
+    """Return the one row of the table of totals."""
+    return dict.fromkeys(reports.COLUMNS["summary"], None) | values
+
+
+@pytest.mark.parametrize("report", [reports.busy(), reports.empty()], ids=["busy", "empty"])
+def test_the_page_is_well_formed(report: Report) -> None:
+    elements = Elements(render(report))
+
+    ids = [each["id"] for _, each in elements.found if "id" in each]
+    assert elements.open == []
+    assert len(ids) == len(set(ids))
+
+
+def test_every_section_is_there_and_in_the_table_of_contents(elements: Elements) -> None:
+    links = [each["href"] for each in elements.of("a")]
+
+    assert [each["id"] for each in elements.of("section")] == KEYS
+    assert links[1:] == [f"#{key}" for key in KEYS]
+    assert len(SECTIONS) == len(KEYS)
+    assert not [each for each in elements.of("section") if each.get("class") == "empty"]
+
+
+def test_nothing_is_loaded_from_elsewhere(page: str, elements: Elements) -> None:
+    loaded = [
+        value
+        for _, attributes in elements.found
+        for name, value in attributes.items()
+        if name in ("src", "srcset", "href", "action", "data", "poster", "xlink:href")
+    ]
+    style = page.partition("<style>")[2].partition("</style>")[0]
+
+    assert [each for each in loaded if not re.match(r"#|data:,$", each or "")] == []
+    assert not re.search(r"@import|url\(|fetch\(|https?://", style)
+    assert not elements.of("iframe", "object", "embed", "img", "base")
+
+
+def test_texts_from_the_queue_are_only_text(page: str, elements: Elements) -> None:
+    assert len(elements.of("script")) == 1
+    assert reports.HTML in elements.text
+    assert "{{ 7 * 7 }} {% raw %} ${x}" in elements.text
+    handlers = [name for _, each in elements.found for name in each if name.startswith("on")]
+    assert handlers == []
+
+
+def test_texts_may_run_in_either_direction(page: str) -> None:
+    arabic = re.escape(reports.ARABIC)
+
+    assert len(re.findall(f">{arabic}", page)) == len(re.findall(rf"<bdi[^>]*>{arabic}", page)) > 0
+
+
+def test_every_plot_is_described_for_those_who_do_not_see_it(elements: Elements) -> None:
+    ids = {each.get("id") for _, each in elements.found}
+    pictures = [each for each in elements.of("svg") if each.get("aria-hidden") != "true"]
+
+    assert len(pictures) >= 8
+    for picture in pictures:
+        assert picture["role"] == "img"
+        assert set(str(picture["aria-labelledby"]).split()) <= ids
+
+
+def test_a_report_without_messages_says_why_each_section_is_empty() -> None:
+    elements = Elements(render(reports.empty()))
+
+    assert "No message ended in this period" in elements.text
+    assert [each["class"] for each in elements.of("section")] == ["empty"] * len(KEYS)
+    assert len(elements.of("section")) == len(
+        [each for each in elements.of("p") if each.get("class") == "how"]
+    )
+
+
+@pytest.mark.parametrize("name", list(reports.COLUMNS))
+def test_any_table_may_be_empty(name: str) -> None:
+    few = {each: frame.head(20) for each, frame in reports.busy().tables.items()}
+    few["task_durations"] = reports.busy().tables["task_durations"].head(0)
+
+    page = render(reports.busy()._replace(tables={**few, name: reports.empty().tables[name]}))
+
+    assert "</html>" in page
+
+
+def test_any_number_may_be_missing() -> None:
+    busy = reports.busy()
+    tables = {name: frame.copy() for name, frame in busy.tables.items()}
+    for frame in tables.values():
+        for column in set(frame) - {"target", "hour"}:
+            if pd.api.types.is_numeric_dtype(frame[column]):
+                frame[column] = float("nan")
+
+    text = Elements(render(busy._replace(tables=tables))).text
+
+    assert not re.search(r"\b(nan|None|NaT)\b", text)
+
+
+def test_the_page_of_a_million_messages_stays_small(page: str) -> None:
+    assert len(page.encode()) < 1_000_000
+
+
+def test_tables_of_thousands_of_rows_are_cut_and_say_so() -> None:
+    busy = reports.busy()
+    many = pd.concat([busy.tables["over_time"]] * 6, ignore_index=True)
+    many["at"] = pd.date_range("2026-09-01", periods=len(many), freq="10min", tz="UTC")
+
+    page = render(busy._replace(tables={**busy.tables, "over_time": many}))
+
+    assert len(page.encode()) < 1_000_000
+    assert f"{len(many) - 200} more rows are in the files" in Elements(page).text
+
+
+def test_the_headline_says_how_the_queue_does() -> None:
+    row = summary(messages=1_000_000, success_rate=0.992, wait_p50_s=0.012, wait_p99_s=1.4)
+
+    text = Elements(render(with_table("summary", [row]))).text.replace("\u202f", " ")
+
+    assert "99.2 % of 1 M messages succeeded." in text
+    assert "Half began within 12 ms, 99 % within 1.4 s." in text
+    assert "missed" not in text
+
+
+def test_the_headline_names_the_channel_that_missed_its_objective() -> None:
+    busy = reports.busy()
+
+    text = Elements(render(busy)).text
+
+    assert "Channel mail missed its objective." in text
+
+
+def test_a_simulation_that_does_not_fit_the_past_is_said_not_to_be_trusted() -> None:
+    busy = reports.busy()
+    simulation = {"measured_p99_s": 1.0, "simulated_p99_s": 1.3, "error": 0.3}
+
+    text = Elements(render(busy._replace(facts={**busy.facts, "simulation": simulation}))).text
+
+    assert "too far to be trusted" in text
+    assert "too far to be trusted" not in Elements(render(busy)).text

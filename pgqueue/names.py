@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import os.path
+import re
 from typing import Any
 
 # An entry of the index that claims walk must fit a third of a page.
 CHANNEL_LIMIT = 200
 KEY_LIMIT = 1000
 PATH_LIMIT = 1000
+FOLDER_LIMIT = 1000
+SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:/")
 
 
 def as_channel(value: Any) -> str:
@@ -40,6 +44,19 @@ def as_path(value: Any) -> str:
         ValueError: it is too long, or can't be stored.
     """
     return as_text(value, PATH_LIMIT)
+
+
+def as_folder(value: Any) -> str:
+    """Return the name of a folder: a URL with a scheme as it is, any other path made absolute.
+
+    Raises:
+        TypeError: it is no text.
+        ValueError: it is empty, too long, or can't be stored.
+    """
+    folder = as_text(value, FOLDER_LIMIT)
+    if not folder:
+        raise ValueError("it must be a folder, or a URL that begins with a scheme.")
+    return folder.rstrip("/") if SCHEME.match(folder) else os.path.abspath(folder)
 
 
 def as_text(value: Any, limit: int) -> str:

@@ -14,7 +14,8 @@ from django.core.management import CommandError, call_command
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from pgqueue import Channel, models
+from pgqueue import Channel, models, names
+from pgqueue.management.commands import pgqueue_export as export
 from pgqueue.management.commands.runworker import Command
 from pgqueue.models import Policy
 from pgqueue.worker.config import WorkerConfig
@@ -232,6 +233,41 @@ def test_every_command_refuses_a_database_that_there_is_not(words: list[str], va
 @given(value=TEXTS)
 def test_the_command_for_imports_refuses_a_source_that_there_is_not(value: str) -> None:
     assert not attempt(lambda: call("pgqueue_import", f"--from={value}"), CommandError)
+
+
+EXPORT = {
+    "--to": ["lake", "/srv/lake/", "s3a://lake/queue"],
+    "--forget": ["lake", "/srv/lake/", "s3a://lake/queue"],
+    "--batch": COUNTS,
+    "--conf": ["spark.master=local[4]", "spark.app.name="],
+}
+
+
+@pytest.mark.parametrize("option", EXPORT)
+@EXAMPLES
+@given(data=st.data())
+@example(data="")
+@example(data="a\x00b")
+@example(data="\ud800")
+def test_the_command_for_exports_refuses_an_option_or_obeys_it(
+    option: str, data: st.DataObject | str
+) -> None:
+    good = EXPORT[option]
+    value = data if isinstance(data, str) else data.draw(st.one_of(WORDS, st.sampled_from(good)))
+    target = [] if option in ("--to", "--forget") else ["--to=/lake"]
+
+    def run() -> None:
+        parser = export.Command().create_parser("manage.py", "pgqueue_export")
+        found = vars(parser.parse_args([*target, f"{option}={value}"]))[option.removeprefix("--")]
+        if option == "--batch":
+            assert found == int(value)
+        elif option == "--conf":
+            assert ["=".join(each) for each in found] == [value]
+        else:
+            assert found == names.as_folder(value)
+            assert found.startswith("/") or "://" in value or ":/" in value
+
+    assert attempt(run, CommandError) or value not in good
 
 
 def configuration(*words: str) -> WorkerConfig:

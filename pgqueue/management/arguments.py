@@ -9,7 +9,7 @@ from functools import wraps
 from pathlib import Path
 from typing import TypeVar
 
-from pgqueue.names import as_channel, as_key, as_path, as_text
+from pgqueue.names import as_channel, as_folder, as_key, as_path, as_text
 from pgqueue.quantities import LARGEST, as_age, as_count
 from pgqueue.spelling import shown
 
@@ -102,6 +102,12 @@ def name(text: str) -> str:
 def task(text: str) -> str:
     """Read the import path of a task."""
     return as_path(text)
+
+
+@_kind
+def folder(text: str) -> str:
+    """Read the path or URL of a folder."""
+    return as_folder(text)
 
 
 @_kind

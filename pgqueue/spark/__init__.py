@@ -23,6 +23,7 @@ from pgqueue.spark.errors import (
     SnapshotGone,
     SparkError,
     TableChanged,
+    UnknownTarget,
 )
 from pgqueue.spark.java import ensure_java
 from pgqueue.spark.sessions import register, session
@@ -38,6 +39,7 @@ __all__ = [
     "SnapshotGone",
     "SparkError",
     "TableChanged",
+    "UnknownTarget",
     "ensure_java",
     "register",
     "session",

@@ -40,6 +40,10 @@ class ExportConflict(SparkError):
     """Two exports write to one target, or what it has and what its checkpoint says differ."""
 
 
+class UnknownTarget(SparkError):
+    """No export was made to this folder."""
+
+
 class NoJava(SparkError):
     """Spark needs Java 17 or newer, and there is none."""
 

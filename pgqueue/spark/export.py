@@ -20,8 +20,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import psycopg
 from pyspark.sql import functions as F
 
-from pgqueue.spark.errors import ExportConflict
+from pgqueue.names import as_folder
+from pgqueue.spark.errors import ExportConflict, UnknownTarget
 from pgqueue.spark.urls import connect
+from pgqueue.spelling import hint
 from pgqueue.statements import load
 
 if TYPE_CHECKING:
@@ -65,7 +67,8 @@ def export(
 
     Args:
         url: see `urls.resolve`.
-        to: a folder: a path, or a URL that Spark can write to, such as `s3a://bucket/folder`.
+        to: a folder: a path on this machine, or a URL that Spark can write to, such as
+            `s3a://bucket/folder`.
         batch: rows of history that are written at a time, at most.
         progress: is called as the export goes on.
 
@@ -73,10 +76,26 @@ def export(
         ExportConflict: another export writes to this target, or its checkpoint is gone.
         pyspark.errors.StreamingQueryException: the export failed.
     """
-    to = to.rstrip("/")
+    to = as_folder(to)
     with _alone(url, to) as connection:
         written = _export_history(spark, connection, url, to, batch, progress)
         return Exported(written, _export_deadletters(spark, url, to))
+
+
+def forget(*, url: str, to: str) -> None:
+    """Forget how far a target is, so that retention no longer waits for it; leave its files.
+
+    Raises:
+        ExportConflict: an export writes to this target now.
+        UnknownTarget: none was ever made to it, or it is forgotten.
+    """
+    to = as_folder(to)
+    with _alone(url, to) as connection:
+        if connection.execute(SQL["forget"], {"target": to}).rowcount:
+            return
+        known = [name for (name,) in connection.execute(SQL["targets"])]
+        others = hint(to, known) if known else "There are no others."
+        raise UnknownTarget(f"No export was made to {to}. {others}")
 
 
 @contextmanager

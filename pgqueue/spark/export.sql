@@ -17,5 +17,13 @@ ON CONFLICT (target) DO UPDATE
 SET batch = excluded.batch, txid = excluded.txid, message_id = excluded.message_id, exported_at = excluded.exported_at
 
 -- name: note_time
--- Even if there was nothing new.
-UPDATE pgqueue_export SET exported_at = clock_timestamp() WHERE target = %(target)s
+-- Even if there was nothing new, and nothing at all.
+INSERT INTO pgqueue_export (target, batch, txid, message_id, exported_at)
+VALUES (%(target)s, -1, 0, 0, clock_timestamp())
+ON CONFLICT (target) DO UPDATE SET exported_at = excluded.exported_at
+
+-- name: targets
+SELECT target FROM pgqueue_export ORDER BY target
+
+-- name: forget
+DELETE FROM pgqueue_export WHERE target = %(target)s

@@ -12,9 +12,11 @@ import pytest
 from django.core.management import call_command
 from django.core.management.base import CommandError
 
+from pgqueue.engine.values import Position
 from pgqueue.models import Export
 from pgqueue.spark import ExportConflict
 from pgqueue.spark.export import Exported, Progress, export
+from tests import factories
 from tests.factories import Connection, bury, ended, past
 from tests.spark.conftest import wait_for_horizon
 
@@ -22,6 +24,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 HISTORY = "history/day=*/batch_id=*/*.parquet"
+LOCK = "SELECT pg_advisory_lock(hashtextextended('pgqueue_export' || chr(31) || %s, 0))"
 LETTERS = "deadletters/day=*/*.parquet"
 
 
@@ -108,13 +111,51 @@ def test_two_at_once_to_one_folder_are_refused(
     spark: SparkSession, url: str, tmp_path: Path
 ) -> None:
     with psycopg.connect(url) as other:
-        other.execute(
-            "SELECT pg_advisory_lock(hashtextextended('pgqueue_export' || chr(31) || %s, 0))",
-            [str(tmp_path)],
-        )
+        other.execute(LOCK, [str(tmp_path)])
 
         with pytest.raises(ExportConflict, match=f"Another export writes to {tmp_path} now"):
             run(spark, url, tmp_path)
+
+
+class TestForgetting:
+    """It starts no Spark."""
+
+    def test_a_target_lets_retention_go_on(self, url: str, connection: Connection) -> None:
+        factories.exported(connection, Position(3, 4), name="/lake")
+        factories.exported(connection, Position(3, 4), name="s3a://lake/queue")
+
+        call_command("pgqueue_export", "--forget", "s3a://lake/queue/")
+
+        assert [each.target for each in Export.objects.all()] == ["/lake"]
+
+    def test_a_folder_is_the_same_from_everywhere(
+        self, url: str, connection: Connection, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        factories.exported(connection, Position(3, 4), name=f"{tmp_path}/lake")
+        monkeypatch.chdir(tmp_path)
+
+        call_command("pgqueue_export", "--forget", "there/../lake/")
+
+        assert not Export.objects.exists()
+
+    def test_an_unknown_target_is_an_error_that_names_the_known(
+        self, url: str, connection: Connection
+    ) -> None:
+        with pytest.raises(CommandError, match="to /lake. There are no others."):
+            call_command("pgqueue_export", "--forget", "/lake")
+        factories.exported(connection, Position(3, 4), name="/lakes")
+        with pytest.raises(CommandError, match="to /lake. Did you mean '/lakes'?"):
+            call_command("pgqueue_export", "--forget", "/lake")
+
+    def test_waits_for_no_running_export(self, url: str, connection: Connection) -> None:
+        factories.exported(connection, Position(3, 4), name="/lake")
+        with psycopg.connect(url) as other:
+            other.execute(LOCK, ["/lake"])
+
+            with pytest.raises(CommandError, match="Another export writes to /lake now"):
+                call_command("pgqueue_export", "--forget", "/lake")
+
+        assert Export.objects.exists()
 
 
 @pytest.mark.spark

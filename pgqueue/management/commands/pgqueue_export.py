@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import sys
 from argparse import ArgumentParser
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -10,7 +10,7 @@ import psycopg
 from django.core.management.base import CommandError
 
 from pgqueue.connections import conninfo
-from pgqueue.management.arguments import spark_option, whole
+from pgqueue.management.arguments import folder, spark_option, whole
 from pgqueue.management.base import QueueCommand
 from pgqueue.management.databases import database_of
 
@@ -26,11 +26,19 @@ class Command(QueueCommand):
     requires_system_checks: list[str] = []
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        parser.add_argument(
+        target = parser.add_mutually_exclusive_group(required=True)
+        target.add_argument(
             "--to",
-            required=True,
+            type=folder,
             metavar="DIR",
             help="A folder, or a URL that Spark can write to, such as s3a://bucket/folder.",
+        )
+        target.add_argument(
+            "--forget",
+            type=folder,
+            metavar="DIR",
+            help="Export nothing; forget that there were exports to DIR, so that retention does "
+            "not wait for another one. Its files stay.",
         )
         parser.add_argument(
             "--batch",
@@ -54,30 +62,41 @@ class Command(QueueCommand):
         try:
             import pgqueue.spark
             from pgqueue.spark.errors import reason
-            from pgqueue.spark.export import export
         except ImportError as error:
             raise CommandError(str(error)) from error
         from py4j.protocol import Py4JError
         from pyspark.errors import PySparkException
 
+        do = _forget if options["forget"] else _export
         try:
-            spark = pgqueue.spark.session(**dict(options["conf"]))
-            with _progress_bar(sys.stderr.isatty()) as show:
-                done = export(
-                    spark,
-                    url=conninfo(alias),
-                    to=options["to"],
-                    batch=options["batch"],
-                    progress=show,
-                )
+            said = do(conninfo(alias), options)
         except (pgqueue.spark.SparkError, PySparkException, Py4JError) as error:
             raise CommandError(reason(error)) from error
         except psycopg.OperationalError as error:
             raise CommandError(f"The database can't be reached: {error}") from error
-        self.stdout.write(
-            f"{done.history} messages that ended, and {done.deadletters} dead letters, "
-            f"are in {options['to']}."
-        )
+        self.stdout.write(said)
+
+
+def _forget(url: str, options: Mapping[str, Any]) -> str:
+    """Forget a target; return what was done."""
+    from pgqueue.spark.export import forget
+
+    forget(url=url, to=options["forget"])
+    return f"{options['forget']} is forgotten: retention does not wait for it any more."
+
+
+def _export(url: str, options: Mapping[str, Any]) -> str:
+    """Export to a target; return what was done."""
+    import pgqueue.spark
+    from pgqueue.spark.export import export
+
+    spark = pgqueue.spark.session(**dict(options["conf"]))
+    with _progress_bar(sys.stderr.isatty()) as show:
+        done = export(spark, url=url, to=options["to"], batch=options["batch"], progress=show)
+    return (
+        f"{done.history} messages that ended, and {done.deadletters} dead letters, "
+        f"are in {options['to']}."
+    )
 
 
 @contextmanager

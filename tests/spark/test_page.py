@@ -107,6 +107,7 @@ def test_texts_from_the_queue_are_only_text(page: str, elements: Elements) -> No
     assert len(elements.of("script")) == 1
     assert reports.HTML in elements.text
     assert "{{ 7 * 7 }} {% raw %} ${x}" in elements.text
+    assert not re.search(r"[\x00\x1b]", page)
     handlers = [name for _, each in elements.found for name in each if name.startswith("on")]
     assert handlers == []
 
@@ -201,3 +202,13 @@ def test_a_simulation_that_does_not_fit_the_past_is_said_not_to_be_trusted() -> 
 
     assert "too far to be trusted" in text
     assert "too far to be trusted" not in Elements(render(busy)).text
+
+
+def test_a_report_of_few_hours_has_bars_for_the_hours_instead_of_a_heat_map() -> None:
+    busy = reports.busy()
+    few = busy.tables["over_time"].head(6)
+
+    elements = Elements(render(busy._replace(tables={**busy.tables, "over_time": few})))
+
+    assert "Most messages ended in the hour that begins at 00:00 UTC" in elements.text
+    assert "heat" not in [each.get("class") for each in elements.of("figure")]

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from jinja2 import Environment, PackageLoader, StrictUndefined, Template
 
-from pgqueue.spark.page import future, groups, headline, objectives, timeline, trouble
+from pgqueue.spark.page import future, groups, headline, hours, objectives, timeline, trouble
 from pgqueue.spark.page.rows import Data
 
 if TYPE_CHECKING:
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 SECTIONS = (
     timeline.timeline,
-    timeline.rhythm,
+    hours.hours,
     objectives.objectives,
     groups.channels,
     groups.tasks,

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from pgqueue.spark.page import units
 
-DURATIONS = (1e-6, 1e-5, 1e-4, 1e-3, 0.01, 0.1, 1, 10, 60, 600, 3_600, 36_000, 86_400, 864_000)
+DURATIONS = (1e-6, 1e-5, 1e-4, 1e-3, 0.01, 0.1, 1, 10, 60, 600, 3_600, 86_400, 864_000)
 """The ticks of an axis of durations: as powers of ten, but for minutes, hours and days. Seconds."""
 MINUTE, HOUR, DAY = 60, 3_600, 86_400
 STEPS = tuple(
@@ -76,6 +76,8 @@ def of_durations(values: Iterable[float | None]) -> Axis:
     if low == high:
         high = low * 10
     found = [each for each in DURATIONS if low <= each <= high]
+    if len(found) > 7:
+        found = found[::2]
     # A narrow axis would have two labels only.
     if len(found) <= 2:
         found = sorted({*found, *(low * each for each in (2, 5) if low * each < high)})

@@ -39,8 +39,8 @@ def channels(data: Data) -> Section:
         "channels",
         "Channels",
         title,
-        "The dots say within what time half, 95 % and 99 % of a channel's messages began. Each "
-        "line of the grid is about ten times the one before.",
+        "The dots say within what time half, 95 % and 99 % of a channel's messages began. The "
+        "scale is logarithmic.",
         [percentiles("Wait by channel", rows, "channel", "wait")],
         [table("By channel", rows)],
     )

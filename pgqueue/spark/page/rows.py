@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
@@ -13,6 +14,8 @@ if TYPE_CHECKING:
     from pgqueue.spark.report import Report
 
 Row = Mapping[str, Any]
+_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+"""What no HTML may contain."""
 
 
 class Data:
@@ -42,12 +45,15 @@ def _rows(frame: pd.DataFrame) -> list[Row]:
 def plain(value: Any) -> Any:
     """Return a value of pandas or numpy as Python's own, and a missing one as None.
 
-    Times without a zone are in UTC. What is infinite is missing, too: nothing shows it.
+    Times without a zone are in UTC. What is infinite is missing, too: nothing shows it. Control
+    characters are replaced.
     """
     if isinstance(value, pd.Timestamp):
         value = value.to_pydatetime(warn=False)
     elif hasattr(value, "item") and not isinstance(value, (str, bytes)):
         value = value.item()
+    if isinstance(value, str):
+        return _CONTROL.sub("\N{REPLACEMENT CHARACTER}", value)
     if value is pd.NaT or value is pd.NA:
         return None
     if isinstance(value, float) and not math.isfinite(value):

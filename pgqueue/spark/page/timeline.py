@@ -1,18 +1,15 @@
-"""When it was: arrivals, backlog, concurrency and waiting over time, and the rhythm of the days."""
+"""The course of time: arrivals, backlog, concurrency and waiting."""
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Callable, Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from statistics import fmean, median
 from typing import Any
 
 from pgqueue.spark.page import axes, units
 from pgqueue.spark.page.axes import Axis
 from pgqueue.spark.page.plots import (
-    Cell,
-    Grid,
     Mark,
     Plot,
     Series,
@@ -184,64 +181,6 @@ def lines(
     first, last = (f"{units.when(each)}" for each in (at[0], at[-1]))
     description = f"From {first} to {last} UTC. {'; '.join(highest)}."
     return Plot(title, description, x, y, marks, legend, readout(x, at, texts), height)
-
-
-def rhythm(data: Data) -> Section:
-    """Return the section about the hours of the days."""
-    size = data.facts.get("bucket_s") or 0
-    days: dict[datetime, dict[int, float]] = defaultdict(lambda: defaultdict(float))
-    for row in data.rows("over_time"):
-        at = row["at"].astimezone(UTC)
-        days[at.replace(hour=0, minute=0, second=0, microsecond=0)][at.hour] += row["arrived"] or 0
-    hours = data.rows("by_hour")
-    busiest = max(
-        ((day, hour) for day in days for hour in days[day]),
-        key=lambda each: days[each[0]][each[1]],
-        default=None,
-    )
-    if not hours or busiest is None or not days[busiest[0]][busiest[1]]:
-        return empty("hours", "Hours", "No hour was busy", "No message arrived in this period.")
-    day, hour = busiest
-    figures = []
-    # Longer buckets would fill every second field only.
-    if len(days) > 1 and size <= 3_600:
-        figures = [_heat(days, days[day][hour])]
-    return Section(
-        "hours",
-        "Hours",
-        f"The busiest hour began on {units.day(day)} at {hour:02}:00, "
-        f"with {units.number(days[day][hour])} arrivals",
-        "Each field is an hour (UTC); the stronger its colour, the more messages arrived."
-        if figures
-        else "",
-        figures,
-        [table("By hour", hours, shown=0 if figures else 15)],
-    )
-
-
-def _heat(days: dict[datetime, dict[int, float]], most: float) -> Grid:
-    lines = [
-        (
-            units.weekday(day),
-            [
-                Cell(
-                    f"{units.day(day)} {hour:02}:00: {units.number(found[hour])} arrived",
-                    round(found[hour] / most, 3),
-                )
-                if hour in found
-                else None
-                for hour in range(24)
-            ],
-        )
-        for day, found in sorted(days.items())
-    ]
-    return Grid(
-        "Arrivals by day and hour",
-        f"A field for each hour of {len(days)} days; the table below has the numbers.",
-        [f"{hour:02}" for hour in range(24)],
-        # The last weeks, if there are many.
-        lines[-35:],
-    )
 
 
 def merged(rows: Sequence[Row], most: int) -> Sequence[Row]:

@@ -12,6 +12,8 @@ from pgqueue.spark.page.rows import Row as Values
 from pgqueue.spark.page.sections import Section, empty, shortened
 from pgqueue.spark.page.tables import table
 
+DETAILS = ("succeeded", "wait_p95_s", "run_p95_s")
+"""Columns of groups that only the files have: a row is to fit the page."""
 ROWS = 12
 """Names in one plot."""
 LOOKS = ("c1", "c4", "c2")
@@ -42,7 +44,7 @@ def channels(data: Data) -> Section:
         "The dots say within what time half, 95 % and 99 % of a channel's messages began. The "
         "scale is logarithmic.",
         [percentiles("Wait by channel", rows, "channel", "wait")],
-        [table("By channel", rows)],
+        [table("By channel", rows, without=DETAILS)],
     )
 
 
@@ -68,7 +70,7 @@ def tasks(data: Data) -> Section:
         "A bar is a task's part of the time that all runs took together. The dots say within "
         "what time half, 95 % and 99 % of its runs ended.",
         figures,
-        [table(caption, found) for caption, found in tables if found],
+        [table(caption, found, without=DETAILS) for caption, found in tables if found],
     )
 
 
@@ -98,7 +100,11 @@ def keys(data: Data) -> Section:
         if noisiest
         else "",
         figures,
-        [table(caption, found, shown=shown) for caption, found, shown in tables if found],
+        [
+            table(caption, found, shown=shown, without=DETAILS)
+            for caption, found, shown in tables
+            if found
+        ],
     )
 
 

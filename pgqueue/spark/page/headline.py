@@ -71,7 +71,7 @@ def _cards(data: Data) -> list[Card]:
         Card(
             "Succeeded",
             units.share(now["success_rate"]),
-            f"{units.share(now['retry_rate'])} after a retry",
+            f"{units.share(now['retry_rate'])} were retried",
         ),
         Card(
             "Wait",
@@ -87,7 +87,7 @@ def _cards(data: Data) -> list[Card]:
             f"{units.share(now['death_rate'])} of all",
             bool(now["dead"]),
         ),
-        Card("Lost runs", units.share(now["loss_rate"]), "of messages lost a worker"),
+        Card("Lost", units.share(now["loss_rate"]), "of messages lost their worker"),
     ]
 
 

@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 
 from pgqueue.spark.page import axes, units
 from pgqueue.spark.page.axes import Axis
+from pgqueue.spark.page.groups import DETAILS
 from pgqueue.spark.page.plots import Cell, Grid, Mark, Plot, box
 from pgqueue.spark.page.rows import Data, Row, highest
 from pgqueue.spark.page.sections import Section, empty
@@ -42,7 +43,9 @@ def hours(data: Data) -> Section:
         title = f"Most messages ended in the hour that begins at {_clock(busiest['hour'])} UTC"
         how = "Each bar is an hour of the day (UTC)."
         figure = _bars(rows)
-    return Section("hours", "Hours", title, how, [figure], [table("By hour", rows, shown=0)])
+    return Section(
+        "hours", "Hours", title, how, [figure], [table("By hour", rows, shown=0, without=DETAILS)]
+    )
 
 
 def _arrivals(data: Data) -> Hours:

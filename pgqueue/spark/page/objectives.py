@@ -43,7 +43,12 @@ def objectives(data: Data) -> Section:
     """Return the section about objectives."""
     rows = data.rows("slo")
     if not rows:
-        return empty("objectives", "Objectives", "No objective was set", "No channel has one.")
+        return empty(
+            "objectives",
+            "Objectives",
+            "No objective was set",
+            "No channel has one, or none of its messages ended.",
+        )
     late = missed(data)
     if late:
         names = listed([shortened(each, 30) for each in late])

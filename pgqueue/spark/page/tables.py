@@ -23,6 +23,8 @@ LABELS: Mapping[str, str] = {
     "ended_at": "to",
     "first_at": "first",
     "last_at": "last",
+    "retries_per_message": "a message",
+    "usual_retries_per_message": "usually",
 }
 """Headings that aren't just the name of the column."""
 

@@ -33,7 +33,7 @@ def errors(data: Data) -> Section:
         "ids in the text are left out. Open a line to see an example.",
         [_errors(rows)],
         [table("Errors", rows, without=("pattern", "example"))],
-        needs_attention=True,
+        needs_attention=bool(data.summary.get("dead")),
     )
 
 

@@ -18,12 +18,13 @@ from pgqueue.conf import settings
 from pgqueue.connections import borrow
 from pgqueue.engine import channels, workers
 from pgqueue.engine import purge as purging
+from pgqueue.engine.operate import Operated
 from pgqueue.engine.purge import Bounds
 from pgqueue.engine.stats import Stats, measure
 from pgqueue.exceptions import ChannelPaused, InvalidChannel, InvalidPolicy
 from pgqueue.models import Message, Policy
 from pgqueue.models.clock import StatementTimestamp
-from pgqueue.models.message import MessageQuerySet, Operated
+from pgqueue.models.message import MessageQuerySet
 from pgqueue.names import as_channel, as_key, as_path
 from pgqueue.policies import checked as checked_limits
 from pgqueue.quantities import as_age, as_count, as_duration, as_timedelta

@@ -18,7 +18,8 @@ from django.http import HttpRequest
 from django.template.response import TemplateResponse
 
 from pgqueue.admin.base import QueueAdmin
-from pgqueue.models.message import BATCH, Message, MessageQuerySet, Operated
+from pgqueue.engine.operate import BATCH, Operated
+from pgqueue.models.message import Message, MessageQuerySet
 from pgqueue.savepoints import TransactionLost, savepoints
 from pgqueue.states import State
 

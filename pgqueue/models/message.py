@@ -1,23 +1,16 @@
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator
-from contextlib import contextmanager
-from functools import reduce
-from typing import NamedTuple
-
-from django.db import OperationalError, models, transaction
+from django.db import models, transaction
 from django.db.models import F, Q
-from psycopg.errors import LockNotAvailable
 
 from pgqueue.connections import borrow
-from pgqueue.engine import cancel, dead, promote
-from pgqueue.engine.values import Connection
+from pgqueue.engine import operate
+from pgqueue.engine.operate import BATCH, Operated, Verb
 from pgqueue.models.clock import StatementTimestamp
 from pgqueue.models.generated import GeneratedField
 from pgqueue.states import State
 from pgqueue.tables import needing_tables
 
-BATCH = 1000
 LIVE = [State.HELD, State.SCHEDULED, State.READY, State.RUNNING]
 INDEXED = (
     Q(state=State.READY, governed=False)
@@ -28,25 +21,6 @@ INDEXED = (
     | Q(state=State.DEAD)
 )
 """True of every message, and in the words of the indexes that begin with the channel."""
-# Shorter than PostgreSQL's deadlock_timeout: where an operator and a task wait for each
-# other, it is the operator who gives way.
-PATIENCE = "500ms"
-
-
-class Operated(NamedTuple):
-    """What came of an operation, by ids; a message in none of the sets was left as it was."""
-
-    done: frozenset[int] = frozenset()
-    asked: frozenset[int] = frozenset()
-    """They run, and were asked to stop: their end decides."""
-    busy: frozenset[int] = frozenset()
-    """Another open transaction has them locked: for example that of an atomic task."""
-
-    def __or__(self, other: Operated) -> Operated:
-        return Operated(*(mine | theirs for mine, theirs in zip(self, other, strict=True)))
-
-
-Verb = Callable[[Connection, Collection[int]], Operated]
 
 
 class MessageQuerySet(models.QuerySet["Message"]):
@@ -64,67 +38,30 @@ class MessageQuerySet(models.QuerySet["Message"]):
 
     def run_now(self) -> Operated:
         """Make delayed messages ready, whatever their time."""
-        return self._operate(
-            lambda connection, ids: Operated(frozenset(promote.run_now(connection, ids)))
-        )
+        return self._operate(operate.run_now)
 
     def cancel(self) -> Operated:
         """End messages that are not running; ask those that are."""
-
-        def verb(connection: Connection, ids: Collection[int]) -> Operated:
-            ended, asked = cancel.cancel(connection, ids)
-            return Operated(frozenset(ended), frozenset(asked))
-
-        return self._operate(verb)
+        return self._operate(operate.cancel)
 
     def replay(self) -> Operated:
         """Make dead letters ready, with all attempts before them."""
-        return self._operate(
-            lambda connection, ids: Operated(frozenset(dead.replay(connection, ids)))
-        )
+        return self._operate(operate.replay)
 
     def discard(self) -> Operated:
         """End dead letters for good."""
-        return self._operate(
-            lambda connection, ids: Operated(frozenset(dead.discard(connection, ids)))
-        )
+        return self._operate(operate.discard)
 
     def _operate(self, verb: Verb) -> Operated:
         """Run a verb on what is here now, each 1 000 in a transaction of its own."""
         self._for_write = True
         with needing_tables(self.db):
             ids = sorted(self.values_list("pk", flat=True))
-        batches = (ids[start : start + BATCH] for start in range(0, len(ids), BATCH))
-        return reduce(Operated.__or__, (self._run(verb, batch) for batch in batches), Operated())
-
-    def _run(self, verb: Verb, ids: list[int]) -> Operated:
-        try:
-            with _briefly(self.db) as connection:
-                return verb(connection, ids)
-        except OperationalError as error:
-            if not isinstance(error.__cause__, LockNotAvailable):
-                raise
-            return self._run_unlocked(verb, ids)
-
-    def _run_unlocked(self, verb: Verb, ids: list[int]) -> Operated:
-        """Leave out what is locked; the rest is locked before the verb can wait for any."""
-        these = self.model._base_manager.using(self.db).filter(pk__in=ids)
-        with _briefly(self.db) as connection:
-            free = frozenset(these.select_for_update(skip_locked=True).values_list("pk", flat=True))
-            busy = frozenset(these.values_list("pk", flat=True)) - free
-            return verb(connection, free) | Operated(busy=busy)
-
-
-@contextmanager
-def _briefly(alias: str) -> Iterator[Connection]:
-    """Open a transaction that waits for no lock longer than `PATIENCE`."""
-    with transaction.atomic(using=alias), borrow(alias) as connection:
-        row = connection.execute("SELECT current_setting('lock_timeout')").fetchone()
-        before = (row or ("0",))[0]
-        connection.execute("SELECT set_config('lock_timeout', %s, true)", [PATIENCE])
-        yield connection
-        # In a transaction of the caller's this was a savepoint: what follows is not ours.
-        connection.execute("SELECT set_config('lock_timeout', %s, true)", [before])
+        done = Operated()
+        for start in range(0, len(ids), BATCH):
+            with transaction.atomic(using=self.db), borrow(self.db) as connection:
+                done |= operate.unless_locked(connection, verb, ids[start : start + BATCH])
+        return done
 
 
 class Message(models.Model):

@@ -8,6 +8,7 @@ from typing import Any
 from django.core.management.base import CommandError
 
 from pgqueue.channels import Channel
+from pgqueue.engine.operate import Operated
 from pgqueue.engine.stats import Stats
 from pgqueue.exceptions import PGQueueError
 from pgqueue.management import arguments
@@ -15,7 +16,6 @@ from pgqueue.management.base import QueueCommand
 from pgqueue.management.databases import database_of
 from pgqueue.models import Policy
 from pgqueue.models.channel import RETENTIONS
-from pgqueue.models.message import Operated
 from pgqueue.states import Outcome
 
 LIMITS = ("max_running", "rate", "per", "burst", "max_size", "weight")

@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from pgqueue.exceptions import UnreadablePayload as UnreadablePayload
     from pgqueue.exceptions import WaitInTransaction as WaitInTransaction
     from pgqueue.exceptions import WaitTimeout as WaitTimeout
+    from pgqueue.exceptions import WriteConflict as WriteConflict
     from pgqueue.retries import Exponential as Exponential
     from pgqueue.retries import backoff as backoff
     from pgqueue.savepoints import TransactionLost as TransactionLost
@@ -112,6 +113,7 @@ _HOMES = {
     "UnreadablePayload": "pgqueue.exceptions",
     "WaitInTransaction": "pgqueue.exceptions",
     "WaitTimeout": "pgqueue.exceptions",
+    "WriteConflict": "pgqueue.exceptions",
     "areceive": "pgqueue.tasks",
     "asend": "pgqueue.tasks",
     "asend_many": "pgqueue.tasks",
@@ -171,6 +173,7 @@ __all__ = [
     "UnreadablePayload",
     "WaitInTransaction",
     "WaitTimeout",
+    "WriteConflict",
     "areceive",
     "asend",
     "asend_many",

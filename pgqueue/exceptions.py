@@ -45,6 +45,10 @@ class BatchTooLarge(PGQueueError):
     """A batch may have 500 ordered keys, and 500 keys with a max_size: each takes a lock."""
 
 
+class WriteConflict(PGQueueError):
+    """Another write was committed under this application id."""
+
+
 class DuplicateMessage(PGQueueError):
     """A message with this dedupe key exists already."""
 

@@ -1,19 +1,23 @@
 from datetime import timedelta
 
-from pgqueue.engine import wait, workers
+from pgqueue.engine import staged, wait, workers
 from pgqueue.engine.values import Connection
 
 EVERY = timedelta(hours=1)
 SILENT_FOR = timedelta(days=1)
+SOON = timedelta(seconds=1)
 
 
 class Forget:
-    """Remove rows that dead processes left: of workers after a day, and of waits that are over."""
+    """Remove rows that dead processes left.
+
+    Of workers after a day, of waits that are over, and what Spark staged and never committed.
+    """
 
     name = "forget"
 
     def __init__(self) -> None:
-        self.did = {"workers": 0, "waiters": 0}
+        self.did = {"workers": 0, "waiters": 0, "staged": 0}
 
     def may_run(self, answered_for: timedelta) -> bool:
         """Any process may."""
@@ -24,5 +28,6 @@ class Forget:
         self.did = {
             "workers": workers.forget(connection, silent_for=SILENT_FOR),
             "waiters": wait.forget(connection),
+            "staged": staged.forget(connection),
         }
-        return EVERY
+        return SOON if self.did["staged"] == staged.FORGOTTEN else EVERY

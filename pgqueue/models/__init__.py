@@ -11,8 +11,10 @@ from pgqueue.models.message import Message
 from pgqueue.models.policy import Policy
 from pgqueue.models.purged import Purged
 from pgqueue.models.schedule import Schedule
+from pgqueue.models.staged import Staged
 from pgqueue.models.waiter import Waiter
 from pgqueue.models.worker import Worker
+from pgqueue.models.write import Write
 
 __all__ = [
     "Bell",
@@ -28,6 +30,8 @@ __all__ = [
     "Policy",
     "Purged",
     "Schedule",
+    "Staged",
     "Waiter",
     "Worker",
+    "Write",
 ]

@@ -17,7 +17,9 @@ except ImportError as error:
 from pgqueue.spark.errors import (
     DataLoss,
     ExportConflict,
+    InvalidColumn,
     InvalidOption,
+    InvalidRow,
     NoJava,
     OtherCluster,
     SnapshotGone,
@@ -33,7 +35,9 @@ del pyarrow, pyspark
 __all__ = [
     "DataLoss",
     "ExportConflict",
+    "InvalidColumn",
     "InvalidOption",
+    "InvalidRow",
     "NoJava",
     "OtherCluster",
     "SnapshotGone",

@@ -8,7 +8,10 @@ import re
 
 from pgqueue.exceptions import PGQueueError
 
-_OURS = re.compile(r"^(?:pgqueue\.spark\.errors|psycopg\.errors|psycopg)\.\w+: (.+)", re.MULTILINE)
+_OURS = re.compile(
+    r"^(?:pgqueue\.spark\.errors|pgqueue\.exceptions|psycopg\.errors|psycopg)\.\w+: (.+)",
+    re.MULTILINE,
+)
 _JAVAS = re.compile(r"^: [\w.]+: (.+)", re.MULTILINE)
 
 
@@ -18,6 +21,14 @@ class SparkError(PGQueueError):
 
 class InvalidOption(SparkError):
     """An option of the data source has an unknown name, or a value that can't be."""
+
+
+class InvalidColumn(SparkError):
+    """A DataFrame that is written has an unknown column, or one of another type."""
+
+
+class InvalidRow(SparkError):
+    """A row can't become a message: nothing of the write was stored."""
 
 
 class SnapshotGone(SparkError):

@@ -7,14 +7,20 @@ where one DataFrame is filtered twice (apache/spark pull request 57752). Filters
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
+from pyspark import TaskContext
 from pyspark.sql.datasource import (
     DataSource,
+    DataSourceArrowWriter,
     DataSourceReader,
+    DataSourceStreamArrowWriter,
     DataSourceStreamReader,
+    DataSourceStreamWriter,
+    DataSourceWriter,
     InputPartition,
+    WriterCommitMessage,
 )
 from pyspark.sql.streaming.datasource import (
     ReadAllAvailable,
@@ -36,6 +42,8 @@ from pgqueue.spark.options import (
 from pgqueue.spark.planning import Part, plan
 from pgqueue.spark.reading import batches
 from pgqueue.spark.streaming import Offset, Range
+from pgqueue.spark.writeoptions import write_options
+from pgqueue.spark.writing import Attempt, Rows
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -61,6 +69,16 @@ class PgQueueDataSource(DataSource):
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         """Return what follows a table."""
         return StreamReader(stream_options(self.options))
+
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
+        """Return what makes messages of a DataFrame's rows, or tells a verb of them."""
+        options = write_options(self.options, is_stream=False, overwrites=overwrite)
+        return BatchWriter(Rows(options, schema))
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
+        """Return what does the same with each batch of a stream."""
+        options = write_options(self.options, is_stream=True, overwrites=overwrite)
+        return StreamWriter(Rows(options, schema))
 
 
 class _Partition(InputPartition):
@@ -131,3 +149,58 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Yield the rows of a range, on an executor."""
         assert isinstance(partition, _Range)  # noqa: S101
         return streaming.read(self._options, partition.start, partition.part)
+
+
+class _Staged(WriterCommitMessage):
+    """What a task has staged, as Spark passes it to the driver."""
+
+    def __init__(self, attempt: Attempt) -> None:
+        self.attempt = attempt
+
+
+def _stage(rows: Rows, iterator: Iterable[pa.RecordBatch]) -> WriterCommitMessage:
+    context = TaskContext.get()
+    return _Staged(rows.stage(iterator, partition=context.partitionId() if context else 0))
+
+
+def _attempts(messages: Sequence[WriterCommitMessage | None]) -> list[Attempt]:
+    # Of a task that failed there is no message.
+    return [each.attempt for each in messages if isinstance(each, _Staged)]
+
+
+class BatchWriter(DataSourceArrowWriter):
+    """Writes a DataFrame."""
+
+    def __init__(self, rows: Rows) -> None:
+        self._rows = rows
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
+        """Stage the rows of a task, on an executor."""
+        return _stage(self._rows, iterator)
+
+    def commit(self, messages: list[WriterCommitMessage | None]) -> None:
+        """Commit what all tasks have staged, on the driver."""
+        self._rows.commit(_attempts(messages), version=self._rows.options.version)
+
+    def abort(self, messages: list[WriterCommitMessage | None]) -> None:
+        """Remove what was staged, on the driver."""
+        self._rows.abort(_attempts(messages))
+
+
+class StreamWriter(DataSourceStreamArrowWriter):
+    """Writes the batches of a stream."""
+
+    def __init__(self, rows: Rows) -> None:
+        self._rows = rows
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
+        """Stage the rows of a task, on an executor."""
+        return _stage(self._rows, iterator)
+
+    def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
+        """Commit what all tasks have staged, on the driver."""
+        self._rows.commit(_attempts(messages), version=batchId)
+
+    def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
+        """Remove what was staged, on the driver."""
+        self._rows.abort(_attempts(messages))

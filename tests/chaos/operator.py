@@ -43,12 +43,14 @@ def verbs() -> list[Callable[[], object]]:
         held,
         lease,
         notifications,
+        operate,
         partitions,
         promote,
         purge,
         retention,
         route,
         schedule,
+        staged,
         stats,
         wait,
         workers,
@@ -92,7 +94,7 @@ def verbs() -> list[Callable[[], object]]:
     def keep_order() -> None:
         plain.using(channel="ordered too", key="a", ordered=True).enqueue_many([(NOBODY,)] * 3)
 
-    def operate() -> None:
+    def operate_on_some() -> None:
         result = plain.using(run_after=3600).enqueue(NOBODY)
         Message.objects.filter(pk=result.id).run_now()
         plain.using(run_after=3600).enqueue(NOBODY).cancel()
@@ -102,6 +104,33 @@ def verbs() -> list[Callable[[], object]]:
         idle.policy(max_running=2, rate=1000)
         idle.policy(each_key=True, rate=500, max_running=3)
         tasks.limited.using(channel="idle", key="a").enqueue(NOBODY)
+
+    def write_from_spark() -> None:
+        defaults = staged.Defaults("tests.chaos.tasks.plain", "odd", '{"args": [-1]}')
+        with closing(connect("default", name="operator")) as connection:
+            attempt = staged.begin(connection)
+            connection.execute(
+                "INSERT INTO pgqueue_staged (attempt, number, channel, ordered, message_id) "
+                "VALUES (%(attempt)s, 0, NULL, true, -1), (%(attempt)s, 1, 'bounded', NULL, -1), "
+                "(%(attempt)s, 2, NULL, NULL, -1)",
+                {"attempt": attempt},
+            )
+            with connection.transaction():
+                for _ in range(2):
+                    staged.is_new(connection, staged.Write("operator", attempt, ""), rows=3)
+                staged.operate(connection, [attempt], operate.replay, rows=3)
+                with suppress(ChannelFull), connection.transaction():
+                    staged.enqueue(connection, [attempt], defaults, rows=3)
+                staged.remove(connection, [attempt])
+            staged.forget(connection)
+
+    def operate_on_what_is_locked() -> None:
+        result = plain.using(run_after=3600).enqueue(NOBODY)
+        lock = "SELECT FROM pgqueue_message WHERE id = %s FOR UPDATE"
+        with closing(connect("default", name="operator")) as own, own.transaction():
+            own.execute(lock, [result.id])
+            Message.objects.filter(pk=result.id).cancel()
+        result.cancel()
 
     def wait_for() -> None:
         plain.enqueue(NOBODY).wait(timeout=3)
@@ -209,7 +238,8 @@ def verbs() -> list[Callable[[], object]]:
         on_its_own(notifications.listen)
 
     return [
-        *(hold, deduplicate, fill, keep_order, operate, wait_for, wait_by_hand, receive_some),
+        *(hold, deduplicate, fill, keep_order, operate_on_some, write_from_spark),
+        *(operate_on_what_is_locked, wait_for, wait_by_hand, receive_some),
         *(look, hear, do_duties, keep_schedules, examine, look_after, drop_days, the_rest),
     ]
 

@@ -2,9 +2,11 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 
+import pytest
+
 from pgqueue.duties.forget import Forget
-from pgqueue.engine import wait
-from pgqueue.models import Worker
+from pgqueue.engine import staged, wait
+from pgqueue.models import Staged, Worker
 from tests.duties.kinds import MINUTE
 from tests.factories import OVER, Connection, one, register
 
@@ -24,7 +26,22 @@ class TestForgetting:
 
         again_in = forget.run(connection)
 
-        assert (again_in, forget.did) == (timedelta(hours=1), {"workers": 1, "waiters": 2})
+        assert again_in == timedelta(hours=1)
+        assert forget.did == {"workers": 1, "waiters": 2, "staged": 0}
         silent_for = datetime.now(UTC) - Worker.objects.get().last_seen
         assert timedelta(hours=22) < silent_for < timedelta(hours=24)
         assert one(connection, "SELECT message_id FROM pgqueue_waiter") == (3,)
+
+    def test_removes_what_spark_has_staged_and_never_committed(
+        self, connection: Connection, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        connection.execute(
+            "INSERT INTO pgqueue_staged (attempt, number) SELECT 1, n FROM generate_series(1, 5) n"
+        )
+        monkeypatch.setattr(staged, "FORGOTTEN", 3)
+        forget = Forget()
+
+        assert forget.run(connection) == timedelta(seconds=1)
+        assert forget.did["staged"] == 3
+        assert forget.run(connection) == timedelta(hours=1)
+        assert not Staged.objects.exists()

@@ -9,8 +9,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from pgqueue.models import Message
 from pgqueue.spark.options import NAMES
 from pgqueue.spark.tables import TABLES
+from pgqueue.spark.writeoptions import OF_BATCHES, OF_EVERY_WRITE, OPERATIONS
+from pgqueue.spark.written import IDS, MESSAGE
 from tests.factories import Connection, ended
 from tests.spark.conftest import wait_for_horizon
 
@@ -25,6 +28,7 @@ def test_the_examples_run(
     spark: SparkSession,
     url: str,
     connection: Connection,
+    tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     ended(connection, 3)
@@ -34,12 +38,16 @@ def test_the_examples_run(
     for example in re.findall(r"^```python\n(.*?)^```", PAGE.read_text("utf-8"), re.M | re.S):
         # Spark's processes have their environment since the session began.
         example = example.replace('"env:DATABASE_URL"', repr(url))
+        example = example.replace("/srv", str(tmp_path))
         exec(compile(example, PAGE.name, "exec"), module.__dict__)  # noqa: S102
 
     assert "tests.task|succeeded|    3|" in capsys.readouterr().out
+    assert Message.objects.filter(task="shop.jobs.send_receipt").count() == 2
 
 
-def test_every_table_and_option_is_described() -> None:
+def test_every_table_column_and_option_is_described() -> None:
     text = PAGE.read_text("utf-8")
+    written = [*MESSAGE, *IDS, *OF_EVERY_WRITE, *OF_BATCHES, *OPERATIONS]
 
-    assert [name for name in [*TABLES, *NAMES.values()] if f"`{name}`" not in text] == []
+    names = [*TABLES, *NAMES.values(), *written]
+    assert [name for name in names if f"`{name}`" not in text] == []

@@ -1,0 +1,175 @@
+"""Turn rows that tasks of Spark have staged into messages, in the transaction that commits them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+from pgqueue.engine.operate import BATCH, Operated, Verb, unless_locked
+from pgqueue.engine.values import Connection
+from pgqueue.exceptions import BatchTooLarge, ChannelFull, WriteConflict
+from pgqueue.spelling import shown
+from pgqueue.statements import load
+
+SQL = load(__name__)
+
+LOCKED_LANES = 500
+"""Lanes that one write locks, at most: the server has room for about 10 000 locks."""
+FORGOTTEN = 10_000
+"""Rows that are removed at a time."""
+
+
+class Write(NamedTuple):
+    """What tells a write from others, so that it is committed once.
+
+    Attributes:
+        app_id: the application's; its versions only increase.
+        origin: the checkpoint of a stream; '' for a single write.
+    """
+
+    app_id: str
+    version: int
+    origin: str
+
+
+class Defaults(NamedTuple):
+    """What a message has of which its row says nothing."""
+
+    task: str
+    channel: str
+    payload: str | None
+    priority: int = 0
+    max_attempts: int = 5
+    ordered: bool = False
+
+
+class Stored(NamedTuple):
+    """How many messages were stored; and not, since their dedupe keys are taken or it is full."""
+
+    stored: int = 0
+    existing: int = 0
+    dropped: int = 0
+
+
+def begin(connection: Connection) -> int:
+    """Return a number for the rows that an attempt of a task is about to stage."""
+    [attempt] = connection.execute(SQL["attempt"]).fetchone() or [0]
+    return int(attempt)
+
+
+def is_new(connection: Connection, write: Write, *, rows: int) -> bool:
+    """Record a write; return False if it was committed before.
+
+    Raises:
+        WriteConflict: a later one was committed under this id, or another one as this version.
+    """
+    given = {**write._asdict(), "rows": rows}
+    if connection.execute(SQL["record"], given).fetchone():
+        return True
+    row = connection.execute(SQL["recorded"], given).fetchone()
+    assert row is not None  # noqa: S101
+    version, origin, before = row
+    if version > write.version:
+        raise WriteConflict(
+            f"The application id {shown(write.app_id)} has committed version {version}, and this "
+            f"is version {write.version}: its checkpoint was deleted or is an old copy, or two "
+            "applications use one id. Restore the checkpoint, or give a new txnAppId."
+        )
+    if (origin, before) != (write.origin, rows):
+        raise WriteConflict(
+            f"Version {version} of the application id {shown(write.app_id)} was committed with "
+            f"{before} rows{f' from {origin}' if origin else ''}, and this one has {rows}"
+            f"{f' from {write.origin}' if write.origin else ''}: it is another write. "
+            "Give a new txnAppId, or a higher txnVersion."
+        )
+    return False
+
+
+def enqueue(
+    connection: Connection, attempts: Sequence[int], defaults: Defaults, *, rows: int
+) -> Stored:
+    """Store staged rows as messages, in the order of the attempts and of their rows.
+
+    Args:
+        connection: in a transaction.
+        rows: how many were staged.
+
+    Raises:
+        BatchTooLarge: more than `LOCKED_LANES` lanes are ordered, or of limited size.
+        ChannelFull: a policy's max_size is reached.
+        WriteConflict: some rows are not there any more.
+    """
+    given = {**defaults._asdict(), "attempts": list(attempts)}
+    found, any_singular = connection.execute(SQL["look"], given).fetchone() or (0, False)
+    _check_count(found, rows)
+    stored = _enqueue_singular(connection, given) if any_singular else Stored()
+    for attempt in attempts:
+        row = connection.execute(SQL["enqueue_plain"], {**given, "attempt": attempt}).fetchone()
+        stored = stored._replace(stored=stored.stored + (row[0] if row else 0))
+    return stored
+
+
+def _check_count(found: int, rows: int) -> None:
+    if found != rows:
+        raise WriteConflict(
+            f"Of {rows} rows that were staged, {found} are left: what is not committed within a "
+            "week is removed. Run the write again."
+        )
+
+
+def _enqueue_singular(connection: Connection, given: Mapping[str, Any]) -> Stored:
+    """Store the rows that need a lock, or may conflict with others."""
+    _lock(connection, given)
+    rows = connection.execute(SQL["enqueue_singular"], given).fetchall()
+    came_of = {how: count for how, count, _, _ in rows}
+    for how, count, channel, key in rows:
+        if how == "full":
+            raise ChannelFull(
+                f"The channel {channel!r}, or its key {key!r}, has no room for {count} of these "
+                "messages: nothing was stored. Write again later, or raise the max_size of its "
+                "policy."
+            )
+    return Stored(*(came_of.get(how, 0) for how in Stored._fields))
+
+
+def _lock(connection: Connection, given: Mapping[str, Any]) -> None:
+    """First wait for all locks, then store: other transactions may wait for what is stored."""
+    locks = connection.execute(SQL["locks"], {**given, "limit": LOCKED_LANES}).fetchall()
+    if len(locks) > LOCKED_LANES:
+        raise BatchTooLarge(
+            f"One write may have {LOCKED_LANES} lanes with ordered messages or a max_size: each "
+            "takes a lock. Write fewer rows at a time."
+        )
+    for kind in ("order", "room"):
+        if lanes := [(channel, key) for of, channel, key in locks if of == kind]:
+            channels, keys = map(list, zip(*lanes, strict=True))
+            connection.execute(SQL[f"keep_{kind}"], {"channels": channels, "keys": keys})
+
+
+def operate(connection: Connection, attempts: Sequence[int], verb: Verb, *, rows: int) -> Operated:
+    """Run a verb on the messages whose ids are staged.
+
+    Args:
+        connection: in a transaction.
+        rows: how many were staged.
+
+    Raises:
+        WriteConflict: some rows are not there any more.
+    """
+    given = {"attempts": list(attempts)}
+    _check_count((connection.execute(SQL["count"], given).fetchone() or [0])[0], rows)
+    ids = [pk for (pk,) in connection.execute(SQL["ids"], given)]
+    done = Operated()
+    for start in range(0, len(ids), BATCH):
+        done |= unless_locked(connection, verb, ids[start : start + BATCH])
+    return done
+
+
+def remove(connection: Connection, attempts: Sequence[int]) -> None:
+    """Delete staged rows."""
+    connection.execute(SQL["remove"], {"attempts": list(attempts)})
+
+
+def forget(connection: Connection) -> int:
+    """Delete rows that were staged a week ago, some at a time; return how many."""
+    return connection.execute(SQL["forget"], {"limit": FORGOTTEN}).rowcount

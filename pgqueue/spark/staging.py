@@ -1,0 +1,188 @@
+"""Stage the rows of one task of Spark: check them, and COPY them into PostgreSQL, on an executor.
+
+Spark may run a task twice, or kill it. So each attempt stages rows under a number of its own, and
+only the driver, which learns the numbers of those that went well, makes messages of them. The rows
+go in pieces of their own transactions: a transaction that was open as long as Spark computes rows
+would hold back the streams that follow history.
+"""
+
+from __future__ import annotations
+
+import io
+import re
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy
+import psycopg
+import pyarrow as pa
+import pyarrow.compute as pc
+from psycopg.sql import SQL, Identifier
+from pyarrow import csv
+
+from pgqueue.codec.arguments import PAYLOAD_LIMIT
+from pgqueue.codec.encoding import ANYTHING
+from pgqueue.codec.scalars import Unstorable
+from pgqueue.engine import staged
+from pgqueue.spark.errors import InvalidRow
+from pgqueue.spark.urls import connect
+from pgqueue.spark.written import Kind, Written
+from pgqueue.spelling import shown
+from pgqueue.statements import load
+
+SQL_TEXTS = load(__name__)
+PIECE = 4 << 20
+"""Bytes that are sent in one transaction, or slightly more."""
+_SIZED = (Kind.TEXT, Kind.BYTES, Kind.LIST, Kind.OBJECT, Kind.JSON)
+_BEGINS = {Kind.LIST: ("[", "a JSON list"), Kind.OBJECT: ("{", "a JSON object")}
+_OPTIONS = csv.WriteOptions(include_header=False, quoting_style="needed")
+
+
+def stage(
+    url: str,
+    batches: Iterable[pa.RecordBatch],
+    columns: Sequence[Written],
+    required: Collection[str],
+) -> tuple[int, int]:
+    """Stage rows; return the number of this attempt, and how many rows it has staged.
+
+    Args:
+        url: see `urls.resolve`.
+        columns: what the columns of the batches are.
+        required: the columns that may not be null.
+
+    Raises:
+        InvalidRow: a value can't be.
+        psycopg.Error: the database can't be reached, or the connection broke.
+    """
+    rows = 0
+    piece = io.BytesIO()
+    with connect(url, name="stage") as connection:
+        attempt = staged.begin(connection)
+        names: list[str] = []
+        for batch in batches:
+            table = _table(batch, columns, required)
+            first = numpy.arange(rows, rows + batch.num_rows)
+            names = ["attempt", "number", *table]
+            csv.write_csv(
+                pa.table([numpy.full(batch.num_rows, attempt), first, *table.values()], names),
+                piece,
+                _OPTIONS,
+            )
+            rows += batch.num_rows
+            if piece.tell() >= PIECE:
+                _send(connection, names, piece)
+                piece = io.BytesIO()
+        if piece.tell():
+            _send(connection, names, piece)
+    return attempt, rows
+
+
+def _send(connection: psycopg.Connection[Any], names: Sequence[str], piece: io.BytesIO) -> None:
+    copy_in = SQL("COPY pgqueue_staged ({}) FROM STDIN (FORMAT csv)").format(
+        SQL(", ").join(map(Identifier, names))
+    )
+    try:
+        with connection.transaction(), connection.cursor() as cursor:
+            cursor.execute(SQL_TEXTS["prepare"])
+            with cursor.copy(copy_in) as copy:
+                copy.write(piece.getbuffer())
+    except psycopg.DataError as error:
+        said = error.diag
+        column = re.search(r"column (\w+)(?:: (.*))?", said.context or "")
+        culprit = f"The column {column[1]!r}" if column else "A row"
+        text = " ".join(filter(None, (said.message_primary, said.message_detail)))
+        raise InvalidRow(f"{culprit} can't be stored: {text}".replace("\n", " ")) from None
+
+
+def _table(
+    batch: pa.RecordBatch, columns: Sequence[Written], required: Collection[str]
+) -> Mapping[str, pa.Array]:
+    """Return the staged columns of a batch, as CSV can say them."""
+    arrays = {}
+    for column, array in zip(columns, batch.columns, strict=True):
+        if column.name in required and array.null_count:
+            raise InvalidRow(f"The column {column.name!r} has a null: every row needs one.")
+        arrays[column.name] = _checked(column, array)
+    if "id" in arrays:
+        return {"message_id": arrays["id"]}
+    calls = [arrays.pop(name, None) for name in ("args", "kwargs")]
+    if any(each is not None for each in calls):
+        arrays["payload"] = _payload(*calls, rows=batch.num_rows)
+    return arrays
+
+
+def _checked(column: Written, array: pa.Array) -> pa.Array:
+    """Return a column as it is staged.
+
+    Raises:
+        InvalidRow: a value is out of bounds, or can't be stored.
+    """
+    if column.kind is Kind.NUMBER:
+        _check_bounds(column, array, array, "")
+        return array
+    if column.kind is Kind.TIME:
+        return array.cast(pa.timestamp("us", "UTC"))
+    if column.kind not in _SIZED:
+        return array
+    is_plain = pa.types.is_string(array.type) or pa.types.is_binary(array.type)
+    texts = array if is_plain else _dumped(column, array)
+    _check_bounds(column, texts, pc.binary_length(texts), " bytes")
+    if column.kind is Kind.BYTES:
+        return pa.array(
+            [None if each is None else f"\\x{each.hex()}" for each in texts.to_pylist()]
+        )
+    _refuse_where(column, texts, pc.match_substring(texts, "\x00"), "has the character NUL")
+    if is_plain and column.kind in _BEGINS:
+        sign, what = _BEGINS[column.kind]
+        begins = pc.starts_with(pc.utf8_ltrim(texts, " \t\r\n"), sign)
+        _refuse_where(column, texts, pc.invert(begins), f"is not {what}")
+    return texts
+
+
+def _dumped(column: Written, array: pa.Array) -> pa.Array:
+    """Return values of Spark's own types as JSON, by the rules of all arguments."""
+    try:
+        values = array.to_pylist(maps_as_pydicts="strict")
+        return pa.array(
+            [None if value is None else ANYTHING.dump(value) for value in values], pa.string()
+        )
+    except Unstorable as error:
+        raise InvalidRow(error.about(f"the column {column.name!r}")) from None
+    except (TypeError, ValueError, KeyError) as error:
+        raise InvalidRow(f"The column {column.name!r}: {error}") from None
+
+
+def _payload(args: pa.Array | None, kwargs: pa.Array | None, *, rows: int) -> pa.Array:
+    """Return the payloads of calls with these arguments, as JSON."""
+    given = [
+        pa.array([empty]).take(pa.array(numpy.zeros(rows, "int8")))
+        if array is None
+        else pc.fill_null(array, empty)
+        for array, empty in ((args, "[]"), (kwargs, "{}"))
+    ]
+    payload = pc.binary_join_element_wise('{"args":', given[0], ',"kwargs":', given[1], "}", "")
+    longest = pc.max(pc.binary_length(payload)).as_py() or 0
+    if longest > PAYLOAD_LIMIT:
+        raise InvalidRow(
+            f"The arguments of a row take {longest:,} bytes, more than {PAYLOAD_LIMIT:,}: "
+            "store the data elsewhere, and pass its location."
+        )
+    return payload
+
+
+def _check_bounds(column: Written, array: pa.Array, numbers: pa.Array, unit: str) -> None:
+    low, high = pc.min_max(numbers).as_py().values()
+    if low is not None and not column.least <= low <= high <= column.most:
+        number = low if low < column.least else high
+        value = array[pc.index(numbers, number).as_py()].as_py()
+        raise InvalidRow(
+            f"The column {column.name!r} has {shown(value)}: it may have from {column.least} to "
+            f"{column.most:,}{unit}{f', and this has {number:,}' if unit else ''}."
+        )
+
+
+def _refuse_where(column: Written, array: pa.Array, wrong: pa.Array, what: str) -> None:
+    if pc.any(wrong).as_py():
+        value = array[pc.index(wrong, True).as_py()].as_py()
+        raise InvalidRow(f"The column {column.name!r}: {shown(value)} {what}.")

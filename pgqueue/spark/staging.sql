@@ -1,0 +1,2 @@
+-- name: prepare
+-- include: no_timeouts

@@ -1,0 +1,118 @@
+"""The options of writes, checked before anything is written."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from pgqueue.engine.operate import VERBS
+from pgqueue.names import as_channel, as_key, as_path
+from pgqueue.spark.errors import InvalidOption
+from pgqueue.spark.urls import DEFAULT
+from pgqueue.spelling import hint, shown
+
+ENQUEUE = "enqueue"
+OPERATIONS = (ENQUEUE, *VERBS)
+OF_EVERY_WRITE = ("url", "operation", "task", "channel", "txnAppId")
+OF_BATCHES = ("txnVersion",)
+OF_STREAMS = ("checkpointLocation", "queryName")
+"""Spark's own, which it passes on."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class WriteOptions:
+    """How rows are written.
+
+    Attributes:
+        url: see `urls.resolve`.
+        operation: `ENQUEUE`, or the verb that is told their ids.
+        task: of the rows that name none; None: they are raw messages, or each names one.
+        channel: of the rows that name none; None: the default.
+        app_id: what the write's version is counted under; None: it has none.
+        version: of a single write.
+        origin: the checkpoint of a stream.
+    """
+
+    url: str
+    operation: str = ENQUEUE
+    task: str | None = None
+    channel: str | None = None
+    app_id: str | None = None
+    version: int | None = None
+    origin: str = ""
+
+
+def write_options(
+    given: Mapping[str, str], *, is_stream: bool, overwrites: bool = False
+) -> WriteOptions:
+    """Turn the options of `write.format("pgqueue")`, or of `writeStream`, into how to write.
+
+    Raises:
+        InvalidOption: a name is unknown, a value can't be, or one is missing.
+    """
+    if overwrites:
+        raise InvalidOption("Messages are only ever added: use mode('append').")
+    options = _named(given, is_stream=is_stream)
+    operation = options.get("operation", ENQUEUE)
+    if operation not in OPERATIONS:
+        raise InvalidOption(
+            f"There is no operation {shown(operation)}. {hint(operation, OPERATIONS)}"
+        )
+    if operation != ENQUEUE and options.keys() & {"task", "channel"}:
+        raise InvalidOption(f"The operation {operation} takes no task and no channel, only ids.")
+    app_id = options.get("txnAppId")
+    if is_stream and app_id is None:
+        raise InvalidOption(
+            "A stream needs the option txnAppId, a name of its own: by it and the number of the "
+            "batch, none is committed twice."
+        )
+    if not is_stream and (app_id is None) != ("txnVersion" not in options):
+        raise InvalidOption("Give txnAppId and txnVersion, or none of the two.")
+    return WriteOptions(
+        url=options.get("url", DEFAULT),
+        operation=operation,
+        task=_name("task", options, as_path),
+        channel=_name("channel", options, as_channel),
+        app_id=_name("txnAppId", options, as_key),
+        version=_version(options),
+        origin=options.get("checkpointLocation", ""),
+    )
+
+
+def _name(name: str, options: Mapping[str, str], check: Callable[[str], str]) -> str | None:
+    if name not in options:
+        return None
+    try:
+        if not options[name]:
+            raise ValueError("it must be a name.")
+        return check(options[name])
+    except ValueError as error:
+        raise InvalidOption(f"The option {name} is {shown(options[name])}: {error}") from None
+
+
+def _named(given: Mapping[str, str], *, is_stream: bool) -> dict[str, str]:
+    """Return the options by their proper names: Spark compares them in lower case."""
+    known = (*OF_EVERY_WRITE, *(OF_STREAMS if is_stream else OF_BATCHES))
+    names = {name.lower(): name for name in known}
+    options = {}
+    for name, value in given.items():
+        if name.lower() == "path":
+            raise InvalidOption("Messages are written to no path: call save() or start() without.")
+        if name.lower() not in names:
+            raise InvalidOption(
+                f"A {'stream' if is_stream else 'write'} has no option {shown(name)}. "
+                f"{hint(name, known)}"
+            )
+        options[names[name.lower()]] = value
+    return options
+
+
+def _version(options: Mapping[str, str]) -> int | None:
+    if "txnVersion" not in options:
+        return None
+    text = options["txnVersion"]
+    if not (text.isascii() and text.isdigit() and len(text) < 19):
+        raise InvalidOption(
+            f"The option txnVersion is {shown(text)}; it must be a whole number from 0 up."
+        )
+    return int(text)

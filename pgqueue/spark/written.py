@@ -1,0 +1,143 @@
+"""The columns that a DataFrame may have to become messages: one list of names, types and bounds."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from enum import Enum
+from typing import NamedTuple
+
+from pyspark.sql import types as T
+
+from pgqueue.codec.arguments import PAYLOAD_LIMIT
+from pgqueue.names import CHANNEL_LIMIT, KEY_LIMIT, PATH_LIMIT
+from pgqueue.quantities import LARGEST
+from pgqueue.spark.errors import InvalidColumn
+from pgqueue.spelling import hint
+
+_INTEGERS = (T.ByteType, T.ShortType, T.IntegerType, T.LongType)
+
+
+class Kind(Enum):
+    """What a column holds; its words say which types of Spark it may have."""
+
+    TEXT = "string"
+    NUMBER = "a whole number"
+    TIME = "timestamp"
+    FLAG = "boolean"
+    BYTES = "binary"
+    LIST = "an array, or a string with JSON"
+    OBJECT = "a struct, a map, or a string with JSON"
+    JSON = "a struct, a map, an array, or a string with JSON"
+
+    @property
+    def types(self) -> tuple[type[T.DataType], ...]:
+        """The types of Spark."""
+        return _TYPES[self]
+
+
+_TYPES: Mapping[Kind, tuple[type[T.DataType], ...]] = {
+    Kind.TEXT: (T.StringType,),
+    Kind.NUMBER: _INTEGERS,
+    Kind.TIME: (T.TimestampType,),
+    Kind.FLAG: (T.BooleanType,),
+    Kind.BYTES: (T.BinaryType,),
+    Kind.LIST: (T.StringType, T.ArrayType),
+    Kind.OBJECT: (T.StringType, T.StructType, T.MapType),
+    Kind.JSON: (T.StringType, T.StructType, T.MapType, T.ArrayType),
+}
+
+
+class Written(NamedTuple):
+    """A column of a DataFrame that is written.
+
+    Attributes:
+        least: of a number the lowest; of all else, the fewest bytes.
+        most: of a number the highest; of all else, the most bytes.
+    """
+
+    name: str
+    kind: Kind
+    least: int = 0
+    most: int = 0
+
+
+MESSAGE = {
+    column.name: column
+    for column in (
+        Written("task", Kind.TEXT, 1, PATH_LIMIT),
+        Written("channel", Kind.TEXT, 1, CHANNEL_LIMIT),
+        Written("key", Kind.TEXT, 0, KEY_LIMIT),
+        Written("args", Kind.LIST, 0, PAYLOAD_LIMIT),
+        Written("kwargs", Kind.OBJECT, 0, PAYLOAD_LIMIT),
+        Written("payload", Kind.JSON, 0, PAYLOAD_LIMIT),
+        Written("body", Kind.BYTES, 0, PAYLOAD_LIMIT),
+        Written("metadata", Kind.OBJECT, 0, PAYLOAD_LIMIT),
+        Written("priority", Kind.NUMBER, -100, 100),
+        Written("max_attempts", Kind.NUMBER, 1, LARGEST),
+        Written("run_at", Kind.TIME),
+        Written("expires_at", Kind.TIME),
+        Written("ordered", Kind.FLAG),
+        Written("dedupe_key", Kind.TEXT, 0, KEY_LIMIT),
+    )
+}
+"""What a message is made of."""
+IDS = {"id": Written("id", Kind.NUMBER, 1, 2**63 - 1)}
+"""What a verb is told."""
+
+
+def columns_of(schema: T.StructType, known: Mapping[str, Written]) -> list[Written]:
+    """Return what the columns of a DataFrame are, in its order.
+
+    Raises:
+        InvalidColumn: a name is unknown or there twice, or a type is another.
+    """
+    columns = []
+    for field in schema.fields:
+        column = known.get(field.name)
+        if column is None:
+            raise InvalidColumn(
+                f"The column {field.name!r} can't be written. {hint(field.name, known)}"
+            )
+        if column in columns:
+            raise InvalidColumn(f"There are two columns {field.name!r}.")
+        if not isinstance(field.dataType, column.kind.types):
+            raise InvalidColumn(
+                f"The column {field.name!r} is {field.dataType.simpleString():.99}; "
+                f"it must be {column.kind.value}."
+            )
+        columns.append(column)
+    return columns
+
+
+def check_message(names: Collection[str], *, task: str | None, channel: str | None) -> None:
+    """Check that there is enough, and not too much, to make a message of a row.
+
+    Args:
+        task, channel: the options of these names; None: not given.
+
+    Raises:
+        InvalidColumn: there is not.
+    """
+    has_task = "task" in names or task is not None
+    if not has_task and "channel" not in names and channel is None:
+        raise InvalidColumn(
+            "Rows need a task: a column or an option of that name. Raw messages, which have none, "
+            "need a channel."
+        )
+    if calls := [name for name in ("args", "kwargs") if name in names]:
+        if "payload" in names:
+            raise InvalidColumn(f"Give the column payload, or {' and '.join(calls)}, not both.")
+        if not has_task:
+            raise InvalidColumn(
+                f"A raw message has no {calls[0]}: give the column payload, or a task."
+            )
+
+
+def check_ids(columns: Collection[Written]) -> None:
+    """Check that there is a column of ids.
+
+    Raises:
+        InvalidColumn: there is none.
+    """
+    if not columns:
+        raise InvalidColumn("An operation needs the column id, of the messages it is told of.")

@@ -108,14 +108,16 @@ def test_a_missing_value_is_a_gap_in_a_line() -> None:
 
 def test_neighbouring_intervals_become_one_point_that_keeps_the_peak() -> None:
     rows = [
-        {"at": NOON + timedelta(minutes=each), "arrived": each, "backlog": each, "wait_p99_s": None}
+        {"at": NOON + timedelta(minutes=each), "arrived": each, "backlog": each}
+        | {"wait_p99_s": None, "task": "a"}
         for each in range(4)
     ]
 
+    same = {"wait_p99_s": None, "task": "a"}
     assert merged(rows, 4) == rows
     assert merged(rows, 2) == [
-        {"at": NOON, "arrived": 0.5, "backlog": 1, "wait_p99_s": None},
-        {"at": NOON + timedelta(minutes=2), "arrived": 2.5, "backlog": 3, "wait_p99_s": None},
+        {"at": NOON, "arrived": 0.5, "backlog": 1} | same,
+        {"at": NOON + timedelta(minutes=2), "arrived": 2.5, "backlog": 3} | same,
     ]
 
 

@@ -84,16 +84,6 @@ def of_durations(values: Iterable[float | None]) -> Axis:
     return Axis(low, high, is_log=True).with_ticks(found, units.seconds)
 
 
-def of_ratios(values: Iterable[float | None]) -> Axis:
-    """Return a logarithmic axis of factors that contains 1."""
-    above = [each for each in values if each]
-    low = 10 ** math.floor(math.log10(min([*above, 0.1])))
-    high = 10 ** math.ceil(math.log10(max([*above, 10])))
-    low = max(low, 0.01)
-    powers = range(round(math.log10(low)), round(math.log10(high)) + 1)
-    return Axis(low, high, is_log=True).with_ticks((10.0**each for each in powers), units.times)
-
-
 def of_time(since: datetime, until: datetime, most: int = 8) -> Axis:
     """Return an axis of time, in seconds since 1970, with `most` ticks at most, in UTC."""
     low, high = since.timestamp(), max(until.timestamp(), since.timestamp() + 1)

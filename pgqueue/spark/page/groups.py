@@ -9,7 +9,7 @@ from pgqueue.spark.page.axes import Axis
 from pgqueue.spark.page.plots import Mark, Row, Rows, Series, box, span
 from pgqueue.spark.page.rows import Data, highest
 from pgqueue.spark.page.rows import Row as Values
-from pgqueue.spark.page.sections import Section, empty, shortened
+from pgqueue.spark.page.sections import NO_NAME, Section, empty, shortened
 from pgqueue.spark.page.tables import table
 
 DETAILS = ("succeeded", "wait_p95_s", "run_p95_s")
@@ -17,7 +17,6 @@ DETAILS = ("succeeded", "wait_p95_s", "run_p95_s")
 ROWS = 12
 """Names in one plot."""
 LOOKS = ("c1", "c4", "c2")
-NO_KEY = "(no key)"
 
 
 def channels(data: Data) -> Section:
@@ -86,7 +85,7 @@ def keys(data: Data) -> Section:
     if noisiest:
         first = noisiest[0]
         title = (
-            f"{shortened(first['key'] or NO_KEY)} sent {units.share(first['share'])} of the "
+            f"{shortened(first['key'])} sent {units.share(first['share'])} of the "
             f"messages and used {units.share(first['run_share'])} of the run time"
         )
         figures = [_noise(noisiest)]
@@ -134,7 +133,7 @@ def of_all(rows: Sequence[Values]) -> str:
 def _percentiles(row: Values, axis: Axis, name: str, columns: Sequence[str]) -> Row:
     values = [row[column] for column in columns]
     said = f"{units.seconds(values[0])} … {units.seconds(values[-1])}"
-    return Row(row[name] or NO_KEY, said, span(axis, values, LOOKS))
+    return Row(row[name] or NO_NAME, said, span(axis, values, LOOKS))
 
 
 def _shares(title: str, rows: Sequence[Values], name: str, share: str, beside: str) -> Rows:
@@ -145,7 +144,7 @@ def _shares(title: str, rows: Sequence[Values], name: str, share: str, beside: s
         axis,
         [
             Row(
-                row[name] or NO_KEY,
+                row[name] or NO_NAME,
                 f"{units.share(row[share])} · {units.seconds(row[beside])}",
                 [Mark(box(0, 0.25, axis.place(row[share] or 0), 0.75), "bar c1")],
             )
@@ -164,7 +163,7 @@ def _noise(rows: Sequence[Values]) -> Rows:
         axis,
         [
             Row(
-                row["key"] or NO_KEY,
+                row["key"] or NO_NAME,
                 f"{units.share(row['share'])} · {units.share(row['run_share'])}",
                 [
                     Mark(box(0, 0.1, axis.place(row["share"] or 0), 0.45), "bar c1"),

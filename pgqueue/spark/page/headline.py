@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from typing import NamedTuple
 
 from pgqueue.spark.page import units
@@ -95,8 +96,12 @@ def _period(data: Data) -> str:
     since, until = data.facts.get("since"), data.facts.get("until")
     if since is None or until is None:
         return "All that is known"
-    years = f"{until.year}" if since.year == until.year else f"{since.year}/{until.year}"
-    return f"{units.when(since)} to {units.when(until)} {years}, UTC"
+    return f"{_dated(since)} to {_dated(until)}, UTC"
+
+
+def _dated(value: datetime) -> str:
+    value = value.astimezone(UTC)
+    return f"{units.day(value)} {value:%Y %H:%M}"
 
 
 def _source(data: Data) -> str:

@@ -9,6 +9,8 @@ from pgqueue.spark.page import units
 from pgqueue.spark.page.plots import Grid, Plot, Rows
 from pgqueue.spark.page.tables import Table
 
+NO_NAME = "(none)"
+
 
 @dataclass(frozen=True)
 class Section:
@@ -44,9 +46,9 @@ def listed(names: Sequence[str], most: int = 3) -> str:
     return " and ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)
 
 
-def shortened(text: str, most: int = 60) -> str:
+def shortened(text: str | None, most: int = 60) -> str:
     """Return a text that fits a title."""
-    text = " ".join(text.split())
+    text = " ".join((text or NO_NAME).split())
     return text if len(text) <= most else f"{text[: most - 1]}…"
 
 

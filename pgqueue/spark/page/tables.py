@@ -84,7 +84,7 @@ def _heading(name: str) -> str:
 
 
 def _format_of(name: str) -> Callable[[Any], str]:
-    if name in LABELS and ("at" in name or name == "hour"):
+    if name == "hour" or name == "at" or name.endswith("_at"):
         return _time
     if name == "per_s":
         return units.number

@@ -19,7 +19,7 @@ from pgqueue.spark.page.plots import (
     readout,
 )
 from pgqueue.spark.page.rows import Data, Row, highest, total
-from pgqueue.spark.page.sections import Section, empty
+from pgqueue.spark.page.sections import Section, counted, empty
 from pgqueue.spark.page.tables import table
 
 MOST = 400
@@ -31,7 +31,7 @@ MERGED: dict[str, Callable[[list[Any]], Any]] = {
     "wait_p50_s": median,
     "wait_p99_s": max,
 }
-"""How neighbouring buckets become one point; all other columns by their mean."""
+"""How neighbouring buckets become one point; other numbers by their mean, texts by the first."""
 
 
 def timeline(data: Data) -> Section:
@@ -46,17 +46,16 @@ def timeline(data: Data) -> Section:
     if peak and peak["backlog"]:
         title = (
             f"At its peak, {units.when(peak['at'])}, "
-            f"{units.number(peak['backlog'])} messages were due and not begun"
+            f"{counted(peak['backlog'], 'message was', 'messages were')} due and not begun"
         )
     bucket = _bucket(rows, data.facts.get("bucket_s"))
     until = rows[-1]["at"] + timedelta(seconds=bucket)
     x = axes.of_time(rows[0]["at"], until)
-    merging = len(data.rows("over_time")) // len(rows)
     how = (
         f"Each point is an interval of {units.seconds(bucket)}, times are in UTC. Where arrivals "
         "stay above what ends, the backlog grows, and so does the wait."
     )
-    if merging > 1:
+    if len(rows) < len(data.rows("over_time")):
         how += " Of the backlog and the 99th percentile, it shows the interval's highest value."
     return Section(
         "time",
@@ -193,9 +192,13 @@ def merged(rows: Sequence[Row], most: int) -> Sequence[Row]:
 
 def _merge(rows: Sequence[Row]) -> Row:
     known = {name: [row[name] for row in rows if row[name] is not None] for name in rows[0]}
-    return {
-        name: MERGED.get(name, fmean)(values) if values else None for name, values in known.items()
-    }
+    return {name: _merge_values(name, values) for name, values in known.items()}
+
+
+def _merge_values(name: str, values: list[Any]) -> Any:
+    if not values or isinstance(values[0], str):
+        return values[0] if values else None
+    return MERGED.get(name, fmean)(values)
 
 
 def _bucket(rows: Sequence[Row], size: float | None) -> float:

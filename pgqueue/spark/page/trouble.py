@@ -10,7 +10,7 @@ from pgqueue.spark.page.groups import ROWS, of_all
 from pgqueue.spark.page.plots import Mark, Row, Rows, box
 from pgqueue.spark.page.rows import Data, total
 from pgqueue.spark.page.rows import Row as Values
-from pgqueue.spark.page.sections import Section, counted, empty, shortened
+from pgqueue.spark.page.sections import NO_NAME, Section, counted, empty, shortened
 from pgqueue.spark.page.tables import table
 
 NARROWEST = 0.006
@@ -27,8 +27,7 @@ def errors(data: Data) -> Section:
     return Section(
         "errors",
         "Errors",
-        f"{shortened(first['error_class'] or 'An error without a name')} was {part} of "
-        f"{counted(every, 'failed attempt')}",
+        f"{shortened(first['error_class'])} was {part} of {counted(every, 'failed attempt')}",
         "Errors of one class, from one place and with the same text are one line; numbers and "
         "ids in the text are left out. Open a line to see an example.",
         [_errors(rows)],
@@ -53,7 +52,7 @@ def _error(row: Values, axis: Axis) -> Row:
         "Example": row["example"],
     }
     return Row(
-        row["error_class"] or "(no name)",
+        row["error_class"] or NO_NAME,
         units.number(row["attempts"]),
         [Mark(box(0, 0.25, axis.place(row["attempts"] or 0), 0.75), "bar c2")],
         more=[(label, text) for label, text in more.items() if text],

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from argparse import ArgumentTypeError
 from collections.abc import Callable
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from functools import wraps
 from pathlib import Path
 from typing import TypeVar
@@ -57,6 +57,29 @@ def spark_option(text: str) -> tuple[str, str]:
     if not equals or not name.startswith("spark."):
         raise ValueError("it must be NAME=VALUE, with a NAME that begins with 'spark.'.")
     return name, value
+
+
+@_kind
+def moment(text: str) -> datetime:
+    """Read a time; without a zone it is one of UTC."""
+    try:
+        time = datetime.fromisoformat(text)
+        return time.replace(tzinfo=UTC) if time.tzinfo is None else time.astimezone(UTC)
+    except (ValueError, OverflowError):
+        raise ValueError("it must be a time such as 2026-11-24T08:30:00Z.") from None
+
+
+@_kind
+def objective(text: str) -> tuple[str, float, float]:
+    """Read the objective of a channel: its name ("": of all others), seconds, and share."""
+    name, equals, numbers = text.rpartition("=")
+    within, _, target = numbers.partition(":")
+    if not equals:
+        raise ValueError("it must be CHANNEL=SECONDS or CHANNEL=SECONDS:SHARE.")
+    limit, met = as_age(_number(within)).total_seconds(), _number(target) if target else 0.99
+    if not 0 < met < 1:  # not a number neither
+        raise ValueError("the share must be a number between 0 and 1, such as 0.99.")
+    return as_channel(name) if name else "", limit, met
 
 
 @_kind

@@ -55,6 +55,10 @@ class UnknownTarget(SparkError):
     """No export was made to this folder."""
 
 
+class NoExport(SparkError):
+    """A folder has no export to read."""
+
+
 class NoJava(SparkError):
     """Spark needs Java 17 or newer, and there is none."""
 

@@ -1,12 +1,29 @@
-"""A report on what ran: facts, and small tables."""
+"""The report about a queue: facts, and small tables for the page, the terminal and files."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, NamedTuple
 
+from pyspark.sql import functions as F
+
+from pgqueue.spark.pipeline import METRICS
+from pgqueue.spark.pipeline.attempts import attempts
+from pgqueue.spark.pipeline.metrics import Material
+from pgqueue.spark.pipeline.objectives import DEFAULT, Objective
+from pgqueue.spark.pipeline.over_time import Period
+from pgqueue.spark.pipeline.percentiles import EXACT_BELOW
+from pgqueue.spark.pipeline.runs import runs, waiting
+from pgqueue.spark.pipeline.sources import Folder, Source
+
 if TYPE_CHECKING:
-    import pandas as pd
+    from pandas import DataFrame as Pandas
+    from pyspark.sql import DataFrame, SparkSession
+
+ARROW = "spark.sql.execution.arrow.pyspark.enabled"
+MICROSECOND = timedelta(microseconds=1)
 
 
 class Report(NamedTuple):
@@ -14,5 +31,95 @@ class Report(NamedTuple):
 
     facts: Mapping[str, object]
     """What is not a table: title, since, until, source and so on."""
-    tables: Mapping[str, pd.DataFrame]
+    tables: Mapping[str, Pandas]
     """Small tables by name. Times are aware, in UTC; durations, named …_s, are in seconds."""
+
+
+def build(
+    spark: SparkSession,
+    source: Source,
+    *,
+    since: datetime | None = None,
+    until: datetime | None = None,
+    objectives: Mapping[str, Objective] = DEFAULT,
+    exact_below: int = EXACT_BELOW,
+    progress: Callable[[str], None] = lambda title: None,
+) -> Report:
+    """Read what ended, and make every table of the report.
+
+    Args:
+        source: where to read.
+        since: what ended at or after this time; None: all there is.
+        until: what ended before this time; None: all there is.
+        objectives: by channel; "" is for all others.
+        exact_below: from so many messages on, percentiles are approximate.
+        progress: is called with the title of each part before it is made.
+
+    Raises:
+        NoExport: the folder has no export.
+        pyspark.errors.PySparkException: the tables could not be read.
+    """
+    now = datetime.now(UTC)
+    progress("Reading")
+    tables = source.read(spark, since, until)
+    ended = runs(tables.history, tables.deadletters).cache()
+    try:
+        messages, first, last = _extent(ended)
+        # A backlog that waits now is in the report of a live queue.
+        end = last + MICROSECOND if last and isinstance(source, Folder) else now
+        period = Period(since or first or now, until or end)
+        live = waiting(tables.messages)
+        material = Material(
+            runs=ended,
+            attempts=attempts(ended.unionByName(live)),
+            period=period,
+            exact=messages < exact_below,
+            objectives=objectives,
+        )
+        found: dict[str, Pandas] = {}
+        facts: dict[str, object] = {
+            "title": "Queue report",
+            "made_at": now,
+            "since": period.since,
+            "until": period.until,
+            "source": str(source),
+            "percentiles": "exact" if material.exact else "approximate",
+            "messages": messages,
+            "bucket_s": period.width,
+        }
+        with _arrow(spark):
+            for metric in METRICS.values():
+                progress(metric.title)
+                made = metric.make(material)
+                found.update(made.tables)
+                facts.update(made.facts)
+        return Report(facts, found)
+    finally:
+        ended.unpersist()
+
+
+def _extent(ended: DataFrame) -> tuple[int, datetime | None, datetime | None]:
+    """Return how many messages ended, when the first was due, and when the last one ended."""
+    row = ended.agg(
+        F.count("*"), F.unix_micros(F.min("arrived_at")), F.unix_micros(F.max("ended_at"))
+    ).first()
+    count, first, last = row or (0, None, None)
+    return count, _time(first), _time(last)
+
+
+def _time(micros: int | None) -> datetime | None:
+    return None if micros is None else datetime.fromtimestamp(0, UTC) + micros * MICROSECOND
+
+
+@contextmanager
+def _arrow(spark: SparkSession) -> Iterator[None]:
+    """Let small tables come to the driver as Arrow."""
+    before = spark.conf.get(ARROW, None)
+    spark.conf.set(ARROW, "true")
+    try:
+        yield
+    finally:
+        if before is None:
+            spark.conf.unset(ARROW)
+        else:
+            spark.conf.set(ARROW, before)

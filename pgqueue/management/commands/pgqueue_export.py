@@ -6,24 +6,18 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-import psycopg
-from django.core.management.base import CommandError
-
-from pgqueue.connections import conninfo
-from pgqueue.management.arguments import folder, spark_option, whole
-from pgqueue.management.base import QueueCommand
-from pgqueue.management.databases import database_of
+from pgqueue.management.arguments import folder, whole
+from pgqueue.management.spark import SparkCommand
 
 if TYPE_CHECKING:
     from pgqueue.spark.export import Progress
 
 
-class Command(QueueCommand):
+class Command(SparkCommand):
     help = (
         "Export history and dead letters to Parquet, by day, with Spark: what has ended since the "
         "last export to the same folder, each message once. It may be interrupted at any moment."
     )
-    requires_system_checks: list[str] = []
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         target = parser.add_mutually_exclusive_group(required=True)
@@ -47,56 +41,29 @@ class Command(QueueCommand):
             metavar="N",
             help="Messages that are written at a time, at most (%(default)s).",
         )
-        parser.add_argument(
-            "--conf",
-            type=spark_option,
-            action="append",
-            default=[],
-            metavar="NAME=VALUE",
-            help="An option of Spark, such as spark.driver.memory=4g. May be repeated.",
+        super().add_arguments(parser)
+
+    def run(self, url: str, options: Mapping[str, Any]) -> str:
+        """Export, or forget a target."""
+        return _forget(url, options) if options["forget"] else self._export(url, options)
+
+    def _export(self, url: str, options: Mapping[str, Any]) -> str:
+        from pgqueue.spark.export import export
+
+        spark = self.session(options)
+        with _progress_bar(sys.stderr.isatty()) as show:
+            done = export(spark, url=url, to=options["to"], batch=options["batch"], progress=show)
+        return (
+            f"{done.history} messages that ended, and {done.deadletters} dead letters, "
+            f"are in {options['to']}."
         )
-        parser.add_argument("--database", metavar="ALIAS", help="(PGQUEUE: DATABASE).")
-
-    def handle(self, *args: Any, **options: Any) -> None:
-        alias = database_of(options["database"])
-        try:
-            import pgqueue.spark
-            from pgqueue.spark.errors import reason
-        except ImportError as error:
-            raise CommandError(str(error)) from error
-        from py4j.protocol import Py4JError
-        from pyspark.errors import PySparkException
-
-        do = _forget if options["forget"] else _export
-        try:
-            said = do(conninfo(alias), options)
-        except (pgqueue.spark.SparkError, PySparkException, Py4JError) as error:
-            raise CommandError(reason(error)) from error
-        except psycopg.OperationalError as error:
-            raise CommandError(f"The database can't be reached: {error}") from error
-        self.stdout.write(said)
 
 
 def _forget(url: str, options: Mapping[str, Any]) -> str:
-    """Forget a target; return what was done."""
     from pgqueue.spark.export import forget
 
     forget(url=url, to=options["forget"])
     return f"{options['forget']} is forgotten: retention does not wait for it any more."
-
-
-def _export(url: str, options: Mapping[str, Any]) -> str:
-    """Export to a target; return what was done."""
-    import pgqueue.spark
-    from pgqueue.spark.export import export
-
-    spark = pgqueue.spark.session(**dict(options["conf"]))
-    with _progress_bar(sys.stderr.isatty()) as show:
-        done = export(spark, url=url, to=options["to"], batch=options["batch"], progress=show)
-    return (
-        f"{done.history} messages that ended, and {done.deadletters} dead letters, "
-        f"are in {options['to']}."
-    )
 
 
 @contextmanager

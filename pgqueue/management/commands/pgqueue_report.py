@@ -1,0 +1,119 @@
+from __future__ import annotations
+
+import sys
+from argparse import ArgumentParser
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from django.core.management.base import CommandError
+
+from pgqueue.management.arguments import folder, moment, objective, path
+from pgqueue.management.spark import SparkCommand
+
+if TYPE_CHECKING:
+    from pgqueue.spark.report import Report
+
+
+class Command(SparkCommand):
+    help = (
+        "Report on what has ended, with Spark: how messages ended, how long they waited and ran, "
+        "what failed, what more workers would do. Prints a summary."
+    )
+    # What has ended is kept in memory while tables are made from it.
+    conf = {
+        "spark.driver.memory": "2g",
+        "spark.driver.extraJavaOptions": "-XX:+UseParallelGC",
+    }
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        sources = parser.add_mutually_exclusive_group()
+        sources.add_argument(
+            "--from",
+            dest="folder",
+            type=folder,
+            metavar="DIR",
+            help="Read the folder of an export, or a URL such as s3a://bucket/folder.",
+        )
+        sources.add_argument(
+            "--live", action="store_true", help="Read the queue itself. This is the default."
+        )
+        parser.add_argument(
+            "--since", type=moment, metavar="TIME", help="What ended at or after it (all)."
+        )
+        parser.add_argument("--until", type=moment, metavar="TIME", help="What ended before (all).")
+        parser.add_argument(
+            "--objective",
+            type=objective,
+            action="append",
+            default=[],
+            metavar="CHANNEL=SECONDS[:SHARE]",
+            help="A share of a channel's messages is to succeed within so many seconds "
+            "(=60:0.99, for all channels that are not named). May be repeated.",
+        )
+        parser.add_argument("--html", type=path, metavar="FILE", help="Write a page with plots.")
+        parser.add_argument(
+            "--tables", type=path, metavar="DIR", help="Write every table into a file."
+        )
+        parser.add_argument(
+            "--format", choices=("csv", "parquet"), default="csv", help="Of tables (%(default)s)."
+        )
+        super().add_arguments(parser)
+
+    def run(self, url: str, options: Mapping[str, Any]) -> str:
+        """Make the report, and write what is asked for."""
+        from pgqueue.spark.pipeline.objectives import DEFAULT, Objective
+        from pgqueue.spark.pipeline.sources import Folder, Live
+        from pgqueue.spark.report import build
+        from pgqueue.spark.summary import text
+
+        since, until = options["since"], options["until"]
+        if since and until and since >= until:
+            raise CommandError(f"--since ({since}) must be before --until ({until}).")
+        given = {name: Objective(limit, share) for name, limit, share in options["objective"]}
+        with _status(sys.stderr.isatty()) as show:
+            report = build(
+                self.session(options),
+                Folder(options["folder"]) if options["folder"] else Live(url),
+                since=since,
+                until=until,
+                objectives={**DEFAULT, **given},
+                progress=show,
+            )
+        try:
+            if options["tables"]:
+                _write_tables(report, options["tables"], options["format"])
+            if options["html"]:
+                _write_page(report, options["html"])
+        except OSError as error:
+            raise CommandError(str(error)) from error
+        return text(report)
+
+
+def _write_tables(report: Report, into: Path, kind: str) -> None:
+    into.mkdir(parents=True, exist_ok=True)
+    for name, table in report.tables.items():
+        file = into / f"{name}.{kind}"
+        if kind == "csv":
+            table.to_csv(file, index=False)
+        else:
+            table.to_parquet(file, index=False)
+
+
+def _write_page(report: Report, file: Path) -> None:
+    from pgqueue.spark.page import render
+
+    file.write_text(render(report), "utf-8")
+
+
+@contextmanager
+def _status(is_wanted: bool) -> Iterator[Callable[[str], None]]:
+    """Show on a terminal which part of the report is being made."""
+    if not is_wanted:
+        yield lambda title: None
+        return
+    from rich.console import Console
+
+    with Console(stderr=True).status("Starting Spark") as status:
+        yield lambda title: status.update(title)

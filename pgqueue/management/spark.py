@@ -1,0 +1,66 @@
+from __future__ import annotations
+
+from argparse import ArgumentParser
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import psycopg
+from django.core.management.base import CommandError
+
+from pgqueue.connections import conninfo
+from pgqueue.management.arguments import spark_option
+from pgqueue.management.base import QueueCommand
+from pgqueue.management.databases import database_of
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+class SparkCommand(QueueCommand):
+    """A command that runs Spark; what goes wrong there is one line."""
+
+    requires_system_checks: list[str] = []
+    conf: Mapping[str, str] = {}
+    """Options of Spark, where the session begins with this command and `--conf` says nothing."""
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        parser.add_argument(
+            "--conf",
+            type=spark_option,
+            action="append",
+            default=[],
+            metavar="NAME=VALUE",
+            help="An option of Spark, such as spark.driver.memory=4g. May be repeated.",
+        )
+        parser.add_argument("--database", metavar="ALIAS", help="(PGQUEUE: DATABASE).")
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        alias = database_of(options["database"])
+        try:
+            import pgqueue.spark
+            from pgqueue.spark.errors import reason
+        except ImportError as error:
+            raise CommandError(str(error)) from error
+        from py4j.protocol import Py4JError
+        from pyspark.errors import PySparkException
+
+        try:
+            self.stdout.write(self.run(conninfo(alias), options))
+        except (pgqueue.spark.SparkError, PySparkException, Py4JError) as error:
+            raise CommandError(reason(error)) from error
+        except psycopg.OperationalError as error:
+            raise CommandError(f"The database can't be reached: {error}") from error
+
+    def run(self, url: str, options: Mapping[str, Any]) -> str:
+        """Do what the command is for; return what to print.
+
+        Args:
+            url: of the database.
+        """
+        raise NotImplementedError
+
+    def session(self, options: Mapping[str, Any]) -> SparkSession:
+        """Return the session that the options ask for."""
+        import pgqueue.spark
+
+        return pgqueue.spark.session(**{**self.conf, **dict(options["conf"])})

@@ -1,0 +1,113 @@
+"""Where a report reads: the queue itself, or the folder of an export."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import TYPE_CHECKING, NamedTuple
+
+from pyspark.errors import AnalysisException
+from pyspark.sql import functions as F
+
+from pgqueue.spark.errors import NoExport
+from pgqueue.spark.pipeline.runs import DEADLETTERS, HISTORY, MESSAGES
+from pgqueue.spark.tables import TABLES
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+
+class Tables(NamedTuple):
+    """What a report reads: the columns that `runs` needs of these tables."""
+
+    history: DataFrame
+    deadletters: DataFrame
+    messages: DataFrame
+
+
+class Live(NamedTuple):
+    """The queue itself, as it is now.
+
+    Attributes:
+        url: see `urls.resolve`.
+    """
+
+    url: str
+
+    def __str__(self) -> str:
+        return "live"
+
+    def read(self, spark: SparkSession, since: datetime | None, until: datetime | None) -> Tables:
+        """Return what ended between two times, and what is live."""
+        between = {
+            name: time.isoformat() for name, time in (("since", since), ("until", until)) if time
+        }
+
+        def load(table: str, columns: Sequence[str], **options: str) -> DataFrame:
+            reader = spark.read.format("pgqueue").options(url=self.url, table=table, **options)
+            return reader.option("columns", ", ".join(columns)).load()
+
+        return Tables(
+            load("history", HISTORY, **between),
+            load("deadletters", DEADLETTERS, **between),
+            load("messages", MESSAGES, state='["ready", "running"]'),
+        )
+
+
+class Folder(NamedTuple):
+    """The folder of an export: it has what ended and what died, and nothing of what is live.
+
+    Attributes:
+        path: what was given to the export.
+    """
+
+    path: str
+
+    def __str__(self) -> str:
+        return self.path
+
+    def read(self, spark: SparkSession, since: datetime | None, until: datetime | None) -> Tables:
+        """Return what ended between two times.
+
+        Raises:
+            NoExport: there is no export in the folder.
+        """
+        folder = self.path.rstrip("/")
+        try:
+            history = spark.read.parquet(f"{folder}/history")
+        except AnalysisException as error:
+            if error.getCondition() not in ("PATH_NOT_FOUND", "UNABLE_TO_INFER_SCHEMA"):
+                raise
+            raise NoExport(
+                f"{folder} has no history: export to it first, with pgqueue_export --to {folder}."
+            ) from error
+        try:
+            letters = spark.read.parquet(f"{folder}/deadletters")
+        except AnalysisException:
+            # An export that was killed in its last step has none yet.
+            letters = _nothing(spark, "deadletters")
+        return Tables(
+            _between(history, "finished_at", since, until).select(*HISTORY),
+            _between(letters, "died_at", since, until).select(*DEADLETTERS),
+            _nothing(spark, "messages").select(*MESSAGES),
+        )
+
+
+Source = Live | Folder
+
+
+def _between(
+    frame: DataFrame, time: str, since: datetime | None, until: datetime | None
+) -> DataFrame:
+    """Select by a time, and first by the day that is a folder's name."""
+    if since:
+        frame = frame.where((F.col("day") >= F.lit(since.date())) & (F.col(time) >= F.lit(since)))
+    if until:
+        frame = frame.where((F.col("day") <= F.lit(until.date())) & (F.col(time) < F.lit(until)))
+    return frame
+
+
+def _nothing(spark: SparkSession, table: str) -> DataFrame:
+    columns = TABLES[table].columns
+    schema = ", ".join(f"`{column.name}` {column.type.value}" for column in columns)
+    return spark.createDataFrame([], schema)

@@ -1,0 +1,207 @@
+"""The report of a few messages that a person can count."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pandas
+import pytest
+from django.core.management import CommandError, call_command
+
+from pgqueue.spark import NoExport
+from pgqueue.spark.pipeline import METRICS
+from pgqueue.spark.pipeline.objectives import Objective
+from pgqueue.spark.pipeline.over_time import Period
+from pgqueue.spark.pipeline.sources import Folder, Live
+from pgqueue.spark.report import Report, build
+from pgqueue.spark.summary import duration, text
+from tests.factories import Connection, bury, ended, enqueue
+from tests.spark.messages import BEGIN, at, error, export, message
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+ROWS = [
+    message(0, 1, 2, id=1),
+    message(10, 5, 10, id=2, key="a"),
+    message(10, 20, 10, id=3, channel="slow", task="shop.count"),
+    message(20, 1, 2, id=4, errors=[error(1, 5)], created_at=at(0)),
+    message(30, 1, 1, id=5, errors=[error(1, 32)], outcome="dead"),
+    message(0, None, 40, id=6, outcome="expired"),
+]
+
+
+@pytest.fixture(scope="module")
+def folder(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return export(spark, ROWS, tmp_path_factory.mktemp("report"))
+
+
+@pytest.fixture(scope="module")
+def report(spark: SparkSession, folder: Path) -> Report:
+    return build(
+        spark,
+        Folder(str(folder)),
+        since=at(0),
+        until=at(60),
+        objectives={"": Objective(20, 0.5), "slow": Objective(5, 0.9)},
+    )
+
+
+def test_every_metric_has_its_tables(report: Report) -> None:
+    names = [name for metric in METRICS.values() for name in metric.tables]
+
+    assert list(report.tables) == names
+    assert all(metric.title and metric.says for metric in METRICS.values())
+
+
+def test_facts(report: Report, folder: Path) -> None:
+    facts = report.facts
+
+    assert (facts["messages"], facts["percentiles"]) == (6, "exact")
+    assert (facts["source"], facts["bucket_s"]) == (str(folder), 1)
+    assert (facts["since"], facts["until"]) == (at(0), at(60))
+
+
+def test_the_summary_counts(report: Report) -> None:
+    [row] = report.tables["summary"].to_dict("records")
+
+    assert (row["messages"], row["succeeded"], row["dead"], row["expired"]) == (6, 4, 1, 1)
+    assert row["per_s"] == pytest.approx(0.1)
+    assert row["retry_rate"] == pytest.approx(1 / 6)
+    assert row["wait_p50_s"] == 1
+
+
+def test_the_backlog_is_what_was_due_and_had_not_begun(report: Report) -> None:
+    rows = report.tables["over_time"]
+
+    # 1, 4 and 6 were due at 0: one expired at 40. Of 2 and 3, due at 10, one began at 15.
+    assert [int(rows["backlog"][second]) for second in (0, 5, 12, 16, 35, 45)] == [3, 1, 3, 2, 1, 0]
+    assert list(rows["arrived"][[0, 10, 30]]) == [3, 2, 1]
+    assert (rows["ended"].sum(), rows["failed_attempts"].sum()) == (6, 2)
+
+
+def test_running_is_how_many_ran_at_once(report: Report) -> None:
+    rows = report.tables["over_time"]
+
+    # 2 runs from 15 to 25, and 4 from 21 to 23.
+    assert [float(rows["running"][second]) for second in (14, 16, 21, 24, 59)] == [0, 1, 2, 1, 0]
+    assert rows["running"].sum() == pytest.approx(2 + 10 + 10 + 2 + 2 + 1)  # of 4, both
+
+
+def test_objectives(report: Report) -> None:
+    slo = report.tables["slo"].set_index("channel")
+
+    # Of mail: 1, 2 and 4 would be in 20 seconds, but 4 took 23 from when it was created.
+    assert (slo["messages"]["mail"], slo["within"]["mail"]) == (5, 2)
+    assert slo["budget_left"]["mail"] == pytest.approx(1 - (3 / 5) / 0.5)
+    assert (slo["within"]["slow"], slo["worst_burn"]["slow"]) == (0, pytest.approx(10))
+
+
+def test_times_select_what_ended_then(spark: SparkSession, folder: Path) -> None:
+    report = build(spark, Folder(str(folder)), since=at(23), until=at(40), exact_below=1)
+
+    # 1 ended at 3, 6 at 40.
+    assert report.facts["messages"] == 3
+    assert report.facts["percentiles"] == "approximate"
+
+
+def test_a_folder_without_an_export_is_named(spark: SparkSession, tmp_path: Path) -> None:
+    with pytest.raises(NoExport, match=f"{tmp_path} has no history: export to it first"):
+        build(spark, Folder(str(tmp_path)))
+
+
+def test_a_live_queue_without_messages_has_a_report(spark: SparkSession, url: str) -> None:
+    report = build(spark, Live(url))
+
+    assert report.facts["messages"] == 0
+    assert len(report.tables["summary"]) == 0
+    assert text(report).endswith("No message ended in this time.")
+
+
+@pytest.mark.spark
+def test_the_backlog_of_a_live_queue_has_what_still_waits(
+    spark: SparkSession, url: str, connection: Connection
+) -> None:
+    ended(connection, 2)
+    bury(connection)
+    enqueue(connection, 3)
+
+    report = build(spark, Live(url))
+
+    assert report.facts["messages"] == 3
+    assert report.tables["over_time"]["backlog"].iloc[-1] == 3
+
+
+@pytest.mark.parametrize(
+    ("seconds", "width", "buckets"), [(0, 1, 1), (200, 1, 200), (201, 2, 101), (86_400, 600, 144)]
+)
+def test_a_period_has_some_buckets(seconds: float, width: int, buckets: int) -> None:
+    period = Period(BEGIN, at(seconds))
+
+    assert (period.width, period.buckets) == (width, buckets)
+    assert len(period.starts) == buckets
+
+
+@pytest.mark.parametrize(
+    ("seconds", "shown"),
+    [(float("nan"), "-"), (0.0123, "12.3 ms"), (59, "59 s"), (600, "10 min"), (7200, "2 h")],
+)
+def test_durations_have_the_unit_that_suits_them(seconds: float, shown: str) -> None:
+    assert duration(seconds) == shown
+
+
+@pytest.mark.spark
+class TestTheCommand:
+    def test_prints_a_summary_and_writes_tables(
+        self,
+        spark: SparkSession,
+        url: str,
+        folder: Path,
+        tmp_path: Path,
+        capsys: pytest.CaptureFixture[str],
+    ) -> None:
+        call_command("pgqueue_report", "--from", str(folder), "--tables", str(tmp_path))
+
+        out = capsys.readouterr().out
+        assert "6 messages ended" in out
+        assert "shop.send" in out
+        for metric in METRICS.values():
+            for name in metric.tables:
+                assert (tmp_path / f"{name}.csv").is_file()
+        assert pandas.read_csv(tmp_path / "summary.csv")["messages"][0] == 6
+
+    def test_reads_the_queue_itself(
+        self,
+        spark: SparkSession,
+        url: str,
+        connection: Connection,
+        tmp_path: Path,
+        capsys: pytest.CaptureFixture[str],
+    ) -> None:
+        ended(connection, 3)
+
+        call_command(
+            *("pgqueue_report", "--live", "--tables", str(tmp_path), "--format", "parquet")
+        )
+
+        assert "3 messages ended" in capsys.readouterr().out
+        assert pandas.read_parquet(tmp_path / "summary.parquet")["succeeded"][0] == 3
+
+    def test_says_in_one_line_what_is_wrong(
+        self, spark: SparkSession, url: str, tmp_path: Path
+    ) -> None:
+        with pytest.raises(CommandError, match="has no history: export to it first"):
+            call_command("pgqueue_report", "--from", str(tmp_path))
+
+    @pytest.mark.parametrize(
+        "words",
+        [
+            *(["--since", "yesterday"], ["--from", ""], ["--from", "x", "--live"]),
+            *(["--objective", "mail"], ["--objective", "mail=1:1"], ["--format", "xls"]),
+        ],
+        ids=" ".join,
+    )
+    def test_refuses_what_can_not_be(self, words: list[str], capsys: Any) -> None:
+        with pytest.raises(CommandError):
+            call_command("pgqueue_report", *words)

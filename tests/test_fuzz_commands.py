@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from datetime import timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 from pgqueue import Channel, models, names
 from pgqueue.management.commands import pgqueue_export as export
+from pgqueue.management.commands import pgqueue_report as report
 from pgqueue.management.commands.runworker import Command
 from pgqueue.models import Policy
 from pgqueue.worker.config import WorkerConfig
@@ -266,6 +267,51 @@ def test_the_command_for_exports_refuses_an_option_or_obeys_it(
         else:
             assert found == names.as_folder(value)
             assert found.startswith("/") or "://" in value or ":/" in value
+
+    assert attempt(run, CommandError) or value not in good
+
+
+REPORT: Mapping[str, tuple[str, list[str], Callable[[Any, str], bool]]] = {
+    "--from": (
+        "folder",
+        ["/lake", "s3a://lake/queue"],
+        lambda found, value: found == names.as_folder(value),
+    ),
+    "--since": (
+        "since",
+        ["2026-11-24", "2026-11-24T08:30:00+02:00"],
+        lambda found, value: is_aware(found),
+    ),
+    "--until": ("until", ["2026-11-24T08:30:00Z"], lambda found, value: is_aware(found)),
+    "--objective": (
+        "objective",
+        ["mail=60", "=0.5:0.9", "a=b=1:0.5"],
+        lambda found, value: value.startswith(f"{found[0][0]}=") and 0 < found[0][2] < 1,
+    ),
+    "--html": ("html", ["/tmp/report.html"], lambda found, value: found == Path(value)),
+    "--tables": ("tables", ["/tmp/tables"], lambda found, value: found == Path(value)),
+    "--format": ("format", ["csv", "parquet"], lambda found, value: found == value),
+    "--database": ("database", ["default"], lambda found, value: found == value),
+}
+
+
+def is_aware(time: datetime) -> bool:
+    """Return whether a time is one of UTC."""
+    return time.utcoffset() == timedelta()
+
+
+@pytest.mark.parametrize("option", REPORT)
+@EXAMPLES
+@given(data=st.data())
+def test_the_command_for_reports_refuses_an_option_or_knows_what_it_says(
+    option: str, data: st.DataObject
+) -> None:
+    name, good, is_it = REPORT[option]
+    value = data.draw(st.one_of(WORDS, st.sampled_from(good)))
+
+    def run() -> None:
+        parser = report.Command().create_parser("manage.py", "pgqueue_report")
+        assert is_it(vars(parser.parse_args([f"{option}={value}"]))[name], value)
 
     assert attempt(run, CommandError) or value not in good
 

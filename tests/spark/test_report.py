@@ -12,15 +12,16 @@ from django.core.management import CommandError, call_command
 from pgqueue.spark import NoExport
 from pgqueue.spark.pipeline import METRICS
 from pgqueue.spark.pipeline.objectives import Objective
-from pgqueue.spark.pipeline.over_time import Period
 from pgqueue.spark.pipeline.sources import Folder, Live
 from pgqueue.spark.report import Report, build
-from pgqueue.spark.summary import duration, text
+from pgqueue.spark.summary import text
 from tests.factories import Connection, bury, ended, enqueue
-from tests.spark.messages import BEGIN, at, error, export, message
+from tests.spark.messages import at, error, export, message
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.spark
 
 ROWS = [
     message(0, 1, 2, id=1),
@@ -119,7 +120,6 @@ def test_a_live_queue_without_messages_has_a_report(spark: SparkSession, url: st
     assert text(report).endswith("No message ended in this time.")
 
 
-@pytest.mark.spark
 def test_the_backlog_of_a_live_queue_has_what_still_waits(
     spark: SparkSession, url: str, connection: Connection
 ) -> None:
@@ -133,25 +133,6 @@ def test_the_backlog_of_a_live_queue_has_what_still_waits(
     assert report.tables["over_time"]["backlog"].iloc[-1] == 3
 
 
-@pytest.mark.parametrize(
-    ("seconds", "width", "buckets"), [(0, 1, 1), (200, 1, 200), (201, 2, 101), (86_400, 600, 144)]
-)
-def test_a_period_has_some_buckets(seconds: float, width: int, buckets: int) -> None:
-    period = Period(BEGIN, at(seconds))
-
-    assert (period.width, period.buckets) == (width, buckets)
-    assert len(period.starts) == buckets
-
-
-@pytest.mark.parametrize(
-    ("seconds", "shown"),
-    [(float("nan"), "-"), (0.0123, "12.3 ms"), (59, "59 s"), (600, "10 min"), (7200, "2 h")],
-)
-def test_durations_have_the_unit_that_suits_them(seconds: float, shown: str) -> None:
-    assert duration(seconds) == shown
-
-
-@pytest.mark.spark
 class TestTheCommand:
     def test_prints_a_summary_and_writes_tables(
         self,

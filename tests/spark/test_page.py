@@ -84,7 +84,7 @@ def test_every_section_is_there_and_in_the_table_of_contents(elements: Elements)
     links = [each["href"] for each in elements.of("a")]
 
     assert [each["id"] for each in elements.of("section")] == KEYS
-    assert links[1:] == [f"#{key}" for key in KEYS]
+    assert links[-len(KEYS) :] == [f"#{key}" for key in KEYS]
     assert len(SECTIONS) == len(KEYS)
     assert not [each for each in elements.of("section") if each.get("class") == "empty"]
 
@@ -212,3 +212,10 @@ def test_a_report_of_few_hours_has_bars_for_the_hours_instead_of_a_heat_map() ->
 
     assert "Most messages ended in the hour that begins at 00:00 UTC" in elements.text
     assert "heat" not in [each.get("class") for each in elements.of("figure")]
+
+
+def test_what_needs_attention_is_named_first(elements: Elements) -> None:
+    first = [each for each in elements.of("a") if each.get("class") is None][1:5]
+
+    assert [each["href"] for each in first] == ["#objectives", "#errors", "#storms", "#changes"]
+    assert "Look at this first" not in Elements(render(reports.empty())).text

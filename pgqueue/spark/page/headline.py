@@ -88,7 +88,7 @@ def _cards(data: Data) -> list[Card]:
             f"{units.share(now['death_rate'])} of all",
             bool(now["dead"]),
         ),
-        Card("Lost", units.share(now["loss_rate"]), "of messages lost their worker"),
+        Card("Lost", units.share(now["loss_rate"]), "lost a worker"),
     ]
 
 

@@ -21,7 +21,7 @@ from pgqueue.spark.page.plots import (
 )
 from pgqueue.spark.page.rows import Data
 from pgqueue.spark.page.rows import Row as Values
-from pgqueue.spark.page.sections import Section, empty, listed, shortened
+from pgqueue.spark.page.sections import Section, counted, empty, listed, shortened
 from pgqueue.spark.page.tables import table
 
 LINES = 5
@@ -52,7 +52,7 @@ def objectives(data: Data) -> Section:
     late = missed(data)
     if late:
         names = listed([shortened(each, 30) for each in late])
-        title = f"Missed by {len(late)} of {len(rows)} channels: {names}"
+        title = f"{len(late)} of {counted(len(rows), 'channel')} missed the objective: {names}"
     else:
         title = "Every channel that has an objective met it"
     burn = _burn(data)

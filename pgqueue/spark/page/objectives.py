@@ -1,4 +1,4 @@
-"""Objectives for the wait, and how fast their error budgets were spent."""
+"""Objectives of channels, and how fast their error budgets were spent."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def objectives(data: Data) -> Section:
             "objectives",
             "Objectives",
             "No objective was set",
-            "No channel has one, or none of its messages ended.",
+            "No channel that has one was used: --objective sets them.",
         )
     late = missed(data)
     if late:
@@ -60,9 +60,9 @@ def objectives(data: Data) -> Section:
         "objectives",
         "Objectives",
         title,
-        "An objective says which share of a channel's messages must begin within its time. The "
-        "rest is the error budget. A bar is the part of the budget that was spent; beyond the "
-        "line, the objective was missed."
+        "An objective says which share of a channel's messages must succeed within its time, once "
+        "they are due. The rest is the error budget. A bar is the part of the budget that was "
+        "spent; beyond the line, the objective was missed."
         + (
             " A burn rate of 1 spends exactly the budget, 2 spends it twice as fast."
             if burn

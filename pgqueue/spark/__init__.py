@@ -15,6 +15,7 @@ except ImportError as error:
     raise ImportError("pgqueue.spark needs PySpark: pip install 'pgqueue[spark]'.") from error
 
 from pgqueue.spark.errors import (
+    ClusterLost,
     DataLoss,
     ExportConflict,
     InvalidColumn,
@@ -34,6 +35,7 @@ from pgqueue.spark.sessions import register, session
 del pyarrow, pyspark
 
 __all__ = [
+    "ClusterLost",
     "DataLoss",
     "ExportConflict",
     "InvalidColumn",

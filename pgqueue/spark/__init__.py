@@ -16,6 +16,7 @@ except ImportError as error:
 
 from pgqueue.spark.errors import (
     ClusterLost,
+    CompactionFailed,
     DataLoss,
     ExportConflict,
     InvalidColumn,
@@ -36,6 +37,7 @@ del pyarrow, pyspark
 
 __all__ = [
     "ClusterLost",
+    "CompactionFailed",
     "DataLoss",
     "ExportConflict",
     "InvalidColumn",

@@ -64,6 +64,10 @@ class ClusterLost(SparkError):
     """The session of Spark in which workers ran has ended."""
 
 
+class CompactionFailed(SparkError):
+    """The rows of a day could not be put into fewer files."""
+
+
 class NoJava(SparkError):
     """Spark needs Java 17 or newer, and there is none."""
 

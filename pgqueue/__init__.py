@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from pgqueue.batches import Batch as Batch
     from pgqueue.batches import batch as batch
     from pgqueue.channels import Channel as Channel
+    from pgqueue.exceptions import BackfillConflict as BackfillConflict
     from pgqueue.exceptions import BatchTooLarge as BatchTooLarge
     from pgqueue.exceptions import Cancel as Cancel
     from pgqueue.exceptions import ChannelFull as ChannelFull
@@ -68,6 +69,7 @@ if TYPE_CHECKING:
 # import it too. So each name is loaded when it is first used.
 _HOMES = {
     "Batch": "pgqueue.batches",
+    "BackfillConflict": "pgqueue.exceptions",
     "BatchTooLarge": "pgqueue.exceptions",
     "Cancel": "pgqueue.exceptions",
     "Channel": "pgqueue.channels",
@@ -127,6 +129,7 @@ _HOMES = {
 }
 
 __all__ = [
+    "BackfillConflict",
     "Batch",
     "BatchTooLarge",
     "Cancel",

@@ -49,6 +49,10 @@ class WriteConflict(PGQueueError):
     """Another write was committed under this application id."""
 
 
+class BackfillConflict(PGQueueError):
+    """Another backfill has this name."""
+
+
 class DuplicateMessage(PGQueueError):
     """A message with this dedupe key exists already."""
 

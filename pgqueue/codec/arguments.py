@@ -58,7 +58,7 @@ class Codec:
         """
         if not kwargs and self._parameters.take_untouched(args) and (short := short_json(args)):
             return f'{{"args":{short},"kwargs":{{}}}}'
-        self._check_fit(args, kwargs)
+        self.check_fit(args, kwargs)
         written, named = self._parameters.each(self._write, args, kwargs)
         pairs = [f"{to_json(name)}:{text}" for name, text in named.items()]
         payload = f'{{"args":[{",".join(written)}],"kwargs":{{{",".join(pairs)}}}}}'
@@ -115,15 +115,20 @@ class Codec:
         what = self._of("the progress")
         return read(what, ANYTHING, parse(what, text))
 
-    @cached_property
-    def _parameters(self) -> Parameters:
-        return Parameters(self.func, skip_first=self.skip_first)
+    def check_fit(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
+        """Check that the function can be called so, whatever the values are.
 
-    def _check_fit(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
+        Raises:
+            InvalidArguments: it can't.
+        """
         try:
             self._parameters.signature.bind(*args, **kwargs)
         except TypeError as error:
             raise InvalidArguments(f"{self._of('a call')} doesn't fit: {error}.") from error
+
+    @cached_property
+    def _parameters(self) -> Parameters:
+        return Parameters(self.func, skip_first=self.skip_first)
 
     def _split(self, text: str | bytes | memoryview) -> tuple[list[Any], dict[str, Any]]:
         payload = parse(self._of("the payload"), text)

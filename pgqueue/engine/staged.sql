@@ -132,8 +132,10 @@ SELECT DISTINCT message_id FROM pgqueue_staged WHERE attempt = ANY (%(attempts)s
 DELETE FROM pgqueue_staged WHERE attempt = ANY (%(attempts)s::bigint[])
 
 -- name: forget
--- What no write has committed after a week.
+-- What no write has committed after a week, but for what a backfill still needs.
 DELETE FROM pgqueue_staged WHERE (attempt, number) IN (
     SELECT attempt, number FROM pgqueue_staged
     WHERE attempt < (extract(epoch FROM statement_timestamp() - interval '7 days') * 1000)::bigint * 4194304
+      AND attempt NOT IN (
+          SELECT jsonb_array_elements_text(attempts)::bigint FROM pgqueue_backfill WHERE ended_at IS NULL)
     LIMIT %(limit)s)

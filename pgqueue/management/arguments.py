@@ -16,6 +16,7 @@ from pgqueue.spelling import shown
 T = TypeVar("T")
 
 NAME_LIMIT = 1000
+QUERY_LIMIT = 1_000_000
 
 
 def _kind(parse: Callable[[str], T]) -> Callable[[str], T]:
@@ -89,15 +90,6 @@ def duration(text: str) -> timedelta:
 
 
 @_kind
-def lasting(text: str) -> timedelta:
-    """Read seconds, more than 0."""
-    length = as_age(_number(text))
-    if not length:
-        raise ValueError("it must be more than 0.")
-    return length
-
-
-@_kind
 def seconds(text: str) -> float:
     """Read seconds, 0 or more, as a number."""
     return as_age(_number(text)).total_seconds()
@@ -131,6 +123,14 @@ def name(text: str) -> str:
 
 
 @_kind
+def query(text: str) -> str:
+    """Read a query, or what else rows are read from."""
+    if not text.strip():
+        raise ValueError("it must be a query, or what rows are read from.")
+    return as_text(text, QUERY_LIMIT)
+
+
+@_kind
 def task(text: str) -> str:
     """Read the import path of a task."""
     return as_path(text)
@@ -140,6 +140,15 @@ def task(text: str) -> str:
 def folder(text: str) -> str:
     """Read the path or URL of a folder."""
     return as_folder(text)
+
+
+@_kind
+def rate(text: str) -> float:
+    """Read a number above 0, of so many a second."""
+    number = _number(text)
+    if not 0 < number <= LARGEST:
+        raise ValueError(f"it must be a number above 0, {LARGEST} at most.")
+    return number
 
 
 @_kind

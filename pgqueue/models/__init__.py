@@ -1,5 +1,6 @@
 """The readable face of the tables. Only `pgqueue.engine` changes a message's state."""
 
+from pgqueue.models.backfill import Backfill
 from pgqueue.models.channel import Channel
 from pgqueue.models.dedupe import Dedupe
 from pgqueue.models.duty import Duty
@@ -17,6 +18,7 @@ from pgqueue.models.worker import Worker
 from pgqueue.models.write import Write
 
 __all__ = [
+    "Backfill",
     "Bell",
     "Channel",
     "Dedupe",

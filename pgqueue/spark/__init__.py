@@ -15,13 +15,12 @@ except ImportError as error:
     raise ImportError("pgqueue.spark needs PySpark: pip install 'pgqueue[spark]'.") from error
 
 from pgqueue.spark.errors import (
-    ClusterLost,
-    CompactionFailed,
     DataLoss,
     ExportConflict,
     InvalidColumn,
     InvalidOption,
     InvalidRow,
+    InvalidSource,
     NoExport,
     NoJava,
     OtherCluster,
@@ -36,13 +35,12 @@ from pgqueue.spark.sessions import register, session
 del pyarrow, pyspark
 
 __all__ = [
-    "ClusterLost",
-    "CompactionFailed",
     "DataLoss",
     "ExportConflict",
     "InvalidColumn",
     "InvalidOption",
     "InvalidRow",
+    "InvalidSource",
     "NoExport",
     "NoJava",
     "OtherCluster",

@@ -35,6 +35,7 @@ def verbs() -> list[Callable[[], object]]:
     from pgqueue.duties.all import all_duties
     from pgqueue.duties.maintain import maintain
     from pgqueue.engine import (
+        backfill,
         channels,
         dead,
         enqueue,
@@ -123,6 +124,19 @@ def verbs() -> list[Callable[[], object]]:
                     staged.enqueue(connection, [attempt], defaults, rows=3)
                 staged.remove(connection, [attempt])
             staged.forget(connection)
+
+    def fill_back() -> None:
+        with closing(connect("default", name="operator")) as connection:
+            attempt = staged.begin(connection)
+            connection.execute(
+                "INSERT INTO pgqueue_staged (attempt, number) VALUES (%s, 0)", [attempt]
+            )
+            named = str(attempt)
+            backfill.record(connection, named, task="t", source="s", attempts=[attempt], total=1)
+            backfill.find(connection, named)
+            for _ in range(2):
+                with connection.transaction():
+                    backfill.take(connection, named, limit=5)
 
     def operate_on_what_is_locked() -> None:
         result = plain.using(run_after=3600).enqueue(NOBODY)
@@ -238,7 +252,7 @@ def verbs() -> list[Callable[[], object]]:
         on_its_own(notifications.listen)
 
     return [
-        *(hold, deduplicate, fill, keep_order, operate_on_some, write_from_spark),
+        *(hold, deduplicate, fill, keep_order, operate_on_some, write_from_spark, fill_back),
         *(operate_on_what_is_locked, wait_for, wait_by_hand, receive_some),
         *(look, hear, do_duties, keep_schedules, examine, look_after, drop_days, the_rest),
     ]

@@ -18,7 +18,7 @@ Connection = psycopg.Connection[Any]
 TABLES = (
     *("message", "history", "worker", "channel", "duty"),
     *("policy", "lane", "gate", "bell", "waiter", "dedupe"),
-    *("purged", "schedule", "log_floor", "export", "staged", "write"),
+    *("purged", "schedule", "log_floor", "export", "staged", "write", "backfill"),
 )
 
 

@@ -354,6 +354,7 @@ class TestAPlan:
         kept = settings().retention
         asked = {
             **retention.given(kept),
+            **retention.EVERYTHING._asdict(),
             "keep": timedelta(hours=1),
             "rules": "",
             "reach": 10_000,

@@ -1,16 +1,12 @@
 from __future__ import annotations
 
-import sys
 from argparse import ArgumentParser
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from typing import Any
 
 from pgqueue.management.arguments import folder, whole
+from pgqueue.management.bars import progress_bar
 from pgqueue.management.spark import SparkCommand
-
-if TYPE_CHECKING:
-    from pgqueue.spark.export import Progress
 
 
 class Command(SparkCommand):
@@ -51,8 +47,14 @@ class Command(SparkCommand):
         from pgqueue.spark.export import export
 
         spark = self.session(options)
-        with _progress_bar(sys.stderr.isatty()) as show:
-            done = export(spark, url=url, to=options["to"], batch=options["batch"], progress=show)
+        with progress_bar("history") as show:
+            done = export(
+                spark,
+                url=url,
+                to=options["to"],
+                batch=options["batch"],
+                progress=lambda progress: show(*progress),
+            )
         return (
             f"{done.history} messages that ended, and {done.deadletters} dead letters, "
             f"are in {options['to']}."
@@ -64,20 +66,3 @@ def _forget(url: str, options: Mapping[str, Any]) -> str:
 
     forget(url=url, to=options["forget"])
     return f"{options['forget']} is forgotten: retention does not wait for it any more."
-
-
-@contextmanager
-def _progress_bar(is_wanted: bool) -> Iterator[Callable[[Progress], None]]:
-    """Show on a terminal how far the export is."""
-    if not is_wanted:
-        yield lambda progress: None
-        return
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TimeRemainingColumn
-
-    columns = ("{task.description}", BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=Console(stderr=True)) as bar:
-        task = bar.add_task("history", total=None)
-        yield lambda progress: bar.update(
-            task, completed=progress.done, total=progress.waiting or None
-        )

@@ -1,0 +1,81 @@
+"""Staged rows that become messages little by little: which are next."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import NamedTuple
+
+from pgqueue.engine.values import Connection
+from pgqueue.statements import load
+
+SQL = load(__name__)
+
+
+class Backfill(NamedTuple):
+    """A backfill, and how many of its rows are done."""
+
+    task: str
+    source: str
+    done: int
+    total: int
+    ended_at: datetime | None
+
+
+def record(
+    connection: Connection,
+    name: str,
+    *,
+    task: str,
+    source: str,
+    attempts: Sequence[int],
+    total: int,
+) -> bool:
+    """Record a new backfill of staged rows; return False if there is one of this name.
+
+    Args:
+        source: what the rows were read from.
+        attempts: those that have staged the rows, in the order of the rows.
+        total: how many rows there are.
+    """
+    given = {
+        "name": name,
+        "task": task,
+        "source": source,
+        "attempts": list(attempts),
+        "total": total,
+    }
+    return connection.execute(SQL["record"], given).fetchone() is not None
+
+
+def find(connection: Connection, name: str) -> Backfill | None:
+    """Return the backfill of this name."""
+    row = connection.execute(SQL["find"], {"name": name}).fetchone()
+    return Backfill(*row) if row else None
+
+
+def take(connection: Connection, name: str, *, limit: int) -> list[str] | None:
+    """Return the payloads of the next rows, at most `limit`; they are done when this is committed.
+
+    Another session that takes of the same backfill waits until then.
+
+    Args:
+        connection: in a transaction.
+
+    Returns:
+        None: all are done, and the backfill has ended.
+    """
+    row = connection.execute(SQL["lock"], {"name": name}).fetchone()
+    if row is None:
+        return None
+    attempt, number = row
+    if attempt is None:
+        connection.execute(SQL["end"], {"name": name})
+        return None
+    given = {"name": name, "attempt": attempt, "number": number, "limit": limit}
+    rows = connection.execute(SQL["rows"], given).fetchall()
+    following = rows[-1][0] + 1 if rows else 0
+    connection.execute(SQL["go_on"], {**given, "count": len(rows), "number": following})
+    if len(rows) < limit:
+        connection.execute(SQL["remove"], given)
+    return [payload for _, payload in rows]

@@ -1,0 +1,104 @@
+from __future__ import annotations
+
+from argparse import ArgumentParser
+from collections.abc import Iterator, Mapping
+from itertools import islice
+from typing import TYPE_CHECKING, Any
+
+from django.core.management.base import CommandError
+
+from pgqueue.engine.operate import BATCH, Operated
+from pgqueue.management.arguments import folder, query
+from pgqueue.management.bars import progress_bar
+from pgqueue.management.databases import database_of
+from pgqueue.management.spark import SparkCommand
+from pgqueue.models import Message
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+DONE = {"replay": "replayed", "discard": "discarded"}
+
+
+class Command(SparkCommand):
+    help = (
+        "Find dead letters with Spark SQL; then show, replay, discard or save them. The query "
+        "knows deadletters, history and the other tables of the queue."
+    )
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        parser.add_argument(
+            "--sql",
+            type=query,
+            required=True,
+            metavar="QUERY",
+            help="Such as: SELECT id FROM deadletters WHERE error_class = 'TimeoutError'",
+        )
+        verbs = parser.add_mutually_exclusive_group()
+        verbs.add_argument(
+            "--replay",
+            dest="verb",
+            action="store_const",
+            const="replay",
+            help="Make them ready, with all attempts before them.",
+        )
+        verbs.add_argument(
+            "--discard",
+            dest="verb",
+            action="store_const",
+            const="discard",
+            help="End them for good.",
+        )
+        verbs.add_argument(
+            "--to",
+            type=folder,
+            metavar="DIR",
+            help="Write what the query returns as Parquet into a new folder.",
+        )
+        parser.add_argument(
+            "--dry-run", action="store_true", help="Change nothing; show what would be changed."
+        )
+        super().add_arguments(parser)
+
+    def run(self, url: str, options: Mapping[str, Any]) -> str:
+        """Run the query, and do with its rows what is asked for."""
+        from pgqueue.spark.backfill import name_tables
+
+        spark = self.session(options)
+        name_tables(spark, options["sql"], url=url)
+        frame = spark.sql(options["sql"])
+        verb = options["verb"]
+        if verb and "id" not in frame.columns:
+            raise CommandError("The query must return a column id.")
+        if options["dry_run"] or not (verb or options["to"]):
+            frame.show(truncate=False)
+            change = f"would be {DONE[verb]}" if verb else "were found"
+            return f"{frame.count()} rows {change}. Nothing was changed."
+        if options["to"]:
+            frame.write.mode("errorifexists").parquet(options["to"])
+            count = spark.read.parquet(options["to"]).count()
+            return f"{count} rows are in {options['to']}."
+        return _operate(frame, verb, alias=database_of(options["database"]))
+
+
+def _operate(frame: DataFrame, verb: str, *, alias: str) -> str:
+    ids = frame.select("id").distinct().cache()
+    total, tried, operated = ids.count(), 0, Operated()
+    with progress_bar("dead letters") as show:
+        rows = (row.id for row in ids.toLocalIterator())
+        for batch in _batches(rows):
+            messages = Message.objects.using(alias).filter(pk__in=batch)
+            operated |= getattr(messages, verb)()
+            tried += len(batch)
+            show(tried, total)
+    parts = [f"{len(operated.done)} of {total} {DONE[verb]}"]
+    if operated.busy:
+        parts.append(f"{len(operated.busy)} locked by another transaction, to be tried again")
+    if rest := total - len(operated.done) - len(operated.busy):
+        parts.append(f"{rest} not dead any more")
+    return f"{', '.join(parts)}."
+
+
+def _batches(ids: Iterator[int]) -> Iterator[list[int]]:
+    while batch := list(islice(ids, BATCH)):
+        yield batch

@@ -1,0 +1,213 @@
+"""Rows that were staged become messages once each, at a rate, wherever it is interrupted."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from datetime import UTC, date, datetime
+from decimal import Decimal
+from typing import Any
+
+import psycopg
+import pytest
+
+from pgqueue import BackfillConflict, InvalidArguments, backfills, task
+from pgqueue.connections import connect
+from pgqueue.engine import backfill as engine
+from pgqueue.engine import settle, staged
+from pgqueue.models import Backfill, Message, Staged
+from tests.factories import Connection, claim, done, limit
+from tests.stepping import Stepper
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+@task(key=lambda number, **_: f"k{number % 2}", priority=7)
+def bill(number: int, at: date | None = None, amount: Decimal = Decimal(0)) -> None:
+    """A task with hints, options and a function for its key."""
+
+
+@pytest.fixture
+def connection() -> Iterator[Connection]:
+    connection = connect("default", name="test")
+    yield connection
+    connection.close()
+
+
+def stage(connection: Connection, *rows: dict[str, Any]) -> int:
+    attempt = staged.begin(connection)
+    for number, row in enumerate(rows):
+        connection.execute(
+            "INSERT INTO pgqueue_staged (attempt, number, payload) VALUES (%s, %s, %s)",
+            [attempt, number, json.dumps({"args": [], "kwargs": row})],
+        )
+    return attempt
+
+
+def begin(connection: Connection, *parts: list[dict[str, Any]]) -> None:
+    attempts = [stage(connection, *rows) for rows in parts]
+    total = sum(map(len, parts))
+    backfills.begin(bill, "b", source="s", attempts=attempts, total=total)
+
+
+def release(**options: Any) -> None:
+    backfills.release(bill, "b", **{"rate": None, "batch": 2, **options})
+
+
+def numbers() -> list[int]:
+    found = Message.objects.order_by("pk").values_list("payload", flat=True)
+    return [payload["kwargs"]["number"] for payload in found]
+
+
+def test_each_row_is_a_call_with_the_options_of_its_task(connection: Connection) -> None:
+    begin(connection, [{"number": 3, "at": "2026-01-02", "amount": "1.50"}])
+
+    release()
+
+    message = Message.objects.get()
+    assert (message.task, message.key, message.priority) == (bill.name, "k1", 7)
+    _, arguments = bill.codec.decode(json.dumps(message.payload))
+    assert arguments == {"number": 3, "at": date(2026, 1, 2), "amount": Decimal("1.50")}
+
+
+def test_rows_come_in_their_order_and_nothing_is_left_of_them(connection: Connection) -> None:
+    rows = [{"number": number} for number in range(9)]
+    said: list[int] = []
+    begin(connection, rows[:3], [], rows[3:7], rows[7:])
+
+    release(progress=said.append)
+
+    assert numbers() == list(range(9))
+    assert sum(said) == 9
+    assert not Staged.objects.exists()
+    record = Backfill.objects.get()
+    assert (record.done, record.total) == (9, 9)
+    assert record.ended_at is not None
+
+
+def test_it_goes_on_where_it_was_interrupted(connection: Connection) -> None:
+    begin(connection, [{"number": number} for number in range(7)])
+
+    class Interrupted(Exception):
+        pass
+
+    def interrupt(count: int) -> None:
+        raise Interrupted
+
+    for _ in range(3):
+        with pytest.raises(Interrupted):
+            release(progress=interrupt)
+    assert numbers() == list(range(6))
+    release()
+
+    assert numbers() == list(range(7))
+
+
+def test_once_done_it_does_nothing(connection: Connection) -> None:
+    begin(connection, [{"number": 1}])
+    release()
+    release()
+
+    assert numbers() == [1]
+    found = backfills.begun(bill, "b", source="s")
+    assert found is not None
+    assert found.ended_at is not None
+
+
+def test_two_at_once_share_the_rows(connection: Connection) -> None:
+    begin(connection, [{"number": number} for number in range(4)])
+    other, third = connect("default", name="other"), connect("default", name="third")
+    with other, third, Stepper(observer=connection) as stepper:
+        with third.transaction():
+            first = engine.take(third, "b", limit=2) or []
+            second = stepper.start(_take, other)
+            second.waits()
+        payloads = [*first, *second.result()]
+
+    assert [json.loads(each)["kwargs"]["number"] for each in payloads] == [0, 1, 2, 3]
+
+
+def _take(connection: psycopg.Connection[Any]) -> list[str] | None:
+    with connection.transaction():
+        return engine.take(connection, "b", limit=2)
+
+
+class TestAnUnfitRow:
+    ROWS = [{"number": 1}, {"number": 2}, {"number": 3, "at": "tomorrow"}, {"number": 4}]
+
+    def test_is_an_error_that_shows_it(self, connection: Connection) -> None:
+        begin(connection, self.ROWS)
+
+        with pytest.raises(InvalidArguments, match=r"argument 'at' .*The row: .*tomorrow"):
+            release()
+
+        assert numbers() == [1, 2]
+
+    def test_is_left_out_where_that_is_asked_for(self, connection: Connection) -> None:
+        said: list[InvalidArguments] = []
+        begin(connection, self.ROWS)
+
+        release(skip=said.append)
+
+        assert numbers() == [1, 2, 4]
+        assert len(said) == 1
+
+
+def test_the_rate_is_not_exceeded(connection: Connection, monkeypatch: pytest.MonkeyPatch) -> None:
+    slept: list[float] = []
+    counts: list[int] = []
+    now = 1000.0
+
+    def sleep(seconds: float) -> None:
+        nonlocal now
+        slept.append(seconds)
+        now += seconds
+
+    monkeypatch.setattr("pgqueue.backfills.time.sleep", sleep)
+    monkeypatch.setattr("pgqueue.backfills.time.monotonic", lambda: now)
+    begin(connection, [{"number": number} for number in range(10)])
+
+    release(rate=4.0, batch=100, progress=counts.append)
+
+    assert counts == [4, 4, 2]
+    assert sum(slept) == pytest.approx(10 / 4)
+
+
+def test_a_full_channel_is_waited_for(
+    connection: Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    limit(scope="channel", max_size=2)
+    waits = []
+
+    def make_room(seconds: float) -> None:
+        waits.append(seconds)
+        settle.complete(connection, [done(each) for each in claim(connection)])
+
+    monkeypatch.setattr("pgqueue.backfills.time.sleep", make_room)
+    begin(connection, [{"number": number} for number in range(5)])
+
+    release()
+
+    assert numbers() == [4]
+    assert len(waits) == 2
+
+
+def test_a_name_is_of_one_task_and_source(connection: Connection) -> None:
+    begin(connection, [{"number": 1}])
+
+    with pytest.raises(BackfillConflict, match="'b' is of tests.test_backfills.bill, from s"):
+        backfills.begun(bill, "b", source="elsewhere")
+    with pytest.raises(BackfillConflict, match="Another process has begun"):
+        begin(connection)
+    assert backfills.begun(bill, "c", source="s") is None
+
+
+def test_rows_are_kept_until_it_is_done(connection: Connection) -> None:
+    attempt = stage(connection, {"number": 1})
+    week = 7 * 24 * 3600 * 1000 << 22
+    Staged.objects.update(attempt=attempt - week)
+    backfills.begin(bill, "b", source="s", attempts=[attempt - week], total=1)
+
+    assert staged.forget(connection) == 0
+    Backfill.objects.update(ended_at=datetime.now(UTC))
+    assert staged.forget(connection) == 1

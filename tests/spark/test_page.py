@@ -201,6 +201,7 @@ def test_a_simulation_that_does_not_fit_the_past_is_said_not_to_be_trusted() -> 
     text = Elements(render(busy._replace(facts={**busy.facts, "simulation": simulation}))).text
 
     assert "too far to be trusted" in text
+    assert "Four times as many workers:" not in text
     assert "too far to be trusted" not in Elements(render(busy)).text
 
 

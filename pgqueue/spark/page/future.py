@@ -43,7 +43,7 @@ def what_if(data: Data) -> Section:
     return Section(
         "what-if",
         "What if",
-        _best(rows),
+        _best(rows) if _fits(data) else "The simulation does not fit the past",
         "Each line replays the real arrivals and run times with one thing changed. The dots say "
         f"within what time half and 99 % of the messages would have begun. {_trust(data)}",
         [
@@ -56,6 +56,11 @@ def what_if(data: Data) -> Section:
         ],
         [table("Scenarios", rows, without=("kind",))],
     )
+
+
+def _fits(data: Data) -> bool:
+    error = (data.facts.get("simulation") or {}).get("error")
+    return error is None or abs(error) <= WITHIN
 
 
 def _best(rows: Sequence[Values]) -> str:
@@ -86,7 +91,7 @@ def _trust(data: Data) -> str:
         f"and {units.seconds(measured)} was measured"
     )
     off = f"{units.share(abs(error))} {'above' if error > 0 else 'below'}"
-    if abs(error) > WITHIN:
+    if not _fits(data):
         return f"{said}: it is {off}, too far to be trusted."
     return f"{said}: it is {off}, so the other lines can be compared with each other."
 

@@ -28,7 +28,7 @@ DONE_AT_LEAST_EVERY = timedelta(hours=3)
 """Each duty, even one that is put off again and again as it fails."""
 TRANSACTIONS = 10_000_000
 """That a replication slot may lie behind, of which no time is known."""
-OTHERS = {"consumer": "consumers", "duties": "for duties alone"}
+OTHERS = {"consumer": "consumers", "driver": "drivers of a cluster", "duties": "for duties alone"}
 """The kinds of workers that run no tasks."""
 
 

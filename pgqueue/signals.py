@@ -70,9 +70,12 @@ worker_died = Signal()
 """Sent with `pid` and `status` by who runs several processes, when one of them died; negative: by
 that signal."""
 
+job_failed = Signal()
+"""Sent with `job`, its name, and `reason` by the driver of a cluster whose worker ended with it."""
+
 worker_retiring = Signal()
 """Sent with `pid` by a process in whose place another comes, and what it `reached`: as many
-`tasks`, or `megabytes`, as it may have."""
+`tasks`, `megabytes`, `seconds` or `seconds without work` as it may have."""
 
 worker_too_large = Signal()
 """Sent with `pid`, `megabytes` and the `most` it may have by a process that has run nothing yet."""
@@ -208,6 +211,11 @@ def _log_stopped(sender: Any, released: int, **kwargs: Any) -> None:
 @receiver(worker_died)
 def _log_died(sender: Any, pid: int, status: int, **kwargs: Any) -> None:
     logger.error("The process %d died with status %d; what it held is taken from it", pid, status)
+
+
+@receiver(job_failed)
+def _log_job_failed(sender: Any, job: str, reason: str, **kwargs: Any) -> None:
+    logger.error("The worker in %s is gone: %s; what it held is taken from it", job, reason)
 
 
 @receiver(worker_retiring)

@@ -369,6 +369,11 @@ WORKER: Mapping[str, tuple[list[str], Callable[[WorkerConfig], Any], Callable[[s
     "--async": (["0", "1", "100000"], lambda config: config.coroutines, int),
     "--max-tasks": (COUNTS, lambda config: config.max_tasks, int),
     "--max-memory": (COUNTS, lambda config: config.max_memory, int),
+    "--max-age": (
+        SECONDS,
+        lambda config: config.max_age,
+        lambda value: timedelta(seconds=float(value)),
+    ),
     "--grace": (
         ["0", *SECONDS],
         lambda config: config.grace,
@@ -402,9 +407,59 @@ def test_runworker_refuses_an_option_or_is_configured_by_it(
     assert attempt(run, CommandError) or value not in good
 
 
+ON_A_CLUSTER: Mapping[
+    str, tuple[list[str], Callable[[WorkerConfig], Any], Callable[[str], Any]]
+] = {
+    "--workers": (["1", "1000"], lambda config: config.processes, int),
+    "--max-idle": (
+        SECONDS,
+        lambda config: config.max_idle,
+        lambda value: timedelta(seconds=float(value)),
+    ),
+    "--master": (["yarn", "sc://a"], lambda config: None, lambda value: None),
+    "--conf": (["spark.a=b"], lambda config: None, lambda value: None),
+}
+
+
+@pytest.mark.parametrize("option", ON_A_CLUSTER)
+@EXAMPLES
+@given(data=st.data())
+@example(data="")
+@example(data="spark.")
+@example(data="9" * 400)
+def test_runworker_on_a_cluster_refuses_an_option_or_is_configured_by_it(
+    option: str, data: st.DataObject | str
+) -> None:
+    good, configured, meant = ON_A_CLUSTER[option]
+    value = data if isinstance(data, str) else data.draw(st.one_of(WORDS, st.sampled_from(good)))
+
+    def run() -> None:
+        config = configuration("--executor=spark", f"{option}={value}")
+        assert configured(config) == meant(value)
+        assert config.max_age == timedelta(hours=1)
+
+    assert attempt(run, CommandError) or value not in good
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        *(["--workers=2"], ["--master=yarn"], ["--conf=spark.a=b"], ["--max-idle=60"]),
+        *(["--executor=spark", "--processes=2"], ["--executor=spark", "--reload"]),
+        *(["--executor=spark", "--threads=0"], ["--executor=ray"]),
+    ],
+    ids=" ".join,
+)
+def test_runworker_refuses_options_that_do_not_go_together(words: list[str]) -> None:
+    with pytest.raises(CommandError, match="--"):
+        configuration(*words)
+
+
 @pytest.mark.parametrize(
     ("option", "value"),
     [
+        *(("--workers", "0"), ("--workers", "1001"), ("--max-idle", "-1")),
+        *(("--max-idle", "0"), ("--max-age", "0"), ("--max-age", "inf")),
         *(("--threads", "10001"), ("--processes", "0"), ("--processes", "1001")),
         *(("--async", "100001"), ("--max-tasks", "0"), ("--max-tasks", "2147483648")),
         *(("--grace", "-1"), ("--grace", "inf"), ("--channel", ""), ("--channel", "x" * 201)),

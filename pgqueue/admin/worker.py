@@ -33,15 +33,15 @@ class AliveFilter(admin.SimpleListFilter):
 class WorkerAdmin(ReadOnlyAdmin):
     """The processes that serve channels."""
 
-    list_display = ("__str__", "alive", "last_seen", "started_at", "serves", "runs")
+    list_display = ("__str__", "alive", "last_seen", "started_at", "serves", "runs", "driver")
     list_filter = (AliveFilter,)
     search_fields = ("host",)
     ordering = ("host", "pid")
     fieldsets = (
         (None, {"fields": ("id", "host", "pid", "alive", "last_seen", "started_at")}),
-        ("Work", {"fields": ("serves", "runs", "notify_until", "messages")}),
+        ("Work", {"fields": ("serves", "runs", "driver", "notify_until", "messages")}),
     )
-    readonly_fields = ("alive", "serves", "runs", "messages")
+    readonly_fields = ("alive", "serves", "runs", "driver", "messages")
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
         seen_lately = Q(last_seen__gt=StatementTimestamp() - settings().lease)
@@ -60,7 +60,17 @@ class WorkerAdmin(ReadOnlyAdmin):
 
     @admin.display
     def runs(self, worker: Worker) -> str:
-        return ", ".join(f"{name} {value}" for name, value in worker.info.items())
+        told = {name: value for name, value in worker.info.items() if name != "driver"}
+        return ", ".join(f"{name} {value}" for name, value in told.items())
+
+    @admin.display(description="driver, of a worker on a cluster")
+    def driver(self, worker: Worker) -> str:
+        id = worker.info.get("driver")
+        if not id:
+            return ""
+        return format_html(
+            '<a href="{}">{}</a>', reverse("admin:pgqueue_worker_change", args=[id]), id
+        )
 
     @admin.display(description="messages it holds")
     def messages(self, worker: Worker) -> SafeString:

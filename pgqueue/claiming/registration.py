@@ -20,10 +20,13 @@ class WorkerIds:
     """The ids that one process claims under, one after the other; they differ in the last bytes.
 
     So the supervisor knows all ids of a process that has died.
+
+    Args:
+        first: where they begin; None: where no others do.
     """
 
-    def __init__(self) -> None:
-        self.first = UUID(int=uuid4().int & ~LAST_BYTES)
+    def __init__(self, first: UUID | None = None) -> None:
+        self.first = first or UUID(int=uuid4().int & ~LAST_BYTES)
         self.last = UUID(int=self.first.int | LAST_BYTES)
         self._count = 0
 

@@ -13,7 +13,8 @@ SQL = load(__name__)
 class WorkerSeen(NamedTuple):
     """A worker, and for how many seconds it has been silent.
 
-    Its kind: "worker" (runs tasks), "consumer" (receives messages) or "duties" (does only duties).
+    Its kind: "worker" (runs tasks), "consumer" (receives messages), "driver" (has workers on
+    a cluster) or "duties" (does only duties).
     """
 
     kind: str

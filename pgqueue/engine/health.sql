@@ -1,6 +1,9 @@
 -- name: workers
 -- A worker that serves no channel does only duties.
-SELECT CASE WHEN info ? 'receives' THEN 'consumer' WHEN channels = '{}' THEN 'duties' ELSE 'worker' END,
+SELECT CASE WHEN info ? 'receives' THEN 'consumer'
+            WHEN info ? 'master' THEN 'driver'
+            WHEN channels = '{}' THEN 'duties'
+            ELSE 'worker' END,
        host, pid, info ->> 'version', extract(epoch FROM statement_timestamp() - last_seen)::float8
 FROM pgqueue_worker
 ORDER BY host, pid

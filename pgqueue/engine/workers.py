@@ -54,6 +54,46 @@ def beat(connection: Connection, worker_id: UUID, *, notify_for: timedelta | Non
     return row is not None
 
 
+def ask_to_stop(connection: Connection, worker_id: UUID, times: int) -> None:
+    """Ask all workers of a driver to stop: once gently, twice at once. It is kept in its row."""
+    connection.execute(SQL["ask_to_stop"], {"id": worker_id, "times": times})
+
+
+def requests_of(connection: Connection, worker_id: UUID) -> tuple[int, timedelta] | None:
+    """Return how often a driver asked to stop, and since when it is silent; None: it has no row."""
+    row: tuple[int, timedelta] | None = connection.execute(
+        SQL["requests_of"], {"id": worker_id}
+    ).fetchone()
+    return row
+
+
+def waiting(
+    connection: Connection,
+    *,
+    channels: Sequence[str] | None,
+    excluded: Sequence[str],
+    limit: int,
+) -> int:
+    """Return how many messages of these channels wait for a worker, up to `limit`.
+
+    Of what is governed, each lane and each bell counts as one.
+    """
+    parameters = {
+        "channels": _listed(channels),
+        "excluded": list(excluded),
+        "takes_raw": False,
+        "limit": limit,
+    }
+    row = connection.execute(SQL["waiting"], parameters).fetchone()
+    return row[0] if row else 0
+
+
+def workers_of(connection: Connection, worker_id: UUID) -> int:
+    """Return how many workers belong to a driver."""
+    row = connection.execute(SQL["workers_of"], {"driver": str(worker_id)}).fetchone()
+    return row[0] if row else 0
+
+
 def retire(connection: Connection, worker_id: UUID) -> None:
     """Delete the row of a worker that stopped."""
     connection.execute(SQL["retire"], {"id": worker_id})

@@ -16,6 +16,44 @@ SET last_seen = statement_timestamp(),
 WHERE id = %(id)s
 RETURNING id
 
+-- name: ask_to_stop
+UPDATE pgqueue_worker SET info = info || jsonb_build_object('stop', %(times)s::int) WHERE id = %(id)s
+
+-- name: requests_of
+SELECT coalesce((info ->> 'stop')::int, 0), statement_timestamp() - last_seen
+FROM pgqueue_worker
+WHERE id = %(id)s
+
+-- name: workers_of
+SELECT count(*) FROM pgqueue_worker WHERE info ->> 'driver' = %(driver)s
+
+-- name: waiting
+-- As "unfinished" below, without what runs or waits for a retry: what another worker could begin.
+WITH paused AS MATERIALIZED (
+    SELECT name FROM pgqueue_channel WHERE paused
+)
+SELECT count(*) FROM (
+    (SELECT FROM pgqueue_message m
+     WHERE state = 'ready' AND NOT governed
+       AND (%(channels)s::text[] IS NULL OR channel = ANY (%(channels)s::text[]))
+       AND channel <> ALL (%(excluded)s::text[]) AND channel NOT IN (SELECT name FROM paused) AND
+-- include: takes_it
+     LIMIT %(limit)s)
+    UNION ALL
+    (SELECT FROM pgqueue_bell c
+     WHERE (%(channels)s::text[] IS NULL OR channel = ANY (%(channels)s::text[]))
+       AND channel <> ALL (%(excluded)s::text[]) AND channel NOT IN (SELECT name FROM paused) AND
+-- include: has_governed
+     LIMIT %(limit)s)
+    UNION ALL
+    (SELECT FROM pgqueue_lane c
+     WHERE (state = 'runnable' OR state = 'throttled' AND wake_at <= statement_timestamp())
+       AND (%(channels)s::text[] IS NULL OR channel = ANY (%(channels)s::text[]))
+       AND channel <> ALL (%(excluded)s::text[]) AND channel NOT IN (SELECT name FROM paused) AND
+-- include: has_governed
+     LIMIT %(limit)s)
+    LIMIT %(limit)s) found
+
 -- name: retire
 DELETE FROM pgqueue_worker WHERE id = %(id)s
 

@@ -90,6 +90,15 @@ def duration(text: str) -> timedelta:
 
 
 @_kind
+def lasting(text: str) -> timedelta:
+    """Read seconds, more than 0."""
+    length = as_age(_number(text))
+    if not length:
+        raise ValueError("it must be more than 0.")
+    return length
+
+
+@_kind
 def seconds(text: str) -> float:
     """Read seconds, 0 or more, as a number."""
     return as_age(_number(text)).total_seconds()

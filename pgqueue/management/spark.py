@@ -1,7 +1,8 @@
 from __future__ import annotations
 
 from argparse import ArgumentParser
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import psycopg
@@ -16,6 +17,35 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
+def add_conf(parser: ArgumentParser) -> None:
+    """Add the option for Spark's own options."""
+    parser.add_argument(
+        "--conf",
+        type=spark_option,
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help="An option of Spark, such as spark.driver.memory=4g. May be repeated.",
+    )
+
+
+@contextmanager
+def errors_in_one_line() -> Iterator[None]:
+    """Raise what goes wrong with Spark in the block, or that there is none, as a CommandError."""
+    try:
+        import pgqueue.spark
+        from pgqueue.spark.errors import reason
+    except ImportError as error:
+        raise CommandError(str(error)) from error
+    from py4j.protocol import Py4JError
+    from pyspark.errors import PySparkException
+
+    try:
+        yield
+    except (pgqueue.spark.SparkError, PySparkException, Py4JError) as error:
+        raise CommandError(reason(error)) from error
+
+
 class SparkCommand(QueueCommand):
     """A command that runs Spark; what goes wrong there is one line."""
 
@@ -24,30 +54,14 @@ class SparkCommand(QueueCommand):
     """Options of Spark, where the session begins with this command and `--conf` says nothing."""
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        parser.add_argument(
-            "--conf",
-            type=spark_option,
-            action="append",
-            default=[],
-            metavar="NAME=VALUE",
-            help="An option of Spark, such as spark.driver.memory=4g. May be repeated.",
-        )
+        add_conf(parser)
         parser.add_argument("--database", metavar="ALIAS", help="(PGQUEUE: DATABASE).")
 
     def handle(self, *args: Any, **options: Any) -> None:
         alias = database_of(options["database"])
         try:
-            import pgqueue.spark
-            from pgqueue.spark.errors import reason
-        except ImportError as error:
-            raise CommandError(str(error)) from error
-        from py4j.protocol import Py4JError
-        from pyspark.errors import PySparkException
-
-        try:
-            self.stdout.write(self.run(conninfo(alias), options))
-        except (pgqueue.spark.SparkError, PySparkException, Py4JError) as error:
-            raise CommandError(reason(error)) from error
+            with errors_in_one_line():
+                self.stdout.write(self.run(conninfo(alias), options))
         except psycopg.OperationalError as error:
             raise CommandError(f"The database can't be reached: {error}") from error
 

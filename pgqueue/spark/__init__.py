@@ -15,6 +15,8 @@ except ImportError as error:
     raise ImportError("pgqueue.spark needs PySpark: pip install 'pgqueue[spark]'.") from error
 
 from pgqueue.spark.errors import (
+    ClusterLost,
+    CompactionFailed,
     DataLoss,
     ExportConflict,
     InvalidColumn,
@@ -35,6 +37,8 @@ from pgqueue.spark.sessions import register, session
 del pyarrow, pyspark
 
 __all__ = [
+    "ClusterLost",
+    "CompactionFailed",
     "DataLoss",
     "ExportConflict",
     "InvalidColumn",

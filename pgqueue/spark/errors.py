@@ -12,6 +12,7 @@ _OURS = re.compile(
     r"^(?:pgqueue\.spark\.errors|pgqueue\.exceptions|psycopg\.errors|psycopg)\.\w+: (.+)",
     re.MULTILINE,
 )
+_PYTHONS = re.compile(r"^[\w.]*(?:Error|Exception|Exit): .+", re.MULTILINE)
 _JAVAS = re.compile(r"^: [\w.]+: (.+)", re.MULTILINE)
 
 
@@ -63,6 +64,14 @@ class NoExport(SparkError):
     """A folder has no export to read."""
 
 
+class ClusterLost(SparkError):
+    """The session of Spark in which workers ran has ended."""
+
+
+class CompactionFailed(SparkError):
+    """The rows of a day could not be put into fewer files."""
+
+
 class NoJava(SparkError):
     """Spark needs Java 17 or newer, and there is none."""
 
@@ -70,5 +79,5 @@ class NoJava(SparkError):
 def reason(error: BaseException) -> str:
     """Return in one line what an error of ours or of Spark's says went wrong."""
     text = str(error)
-    found = _OURS.findall(text) or _JAVAS.findall(text)
+    found = _OURS.findall(text) or _PYTHONS.findall(text)[-1:] or _JAVAS.findall(text)
     return str(found[0] if found else text.strip().partition("\n")[0])

@@ -7,12 +7,14 @@
 A stream writes history in batches. A batch that was interrupted is written again with the same
 rows, into the same folders, and replaces what it has left there. Spark's own Parquet sink would
 leave files of a broken batch that only Spark knows to ignore. Dead letters may still be replayed:
-they are written as they are now, in place of those of the export before.
+they are written as they are now, in place of those of the export before. `compaction` makes few
+files of days that are over.
 """
 
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -21,7 +23,9 @@ import psycopg
 from pyspark.sql import functions as F
 
 from pgqueue.names import as_folder
+from pgqueue.spark.compaction import compact, recover
 from pgqueue.spark.errors import ExportConflict, UnknownTarget
+from pgqueue.spark.files import Files, are_within_reach
 from pgqueue.spark.urls import connect
 from pgqueue.spelling import hint
 from pgqueue.statements import load
@@ -29,6 +33,8 @@ from pgqueue.statements import load
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, DataFrameWriter, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
+
+logger = logging.getLogger(__name__)
 
 SQL = load(__name__)
 DAY = 86_400_000_000
@@ -63,7 +69,8 @@ def export(
 ) -> Exported:
     """Export what has ended since the last export to this target, and the dead letters.
 
-    It may be interrupted at any moment, and goes on where it was.
+    It may be interrupted at any moment, and goes on where it was. Days that are over become few
+    files (see `compaction`), except over Spark Connect.
 
     Args:
         url: see `urls.resolve`.
@@ -73,13 +80,31 @@ def export(
         progress: is called as the export goes on.
 
     Raises:
+        CompactionFailed: all was exported, and a day could not be compacted.
         ExportConflict: another export writes to this target, or its checkpoint is gone.
         pyspark.errors.StreamingQueryException: the export failed.
     """
     to = as_folder(to)
     with _alone(url, to) as connection:
+        files = _files(spark, to)
+        if files:
+            recover(files)
         written = _export_history(spark, connection, url, to, batch, progress)
-        return Exported(written, _export_deadletters(spark, url, to))
+        done = Exported(written, _export_deadletters(spark, url, to))
+        if files:
+            compact(spark, files)
+        return done
+
+
+def _files(spark: SparkSession, to: str) -> Files | None:
+    if are_within_reach(spark):
+        return Files(spark, to)
+    logger.warning(
+        "%s is not compacted: over Spark Connect its files can't be moved. Export there once in a "
+        "while with a session that is no client of Spark Connect.",
+        to,
+    )
+    return None
 
 
 def forget(*, url: str, to: str) -> None:

@@ -24,6 +24,8 @@ class WorkerConfig:
         poll_only: don't listen; always so behind a transaction pooler.
         max_tasks: after about this many tasks a process is replaced.
         max_memory: at this size a process is replaced, in MB of a million bytes.
+        max_age: after about this long a process is replaced.
+        max_idle: a process that has had nothing to run for so long ends.
         reload: whether processes are replaced when code has changed.
         liveness_file: is touched every second while nothing is stuck.
     """
@@ -40,13 +42,17 @@ class WorkerConfig:
     poll_only: bool = False
     max_tasks: int | None = None
     max_memory: int | None = None
+    max_age: timedelta | None = None
+    max_idle: timedelta | None = None
     reload: bool = False
     liveness_file: Path | None = None
 
     @property
     def is_supervised(self) -> bool:
         """Whether a supervisor process is needed, which starts and replaces processes."""
-        return self.processes > 1 or bool(self.max_tasks or self.max_memory or self.reload)
+        return self.processes > 1 or bool(
+            self.max_tasks or self.max_memory or self.max_age or self.reload
+        )
 
     @property
     def slots(self) -> int:

@@ -62,6 +62,7 @@ class Fetcher(Service):
         self._payload_size = 1
         self._waits_for_room = False
         self.is_idle = False
+        self.found_at = time.monotonic()
 
     def hear(self, notification: str) -> bool:
         """Take a notification; return whether it is worth a claim now."""
@@ -100,7 +101,7 @@ class Fetcher(Service):
         self._hold(claimed)
         if not claimed:
             return self._wait(is_listening=is_listening)
-        now = time.monotonic()
+        now = self.found_at = time.monotonic()
         self.is_idle = False
         self._idle.found(now, is_full=len(claimed) >= limit)
         if self._claimer.wants_notice and self._idle.should_withdraw(now):

@@ -8,6 +8,7 @@ from __future__ import annotations
 import selectors
 from contextlib import suppress
 from multiprocessing.connection import Connection
+from typing import Protocol
 
 REQUEST = b"stop"
 """The supervisor's only message: a request to stop."""
@@ -17,6 +18,27 @@ RETIRING = b"retiring"
 """A child's message: it claims no more; start another process in its place."""
 STOPPED = b"stopped"
 """A child's last message: it has no leases any more."""
+
+
+class Superior(Protocol):
+    """Who may ask a worker to stop: its process's parent, or the driver of its cluster."""
+
+    @property
+    def requests(self) -> int:
+        """How often it has asked until now."""
+
+    @property
+    def is_gone(self) -> bool:
+        """Whether it asks no more."""
+
+    def fileno(self) -> int:
+        """Return the file descriptor that becomes readable with a request."""
+
+    def listen(self) -> None:
+        """Count requests to stop."""
+
+    def say(self, message: bytes) -> None:
+        """Send one of the messages above, if it wants to know."""
 
 
 class Parent:

@@ -10,7 +10,7 @@ from datetime import timedelta
 from types import FrameType
 
 from pgqueue.wakeup import Readable, Wakeup
-from pgqueue.worker.parent import Parent
+from pgqueue.worker.parent import Superior
 
 SIGNALS = (signal.SIGTERM, signal.SIGINT)
 """The signals that request to stop."""
@@ -28,7 +28,7 @@ class StopRequests:
     it on, and to its children. A child must not count these as two requests.
     """
 
-    def __init__(self, parent: Parent | None = None) -> None:
+    def __init__(self, parent: Superior | None = None) -> None:
         self._here = 0
         self._parent = parent
         self._wakeup = Wakeup()

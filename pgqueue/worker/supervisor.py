@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import multiprocessing
 import random
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
 from datetime import timedelta
@@ -15,8 +16,10 @@ from typing import Any
 
 from pgqueue import signals
 from pgqueue.claiming.registration import WorkerIds
+from pgqueue.service import Service
 from pgqueue.worker import child, parent
 from pgqueue.worker.config import WorkerConfig
+from pgqueue.worker.crew import Crew, Member
 from pgqueue.worker.main_session import MainSession
 from pgqueue.worker.migrations import wait_until_migrated
 from pgqueue.worker.rescuer import Rescuer
@@ -39,6 +42,28 @@ WELL_WITHIN = 10.0
 FILLED_WITHIN = 30.0
 """Seconds for which a slot may be without such a report: a start takes long on a loaded machine.
 A slot whose processes all die before their first report is not well."""
+
+
+class Processes:
+    """Workers that are processes on this machine, as many as there are places.
+
+    Args:
+        level: the log level of the processes, if the project configures none.
+    """
+
+    kill_after = KILL_AFTER
+    services: Sequence[Service] = ()
+
+    def __init__(self, level: int | None = None) -> None:
+        self._level = level
+
+    def start(self, config: WorkerConfig) -> Member:
+        """Start a process."""
+        return Child(config, self._level)
+
+    def wanted(self, *, filled: int, empty: int) -> int:
+        """Return how many are missing."""
+        return empty
 
 
 class Child:
@@ -114,12 +139,16 @@ class Child:
         """Close the pipe; if it lives, it takes that as a request to stop."""
         self._pipe.close()
 
+    def announce(self) -> None:
+        """Announce that it died."""
+        signals.send(signals.worker_died, Supervisor, pid=self.pid, status=self.status)
+
 
 class Slot:
     """A place for one process at a time."""
 
     def __init__(self) -> None:
-        self.child: Child | None = None
+        self.child: Member | None = None
         self.fill_at = 0.0
         self._short_lives = 0
         self._well_at = monotonic()
@@ -162,17 +191,20 @@ class Supervisor:
 
     Args:
         level: the log level of the processes, if the project configures none.
+        crew: where its workers run; None: in processes on this machine.
     """
 
-    def __init__(self, config: WorkerConfig, *, level: int | None = None) -> None:
+    def __init__(
+        self, config: WorkerConfig, *, level: int | None = None, crew: Crew | None = None
+    ) -> None:
         self._config = config
-        self._level = level
+        self._crew: Crew = crew or Processes(level)
         self._requests = StopRequests()
         self._slots = [Slot() for _ in range(config.processes)]
-        self._retiring: list[Child] = []
+        self._retiring: list[Member] = []
         self._is_crowded = False
         self._rescuer = Rescuer(config.database)
-        self._watchdog = Watchdog([self._rescuer])
+        self._watchdog = Watchdog([self._rescuer, *self._crew.services])
         self._passed_on = 0
         self._kill_at = inf
         self._cut_short = False
@@ -190,6 +222,8 @@ class Supervisor:
         with self._requests.on_signals(*SIGNALS):
             try:
                 self._prepare()
+                for service in self._crew.services:
+                    service.start()
                 while self._goes_on():
                     self._fill()
                     self._wait()
@@ -199,8 +233,10 @@ class Supervisor:
                 for each in self._children():
                     each.leave()
                 self._watchdog.stop()
-                self._rescuer.stop()
-                self._rescuer.stopped(LAST_RESCUE)
+                for service in (self._rescuer, *self._crew.services):
+                    service.stop()
+                for service in (self._rescuer, *self._crew.services):
+                    service.stopped(LAST_RESCUE)
         self._requests.close()
         return not self._cut_short
 
@@ -225,7 +261,7 @@ class Supervisor:
         if self._config.liveness_file:
             touch(self._config.liveness_file, sender=type(self))
 
-    def _children(self) -> list[Child]:
+    def _children(self) -> list[Member]:
         return [slot.child for slot in self._slots if slot.child] + self._retiring
 
     def _goes_on(self) -> bool:
@@ -247,20 +283,29 @@ class Supervisor:
                 slot.excuse()
             return
         config = replace(self._config, liveness_file=None)
-        for slot in self._slots:
-            if self._fills and not slot.child and monotonic() >= slot.fill_at:
+        for slot in self._to_fill():
+            if self._fills and monotonic() >= slot.fill_at:
                 try:
-                    slot.child = Child(config, self._level)
+                    slot.child = self._crew.start(config)
                 except OSError as error:  # no memory or process slot at the moment
                     signals.send(
                         signals.service_failed, type(self), service="supervisor", error=error
                     )
                     slot.vacate()
 
+    def _to_fill(self) -> list[Slot]:
+        """Return the empty places in which a worker is wanted; note that the others are empty."""
+        empty = [slot for slot in self._slots if not slot.child]
+        empty.sort(key=lambda slot: slot.fill_at)
+        wanted = self._crew.wanted(filled=len(self._slots) - len(empty), empty=len(empty))
+        for slot in empty[wanted:]:
+            slot.excuse()
+        return empty[:wanted]
+
     def _wait(self) -> None:
         """Wait for a request to stop, for a report of a child, or until something is due."""
         signs = [sign for each in self._children() for sign in each.signs]
-        due = [slot.fill_at for slot in self._slots if self._fills and not slot.child]
+        due = [slot.fill_at for slot in self._to_fill()] if self._fills else []
         due.append(self._kill_at)
         nap = max(min([LOOK.total_seconds(), *(at - monotonic() for at in due)]), 0.01)
         self._requests.wait(timedelta(seconds=nap), *signs)
@@ -288,13 +333,13 @@ class Supervisor:
             self._retiring.remove(each)
             self._bury(each)
 
-    def _bury(self, dead: Child) -> None:
+    def _bury(self, dead: Member) -> None:
         dead.listen()  # its last reports
         dead.leave()
         if not dead.has_ended_well:
             had_leases = dead.status != 0 and not dead.has_stopped
             self._cut_short |= self._requests.count > 0 and had_leases
-            signals.send(signals.worker_died, type(self), pid=dead.pid, status=dead.status)
+            dead.announce()
             self._rescuer.rescue_from(dead.ids)
 
     def _pass_on(self) -> None:
@@ -302,7 +347,9 @@ class Supervisor:
         asked = min(self._requests.count, 2)  # a third request means the same as the second
         if asked > self._passed_on:
             self._passed_on = asked
-            left = KILL_AFTER if asked > 1 else self._config.grace + KILL_AFTER
+            left = self._crew.kill_after
+            if asked < 2:
+                left += self._config.grace
             self._kill_at = min(self._kill_at, monotonic() + left.total_seconds())
         for each in self._children():
             each.ask_to_stop(asked)

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import os
 import platform
-from collections.abc import Iterable, Sequence
+import random
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from math import inf
 from time import monotonic, time
+from typing import Any
 
 from django.utils.module_loading import autodiscover_modules
 
@@ -34,7 +36,7 @@ from pgqueue.worker.heartbeat import Heartbeat
 from pgqueue.worker.leases import LeasedMessage, Leases
 from pgqueue.worker.main_session import MainSession
 from pgqueue.worker.migrations import wait_until_migrated
-from pgqueue.worker.parent import RETIRING, WELL, Parent
+from pgqueue.worker.parent import RETIRING, WELL, Superior
 from pgqueue.worker.pipeline import Pipeline
 from pgqueue.worker.recycling import memory
 from pgqueue.worker.stopping import SIGNALS, StopRequests
@@ -55,26 +57,33 @@ class Worker:
 
     Args:
         parent: who started this process, if it is one of several.
+        services: what else is to run with it, such as what listens to the parent.
         ids: the ids to claim under; None: some of its own.
         began_at: when the process began, by the system's clock; None: now.
+        told: what else others may know of it.
     """
 
     def __init__(
         self,
         config: WorkerConfig,
         *,
-        parent: Parent | None = None,
+        parent: Superior | None = None,
+        services: Sequence[Service] = (),
         ids: WorkerIds | None = None,
         began_at: float | None = None,
+        told: Mapping[str, Any] | None = None,
     ) -> None:
         self._config = config
         self._parent = parent
+        self._others = services
+        self._told = told or {}
         self._requests = StopRequests(parent)
         self._is_retiring = False
         self._is_drained = False
         self._leases = Leases()
         self._released = 0
         self._until = inf
+        self._busy_at = monotonic()
         options = settings()
 
         self._main_session = MainSession(config.database)
@@ -205,7 +214,7 @@ class Worker:
     def _services(self) -> list[Service]:
         """Return the services in the order they start; they stop in the other."""
         pipeline = self._pipeline.services if self._pipeline else []
-        others = [self._duties, self._autoreload, self._drain]
+        others = [self._duties, self._autoreload, self._drain, *self._others]
         return [self._heartbeat, *pipeline[:-1], *filter(None, others), *pipeline[-1:]]
 
     def _wait(self) -> None:
@@ -216,14 +225,37 @@ class Worker:
             )
         # Work at least `WORKS_FOR` before retiring for memory, or the worker only restarts.
         at_last = monotonic() + WORKS_FOR.total_seconds()
+        began = monotonic()
+        oldest = self._oldest()
         while not (self._requests.count or self._is_retiring or self._is_drained):
             self._requests.wait(LOOK)
             if most and monotonic() >= at_last and (has := memory()) > most:
                 self.retire(megabytes=has)
+            if (age := monotonic() - began) > oldest:
+                self.retire(seconds=age)
+            if (idle := self._idle_for()) > self._longest_idle():
+                self.retire(**{"seconds without work": idle})
             if not self._watchdog.is_alive():
                 # No other service would notice. As for a stuck service, but with an orderly stop.
                 signals.send(signals.worker_stuck, type(self), services=[self._watchdog.name])
                 self.stop()
+
+    def _oldest(self) -> float:
+        """Return the seconds it may live, a little less than said: not all are to end at once."""
+        most = self._config.max_age
+        return most.total_seconds() * random.uniform(0.9, 1) if most else inf  # noqa: S311
+
+    def _longest_idle(self) -> float:
+        most = self._config.max_idle
+        return most.total_seconds() if most else inf
+
+    def _idle_for(self) -> float:
+        """Return for how many seconds there has been nothing to run, as seen once a second."""
+        now = monotonic()
+        if len(self._leases):
+            self._busy_at = now
+        found_at = self._pipeline.fetcher.found_at if self._pipeline else now
+        return now - max(found_at, self._busy_at)
 
     def _is_busy(self) -> bool:
         return bool(self._pipeline and (not self._pipeline.fetcher.is_idle or len(self._leases)))
@@ -403,5 +435,6 @@ class Worker:
                 "async": config.coroutines,
                 "duties": config.duties,
                 "version": pgqueue.__version__,
+                **self._told,
             },
         )

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import logging
 import shutil
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any, cast
 
 import pandas
 import psycopg
@@ -15,7 +18,7 @@ from django.core.management.base import CommandError
 from pgqueue.engine.values import Position
 from pgqueue.models import Export
 from pgqueue.spark import ExportConflict
-from pgqueue.spark.export import Exported, Progress, export
+from pgqueue.spark.export import Exported, Progress, _files, export
 from tests import factories
 from tests.factories import Connection, bury, ended, past
 from tests.spark.conftest import wait_for_horizon
@@ -54,18 +57,19 @@ def test_it_goes_on_where_it_was(
     letters = bury(connection, 2, channel="other")
 
     first = run(spark, url, tmp_path, batch=4, progress=said.append)
-    ended(connection, 5)
+    ended(connection, 4)
+    ended(connection, at=datetime.now(UTC) - timedelta(days=3))
     connection.execute("DELETE FROM pgqueue_message WHERE id = %s", [letters[0]])
     second = run(spark, url, f"{tmp_path}/", batch=4)
     third = run(spark, url, tmp_path)
 
-    days = {path.name for path in (tmp_path / "history").glob("day=*")}
+    days = [len([*path.iterdir()]) for path in sorted((tmp_path / "history").glob("day=*"))]
     mine = exported(tmp_path)
     expected = all_ids(connection)
     connection.execute(f"DROP TABLE {name}")
     assert (first, second, third) == (Exported(10, 2), Exported(5, 1), Exported(0, 1))
     assert mine == expected
-    assert len(days) == 2
+    assert days == [1, 4]  # a day that is over is compacted, and today is not
     assert exported(tmp_path, LETTERS) == letters[1:]
     assert said[-1] == Progress(10, 10)
     record = Export.objects.get(target=str(tmp_path))
@@ -115,6 +119,17 @@ def test_two_at_once_to_one_folder_are_refused(
 
         with pytest.raises(ExportConflict, match=f"Another export writes to {tmp_path} now"):
             run(spark, url, tmp_path)
+
+
+def test_over_spark_connect_it_says_that_days_are_not_compacted(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    client = cast("SparkSession", SimpleNamespace())
+
+    with caplog.at_level(logging.WARNING, "pgqueue"):
+        assert _files(client, "/lake") is None
+
+    assert caplog.messages[0].startswith("/lake is not compacted: over Spark Connect")
 
 
 class TestForgetting:

@@ -9,7 +9,9 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Callable
 from contextlib import suppress
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -26,10 +28,10 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
-def start(folder: Path) -> subprocess.Popen[str]:
+def start(folder: Path, *, batch: int = 400) -> subprocess.Popen[str]:
     """Start an export in a process group of its own, with its Java and its workers."""
     return subprocess.Popen(
-        [sys.executable, "manage.py", "pgqueue_export", f"--to={folder}", "--batch=400"],
+        [sys.executable, "manage.py", "pgqueue_export", f"--to={folder}", f"--batch={batch}"],
         cwd=ROOT,
         env={
             **os.environ,
@@ -53,14 +55,36 @@ def commits(folder: Path) -> int:
     return len([*folder.glob("_checkpoint/commits/[0-9]*")])
 
 
+def compactions(folder: Path) -> int:
+    """Return how many steps of compacting a day have left something."""
+    return len([*folder.glob("history/_compacted/*")])
+
+
 def write(url: str, stopping: threading.Event) -> None:
     """Let messages end, in transactions that overlap."""
     with psycopg.connect(url) as first, psycopg.connect(url) as second:
         while not stopping.wait(0.4):
             ended(first, 20)
+            ended(first, 10, at=datetime.now(UTC) - timedelta(days=1))
             ended(second, 20)
             second.commit()
             first.commit()
+
+
+def kill(
+    process: subprocess.Popen[str], folder: Path, count: Callable[[Path], int], *, after: float
+) -> None:
+    """Kill an export and all its processes, so many seconds after something new is counted."""
+    before = count(folder)
+    until = time.monotonic() + 120
+    while count(folder) <= before and process.poll() is None:
+        assert time.monotonic() < until
+        time.sleep(0.01)
+    time.sleep(after)
+    with suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+    process.communicate(timeout=60)
+    assert process.returncode == -signal.SIGKILL
 
 
 @pytest.mark.spark
@@ -75,17 +99,7 @@ def test_it_is_the_same_to_every_reader(
         each.start()
     try:
         for count in (writes, commits, writes):
-            before = count(tmp_path)
-            process = start(tmp_path)
-            until = time.monotonic() + 120
-            while count(tmp_path) <= before and process.poll() is None:
-                assert time.monotonic() < until
-                time.sleep(0.01)
-            time.sleep(chance.random())
-            with suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGKILL)
-            process.communicate(timeout=60)
-            assert process.returncode == -signal.SIGKILL
+            kill(start(tmp_path), tmp_path, count, after=chance.random())
     finally:
         stopping.set()
         for each in writers:
@@ -93,7 +107,9 @@ def test_it_is_the_same_to_every_reader(
 
     assert commits(tmp_path) > 0
     wait_for_horizon(url)
-    last = start(tmp_path)
+    # The last thing that an export does, which takes it less than a second.
+    kill(start(tmp_path, batch=5000), tmp_path, compactions, after=0.2 * chance.random())
+    last = start(tmp_path, batch=5000)
     _, err = last.communicate(timeout=300)
 
     assert last.returncode == 0, err
@@ -101,5 +117,7 @@ def test_it_is_the_same_to_every_reader(
     by_duckdb = duckdb.read_parquet(f"{tmp_path}/{HISTORY}").project("id").order("id").fetchall()
     by_spark = spark.read.parquet(f"{tmp_path}/history").select("id").orderBy("id").collect()
     assert exported(tmp_path) == expected
+    yesterday = datetime.now(UTC).date() - timedelta(days=1)
+    assert len([*tmp_path.glob(f"history/day={yesterday}/batch_id=*")]) == 1
     assert [pk for (pk,) in by_duckdb] == expected
     assert [row.id for row in by_spark] == expected

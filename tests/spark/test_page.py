@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 KEYS = ("time hours objectives channels tasks keys errors storms what-if changes forecast").split()  # noqa: SIM905
 
 
-VOID = {"meta", "link", "br", "img"}
+VOID = {"meta", "link", "br", "wbr", "img"}
 
 
 class Elements(HTMLParser):
@@ -220,3 +220,22 @@ def test_what_needs_attention_is_named_first(elements: Elements) -> None:
 
     assert [each["href"] for each in first] == ["#objectives", "#errors", "#storms", "#changes"]
     assert "Look at this first" not in Elements(render(reports.empty())).text
+
+
+def test_a_section_whose_table_was_not_made_is_left_out() -> None:
+    busy = reports.busy()
+    tables = {name: frame for name, frame in busy.tables.items() if name != "errors"}
+
+    elements = Elements(render(busy._replace(tables=tables)))
+
+    assert [each["id"] for each in elements.of("section")] == [
+        key for key in KEYS if key != "errors"
+    ]
+    assert "Nothing failed" not in elements.text
+
+
+def test_long_names_break_after_their_dots() -> None:
+    page = render(reports.busy())
+
+    assert "shop.<wbr>tasks.<wbr>send_<wbr>receipt" in page
+    assert Elements(page).text.count("shop.tasks.send_receipt") > 3

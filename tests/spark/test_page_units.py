@@ -82,12 +82,18 @@ def test_an_axis_of_durations_contains_its_values(values: list[float]) -> None:
     assert 2 <= len(axis.ticks) <= 7
 
 
-@pytest.mark.parametrize("seconds", [0, 30, 3_600, 86_400, 7 * 86_400, 400 * 86_400, 9e9])
+@pytest.mark.parametrize("seconds", [0, 30, 500, 3_600, 86_400, 7 * 86_400, 400 * 86_400, 9e9])
 def test_an_axis_of_time_has_few_ticks(seconds: float) -> None:
     axis = axes.of_time(NOON, NOON + timedelta(seconds=seconds / 10))
 
     assert len(axis.ticks) <= 9
     assert all(0 <= tick.at <= 1 for tick in axis.ticks)
+
+
+def test_a_minute_has_ticks_of_seconds() -> None:
+    axis = axes.of_time(NOON, NOON + timedelta(minutes=1))
+
+    assert [tick.label for tick in axis.ticks][:3] == ["12:00", "12:00:10", "12:00:20"]
 
 
 def test_days_are_named_where_there_is_little_room() -> None:

@@ -10,7 +10,7 @@ from django.core.management.base import BaseCommand, CommandError
 from pgqueue.checks import AT_START
 from pgqueue.conf import MOST_THREADS, settings
 from pgqueue.connections import connect
-from pgqueue.management import arguments
+from pgqueue.management import arguments, cluster
 from pgqueue.management.databases import database_of
 from pgqueue.worker.config import WorkerConfig
 from pgqueue.worker.deadline import STATUS, bound_interpreter_exit, exit_at_once
@@ -91,6 +91,13 @@ class Command(BaseCommand):
             help="replace a process when it has grown so large.",
         )
         parser.add_argument(
+            "--max-age",
+            type=arguments.lasting,
+            metavar="S",
+            help="replace a process about so many seconds after its start; a run goes on to its "
+            "end (with --executor spark: 3600).",
+        )
+        parser.add_argument(
             "--reload",
             action=BooleanOptionalAction,
             default=False,
@@ -119,6 +126,7 @@ class Command(BaseCommand):
             help="touch this file every second while all is well, for probes.",
         )
         parser.add_argument("--database", metavar="ALIAS", help="(PGQUEUE: DATABASE).")
+        cluster.add_arguments(parser)
 
     def run_from_argv(self, argv: list[str]) -> None:
         super().run_from_argv(argv)
@@ -137,6 +145,10 @@ class Command(BaseCommand):
             connect(config.database, name="supervisor").close()
         except psycopg.OperationalError as error:
             raise CommandError(f"The database can't be reached: {error}") from error
+        if options["executor"]:
+            if not cluster.run(config, options, level=level):
+                sys.exit(STATUS)
+            return
         if config.is_supervised:
             if not Supervisor(config, level=level).run():
                 sys.exit(STATUS)
@@ -154,6 +166,7 @@ class Command(BaseCommand):
         threads = defaults.threads if options["threads"] is None else options["threads"]
         if options["coroutines"] and not threads:
             raise CommandError("--async needs --threads, 1 or more: for tasks that don't await.")
+        cluster.check(options, threads)
         if not threads and not options["duties"]:
             raise CommandError("--threads 0 with --no-duties would do nothing.")
         return WorkerConfig(
@@ -162,13 +175,15 @@ class Command(BaseCommand):
             excluded=options["exclude"],
             threads=threads,
             coroutines=options["coroutines"],
-            processes=options["processes"],
+            processes=options["workers"] or options["processes"],
             grace=self._grace(options, defaults.grace),
             duties=options["duties"],
             drain=options["drain"],
             poll_only=options["poll_only"],
             max_tasks=options["max_tasks"],
             max_memory=options["max_memory"],
+            max_age=options["max_age"] or (cluster.MAX_AGE if options["executor"] else None),
+            max_idle=options["max_idle"],
             reload=options["reload"],
             liveness_file=options["liveness_file"],
         )

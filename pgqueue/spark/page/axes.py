@@ -12,12 +12,11 @@ from pgqueue.spark.page import units
 DURATIONS = (1e-6, 1e-5, 1e-4, 1e-3, 0.01, 0.1, 1, 10, 60, 600, 3_600, 86_400, 864_000)
 """The ticks of an axis of durations: as powers of ten, but for minutes, hours and days. Seconds."""
 MINUTE, HOUR, DAY = 60, 3_600, 86_400
-STEPS = tuple(
-    [
-        *(MINUTE * each for each in (1, 2, 5, 10, 15, 30)),
-        *(HOUR * each for each in (1, 2, 3, 6, 12)),
-    ]
-    + [DAY * each for each in (1, 2, 7, 14, 28, 91, 182, 364)]
+STEPS = (
+    *(1, 2, 5, 10, 15, 30),
+    *(MINUTE * each for each in (1, 2, 5, 10, 15, 30)),
+    *(HOUR * each for each in (1, 2, 3, 6, 12)),
+    *(DAY * each for each in (1, 2, 7, 14, 28, 91, 182, 364)),
 )
 """Seconds between the ticks of an axis of time."""
 
@@ -104,7 +103,9 @@ def of_time(since: datetime, until: datetime, most: int = 8) -> Axis:
 
 def _time(at: float) -> str:
     time = datetime.fromtimestamp(at, UTC)
-    return units.day(time) if at % DAY == 0 else f"{time:%H:%M}"
+    if at % DAY == 0:
+        return units.day(time)
+    return f"{time:%H:%M}" if at % MINUTE == 0 else f"{time:%H:%M:%S}"
 
 
 def _round_up(value: float) -> float:

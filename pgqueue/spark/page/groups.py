@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pgqueue.spark.page import axes, units
 from pgqueue.spark.page.axes import Axis
 from pgqueue.spark.page.plots import Mark, Row, Rows, Series, box, span
-from pgqueue.spark.page.rows import Data, highest
+from pgqueue.spark.page.rows import Data, highest, total
 from pgqueue.spark.page.rows import Row as Values
 from pgqueue.spark.page.sections import NO_NAME, Section, empty, shortened
 from pgqueue.spark.page.tables import table
@@ -52,13 +52,12 @@ def tasks(data: Data) -> Section:
     rows, slowest = data.rows("by_task"), data.rows("slowest_tasks")
     if not rows and not slowest:
         return empty("tasks", "Tasks", "No task ran", "No task ended in this period.")
-    title = "Run times by task"
-    if slowest and slowest[0]["share"] is not None:
-        first = slowest[0]
-        title = f"{shortened(first['task'])} used {units.share(first['share'])} of all run time"
+    title = "No task took any time"
     figures = []
-    if slowest:
-        figures.append(_shares("Share of all run time", slowest, "task", "share", "run_total_s"))
+    if shares := slowest or _shares_of(rows):
+        first = shares[0]
+        title = f"{shortened(first['task'])} used {units.share(first['share'])} of all run time"
+        figures.append(_shares("Share of all run time", shares, "task", "share", "run_total_s"))
     if rows:
         figures.append(percentiles("Run time by task", rows, "task", "run"))
     tables = [("By task", rows), ("Tasks that used most run time", slowest)]
@@ -73,6 +72,13 @@ def tasks(data: Data) -> Section:
     )
 
 
+def _shares_of(rows: Sequence[Values]) -> Sequence[Values]:
+    """Return tasks with their share of the run time, the highest first."""
+    every = total(rows, "run_total_s")
+    taken = sorted(rows, key=lambda row: -(row["run_total_s"] or 0))
+    return [{**row, "share": (row["run_total_s"] or 0) / every} for row in taken if every]
+
+
 def keys(data: Data) -> Section:
     """Return the section about keys: tenants, users, whatever they stand for."""
     noisiest, rows = data.rows("noisiest_keys"), data.rows("by_key")
@@ -80,8 +86,10 @@ def keys(data: Data) -> Section:
         return empty(
             "keys", "Keys", "No message had a key", "Keys are given when messages are enqueued."
         )
-    title = "No key stands out"
     figures = []
+    if rows:
+        first = rows[0]
+        title = f"{shortened(first['key'])} had most messages: {units.number(first['messages'])}"
     if noisiest:
         first = noisiest[0]
         title = (

@@ -19,6 +19,14 @@ def dawdle() -> None:
 
 
 @task
+def toil() -> None:
+    """Take 50 ms of the processor."""
+    until = time.thread_time() + 0.05
+    while time.thread_time() < until:
+        pass
+
+
+@task
 async def doze() -> None:
     """Wait for a second without a thread."""
     await asyncio.sleep(1)

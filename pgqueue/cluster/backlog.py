@@ -1,0 +1,58 @@
+"""How many workers are wanted, where they end that have nothing to do."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from math import ceil
+from uuid import UUID
+
+from pgqueue.connections import Session
+from pgqueue.engine import workers
+from pgqueue.service import Service
+from pgqueue.worker.config import WorkerConfig
+
+LOOK = timedelta(seconds=1)
+
+
+class Backlog(Service):
+    """Counts once a second what waits for a worker.
+
+    Args:
+        driver: the id of the row of the driver that the workers belong to.
+        most: how many workers there may be.
+    """
+
+    def __init__(self, config: WorkerConfig, driver: UUID, *, most: int) -> None:
+        super().__init__()
+        self._session = Session(config.database, name="backlog")
+        self._config = config
+        self._driver = driver
+        self._most = most
+        self._waiting = 0
+        self._serving = 0
+
+    def tick(self) -> timedelta:
+        """Count once."""
+        connection = self._session.connection
+        self._serving = workers.workers_of(connection, self._driver)
+        self._waiting = workers.waiting(
+            connection,
+            channels=self._config.channels,
+            excluded=self._config.excluded,
+            limit=self._most * self._config.slots,
+        )
+        return LOOK
+
+    def wanted(self, *, filled: int, empty: int) -> int:
+        """Return how many workers are to be started; those that start count as started.
+
+        Args:
+            filled: how many were started and have not ended.
+            empty: how many more there may be.
+        """
+        starting = max(filled - self._serving, 0)
+        return min(max(ceil(self._waiting / self._config.slots) - starting, 0), empty)
+
+    def finish(self) -> None:
+        """Close the connection."""
+        self._session.close()

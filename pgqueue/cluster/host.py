@@ -1,0 +1,121 @@
+"""Run a worker inside a task of Spark's, in the main thread of its Python process.
+
+No models are imported here: the process has not set up Django yet.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+from uuid import UUID
+
+import pyarrow as pa
+from pyspark import TaskContext
+
+from pgqueue.worker.config import WorkerConfig
+
+SETTINGS = "DJANGO_SETTINGS_MODULE"
+EXECUTOR = "SPARK_EXECUTOR_ID"
+SCHEMA = "status int, has_stopped boolean"
+IDS_OF_AN_ATTEMPT = 1 << 16
+"""Where Spark runs a task again, the worker's ids are others, in the same range."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Order:
+    """What a worker on an executor is to do.
+
+    Args:
+        driver: the id of the driver's row, which says when to stop.
+        first: where the worker's ids begin.
+        settings: the settings module where the executor's environment names none.
+        level: the log level, if the project configures none.
+    """
+
+    config: WorkerConfig
+    driver: UUID
+    first: UUID
+    settings: str | None
+    level: int | None
+
+
+class Ended(NamedTuple):
+    """How a worker ended: its exit status, and whether it has given up all leases."""
+
+    status: int
+    has_stopped: bool
+
+
+def host(order: Order, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Run a worker until it ends, as a function of `mapInArrow`; return how it ended."""
+    for _ in batches:
+        pass
+    ended = _run(order)
+    yield pa.RecordBatch.from_arrays(
+        [pa.array([ended.status], pa.int32()), pa.array([ended.has_stopped], pa.bool_())],
+        names=["status", "has_stopped"],
+    )
+
+
+def _run(order: Order) -> Ended:
+    began_at = time.time()
+    if order.settings:
+        os.environ.setdefault(SETTINGS, order.settings)
+    import django
+
+    django.setup()
+
+    import psycopg
+    from django.db import connections
+
+    from pgqueue import signals
+    from pgqueue.claiming.registration import WorkerIds
+    from pgqueue.cluster.driver import Driver
+    from pgqueue.conf import settings
+    from pgqueue.worker.deadline import STATUS
+    from pgqueue.worker.logs import configure_logging
+    from pgqueue.worker.worker import Worker
+
+    configure_logging(order.level)
+    driver = Driver(order.config.database, order.driver, lease=settings().lease)
+    attempt = _attempt()
+    try:
+        worker = Worker(
+            order.config,
+            parent=driver,
+            services=[driver],
+            ids=WorkerIds(UUID(int=order.first.int + attempt * IDS_OF_AN_ATTEMPT)),
+            began_at=began_at,
+            told={"driver": str(order.driver), "executor": executor()},
+        )
+    except psycopg.OperationalError as error:
+        signals.send(signals.service_failed, None, service="worker", error=error)
+        return Ended(STATUS, has_stopped=True)
+    try:
+        worker.run()
+    finally:
+        connections.close_all()
+    return Ended(STATUS if worker.holds_something else 0, not worker.holds_something)
+
+
+def _attempt() -> int:
+    context = TaskContext.get()
+    return context.attemptNumber() if context else 0
+
+
+def executor() -> str:
+    """Return the executor's id as Spark shows it; "" where it is not known."""
+    if known := os.environ.get(EXECUTOR):
+        return known
+    # This process's parent is Spark's daemon, and the daemon's is the executor.
+    try:
+        stat = Path(f"/proc/{os.getppid()}/stat").read_text()
+        parent = stat.rpartition(")")[2].split()[1]
+        words = Path(f"/proc/{parent}/cmdline").read_text().split("\0")
+    except (OSError, IndexError):
+        return ""
+    return words[words.index("--executor-id") + 1] if "--executor-id" in words[:-1] else ""

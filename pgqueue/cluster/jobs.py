@@ -1,0 +1,120 @@
+"""A worker on a cluster, as its supervisor sees it: a job of Spark's with one task."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from functools import partial
+from signal import SIGKILL
+from time import monotonic
+from typing import TYPE_CHECKING, Any
+
+from pgqueue import signals
+from pgqueue.claiming.registration import WorkerIds
+from pgqueue.cluster.host import SCHEMA, Order, host
+from pgqueue.spark.errors import reason
+from pgqueue.wakeup import Wakeup
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+FAILED = 1
+
+
+class Job:
+    """A job that lasts as long as its worker.
+
+    Args:
+        name: tells it from others of the session.
+        ids: the worker's.
+        ask: called to ask all workers of this driver to stop, with how often they are asked.
+    """
+
+    retires = False
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        order: Order,
+        name: str,
+        ids: WorkerIds,
+        *,
+        ask: Callable[[int], None],
+    ) -> None:
+        self.name = name
+        self.ids = ids
+        self.started_at = monotonic()
+        self.has_stopped = False
+        self.error: BaseException | None = None
+        self._spark = spark
+        self._order = order
+        self._ask = ask
+        self._status: int | None = None
+        self._wakeup = Wakeup()
+        threading.Thread(target=self._run, name=name, daemon=True).start()
+
+    @property
+    def heard_at(self) -> float | None:
+        """When it was last known to be well: Spark knows better where to start it again."""
+        return monotonic()
+
+    @property
+    def is_well(self) -> bool:
+        """Whether it is well: that it waits for an executor is no reason to restart the driver."""
+        return True
+
+    @property
+    def status(self) -> int | None:
+        """The worker's exit status; None: it lives, or has not begun."""
+        return self._status
+
+    @property
+    def has_ended_well(self) -> bool:
+        """Whether it ended with status 0 after it had given up all leases."""
+        return self._status == 0 and self.has_stopped
+
+    @property
+    def signs(self) -> Sequence[Any]:
+        """What becomes readable when it has ended."""
+        return [self._wakeup]
+
+    def listen(self) -> None:
+        """Do nothing: it reports only how it ended."""
+
+    def ask_to_stop(self, times: int) -> None:
+        """Pass on requests to stop, by the driver's row."""
+        if times:
+            self._ask(times)
+
+    def kill(self) -> None:
+        """Cancel the job: Spark kills the worker's process."""
+        if self._status is None:
+            self._status = -SIGKILL
+            threading.Thread(target=self._cancel, name=f"kill {self.name}", daemon=True).start()
+
+    def leave(self) -> None:
+        """Let it alone; without the driver's row the worker stops by itself."""
+        self._wakeup.close()
+
+    def announce(self) -> None:
+        """Announce that it died."""
+        said = reason(self.error) if self.error else f"it ended with status {self._status}"
+        signals.send(signals.job_failed, type(self), job=self.name, reason=said)
+
+    def _cancel(self) -> None:
+        self._spark.interruptTag(self.name)
+
+    def _run(self) -> None:
+        try:
+            # A tag belongs to the thread, in Spark Connect as well.
+            self._spark.addTag(self.name)
+            frame = self._spark.range(1, numPartitions=1)
+            [row] = frame.mapInArrow(partial(host, self._order), SCHEMA).collect()
+            self.has_stopped = row.has_stopped
+            status = int(row.status)
+        except BaseException as error:
+            self.error = error
+            status = FAILED
+        if self._status is None:
+            self._status = status
+        self._wakeup.set()

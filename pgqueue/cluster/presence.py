@@ -1,0 +1,56 @@
+"""The driver's row in the database: that it lives, and whether its workers are to stop."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+from datetime import timedelta
+from uuid import UUID
+
+from pgqueue.connections import Session
+from pgqueue.engine import workers
+from pgqueue.engine.workers import WorkerInfo
+from pgqueue.service import Service
+
+
+class Presence(Service):
+    """Keeps the row of a driver, which its workers read.
+
+    Args:
+        id: of the row.
+        every: how often it says that the driver lives.
+    """
+
+    longest_backoff = timedelta(seconds=2)
+
+    def __init__(self, alias: str, id: UUID, info: WorkerInfo, *, every: timedelta) -> None:
+        super().__init__()
+        self._session = Session(alias, name="presence")
+        self._id = id
+        self._info = info
+        self._every = every
+        self._asked = 0
+
+    def ask_to_stop(self, times: int) -> None:
+        """Ask all workers to stop: once gently, twice at once. Any thread may."""
+        if times > self._asked:
+            self._asked = times
+            self.try_again()
+
+    def tick(self) -> timedelta:
+        """Say that the driver lives, and what it asks."""
+        connection = self._session.connection
+        asked = self._asked
+        if not workers.beat(connection, self._id, notify_for=None):
+            info = replace(self._info, info={**self._info.info, "stop": asked})
+            workers.register(connection, self._id, info, before=None)
+        elif asked:
+            workers.ask_to_stop(connection, self._id, asked)
+        return self._every * random.uniform(0.9, 1)  # noqa: S311
+
+    def finish(self) -> None:
+        """Delete the row; if that fails, a duty deletes it later."""
+        try:
+            workers.retire(self._session.connection, self._id)
+        finally:
+            self._session.close()

@@ -63,6 +63,10 @@ class Driver(Service):
     def say(self, message: bytes) -> None:
         """Say nothing: the driver sees the worker's row, and how its job ends."""
 
+    def close(self) -> None:
+        """Hear no more requests, after the worker has ended."""
+        self._wakeup.close()
+
     def finish(self) -> None:
         """Close the connection."""
         self._session.close()

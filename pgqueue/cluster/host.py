@@ -94,10 +94,12 @@ def _run(order: Order) -> Ended:
         )
     except psycopg.OperationalError as error:
         signals.send(signals.service_failed, None, service="worker", error=error)
+        driver.close()
         return Ended(STATUS, has_stopped=True)
     try:
         worker.run()
     finally:
+        driver.close()
         connections.close_all()
     return Ended(STATUS if worker.holds_something else 0, not worker.holds_something)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
+from typing import Any
 from uuid import uuid4
 
 import pytest
@@ -215,3 +216,68 @@ def unfinished(
     excluded: Sequence[str] = (),
 ) -> bool:
     return workers.unfinished(connection, channels=channels, excluded=excluded)
+
+
+def waiting(connection: Connection, limit: int = 10, **served: Any) -> int:
+    return workers.waiting(connection, **{"channels": None, "excluded": [], **served}, limit=limit)
+
+
+class TestWhatWaitsForAWorker:
+    @pytest.mark.parametrize("state", State)
+    def test_is_what_is_ready(self, connection: Connection, state: State) -> None:
+        insert(connection, state=state)
+
+        assert waiting(connection) == (state == State.READY)
+
+    def test_is_counted_up_to_a_limit(self, connection: Connection) -> None:
+        enqueue(connection, 5)
+
+        assert (waiting(connection), waiting(connection, limit=3)) == (5, 3)
+
+    def test_is_not_on_a_channel_that_is_paused_or_not_served(self, connection: Connection) -> None:
+        insert(connection)
+        others = [
+            waiting(connection, channels=["other"]),
+            waiting(connection, excluded=["default"]),
+        ]
+        Channel.objects.create(name="default", paused=True)
+
+        assert [*others, waiting(connection)] == [0, 0, 0]
+
+    def test_is_a_bell_or_a_lane_that_has_its_turn(self, connection: Connection) -> None:
+        insert(connection, governed=True)
+        alone = waiting(connection)
+        Bell.objects.create(channel="default")
+        rung = waiting(connection)
+        Bell.objects.all().delete()
+        at = datetime.now(UTC)
+        lane = Lane.objects.create(
+            channel="default", key="", state="throttled", wake_at=at + MINUTE, turn_at=at, tat=at
+        )
+        throttled = waiting(connection)
+        Lane.objects.filter(pk=lane.pk).update(wake_at=at - MINUTE)
+
+        assert (alone, rung, throttled, waiting(connection)) == (0, 1, 0, 1)
+
+
+class TestADriver:
+    def test_has_the_workers_that_name_it(self, connection: Connection) -> None:
+        driver, *others = (register(connection) for _ in range(3))
+        Worker.objects.filter(pk=others[0]).update(info={"driver": str(driver)})
+
+        assert workers.workers_of(connection, driver) == 1
+        assert workers.workers_of(connection, others[0]) == 0
+
+    def test_is_asked_how_often_it_wants_them_to_stop(self, connection: Connection) -> None:
+        driver = register(connection)
+        before = workers.requests_of(connection, driver)
+
+        workers.ask_to_stop(connection, driver, 2)
+
+        after = workers.requests_of(connection, driver)
+        assert before and after
+        assert (before[0], after[0]) == (0, 2)
+        assert after[1] < MINUTE
+
+    def test_that_has_no_row_asks_nothing(self, connection: Connection) -> None:
+        assert workers.requests_of(connection, uuid4()) is None

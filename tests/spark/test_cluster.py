@@ -2,23 +2,25 @@
 
 from __future__ import annotations
 
+import os
 import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
 
 from pgqueue.models import History, Message, Worker
 from pgqueue.states import Outcome, State
 from tests import jobs
+from tests.chaos.harness.migrated import migrated
+from tests.chaos.harness.processes import Process as OnStage
+from tests.chaos.harness.stage import Stage
 from tests.eventually import eventually
 from tests.processes import ROOT, Process, starting
+from tests.system import children, is_alive
 
-pytestmark = [
-    pytest.mark.spark,
-    pytest.mark.django_db(transaction=True),
-    pytest.mark.timeout(240),
-]
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(400)]
 
 QUICK = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 CLUSTER = [
@@ -49,6 +51,7 @@ def cluster(*arguments: str, workers: int = 2, **settings: object) -> Iterator[P
         yield process
 
 
+@pytest.mark.django_db(transaction=True)
 def test_workers_on_executors_drain_the_queue() -> None:
     jobs.add.enqueue_many([(each, 1) for each in range(200)])
 
@@ -59,6 +62,7 @@ def test_workers_on_executors_drain_the_queue() -> None:
     assert not Worker.objects.exists()
 
 
+@pytest.mark.django_db(transaction=True)
 def test_a_driver_that_is_asked_to_stop_lets_what_runs_end_and_hands_back_the_rest() -> None:
     with cluster() as process:
         seen = serving()
@@ -75,3 +79,74 @@ def test_a_driver_that_is_asked_to_stop_lets_what_runs_end_and_hands_back_the_re
     left = list(Message.objects.values_list("state", "failures", "lost"))
     assert left == [(State.READY, 0, 0)] * (10 - History.objects.count())
     assert not Worker.objects.exists()
+
+
+@pytest.fixture
+def stage(tmp_path: Path) -> Iterator[Stage]:
+    """A scenario on a server of its own, with the ledger of the chaos tests."""
+    with migrated("cluster") as server:
+        server.start()
+        stage = Stage(server, tmp_path, "cluster")
+        try:
+            yield stage
+        finally:
+            stage.close()
+            stage.show_logs()
+
+
+def descendants(pid: int) -> list[int]:
+    below = children(pid)
+    return below + [each for child in below for each in descendants(child)]
+
+
+def executors(driver: OnStage) -> list[int]:
+    """The executors' JVMs."""
+    return [
+        pid
+        for pid in descendants(driver.pid)
+        if b"--executor-id" in Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
+    ]
+
+
+def workers_of(stage: Stage, driver: OnStage) -> int:
+    query = (
+        "SELECT count(*) FROM pgqueue_worker w JOIN pgqueue_worker d "
+        "ON w.info ->> 'driver' = d.id::text "
+        "WHERE d.pid = %s AND w.last_seen > now() - interval '5 s'"
+    )
+    row = stage.ask(query, driver.pid)
+    return row[0] if row else 0
+
+
+def drive(stage: Stage) -> OnStage:
+    """Start a driver; return when its workers serve."""
+    return stage.worker(
+        *CLUSTER, serves=lambda driver: workers_of(stage, driver) == 2, within=STARTS_WITHIN
+    )
+
+
+def test_an_executor_or_a_driver_that_is_killed_loses_nothing(stage: Stage) -> None:
+    for _ in range(2):
+        stage.producer(rate=20)
+    driver = drive(stage)
+
+    stage.settles(20)
+    with stage.fault():
+        os.kill(executors(driver)[0], signal.SIGKILL)
+    eventually(lambda: "what it held is taken from it" in driver.log, within=30)
+    eventually(lambda: workers_of(stage, driver) == 2, within=STARTS_WITHIN, what="it is replaced")
+
+    stage.settles(20)
+    below = descendants(driver.pid)
+    stage.kill(driver)
+    eventually(lambda: not any(map(is_alive, below)), within=30, what="its executors are gone")
+    with stage.fault():
+        successor = drive(stage)
+
+    stage.settles(20)
+    successor.signal(signal.SIGTERM)
+    assert successor.exit_status() == 0, successor.log
+    stage.expect_dead(successor)
+
+    stage.worker()
+    stage.end()

@@ -280,3 +280,49 @@ def test_a_liveness_file_that_cannot_be_touched_is_reported(
         supervised._wait()
 
     assert [type(error) for error in errors] == [FileNotFoundError]
+
+
+class Cluster:
+    """A crew that wants so many more, and starts what does nothing."""
+
+    kill_after = timedelta()
+    services = ()
+
+    def __init__(self, wanted: int) -> None:
+        self.more = wanted
+        self.started: list[Mock] = []
+
+    def start(self, config: WorkerConfig) -> Mock:
+        self.started.append(Mock(signs=[]))
+        return self.started[-1]
+
+    def wanted(self, *, filled: int, empty: int) -> int:
+        return min(self.more, empty)
+
+
+@pytest.mark.parametrize("wanted", [0, 1, 2])
+def test_as_many_are_started_as_their_crew_wants_and_the_other_places_are_well(
+    supervised: Supervisor, wanted: int
+) -> None:
+    crew = Cluster(wanted)
+    supervised._crew = crew
+    for slot in supervised._slots:
+        slot._well_at -= supervisor.FILLED_WITHIN
+
+    supervised._fill()
+    crew.more = 0
+    supervised._fill()
+
+    assert len(crew.started) == wanted
+    assert all(slot.is_well for slot in supervised._slots if not slot.child)
+
+
+def test_naps_beside_empty_places_where_nobody_is_wanted(supervised: Supervisor) -> None:
+    supervised._crew = Cluster(0)
+    supervised._config = replace(supervised._config, liveness_file=None)
+    began = monotonic()
+
+    with patch.object(supervisor, "LOOK", timedelta(seconds=0.3)):
+        supervised._wait()
+
+    assert monotonic() - began >= 0.29

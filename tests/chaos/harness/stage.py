@@ -98,6 +98,8 @@ class Stage:
         port: int | None = None,
         root: Path | None = None,
         clock: float = 0,
+        serves: Callable[[Process], bool] = lambda worker: "Serving" in worker.log,
+        within: float = 30,
         **environment: str,
     ) -> Process:
         """Start a worker, and return when it serves.
@@ -105,6 +107,8 @@ class Stage:
         Args:
             root: the checkout that it is from.
             clock: how many seconds its own is fast.
+            serves: tells whether it does.
+            within: seconds that it may take.
         """
         name = f"worker-{len(self.workers)}"
 
@@ -112,8 +116,8 @@ class Stage:
         worker = self._process(name, command, port, environment, root)
         self.workers.append(worker)
         eventually(
-            lambda: "Serving" in worker.log or not worker.is_alive,
-            within=30,
+            lambda: serves(worker) or not worker.is_alive,
+            within=within,
             what="the worker serves",
         )
         assert worker.is_alive, worker.log

@@ -11,10 +11,10 @@ from pyspark.sql import functions as F
 
 from pgqueue.spark.pipeline import METRICS
 from pgqueue.spark.pipeline.attempts import attempts
-from pgqueue.spark.pipeline.metrics import Material
+from pgqueue.spark.pipeline.material import Material
 from pgqueue.spark.pipeline.objectives import DEFAULT, Objective
-from pgqueue.spark.pipeline.over_time import Period
 from pgqueue.spark.pipeline.percentiles import EXACT_BELOW
+from pgqueue.spark.pipeline.periods import Period
 from pgqueue.spark.pipeline.runs import runs, waiting
 from pgqueue.spark.pipeline.sources import Folder, Source
 
@@ -76,7 +76,6 @@ def build(
             exact=messages < exact_below,
             objectives=objectives,
         )
-        found: dict[str, Pandas] = {}
         facts: dict[str, object] = {
             "title": "Queue report",
             "made_at": now,
@@ -91,9 +90,9 @@ def build(
             for metric in METRICS.values():
                 progress(metric.title)
                 made = metric.make(material)
-                found.update(made.tables)
+                material.tables.update(made.tables)
                 facts.update(made.facts)
-        return Report(facts, found)
+        return Report(facts, material.tables)
     finally:
         ended.unpersist()
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pgqueue.spark.pipeline.over_time import Period
+from pgqueue.spark.pipeline.periods import Period
 from pgqueue.spark.summary import duration
 from tests.spark.messages import BEGIN, at
 

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from pyspark.sql import functions as F
 
+from pgqueue.spark.pipeline.material import Made, Material, collected
+
 if TYPE_CHECKING:
     from pandas import DataFrame as Pandas
     from pyspark.sql import DataFrame
@@ -34,6 +36,13 @@ class Objective(NamedTuple):
 
 DEFAULT: Mapping[str, Objective] = MappingProxyType({"": Objective(60.0)})
 """By channel; "" is for all others."""
+
+
+def make(given: Material) -> Made:
+    """Make the tables slo and slo_burn."""
+    hours = collected(by_hour(given.runs, given.objectives))
+    slo, burn = tables(hours, given.objectives)
+    return Made({"slo": slo, "slo_burn": burn})
 
 
 def by_hour(runs: DataFrame, objectives: Mapping[str, Objective]) -> DataFrame:

@@ -2,65 +2,29 @@
 
 from __future__ import annotations
 
-from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
 
+from pgqueue.spark.pipeline.material import Made, Material, collected
 from pgqueue.spark.pipeline.percentiles import spread, values_of
 
 if TYPE_CHECKING:
     from pandas import DataFrame as Pandas
     from pyspark.sql import Column, DataFrame
 
-BUCKETS = 200
-"""Buckets in a period, at most."""
-WIDTHS = (
-    *(1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 10_800, 21_600, 43_200),
-    *(86_400, 172_800, 604_800, 2_592_000, 31_536_000),
-)
-"""Seconds that a bucket may be wide."""
+    from pgqueue.spark.pipeline.periods import Period
+
 COLUMNS = (
     *("at", "arrived", "ended", "failed_attempts", "backlog", "running"),
     *("wait_p50_s", "wait_p99_s"),
 )
 
 
-class Period(NamedTuple):
-    """What a report is about: from `since` to before `until`, aware times in UTC."""
-
-    since: datetime
-    until: datetime
-
-    @property
-    def seconds(self) -> float:
-        """How long it is."""
-        return (self.until - self.since).total_seconds()
-
-    @property
-    def width(self) -> int:
-        """The seconds of one of its buckets."""
-        fitting = (width for width in WIDTHS if self.seconds <= width * BUCKETS)
-        return next(fitting, WIDTHS[-1])
-
-    @property
-    def buckets(self) -> int:
-        """How many buckets there are; the last one may be cut short."""
-        return max(1, -int(-self.seconds // self.width))
-
-    @property
-    def starts(self) -> list[datetime]:
-        """When the buckets begin."""
-        return [self.since + timedelta(seconds=self.width * i) for i in range(self.buckets)]
-
-    def bucket(self, time: Column) -> Column:
-        """Return the number of the bucket that a time is in; -1: before the period."""
-        index = F.floor(self.place(time) / self.width)
-        return F.when(time.isNotNull(), F.greatest(F.lit(-1), index).cast("int"))
-
-    def place(self, time: Column) -> Column:
-        """Return the seconds from the beginning of the period to a time."""
-        return (F.unix_micros(time) - F.lit(_micros(self.since))) / 1e6
+def make(given: Material) -> Made:
+    """Make the table over_time."""
+    found = over_time(given.attempts, given.period, exact=given.exact)
+    return Made({"over_time": table(collected(found), given.period)})
 
 
 def over_time(attempts: DataFrame, period: Period, *, exact: bool) -> DataFrame:
@@ -98,10 +62,6 @@ def table(found: Pandas, period: Period) -> Pandas:
     counts = ["arrived", "ended", "failed_attempts", "backlog"]
     rows[counts] = rows[counts].astype("int64")
     return rows[list(COLUMNS)].reset_index(drop=True)
-
-
-def _micros(time: datetime) -> int:
-    return (time - datetime.fromisoformat("1970-01-01T00:00:00Z")) // timedelta(microseconds=1)
 
 
 def _events(period: Period) -> Column:

@@ -6,13 +6,17 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
 
+from pgqueue.spark.pipeline.material import Made, Material, collected
 from pgqueue.spark.pipeline.percentiles import spread, values_of
 
 if TYPE_CHECKING:
+    from pandas import DataFrame as Pandas
     from pyspark.sql import Column, DataFrame
 
 KEYS = 200
 """Keys that are told of, those with most messages."""
+SLOWEST = 20
+"""Tasks that are told of, those that ran longest in total."""
 OUTCOMES = ("succeeded", "dead", "cancelled", "discarded", "expired")
 _SHARES = {"p50": 0.5, "p95": 0.95, "p99": 0.99}
 _PERCENTILES = {
@@ -33,6 +37,38 @@ SUMMARY = (
     *_PERCENTILES["run"],
     "total_p99_s",
 )
+
+
+def make(given: Material) -> Made:
+    """Make the tables summary, by_channel, by_task, by_hour and slowest_tasks."""
+    found = collected(rates(given.runs, exact=given.exact))
+    summary = found[found["by"] == "all"].reset_index(drop=True)
+    summary["per_s"] = summary["messages"] / max(given.period.seconds, 1)
+    tables = {"summary": summary[list(SUMMARY)]}
+    for by in ("channel", "task", "hour"):
+        rows = found[found["by"] == by]
+        rows = rows.sort_values("hour") if by == "hour" else _by_messages(rows, by)
+        rows = rows[[by, *GROUPED]].reset_index(drop=True)
+        tables[f"by_{by}"] = rows.astype({"hour": "int64"}) if by == "hour" else rows
+    return Made({**tables, "slowest_tasks": _slowest(tables["by_task"])})
+
+
+def make_by_key(given: Material) -> Made:
+    """Make the table by_key."""
+    rows = _by_messages(collected(by_key(given.runs, exact=given.exact)), "key")
+    return Made({"by_key": rows[["key", *GROUPED]].reset_index(drop=True)})
+
+
+def _by_messages(rows: Pandas, name: str) -> Pandas:
+    return rows.sort_values(["messages", name], ascending=[False, True])
+
+
+def _slowest(tasks: Pandas) -> Pandas:
+    """Return the tasks that ran longest in total."""
+    rows = tasks.sort_values(["run_total_s", "task"], ascending=[False, True]).head(SLOWEST)
+    rows = rows.assign(share=rows["run_total_s"] / max(tasks["run_total_s"].sum(), 1e-9))
+    columns = ["task", "messages", "run_p50_s", "run_p99_s", "run_total_s", "share"]
+    return rows[columns].reset_index(drop=True)
 
 
 def rates(runs: DataFrame, *, exact: bool) -> DataFrame:

@@ -1,0 +1,102 @@
+"""Moments at which a task began to run longer or shorter.
+
+The medians of a task's runs in each bucket of time are split where Pettitt's test finds a change
+(A non-parametric approach to the change-point problem, Applied Statistics 28, 1979), and both
+sides again, as long as there is one (binary segmentation: Scott and Knott, Biometrics 30, 1974).
+It looks at ranks alone: a few slow runs are no change.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+from pyspark.sql import functions as F
+
+from pgqueue.spark.pipeline.material import Made, Material, collected
+from pgqueue.spark.pipeline.percentiles import spread, values_of
+
+if TYPE_CHECKING:
+    from pandas import DataFrame as Pandas
+    from pyspark.sql import DataFrame
+
+    from pgqueue.spark.pipeline.periods import Period
+    from pgqueue.spark.pipeline.queueing import Floats
+
+RATIO = 1.3
+"""Between the medians of both sides, at least."""
+CHANCE = 0.001
+"""That there is no change, at most."""
+SIDE = 4
+"""Buckets with runs on each side, at least."""
+COLUMNS = (
+    *("task", "at", "before_p50_s", "after_p50_s", "ratio", "messages_before"),
+    "messages_after",
+)
+
+
+def make(given: Material) -> Made:
+    """Make the tables change_points and task_durations."""
+    points, durations = changes(collected(medians(given.runs, given)), given.period)
+    return Made({"change_points": points, "task_durations": durations})
+
+
+def medians(runs: DataFrame, given: Material) -> DataFrame:
+    """Return the median run of each task in each bucket: task, bucket, messages, p50_s."""
+    bucket = given.period.bucket(F.col("ended_at")).alias("bucket")
+    grouped = (
+        runs.where(F.col("run_s").isNotNull())
+        .groupBy("task", bucket)
+        .agg(
+            F.count("*").alias("messages"),
+            values_of(F.col("run_s"), exact=given.exact).alias("runs"),
+        )
+    )
+    return spread(grouped, {"runs": {"p50_s": 0.5}})
+
+
+def changes(found: Pandas, period: Period) -> tuple[Pandas, Pandas]:
+    """Return the changes, and the durations of tasks that have one."""
+    import pandas
+
+    found = found.sort_values(["task", "bucket"])
+    starts = pandas.to_datetime(period.since) + pandas.to_timedelta(
+        found["bucket"] * period.width, unit="s"
+    )
+    found = found.assign(at=starts)
+    rows: list[tuple[object, ...]] = []
+    for task, buckets in found.groupby("task"):
+        values = buckets["p50_s"].to_numpy(np.float64)
+        counts = buckets["messages"].to_numpy(np.int64)
+        edges = [0, *splits(values), len(values)]
+        for first, middle, end in zip(edges, edges[1:], edges[2:], strict=False):
+            before, after = np.median(values[first:middle]), np.median(values[middle:end])
+            rows.append(
+                (
+                    *(task, buckets["at"].iloc[middle], before, after, after / before),
+                    int(counts[first:middle].sum()),
+                    int(counts[middle:end].sum()),
+                )
+            )
+    points = pandas.DataFrame(rows, columns=list(COLUMNS))
+    chosen = found[found["task"].isin(points["task"])]
+    return points, chosen[["task", "at", "p50_s"]].reset_index(drop=True)
+
+
+def splits(values: Floats) -> list[int]:
+    """Return the indexes at which values change, in order; each begins another level."""
+    count = len(values)
+    if count < 2 * SIDE:
+        return []
+    order = np.argsort(np.argsort(values, kind="stable"), kind="stable") + 1
+    ends = np.arange(1, count)
+    statistic = np.abs(2 * np.cumsum(order)[:-1] - ends * (count + 1))
+    statistic[: SIDE - 1] = statistic[count - SIDE :] = 0
+    split = int(np.argmax(statistic)) + 1
+    chance = 2 * np.exp(-6.0 * float(statistic[split - 1]) ** 2 / (count**3 + count**2))
+    before, after = np.median(values[:split]), np.median(values[split:])
+    ratio = max(before, after) / max(min(before, after), 1e-9)
+    if chance > CHANCE or ratio < RATIO:
+        return []
+    after_it = [split + each for each in splits(values[split:])]
+    return [*splits(values[:split]), split, *after_it]

@@ -1,0 +1,52 @@
+"""Errors that are alike: of one class and place, with the same message but for its values."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pyspark.sql import functions as F
+
+from pgqueue.spark.pipeline.material import Made, Material, collected
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+CLUSTERS = 100
+"""Kinds of errors that are told of, those of most attempts."""
+TASKS = 10
+"""Tasks that are named, at most."""
+
+
+def make(given: Material) -> Made:
+    """Make the table errors."""
+    rows = collected(errors(given.runs))
+    for name in ("first_at", "last_at"):
+        rows[name] = rows[name].dt.tz_localize("UTC") if len(rows) else rows[name]
+    return Made({"errors": rows})
+
+
+def errors(runs: DataFrame, *, clusters: int = CLUSTERS) -> DataFrame:
+    """Count the attempts that failed by the error's class, its place and its pattern.
+
+    Returns:
+        error_class, place, pattern, attempts, messages, tasks, first_at, last_at, example: the
+        message of the newest one.
+    """
+    each = runs.where(F.col("errors").isNotNull()).select(
+        "id", "task", F.explode("errors").alias("error")
+    )
+    tasks = F.sort_array(F.collect_set("task"))
+    return (
+        each.select("id", "task", "error.*")
+        .groupBy("error_class", "place", "pattern")
+        .agg(
+            F.count("*").alias("attempts"),
+            F.count_distinct("id").alias("messages"),
+            F.array_join(F.slice(tasks, 1, TASKS), ", ").alias("tasks"),
+            F.min("at").alias("first_at"),
+            F.max("at").alias("last_at"),
+            F.max_by("message", "at").alias("example"),
+        )
+        .orderBy(F.desc("attempts"), "error_class", "place", "pattern")
+        .limit(clusters)
+    )

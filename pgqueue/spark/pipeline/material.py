@@ -1,0 +1,46 @@
+"""What metrics are made from, and what each of them makes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from pandas import DataFrame as Pandas
+    from pyspark.sql import DataFrame
+
+    from pgqueue.spark.pipeline.objectives import Objective
+    from pgqueue.spark.pipeline.periods import Period
+
+
+@dataclass(frozen=True, kw_only=True)
+class Material:
+    """What metrics are made from.
+
+    Attributes:
+        runs: what ended (see `runs.runs`); it is cached.
+        attempts: of these, and of what is live (see `attempts.attempts`).
+        exact: whether percentiles are.
+        objectives: by channel; "" is for all others.
+        tables: what was made before, by name.
+    """
+
+    runs: DataFrame
+    attempts: DataFrame
+    period: Period
+    exact: bool
+    objectives: Mapping[str, Objective]
+    tables: dict[str, Pandas] = field(default_factory=dict)
+
+
+class Made(NamedTuple):
+    """The tables of a metric by their names, and facts."""
+
+    tables: Mapping[str, Pandas]
+    facts: Mapping[str, object] = {}
+
+
+def collected(frame: DataFrame) -> Pandas:
+    """Return the rows of a small DataFrame."""
+    return frame.toPandas()

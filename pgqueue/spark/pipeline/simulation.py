@@ -1,0 +1,382 @@
+"""What more workers, a limit or another backoff would have done: the past, replayed.
+
+What was due is replayed with its real times through a queue that is served as it was in the past
+(see `capacity`), and then with something changed. How near the first of these comes to what was
+measured is told beside it (Law: Simulation Modeling and Analysis, chapter 5).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+from pyspark.sql import functions as F
+
+from pgqueue.spark.pipeline.capacity import Past, Served, estimates
+from pgqueue.spark.pipeline.material import Made, Material, collected
+from pgqueue.spark.pipeline.queueing import Floats, Ints, Jobs, Limit, Rules, replay
+
+if TYPE_CHECKING:
+    from pandas import DataFrame as Pandas
+    from pyspark.sql import DataFrame
+
+MOST = 200_000
+"""Attempts that are replayed; of more, those of the stretch of time with the longest backlog."""
+NOISY = 3
+"""Keys that are limited in turn."""
+COLUMNS = (
+    *("scenario", "kind", "workers", "wait_p50_s", "wait_p99_s", "total_p99_s", "utilisation"),
+)
+FACTORS = ((0.5, "Half the workers"), (2.0, "Twice the workers"), (4.0, "Four times the workers"))
+CONSTANT = 10.0
+"""Seconds of the constant backoff that is tried."""
+
+
+class Window(NamedTuple):
+    """What is replayed: all that was due from `since` to before `until`."""
+
+    since: datetime
+    until: datetime
+
+
+def make(given: Material) -> Made:
+    """Make the table what_if, and the fact simulation."""
+    within = window(given.tables["over_time"], given.period.width)
+    rows = collected(arrivals(given.attempts, within)) if within else None
+    if within is None or rows is None or rows.empty:
+        return Made({"what_if": simulate([])[0]})
+    served = together(collected(pools(given.runs))["channels"].tolist())
+    alone = set(rows["channel"]) - set().union(*served)
+    found = (work_of(rows, pool) for pool in [*served, alone])
+    table, facts = simulate([work for work in found if work], _noisy(given))
+    times = {"since": within.since, "until": within.until, "attempts": len(rows)}
+    return Made({"what_if": table}, {"simulation": {**facts, **times}})
+
+
+def _noisy(given: Material) -> list[tuple[str, int]]:
+    """Return the first of the noisy keys, and their hashes."""
+    names = given.tables["noisiest_keys"].head(NOISY)
+    if names.empty:
+        return []
+    rows = [(row.channel, row.key) for row in names.itertuples()]
+    frame = given.runs.sparkSession.createDataFrame(rows, "channel string, key string")
+    hashed = frame.select("channel", "key", F.xxhash64("channel", "key").alias("hash")).collect()
+    return [(f"{row.channel} / {row.key}", row.hash) for row in hashed]
+
+
+def window(over_time: Pandas, width: int, most: int = MOST) -> Window | None:
+    """Return the stretch of time with the longest backlog of at most so many attempts.
+
+    Args:
+        over_time: the table.
+        width: of its buckets, in seconds.
+
+    Returns:
+        None: there is no bucket.
+    """
+    attempts = (over_time["arrived"] + over_time["failed_attempts"]).tolist()
+    backlog = over_time["backlog"].tolist()
+    best, found = -1.0, (0, 0)
+    first, count, waiting = 0, 0, 0.0
+    for last, number in enumerate(attempts):
+        count, waiting = count + number, waiting + backlog[last] + number * 1e-6
+        while count > most and first < last:
+            count, waiting = count - attempts[first], waiting - backlog[first]
+            first += 1
+        if waiting > best:
+            best, found = waiting, (first, last)
+    if not attempts:
+        return None
+    since = over_time["at"][found[0]].to_pydatetime()
+    return Window(since, over_time["at"][found[1]].to_pydatetime() + timedelta(seconds=width))
+
+
+def arrivals(attempts: DataFrame, within: Window) -> DataFrame:
+    """Select what was due within a window, and began; times in microseconds.
+
+    Returns:
+        due, began, ended, id, channel and key (hashes), priority, is_last.
+    """
+    return attempts.where(
+        (F.col("due_at") >= F.lit(within.since))
+        & (F.col("due_at") < F.lit(within.until))
+        & F.col("started_at").isNotNull()
+        & F.col("ended_at").isNotNull()
+    ).select(
+        F.unix_micros("due_at").alias("due"),
+        F.unix_micros("started_at").alias("began"),
+        F.unix_micros("ended_at").alias("ended"),
+        "id",
+        F.xxhash64("channel").alias("channel"),
+        F.xxhash64("channel", "key").alias("key"),
+        "priority",
+        "is_last",
+    )
+
+
+def pools(runs: DataFrame) -> DataFrame:
+    """Return the sets of channels (hashes) that one worker served, each once."""
+    channels = F.collect_set(F.xxhash64("channel"))
+    by_worker = runs.where(F.col("worker_id").isNotNull()).groupBy("worker_id")
+    return by_worker.agg(F.sort_array(channels).alias("channels")).select("channels").distinct()
+
+
+@dataclass(frozen=True)
+class Work:
+    """Attempts of one pool of workers, in the order in which they were due.
+
+    Attributes:
+        message: a number for each message.
+        past: when they were due, began and ended.
+        is_measured: whether its times are measured, not estimated.
+    """
+
+    past: Past
+    message: Ints
+    priority: Ints
+    is_measured: Ints
+    key_hash: Ints
+
+
+class Outcome(NamedTuple):
+    """How long messages would have waited, and what of the slots was in use."""
+
+    waits: Floats
+    totals: Floats
+    slots: int
+    utilisation: float
+
+
+def together(sets: Sequence[Sequence[int]]) -> list[set[int]]:
+    """Join the sets that have a channel in common: these channels are served by one pool."""
+    found: list[set[int]] = []
+    for each in map(set, sets):
+        touching = [pool for pool in found if pool & each]
+        found = [pool for pool in found if not pool & each]
+        found.append(each.union(*touching))
+    return found
+
+
+def work_of(rows: Pandas, pool: set[int] | None = None) -> Work | None:
+    """Return the attempts of a pool, None if there is none.
+
+    Args:
+        rows: what `arrivals` selects.
+        pool: the channels that it serves; None: all.
+    """
+    import pandas
+
+    mine = rows if pool is None else rows[rows["channel"].isin(pool)]
+    if mine.empty:
+        return None
+    mine = mine.sort_values(["due", "id"], kind="stable")
+    begin = int(mine["due"].iloc[0])
+    due, began, ended = (
+        (mine[name].to_numpy(np.int64) - begin) / 1e6 for name in ("due", "began", "ended")
+    )
+    channel, key, message = (
+        pandas.factorize(mine[name])[0].astype(np.int64) for name in ("channel", "key", "id")
+    )
+    return Work(
+        Past(due, np.maximum(began, due), np.maximum(ended, np.maximum(began, due)), channel, key),
+        message,
+        mine["priority"].to_numpy(np.int64),
+        mine["is_last"].to_numpy(bool).astype(np.int64),
+        mine["key"].to_numpy(np.int64),
+    )
+
+
+def simulate(
+    works: Sequence[Work], noisy: Sequence[tuple[str, int]] = ()
+) -> tuple[Pandas, dict[str, float]]:
+    """Replay the past as it was, and with one thing changed at a time.
+
+    Args:
+        works: of each pool of workers.
+        noisy: keys that are limited in turn: how they are called, and their hashes.
+
+    Returns:
+        The table what_if, and the fact simulation.
+    """
+    import pandas
+
+    if not works:
+        return pandas.DataFrame(columns=list(COLUMNS)), {}
+    served = [_nearest(work) for work in works]
+    latencies = [_latencies(work, each) for work, each in zip(works, served, strict=True)]
+
+    def outcome(change: Sequence[Rules], arrivals: Sequence[Floats] | None = None) -> Outcome:
+        return _joined(
+            [
+                _replayed(work, rules, latency, None if arrivals is None else arrivals[index])
+                for index, (work, rules, latency) in enumerate(
+                    zip(works, change, latencies, strict=True)
+                )
+            ]
+        )
+
+    today = [each.rules for each in served]
+    rows: list[tuple[object, ...]] = []
+
+    def add(scenario: str, kind: str, found: Outcome) -> None:
+        wait_p50, wait_p99 = _quantile(found.waits, 0.5), _quantile(found.waits, 0.99)
+        total = _quantile(found.totals, 0.99)
+        rows.append((scenario, kind, found.slots, wait_p50, wait_p99, total, found.utilisation))
+
+    measured = _joined([_as_measured(w, r) for w, r in zip(works, today, strict=True)])
+    add("As it was measured", "measured", measured)
+    simulated = outcome(today)
+    add("As today, simulated", "today", simulated)
+    for factor, title in FACTORS:
+        add(title, "workers", outcome([_times(rules, factor) for rules in today]))
+    for title, key in noisy:
+        limited = _limited(works, today, key)
+        if limited is not None:
+            add(f"At most {limited[1]} at once of {title}", "limit", outcome(limited[0]))
+    for title, waits in _backoffs(works):
+        add(title, "backoff", outcome(today, waits))
+    before, after = _quantile(measured.waits, 0.99), _quantile(simulated.waits, 0.99)
+    error = after / before - 1 if before > 0 else float("nan")
+    facts = {"measured_p99_s": before, "simulated_p99_s": after, "error": error}
+    return pandas.DataFrame(rows, columns=list(COLUMNS)), facts
+
+
+def _latencies(work: Work, served: Served) -> Floats:
+    return np.random.default_rng(0).choice(served.latencies, len(work.past.due))
+
+
+def _nearest(work: Work) -> Served:
+    """Return the estimate by which the replay comes nearest to what was measured."""
+    measured = _spread(_as_measured(work, Rules(slots=[(0.0, 1)])).waits)
+
+    def distance(served: Served) -> float:
+        told = _replayed(work, served.rules, _latencies(work, served), None)
+        return float(np.abs(np.log(_spread(told.waits) / measured)).mean())
+
+    return min(estimates(work.past), key=distance)
+
+
+def _spread(waits: Floats) -> Floats:
+    """Return percentiles of waits, each a millisecond at least."""
+    known = waits[~np.isnan(waits)]
+    if not len(known):
+        return np.full(5, 1e9)
+    return np.maximum(np.quantile(known, (0.5, 0.75, 0.9, 0.95, 0.99)), 1e-3)
+
+
+def _quantile(values: Floats, share: float) -> float:
+    values = values[~np.isnan(values)]
+    return float(np.quantile(values, share)) if len(values) else float("nan")
+
+
+def _jobs(work: Work, latency: Floats, due: Floats | None) -> tuple[Jobs, Ints]:
+    past = work.past
+    when = past.due if due is None else due
+    order = np.argsort(when, kind="stable")
+    jobs = Jobs(
+        when[order],
+        (past.ended - past.began)[order],
+        past.channel[order],
+        past.key[order],
+        work.priority[order],
+        latency[order],
+    )
+    return jobs, order
+
+
+def _replayed(work: Work, rules: Rules, latency: Floats, due: Floats | None) -> Outcome:
+    jobs, order = _jobs(work, latency, due)
+    began = np.empty(len(jobs))
+    began[order] = replay(jobs, rules)
+    when = work.past.due if due is None else due
+    return _told(work, rules, when, began)
+
+
+def _as_measured(work: Work, rules: Rules) -> Outcome:
+    return _told(work, rules, work.past.due, work.past.began)
+
+
+def _told(work: Work, rules: Rules, due: Floats, began: Floats) -> Outcome:
+    service = work.past.ended - work.past.began
+    is_last = work.is_measured.astype(bool)
+    first = np.full(int(work.message.max()) + 1, np.inf)
+    np.minimum.at(first, work.message, due)
+    totals = (began + service - first[work.message])[is_last]
+    last = float(np.nanmax(began + service, initial=0.0))
+    offered = _seconds_of_slots(rules, last)
+    used = float(np.nansum(np.where(np.isnan(began), 0.0, service)))
+    slots = max((count for _, count in rules.slots), default=0)
+    return Outcome((began - due)[is_last], totals, slots, min(1.0, used / max(offered, 1e-9)))
+
+
+def _seconds_of_slots(rules: Rules, until: float) -> float:
+    ends = [*[time for time, _ in rules.slots[1:]], until]
+    pairs = zip(rules.slots, ends, strict=True)
+    return sum(count * max(0.0, min(end, until) - begin) for (begin, count), end in pairs)
+
+
+def _joined(outcomes: Sequence[Outcome]) -> Outcome:
+    weights = [each.slots for each in outcomes]
+    used = sum(each.utilisation * each.slots for each in outcomes)
+    return Outcome(
+        np.concatenate([each.waits for each in outcomes]),
+        np.concatenate([each.totals for each in outcomes]),
+        sum(weights),
+        used / max(1, sum(weights)),
+    )
+
+
+def _times(rules: Rules, factor: float) -> Rules:
+    slots = [(time, -int(-count * factor // 1)) for time, count in rules.slots]
+    return replace(rules, slots=slots)
+
+
+def _limited(
+    works: Sequence[Work], today: Sequence[Rules], key: int
+) -> tuple[list[Rules], int] | None:
+    """Return the rules with a limit for a key: a quarter of the slots of its pool."""
+    changed = list(today)
+    for index, work in enumerate(works):
+        found = work.past.key[work.key_hash == key]
+        if len(found):
+            rules = today[index]
+            limit = max(1, max(count for _, count in rules.slots) // 4)
+            keys = {**rules.keys, int(found[0]): Limit(limit)}
+            changed[index] = replace(rules, keys=keys)
+            return changed, limit
+    return None
+
+
+def _backoffs(works: Sequence[Work]) -> Iterator[tuple[str, list[Floats]]]:
+    """Yield other times at which attempts after a failure are due, if there are any."""
+    if not any(len(np.unique(work.message)) < len(work.message) for work in works):
+        return
+    yield (
+        f"Retries after {CONSTANT:.0f} seconds each",
+        [_due_again(work, lambda retry: np.full(len(retry), CONSTANT)) for work in works],
+    )
+    yield (
+        "Retries after 1, 2, 4, 8 … seconds",
+        [_due_again(work, lambda retry: np.minimum(2.0 ** (retry - 1), 3600.0)) for work in works],
+    )
+
+
+def _due_again(work: Work, delay: Callable[[Floats], Floats]) -> Floats:
+    """Return when attempts would be due, each so long after the end of the one before it.
+
+    Args:
+        delay: gives the seconds before each retry, by its number, from 1.
+    """
+    import pandas
+
+    past = work.past
+    groups = pandas.Series(work.message)
+    retry = pandas.Series(past.due).groupby(groups).cumcount().to_numpy(np.float64)
+    # What follows an attempt: its wait, its run, and the delay before the next one.
+    after = pandas.Series(past.ended - past.due + delay(retry + 1))
+    until_then = after.groupby(groups).cumsum().to_numpy() - after.to_numpy()
+    first = pandas.Series(past.due).groupby(groups).transform("first").to_numpy()
+    return np.asarray(first + until_then, np.float64)

@@ -1,0 +1,76 @@
+"""Times in which a task was retried far more often than usual."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+from pyspark.sql import functions as F
+
+from pgqueue.spark.pipeline.material import Made, Material, collected
+
+if TYPE_CHECKING:
+    from pandas import DataFrame as Pandas
+    from pyspark.sql import DataFrame
+
+    from pgqueue.spark.pipeline.periods import Period
+
+LEAST = 10
+"""Retries in a bucket, below which it is no storm."""
+TIMES = 3
+"""So many times the usual retries of a message."""
+USUAL = 0.05
+"""Retries of a message that are usual anywhere."""
+COLUMNS = (
+    *("task", "began_at", "ended_at", "attempts", "retries", "retries_per_message"),
+    "usual_retries_per_message",
+)
+
+
+def make(given: Material) -> Made:
+    """Make the table retry_storms."""
+    counted = collected(retries(given.attempts, given.period))
+    return Made({"retry_storms": storms(counted, given.period)})
+
+
+def retries(attempts: DataFrame, period: Period) -> DataFrame:
+    """Count by task and bucket the attempts that ended, and those that failed and were retried.
+
+    Returns:
+        task, bucket, attempts, retries, messages.
+    """
+    ended = attempts.where(F.col("ended_at").isNotNull() & F.col("started_at").isNotNull())
+    return ended.groupBy("task", period.bucket(F.col("ended_at")).alias("bucket")).agg(
+        F.count("*").alias("attempts"),
+        F.count(F.when(~F.col("is_last"), 1)).alias("retries"),
+        F.count_distinct("id").alias("messages"),
+    )
+
+
+def storms(counted: Pandas, period: Period) -> Pandas:
+    """Join buckets with far more retries than the task's median bucket, where they touch."""
+    import pandas
+
+    rows = []
+    for task, buckets in counted.sort_values("bucket").groupby("task"):
+        rate = buckets["retries"] / buckets["messages"]
+        usual = float(rate.median())
+        stormy = buckets[(buckets["retries"] >= LEAST) & (rate >= TIMES * max(usual, USUAL))]
+        run = (stormy["bucket"].diff() != 1).cumsum()
+        for _, storm in stormy.groupby(run):
+            first, last = int(storm["bucket"].iloc[0]), int(storm["bucket"].iloc[-1])
+            end = period.since + timedelta(seconds=(last + 1) * period.width)
+            retried = int(storm["retries"].sum())
+            rows.append(
+                (
+                    task,
+                    period.since + timedelta(seconds=first * period.width),
+                    min(end, period.until),
+                    int(storm["attempts"].sum()),
+                    retried,
+                    retried / int(storm["messages"].sum()),
+                    usual,
+                )
+            )
+    table = pandas.DataFrame(rows, columns=list(COLUMNS))
+    return table.sort_values(["began_at", "task"]).reset_index(drop=True)

@@ -1,0 +1,158 @@
+"""How the past was served is found out, and what is replayed by it is what was measured.
+
+The past of these tests is itself made by a replay, with rules that are known.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pandas
+import pytest
+
+from pgqueue.spark.pipeline.capacity import estimate
+from pgqueue.spark.pipeline.queueing import Jobs, Limit, Rules, replay
+from pgqueue.spark.pipeline.simulation import Work, simulate, together, window, work_of
+from tests.spark.messages import at
+
+COUNT = 5000
+
+
+def past(
+    rules: Rules,
+    *,
+    mean: float = 0.1,
+    bursts: int = 0,
+    channels: int = 1,
+    seconds: float = 150,
+) -> pandas.DataFrame:
+    """Return what was measured of messages that came at random, or half of them in bursts."""
+    chance = np.random.default_rng(3)
+    due = chance.uniform(0, seconds, COUNT)
+    if bursts:
+        due[: COUNT // 2] = due[: COUNT // 2] % bursts + 20 * chance.integers(1, 6, COUNT // 2)
+    due.sort()
+    channel = chance.integers(0, channels, COUNT)
+    service = chance.exponential(mean, COUNT)
+    latency = chance.exponential(0.004, COUNT)
+    none = np.zeros(COUNT, np.int64)
+    began = replay(Jobs(due, service, channel, channel, none, latency), rules)
+    return rows(due, began, began + service, channel=channel, key=channel)
+
+
+def rows(due: Any, began: Any, ended: Any, **changed: Any) -> pandas.DataFrame:
+    times = {"due": due, "began": began, "ended": ended}
+    micros = {name: (np.array(each) * 1e6).astype("int64") for name, each in times.items()}
+    given = {"channel": 0, "key": 0, "priority": 0, "is_last": True, **changed}
+    return pandas.DataFrame({"id": range(len(due)), **micros, **given})
+
+
+def work(frame: pandas.DataFrame) -> Work:
+    found = work_of(frame)
+    assert found
+    return found
+
+
+@pytest.mark.parametrize(
+    ("rules", "given"),
+    [
+        (Rules(slots=[(0, 8)], gap=0.001), {}),
+        (Rules(slots=[(0, 4)], gap=0.001), {"mean": 0.113}),
+        (Rules(slots=[(0, 8)], gap=0.001), {"bursts": 2}),
+        (Rules(slots=[(0, 2)], gap=0.002), {"mean": 0.003, "bursts": 2}),
+        (Rules(slots=[(0, 4), (40, 8), (80, 0), (100, 6)], gap=0.001), {}),
+        (Rules(slots=[(0, 8)], channels={0: Limit(1)}), {"channels": 3}),
+        (Rules(slots=[(0, 8)], channels={0: Limit(1, 0.1)}), {"channels": 3, "mean": 0.01}),
+    ],
+    ids=["idle", "busy", "bursts", "short", "workers come and go", "limit", "rate"],
+)
+def test_with_todays_workers_it_gives_todays_waits(rules: Rules, given: dict[str, Any]) -> None:
+    _, facts = simulate([work(past(rules, **given))])
+
+    assert facts["error"] == pytest.approx(0, abs=0.2)
+    assert facts["simulated_p99_s"] == pytest.approx(facts["measured_p99_s"], rel=0.2)
+
+
+def test_slow_claims_are_not_taken_for_a_lack_of_slots() -> None:
+    chance = np.random.default_rng(3)
+    due = np.sort(chance.uniform(0, 150, COUNT))
+    began = due + chance.exponential(0.05, COUNT)
+
+    table, facts = simulate([work(rows(due, began, began + chance.exponential(0.1, COUNT)))])
+
+    assert facts["error"] == pytest.approx(0, abs=0.2)
+    waits = table.set_index("scenario")["wait_p99_s"]
+    assert waits["Twice the workers"] == pytest.approx(waits["As it was measured"], rel=0.2)
+
+
+def test_slots_and_what_lies_between_two_runs_are_found() -> None:
+    rules = estimate(work(past(Rules(slots=[(0, 8)], gap=0.02), bursts=2)).past, 0.02).rules
+
+    assert {count for _, count in rules.slots} == {8}
+    assert rules.gap == pytest.approx(0.02, rel=0.5)
+
+
+def test_the_limit_of_a_channel_is_found() -> None:
+    given = Rules(slots=[(0, 8)], channels={0: Limit(1)})
+    frame = past(given, channels=3)
+    found = work(frame)
+
+    limits = estimate(found.past, 0.02).rules.channels
+
+    [number] = {int(each) for each in found.past.channel[found.key_hash == 0]}
+    assert {channel: limit.running for channel, limit in limits.items()} == {number: 1}
+
+
+def test_scenarios_change_what_they_say() -> None:
+    table, _ = simulate([work(past(Rules(slots=[(0, 8)]), bursts=2))], [("mail / a", 0)])
+
+    found = table.set_index("scenario")
+    assert list(found["kind"]) == ["measured", "today", *["workers"] * 3, "limit"]
+    assert list(found["workers"]) == [8, 8, 4, 16, 32, 8]
+    waits = found["wait_p99_s"]
+    assert waits["Half the workers"] > 1.5 * waits["As today, simulated"]
+    assert waits["Twice the workers"] < 0.7 * waits["As today, simulated"]
+    assert waits["At most 2 at once of mail / a"] > waits["Half the workers"]
+    assert found["utilisation"]["Half the workers"] == pytest.approx(
+        2 * found["utilisation"]["As today, simulated"], rel=0.05
+    )
+
+
+def test_another_backoff_moves_what_follows_a_failure() -> None:
+    # Failed at 1, and tried again 100 seconds later: 1 second each.
+    frame = rows([0, 101], [0, 101], [1, 102], id=[7, 7], is_last=[False, True])
+
+    table, _ = simulate([work(frame)])
+
+    totals = table.set_index("scenario")["total_p99_s"]
+    assert totals["As it was measured"] == 102
+    assert totals["Retries after 10 seconds each"] == pytest.approx(12)
+    assert totals["Retries after 1, 2, 4, 8 … seconds"] == pytest.approx(3)
+
+
+def test_pools_of_workers_have_slots_of_their_own() -> None:
+    assert together([[1, 2], [3], [2, 4]]) == [{3}, {1, 2, 4}]
+
+
+def test_without_messages_there_is_nothing_to_replay() -> None:
+    table, facts = simulate([])
+
+    assert len(table) == 0
+    assert facts == {}
+    assert work_of(rows([], [], [])) is None
+
+
+def test_of_many_attempts_those_of_the_longest_backlog_are_replayed() -> None:
+    table = pandas.DataFrame(
+        {
+            "at": pandas.to_datetime([at(10 * each) for each in range(6)]),
+            "arrived": [5, 5, 5, 5, 5, 5],
+            "failed_attempts": [0, 0, 0, 1, 0, 0],
+            "backlog": [0, 9, 0, 8, 8, 0],
+        }
+    )
+
+    assert window(table, 10, most=11) == (at(30), at(50))
+    assert window(table, 10) == (at(0), at(60))
+    assert window(table.head(0), 10) is None

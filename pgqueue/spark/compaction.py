@@ -18,7 +18,7 @@ import json
 import logging
 import re
 from collections import Counter, defaultdict
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from datetime import UTC, date, datetime
 from math import ceil
 from typing import TYPE_CHECKING, NamedTuple
@@ -81,12 +81,20 @@ def recover(files: Files) -> None:
             files.delete(f"{HISTORY}/{name}")
 
 
-def compact(spark: SparkSession, files: Files, *, today: date | None = None) -> list[str]:
+def compact(
+    spark: SparkSession,
+    files: Files,
+    *,
+    confirm: Callable[[], object] = lambda: None,
+    today: date | None = None,
+) -> list[str]:
     """Merge the small folders of each day that is over; return these days.
 
     Batches that Spark has not committed stay as they are: it would write them again.
 
     Args:
+        confirm: is called before a day's folders are replaced; it raises an error if another export
+            may write to them by now.
         today: the first day that is not over; by default today in UTC.
 
     Raises:
@@ -98,7 +106,10 @@ def compact(spark: SparkSession, files: Files, *, today: date | None = None) -> 
     for day, sizes in sorted(_sizes(files).items()):
         small = {batch: size for batch, size in sizes.items() if size < LARGE and batch <= last}
         if day < first_kept and len(small) > 1:
-            _replace(files, _merge(spark, files, day, small))
+            merged = _merge(spark, files, day, small)
+            confirm()
+            files.write(merged.marker, json.dumps(merged._asdict()))
+            _replace(files, merged)
             logger.info("merged %s batches of %s", len(small), day)
             done.append(day)
     if done:
@@ -116,30 +127,29 @@ def _sizes(files: Files) -> Mapping[str, Mapping[int, int]]:
 
 
 def _merge(spark: SparkSession, files: Files, day: str, sizes: Mapping[int, int]) -> Replacement:
-    """Write the rows of batches once more, beside history, and a marker that says so."""
+    """Write the rows of batches once more, beside history; return what replaces what."""
     batches = sorted(sizes)
     merged = Replacement(day, batches, [])
     rows = _read(spark, [files.path(_folder(day, batch)) for batch in batches])
     count = ceil(sum(sizes.values()) / LARGE)
     rows.coalesce(count).write.mode("overwrite").parquet(files.path(merged.staged))
-    there, written = rows.count(), _read(spark, [files.path(merged.staged)]).count()
+    names = [name for name in files.names(merged.staged) if name.endswith(".parquet")]
+    paths = [files.path(f"{merged.staged}/{name}") for name in names]
+    there, written = rows.count(), _read(spark, paths).count() if paths else 0
     if written != there:
         raise CompactionFailed(
             f"{files.path(merged.staged)} has {written} rows of {there}: nothing is replaced."
         )
-    names = [name for name in files.names(merged.staged) if name.endswith(".parquet")]
-    merged = merged._replace(files=names)
-    files.write(merged.marker, json.dumps(merged._asdict()))
-    return merged
+    return merged._replace(files=names)
 
 
-def _read(spark: SparkSession, folders: Collection[str]) -> DataFrame:
-    """Return the rows of folders: each one, or an error, whatever the session says."""
+def _read(spark: SparkSession, paths: Collection[str]) -> DataFrame:
+    """Return all rows of files or folders, or an error, whatever the session says."""
     return (
         spark.read.option("mergeSchema", True)
         .option("ignoreCorruptFiles", False)
         .option("ignoreMissingFiles", False)
-        .parquet(*folders)
+        .parquet(*paths)
     )
 
 

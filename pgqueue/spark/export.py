@@ -92,7 +92,7 @@ def export(
         written = _export_history(spark, connection, url, to, batch, progress)
         done = Exported(written, _export_deadletters(spark, url, to))
         if files:
-            compact(spark, files)
+            compact(spark, files, confirm=lambda: connection.execute(SQL["still"]))
         return done
 
 

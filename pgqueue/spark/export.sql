@@ -3,6 +3,10 @@
 -- hold back the stream itself.
 SELECT pg_try_advisory_lock(hashtextextended('pgqueue_export' || chr(31) || %(target)s, 0))
 
+-- name: still
+-- An error if the session has ended, and the lock with it.
+SELECT
+
 -- name: record
 SELECT batch, txid, message_id FROM pgqueue_export WHERE target = %(target)s
 

@@ -8,6 +8,7 @@ from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import duckdb
 import pandas
 import pytest
 
@@ -61,6 +62,12 @@ def batch(root: Path, number: int, ids: Iterable[int], *, day: str = OVER, **mor
     return folder
 
 
+def batches(root: Path, count: int, *, of: int = 1) -> None:
+    """Write so many batches of a day that is over, each of so many rows."""
+    for number in range(count):
+        batch(root, number, range(number * of, number * of + of))
+
+
 def commit(root: Path, number: int) -> None:
     commits = root / "_checkpoint" / "commits"
     commits.mkdir(parents=True, exist_ok=True)
@@ -105,8 +112,7 @@ def test_a_day_that_is_over_becomes_one_folder(
 def test_a_batch_that_spark_may_write_again_is_left_alone(
     spark: SparkSession, files: Files, tmp_path: Path
 ) -> None:
-    for number in range(3):
-        batch(tmp_path, number, [number])
+    batches(tmp_path, 3)
     (tmp_path / "_checkpoint" / "commits" / "2").unlink()
 
     compact(spark, files, today=TODAY)
@@ -118,8 +124,7 @@ def test_a_batch_that_spark_may_write_again_is_left_alone(
 def test_a_large_folder_stays_and_files_have_at_most_its_size(
     spark: SparkSession, files: Files, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for number in range(4):
-        batch(tmp_path, number, range(number * 1000, number * 1000 + 1000))
+    batches(tmp_path, 4, of=1000)
     large = batch(tmp_path, 4, range(4000, 9000))
     [before] = large.iterdir()
     size = max(each.stat().st_size for each in tmp_path.glob("history/*/batch_id=[0-3]/*"))
@@ -180,8 +185,7 @@ def test_it_is_the_same_wherever_it_is_killed(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     root = tmp_path / "root"
-    for number in range(3):
-        batch(root, number, range(number * 1000, number * 1000 + 1000))
+    batches(root, 3, of=1000)
     expected = found(root)
     size = sum(each.stat().st_size for each in root.glob("history/*/*/*.parquet"))
     # So that two files take their place.
@@ -241,8 +245,7 @@ def test_what_killed_writes_have_left_is_deleted(files: Files, tmp_path: Path) -
 def test_nothing_is_replaced_where_rows_are_missing(
     spark: SparkSession, files: Files, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for number in range(2):
-        batch(tmp_path, number, range(number * 10, number * 10 + 10))
+    batches(tmp_path, 2, of=10)
     read = compaction._read
 
     def lossy(spark: SparkSession, paths: list[str]) -> DataFrame:
@@ -260,8 +263,7 @@ def test_nothing_is_replaced_where_rows_are_missing(
 
 @pytest.mark.spark
 def test_nothing_is_deleted_where_what_replaces_it_is_gone(files: Files, tmp_path: Path) -> None:
-    for number in range(2):
-        batch(tmp_path, number, [number])
+    batches(tmp_path, 2)
     files.write(
         f"history/_compacted/day={OVER}.json",
         f'{{"day": "{OVER}", "batches": [0, 1], "files": ["part-2.parquet"]}}',
@@ -271,3 +273,40 @@ def test_nothing_is_deleted_where_what_replaces_it_is_gone(files: Files, tmp_pat
         recover(files)
 
     assert found(tmp_path) == [0, 1]
+
+
+@pytest.mark.spark
+def test_what_another_export_has_begun_to_change_is_not_lost(
+    spark: SparkSession, files: Files, tmp_path: Path
+) -> None:
+    batches(tmp_path, 2)
+
+    def notice() -> None:
+        raise Killed
+
+    with pytest.raises(Killed):
+        compact(spark, files, confirm=notice, today=TODAY)
+    recover(files)
+    assert folders(tmp_path) == [f"day={OVER}/batch_id=0", f"day={OVER}/batch_id=1"]
+    with pytest.raises(CompactionFailed, match="names files that are gone"):
+        compact(spark, files, confirm=lambda: files.delete("history/_compacted"), today=TODAY)
+
+    assert found(tmp_path) == [0, 1]
+
+
+@pytest.mark.spark
+def test_readers_do_not_see_what_is_being_written(
+    spark: SparkSession, files: Files, tmp_path: Path
+) -> None:
+    batches(tmp_path, 2)
+    seen: list[list[int]] = []
+
+    def look() -> None:
+        rows = spark.read.parquet(str(tmp_path / "history")).orderBy("id").collect()
+        seen.append([row.id for row in rows])
+        pattern = str(tmp_path / "history" / "day=*" / "batch_id=*" / "*.parquet")
+        seen.append(sorted(pk for (pk,) in duckdb.read_parquet(pattern).project("id").fetchall()))
+
+    compact(spark, files, confirm=look, today=TODAY)
+
+    assert seen == [[0, 1], [0, 1]]

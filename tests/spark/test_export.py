@@ -77,6 +77,16 @@ def test_it_goes_on_where_it_was(
 
 
 @pytest.mark.spark
+def test_a_target_is_known_before_anything_has_ended(
+    spark: SparkSession, url: str, tmp_path: Path
+) -> None:
+    done = run(spark, url, tmp_path)
+
+    assert done == Exported(0, 0)
+    assert [each.target for each in Export.objects.all()] == [str(tmp_path)]
+
+
+@pytest.mark.spark
 def test_a_batch_that_was_interrupted_is_written_again_in_its_place(
     spark: SparkSession, url: str, connection: Connection, tmp_path: Path
 ) -> None:

@@ -27,7 +27,7 @@ INSTALLED = $(VENV)/installed
 PLOTTING = $(VENV)/installed-soak
 PIPELINE = $(VENV)/installed-spark
 
-.PHONY: demo test test-postgres test-spark model chaos soak bench bench-smoke bench-peers lint types imports migrations check constraints clean
+.PHONY: demo history test test-postgres test-spark model chaos soak bench bench-smoke bench-peers lint types imports migrations check constraints clean
 
 demo: $(INSTALLED)
 	$(RUN) manage.py demo
@@ -62,12 +62,18 @@ soak: INTO = tests/benchmarks
 soak: $(PLOTTING)
 	$(RUN) -m tests.chaos.soak --minutes $(MINUTES) --into $(INTO)
 
-bench: $(INSTALLED)
+bench: $(PIPELINE)
 	$(RUN) -m tests.benchmarks
 
 # Whether the benchmarks, the soak and the chaos tests' ledger work; what they measure means nothing here.
-bench-smoke: $(PLOTTING)
+bench-smoke: $(PLOTTING) $(PIPELINE)
 	$(RUN) -m pytest -m smoke
+
+# Millions of messages that workers ran, under load and faults, for the benchmark `spark` and for trying
+# reports. It is made once, and takes minutes for each million.
+history: MESSAGES = 1000000
+history: $(PIPELINE)
+	$(RUN) -m tests.benchmarks.harness.history --messages $(MESSAGES)
 
 # Other queues beside ours, in a virtual environment of their own, on the newest Python there is
 # (pyenv's are not on PATH as such). ROUNDS=1 MESSAGES=1000 is only to see that it works, and

@@ -44,11 +44,12 @@ def database() -> Iterator[None]:
 
 def _url() -> str:
     """Return the address of the server, with a database beside the one it names."""
-    address, query, options = _server_url().partition("?")
+    address, query, options = server_url().partition("?")
     return f"{address}_bench{query}{options}"
 
 
-def _server_url() -> str:
+def server_url() -> str:
+    """Return the address of the server, and of a database on it."""
     if "DATABASE_URL" in os.environ:
         return os.environ["DATABASE_URL"]
     from pgqueue import embedded

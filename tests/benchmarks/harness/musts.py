@@ -76,6 +76,13 @@ MUSTS = (
     Must("peers", "ratios.orm_drain_of_best_django_peer", must=3, aim=10),
     Must("peers", "ratios.connecting_orm_drain_of_best_django_peer", must=4, aim=8),
     Must("sleepers", "figures.s", must=2, aim=1.2),
+    Must("spark", "ratios.of_jdbc", must=0.5, aim=1),
+    Must("spark", "figures.reader_per_s", must=400_000, aim=600_000),
+    Must("spark", "figures.export_per_s", must=100_000, aim=250_000),
+    Must("spark", "figures.enqueue_per_s", must=60_000, aim=150_000),
+    Must("spark", "figures.stream_p50_s", must=2, aim=1),
+    Must("spark", "figures.report_s", must=30, aim=10),
+    Must("spark", "figures.driver_gb", must=1.5, aim=1),
     Must("recovery", "figures.child_s", must=1, aim=1),
     Must("recovery", "figures.worker_s", must=LEASE_S + 1, aim=LEASE_S + 1),
 )

@@ -3,7 +3,7 @@ import time
 
 import django
 
-from pgqueue import task
+from pgqueue import TaskContext, task
 from testproject.shop.models import Product
 
 if django.VERSION >= (6, 0):
@@ -30,6 +30,16 @@ def toil() -> None:
 async def doze() -> None:
     """Wait for a second without a thread."""
     await asyncio.sleep(1)
+
+
+@task(channel="errands", max_attempts=3, backoff=[0.2, 1], takes_context=True)
+def errand(context: TaskContext, tenant: str, seconds: float, fails: str) -> None:
+    """Take a while; fail once, or always, if that is asked for."""
+    time.sleep(seconds)
+    if fails == "always":
+        raise PermissionError(f"{tenant} may not send anyone on errand {context.id}.")
+    if fails and context.attempt == 1:
+        raise TimeoutError(f"Nobody answered after {seconds:.3f} s.")
 
 
 @task

@@ -1,0 +1,261 @@
+"""The data pipeline: one warm session of Spark on two threads, over a history that workers made.
+
+of_jdbc            wall time in which Spark's own JDBC source reads eight columns of history, in two
+                   partitions, ÷ the time in which ours does
+reader_per_s       rows of history a second, of these columns, into Arrow, without Spark
+export_per_s       messages a second to Parquet, all their columns
+enqueue_per_s      messages a second from a DataFrame, on top of what it takes to start the job
+stream_p50_s       from the end of a message to its row in Parquet, where a few end at a time
+report_s           the report about all of it, with its page
+driver_gb          the most memory that the driver had, its Java and its Python, as it read and
+                   aggregated ten times as many rows
+cluster_of_processes  see `cluster`, which is measured by itself
+
+Reads are of the history that `make history` makes; it is made before the first round if it is not
+there. JDBC needs Debian's libpostgresql-jdbc-java; and as Java knows no sockets of Unix, both read
+through socat where the server listens on one.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
+from functools import cache, reduce
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any
+
+import psycopg
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
+
+from tests.benchmarks.harness.history import ensure
+from tests.benchmarks.harness.report import Report, Round, repeat
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+SIZES = (1_000_000,)
+COLUMNS = "id, channel, key, task, outcome, attempt, created_at, finished_at"
+DRIVER = Path("/usr/share/java/postgresql.jar")
+STREAMED = 300
+"""Messages whose way into Parquet is timed."""
+
+
+def measure(*, messages: int, rounds: int) -> Report:
+    """Measure each part of the pipeline in turn."""
+    url = ensure(messages)
+    socat = shutil.which("socat") if DRIVER.exists() else None
+    with _by_tcp(url, socat) if socat else nullcontext(None) as by_tcp:
+        return repeat(
+            "spark",
+            lambda count: _round(url, by_tcp, count),
+            messages=messages,
+            rounds=rounds,
+            remarks={} if socat else {"of_jdbc": f"There is no {DRIVER}, or no socat."},
+        )
+
+
+@contextmanager
+def _by_tcp(url: str, socat: str) -> Iterator[str]:
+    """Yield how to connect by TCP."""
+    given = conninfo_to_dict(url)
+    if not str(given.get("host", "")).startswith("/"):
+        yield url
+        return
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    forwarding = subprocess.Popen(
+        [
+            socat,
+            f"TCP-LISTEN:{port},bind=127.0.0.1,reuseaddr,fork",
+            f"UNIX-CONNECT:{given['host']}/.s.PGSQL.{given.get('port', 5432)}",
+        ],
+        start_new_session=True,
+    )
+    try:
+        time.sleep(0.5)
+        yield make_conninfo(url, host="127.0.0.1", port=port)
+    finally:
+        os.killpg(forwarding.pid, signal.SIGTERM)
+        forwarding.wait(10)
+
+
+def _round(url: str, by_tcp: str | None, count: int) -> Round:
+    spark = _session()
+    with psycopg.connect(url) as connection:
+        row = connection.execute("SELECT count(*) FROM pgqueue_history").fetchone()
+        rows = row[0] if row else 0
+    _to_nowhere(_read(spark, url))  # warm
+    ratios = {}
+    figures = {"read_s": _seconds(lambda: _to_nowhere(_read(spark, by_tcp or url)))}
+    if by_tcp:
+        figures["jdbc_s"] = _seconds(lambda: _to_nowhere(_jdbc(spark, by_tcp)))
+        ratios["of_jdbc"] = figures["jdbc_s"] / figures["read_s"]
+    figures["reader_per_s"] = rows / _seconds(lambda: _read_alone(url))
+    figures["export_per_s"] = rows / _seconds(lambda: _export(spark, url))
+    figures["report_s"] = _seconds(lambda: _report(spark, url))
+    figures["enqueue_per_s"] = count / _seconds(lambda: _enqueue(spark, url, count))
+    figures["stream_p50_s"] = _stream_p50_s(spark, url, min(STREAMED, count // 10))
+    figures["driver_gb"] = _driver_gb(spark, url, max(1, 10 * count // rows))
+    return Round(figures=figures, ratios=ratios)
+
+
+@cache
+def _session() -> SparkSession:
+    import pgqueue.spark
+
+    conf = {"spark.master": "local[2]", "spark.sql.shuffle.partitions": "4"}
+    if DRIVER.exists():
+        conf["spark.jars"] = str(DRIVER)
+    return pgqueue.spark.session(**conf)
+
+
+def _seconds(do: Callable[[], object]) -> float:
+    began = time.perf_counter()
+    do()
+    return time.perf_counter() - began
+
+
+def _read(spark: SparkSession, url: str, **options: str) -> DataFrame:
+    given = {"url": url, "table": "history", "columns": COLUMNS, "numPartitions": "2", **options}
+    return spark.read.format("pgqueue").options(**given).load()
+
+
+def _jdbc(spark: SparkSession, url: str) -> DataFrame:
+    given = conninfo_to_dict(url)
+    with psycopg.connect(url) as connection:
+        row = connection.execute("SELECT min(id), max(id) FROM pgqueue_history").fetchone()
+        low, high = row or (0, 0)
+    options = {
+        "url": f"jdbc:postgresql://{given['host']}:{given.get('port', 5432)}/{given['dbname']}",
+        "user": str(given.get("user", "")),
+        "password": str(given.get("password", "")),
+        "driver": "org.postgresql.Driver",
+        "dbtable": f"(SELECT {COLUMNS} FROM pgqueue_history) h",  # noqa: S608
+        "partitionColumn": "id",
+        "lowerBound": str(low),
+        "upperBound": str(high),
+        "numPartitions": "2",
+        "fetchsize": "10000",
+    }
+    return spark.read.format("jdbc").options(**options).load()
+
+
+def _to_nowhere(frame: DataFrame) -> None:
+    frame.write.format("noop").mode("overwrite").save()
+
+
+def _read_alone(url: str) -> int:
+    from pgqueue.spark.options import read_options
+    from pgqueue.spark.planning import plan
+    from pgqueue.spark.reading import batches
+
+    options = read_options({"url": url, "table": "history", "columns": COLUMNS})
+    return sum(each.num_rows for part in plan(options) for each in batches(options, part))
+
+
+def _export(spark: SparkSession, url: str) -> None:
+    from pgqueue.spark.export import export, forget
+
+    with TemporaryDirectory() as folder:
+        export(spark, url=url, to=folder)
+        forget(url=url, to=folder)
+
+
+def _report(spark: SparkSession, url: str) -> int:
+    from pgqueue.spark.page import render
+    from pgqueue.spark.pipeline.sources import Live
+    from pgqueue.spark.report import build
+
+    return len(render(build(spark, Live(url))))
+
+
+def _enqueue(spark: SparkSession, url: str, count: int) -> None:
+    from pyspark.sql import functions as F
+
+    frame = spark.range(0, count, 1, 2).select(
+        F.concat(F.lit('{"order": '), F.col("id"), F.lit("}")).alias("kwargs"),
+        F.concat(F.lit("customer-"), F.col("id") % 1000).alias("key"),
+    )
+    try:
+        frame.write.format("pgqueue").mode("append").options(
+            url=url, task="tests.benchmarks.nothing", channel="spark"
+        ).save()
+    finally:
+        with psycopg.connect(url, autocommit=True) as connection:
+            connection.execute("DELETE FROM pgqueue_message WHERE channel = 'spark'")
+            connection.execute("VACUUM pgqueue_message, pgqueue_staged")
+
+
+def _stream_p50_s(spark: SparkSession, url: str, count: int) -> float:
+    """Let messages end one after the other; return the median of their ways."""
+    written: dict[int, float] = {}
+    with TemporaryDirectory() as into:
+
+        def write(frame: DataFrame, batch: int) -> None:
+            part = f"{into}/rows/batch={batch}"
+            frame.select("id", "finished_at").write.parquet(part)
+            now = time.time()
+            for row in spark.read.parquet(part).selectExpr("id").collect():
+                written[row.id] = now
+
+        query = (
+            spark.readStream.format("pgqueue")
+            .options(url=url, table="history", columns="id, finished_at", startingOffsets="latest")
+            .load()
+            .writeStream.foreachBatch(write)
+            .option("checkpointLocation", f"{into}/checkpoint")
+            .start()
+        )
+        try:
+            time.sleep(8)  # the first batches take longer
+            ends = _end_some(url, count)
+            until = time.monotonic() + 60
+            while ends.keys() - written.keys() and time.monotonic() < until:
+                time.sleep(0.05)
+        finally:
+            query.stop()
+    taken = sorted(written[each] - at for each, at in ends.items())
+    with psycopg.connect(url, autocommit=True) as connection:
+        connection.execute("DELETE FROM pgqueue_history WHERE channel = 'streamed'")
+    return taken[len(taken) // 2]
+
+
+def _end_some(url: str, count: int) -> dict[int, float]:
+    """Write rows of history, a few at a time; return when each was committed."""
+    from tests.factories import ended
+
+    ends: dict[int, float] = {}
+    with psycopg.connect(url, autocommit=True) as connection:
+        for _ in range(count // 5):
+            ended(connection, 5, channel="streamed")
+            now = time.time()
+            rows = connection.execute(
+                "SELECT id FROM pgqueue_history WHERE channel = 'streamed' ORDER BY id DESC LIMIT 5"
+            ).fetchall()
+            ends.update({pk: now for (pk,) in rows})
+            time.sleep(0.3)
+    return ends
+
+
+def _driver_gb(spark: SparkSession, url: str, times: int) -> float:
+    """Return the most memory that this process and its Java have had."""
+    frames = [_read(spark, url) for _ in range(times)]
+    whole = reduce(lambda one, other: one.union(other), frames)
+    whole.groupBy("task", "outcome").agg({"finished_at": "max", "id": "count"}).collect()
+    java: Any = spark.sparkContext._gateway.proc  # type: ignore[union-attr]
+    return sum(_peak_kb(pid) for pid in (os.getpid(), java.pid)) * 1024 / 1e9
+
+
+def _peak_kb(pid: int) -> int:
+    lines = dict(
+        line.split(":", 1) for line in Path(f"/proc/{pid}/status").read_text().splitlines()
+    )
+    return int(lines["VmHWM"].split()[0])

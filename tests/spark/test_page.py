@@ -196,12 +196,14 @@ def test_the_headline_names_the_channel_that_missed_its_objective() -> None:
 
 def test_a_simulation_that_does_not_fit_the_past_is_said_not_to_be_trusted() -> None:
     busy = reports.busy()
-    simulation = {"measured_p99_s": 1.0, "simulated_p99_s": 1.3, "error": 0.3}
+    window = {"since": reports.UNTIL, "until": reports.UNTIL}
+    simulation = {"measured_p99_s": 1.0, "simulated_p99_s": 1.3, "error": 0.3, **window}
 
     text = Elements(render(busy._replace(facts={**busy.facts, "simulation": simulation}))).text
 
     assert "too far to be trusted" in text
     assert "Four times as many workers:" not in text
+    assert "from 24\u202fNov 09:30 to 24\u202fNov 09:30" in text
     assert "too far to be trusted" not in Elements(render(busy)).text
 
 

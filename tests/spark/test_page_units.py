@@ -133,4 +133,5 @@ def test_values_of_pandas_become_those_of_python() -> None:
     assert [plain(each) for each in (pd.NaT, pd.NA, float("nan"), float("inf"))] == [None] * 4
     assert type(plain(series.iloc[0])) is int
     assert plain(pd.Timestamp("2026-11-24T12:00")) == NOON
+    assert plain({"error": float("nan")}) == {"error": None}
     assert plain("a\x00b\n") == "a\N{REPLACEMENT CHARACTER}b\n"

@@ -45,7 +45,8 @@ def what_if(data: Data) -> Section:
         "What if",
         _best(rows) if _fits(data) else "The simulation does not fit the past",
         "Each line replays the real arrivals and run times with one thing changed. The dots say "
-        f"within what time half and 99 % of the messages would have begun. {_trust(data)}",
+        f"within what time half and 99 % of the messages would have begun. "
+        f"{_window(data)}{_trust(data)}",
         [
             Rows(
                 "Wait",
@@ -56,6 +57,15 @@ def what_if(data: Data) -> Section:
         ],
         [table("Scenarios", rows, without=("kind",))],
     )
+
+
+def _window(data: Data) -> str:
+    """Return of which time the arrivals are: the busiest, if there are too many to replay all."""
+    simulation = data.facts.get("simulation") or {}
+    since, until = simulation.get("since"), simulation.get("until")
+    if since is None or until is None:
+        return ""
+    return f"They are those from {units.when(since)} to {units.when(until)}. "
 
 
 def _fits(data: Data) -> bool:

@@ -93,8 +93,8 @@ def keys(data: Data) -> Section:
     if noisiest:
         first = noisiest[0]
         title = (
-            f"{shortened(first['key'])} sent {units.share(first['share'])} of the "
-            f"messages and used {units.share(first['run_share'])} of the run time"
+            f"{shortened(first['key'])} used {units.share(first['run_share'])} of the run time of "
+            f"{shortened(first['channel'], 30)}, with {units.share(first['share'])} of its messages"
         )
         figures = [_noise(noisiest)]
     tables = [("Noisiest keys", noisiest, 15), ("By key", rows, 0 if noisiest else 15)]
@@ -102,8 +102,8 @@ def keys(data: Data) -> Section:
         "keys",
         "Keys",
         title,
-        "Two bars for each key: its part of all messages, and of all run time. Where the second "
-        "is much longer, its messages are few but long."
+        "Two bars for each key: its part of its channel's messages, and of the channel's run time. "
+        "Where the second is much longer, its messages are few but long."
         if noisiest
         else "",
         figures,
@@ -167,7 +167,7 @@ def _noise(rows: Sequence[Values]) -> Rows:
         [row[column] for row in drawn for column in ("share", "run_share")], units.share
     )
     return Rows(
-        f"Share of messages and of run time{of_all(rows)}",
+        f"Share of the channel's messages and run time{of_all(rows)}",
         axis,
         [
             Row(

@@ -48,6 +48,8 @@ def plain(value: Any) -> Any:
     Times without a zone are in UTC. What is infinite is missing, too: nothing shows it. Control
     characters are replaced.
     """
+    if isinstance(value, Mapping):
+        return {name: plain(each) for name, each in value.items()}
     if isinstance(value, pd.Timestamp):
         value = value.to_pydatetime(warn=False)
     elif hasattr(value, "item") and not isinstance(value, (str, bytes)):

@@ -34,7 +34,7 @@ class Backlog(Service):
     def tick(self) -> timedelta:
         """Count once."""
         connection = self._session.connection
-        self._serving = workers.workers_of(connection, self._driver)
+        self._serving = len(workers.workers_of(connection, self._driver))
         self._waiting = workers.waiting(
             connection,
             channels=self._config.channels,

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import os
 import platform
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
+from contextlib import closing
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from itertools import count
 from typing import TYPE_CHECKING
+from uuid import UUID
 
 import pgqueue
 from pgqueue.claiming.registration import WorkerIds
@@ -17,13 +19,16 @@ from pgqueue.cluster.host import SETTINGS, Order
 from pgqueue.cluster.jobs import Job
 from pgqueue.cluster.presence import Presence
 from pgqueue.conf import settings
-from pgqueue.connections import Session
+from pgqueue.connections import Session, connect
 from pgqueue.duties.all import all_duties
 from pgqueue.duties.service import Duties
+from pgqueue.engine import notifications
 from pgqueue.engine.workers import WorkerInfo
+from pgqueue.listener import Subscription, Topic, subscribe
 from pgqueue.service import Service
 from pgqueue.spark.errors import ClusterLost, reason
 from pgqueue.tasks import scheduling
+from pgqueue.transactions import is_pooled
 from pgqueue.worker.config import WorkerConfig
 from pgqueue.worker.supervisor import KILL_AFTER
 
@@ -54,7 +59,7 @@ class Cluster:
         self._spark = spark
         self._level = level
         self._numbers = count(1)
-        self._last: Job | None = None
+        self._jobs: list[Job] = []
         self._id = WorkerIds().next()
         options = settings()
         info = WorkerInfo(
@@ -70,11 +75,14 @@ class Cluster:
                 "version": pgqueue.__version__,
             },
         )
-        self._presence = Presence(config.database, self._id, info, every=options.heartbeat)
+        self._presence = Presence(
+            config.database, self._id, info, every=options.heartbeat, on_told=self._give_up
+        )
         self._backlog = (
             Backlog(config, self._id, most=config.processes) if config.max_idle else None
         )
-        duties = (
+        self._config = config
+        self._duties = (
             Duties(
                 Session(config.database, name="duties"),
                 all_duties(database=config.database, scheduling=scheduling),
@@ -85,8 +93,22 @@ class Cluster:
             else None
         )
         self.services: Sequence[Service] = [
-            each for each in (self._presence, self._backlog, duties) if each
+            each for each in (self._presence, self._backlog, self._duties) if each
         ]
+        self._subscription = Subscription(topic=Topic(notifications.NEW), heard=self._hear)
+
+    def open(self) -> None:
+        """Hear of messages that are due earlier than the duties know."""
+        if not self._duties or self._config.poll_only:
+            return
+        with closing(connect(self._config.database, name="driver")) as connection:
+            is_heard = not is_pooled(connection)
+        if is_heard:
+            subscribe(self._config.database, self._subscription)
+
+    def close(self) -> None:
+        """Hear no more."""
+        self._subscription.close()
 
     def start(self, config: WorkerConfig) -> Job:
         """Start a worker.
@@ -95,6 +117,7 @@ class Cluster:
             ClusterLost: Spark's session is gone, so that no further job can be started.
         """
         self._check()
+        self._jobs = [each for each in self._jobs if each.status is None]
         ids = WorkerIds()
         order = Order(
             config=replace(config, processes=1, duties=False),
@@ -104,17 +127,28 @@ class Cluster:
             level=self._level,
         )
         name = f"pgqueue-{self._id}-{next(self._numbers)}"
-        self._last = Job(self._spark, order, name, ids, ask=self._presence.ask_to_stop)
-        return self._last
+        job = Job(self._spark, order, name, ids, ask=self._presence.ask_to_stop)
+        self._jobs.append(job)
+        return job
 
     def wanted(self, *, filled: int, empty: int) -> int:
         """Return how many workers are to be started, beside those that there are."""
         return self._backlog.wanted(filled=filled, empty=empty) if self._backlog else empty
 
+    def _hear(self, notification: str | None) -> None:
+        if self._duties and notification in (notifications.DUE_EARLIER, None):
+            self._duties.look_early()
+
+    def _give_up(self, begun: Collection[UUID]) -> None:
+        """Cancel what has not begun, so that a driver that stops needs not wait for executors."""
+        for each in list(self._jobs):
+            each.give_up(begun)
+
     def _check(self) -> None:
         """Raise the error after which no job of this session can be started."""
         from py4j.protocol import Py4JNetworkError
 
-        error = self._last.error if self._last else None
-        if isinstance(error, (Py4JNetworkError, ConnectionError)):
-            raise ClusterLost(f"Spark's session is gone: {reason(error)}. Start the driver again.")
+        for each in self._jobs:
+            if isinstance(each.error, (Py4JNetworkError, ConnectionError)):
+                said = reason(each.error)
+                raise ClusterLost(f"Spark's session is gone: {said}. Start the driver again.")

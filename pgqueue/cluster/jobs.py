@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from functools import partial
 from signal import SIGKILL
 from time import monotonic
 from typing import TYPE_CHECKING, Any
+from uuid import UUID
 
 from pgqueue import signals
 from pgqueue.claiming.registration import WorkerIds
@@ -86,10 +87,17 @@ class Job:
         if times:
             self._ask(times)
 
+    def give_up(self, begun: Collection[UUID]) -> None:
+        """Cancel the job if its worker is none of these: it waits for an executor, or starts."""
+        if self._status is None and not any(self.ids.first < id <= self.ids.last for id in begun):
+            self.has_stopped = True
+            self.kill()
+
     def kill(self) -> None:
         """Cancel the job: Spark kills the worker's process."""
         if self._status is None:
             self._status = -SIGKILL
+            self._wakeup.set()
             threading.Thread(target=self._cancel, name=f"kill {self.name}", daemon=True).start()
 
     def leave(self) -> None:
@@ -97,7 +105,9 @@ class Job:
         self._wakeup.close()
 
     def announce(self) -> None:
-        """Announce that it died."""
+        """Announce that it died, unless it had not begun."""
+        if self.has_stopped:
+            return
         said = reason(self.error) if self.error else f"it ended with status {self._status}"
         signals.send(signals.job_failed, type(self), job=self.name, reason=said)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Callable, Collection
 from dataclasses import replace
 from datetime import timedelta
 from uuid import UUID
@@ -19,16 +20,26 @@ class Presence(Service):
     Args:
         id: of the row.
         every: how often it says that the driver lives.
+        on_told: called with the ids of its workers once they can know that they are to stop.
     """
 
     longest_backoff = timedelta(seconds=2)
 
-    def __init__(self, alias: str, id: UUID, info: WorkerInfo, *, every: timedelta) -> None:
+    def __init__(
+        self,
+        alias: str,
+        id: UUID,
+        info: WorkerInfo,
+        *,
+        every: timedelta,
+        on_told: Callable[[Collection[UUID]], None] = lambda ids: None,
+    ) -> None:
         super().__init__()
         self._session = Session(alias, name="presence")
         self._id = id
         self._info = info
         self._every = every
+        self._on_told = on_told
         self._asked = 0
 
     def ask_to_stop(self, times: int) -> None:
@@ -46,6 +57,8 @@ class Presence(Service):
             workers.register(connection, self._id, info, before=None)
         elif asked:
             workers.ask_to_stop(connection, self._id, asked)
+        if asked:
+            self._on_told(workers.workers_of(connection, self._id))
         return self._every * random.uniform(0.9, 1)  # noqa: S311
 
     def finish(self) -> None:

@@ -88,10 +88,9 @@ def waiting(
     return row[0] if row else 0
 
 
-def workers_of(connection: Connection, worker_id: UUID) -> int:
-    """Return how many workers belong to a driver."""
-    row = connection.execute(SQL["workers_of"], {"driver": str(worker_id)}).fetchone()
-    return row[0] if row else 0
+def workers_of(connection: Connection, worker_id: UUID) -> list[UUID]:
+    """Return the ids of the workers that belong to a driver."""
+    return [id for (id,) in connection.execute(SQL["workers_of"], {"driver": str(worker_id)})]
 
 
 def retire(connection: Connection, worker_id: UUID) -> None:

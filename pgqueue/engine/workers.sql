@@ -25,7 +25,7 @@ FROM pgqueue_worker
 WHERE id = %(id)s
 
 -- name: workers_of
-SELECT count(*) FROM pgqueue_worker WHERE info ->> 'driver' = %(driver)s
+SELECT id FROM pgqueue_worker WHERE info ->> 'driver' = %(driver)s
 
 -- name: waiting
 -- As "unfinished" below, without what runs or waits for a retry: what another worker could begin.

@@ -90,6 +90,8 @@ def run(config: WorkerConfig, options: dict[str, Any], *, level: int) -> bool:
         config = replace(config, processes=workers, max_idle=None if config.drain else max_idle)
         crew = Cluster(spark, config, master=options["master"] or "spark-submit", level=level)
         try:
+            crew.open()
             return Supervisor(config, level=level, crew=crew).run()
         finally:
+            crew.close()
             sessions.stop_session(spark)

@@ -265,8 +265,8 @@ class TestADriver:
         driver, *others = (register(connection) for _ in range(3))
         Worker.objects.filter(pk=others[0]).update(info={"driver": str(driver)})
 
-        assert workers.workers_of(connection, driver) == 1
-        assert workers.workers_of(connection, others[0]) == 0
+        assert workers.workers_of(connection, driver) == [others[0]]
+        assert workers.workers_of(connection, others[0]) == []
 
     def test_is_asked_how_often_it_wants_them_to_stop(self, connection: Connection) -> None:
         driver = register(connection)

@@ -81,6 +81,37 @@ def test_a_driver_that_is_asked_to_stop_lets_what_runs_end_and_hands_back_the_re
     assert not Worker.objects.exists()
 
 
+@pytest.mark.django_db(transaction=True)
+def test_workers_come_and_go_with_the_work_there_is() -> None:
+    with starting(*CLUSTER, "--max-idle", "2") as process:
+        eventually(lambda: Worker.objects.count() == 1, within=STARTS_WITHIN, what="it drives")
+        jobs.add.using(run_after=1).enqueue(1, 1)
+
+        eventually(lambda: History.objects.count() == 1, within=STARTS_WITHIN)
+        most = len(serving())
+        eventually(lambda: not serving(), within=30, what="the worker ends")
+        jobs.sleep.enqueue_many([(60.0,)] * 2)
+        eventually(lambda: Message.objects.filter(state=State.RUNNING).count() == 2, within=60)
+        process.signal(signal.SIGTERM)
+        eventually(lambda: Worker.objects.filter(info__stop=1).exists(), what="it passes that on")
+        process.signal(signal.SIGTERM)
+
+        assert process.exit_status(within=15) == 0, process.log
+
+    assert most == 1
+    assert [(each.state, each.lost) for each in Message.objects.all()] == [(State.READY, 0)] * 2
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_driver_whose_workers_wait_for_executors_stops_at_once() -> None:
+    with starting(*CLUSTER, "--conf", "spark.cores.max=1") as process:
+        eventually(lambda: len(serving()) == 1, within=STARTS_WITHIN, what="one serves")
+        process.signal(signal.SIGTERM)
+
+        assert process.exit_status(within=15) == 0, process.log
+    assert not Worker.objects.exists()
+
+
 @pytest.fixture
 def stage(tmp_path: Path) -> Iterator[Stage]:
     """A scenario on a server of its own, with the ledger of the chaos tests."""

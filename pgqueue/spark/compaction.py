@@ -100,7 +100,7 @@ def compact(
     Raises:
         CompactionFailed: rows are missing from what was written; nothing was replaced.
     """
-    last = max((int(name) for name in files.names(COMMITS) if name.isdigit()), default=-1)
+    last = last_committed(files)
     first_kept = (today or datetime.now(UTC).date()).isoformat()
     done = []
     for day, sizes in sorted(_sizes(files).items()):
@@ -115,6 +115,11 @@ def compact(
     if done:
         files.delete(STAGED)
     return done
+
+
+def last_committed(files: Files) -> int:
+    """Return the last batch that Spark has committed, and so never writes again; -1: none."""
+    return max((int(name) for name in files.names(COMMITS) if name.isdigit()), default=-1)
 
 
 def _sizes(files: Files) -> Mapping[str, Mapping[int, int]]:

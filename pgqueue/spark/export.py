@@ -23,7 +23,7 @@ import psycopg
 from pyspark.sql import functions as F
 
 from pgqueue.names import as_folder
-from pgqueue.spark.compaction import compact, recover
+from pgqueue.spark.compaction import compact, last_committed, recover
 from pgqueue.spark.errors import ExportConflict, UnknownTarget
 from pgqueue.spark.files import Files, are_within_reach
 from pgqueue.spark.urls import connect
@@ -89,7 +89,11 @@ def export(
         files = _files(spark, to)
         if files:
             recover(files)
-        written = _export_history(spark, connection, url, to, batch, progress)
+        exporting = _HistoryExport(connection, to)
+        written = _export_history(exporting.start(spark, url, batch), exporting, progress)
+        if files:
+            exporting.note_earlier(files)
+        connection.execute(SQL["note_time"], {"target": to})
         done = Exported(written, _export_deadletters(spark, url, to))
         if files:
             compact(spark, files, confirm=lambda: connection.execute(SQL["still"]))
@@ -177,32 +181,37 @@ class _HistoryExport:
         """Note in the database which batches Spark has committed; return how far it is."""
         for each in query.recentProgress:
             if each.batchId > self._batch and each.numInputRows:
-                offset = json.loads(each.sources[0].endOffset)
-                self._connection.execute(
-                    SQL["note"],
-                    {
-                        "target": self._to,
-                        "batch": each.batchId,
-                        "txid": offset["txid"],
-                        "message_id": offset["id"],
-                    },
-                )
-                self._batch = each.batchId
+                self._note(each.batchId, each.sources[0].endOffset)
                 done = self.progress.done + each.numInputRows
                 self.progress = Progress(done, max(self.progress.waiting, done))
         return self.progress
 
+    def note_earlier(self, files: Files) -> None:
+        """Note what Spark has committed in an export that ended before it could, or is forgotten.
+
+        Retention may wait for it, and there may be nothing new.
+        """
+        last = last_committed(files)
+        if last > self._batch:
+            self._note(last, files.read(f"_checkpoint/offsets/{last}").splitlines()[-1])
+
+    def _note(self, batch: int, last: str) -> None:
+        offset = json.loads(last)
+        self._connection.execute(
+            SQL["note"],
+            {
+                "target": self._to,
+                "batch": batch,
+                "txid": offset["txid"],
+                "message_id": offset["id"],
+            },
+        )
+        self._batch = batch
+
 
 def _export_history(
-    spark: SparkSession,
-    connection: psycopg.Connection[Any],
-    url: str,
-    to: str,
-    batch: int,
-    progress: Callable[[Progress], None],
+    query: StreamingQuery, exporting: _HistoryExport, progress: Callable[[Progress], None]
 ) -> int:
-    exporting = _HistoryExport(connection, to)
-    query = exporting.start(spark, url, batch)
     try:
         while not query.awaitTermination(LOOK):
             progress(exporting.note(query))
@@ -210,7 +219,6 @@ def _export_history(
         query.stop()
     done = exporting.note(query)
     progress(done)
-    connection.execute(SQL["note_time"], {"target": to})
     return done.done
 
 

@@ -18,7 +18,7 @@ from django.core.management.base import CommandError
 from pgqueue.engine.values import Position
 from pgqueue.models import Export
 from pgqueue.spark import ExportConflict
-from pgqueue.spark.export import Exported, Progress, _files, export
+from pgqueue.spark.export import Exported, Progress, _files, export, forget
 from tests import factories
 from tests.factories import Connection, bury, ended, past
 from tests.spark.conftest import wait_for_horizon
@@ -102,6 +102,26 @@ def test_a_batch_that_was_interrupted_is_written_again_in_its_place(
 
     run(spark, url, tmp_path, batch=3)
 
+    assert exported(tmp_path) == all_ids(connection)
+
+
+@pytest.mark.spark
+def test_a_target_whose_record_is_behind_is_noted_although_nothing_is_new(
+    spark: SparkSession, url: str, connection: Connection, tmp_path: Path
+) -> None:
+    ended(connection, 6)
+    run(spark, url, tmp_path, batch=3)
+    noted = Export.objects.values_list("batch", "txid", "message_id")
+    before = noted.get()
+    # As if it was killed after Spark noted the last batch; then as if it was forgotten.
+    Export.objects.update(batch=0, txid=0, message_id=0)
+    run(spark, url, tmp_path)
+    after_a_kill = noted.get()
+    forget(url=url, to=str(tmp_path))
+    run(spark, url, tmp_path)
+
+    assert before[0] == 1
+    assert (after_a_kill, noted.get()) == (before, before)
     assert exported(tmp_path) == all_ids(connection)
 
 

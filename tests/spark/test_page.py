@@ -236,6 +236,16 @@ def test_a_section_whose_table_was_not_made_is_left_out() -> None:
     assert "Nothing failed" not in elements.text
 
 
+def test_one_of_a_kind_is_not_counted() -> None:
+    busy = reports.busy()
+    ones = {name: busy.tables[name].iloc[1:2] for name in ("slo", "retry_storms")}
+
+    text = Elements(render(busy._replace(tables={**busy.tables, **ones}))).text
+
+    assert "mail missed its objective" in text
+    assert "The worst of" not in text
+
+
 def test_long_names_break_after_their_dots() -> None:
     page = render(reports.busy())
 

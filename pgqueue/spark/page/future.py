@@ -65,7 +65,7 @@ def _window(data: Data) -> str:
     since, until = simulation.get("since"), simulation.get("until")
     if since is None or until is None:
         return ""
-    return f"They are those from {units.when(since)} to {units.when(until)}. "
+    return f"The arrivals are those from {units.when(since)} to {units.when(until)}. "
 
 
 def _fits(data: Data) -> bool:

@@ -53,6 +53,8 @@ def objectives(data: Data) -> Section:
     if late:
         names = listed([shortened(each, 30) for each in late])
         title = f"{len(late)} of {counted(len(rows), 'channel')} missed the objective: {names}"
+        if len(rows) == 1:
+            title = f"{names} missed its objective"
     else:
         title = "Every channel that has an objective met it"
     burn = _burn(data)

@@ -71,10 +71,11 @@ def storms(data: Data) -> Section:
             "No task retried far more often than it usually does.",
         )
     worst = max(rows, key=lambda row: row["retries"] or 0)
+    which = f"The worst of {len(rows)} storms: " if len(rows) > 1 else ""
     return Section(
         "storms",
         "Retry storms",
-        f"The worst of {counted(len(rows), 'storm')}: {shortened(worst['task'])} retried "
+        f"{which}{shortened(worst['task'])} retried "
         f"{units.number(worst['retries'])} times from {units.when(worst['began_at'])}",
         "A storm is a time in which a task retried far more often than it usually does. A bar "
         "says when.",

@@ -1,13 +1,19 @@
-"""Reports to draw: a busy week with everything that is hard to show, and an empty one."""
+"""Reports to draw: a busy week with everything that is hard to show, and an empty one.
+
+`python -m tests.spark.reports FILE` writes the page of the first.
+"""
 
 from __future__ import annotations
 
+import sys
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
+from pgqueue.spark.page import render
 from pgqueue.spark.report import Report
 
 UNTIL = datetime(2026, 11, 24, 9, 30, tzinfo=UTC)
@@ -310,3 +316,7 @@ def _forecast(random: np.random.Generator, over_time: pd.DataFrame) -> pd.DataFr
         }
     )
     return pd.concat([past, coming], ignore_index=True)
+
+
+if __name__ == "__main__":
+    Path(sys.argv[1]).write_text(render(busy()), "utf-8")

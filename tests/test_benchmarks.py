@@ -24,6 +24,7 @@ from tests.system import is_alive
 ROOT = Path(__file__).resolve().parent.parent
 FIGURES = {
     "backlog": {"claim_ms_10k", "claim_ms_1m", "stats_ms_10m"},
+    "cluster": {"cluster_per_s"},
     "django_tasks": {
         "ours_enqueue_per_s",
         "ours_drain_per_s",
@@ -102,6 +103,7 @@ def run(*arguments: str) -> list[dict[str, Any]]:
         (["latency"], "5"),
         (["recovery", "sleepers"], "6"),
         (["spark"], "300"),
+        (["cluster"], "20"),
     ],
 )
 def test_each_benchmark_reports_what_it_promises(names: list[str], messages: str) -> None:
@@ -111,7 +113,10 @@ def test_each_benchmark_reports_what_it_promises(names: list[str], messages: str
     for report in reports:
         figures, ratios, machine = report["figures"], report["ratios"], report["machine"]
         assert FIGURES[report["benchmark"]] < figures.keys()
-        assert not ratios or ratios.keys() & {"of_ceiling", "of_free", "deep_of_shallow", "of_jdbc"}
+        assert not ratios or ratios.keys() & {
+            *("of_ceiling", "of_free", "deep_of_shallow", "of_jdbc"),
+            "cluster_of_processes",
+        }
         assert all(value > 0 for value in [*figures.values(), *ratios.values()])
         assert {"cpu", "cores", "memory_gb", "postgresql", "python"} < machine.keys()
         measured = {f"figures.{name}" for name in figures} | {f"ratios.{name}" for name in ratios}

@@ -147,3 +147,26 @@ def test_a_request_wakes_who_waits_for_it(presence: Presence, driver: Driver) ->
 
     assert requests.count == 1
     requests.close()
+
+
+def test_who_has_begun_is_looked_up_once_workers_can_know_that_they_are_to_stop(
+    presence: Presence,
+) -> None:
+    told: list[list[UUID]] = []
+    presence._on_told = lambda ids: told.append(list(ids))
+    presence.tick()
+    before = list(told)
+    row = Worker.objects.get()
+    worker = Worker.objects.create(
+        id=uuid4(),
+        host="b",
+        pid=2,
+        started_at=row.started_at,
+        last_seen=row.last_seen,
+        info={"driver": str(presence._id)},
+    )
+
+    presence.ask_to_stop(1)
+    presence.tick()
+
+    assert (before, told) == ([], [[worker.pk]])

@@ -17,12 +17,15 @@ SQL = load(__name__)
 WORKERS = 2
 WARM_UP = 20
 """Messages."""
-PATIENCE = 120.0
+PATIENCE = 300.0
 """Seconds, for executors to start."""
+QUICK = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 ON_A_CLUSTER = (
     *("--executor", "spark", "--master", "local-cluster[2,1,1024]", "--workers", str(WORKERS)),
     *("--conf", "spark.ui.enabled=false", "--conf", "spark.driver.host=127.0.0.1"),
     *("--conf", f"spark.executorEnv.PYTHONPATH={ROOT}"),
+    *("--conf", f"spark.driver.extraJavaOptions={QUICK}"),
+    *("--conf", f"spark.executor.extraJavaOptions={QUICK}"),
 )
 IN_PROCESSES = ("--processes", str(WORKERS))
 

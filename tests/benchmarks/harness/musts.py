@@ -76,6 +76,7 @@ MUSTS = (
     Must("peers", "ratios.orm_drain_of_best_django_peer", must=3, aim=10),
     Must("peers", "ratios.connecting_orm_drain_of_best_django_peer", must=4, aim=8),
     Must("sleepers", "figures.s", must=2, aim=1.2),
+    Must("cluster", "ratios.cluster_of_processes", must=0.85, aim=1, needs="pyspark"),
     Must("spark", "ratios.of_jdbc", must=0.5, aim=1),
     Must("spark", "figures.reader_per_s", must=400_000, aim=600_000),
     Must("spark", "figures.export_per_s", must=100_000, aim=250_000),

@@ -48,6 +48,13 @@ def test_channels_and_keys_take_turns() -> None:
     assert list(replay(by_key, served())) == [0, 5, 15, 10]
 
 
+def test_without_turns_what_is_due_first_comes_first() -> None:
+    work = jobs([0, 1, 2, 3], [5, 5, 5, 5], channel=[0, 0, 0, 1], key=[0, 0, 0, 1])
+
+    assert list(replay(work, served(takes_turns=False))) == [0, 5, 10, 15]
+    assert list(replay(work, served(2, takes_turns=False, channels={0: Limit(1)}))) == [0, 5, 10, 3]
+
+
 def test_a_channel_has_its_limit_and_others_pass() -> None:
     work = jobs([0, 0, 0], [5, 5, 5], channel=[0, 0, 1], key=[0, 1, 2])
 

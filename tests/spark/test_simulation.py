@@ -60,7 +60,7 @@ def work(frame: pandas.DataFrame) -> Work:
         (Rules(slots=[(0, 8)], gap=0.001), {}),
         (Rules(slots=[(0, 4)], gap=0.001), {"mean": 0.113}),
         (Rules(slots=[(0, 8)], gap=0.001), {"bursts": 2}),
-        (Rules(slots=[(0, 2)], gap=0.002), {"mean": 0.003, "bursts": 2}),
+        (Rules(slots=[(0, 2)], gap=0.002), {"mean": 0.015, "bursts": 2}),
         (Rules(slots=[(0, 4), (40, 8), (80, 0), (100, 6)], gap=0.001), {}),
         (Rules(slots=[(0, 8)], channels={0: Limit(1)}), {"channels": 3}),
         (Rules(slots=[(0, 8)], channels={0: Limit(1, 0.1)}), {"channels": 3, "mean": 0.01}),

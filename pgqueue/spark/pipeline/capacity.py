@@ -65,31 +65,37 @@ class Served(NamedTuple):
 def estimates(past: Past) -> Iterator[Served]:
     """Yield how these attempts may have been served.
 
-    How long it takes to claim a message is not known, nor how long a slot rests between two runs
-    while few messages wait: of each assumption, what follows from it. The last one is that there
-    always was a free slot.
+    How long it takes to claim a message is not known: of each assumption, what follows from it.
+    The last one is that there always was a free slot.
     """
     usual = max(0.02, 5 * min(float(np.quantile(past.waits, 0.05)), USUAL))
     for times in (1, 6, math.inf):
-        served = estimate(past, usual * times)
-        yield served
-        if served.rules.gap:
-            for share in (0.5, 0.0):
-                rules = replace(served.rules, gap=served.rules.gap * share)
-                yield Served(rules, served.latencies)
+        for by_mean in (False, True):
+            served = estimate(past, usual * times, by_mean=by_mean)
+            yield served
+            yield Served(replace(served.rules, takes_turns=False), served.latencies)
 
 
-def estimate(past: Past, usual: float) -> Served:
+def variants(served: Served) -> Iterator[Served]:
+    """Yield the same where slots rest shorter or longer between two runs."""
+    for share in (1.0, 0.0, 0.33, 0.67, 1.33) if served.rules.gap else (1.0,):
+        yield Served(replace(served.rules, gap=served.rules.gap * share), served.latencies)
+
+
+def estimate(past: Past, usual: float, *, by_mean: bool = False) -> Served:
     """Return how these attempts were served.
 
     Args:
         usual: seconds that it takes to begin although a slot is free, at most.
+        by_mean: whether slots are as many as ran on the average, or as ran most of the time. The
+            times of two claims are a network's delay apart, so runs that followed each other
+            may seem to overlap.
     """
     waits = past.waits
     waited = waits > usual
     channels, keys = _limits(past, waited)
     has_limit = np.isin(past.channel, list(channels)) | np.isin(past.key, list(keys))
-    slots, gap = _slots(past, waited & ~has_limit)
+    slots, gap = _slots(past, waited & ~has_limit, by_mean)
     rules = Rules(slots=slots, gap=gap, channels=channels, keys=keys)
     met_free = waits[_met_free(past, slots) & ~has_limit]
     if len(met_free) < FEW:
@@ -182,7 +188,7 @@ def _covered(past: Past, late: Bools, times: Floats) -> tuple[float, Bools]:
     return float((lasts - firsts).sum()), (index >= 0) & (times <= lasts[np.maximum(index, 0)])
 
 
-def _slots(past: Past, late: Bools) -> tuple[list[tuple[float, int]], float]:
+def _slots(past: Past, late: Bools, by_mean: bool) -> tuple[list[tuple[float, int]], float]:
     """Return how many slots there were from when on, and what lies between two runs."""
     first, last = float(past.due.min()), float(past.ended.max())
     edges = np.linspace(first, last + 1e-6, BUCKETS + 1)
@@ -200,6 +206,9 @@ def _slots(past: Past, late: Bools) -> tuple[list[tuple[float, int]], float]:
             here = within & (bucket == each)
             # A single late message says nothing about the whole stretch.
             if here.sum() >= 5:
+                if by_mean:
+                    full[each] = math.ceil(running[here].mean() - 0.1)
+                    continue
                 full[each] = int(np.quantile(running[here], 0.95))
                 # Of short runs, moments seldom meet as many as there can be.
                 begins = late & (begun == each)

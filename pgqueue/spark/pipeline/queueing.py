@@ -1,7 +1,8 @@
 """A queue replayed: who would have waited how long, with other slots and limits.
 
 Several servers take turns among channels, and within a channel among its keys; within a key,
-higher priorities come first, then what is due first. So do pgqueue's workers.
+higher priorities come first, then what is due first. So do pgqueue's workers, who claim some
+messages ahead: of these, what is due first comes first.
 """
 
 from __future__ import annotations
@@ -60,12 +61,15 @@ class Rules:
         gap: how long a slot stays taken after a run, in seconds.
         channels: limits of channels.
         keys: limits of keys.
+        takes_turns: whether channels and keys do; else what is due first comes first, except
+            among what has limits.
     """
 
     slots: Sequence[tuple[float, int]]
     gap: float = 0.0
     channels: dict[int, Limit] = field(default_factory=dict)
     keys: dict[int, Limit] = field(default_factory=dict)
+    takes_turns: bool = True
 
 
 def replay(jobs: Jobs, rules: Rules) -> Floats:
@@ -73,13 +77,20 @@ def replay(jobs: Jobs, rules: Rules) -> Floats:
     return _Replay(jobs, rules).run()
 
 
+def _joined(jobs: Jobs, rules: Rules) -> tuple[Ints, Ints]:
+    """Return channels and keys, with one (-1) for all that have no limit."""
+    has_limit = np.isin(jobs.channel, list(rules.channels)) | np.isin(jobs.key, list(rules.keys))
+    return np.where(has_limit, jobs.channel, -1), np.where(has_limit, jobs.key, -1)
+
+
 class _Replay:
     def __init__(self, jobs: Jobs, rules: Rules) -> None:
         self._rules = rules
         self._due = jobs.due.tolist()
         self._service = jobs.service.tolist()
-        self._channel = jobs.channel.tolist()
-        self._key = jobs.key.tolist()
+        channel, key = (jobs.channel, jobs.key) if rules.takes_turns else _joined(jobs, rules)
+        self._channel = channel.tolist()
+        self._key = key.tolist()
         self._priority = jobs.priority.tolist()
         self._latency = jobs.latency.tolist()
         self._begun = [float("nan")] * len(jobs)

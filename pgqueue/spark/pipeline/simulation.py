@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from pyspark.sql import functions as F
 
-from pgqueue.spark.pipeline.capacity import Past, Served, estimates
+from pgqueue.spark.pipeline.capacity import Past, Served, estimates, variants
 from pgqueue.spark.pipeline.material import Made, Material, collected
 from pgqueue.spark.pipeline.queueing import Floats, Ints, Jobs, Limit, Rules, replay
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from pandas import DataFrame as Pandas
     from pyspark.sql import DataFrame
 
-MOST = 200_000
+MOST = 100_000
 """Attempts that are replayed; of more, those of the stretch of time with the longest backlog."""
 NOISY = 3
 """Keys that are limited in turn."""
@@ -256,15 +256,16 @@ def _nearest(work: Work) -> Served:
         told = _replayed(work, served.rules, _latencies(work, served), None)
         return float(np.abs(np.log(_spread(told.waits) / measured)).mean())
 
-    return min(estimates(work.past), key=distance)
+    best = min(estimates(work.past), key=distance)
+    return min(variants(best), key=distance)
 
 
 def _spread(waits: Floats) -> Floats:
     """Return percentiles of waits, each a millisecond at least."""
     known = waits[~np.isnan(waits)]
     if not len(known):
-        return np.full(5, 1e9)
-    return np.maximum(np.quantile(known, (0.5, 0.75, 0.9, 0.95, 0.99)), 1e-3)
+        return np.full(6, 1e9)
+    return np.maximum(np.quantile(known, (0.5, 0.75, 0.9, 0.95, 0.98, 0.99)), 1e-3)
 
 
 def _quantile(values: Floats, share: float) -> float:

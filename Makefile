@@ -29,8 +29,10 @@ PIPELINE = $(VENV)/installed-spark
 
 .PHONY: demo history test test-postgres test-spark model chaos soak bench bench-smoke bench-peers lint types imports migrations check constraints clean
 
-demo: $(INSTALLED)
+# With SPARK=1 a report about it follows, which needs Python 3.11 to 3.13, and no Java on the machine.
+demo: $(if $(SPARK),$(PIPELINE),$(INSTALLED))
 	$(RUN) manage.py demo
+	$(if $(SPARK),$(RUN) manage.py pgqueue_report --html report.html)
 
 # WORKERS processes, each with databases of its own; WORKERS=0 runs all tests in one process.
 WORKERS ?= 3

@@ -134,7 +134,7 @@ def test_the_backlog_of_a_live_queue_has_what_still_waits(
 
 
 class TestTheCommand:
-    def test_prints_a_summary_and_writes_tables(
+    def test_prints_a_summary_and_writes_tables_and_a_page(
         self,
         spark: SparkSession,
         url: str,
@@ -142,9 +142,16 @@ class TestTheCommand:
         tmp_path: Path,
         capsys: pytest.CaptureFixture[str],
     ) -> None:
-        call_command("pgqueue_report", "--from", str(folder), "--tables", str(tmp_path))
+        page = tmp_path / "report.html"
+
+        call_command(
+            *("pgqueue_report", "--from", str(folder)),
+            *("--tables", str(tmp_path), "--html", str(page)),
+        )
 
         out = capsys.readouterr().out
+        assert out.splitlines()[-1] == f"The report as a page: {page}"
+        assert page.is_file()
         assert "6 messages ended" in out
         assert "shop.send" in out
         for metric in METRICS.values():

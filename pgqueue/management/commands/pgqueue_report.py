@@ -88,7 +88,9 @@ class Command(SparkCommand):
                 _write_page(report, options["html"])
         except OSError as error:
             raise CommandError(str(error)) from error
-        return text(report)
+        if not options["html"]:
+            return text(report)
+        return f"{text(report)}\nThe report as a page: {options['html']}"
 
 
 def _write_tables(report: Report, into: Path, kind: str) -> None:

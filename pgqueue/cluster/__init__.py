@@ -1,6 +1,6 @@
 """Workers on a Spark cluster: each is a task of a Spark job that runs for long.
 
-    crew        where the supervisor's workers run: on the cluster
+    pool        where the supervisor's workers run: on the cluster
     jobs        one job of Spark's, with one worker
     host        what runs in it, on an executor
     driver      how a worker there learns from the database that it is to stop

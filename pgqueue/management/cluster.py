@@ -80,7 +80,7 @@ def run(config: WorkerConfig, options: dict[str, Any], *, level: int) -> bool:
     """
     with errors_in_one_line():
         from pgqueue.cluster import sessions
-        from pgqueue.cluster.crew import Cluster
+        from pgqueue.cluster.pool import Cluster
 
         spark = sessions.start_session(options["master"], dict(options["conf"]))
         workers = options["workers"] or sessions.cores(spark)
@@ -88,10 +88,10 @@ def run(config: WorkerConfig, options: dict[str, Any], *, level: int) -> bool:
             raise CommandError("Spark Connect doesn't tell its number of cores: say --workers.")
         max_idle = config.max_idle or (MAX_IDLE if sessions.shrinks(spark) else None)
         config = replace(config, processes=workers, max_idle=None if config.drain else max_idle)
-        crew = Cluster(spark, config, master=options["master"] or "spark-submit", level=level)
+        pool = Cluster(spark, config, master=options["master"] or "spark-submit", level=level)
         try:
-            crew.open()
-            return Supervisor(config, level=level, crew=crew).run()
+            pool.open()
+            return Supervisor(config, level=level, pool=pool).run()
         finally:
-            crew.close()
+            pool.close()
             sessions.stop_session(spark)

@@ -19,9 +19,9 @@ from pgqueue.claiming.registration import WorkerIds
 from pgqueue.service import Service
 from pgqueue.worker import child, parent
 from pgqueue.worker.config import WorkerConfig
-from pgqueue.worker.crew import Crew, Member
 from pgqueue.worker.main_session import MainSession
 from pgqueue.worker.migrations import wait_until_migrated
+from pgqueue.worker.pool import PooledWorker, WorkerPool
 from pgqueue.worker.rescuer import Rescuer
 from pgqueue.worker.stopping import SIGNALS, StopRequests, blocked
 from pgqueue.worker.unseen import warn_of_unseen
@@ -57,7 +57,7 @@ class Processes:
     def __init__(self, level: int | None = None) -> None:
         self._level = level
 
-    def start(self, config: WorkerConfig) -> Member:
+    def start(self, config: WorkerConfig) -> PooledWorker:
         """Start a process."""
         return Child(config, self._level)
 
@@ -148,7 +148,7 @@ class Slot:
     """A place for one process at a time."""
 
     def __init__(self) -> None:
-        self.child: Member | None = None
+        self.child: PooledWorker | None = None
         self.fill_at = 0.0
         self._short_lives = 0
         self._well_at = monotonic()
@@ -191,20 +191,20 @@ class Supervisor:
 
     Args:
         level: the log level of the processes, if the project configures none.
-        crew: where its workers run; None: in processes on this machine.
+        pool: where its workers run; None: in processes on this machine.
     """
 
     def __init__(
-        self, config: WorkerConfig, *, level: int | None = None, crew: Crew | None = None
+        self, config: WorkerConfig, *, level: int | None = None, pool: WorkerPool | None = None
     ) -> None:
         self._config = config
-        self._crew: Crew = crew or Processes(level)
+        self._pool: WorkerPool = pool or Processes(level)
         self._requests = StopRequests()
         self._slots = [Slot() for _ in range(config.processes)]
-        self._retiring: list[Member] = []
+        self._retiring: list[PooledWorker] = []
         self._is_crowded = False
         self._rescuer = Rescuer(config.database)
-        self._watchdog = Watchdog([self._rescuer, *self._crew.services])
+        self._watchdog = Watchdog([self._rescuer, *self._pool.services])
         self._passed_on = 0
         self._kill_at = inf
         self._cut_short = False
@@ -222,7 +222,7 @@ class Supervisor:
         with self._requests.on_signals(*SIGNALS):
             try:
                 self._prepare()
-                for service in self._crew.services:
+                for service in self._pool.services:
                     service.start()
                 while self._goes_on():
                     self._fill()
@@ -233,9 +233,9 @@ class Supervisor:
                 for each in self._children():
                     each.leave()
                 self._watchdog.stop()
-                for service in (self._rescuer, *self._crew.services):
+                for service in (self._rescuer, *self._pool.services):
                     service.stop()
-                for service in (self._rescuer, *self._crew.services):
+                for service in (self._rescuer, *self._pool.services):
                     service.stopped(LAST_RESCUE)
         self._requests.close()
         return not self._cut_short
@@ -261,7 +261,7 @@ class Supervisor:
         if self._config.liveness_file:
             touch(self._config.liveness_file, sender=type(self))
 
-    def _children(self) -> list[Member]:
+    def _children(self) -> list[PooledWorker]:
         return [slot.child for slot in self._slots if slot.child] + self._retiring
 
     def _goes_on(self) -> bool:
@@ -286,7 +286,7 @@ class Supervisor:
         for slot in self._to_fill():
             if self._fills and monotonic() >= slot.fill_at:
                 try:
-                    slot.child = self._crew.start(config)
+                    slot.child = self._pool.start(config)
                 except OSError as error:  # no memory or process slot at the moment
                     signals.send(
                         signals.service_failed, type(self), service="supervisor", error=error
@@ -297,7 +297,7 @@ class Supervisor:
         """Return the empty places in which a worker is wanted; note that the others are empty."""
         empty = [slot for slot in self._slots if not slot.child]
         empty.sort(key=lambda slot: slot.fill_at)
-        wanted = self._crew.wanted(filled=len(self._slots) - len(empty), empty=len(empty))
+        wanted = self._pool.wanted(filled=len(self._slots) - len(empty), empty=len(empty))
         for slot in empty[wanted:]:
             slot.excuse()
         return empty[:wanted]
@@ -333,7 +333,7 @@ class Supervisor:
             self._retiring.remove(each)
             self._bury(each)
 
-    def _bury(self, dead: Member) -> None:
+    def _bury(self, dead: PooledWorker) -> None:
         dead.listen()  # its last reports
         dead.leave()
         if not dead.has_ended_well:
@@ -347,7 +347,7 @@ class Supervisor:
         asked = min(self._requests.count, 2)  # a third request means the same as the second
         if asked > self._passed_on:
             self._passed_on = asked
-            left = self._crew.kill_after
+            left = self._pool.kill_after
             if asked < 2:
                 left += self._config.grace
             self._kill_at = min(self._kill_at, monotonic() + left.total_seconds())

@@ -283,7 +283,7 @@ def test_a_liveness_file_that_cannot_be_touched_is_reported(
 
 
 class Cluster:
-    """A crew that wants so many more, and starts what does nothing."""
+    """A pool that wants so many more, and starts what does nothing."""
 
     kill_after = timedelta()
     services = ()
@@ -304,21 +304,21 @@ class Cluster:
 def test_as_many_are_started_as_their_crew_wants_and_the_other_places_are_well(
     supervised: Supervisor, wanted: int
 ) -> None:
-    crew = Cluster(wanted)
-    supervised._crew = crew
+    pool = Cluster(wanted)
+    supervised._pool = pool
     for slot in supervised._slots:
         slot._well_at -= supervisor.FILLED_WITHIN
 
     supervised._fill()
-    crew.more = 0
+    pool.more = 0
     supervised._fill()
 
-    assert len(crew.started) == wanted
+    assert len(pool.started) == wanted
     assert all(slot.is_well for slot in supervised._slots if not slot.child)
 
 
 def test_naps_beside_empty_places_where_nobody_is_wanted(supervised: Supervisor) -> None:
-    supervised._crew = Cluster(0)
+    supervised._pool = Cluster(0)
     supervised._config = replace(supervised._config, liveness_file=None)
     began = monotonic()
 

@@ -11,7 +11,7 @@ from pgqueue.service import Service
 from pgqueue.worker.config import WorkerConfig
 
 
-class Member(Protocol):
+class PooledWorker(Protocol):
     """A worker that the supervisor has started, wherever it runs."""
 
     ids: WorkerIds
@@ -55,7 +55,7 @@ class Member(Protocol):
         """Announce that it died."""
 
 
-class Crew(Protocol):
+class WorkerPool(Protocol):
     """Where a supervisor's workers run: as processes here, or on a cluster."""
 
     kill_after: timedelta
@@ -63,7 +63,7 @@ class Crew(Protocol):
     services: Sequence[Service]
     """What runs beside it until all of them have ended."""
 
-    def start(self, config: WorkerConfig) -> Member:
+    def start(self, config: WorkerConfig) -> PooledWorker:
         """Start a worker.
 
         Raises:

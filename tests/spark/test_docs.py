@@ -1,4 +1,4 @@
-"""The examples of docs/pipeline.md run, one after the other."""
+"""The examples of docs/pipeline.md run, one after the other, and the queries of docs/scale.md."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING
 
+import duckdb
 import pytest
 
 from pgqueue.models import Message
@@ -14,13 +15,15 @@ from pgqueue.spark.options import NAMES
 from pgqueue.spark.tables import TABLES
 from pgqueue.spark.writeoptions import OF_BATCHES, OF_EVERY_WRITE, OPERATIONS
 from pgqueue.spark.written import IDS, MESSAGE
-from tests.factories import Connection, ended
+from tests.factories import Connection, bury, ended
 from tests.spark.conftest import wait_for_horizon
+from tests.spark.test_export import run
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 PAGE = Path(__file__).parents[2] / "docs" / "pipeline.md"
+SCALE = PAGE.with_name("scale.md").read_text("utf-8")
 
 
 @pytest.mark.spark
@@ -43,6 +46,30 @@ def test_the_examples_run(
 
     assert "tests.task|succeeded|    3|" in capsys.readouterr().out
     assert Message.objects.filter(task="shop.jobs.send_receipt").count() == 2
+
+
+@pytest.mark.spark
+def test_the_queries_run(
+    spark: SparkSession, url: str, connection: Connection, tmp_path: Path
+) -> None:
+    ended(connection, 3)
+    ended(connection, 2, outcome="expired")
+    bury(connection, 4)
+    run(spark, url, tmp_path)
+    [of_postgresql] = re.findall(r"^```sql\n(.*?)^```", SCALE, re.M | re.S)
+    of_duckdb = re.findall(r"^```sql duckdb\n(.*?)^```", SCALE, re.M | re.S)
+
+    counts = connection.execute(of_postgresql).fetchall()
+    history, letters = (
+        duckdb.sql(each.replace("/srv/lake/queue", str(tmp_path))).fetchall() for each in of_duckdb
+    )
+
+    assert [row[:3] for row in counts] == [
+        ("tests.task", "expired", 2),
+        ("tests.task", "succeeded", 3),
+    ]
+    assert (sum(row[2] for row in history), sum(row[3] for row in history)) == (5, 2)
+    assert [row[:3] for row in letters] == [("default", "Oops", 4)]
 
 
 def test_every_table_column_and_option_is_described() -> None:

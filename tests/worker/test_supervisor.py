@@ -301,7 +301,7 @@ class Cluster:
 
 
 @pytest.mark.parametrize("wanted", [0, 1, 2])
-def test_as_many_are_started_as_their_crew_wants_and_the_other_places_are_well(
+def test_as_many_are_started_as_their_pool_wants_and_the_other_places_are_well(
     supervised: Supervisor, wanted: int
 ) -> None:
     pool = Cluster(wanted)

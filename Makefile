@@ -47,7 +47,7 @@ test-postgres: $(TESTED)
 
 # The data pipeline: what takes longer than the suite may.
 test-spark: $(PIPELINE)
-	$(RUN) -m pytest -m spark tests/spark
+	$(PYTEST) -n 2 -m spark tests/spark
 
 # Random histories held against a model, and then everybody at once: half of the minutes each.
 MINUTES ?= 10

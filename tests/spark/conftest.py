@@ -30,9 +30,9 @@ Load = Callable[..., "DataFrame"]
 
 @pytest.hookimpl(tryfirst=True)  # before pytest-xdist reads the groups
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Run all tests of this folder in one process: a second session of Spark takes 20 seconds."""
+    """Run what needs a session of Spark in one process: a second session takes 20 seconds."""
     for item in items:
-        if HERE in item.path.parents:
+        if HERE in item.path.parents and "spark" in getattr(item, "fixturenames", ()):
             item.add_marker(pytest.mark.xdist_group("spark"))
 
 

@@ -30,9 +30,12 @@ Load = Callable[..., "DataFrame"]
 
 @pytest.hookimpl(tryfirst=True)  # before pytest-xdist reads the groups
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Run what needs a session of Spark in one process: a second session takes 20 seconds."""
+    """Run what needs a session of Spark, or tables that others left no blocks in, in one process.
+
+    A second session takes 20 seconds.
+    """
     for item in items:
-        if HERE in item.path.parents and "spark" in getattr(item, "fixturenames", ()):
+        if HERE in item.path.parents and {"spark", "url"} & set(getattr(item, "fixturenames", ())):
             item.add_marker(pytest.mark.xdist_group("spark"))
 
 

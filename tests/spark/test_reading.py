@@ -318,7 +318,9 @@ class TestPartitions:
                         else (after.first, before.end) == (0, blocks[int(before.name)])
                     )
 
-    def test_of_an_empty_table_are_one(self, url: str) -> None:
+    def test_of_an_empty_table_are_one(self, url: str, connection: Connection) -> None:
+        connection.execute("TRUNCATE pgqueue_history")
+
         assert len(parts(url, numPartitions="5")) == 1
         assert ids(parts(url, "messages", numPartitions="5")) == []
 

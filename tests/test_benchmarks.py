@@ -122,7 +122,9 @@ def test_each_benchmark_reports_what_it_promises(names: list[str], messages: str
         measured = {f"figures.{name}" for name in figures} | {f"ratios.{name}" for name in ratios}
         assert report["spread"].keys() == measured
         asked = {must.metric for must in MUSTS if must.benchmark == report["benchmark"]}
-        assert asked - {f"ratios.{name}" for name in report["remarks"]} <= measured
+        # What needs another program, or more messages than these.
+        may_lack = {"ratios.of_jdbc", "figures.simulation_error"}
+        assert asked - may_lack <= measured
 
 
 def test_a_report_that_reaches_its_musts_misses_none() -> None:

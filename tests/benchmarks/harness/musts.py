@@ -83,6 +83,7 @@ MUSTS = (
     Must("spark", "figures.enqueue_per_s", must=60_000, aim=150_000),
     Must("spark", "figures.stream_p50_s", must=2, aim=1),
     Must("spark", "figures.report_s", must=30, aim=10),
+    Must("spark", "figures.simulation_error", must=0.2, aim=0.1),
     Must("spark", "figures.driver_gb", must=1.5, aim=1),
     Must("recovery", "figures.child_s", must=1, aim=1),
     Must("recovery", "figures.worker_s", must=LEASE_S + 1, aim=LEASE_S + 1),

@@ -51,7 +51,8 @@ def ensure(messages: int) -> str:
     found = make_conninfo(conninfo("default"), dbname=name + HISTORY)
     if _size(found) < messages:
         command = [sys.executable, "-m", __name__, "--messages", str(messages)]
-        subprocess.run(command, cwd=ROOT, check=True)
+        # Reports go to stdout, and nothing else.
+        subprocess.run(command, cwd=ROOT, stdout=sys.stderr, check=True)
     return found
 
 

@@ -39,17 +39,12 @@ SELECT array_agg(nextval('pgqueue_message_id_seq')) FROM generate_series(1, %(co
 
 -- name: keep_order
 -- Takes the locks before the ids, and in the order of the lanes, as every transaction does that takes several.
-SELECT count(pgqueue_keep_order_v1(channel, key))
-FROM (SELECT DISTINCT channel, key FROM unnest(%(channels)s::text[], %(keys)s::text[]) AS k (channel, key)
-      ORDER BY channel, key) sorted
+-- include: order_kept
 
 -- name: rooms
 -- How many more messages channels (key NULL) and their keys may have. Locks are taken in this order;
 -- a channel without max_size takes none.
-SELECT channel, key, pgqueue_room_v1(channel, key)
-FROM (SELECT DISTINCT channel, key FROM unnest(%(channels)s::text[], %(keys)s::text[]) AS k (channel, key)
-      WHERE channel IN (SELECT channel FROM pgqueue_policy WHERE max_size IS NOT NULL)
-      ORDER BY channel, key NULLS FIRST) sorted
+-- include: rooms_kept
 
 -- name: max_sizes
 -- That of the channel, and that of the key: its own policy replaces what holds for each.

@@ -148,3 +148,16 @@ kept AS MATERIALIZED (
 -- has lost its connection, and takes a new worker_id with the next one. Behind a pooler it keeps both, and
 -- its claim might be given out again under the same fence: so there the claim is flushed.
 SELECT CASE WHEN %(is_pooled)s THEN '' ELSE set_config('synchronous_commit', 'off', true) END
+
+-- name: order_kept
+-- Every transaction that locks several lanes does so in one order, or two would deadlock: by this statement, or
+-- the next one.
+SELECT count(pgqueue_keep_order_v1(channel, key))
+FROM (SELECT DISTINCT channel, key FROM unnest(%(channels)s::text[], %(keys)s::text[]) AS k (channel, key)
+      ORDER BY channel, key) sorted
+
+-- name: rooms_kept
+SELECT channel, key, pgqueue_room_v1(channel, key)
+FROM (SELECT DISTINCT channel, key FROM unnest(%(channels)s::text[], %(keys)s::text[]) AS k (channel, key)
+      WHERE channel IN (SELECT channel FROM pgqueue_policy WHERE max_size IS NOT NULL)
+      ORDER BY channel, key NULLS FIRST) sorted

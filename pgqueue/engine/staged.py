@@ -97,7 +97,7 @@ def enqueue(
     Raises:
         BatchTooLarge: more than `LOCKED_LANES` lanes are ordered, or of limited size.
         ChannelFull: a policy's max_size is reached.
-        WriteConflict: some rows are not there any more.
+        WriteConflict: some rows are not there any more, or a policy was changed meanwhile.
     """
     given = {**defaults._asdict(), "attempts": list(attempts)}
     found, any_singular = connection.execute(SQL["look"], given).fetchone() or (0, False)
@@ -106,6 +106,12 @@ def enqueue(
     for attempt in attempts:
         row = connection.execute(SQL["enqueue_plain"], {**given, "attempt": attempt}).fetchone()
         stored = stored._replace(stored=stored.stored + (row[0] if row else 0))
+    if sum(stored) != rows:
+        # Each statement sees the policies anew: a row may be singular to a later one only.
+        raise WriteConflict(
+            f"Of {rows} rows, {sum(stored)} would be stored: a policy was changed meanwhile. "
+            "Run the write again."
+        )
     return stored
 
 

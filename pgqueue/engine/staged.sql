@@ -61,15 +61,10 @@ SELECT 'room', channel, key FROM g WHERE channel IN (
 LIMIT %(limit)s + 1
 
 -- name: keep_order
-SELECT count(pgqueue_keep_order_v1(channel, key))
-FROM (SELECT channel, key FROM unnest(%(channels)s::text[], %(keys)s::text[]) AS k (channel, key)
-      ORDER BY channel COLLATE "C", key COLLATE "C") sorted
+-- include: order_kept
 
 -- name: keep_room
--- In the order in which every transaction takes these locks.
-SELECT count(pgqueue_room_v1(channel, key))
-FROM (SELECT channel, key FROM unnest(%(channels)s::text[], %(keys)s::text[]) AS k (channel, key)
-      ORDER BY channel COLLATE "C", key COLLATE "C" NULLS FIRST) sorted
+-- include: rooms_kept
 
 -- name: enqueue_singular
 -- Stored in the order of the dedupe keys, so that two producers of the same keys do not deadlock; ordered ones

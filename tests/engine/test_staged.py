@@ -143,6 +143,20 @@ class TestAWrite:
 
         assert not Message.objects.exists()
 
+    def test_that_a_policy_comes_between_stores_nothing(
+        self, connection: Connection, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        # As if it was committed after the rows were looked at.
+        monkeypatch.setitem(staged.SQL, "look", "SELECT 2, false")
+        limit(scope="channel", max_size=5)
+        attempt = stage(connection, {}, {"channel": "other"})
+
+        with pytest.raises(WriteConflict, match="Of 2 rows, 1 would be stored"):
+            commit(connection, attempt)
+
+        assert not Message.objects.exists()
+        assert Staged.objects.count() == 2
+
     def test_is_new_once(self, connection: Connection) -> None:
         first = Write("app", 4, "")
 

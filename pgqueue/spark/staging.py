@@ -84,7 +84,7 @@ def _send(connection: psycopg.Connection[Any], names: Sequence[str], piece: io.B
     )
     try:
         with connection.transaction(), connection.cursor() as cursor:
-            cursor.execute(SQL_TEXTS["prepare"])
+            cursor.execute(SQL_TEXTS["no_timeouts"])
             with cursor.copy(copy_in) as copy:
                 copy.write(piece.getbuffer())
     except psycopg.DataError as error:

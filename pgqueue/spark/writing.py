@@ -82,7 +82,7 @@ class Rows:
         numbers = [each.attempt for each in sorted(attempts)]
         rows = sum(each.rows for each in attempts)
         with connect(options.url, name="commit") as connection, connection.transaction():
-            connection.execute(SQL["prepare"])
+            connection.execute(SQL["no_timeouts"])
             write = Write(options.app_id or "", version or 0, options.origin)
             if options.app_id is not None and not staged.is_new(connection, write, rows=rows):
                 logger.info("Version %s of %s was committed before.", version, options.app_id)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from uuid import UUID, uuid4
 
@@ -86,26 +86,17 @@ def be_silent() -> None:
     Worker.objects.update(last_seen=F("last_seen") - HOUR)
 
 
-def test_a_driver_that_is_silent_for_a_whole_lease_is_gone(
-    driver: Driver, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    clock = 100.0
-    monkeypatch.setattr("pgqueue.cluster.driver.monotonic", lambda: clock)
-    be_silent()
-    driver.tick()
-    at_first = driver.requests
-    clock += LEASE.total_seconds()
-    driver.tick()
-
-    assert (at_first, driver.requests) == (0, 1)
-
-
-def test_a_driver_without_a_row_is_gone_after_a_lease(
-    driver: Driver, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    clock = 100.0
-    monkeypatch.setattr("pgqueue.cluster.driver.monotonic", lambda: clock)
+def remove_row() -> None:
     Worker.objects.all().delete()
+
+
+@pytest.mark.parametrize("leave", [be_silent, remove_row])
+def test_a_driver_that_is_silent_or_has_no_row_is_gone_after_a_lease(
+    driver: Driver, monkeypatch: pytest.MonkeyPatch, leave: Callable[[], None]
+) -> None:
+    clock = 100.0
+    monkeypatch.setattr("pgqueue.cluster.driver.monotonic", lambda: clock)
+    leave()
     driver.tick()
     at_first = driver.requests
     clock += LEASE.total_seconds()

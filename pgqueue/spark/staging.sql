@@ -1,2 +1,0 @@
--- name: prepare
--- include: no_timeouts

@@ -22,7 +22,12 @@ if TYPE_CHECKING:
     from pandas import DataFrame as Pandas
     from pyspark.sql import DataFrame, SparkSession
 
-ARROW = "spark.sql.execution.arrow.pyspark.enabled"
+CONF = {
+    # Small tables come to the driver as Arrow.
+    "spark.sql.execution.arrow.pyspark.enabled": "true",
+    # Values are collected by group: of more than 128 groups, Spark would sort all rows first.
+    "spark.sql.objectHashAggregate.sortBased.fallbackThreshold": "10000",
+}
 MICROSECOND = timedelta(microseconds=1)
 
 
@@ -86,7 +91,7 @@ def build(
             "messages": messages,
             "bucket_s": period.width,
         }
-        with _arrow(spark):
+        with _configured(spark):
             for metric in METRICS.values():
                 progress(metric.title)
                 made = metric.make(material)
@@ -111,14 +116,16 @@ def _time(micros: int | None) -> datetime | None:
 
 
 @contextmanager
-def _arrow(spark: SparkSession) -> Iterator[None]:
-    """Let small tables come to the driver as Arrow."""
-    before = spark.conf.get(ARROW, None)
-    spark.conf.set(ARROW, "true")
+def _configured(spark: SparkSession) -> Iterator[None]:
+    """Change the session's options for the report."""
+    before = {name: spark.conf.get(name, None) for name in CONF}
+    for name, value in CONF.items():
+        spark.conf.set(name, value)
     try:
         yield
     finally:
-        if before is None:
-            spark.conf.unset(ARROW)
-        else:
-            spark.conf.set(ARROW, before)
+        for name, was in before.items():
+            if was is None:
+                spark.conf.unset(name)
+            else:
+                spark.conf.set(name, was)

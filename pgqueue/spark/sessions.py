@@ -25,8 +25,8 @@ DEFAULTS: Mapping[str, str] = {
     # For one machine: a shuffle into Spark's 200 partitions takes longer than most of its queries.
     "spark.sql.shuffle.partitions": "4",
     "spark.driver.memory": "1g",
-    # Queries are short: a JVM that compiles less starts sooner.
-    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+    # With two cores, collecting garbage in parallel does not pay.
+    "spark.driver.extraJavaOptions": "-XX:+UseSerialGC",
 }
 
 

@@ -97,6 +97,8 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
             "spark.sql.warehouse.dir": str(folder / "warehouse"),
             "spark.eventLog.enabled": "true",
             "spark.eventLog.dir": f"file://{folder}",
+            # Of few rows: a JVM that compiles less starts sooner.
+            "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
         }
     )
     yield session

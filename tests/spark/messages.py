@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import functions as F
 
-from pgqueue.spark.pipeline.runs import DEADLETTERS, HISTORY
+from pgqueue.spark.pipeline.runs import DEADLETTERS, HISTORY, MESSAGES
 from pgqueue.spark.pipeline.runs import runs as derive
 from pgqueue.spark.tables import TABLES
 
@@ -76,6 +76,11 @@ def frames(spark: SparkSession, rows: list[Row]) -> tuple[DataFrame, DataFrame]:
 def runs(spark: SparkSession, rows: list[Row]) -> DataFrame:
     """Return what the pipeline derives of these rows."""
     return derive(*frames(spark, rows))
+
+
+def live(spark: SparkSession, rows: list[Row]) -> DataFrame:
+    """Return these rows as live messages, each with its state."""
+    return _frame(spark, "messages", MESSAGES, rows)
 
 
 def export(spark: SparkSession, rows: list[Row], folder: Path) -> Path:

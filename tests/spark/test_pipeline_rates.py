@@ -6,9 +6,11 @@ import random
 from typing import TYPE_CHECKING
 
 import duckdb
+import numpy as np
 import pytest
 
-from pgqueue.spark.pipeline.rates import by_key, rates
+from pgqueue.spark.pipeline.percentiles import Part, percentiles
+from pgqueue.spark.pipeline.rates import rates, rolled_up
 from tests.spark.messages import message, runs
 
 if TYPE_CHECKING:
@@ -44,32 +46,43 @@ def test_groups_are_what_duckdb_counts(spark: SparkSession) -> None:
     plain = ended.toPandas()
     assert len(plain) == 300
 
-    found = rates(ended, exact=True).toPandas()
-    keys = by_key(ended, exact=True, keys=1).toPandas()
+    found = rates(ended, exact=True, keys=1).toPandas()
     ended.unpersist()
 
     for group, column in [("channel", "channel"), ("task", "task"), ("hour", "hour(ended_at)")]:
         expected = duckdb.sql(f"{CHECK} GROUP BY {column} ORDER BY messages").df()
-        rows_of = found[found["by"] == group].sort_values("messages").reset_index(drop=True)
+        rows_of = rolled_up(found, group).sort_values("messages").reset_index(drop=True)
         assert len(expected) >= 2
         for name in expected.columns:
             assert list(rows_of[name]) == pytest.approx(list(expected[name]))
     [every] = duckdb.sql(CHECK).df().to_dict("records")
-    [mine] = found[found["by"] == "all"].to_dict("records")
+    [mine] = rolled_up(found).to_dict("records")
     assert {name: mine[name] for name in every} == pytest.approx(every)
     most = duckdb.sql("SELECT key, count(*) FROM plain WHERE key <> '' GROUP BY 1 ORDER BY 2 DESC")
+    keys = rolled_up(found, "key")
     assert [(row.key, row.messages) for row in keys.itertuples()] == most.fetchall()[:1]
 
 
 def test_approximate_percentiles_are_near(spark: SparkSession) -> None:
     rows = [message(0, each / 100, each / 10, id=each) for each in range(101)]
 
-    [found] = (
-        rates(runs(spark, rows).where("channel = 'mail'"), exact=False)
-        .where("by = 'all'")
-        .collect()
-    )
+    parts = rates(runs(spark, rows).where("channel = 'mail'"), exact=False).toPandas()
+    [found] = rolled_up(parts).itertuples()
 
     assert found.wait_p50_s == pytest.approx(0.5, abs=0.02)
     assert found.run_p99_s == pytest.approx(9.9, abs=0.2)
     assert (found.success_rate, found.loss_rate) == (1, 0)
+
+
+def test_approximate_percentiles_of_several_parts_are_near() -> None:
+    values = np.random.default_rng(1).exponential(3, 10_000)
+    shares = np.linspace(0, 1, 1001)
+    parts = [Part(np.quantile(some, shares), len(some)) for some in (values[:1000], values[1000:])]
+
+    found = percentiles(parts, [0.5, 0.99])
+
+    assert found == pytest.approx(list(np.quantile(values, [0.5, 0.99])), rel=0.02)
+
+
+def test_what_has_no_values_has_no_percentile() -> None:
+    assert np.isnan(percentiles([Part(np.array([]), 0)], [0.5, 0.99])).all()

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pgqueue.spark.pipeline.queueing import Jobs, Limit, Rules, replay
+from pgqueue.spark.pipeline.queueing import Jobs, Limit, Rules, _by_turns, _in_order, replay
 
 
 def jobs(due: list[float], service: list[float], **given: list[Any]) -> Jobs:
@@ -93,3 +93,23 @@ def test_waits_are_those_of_the_theory() -> None:
     waits = replay(work, served()) - due
 
     assert waits.mean() == pytest.approx(4, rel=0.1)
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_in_order_of_their_times_they_begin_as_by_turns(seed: int) -> None:
+    chance = np.random.default_rng(seed)
+    count = int(chance.integers(1, 300))
+    due = np.sort(
+        chance.choice([chance.uniform(0, 5, count), chance.integers(0, 9, count)], axis=0)
+    )
+    work = jobs(
+        list(due),
+        list(chance.exponential(0.1, count)),
+        channel=list(chance.integers(0, 3, count)),
+        latency=list(chance.exponential(0.01, count)),
+    )
+    times = [0.0, *np.sort(chance.uniform(0, 6, chance.integers(0, 6)))]
+    slots = [(float(time), int(chance.integers(0, 6))) for time in times]
+    rules = Rules(slots=slots, gap=float(chance.choice([0, 0.02])), takes_turns=False)
+
+    np.testing.assert_array_equal(_in_order(work, rules), _by_turns(work, rules))

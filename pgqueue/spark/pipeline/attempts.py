@@ -24,7 +24,7 @@ def attempts(runs: DataFrame) -> DataFrame:
         id, channel, key, task, priority;
         due_at, started_at (NULL: it never began), ended_at (NULL: not yet);
         is_failed: whether it failed or was lost;
-        is_last: whether it is the message's last one; and for that one
+        is_only: whether the message has no other; is_last: whether it is its last one; and for that
         arrived_at: when the message was first due; wait_s: measured.
     """
     nothing = F.lit(None)
@@ -32,6 +32,7 @@ def attempts(runs: DataFrame) -> DataFrame:
         *_KEPT,
         *("due_at", "started_at", "ended_at"),
         (F.col("outcome") == "dead").alias("is_failed"),
+        F.col("errors").isNull().alias("is_only"),
         F.lit(True).alias("is_last"),
         *("arrived_at", "wait_s"),
     )
@@ -44,6 +45,7 @@ def attempts(runs: DataFrame) -> DataFrame:
         .select(
             *_KEPT,
             *[F.col(f"each.{name}") for name in _TIMES],
+            F.lit(False).alias("is_only"),
             F.lit(False).alias("is_last"),
             nothing.cast("timestamp").alias("arrived_at"),
             nothing.cast("double").alias("wait_s"),

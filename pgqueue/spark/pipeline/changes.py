@@ -14,7 +14,7 @@ import numpy as np
 from pyspark.sql import functions as F
 
 from pgqueue.spark.pipeline.material import Made, Material, collected
-from pgqueue.spark.pipeline.percentiles import spread, values_of
+from pgqueue.spark.pipeline.percentiles import counted_values, spread
 
 if TYPE_CHECKING:
     from pandas import DataFrame as Pandas
@@ -37,22 +37,22 @@ COLUMNS = (
 
 def make(given: Material) -> Made:
     """Make the tables change_points and task_durations."""
-    points, durations = changes(collected(medians(given.runs, given)), given.period)
-    return Made({"change_points": points, "task_durations": durations})
+    found = spread(collected(durations(given.runs, given)), {"runs": {"p50_s": 0.5}})
+    points, lasted = changes(found, given.period)
+    return Made({"change_points": points, "task_durations": lasted})
 
 
-def medians(runs: DataFrame, given: Material) -> DataFrame:
-    """Return the median run of each task in each bucket: task, bucket, messages, p50_s."""
+def durations(runs: DataFrame, given: Material) -> DataFrame:
+    """Collect the runs of each task in each bucket: task, bucket, messages, runs, runs_count."""
     bucket = given.period.bucket(F.col("ended_at")).alias("bucket")
-    grouped = (
+    return (
         runs.where(F.col("run_s").isNotNull())
         .groupBy("task", bucket)
         .agg(
             F.count("*").alias("messages"),
-            values_of(F.col("run_s"), exact=given.exact).alias("runs"),
+            *counted_values({"runs": F.col("run_s")}, exact=given.exact),
         )
     )
-    return spread(grouped, {"runs": {"p50_s": 0.5}})
 
 
 def changes(found: Pandas, period: Period) -> tuple[Pandas, Pandas]:

@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as F
 
 from pgqueue.spark.pipeline.material import Made, Material, collected
-from pgqueue.spark.pipeline.percentiles import spread, values_of
+from pgqueue.spark.pipeline.percentiles import Part, counted_values, percentiles
 
 if TYPE_CHECKING:
+    from pandas import DataFrame as Pandas
     from pyspark.sql import DataFrame
 
 NOISY = 10
@@ -18,50 +19,77 @@ COLUMNS = (
     *("channel", "key", "messages", "share", "run_total_s", "run_share"),
     *("wait_p99_s_of_others", "failures"),
 )
+REST = -1
+"""The number of all keys of a channel that are not told of."""
 
 
 def make(given: Material) -> Made:
     """Make the table noisiest_keys."""
-    rows = collected(noisiest_keys(given.runs, exact=given.exact))
-    rows = rows.sort_values(["run_total_s", "channel", "key"], ascending=[False, True, True])
-    return Made({"noisiest_keys": rows[list(COLUMNS)].reset_index(drop=True)})
+    noisy = collected(noisiest_keys(given.runs))
+    return Made({"noisiest_keys": table(noisy, collected(beside(given.runs, noisy, given.exact)))})
 
 
-def noisiest_keys(runs: DataFrame, *, exact: bool, keys: int = NOISY) -> DataFrame:
-    """Return the keys whose messages ran longest in total.
-
-    Returns:
-        channel, key, messages, share (of the channel's messages), run_total_s, run_share (of the
-        channel's run time), wait_p99_s_of_others (of the channel's other keys), failures (attempts
-        that failed).
-    """
-    ran = F.coalesce(F.sum("run_s"), F.lit(0.0))
-    most = (
+def noisiest_keys(runs: DataFrame, *, keys: int = NOISY) -> DataFrame:
+    """Return the keys whose messages ran longest in total: channel, key, run_total_s, in order."""
+    return (
         runs.where(F.col("key") != "")
         .groupBy("channel", "key")
-        .agg(
-            F.count("*").alias("messages"),
-            ran.alias("run_total_s"),
-            F.sum("failed").alias("failures"),
-        )
+        .agg(F.coalesce(F.sum("run_s"), F.lit(0.0)).alias("run_total_s"))
         .orderBy(F.desc("run_total_s"), "channel", "key")
         .limit(keys)
     )
-    noisy = F.broadcast(most.withColumnRenamed("key", "noisy"))
-    others = F.when(F.col("key") != F.col("noisy"), F.col("wait_s"))
-    names = ("channel", "noisy", "messages", "run_total_s", "failures")
-    beside = (
-        runs.select("channel", "key", "wait_s", "run_s")
-        .join(noisy, "channel")
-        .groupBy(*names)
+
+
+def beside(runs: DataFrame, noisy: Pandas, exact: bool) -> DataFrame:
+    """Aggregate the channels of noisy keys, each noisy key by itself and all others together.
+
+    Args:
+        noisy: what `noisiest_keys` found.
+
+    Returns:
+        channel, number (of the key in `noisy`, or REST), messages, failures (attempts that failed),
+        ran_s, waits and waits_count (see `percentiles.counted_values`).
+    """
+    number = F.lit(REST)
+    for index, row in enumerate(noisy.itertuples()):
+        is_it = (F.col("channel") == row.channel) & (F.col("key") == row.key)
+        number = F.when(is_it, index).otherwise(number)
+    channels = noisy["channel"].unique().tolist()
+    return (
+        runs.where(F.col("channel").isin(channels))
+        .groupBy("channel", number.alias("number"))
         .agg(
-            F.count("*").alias("all"),
-            ran.alias("all_s"),
-            values_of(others, exact=exact).alias("others"),
+            F.count("*").alias("messages"),
+            F.sum("failed").alias("failures"),
+            F.coalesce(F.sum("run_s"), F.lit(0.0)).alias("ran_s"),
+            *counted_values({"waits": F.col("wait_s")}, exact=exact),
         )
-        .withColumn("share", F.col("messages") / F.col("all"))
-        .withColumn("run_share", F.try_divide("run_total_s", "all_s"))
-        .withColumnRenamed("noisy", "key")
-        .drop("all", "all_s")
     )
-    return spread(beside, {"others": {"wait_p99_s_of_others": 0.99}})
+
+
+def table(noisy: Pandas, parts: Pandas) -> Pandas:
+    """Put the noisy keys beside their channels.
+
+    Returns:
+        channel, key, messages, share (of the channel's messages), run_total_s, run_share (of the
+        channel's run time), wait_p99_s_of_others (of the channel's other keys), failures.
+    """
+    import pandas
+
+    rows = []
+    for index, key in enumerate(noisy.itertuples()):
+        channel = parts[parts["channel"] == key.channel]
+        own = channel[channel["number"] == index].iloc[0]
+        others = channel[channel["number"] != index]
+        ran_s = channel["ran_s"].sum()
+        rows.append(
+            (
+                *(key.channel, key.key, int(own["messages"])),
+                own["messages"] / channel["messages"].sum(),
+                own["ran_s"],
+                own["ran_s"] / ran_s if ran_s else float("nan"),
+                *percentiles(map(Part, others["waits"], others["waits_count"]), [0.99]),
+                int(own["failures"]),
+            )
+        )
+    return pandas.DataFrame(rows, columns=list(COLUMNS))

@@ -38,12 +38,9 @@ class Metric:
 METRICS: Mapping[str, Metric] = {
     "rates": Metric(
         "Rates and percentiles",
-        "How messages ended, and how long they waited and ran: all, by channel, task and hour.",
-        ("summary", "by_channel", "by_task", "by_hour", "slowest_tasks"),
+        "How messages ended, how long they waited and ran: all, by channel, task, hour and key.",
+        ("summary", "by_channel", "by_task", "by_hour", "by_key", "slowest_tasks"),
         rates.make,
-    ),
-    "by_key": Metric(
-        "Keys", "The same of the keys with most messages.", ("by_key",), rates.make_by_key
     ),
     "over_time": Metric(
         "Over time",

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as F
 
 from pgqueue.spark.pipeline.material import Made, Material, collected
-from pgqueue.spark.pipeline.percentiles import spread, values_of
+from pgqueue.spark.pipeline.percentiles import counted_values, spread
 
 if TYPE_CHECKING:
     from pandas import DataFrame as Pandas
@@ -19,6 +19,7 @@ COLUMNS = (
     *("at", "arrived", "ended", "failed_attempts", "backlog", "running"),
     *("wait_p50_s", "wait_p99_s"),
 )
+_COUNTS = ("arrived", "ended", "failed_attempts", "due", "begun", "started", "finished")
 
 
 def make(given: Material) -> Made:
@@ -32,32 +33,40 @@ def over_time(attempts: DataFrame, period: Period, *, exact: bool) -> DataFrame:
 
     Returns:
         bucket (-1: before the period), arrived, ended, failed_attempts, due, begun (or ended
-        without), busy_s (seconds of running) and percentiles of the waits that ended there.
+        without), started and finished (of what began), left_s (what its bucket still had when
+        it started, less what it had when it finished; both in seconds), wait and wait_count: the
+        waits that ended there (see `percentiles.counted_values`).
     """
     happened = attempts.select(F.explode(_events(period)).alias("event")).select("event.*")
-    summed = ("arrived", "ended", "failed_attempts", "due", "begun", "busy_s")
-    grouped = happened.groupBy("bucket").agg(
-        *[F.sum(name).alias(name) for name in summed],
-        values_of(F.col("wait_s"), exact=exact).alias("wait"),
+    return (
+        happened.where(F.col("bucket") < period.buckets)
+        .groupBy("bucket")
+        .agg(
+            *[F.sum(name).alias(name) for name in (*_COUNTS, "left_s")],
+            *counted_values({"wait": F.col("wait_s")}, exact=exact),
+        )
     )
-    return spread(grouped, {"wait": {"wait_p50_s": 0.5, "wait_p99_s": 0.99}})
 
 
 def table(found: Pandas, period: Period) -> Pandas:
     """Turn what `over_time` found into a row for each bucket."""
     import pandas
 
+    found = spread(found, {"wait": {"wait_p50_s": 0.5, "wait_p99_s": 0.99}})
     rows = found.set_index("bucket").reindex(range(-1, period.buckets))
-    sums = ["arrived", "ended", "failed_attempts", "due", "begun", "busy_s"]
+    sums = [*_COUNTS, "left_s"]
     rows[sums] = rows[sums].fillna(0)
     rows["backlog"] = (rows["due"] - rows["begun"]).cumsum()
-    rows = rows.loc[0:]
+    ran_before = (rows["started"] - rows["finished"]).cumsum().shift(fill_value=0)
     ends = [*period.starts[1:], period.until]
     widths = [
         max((end - start).total_seconds(), 1e-6)
         for start, end in zip(period.starts, ends, strict=True)
     ]
-    rows["running"] = rows["busy_s"] / widths
+    rows, ran_before = rows.loc[0:], ran_before.loc[0:]
+    # What ran at the beginning of a bucket is taken to run through it; what starts in it, from then
+    # on; and of both, what finishes takes back the rest.
+    rows["running"] = (ran_before * widths + rows["left_s"]).clip(lower=0) / widths
     rows["at"] = pandas.to_datetime(period.starts, utc=True)
     counts = ["arrived", "ended", "failed_attempts", "backlog"]
     rows[counts] = rows[counts].astype("int64")
@@ -67,35 +76,39 @@ def table(found: Pandas, period: Period) -> Pandas:
 def _events(period: Period) -> Column:
     """Return an array of what happened to an attempt, each with the bucket in which it did."""
     last, failed = F.col("is_last"), F.col("is_failed")
-    begun = F.coalesce("started_at", "ended_at")
-    ended = F.coalesce(F.col("ended_at"), F.lit(period.until))
-    once = F.array(
+    started, ended = F.col("started_at"), F.col("ended_at")
+    ran = started.isNotNull()
+    begun = F.coalesce(started, ended)
+    # Arrays of structs that the JVM compiles, and no function of an array, which it interprets.
+    return F.array(
         _event(period.bucket(F.col("arrived_at")), arrived=last),
         _event(period.bucket(F.col("due_at")), due=F.lit(True)),
-        _event(period.bucket(begun), begun=F.lit(True), wait_s=F.col("wait_s")),
-        _event(period.bucket(F.col("ended_at")), ended=last, failed_attempts=failed),
-    )
-    first = F.greatest(F.lit(0), period.bucket(F.col("started_at")))
-    has_begun = F.col("started_at").isNotNull()
-    through = F.least(F.lit(period.buckets - 1), period.bucket(ended))
-    stretches = F.when(has_begun & (first <= through), F.sequence(first, through)).otherwise(
-        F.array()
+        _event(
+            period.bucket(begun),
+            begun=F.lit(True),
+            started=ran,
+            left_s=F.when(ran, _left(period, started)),
+            wait_s=F.col("wait_s"),
+        ),
+        _event(
+            period.bucket(ended),
+            ended=last,
+            failed_attempts=failed,
+            finished=ran,
+            left_s=F.when(ran, -_left(period, ended)),
+        ),
     )
 
-    def ran(bucket: Column) -> Column:
-        begin = F.greatest(period.place(F.col("started_at")), bucket * period.width)
-        end = F.least(period.place(ended), (bucket + 1) * period.width)
-        return _event(bucket, busy_s=F.greatest(F.lit(0.0), end - begin))
 
-    events = F.concat(once, F.transform(F.coalesce(stretches, F.array()), ran))
-    return F.filter(events, lambda event: event.bucket < period.buckets)
+def _left(period: Period, time: Column) -> Column:
+    """Return the seconds from a time to the end of its bucket; 0: before the period."""
+    end = F.least((period.bucket(time) + 1) * period.width, F.lit(period.seconds))
+    return F.when(period.bucket(time) >= 0, end - period.place(time)).otherwise(0.0)
 
 
 def _event(bucket: Column, **what: Column) -> Column:
-    counts = ("arrived", "ended", "failed_attempts", "due", "begun")
-    sums = ("busy_s", "wait_s")
     return F.struct(
         bucket.alias("bucket"),
-        *[what.get(name, F.lit(0)).cast("int").alias(name) for name in counts],
-        *[what.get(name, F.lit(None)).cast("double").alias(name) for name in sums],
+        *[what.get(name, F.lit(0)).cast("int").alias(name) for name in _COUNTS],
+        *[what.get(name, F.lit(None)).cast("double").alias(name) for name in ("left_s", "wait_s")],
     )

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from heapq import heappop, heappush
+from heapq import heappop, heappush, heapreplace
 from typing import NamedTuple
 
 import numpy as np
@@ -18,8 +18,8 @@ import numpy.typing as npt
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
-ARRIVAL, STEP, SLOT, CHANNEL, KEY = range(5)
-"""What happens at a moment."""
+STEP, SLOT, CHANNEL, KEY = range(4)
+"""What happens at a moment, beside arrivals; in this order."""
 
 
 class Jobs(NamedTuple):
@@ -74,7 +74,48 @@ class Rules:
 
 def replay(jobs: Jobs, rules: Rules) -> Floats:
     """Return when each job would have begun; NaN: never, since there were no slots."""
-    return _Replay(jobs, rules).run()
+    is_plain = not (rules.takes_turns or rules.channels or rules.keys)
+    if is_plain and (jobs.priority == jobs.priority[:1]).all():
+        return _in_order(jobs, rules)
+    return _by_turns(jobs, rules)
+
+
+def _in_order(jobs: Jobs, rules: Rules) -> Floats:
+    """Replay what begins in the order in which it is due: all that counts is the next free slot.
+
+    It gives what `_by_turns` does, several times as fast (Kiefer and Wolfowitz: On the theory of
+    queues with many servers, 1955).
+    """
+    steps = [
+        (time, count - before)
+        for (time, count), (_, before) in zip(
+            rules.slots, [(0.0, 0), *rules.slots[:-1]], strict=True
+        )
+    ]
+    steps.reverse()
+    begun = np.full(len(jobs), np.nan)
+    gap = rules.gap
+    free: list[float] = []
+    gone: list[float] = []
+    for job, (due, service, latency) in enumerate(
+        zip(jobs.due.tolist(), jobs.service.tolist(), jobs.latency.tolist(), strict=True)
+    ):
+        # The slots that change before it can begin.
+        while steps and (not free or steps[-1][0] <= max(due, free[0])):
+            time, change = steps.pop()
+            # Fewer slots: the next that are free are no more. What runs there goes on, and if there
+            # are more again by then, it is there that it runs.
+            gone.extend(heappop(free) for _ in range(-change))
+            gone = sorted(end for end in gone if end > time)
+            for _ in range(change):
+                heappush(free, gone.pop() if gone else time)
+        if not free:
+            break
+        time = free[0]
+        begin = due + latency if time <= due else time
+        begun[job] = begin
+        heapreplace(free, begin + service + gap)
+    return begun
 
 
 def _joined(jobs: Jobs, rules: Rules) -> tuple[Ints, Ints]:
@@ -83,92 +124,79 @@ def _joined(jobs: Jobs, rules: Rules) -> tuple[Ints, Ints]:
     return np.where(has_limit, jobs.channel, -1), np.where(has_limit, jobs.key, -1)
 
 
-class _Replay:
-    def __init__(self, jobs: Jobs, rules: Rules) -> None:
-        self._rules = rules
-        self._due = jobs.due.tolist()
-        self._service = jobs.service.tolist()
-        channel, key = (jobs.channel, jobs.key) if rules.takes_turns else _joined(jobs, rules)
-        self._channel = channel.tolist()
-        self._key = key.tolist()
-        self._priority = jobs.priority.tolist()
-        self._latency = jobs.latency.tolist()
-        self._begun = [float("nan")] * len(jobs)
-        self._free = 0
-        # Whose turn it is: channels that wait, and the keys that wait in each.
-        self._turns: deque[int] = deque()
-        self._keys: dict[int, deque[int]] = {}
-        self._waiting: dict[int, list[tuple[int, float, int]]] = {}
-        # Places that are left where there is a limit; who has none is in no turn.
-        self._channel_places = {name: limit.running for name, limit in rules.channels.items()}
-        self._key_places = {name: limit.running for name, limit in rules.keys.items()}
-        self._channel_of = dict(zip(self._key, self._channel, strict=True))
-        self._happens: list[tuple[float, int, int]] = []
+def _by_turns(jobs: Jobs, rules: Rules) -> Floats:
+    """Replay a queue event by event.
 
-    def run(self) -> Floats:
-        slots = 0
-        for time, count in self._rules.slots:
-            heappush(self._happens, (time, STEP, count - slots))
-            slots = count
-        arrived, count = 0, len(self._due)
-        while arrived < count or self._happens:
-            if arrived < count and (not self._happens or self._due[arrived] < self._happens[0][0]):
-                time, kind, what = self._due[arrived], ARRIVAL, arrived
-                arrived += 1
-            else:
-                time, kind, what = heappop(self._happens)
-            self._happen(time, kind, what)
-        return np.array(self._begun)
+    It is one function, with its state in local variables: a report replays some hundred thousand
+    jobs thirty times, and half of the time would go into calls.
+    """
+    due, service, latency = jobs.due.tolist(), jobs.service.tolist(), jobs.latency.tolist()
+    channels, keys = (jobs.channel, jobs.key) if rules.takes_turns else _joined(jobs, rules)
+    channel_of_job, key_of_job = channels.tolist(), keys.tolist()
+    rank = (-jobs.priority).tolist()
+    channel_of = dict(zip(key_of_job, channel_of_job, strict=True))
+    begun = [float("nan")] * len(jobs)
+    # Whose turn it is: channels that wait, and the keys that wait in each.
+    turns: deque[int] = deque()
+    keys_of: dict[int, deque[int]] = {channel: deque() for channel in channel_of.values()}
+    waiting: dict[int, list[tuple[int, float, int]]] = {key: [] for key in channel_of}
+    # Places that are left where there is a limit; who has none is in no turn.
+    channel_places = {name: limit.running for name, limit in rules.channels.items()}
+    key_places = {name: limit.running for name, limit in rules.keys.items()}
+    happens: list[tuple[float, int, int]] = []
+    before = 0
+    for time, count in rules.slots:
+        heappush(happens, (time, STEP, count - before))
+        before = count
+    free, arrived, gap = 0, 0, rules.gap
 
-    def _happen(self, time: float, kind: int, what: int) -> None:
-        if kind == ARRIVAL:
-            self._arrive(what)
-        elif kind == SLOT:
-            self._free += 1
-        elif kind == STEP:
-            self._free += what
-        elif kind == CHANNEL:
-            self._channel_places[what] += 1
-            if self._channel_places[what] == 1 and self._keys.get(what):
-                self._turns.append(what)
+    def queue_key(key: int) -> None:
+        channel = channel_of[key]
+        mine = keys_of[channel]
+        mine.append(key)
+        if len(mine) == 1 and channel_places.get(channel, 1) > 0:
+            turns.append(channel)
+
+    while arrived < len(due) or happens:
+        if arrived < len(due) and (not happens or due[arrived] < happens[0][0]):
+            job, time = arrived, due[arrived]
+            arrived += 1
+            key = key_of_job[job]
+            heappush(waiting[key], (rank[job], time, job))
+            if len(waiting[key]) == 1 and key_places.get(key, 1) > 0:
+                queue_key(key)
         else:
-            self._key_places[what] += 1
-            if self._key_places[what] == 1 and self._waiting.get(what):
-                self._queue_key(self._channel_of[what], what)
-        while self._free > 0 and self._turns:
-            self._begin(time)
-
-    def _arrive(self, job: int) -> None:
-        key = self._key[job]
-        waiting = self._waiting.setdefault(key, [])
-        heappush(waiting, (-self._priority[job], self._due[job], job))
-        if len(waiting) == 1 and self._key_places.get(key, 1) > 0:
-            self._queue_key(self._channel[job], key)
-
-    def _queue_key(self, channel: int, key: int) -> None:
-        keys = self._keys.setdefault(channel, deque())
-        keys.append(key)
-        if len(keys) == 1 and self._channel_places.get(channel, 1) > 0:
-            self._turns.append(channel)
-
-    def _begin(self, time: float) -> None:
-        channel = self._turns.popleft()
-        keys = self._keys[channel]
-        key = keys.popleft()
-        waiting = self._waiting[key]
-        _, due, job = heappop(waiting)
-        begun = time + (self._latency[job] if time == due else 0.0)
-        self._begun[job] = begun
-        end = begun + self._service[job]
-        self._free -= 1
-        heappush(self._happens, (end + self._rules.gap, SLOT, 0))
-        if key in self._key_places:
-            self._key_places[key] -= 1
-            heappush(self._happens, (end + self._rules.keys[key].gap, KEY, key))
-        if waiting and self._key_places.get(key, 1) > 0:
-            keys.append(key)
-        if channel in self._channel_places:
-            self._channel_places[channel] -= 1
-            heappush(self._happens, (end + self._rules.channels[channel].gap, CHANNEL, channel))
-        if keys and self._channel_places.get(channel, 1) > 0:
-            self._turns.append(channel)
+            time, kind, what = heappop(happens)
+            if kind == SLOT:
+                free += 1
+            elif kind == STEP:
+                free += what
+            elif kind == CHANNEL:
+                channel_places[what] += 1
+                if channel_places[what] == 1 and keys_of.get(what):
+                    turns.append(what)
+            else:
+                key_places[what] += 1
+                if key_places[what] == 1 and waiting.get(what):
+                    queue_key(what)
+        while free > 0 and turns:
+            channel = turns.popleft()
+            mine = keys_of[channel]
+            key = mine.popleft()
+            others = waiting[key]
+            _, due_at, job = heappop(others)
+            begin = begun[job] = time + latency[job] if time == due_at else time
+            end = begin + service[job]
+            free -= 1
+            heappush(happens, (end + gap, SLOT, 0))
+            if key in key_places:
+                key_places[key] -= 1
+                heappush(happens, (end + rules.keys[key].gap, KEY, key))
+            if others and key_places.get(key, 1) > 0:
+                mine.append(key)
+            if channel in channel_places:
+                channel_places[channel] -= 1
+                heappush(happens, (end + rules.channels[channel].gap, CHANNEL, channel))
+            if mine and channel_places.get(channel, 1) > 0:
+                turns.append(channel)
+    return np.array(begun)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as F
 
 from pgqueue.spark.pipeline.material import Made, Material, collected
-from pgqueue.spark.pipeline.percentiles import spread, values_of
+from pgqueue.spark.pipeline.percentiles import Part, counted_values, percentiles
 
 if TYPE_CHECKING:
     from pandas import DataFrame as Pandas
@@ -39,24 +39,21 @@ SUMMARY = (
 )
 
 
+_COUNTS = ("messages", *OUTCOMES, "retried", "lost", "run_total_s")
+
+
 def make(given: Material) -> Made:
-    """Make the tables summary, by_channel, by_task, by_hour and slowest_tasks."""
-    found = collected(rates(given.runs, exact=given.exact))
-    summary = found[found["by"] == "all"].reset_index(drop=True)
+    """Make the tables summary, by_channel, by_task, by_hour, by_key and slowest_tasks."""
+    parts = collected(rates(given.runs, exact=given.exact))
+    summary = rolled_up(parts)
     summary["per_s"] = summary["messages"] / max(given.period.seconds, 1)
     tables = {"summary": summary[list(SUMMARY)]}
-    for by in ("channel", "task", "hour"):
-        rows = found[found["by"] == by]
+    for by in ("channel", "task", "hour", "key"):
+        rows = rolled_up(parts, by)
         rows = rows.sort_values("hour") if by == "hour" else _by_messages(rows, by)
         rows = rows[[by, *GROUPED]].reset_index(drop=True)
         tables[f"by_{by}"] = rows.astype({"hour": "int64"}) if by == "hour" else rows
     return Made({**tables, "slowest_tasks": _slowest(tables["by_task"])})
-
-
-def make_by_key(given: Material) -> Made:
-    """Make the table by_key."""
-    rows = _by_messages(collected(by_key(given.runs, exact=given.exact)), "key")
-    return Made({"by_key": rows[["key", *GROUPED]].reset_index(drop=True)})
 
 
 def _by_messages(rows: Pandas, name: str) -> Pandas:
@@ -71,33 +68,55 @@ def _slowest(tasks: Pandas) -> Pandas:
     return rows[columns].reset_index(drop=True)
 
 
-def rates(runs: DataFrame, *, exact: bool) -> DataFrame:
-    """Aggregate all runs, and those of each channel, task and hour of the day (UTC).
+def rates(runs: DataFrame, *, exact: bool, keys: int = KEYS) -> DataFrame:
+    """Aggregate runs by all that they are told apart by: `rolled_up` joins these groups.
+
+    So the runs are read once, and each of their values is collected once.
 
     Returns:
-        One row for all and one for each group, told apart by the column `by`: "all", "channel",
-        "task" or "hour"; and what `GROUPED` and `SUMMARY` name, except per_s.
+        channel, task, hour (of the day, in UTC), key (NULL: "", or not one of those with most
+        messages), messages, a column for each of `OUTCOMES`, retried, lost, run_total_s; wait,
+        wait_count and so on (see `percentiles.counted_values`).
     """
-    grouped = runs.withColumn("hour", _hour(F.col("ended_at")))
-    sets = grouped.groupingSets([[], ["channel"], ["task"], ["hour"]], "channel", "task", "hour")
-    # Which of the columns a set leaves out, as bits: channel 4, task 2, hour 1.
-    names = {7: "all", 3: "channel", 5: "task", 6: "hour"}
-    by = F.element_at(
-        F.create_map(*[F.lit(x) for pair in names.items() for x in pair]), _left_out()
+    most = (
+        runs.where(F.col("key") != "")
+        .groupBy("key")
+        .agg(F.count("*").alias("n"))
+        .orderBy(F.desc("n"), "key")
+        .limit(keys)
+        .select("key", F.col("key").alias("told"))
     )
-    return _finished(sets.agg(by.alias("by"), *_aggregates(exact)))
+    return (
+        runs.join(F.broadcast(most), "key", "left")
+        .groupBy("channel", "task", _hour(F.col("ended_at")).alias("hour"), "told")
+        .agg(*_aggregates(exact))
+        .withColumnRenamed("told", "key")
+    )
 
 
-def by_key(runs: DataFrame, *, exact: bool, keys: int = KEYS) -> DataFrame:
-    """Aggregate the runs of each of the keys with most messages."""
-    keyed = runs.where(F.col("key") != "")
-    most = keyed.groupBy("key").agg(F.count("*").alias("n")).orderBy(F.desc("n"), "key").limit(keys)
-    chosen = keyed.join(F.broadcast(most.select("key")), "key")
-    return _finished(chosen.groupBy("key").agg(*_aggregates(exact)))
+def rolled_up(parts: Pandas, by: str | None = None) -> Pandas:
+    """Join what `rates` found into the groups of one column; None: into a single row.
+
+    Returns:
+        The column `by`, and what `GROUPED` and `SUMMARY` name, except per_s.
+    """
+    import pandas
+
+    groups = parts.groupby(by) if by else [(None, parts)] if len(parts) else []
+    rows = pandas.DataFrame([{by: name, **_joined(group)} for name, group in groups])
+    if rows.empty:
+        rows = pandas.DataFrame(columns=[by, *_joined(parts)])
+    for rate, count in zip(RATES, ("succeeded", "retried", "dead", "lost"), strict=True):
+        rows[rate] = rows[count] / rows["messages"]
+    return rows
 
 
-def _left_out() -> Column:
-    return F.grouping_id("channel", "task", "hour").cast("int")
+def _joined(group: Pandas) -> dict[str, float]:
+    row = {name: group[name].sum() for name in _COUNTS}
+    for name, shares in _PERCENTILES.items():
+        found = percentiles(map(Part, group[name], group[f"{name}_count"]), [*shares.values()])
+        row |= dict(zip(shares, found, strict=True))
+    return row
 
 
 def _hour(time: Column) -> Column:
@@ -115,13 +134,5 @@ def _aggregates(exact: bool) -> list[Column]:
         number(F.col("is_retried")).alias("retried"),
         number(F.col("lost") > 0).alias("lost"),
         F.coalesce(F.sum("run_s"), F.lit(0.0)).alias("run_total_s"),
-        *[values_of(F.col(f"{name}_s"), exact=exact).alias(name) for name in _PERCENTILES],
+        *counted_values({name: F.col(f"{name}_s") for name in _PERCENTILES}, exact=exact),
     ]
-
-
-def _finished(frame: DataFrame) -> DataFrame:
-    rated = frame
-    counted = ("succeeded", "retried", "dead", "lost")
-    for rate, count in zip(RATES, counted, strict=True):
-        rated = rated.withColumn(rate, F.try_divide(F.col(count), F.col("messages")))
-    return spread(rated.drop("retried", "lost"), _PERCENTILES)

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from pandas import DataFrame as Pandas
     from pyspark.sql import DataFrame
 
-MOST = 100_000
+MOST = 50_000
 """Attempts that are replayed; of more, those of the stretch of time with the longest backlog."""
 NOISY = 3
 """Keys that are limited in turn."""

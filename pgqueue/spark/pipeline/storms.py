@@ -40,10 +40,14 @@ def retries(attempts: DataFrame, period: Period) -> DataFrame:
         task, bucket, attempts, retries, messages.
     """
     ended = attempts.where(F.col("ended_at").isNotNull() & F.col("started_at").isNotNull())
+    is_only = F.col("is_only")
     return ended.groupBy("task", period.bucket(F.col("ended_at")).alias("bucket")).agg(
         F.count("*").alias("attempts"),
         F.count(F.when(~F.col("is_last"), 1)).alias("retries"),
-        F.count_distinct("id").alias("messages"),
+        # Few messages have more than one attempt: only these need be told apart.
+        (F.count(F.when(is_only, 1)) + F.count_distinct(F.when(~is_only, F.col("id")))).alias(
+            "messages"
+        ),
     )
 
 

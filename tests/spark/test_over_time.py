@@ -1,0 +1,58 @@
+"""What happened in each bucket of time, of a few messages that a person can count."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from pgqueue.spark.pipeline.attempts import attempts
+from pgqueue.spark.pipeline.over_time import over_time, table
+from pgqueue.spark.pipeline.periods import Period
+from pgqueue.spark.pipeline.runs import waiting
+from tests.spark.messages import BEGIN, at, error, live, message, runs
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+@pytest.fixture(scope="module")
+def found(spark: SparkSession) -> Any:
+    """The rows of four buckets, of 5 seconds and the last one of 2."""
+    ended = runs(
+        spark,
+        [
+            message(1, 1, 2, id=1),
+            message(3, 1, 8, id=2),
+            message(-20, 5, 17, id=3),
+            message(9, 3, 1, id=4, errors=[error(1, 7)], created_at=at(4), attempt=2),
+            message(6, None, 2, id=5, outcome="expired"),
+            message(14, 6, 2, id=6),
+        ],
+    )
+    running = waiting(live(spark, [message(10, 6, id=7, state="running")]))
+    period = Period(BEGIN, at(997))
+    assert period.width == 5
+    rows = table(
+        over_time(attempts(ended.unionByName(running)), period, exact=True).toPandas(), period
+    )
+    return rows.head(4)
+
+
+def test_arrivals_and_ends_are_counted_where_they_were(found: Any) -> None:
+    assert list(found["arrived"]) == [3, 1, 2, 0]
+    assert list(found["ended"]) == [2, 1, 2, 0]
+    assert list(found["failed_attempts"]) == [0, 1, 0, 0]
+
+
+def test_the_backlog_is_what_was_due_and_had_not_begun(found: Any) -> None:
+    assert list(found["backlog"]) == [1, 1, 2, 1]
+
+
+def test_what_ran_is_the_mean_of_a_bucket(found: Any) -> None:
+    # 1: 2 s, 2: 1 s, 3: 2 s; then 2 whole and an estimated second of 4; then 2, 4 and so on.
+    assert list(found["running"]) == pytest.approx([5 / 5, 6 / 5, 3 / 5, 4 / 5])
+
+
+def test_waits_are_of_what_began_there(found: Any) -> None:
+    assert list(found["wait_p50_s"].fillna(-1)) == [1, -1, 3, 6]

@@ -39,7 +39,7 @@ logger = logging.getLogger(__name__)
 SQL = load(__name__)
 DAY = 86_400_000_000
 """Microseconds."""
-BATCH = 200_000
+BATCH = 500_000
 """Rows in a batch, at most."""
 LOOK = 1
 """Seconds between two looks at how far it is."""

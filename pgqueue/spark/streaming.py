@@ -26,6 +26,10 @@ if TYPE_CHECKING:
 
 SQL_TEXTS = load(__name__)
 START = Position(0, 0)
+_OTHER = (
+    "The checkpoint follows the cluster {theirs}, and this is {ours}: transaction numbers of one "
+    "mean nothing in another. Begin with a new checkpoint, or export to another folder."
+)
 
 
 class Offset(NamedTuple):
@@ -116,7 +120,14 @@ def next_after(
 
 
 def divide(options: StreamOptions, start: Offset, end: Offset) -> list[Range]:
-    """Divide a batch into ranges of as many rows each."""
+    """Divide a batch into ranges of as many rows each.
+
+    Raises:
+        OtherCluster: the batch was begun in another cluster. Of a first batch that was
+            interrupted, the checkpoint has only the end: it begins where a new query would.
+    """
+    if end.cluster != start.cluster:
+        raise OtherCluster(_OTHER.format(theirs=end.cluster, ours=start.cluster))
     if end.last <= start.last:
         return []
     whole = Range(start.last, end.last)
@@ -136,6 +147,7 @@ def read(options: StreamOptions, start: Offset, part: Range) -> Iterator[pa.Reco
 
     Raises:
         DataLoss: retention has removed rows of it.
+        OtherCluster: the cluster was restored to an earlier time than the range was made at.
     """
     from pgqueue.spark import copying
 
@@ -144,7 +156,7 @@ def read(options: StreamOptions, start: Offset, part: Range) -> Iterator[pa.Reco
         connection.execute(SQL_TEXTS["by_index"])
         yield from copying.read(connection, query(options, HISTORY, _rows(part)), options.columns)
         # Retention says what it removes before it does.
-        _checked(connection, start, options)
+        _checked(connection, start, options, read_up_to=part.last)
 
 
 def _rows(part: Range) -> Composable:
@@ -164,9 +176,16 @@ def _between(part: Range) -> dict[str, int]:
 
 
 def _checked(
-    connection: psycopg.Connection[Any], offset: Offset | None, options: StreamOptions
+    connection: psycopg.Connection[Any],
+    offset: Offset | None,
+    options: StreamOptions,
+    *,
+    read_up_to: Position = START,
 ) -> str:
     """Check that all after an offset is still there, in the cluster that it tells of.
+
+    Args:
+        read_up_to: a later position that this cluster must have reached, too.
 
     Returns:
         The cluster.
@@ -182,14 +201,13 @@ def _checked(
     if offset is None:
         return str(cluster)
     if offset.cluster != cluster:
+        raise OtherCluster(_OTHER.format(theirs=offset.cluster, ours=cluster))
+    last = max(offset.last, read_up_to)
+    if last.txid >= following:
         raise OtherCluster(
-            f"The checkpoint follows the cluster {offset.cluster}, and this is {cluster}: "
-            "transaction numbers of one mean nothing in another. Begin with a new checkpoint."
-        )
-    if offset.last.txid >= following:
-        raise OtherCluster(
-            f"The checkpoint has read up to transaction {offset.last.txid}, and the cluster is "
-            f"at {following}: it was restored to an earlier time. Begin with a new checkpoint."
+            f"The checkpoint has read up to transaction {last.txid}, and the cluster is at "
+            f"{following}: it was restored to an earlier time. Begin with a new checkpoint, or "
+            "export to another folder."
         )
     if offset.last > START and offset.last.txid < floor and options.fails_on_loss:
         raise DataLoss(

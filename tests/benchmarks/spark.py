@@ -5,6 +5,7 @@ of_jdbc            wall time in which Spark's own JDBC source reads eight column
 reader_per_s       rows of history a second, of these columns, on one connection into Arrow, without
                    Spark
 export_per_s       messages a second to Parquet, all their columns
+compact_per_s      messages a second, as an export makes few files of a day that is over
 enqueue_per_s      messages a second from a DataFrame, on top of what it takes to start the job
 stream_p50_s       from the end of a message to its row in Parquet, where a few end at a time
 report_s           the report about all of it, with its page
@@ -101,7 +102,9 @@ def _round(url: str, by_tcp: str | None, count: int) -> Round:
         figures["jdbc_s"] = _seconds(lambda: _to_nowhere(_jdbc(spark, by_tcp)))
         ratios["of_jdbc"] = figures["jdbc_s"] / figures["read_s"]
     figures["reader_per_s"] = rows / _seconds(lambda: _read_alone(url))
-    figures["export_per_s"] = rows / _seconds(lambda: _export(spark, url))
+    exported_s, compacted_s = _export(spark, url)
+    figures["export_per_s"] = rows / exported_s
+    figures["compact_per_s"] = rows / compacted_s
     began = time.perf_counter()
     simulation = _report(spark, url)
     figures["report_s"] = time.perf_counter() - began
@@ -168,12 +171,24 @@ def _read_alone(url: str) -> int:
     return sum(each.num_rows for part in plan(options) for each in batches(options, part))
 
 
-def _export(spark: SparkSession, url: str) -> None:
+def _export(spark: SparkSession, url: str) -> tuple[float, float]:
+    """Export all; return the seconds until history was written, and those of all that follows.
+
+    The history is of days before today, or its export compacts nothing.
+    """
     from pgqueue.spark.export import export, forget
 
+    began = written = time.perf_counter()
+
+    def note(progress: object) -> None:
+        nonlocal written
+        written = time.perf_counter()
+
     with TemporaryDirectory() as folder:
-        export(spark, url=url, to=folder)
+        export(spark, url=url, to=folder, progress=note)
+        ended = time.perf_counter()
         forget(url=url, to=folder)
+    return written - began, ended - written
 
 
 def _report(spark: SparkSession, url: str) -> Any:
@@ -256,12 +271,16 @@ def _end_some(url: str, count: int) -> dict[int, float]:
 
 
 def _driver_gb(spark: SparkSession, url: str, times: int) -> float:
-    """Return the most memory that this process and its Java have had."""
+    """Return the most memory that this process and its Java have while they read."""
+    java: Any = spark.sparkContext._gateway.proc  # type: ignore[union-attr]
+    processes = (os.getpid(), java.pid)
+    for pid in processes:
+        # Forget the peak of what came before (proc(5)).
+        Path(f"/proc/{pid}/clear_refs").write_text("5")
     frames = [_read(spark, url) for _ in range(times)]
     whole = reduce(lambda one, other: one.union(other), frames)
     whole.groupBy("task", "outcome").agg({"finished_at": "max", "id": "count"}).collect()
-    java: Any = spark.sparkContext._gateway.proc  # type: ignore[union-attr]
-    return sum(_peak_kb(pid) for pid in (os.getpid(), java.pid)) * 1024 / 1e9
+    return sum(_peak_kb(pid) for pid in processes) * 1024 / 1e9
 
 
 def _peak_kb(pid: int) -> int:

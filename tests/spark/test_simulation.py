@@ -44,7 +44,7 @@ def past(
 def rows(due: Any, began: Any, ended: Any, **changed: Any) -> pandas.DataFrame:
     times = {"due": due, "began": began, "ended": ended}
     micros = {name: (np.array(each) * 1e6).astype("int64") for name, each in times.items()}
-    given = {"channel": 0, "key": 0, "priority": 0, "is_last": True, **changed}
+    given = {"channel": 0, "key": 0, "priority": 0, "is_last": True, "is_before": False, **changed}
     return pandas.DataFrame({"id": range(len(due)), **micros, **given})
 
 
@@ -143,6 +143,20 @@ def test_without_messages_there_is_nothing_to_replay() -> None:
     assert work_of(rows([], [], [])) is None
 
 
+def test_what_waits_when_they_begin_to_come_is_replayed_before_them() -> None:
+    # A slot that takes a second for each: ten wait when the window begins, after 100 seconds.
+    due = [*range(90, 100), *range(100, 120)]
+    began = [100 + each for each in range(30)]
+    ended = [each + 1 for each in began]
+    is_before = [time < 100 for time in due]
+
+    table, facts = simulate([work(rows(due, began, ended, is_before=is_before))])
+
+    assert facts["measured_p99_s"] == pytest.approx(10)
+    assert facts["simulated_p99_s"] == pytest.approx(10, rel=0.05)
+    assert list(table["workers"][:2]) == [1, 1]
+
+
 def test_of_many_attempts_those_of_the_longest_backlog_are_replayed() -> None:
     table = pandas.DataFrame(
         {
@@ -155,4 +169,5 @@ def test_of_many_attempts_those_of_the_longest_backlog_are_replayed() -> None:
 
     assert window(table, 10, most=11) == (at(30), at(50))
     assert window(table, 10) == (at(0), at(60))
+    assert window(table, 10, most=2) == (at(10), at(14))
     assert window(table.head(0), 10) is None

@@ -23,8 +23,9 @@ if TYPE_CHECKING:
     from pandas import DataFrame as Pandas
     from pyspark.sql import DataFrame
 
-MOST = 50_000
-"""Attempts that are replayed; of more, those of the stretch of time with the longest backlog."""
+MOST = 30_000
+"""Attempts that are replayed, beside those that wait when they begin to come; of more, those of the
+stretch of time with the longest backlog."""
 NOISY = 3
 """Keys that are limited in turn."""
 COLUMNS = (
@@ -70,6 +71,8 @@ def _noisy(given: Material) -> list[tuple[str, int]]:
 def window(over_time: Pandas, width: int, most: int = MOST) -> Window | None:
     """Return the stretch of time with the longest backlog of at most so many attempts.
 
+    Of a bucket that has more by itself, it is the beginning.
+
     Args:
         over_time: the table.
         width: of its buckets, in seconds.
@@ -90,20 +93,24 @@ def window(over_time: Pandas, width: int, most: int = MOST) -> Window | None:
             best, found = waiting, (first, last)
     if not attempts:
         return None
-    since = over_time["at"][found[0]].to_pydatetime()
-    return Window(since, over_time["at"][found[1]].to_pydatetime() + timedelta(seconds=width))
+    first, last = found
+    since = over_time["at"][first].to_pydatetime()
+    share = min(1.0, most / sum(attempts[first : last + 1])) if attempts[first] else 1.0
+    return Window(since, since + timedelta(seconds=width * (last - first + 1) * share))
 
 
 def arrivals(attempts: DataFrame, within: Window) -> DataFrame:
-    """Select what was due within a window, and began; times in microseconds.
+    """Select what was due within a window, and what waited at its begin; times in microseconds.
+
+    Of both, what began. Without what waited, the first messages would find an empty queue.
 
     Returns:
-        due, began, ended, id, channel and key (hashes), priority, is_last.
+        due, began, ended, id, channel and key (hashes), priority, is_last; is_before: whether it
+        was due before the window.
     """
     return attempts.where(
-        (F.col("due_at") >= F.lit(within.since))
-        & (F.col("due_at") < F.lit(within.until))
-        & F.col("started_at").isNotNull()
+        (F.col("due_at") < F.lit(within.until))
+        & (F.col("started_at") >= F.lit(within.since))
         & F.col("ended_at").isNotNull()
     ).select(
         F.unix_micros("due_at").alias("due"),
@@ -114,6 +121,7 @@ def arrivals(attempts: DataFrame, within: Window) -> DataFrame:
         F.xxhash64("channel", "key").alias("key"),
         "priority",
         "is_last",
+        (F.col("due_at") < F.lit(within.since)).alias("is_before"),
     )
 
 
@@ -173,10 +181,12 @@ def work_of(rows: Pandas, pool: set[int] | None = None) -> Work | None:
     if mine.empty:
         return None
     mine = mine.sort_values(["due", "id"], kind="stable")
-    begin = int(mine["due"].iloc[0])
-    due, began, ended = (
-        (mine[name].to_numpy(np.int64) - begin) / 1e6 for name in ("due", "began", "ended")
-    )
+    is_before = mine["is_before"].to_numpy(bool)
+    due, began, ended = (mine[name].to_numpy(np.int64) for name in ("due", "began", "ended"))
+    # What waited when the window begins is there at once, in its order.
+    begin = int(due[~is_before].min(initial=began.min()))
+    due = np.maximum(due, begin)
+    due, began, ended = ((times - begin) / 1e6 for times in (due, began, ended))
     channel, key, message = (
         pandas.factorize(mine[name])[0].astype(np.int64) for name in ("channel", "key", "id")
     )
@@ -184,7 +194,7 @@ def work_of(rows: Pandas, pool: set[int] | None = None) -> Work | None:
         Past(due, np.maximum(began, due), np.maximum(ended, np.maximum(began, due)), channel, key),
         message,
         mine["priority"].to_numpy(np.int64),
-        mine["is_last"].to_numpy(bool).astype(np.int64),
+        (mine["is_last"].to_numpy(bool) & ~is_before).astype(np.int64),
         mine["key"].to_numpy(np.int64),
     )
 

@@ -54,14 +54,20 @@ def manage(*arguments: str, **environment: str) -> subprocess.CompletedProcess[s
 class Process:
     """A `manage.py runworker`, in a group of its own, and what it has to say."""
 
-    def __init__(self, *arguments: str, database: str | None = None, **settings: Any) -> None:
+    def __init__(
+        self,
+        *arguments: str,
+        database: str | None = None,
+        project: str = "tests.worker_settings",
+        **settings: Any,
+    ) -> None:
         self._before = set(Worker.objects.values_list("pk", flat=True))
         self.popen = subprocess.Popen(
             [sys.executable, "manage.py", "runworker", *arguments],
             cwd=ROOT,
             env={
                 **os.environ,
-                "DJANGO_SETTINGS_MODULE": "tests.worker_settings",
+                "DJANGO_SETTINGS_MODULE": project,
                 "DATABASE_URL": database or database_url(),
                 **{f"PGQUEUE_{name.upper()}": str(value) for name, value in settings.items()},
             },

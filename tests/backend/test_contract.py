@@ -199,7 +199,8 @@ class TestARun:
     def test_that_waits_for_a_retry_is_ready(self) -> None:
         result = jobs.fail.using(max_attempts=2, backoff=[3600]).enqueue()
 
-        with worker():
+        # The workers' own settings know no backend of Django's tasks.
+        with worker(project="tests.settings"):
             eventually(lambda: Message.objects.filter(failures=1).exists())
 
         result.refresh()

@@ -236,3 +236,6 @@ def test_a_folder_of_another_cluster_is_refused(
 
     assert "follows the cluster 1, and this is" in reason(raised.value)
     assert exported(tmp_path) == before
+    if is_begun:
+        # Not even the batch that was begun elsewhere was written from here.
+        assert not (tmp_path / "_checkpoint" / "commits" / "0").exists()

@@ -15,6 +15,8 @@ import pgqueue
 from pgqueue import exceptions
 
 ROOT = Path(__file__).parent.parent
+# In one process: others would install it once more.
+pytestmark = pytest.mark.xdist_group("package")
 
 
 @pytest.fixture(scope="module")

@@ -17,7 +17,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 import pgqueue.spark
-from pgqueue.spark.pipeline.rates import rates
+from pgqueue.spark.pipeline.rates import rates, rolled_up
 from pgqueue.spark.pipeline.runs import runs
 from pgqueue.spark.pipeline.sources import Live
 from pgqueue.spark.sessions import DEFAULTS
@@ -109,8 +109,8 @@ def replay(spark: SparkSession) -> None:
 def by_channel(spark: SparkSession) -> dict[str, int]:
     """Return how many messages of each channel a metric of the pipeline counts."""
     tables = Live(URL["url"]).read(spark, None, None)
-    found = rates(runs(tables.history, tables.deadletters), exact=True).where("by = 'channel'")
-    return {row.channel: row.messages for row in found.collect()}
+    parts = rates(runs(tables.history, tables.deadletters), exact=True).toPandas()
+    return {row.channel: int(row.messages) for row in rolled_up(parts, "channel").itertuples()}
 
 
 def executors(spark: SparkSession) -> int:

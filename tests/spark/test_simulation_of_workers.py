@@ -41,7 +41,7 @@ def what_ran() -> pandas.DataFrame:
     for name in ("due", "began", "ended"):
         frame[name] = frame[name].astype("datetime64[us, UTC]").astype("int64")
     frame["channel"] = pandas.factorize(frame["channel"])[0]
-    return frame.assign(key=frame["channel"], priority=0, is_last=True)
+    return frame.assign(key=frame["channel"], priority=0, is_last=True, is_before=False)
 
 
 def test_with_todays_workers_it_gives_waits_like_todays(url: str) -> None:

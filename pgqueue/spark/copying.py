@@ -7,7 +7,6 @@ binary cursor 390 000; COPY in binary, parsed by psycopg, 270 000.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from itertools import islice
 from typing import Any
 
 import psycopg
@@ -18,9 +17,7 @@ from pyarrow import csv
 from pgqueue.spark.tables import Column, Type
 
 BLOCK = 4 << 20
-"""Bytes that are parsed at a time, or so."""
-FIRST = 64
-"""Rows of the first block. Each has twice as many as the one before it, until they fill a block."""
+"""Bytes that are parsed at a time."""
 
 
 def arrow_schema(columns: Sequence[Column]) -> pa.Schema:
@@ -37,18 +34,23 @@ def read(
         columns: what the query returns, with binary columns as hexadecimal text. The session's
             time zone is to be UTC, its DateStyle ISO.
     """
+    # PostgreSQL sends each row in a message of its own: a block ends where a row does.
+    rows: list[Any] = []
+    size = 0
     copy_out = SQL("COPY ({}) TO STDOUT (FORMAT csv)").format(query)
     with connection.cursor() as cursor, cursor.copy(copy_out) as copy:
-        # PostgreSQL sends each row in a message of its own: a block ends where a row does. Their
-        # lengths are not added up one by one: that would cost a tenth of a read.
-        rows, count = iter(copy), FIRST
-        while block := list(islice(rows, count)):
-            data = b"".join(block)
-            yield from _parsed(data, columns)
-            count = max(1, min(2 * count, BLOCK * len(block) // len(data)))
+        for row in copy:
+            rows.append(row)
+            size += len(row)
+            if size >= BLOCK:
+                yield from _parsed(rows, columns)
+                rows, size = [], 0
+        if rows:
+            yield from _parsed(rows, columns)
 
 
-def _parsed(data: bytes, columns: Sequence[Column]) -> Iterator[pa.RecordBatch]:
+def _parsed(rows: list[Any], columns: Sequence[Column]) -> Iterator[pa.RecordBatch]:
+    data = b"".join(rows)
     schema = arrow_schema(columns)
     types = {
         column.name: pa.string() if column.type is Type.BINARY else column.type.arrow

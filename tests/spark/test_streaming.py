@@ -335,6 +335,13 @@ class TestAnotherCluster:
         with pytest.raises(OtherCluster, match="restored to an earlier time"):
             stream.step()
 
+    def test_restored_to_before_a_batch_that_was_begun_is_refused(self, url: str) -> None:
+        stream = Stream(url)
+        part = streaming.Range(stream.offset.last, Position(2**62, 1))
+
+        with pytest.raises(OtherCluster, match="restored to an earlier time"):
+            list(streaming.read(stream.options, stream.offset, part))
+
     def test_whose_history_was_restored_here_says_how_to_mend_it(
         self, url: str, connection: Connection
     ) -> None:

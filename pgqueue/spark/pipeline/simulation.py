@@ -95,7 +95,7 @@ def window(over_time: Pandas, width: int, most: int = MOST) -> Window | None:
         return None
     first, last = found
     since = over_time["at"][first].to_pydatetime()
-    share = min(1.0, most / sum(attempts[first : last + 1])) if attempts[first] else 1.0
+    share = min(1.0, most / max(1, sum(attempts[first : last + 1])))
     return Window(since, since + timedelta(seconds=width * (last - first + 1) * share))
 
 

@@ -115,7 +115,7 @@ def test_all_rows_of_a_list_are_asked_about_first(queue: Connection, operator: C
 
     page = choose(operator, action, ids[:1], across=True, query="?state=dead")
 
-    assert page.context["ids"] == ",".join(map(str, ids))
+    assert sorted(map(int, page.context["ids"].split(","))) == ids
     assert states() == dict.fromkeys(ids, "dead")
 
 

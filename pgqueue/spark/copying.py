@@ -1,7 +1,8 @@
 """COPY from PostgreSQL into Arrow: the fastest way that needs no further library.
 
 Measured for a million rows of eight columns: COPY as CSV, parsed by pyarrow, 530 000 rows/s; a
-binary cursor 390 000; COPY in binary, parsed by psycopg, 270 000.
+binary cursor 390 000; COPY in binary, parsed by psycopg, 270 000. The rows are taken from libpq
+itself (`psycopg.pq`): psycopg's own loop over a COPY cost as much as all the rest for each row.
 """
 
 from __future__ import annotations
@@ -11,6 +12,8 @@ from typing import Any
 
 import psycopg
 import pyarrow as pa
+from psycopg import pq
+from psycopg.errors import error_from_result
 from psycopg.sql import SQL, Composable
 from pyarrow import csv
 
@@ -34,19 +37,59 @@ def read(
         columns: what the query returns, with binary columns as hexadecimal text. The session's
             time zone is to be UTC, its DateStyle ISO.
     """
-    # PostgreSQL sends each row in a message of its own: a block ends where a row does.
-    rows: list[Any] = []
-    size = 0
     copy_out = SQL("COPY ({}) TO STDOUT (FORMAT csv)").format(query)
-    with connection.cursor() as cursor, cursor.copy(copy_out) as copy:
-        for row in copy:
+    for rows in _blocks(connection.pgconn, copy_out.as_bytes(connection)):
+        yield from _parsed(rows, columns)
+
+
+def _blocks(pgconn: pq.abc.PGconn, copy_out: bytes) -> Iterator[list[Any]]:
+    """Run a COPY to its end; yield its rows, as many at a time as are parsed together.
+
+    The thread waits inside libpq, so the connection has to be its own.
+    """
+    _checked(pgconn.exec_(copy_out), pq.ExecStatus.COPY_OUT)
+    has_ended = False
+    try:
+        # PostgreSQL sends each row in a message of its own: a block ends where a row does.
+        rows: list[Any] = []
+        size = 0
+        take = pgconn.get_copy_data
+        while True:
+            length, row = take(0)
+            if length < 0:
+                break
             rows.append(row)
-            size += len(row)
+            size += length
             if size >= BLOCK:
-                yield from _parsed(rows, columns)
+                yield rows
                 rows, size = [], 0
+        has_ended = True
+        result = pgconn.get_result()
+        while pgconn.get_result():
+            pass
+        if result is not None:  # for mypy
+            _checked(result, pq.ExecStatus.COMMAND_OK)
         if rows:
-            yield from _parsed(rows, columns)
+            yield rows
+    finally:
+        if not has_ended:
+            _give_up(pgconn)
+
+
+def _checked(result: pq.abc.PGresult, wanted: pq.ExecStatus) -> None:
+    if result.status != wanted:
+        raise error_from_result(result)
+
+
+def _give_up(pgconn: pq.abc.PGconn) -> None:
+    """End a COPY that nobody reads on: what follows on this connection needs its answer."""
+    if pgconn.status == pq.ConnStatus.BAD:
+        return
+    pgconn.get_cancel().cancel()
+    while pgconn.get_copy_data(0)[0] > 0:
+        pass
+    while pgconn.get_result():
+        pass
 
 
 def _parsed(rows: list[Any], columns: Sequence[Column]) -> Iterator[pa.RecordBatch]:

@@ -10,12 +10,13 @@ from typing import Any
 
 import psycopg
 import pytest
+from psycopg.sql import SQL
 
-from pgqueue.spark import SnapshotGone, SparkError, TableChanged, holding
+from pgqueue.spark import SnapshotGone, SparkError, TableChanged, copying, holding
 from pgqueue.spark.options import read_options
 from pgqueue.spark.planning import Part, Stretch, divided, plan
 from pgqueue.spark.reading import batches
-from pgqueue.spark.tables import FIRST_TIME, HISTORY, LAST_TIME, TABLES, Type
+from pgqueue.spark.tables import FIRST_TIME, HISTORY, LAST_TIME, TABLES, Column, Type
 from tests.eventually import eventually
 from tests.factories import Connection, bury, ended, enqueue, one, register, run, schedule
 from tests.spark.conftest import Read
@@ -430,6 +431,40 @@ class TestATableThatChanged:
 
         with pytest.raises(TableChanged, match=f"{past_days[0]} was dropped"):
             ids(found)
+
+
+class TestACopy:
+    COLUMNS = [Column("id", Type.BIGINT, "id")]
+
+    def test_that_is_given_up_leaves_the_connection_usable(self, connection: Connection) -> None:
+        # More than one block: the server is in the middle of it.
+        rows = copying.read(
+            connection, SQL("SELECT * FROM generate_series(1, 3000000)"), self.COLUMNS
+        )
+        next(rows)
+        rows.close()  # type: ignore[attr-defined]
+
+        assert one(connection, "SELECT 7") == (7,)
+
+    def test_that_fails_half_way_is_an_error_and_leaves_the_connection_usable(
+        self, connection: Connection
+    ) -> None:
+        failing = SQL("SELECT 1 / (n - 900000) FROM generate_series(1, 3000000) n")
+        with pytest.raises(psycopg.errors.DivisionByZero):
+            list(copying.read(connection, failing, self.COLUMNS))
+
+        assert one(connection, "SELECT 7") == (7,)
+
+    def test_whose_server_vanishes_is_an_error(self, connection: Connection, url: str) -> None:
+        rows = copying.read(
+            connection, SQL("SELECT * FROM generate_series(1, 9000000)"), self.COLUMNS
+        )
+        next(rows)
+        with psycopg.connect(url, autocommit=True) as other:
+            other.execute("SELECT pg_terminate_backend(%s)", [connection.info.backend_pid])
+
+        with pytest.raises(psycopg.OperationalError):
+            list(rows)
 
 
 def test_every_type_is_one_that_spark_and_arrow_know() -> None:

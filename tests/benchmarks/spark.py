@@ -10,8 +10,8 @@ enqueue_per_s      messages a second from a DataFrame, on top of what it takes t
 stream_p50_s       from the end of a message to its row in Parquet, where a few end at a time
 report_s           the report about all of it, with its page
 simulation_error   how far the report's simulation with today's workers is from today's p99 of waits
-driver_gb          the most memory that the driver had, its Java and its Python, as it read and
-                   aggregated ten times as many rows
+driver_gb          the most memory that a driver has, its Java and its Python, that reads and
+                   aggregates ten times as many rows, in a session of its own
 cluster_of_processes  see `cluster`, which is measured by itself
 
 Reads are of the history that `make history` makes; it is made before the first round if it is not
@@ -28,8 +28,11 @@ import socket
 import subprocess
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager, nullcontext
+from datetime import datetime
 from functools import cache, reduce
+from multiprocessing import get_context
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
@@ -93,8 +96,10 @@ def _by_tcp(url: str, socat: str) -> Iterator[str]:
 def _round(url: str, by_tcp: str | None, count: int) -> Round:
     spark = _session()
     with psycopg.connect(url) as connection:
-        row = connection.execute("SELECT count(*) FROM pgqueue_history").fetchone()
-        rows = row[0] if row else 0
+        row = connection.execute(
+            "SELECT count(*), max(finished_at) FROM pgqueue_history"
+        ).fetchone()
+        rows, last = row or (0, None)
     _to_nowhere(_read(spark, url))  # warm
     ratios = {}
     figures = {"read_s": _seconds(lambda: _to_nowhere(_read(spark, by_tcp or url)))}
@@ -106,13 +111,16 @@ def _round(url: str, by_tcp: str | None, count: int) -> Round:
     figures["export_per_s"] = rows / exported_s
     figures["compact_per_s"] = rows / compacted_s
     began = time.perf_counter()
-    simulation = _report(spark, url)
+    simulation = _report(spark, url, last)
     figures["report_s"] = time.perf_counter() - began
     if simulation:
         figures["simulation_error"] = abs(simulation["error"])
     figures["enqueue_per_s"] = count / _seconds(lambda: _enqueue(spark, url, count))
     figures["stream_p50_s"] = _stream_p50_s(spark, url, min(STREAMED, count // 10))
-    figures["driver_gb"] = _driver_gb(spark, url, max(1, 10 * count // rows))
+    # In another process: Java keeps the heap that it needed for something else.
+    with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as apart:
+        times = max(1, 10 * count // rows)
+        figures["driver_gb"] = apart.submit(_driver_gb, url, times).result()
     return Round(figures=figures, ratios=ratios)
 
 
@@ -191,13 +199,16 @@ def _export(spark: SparkSession, url: str) -> tuple[float, float]:
     return written - began, ended - written
 
 
-def _report(spark: SparkSession, url: str) -> Any:
-    """Make a report and its page; return what it says of its simulation."""
+def _report(spark: SparkSession, url: str, until: datetime) -> Any:
+    """Make a report and its page; return what it says of its simulation.
+
+    Until the workers that made the history ended: since then the queue has stood still.
+    """
     from pgqueue.spark.page import render
     from pgqueue.spark.pipeline.sources import Live
     from pgqueue.spark.report import build
 
-    report = build(spark, Live(url))
+    report = build(spark, Live(url), until=until)
     render(report)
     return report.facts.get("simulation")
 
@@ -270,17 +281,17 @@ def _end_some(url: str, count: int) -> dict[int, float]:
     return ends
 
 
-def _driver_gb(spark: SparkSession, url: str, times: int) -> float:
+def _driver_gb(url: str, times: int) -> float:
     """Return the most memory that this process and its Java have while they read."""
+    spark = _session()
     java: Any = spark.sparkContext._gateway.proc  # type: ignore[union-attr]
     processes = (os.getpid(), java.pid)
-    for pid in processes:
-        # Forget the peak of what came before (proc(5)).
-        Path(f"/proc/{pid}/clear_refs").write_text("5")
     frames = [_read(spark, url) for _ in range(times)]
     whole = reduce(lambda one, other: one.union(other), frames)
     whole.groupBy("task", "outcome").agg({"finished_at": "max", "id": "count"}).collect()
-    return sum(_peak_kb(pid) for pid in processes) * 1024 / 1e9
+    peak = sum(_peak_kb(pid) for pid in processes) * 1024 / 1e9
+    spark.stop()
+    return peak
 
 
 def _peak_kb(pid: int) -> int:

@@ -170,16 +170,13 @@ class TestTheService:
     ) -> None:
         # A worker's role that may read and write rows, no more: from the day after the last
         # that another role made, it can't do what it should.
+        partitions.ensure(connection)
         run(connection, lease=OVER)
         rescue = Rescue(lease=timedelta(seconds=-1), max_lost=3)
         partitioning = Partitions(retention=settings().retention)
         service = Duties(session, [partitioning, rescue], lease=LEASE, on_done=lambda: None)
-        (last,) = one(
-            connection,
-            "SELECT max(inhrelid::regclass::text) FROM pg_inherits "
-            "WHERE inhparent = 'pgqueue_history'::regclass",
-        )
-        connection.execute(f"DROP TABLE {last}")
+        last = (datetime.now(UTC) + partitions.AHEAD).date()
+        connection.execute(f"DROP TABLE pgqueue_history_{last:%Y%m%d}")
         role = f"rows_{uuid4().hex}"
         connection.execute(
             f"CREATE ROLE {role}; GRANT SELECT, INSERT, UPDATE, DELETE "
@@ -197,7 +194,7 @@ class TestTheService:
             connection.execute(f"DROP OWNED BY {role}; DROP ROLE {role}")
             made = partitions.ensure(connection)
 
-        assert f"pgqueue_history_{made[0]:%Y%m%d}" == last
+        assert made == [last]
         assert Message.objects.get().state == State.READY
 
     def test_leaves_a_server_that_is_read_only_and_does_the_others_elsewhere(

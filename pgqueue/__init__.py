@@ -9,6 +9,16 @@ if TYPE_CHECKING:
     from pgqueue.batches import Batch as Batch
     from pgqueue.batches import batch as batch
     from pgqueue.channels import Channel as Channel
+    from pgqueue.events.consumers import consumer as consumer
+    from pgqueue.events.publishing import apublish as apublish
+    from pgqueue.events.publishing import apublish_many as apublish_many
+    from pgqueue.events.publishing import publish as publish
+    from pgqueue.events.publishing import publish_many as publish_many
+    from pgqueue.events.reading import aread as aread
+    from pgqueue.events.reading import read as read
+    from pgqueue.events.recorded import RecordedEvent as RecordedEvent
+    from pgqueue.events.tailing import tail as tail
+    from pgqueue.events.typed import Event as Event
     from pgqueue.exceptions import BackfillConflict as BackfillConflict
     from pgqueue.exceptions import BatchTooLarge as BatchTooLarge
     from pgqueue.exceptions import Cancel as Cancel
@@ -18,22 +28,28 @@ if TYPE_CHECKING:
     from pgqueue.exceptions import Defer as Defer
     from pgqueue.exceptions import Discard as Discard
     from pgqueue.exceptions import DuplicateMessage as DuplicateMessage
+    from pgqueue.exceptions import EventsRemoved as EventsRemoved
     from pgqueue.exceptions import HoldExpired as HoldExpired
     from pgqueue.exceptions import InvalidArgument as InvalidArgument
     from pgqueue.exceptions import InvalidArguments as InvalidArguments
     from pgqueue.exceptions import InvalidBackoff as InvalidBackoff
     from pgqueue.exceptions import InvalidChannel as InvalidChannel
+    from pgqueue.exceptions import InvalidEvent as InvalidEvent
+    from pgqueue.exceptions import InvalidFilter as InvalidFilter
+    from pgqueue.exceptions import InvalidGroup as InvalidGroup
     from pgqueue.exceptions import InvalidMessage as InvalidMessage
     from pgqueue.exceptions import InvalidPolicy as InvalidPolicy
     from pgqueue.exceptions import InvalidProgress as InvalidProgress
     from pgqueue.exceptions import InvalidResult as InvalidResult
     from pgqueue.exceptions import InvalidSchedule as InvalidSchedule
+    from pgqueue.exceptions import InvalidSubscription as InvalidSubscription
     from pgqueue.exceptions import InvalidTask as InvalidTask
     from pgqueue.exceptions import LeaseLost as LeaseLost
     from pgqueue.exceptions import NothingToHear as NothingToHear
     from pgqueue.exceptions import OtherTransactionWarning as OtherTransactionWarning
     from pgqueue.exceptions import PayloadTooLarge as PayloadTooLarge
     from pgqueue.exceptions import PGQueueError as PGQueueError
+    from pgqueue.exceptions import PositionAhead as PositionAhead
     from pgqueue.exceptions import ReceiverClosed as ReceiverClosed
     from pgqueue.exceptions import Retry as Retry
     from pgqueue.exceptions import TaskFailed as TaskFailed
@@ -42,6 +58,7 @@ if TYPE_CHECKING:
     from pgqueue.exceptions import TaskTimeout as TaskTimeout
     from pgqueue.exceptions import TransactionLeftOpen as TransactionLeftOpen
     from pgqueue.exceptions import UnknownTask as UnknownTask
+    from pgqueue.exceptions import UnreadableEvent as UnreadableEvent
     from pgqueue.exceptions import UnreadablePayload as UnreadablePayload
     from pgqueue.exceptions import WaitInTransaction as WaitInTransaction
     from pgqueue.exceptions import WaitTimeout as WaitTimeout
@@ -68,8 +85,8 @@ if TYPE_CHECKING:
 # Importing the package must need neither settings nor models: Spark's executors
 # import it too. So each name is loaded when it is first used.
 _HOMES = {
-    "Batch": "pgqueue.batches",
     "BackfillConflict": "pgqueue.exceptions",
+    "Batch": "pgqueue.batches",
     "BatchTooLarge": "pgqueue.exceptions",
     "Cancel": "pgqueue.exceptions",
     "Channel": "pgqueue.channels",
@@ -80,17 +97,23 @@ _HOMES = {
     "Delivery": "pgqueue.tasks",
     "Discard": "pgqueue.exceptions",
     "DuplicateMessage": "pgqueue.exceptions",
+    "Event": "pgqueue.events.typed",
+    "EventsRemoved": "pgqueue.exceptions",
     "Exponential": "pgqueue.retries",
     "HoldExpired": "pgqueue.exceptions",
     "InvalidArgument": "pgqueue.exceptions",
     "InvalidArguments": "pgqueue.exceptions",
     "InvalidBackoff": "pgqueue.exceptions",
     "InvalidChannel": "pgqueue.exceptions",
+    "InvalidEvent": "pgqueue.exceptions",
+    "InvalidFilter": "pgqueue.exceptions",
+    "InvalidGroup": "pgqueue.exceptions",
     "InvalidMessage": "pgqueue.exceptions",
     "InvalidPolicy": "pgqueue.exceptions",
     "InvalidProgress": "pgqueue.exceptions",
     "InvalidResult": "pgqueue.exceptions",
     "InvalidSchedule": "pgqueue.exceptions",
+    "InvalidSubscription": "pgqueue.exceptions",
     "InvalidTask": "pgqueue.exceptions",
     "LeaseLost": "pgqueue.exceptions",
     "NotMigrated": "pgqueue.tables",
@@ -99,7 +122,9 @@ _HOMES = {
     "OtherTransactionWarning": "pgqueue.exceptions",
     "PGQueueError": "pgqueue.exceptions",
     "PayloadTooLarge": "pgqueue.exceptions",
+    "PositionAhead": "pgqueue.exceptions",
     "ReceiverClosed": "pgqueue.exceptions",
+    "RecordedEvent": "pgqueue.events.recorded",
     "Retry": "pgqueue.exceptions",
     "Schedule": "pgqueue.schedules",
     "Task": "pgqueue.tasks",
@@ -112,18 +137,27 @@ _HOMES = {
     "TransactionLeftOpen": "pgqueue.exceptions",
     "TransactionLost": "pgqueue.savepoints",
     "UnknownTask": "pgqueue.exceptions",
+    "UnreadableEvent": "pgqueue.exceptions",
     "UnreadablePayload": "pgqueue.exceptions",
     "WaitInTransaction": "pgqueue.exceptions",
     "WaitTimeout": "pgqueue.exceptions",
     "WriteConflict": "pgqueue.exceptions",
+    "apublish": "pgqueue.events.publishing",
+    "apublish_many": "pgqueue.events.publishing",
+    "aread": "pgqueue.events.reading",
     "areceive": "pgqueue.tasks",
     "asend": "pgqueue.tasks",
     "asend_many": "pgqueue.tasks",
     "backoff": "pgqueue.retries",
     "batch": "pgqueue.batches",
+    "consumer": "pgqueue.events.consumers",
+    "publish": "pgqueue.events.publishing",
+    "publish_many": "pgqueue.events.publishing",
+    "read": "pgqueue.events.reading",
     "receive": "pgqueue.tasks",
     "send": "pgqueue.tasks",
     "send_many": "pgqueue.tasks",
+    "tail": "pgqueue.events.tailing",
     "task": "pgqueue.tasks",
     "watch": "pgqueue.tasks",
 }
@@ -141,17 +175,23 @@ __all__ = [
     "Delivery",
     "Discard",
     "DuplicateMessage",
+    "Event",
+    "EventsRemoved",
     "Exponential",
     "HoldExpired",
     "InvalidArgument",
     "InvalidArguments",
     "InvalidBackoff",
     "InvalidChannel",
+    "InvalidEvent",
+    "InvalidFilter",
+    "InvalidGroup",
     "InvalidMessage",
     "InvalidPolicy",
     "InvalidProgress",
     "InvalidResult",
     "InvalidSchedule",
+    "InvalidSubscription",
     "InvalidTask",
     "LeaseLost",
     "NotMigrated",
@@ -160,7 +200,9 @@ __all__ = [
     "OtherTransactionWarning",
     "PGQueueError",
     "PayloadTooLarge",
+    "PositionAhead",
     "ReceiverClosed",
+    "RecordedEvent",
     "Retry",
     "Schedule",
     "Task",
@@ -173,18 +215,27 @@ __all__ = [
     "TransactionLeftOpen",
     "TransactionLost",
     "UnknownTask",
+    "UnreadableEvent",
     "UnreadablePayload",
     "WaitInTransaction",
     "WaitTimeout",
     "WriteConflict",
+    "apublish",
+    "apublish_many",
+    "aread",
     "areceive",
     "asend",
     "asend_many",
     "backoff",
     "batch",
+    "consumer",
+    "publish",
+    "publish_many",
+    "read",
     "receive",
     "send",
     "send_many",
+    "tail",
     "task",
     "watch",
 ]

@@ -168,6 +168,60 @@ class ChannelPaused(PGQueueError):
     """Releasing a paused channel would run the messages that it keeps back: resume it first."""
 
 
+class InvalidEvent(PGQueueError):
+    """This can't be published: the message names what, and says why."""
+
+
+class InvalidFilter(PGQueueError, ValueError):
+    """This can't be a filter of events: the message names the option and says why."""
+
+
+class UnreadableEvent(PGQueueError):
+    """This event was not published as this class, or the class has changed since."""
+
+
+class EventsRemoved(PGQueueError):
+    """Retention has removed events after this position: a reader that continues would miss them.
+
+    Attributes:
+        after: where the reader is.
+        floor: the last position that was removed; the first to be read is the next one.
+    """
+
+    def __init__(self, after: int, floor: int) -> None:
+        super().__init__(
+            f"Events after position {after} were removed by retention, up to {floor}. Read from "
+            f"after={floor} to continue without them."
+        )
+        self.after = after
+        self.floor = floor
+
+
+class PositionAhead(PGQueueError):
+    """The log is not as long as this: the position is of another log, or of a later state of it.
+
+    Attributes:
+        after: where the reader is.
+        head: the last position of the log.
+    """
+
+    def __init__(self, after: int, head: int) -> None:
+        super().__init__(
+            f"The log ends at position {head}, before {after}: was the database restored from a "
+            "backup, or is this the position of another one?"
+        )
+        self.after = after
+        self.head = head
+
+
+class InvalidGroup(PGQueueError, ValueError):
+    """This can't be a group of readers: the message names the option and says why."""
+
+
+class InvalidSubscription(PGQueueError, ValueError):
+    """This can't be a subscription: the message names the option and says why."""
+
+
 class EndOfRun(BaseException):
     """What a task raises to say how its run is to end.
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from datetime import UTC, date, datetime
 from decimal import Decimal
+from types import SimpleNamespace
 from typing import Any
 
 import psycopg
@@ -20,6 +22,11 @@ from tests.factories import Connection, claim, done, limit
 from tests.stepping import Stepper
 
 pytestmark = pytest.mark.django_db(transaction=True)
+
+
+def clock(sleep: Callable[[float], None]) -> SimpleNamespace:
+    """A module `time` for one module alone: other threads of this process sleep, too."""
+    return SimpleNamespace(sleep=sleep, monotonic=time.monotonic)
 
 
 @task(key=lambda number, **_: f"k{number % 2}", priority=7)
@@ -163,7 +170,7 @@ def test_the_rate_is_not_exceeded(connection: Connection, monkeypatch: pytest.Mo
         slept.append(seconds)
         now += seconds
 
-    monkeypatch.setattr("pgqueue.backfills.time.sleep", sleep)
+    monkeypatch.setattr(backfills, "time", clock(sleep))
     monkeypatch.setattr("pgqueue.backfills.time.monotonic", lambda: now)
     begin(connection, [{"number": number} for number in range(10)])
 
@@ -183,7 +190,7 @@ def test_a_full_channel_is_waited_for(
         waits.append(seconds)
         settle.complete(connection, [done(each) for each in claim(connection)])
 
-    monkeypatch.setattr("pgqueue.backfills.time.sleep", make_room)
+    monkeypatch.setattr(backfills, "time", clock(make_room))
     begin(connection, [{"number": number} for number in range(5)])
 
     release()

@@ -10,6 +10,7 @@ SQL = load(__name__)
 NEW = ""
 RESULTS = "_results"
 NOTICES = "_notices"
+EVENTS = "_events"
 DUE_EARLIER = ""
 """The text of a notification, in place of a channel, that a delayed message is due earlier."""
 

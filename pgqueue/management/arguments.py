@@ -9,6 +9,7 @@ from functools import wraps
 from pathlib import Path
 from typing import TypeVar
 
+from pgqueue.events.consumers import checked_name
 from pgqueue.names import as_channel, as_folder, as_key, as_path, as_text
 from pgqueue.quantities import LARGEST, as_age, as_count
 from pgqueue.spelling import shown
@@ -129,6 +130,12 @@ def key(text: str) -> str:
 def name(text: str) -> str:
     """Read the name of a schedule or of a host."""
     return as_text(text, NAME_LIMIT)
+
+
+@_kind
+def group(text: str) -> str:
+    """Read the name of a group of the event log."""
+    return checked_name(text)
 
 
 @_kind

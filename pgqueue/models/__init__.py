@@ -4,13 +4,16 @@ from pgqueue.models.backfill import Backfill
 from pgqueue.models.channel import Channel
 from pgqueue.models.dedupe import Dedupe
 from pgqueue.models.duty import Duty
+from pgqueue.models.event import Event, EventInbox
 from pgqueue.models.export import Export
+from pgqueue.models.group import Cursor, Group
 from pgqueue.models.history import History
 from pgqueue.models.lane import Bell, Gate, Lane
 from pgqueue.models.log_floor import LogFloor
 from pgqueue.models.message import Message
 from pgqueue.models.policy import Policy
 from pgqueue.models.purged import Purged
+from pgqueue.models.reader import Reader
 from pgqueue.models.schedule import Schedule
 from pgqueue.models.staged import Staged
 from pgqueue.models.waiter import Waiter
@@ -21,16 +24,21 @@ __all__ = [
     "Backfill",
     "Bell",
     "Channel",
+    "Cursor",
     "Dedupe",
     "Duty",
+    "Event",
+    "EventInbox",
     "Export",
     "Gate",
+    "Group",
     "History",
     "Lane",
     "LogFloor",
     "Message",
     "Policy",
     "Purged",
+    "Reader",
     "Schedule",
     "Staged",
     "Waiter",

@@ -147,7 +147,7 @@ class TestManyMessages:
 
         monkeypatch.setattr(LibpqWriter, "finish", finish)
 
-        with pytest.raises(OperationalError, match="lost as messages were copied"):
+        with pytest.raises(OperationalError, match="lost as rows were copied"):
             jobs.add.enqueue_many([(1,), (2,)])
 
     def test_are_stored_in_the_order_they_were_given(self) -> None:

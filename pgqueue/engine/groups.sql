@@ -1,0 +1,109 @@
+-- name: make
+WITH made AS (
+    INSERT INTO pgqueue_group (name, partitions, created_at)
+    VALUES (%(name)s, %(partitions)s, statement_timestamp())
+    ON CONFLICT (name) DO NOTHING
+    RETURNING name, partitions
+)
+INSERT INTO pgqueue_cursor ("group", partition, position)
+SELECT name, number, %(position)s FROM made, generate_series(0, partitions - 1) AS number
+ON CONFLICT DO NOTHING
+
+-- name: partitions_of
+SELECT partitions FROM pgqueue_group WHERE name = %(name)s
+
+-- name: take
+-- A reader counts while it was seen within a lease; each has the same share, rounded up.
+WITH
+-- include: shares
+, free AS MATERIALIZED (
+    SELECT partition FROM pgqueue_cursor
+    WHERE "group" = %(name)s AND NOT is_stopped
+      AND (reader_id IS NULL OR lease_until < statement_timestamp()
+           OR reader_id = %(reader)s AND partition <> ALL (%(held)s::int[]))
+    ORDER BY partition
+    LIMIT greatest((SELECT share FROM shares) - cardinality(%(held)s::int[]), 0)
+    FOR NO KEY UPDATE SKIP LOCKED
+)
+UPDATE pgqueue_cursor c
+SET reader_id = %(reader)s, lease_until = statement_timestamp() + %(lease)s
+FROM free
+WHERE c."group" = %(name)s AND c.partition = free.partition
+RETURNING c.partition, c.position, c.failures,
+          coalesce(extract(epoch FROM c.retry_at - statement_timestamp()), 0)::float8
+
+-- name: shares
+shares AS MATERIALIZED (
+    SELECT ceil(g.partitions::numeric / greatest(1, (
+        SELECT count(*) FROM pgqueue_reader r
+        WHERE r."group" = %(name)s AND r.last_seen > statement_timestamp() - %(lease)s)))::integer AS share
+    FROM pgqueue_group g WHERE g.name = %(name)s
+)
+
+-- name: share
+WITH
+-- include: shares
+SELECT share FROM shares
+
+-- name: renew
+UPDATE pgqueue_cursor SET lease_until = statement_timestamp() + %(lease)s
+WHERE "group" = %(name)s AND reader_id = %(reader)s
+RETURNING partition
+
+-- name: release
+UPDATE pgqueue_cursor SET reader_id = NULL, lease_until = NULL
+WHERE "group" = %(name)s AND reader_id = %(reader)s AND partition = ANY (%(partitions)s::int[])
+
+-- name: commit
+-- Fenced: another reader has another id, and so has nobody.
+UPDATE pgqueue_cursor
+SET position = %(upto)s, failures = 0, error = '', retry_at = NULL, updated_at = statement_timestamp()
+WHERE "group" = %(name)s AND partition = %(partition)s AND reader_id = %(reader)s
+
+-- name: fail
+UPDATE pgqueue_cursor
+SET position = %(upto)s, failures = %(failures)s, error = %(error)s,
+    retry_at = statement_timestamp() + %(retry_after)s::interval,
+    is_stopped = %(retry_after)s::interval IS NULL, updated_at = statement_timestamp(),
+    reader_id = CASE WHEN %(retry_after)s::interval IS NOT NULL THEN reader_id END
+WHERE "group" = %(name)s AND partition = %(partition)s AND reader_id = %(reader)s
+
+-- name: park
+WITH parked AS (
+    INSERT INTO pgqueue_message
+        (channel, key, task, payload, state, max_attempts, attempt, failures, errors, claimed_at, started_at)
+    VALUES (%(channel)s, %(key)s, %(task)s, %(payload)s::jsonb, 'dead', %(failures)s, %(failures)s, %(failures)s,
+            %(errors)s::jsonb, statement_timestamp(), statement_timestamp())
+    RETURNING id, channel
+)
+SELECT id, pgqueue_notice_v1(channel, id, 'ended', 'dead') FROM parked
+
+-- name: reset
+-- Without a reader: whoever reads now is fenced, and takes its partitions again where they are.
+UPDATE pgqueue_cursor
+SET position = %(position)s, reader_id = NULL, lease_until = NULL, failures = 0, error = '', retry_at = NULL,
+    is_stopped = false, updated_at = statement_timestamp()
+WHERE "group" = %(name)s
+
+-- name: resume
+UPDATE pgqueue_cursor
+SET is_stopped = false, failures = 0, retry_at = NULL, reader_id = NULL, lease_until = NULL
+WHERE "group" = %(name)s AND (is_stopped OR retry_at IS NOT NULL)
+
+-- name: delete
+WITH gone AS (
+    DELETE FROM pgqueue_cursor WHERE "group" = %(name)s
+)
+DELETE FROM pgqueue_group WHERE name = %(name)s RETURNING name
+
+-- name: states
+SELECT g.name, g.partitions, min(c.position), (b.head - min(c.position)),
+       count(DISTINCT c.reader_id) FILTER (WHERE c.lease_until > statement_timestamp()),
+       count(*) FILTER (WHERE c.is_stopped), coalesce(max(c.error), ''), max(c.updated_at)
+FROM pgqueue_group g
+JOIN pgqueue_cursor c ON c."group" = g.name
+CROSS JOIN (
+    SELECT greatest((SELECT position FROM pgqueue_event ORDER BY position DESC LIMIT 1),
+                    (SELECT position FROM pgqueue_log_floor WHERE log = 'event'), 0) AS head) b
+GROUP BY g.name, g.partitions, b.head
+ORDER BY g.name

@@ -1,0 +1,40 @@
+"""The rows of processes that wait for events: those who publish notify the idle ones."""
+
+from __future__ import annotations
+
+import os
+import platform
+from datetime import timedelta
+from uuid import UUID
+
+from pgqueue.engine.values import Connection
+from pgqueue.statements import load
+
+SQL = load(__name__)
+
+
+def beat(
+    connection: Connection,
+    id: UUID,
+    *,
+    group: str | None = None,
+    notify_for: timedelta | None = None,
+) -> None:
+    """Store that a reader lives.
+
+    Args:
+        group: that it reads for; None: it only waits.
+        notify_for: how long it wants to be notified of events; None: not at all.
+    """
+    given = {"id": id, "host": platform.node(), "pid": os.getpid()}
+    connection.execute(SQL["beat"], {**given, "group": group, "notify_for": notify_for})
+
+
+def retire(connection: Connection, id: UUID) -> None:
+    """Delete a reader's row."""
+    connection.execute(SQL["retire"], {"id": id})
+
+
+def forget(connection: Connection, *, silent_for: timedelta) -> int:
+    """Delete the rows of readers that died; return how many."""
+    return connection.execute(SQL["forget"], {"silent_for": silent_for}).rowcount

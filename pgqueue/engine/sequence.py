@@ -1,0 +1,63 @@
+"""Move committed events from the inbox into the log, where each gets the next position.
+
+A session at a time does it, under an advisory lock, always from the inbox's front, and in a
+statement after the one that took the lock. So a position is given once, positions have no gaps, and
+none appears behind one that was read already: an event's place is decided by when its transaction
+is seen, not by when it was published. A long transaction delays only its own events.
+"""
+
+from __future__ import annotations
+
+from psycopg.errors import CheckViolation
+
+from pgqueue.engine import event_partitions
+from pgqueue.engine.values import Connection
+from pgqueue.statements import load
+from pgqueue.transactions import in_short
+
+SQL = load(__name__)
+
+BATCH = 50_000
+READ_COMMITTED = "read committed"
+
+
+def sequence(connection: Connection, *, limit: int = BATCH) -> int | None:
+    """Give positions to the events at the front of the inbox.
+
+    Args:
+        connection: in autocommit.
+        limit: how many at most.
+
+    Returns:
+        How many; None: another session is at it.
+    """
+    try:
+        return _sequence(connection, limit)
+    except CheckViolation:
+        # The next partition was not made ahead.
+        event_partitions.ensure(connection)
+        return _sequence(connection, limit)
+
+
+def _sequence(connection: Connection, limit: int) -> int | None:
+    with in_short(connection):
+        row = connection.execute(SQL["lead"]).fetchone()
+        is_leader, isolation = row[:2] if row else (False, "")
+        if not is_leader:
+            return None
+        if isolation == READ_COMMITTED:
+            return connection.execute(SQL["move"], {"limit": limit}).rowcount
+    return _sequence_there(connection, limit)
+
+
+def _sequence_there(connection: Connection, limit: int) -> int | None:
+    """Do it in a session whose transactions have another isolation: they would see the past.
+
+    A snapshot that is as old as the lock would miss what its last holder has moved.
+    """
+    with in_short(connection):
+        connection.execute(SQL["set_up"])
+        row = connection.execute(SQL["lead"]).fetchone()
+        if not row or not row[0]:
+            return None
+        return connection.execute(SQL["move"], {"limit": limit}).rowcount

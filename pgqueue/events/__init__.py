@@ -1,0 +1,1 @@
+"""The event log: publish once, read anywhere, in order."""

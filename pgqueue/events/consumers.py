@@ -1,0 +1,220 @@
+"""Declare the handlers of groups."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any, Literal, TypeAlias, get_args
+
+from django.utils import timezone
+from django.utils.module_loading import autodiscover_modules
+
+from pgqueue.conf import settings
+from pgqueue.events.filters import Filter, as_filter
+from pgqueue.events.recorded import RecordedEvent
+from pgqueue.exceptions import InvalidGroup, PGQueueError
+from pgqueue.names import as_channel, as_text
+from pgqueue.quantities import as_count
+from pgqueue.retries import Backoff, as_backoff, declare
+from pgqueue.spelling import shown
+from pgqueue.tasks.options import checked_message
+
+Start: TypeAlias = "Literal['now', 'beginning'] | int | datetime"
+OnFailure = Literal["park", "stop"]
+MOST_PARTITIONS = 1024
+MOST_EVENTS = 10_000
+NAME_LIMIT = 190  # bytes: its dead letters' channel has it in its name
+
+_consumers: dict[str, Consumer] = {}
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Consumer:
+    """The handler of a group, and how it reads. Calling it calls the handler. See `consumer()`."""
+
+    name: str
+    handler: Callable[[Any], Any]
+    filter: Filter
+    batch: int | None
+    atomic: bool
+    partitions: int
+    start: Start
+    max_attempts: int
+    backoff: Backoff
+    on_failure: OnFailure
+    database: str | None
+
+    def __post_init__(self) -> None:
+        for name in ("__module__", "__name__", "__qualname__", "__doc__"):
+            vars(self)[name] = getattr(self.handler, name, None)
+        vars(self)["__wrapped__"] = self.handler
+
+    def __call__(self, given: RecordedEvent | Sequence[RecordedEvent]) -> Any:
+        """Call the handler."""
+        return self.handler(given)
+
+    @property
+    def alias(self) -> str:
+        """The database that the log is in."""
+        return self.database or settings().database
+
+    def handle(self, events: Sequence[RecordedEvent]) -> None:
+        """Have the handler handle events, as it takes them: one by one, or as a list."""
+        if self.batch is None:
+            for event in events:
+                self.handler(event)
+        else:
+            self.handler(list(events))
+
+
+def consumer(
+    name: str,
+    *,
+    topics: str | Iterable[str] | None = None,
+    where: Mapping[str, Any] | None = None,
+    batch: int | None = None,
+    atomic: bool = False,
+    partitions: int = 1,
+    start: Start = "now",
+    max_attempts: int | None = None,
+    backoff: Backoff | Sequence[float | timedelta] | None = None,
+    on_failure: OnFailure = "park",
+    database: str | None = None,
+) -> Callable[[Callable[[Any], Any]], Consumer]:
+    """Declare a group, and the function that handles its events, in the order of the log.
+
+        @consumer("billing", topics="order.*")
+        def bill(event): ...
+
+    `manage.py pgqueue_group run billing` reads for it. However many processes do, each partition is
+    read by one of them at a time, and another takes over within 10 s of its end.
+
+    Args:
+        name: of the group: its place in the log is remembered under it.
+        topics, where: which events it is given, as for `read()`.
+        batch: give it lists of up to so many events; None: one event at a time.
+        atomic: run it in one transaction with the move of the group's cursor: its effects on this
+            database happen exactly once. Otherwise an event may be handled again after a crash.
+        partitions: how many processes may read at once. Events of one key are in one partition.
+        start: where a new group begins: "now", at the "beginning", after a position, or at a time.
+        max_attempts: errors of one event after which it is given up; None: as `PGQUEUE` says.
+        backoff: how long it waits after each error, as of tasks. Meanwhile the partition waits.
+        on_failure: "park" an event that is given up, as a dead letter on the channel `group:NAME`,
+            whose replay calls the handler again; or "stop" the partition there.
+        database: the alias of the queue's database, if not the one of `PGQUEUE`.
+
+    Raises:
+        InvalidGroup, InvalidFilter: an option can't be.
+    """
+    if not callable(name) and not isinstance(name, str):
+        raise InvalidGroup(f"name={shown(name)}: it must be text.")
+    options = {
+        "name": _checked("name", checked_name, name),
+        "filter": as_filter(topics, where),
+        "batch": None if batch is None else _checked("batch", _events, batch),
+        "atomic": _checked("atomic", _flag, atomic),
+        "partitions": _checked("partitions", as_partitions, partitions),
+        "start": _checked("start", as_start, start),
+        "max_attempts": _checked("max_attempts", as_count, max_attempts or settings().max_attempts),
+        "backoff": _checked("backoff", _backoff, backoff or settings().backoff),
+        "on_failure": _checked("on_failure", _on_failure, on_failure),
+        "database": database,
+    }
+    try:
+        checked_message({"database": database})
+    except PGQueueError as error:
+        raise InvalidGroup(str(error)) from error
+
+    def declare_it(handler: Callable[[Any], Any]) -> Consumer:
+        if not callable(handler):
+            raise InvalidGroup(f"{shown(handler)} can't be called.")
+        made = Consumer(handler=handler, **options)
+        other = _consumers.setdefault(made.name, made)
+        if (other.__module__, other.__qualname__) != (made.__module__, made.__qualname__):  # type: ignore[attr-defined]
+            raise InvalidGroup(f"name={made.name!r}: {other.__module__} declares it already.")
+        _consumers[made.name] = made
+        return made
+
+    return declare_it
+
+
+def find(name: str) -> Consumer | None:
+    """Return the handler of a group, importing the `tasks` and `events` modules of all apps."""
+    if name not in _consumers:
+        discover()
+    return _consumers.get(name)
+
+
+def declared() -> list[Consumer]:
+    """Return the handlers that are declared so far, by their groups' names."""
+    return [_consumers[name] for name in sorted(_consumers)]
+
+
+def discover() -> None:
+    """Import what may declare handlers."""
+    autodiscover_modules("tasks", "events")
+
+
+def _checked(option: str, check: Callable[[Any], Any], value: Any) -> Any:
+    try:
+        return check(value)
+    except (TypeError, ValueError, PGQueueError) as error:
+        raise InvalidGroup(f"{option}={shown(value)}: {error}") from error
+
+
+def checked_name(value: Any) -> str:
+    """Return `value` if it can be the name of a group.
+
+    Raises:
+        TypeError, ValueError: it can't.
+    """
+    return as_text(as_channel(value), NAME_LIMIT)
+
+
+def as_partitions(value: Any) -> int:
+    """Return `value` if a group can have so many partitions.
+
+    Raises:
+        ValueError: it can't.
+    """
+    return as_count(value, most=MOST_PARTITIONS)
+
+
+def as_start(value: Any) -> Start:
+    """Return `value` if a group can begin there.
+
+    Raises:
+        TypeError, ValueError: it can't.
+    """
+    if isinstance(value, datetime):
+        if timezone.is_naive(value):
+            raise ValueError("it must say its time zone.")
+        return value.astimezone(UTC)
+    if isinstance(value, str):
+        if value not in ("now", "beginning"):
+            raise ValueError("it must be 'now', 'beginning', a position or a time.")
+        return "now" if value == "now" else "beginning"
+    return as_count(value, least=0, most=2**62)
+
+
+def _events(value: Any) -> int:
+    return as_count(value, most=MOST_EVENTS)
+
+
+def _flag(value: Any) -> bool:
+    if not isinstance(value, bool):
+        raise TypeError("it must be True or False.")
+    return value
+
+
+def _on_failure(value: Any) -> str:
+    if value not in get_args(OnFailure):
+        raise ValueError("it must be 'park' or 'stop'.")
+    return str(value)
+
+
+def _backoff(value: Any) -> Backoff:
+    backoff = as_backoff(value)
+    declare(backoff)
+    return backoff

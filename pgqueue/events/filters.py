@@ -1,0 +1,227 @@
+"""Which events: by patterns of topics, and by what their payloads contain.
+
+A pattern is a topic in which `*` stands for one word, and `**`, as its last word, for one or more:
+"order.*" is "order.paid" and not "order.line.added"; "order.**" is both, and "**" is all topics.
+
+Conditions on payloads have the form of Django's lookups: `{"total__gte": 100, "customer__country":
+"DE"}`. They become one jsonpath, whose values are its variables: PostgreSQL never sees SQL that was
+made of values. A value that is missing, or of another type, meets no condition.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+from pgqueue.engine import log
+from pgqueue.exceptions import InvalidEvent, InvalidFilter
+from pgqueue.names import as_text
+from pgqueue.spelling import hint, shown
+
+TOPIC_LIMIT = 200  # bytes
+WORD = re.compile(r"[^.*\s]+")
+ANY_WORD, ANY_WORDS = "*", "**"
+
+COMPARED = {"ne": "!=", "gt": ">", "gte": ">=", "lt": "<", "lte": "<="}
+LOOKUPS = ("exact", *COMPARED, "in", "contains", "startswith", "exists")
+SCALARS = (str, int, float, bool, type(None))
+
+
+def as_topic(value: Any) -> str:
+    """Return `value` if it can be a topic: words with dots between them.
+
+    Raises:
+        InvalidEvent: it can't.
+    """
+    try:
+        topic = as_text(value, TOPIC_LIMIT)
+        if not all(WORD.fullmatch(word) for word in topic.split(".")):
+            raise ValueError("it must be words with dots between them, such as 'order.paid'.")
+    except (TypeError, ValueError) as error:
+        raise InvalidEvent(f"topic={shown(value)}: {error}") from error
+    return topic
+
+
+def as_pattern(value: Any) -> str:
+    """Return `value` if it can be a pattern of topics.
+
+    Raises:
+        InvalidFilter: it can't.
+    """
+    try:
+        *words, last = as_text(value, TOPIC_LIMIT).split(".")
+        known = [*words, "a" if last == ANY_WORDS else last]
+        if not all(word == ANY_WORD or WORD.fullmatch(word) for word in known):
+            raise ValueError(
+                "it must be words with dots between them; '*' stands for one word, and '**' at "
+                "the end for one or more."
+            )
+    except (TypeError, ValueError) as error:
+        raise InvalidFilter(f"topics={shown(value)}: {error}") from error
+    return str(value)
+
+
+def as_regex(pattern: str) -> str:
+    """Return a pattern of topics as a regular expression, PostgreSQL's and Python's alike."""
+    words = {ANY_WORD: "[^.]+", ANY_WORDS: ".+"}
+    return "^" + r"\.".join(words.get(each, _quoted(each)) for each in pattern.split(".")) + "$"
+
+
+def _quoted(word: str) -> str:
+    return re.sub(r"([^\w])", r"\\\1", word)
+
+
+@dataclass(frozen=True)
+class Filter:
+    """Events of these topics, with payloads that meet these conditions.
+
+    Args:
+        topics: patterns; none: all topics.
+        where: conditions, all of which must hold.
+
+    Raises:
+        InvalidFilter: one can't be.
+    """
+
+    topics: tuple[str, ...] = ()
+    where: Mapping[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        given: Any = self.topics
+        patterns = (given,) if isinstance(given, str) else tuple(given)
+        object.__setattr__(self, "topics", tuple(dict.fromkeys(map(as_pattern, patterns))))
+        if not isinstance(self.where, Mapping):
+            raise InvalidFilter(f"where={shown(self.where)}: it must be a dict of conditions.")
+        object.__setattr__(self, "where", dict(self.where))
+        _ = self.path  # checks the conditions
+
+    def __hash__(self) -> int:
+        return hash((self.topics, self.path))
+
+    @cached_property
+    def path(self) -> str:
+        """The conditions as a jsonpath predicate; "": there are none."""
+        return " && ".join(f"({path})" for path, _ in self._conditions)
+
+    @cached_property
+    def variables(self) -> dict[str, Any]:
+        """The values in `path`."""
+        return {name: value for _, own in self._conditions for name, value in own.items()}
+
+    @cached_property
+    def _conditions(self) -> list[tuple[str, dict[str, Any]]]:
+        return [
+            _condition(f"v{number}", lookup, value)
+            for number, (lookup, value) in enumerate(_flat(self.where))
+        ]
+
+    @property
+    def sql(self) -> str:
+        """The SQL condition over an event `e`, for the parameters below."""
+        parts = []
+        if self._plain and not self._patterns:
+            parts.append("e.topic = ANY (%(filter_topics)s::text[])")
+        elif self.topics:
+            parts.append(
+                "(e.topic = ANY (%(filter_topics)s::text[]) OR e.topic ~ %(filter_regex)s)"
+            )
+        if self.path:
+            parts.append(
+                "jsonb_path_match(e.payload, %(filter_path)s::jsonpath, "
+                "%(filter_vars)s::jsonb, true)"
+            )
+        return " AND ".join(parts) or log.ALL
+
+    @property
+    def parameters(self) -> dict[str, Any]:
+        """The parameters of `sql`."""
+        return {
+            "filter_topics": self._plain,
+            "filter_regex": "|".join(map(as_regex, self._patterns)),
+            "filter_path": self.path,
+            "filter_vars": json.dumps(self.variables),
+        }
+
+    @cached_property
+    def _plain(self) -> list[str]:
+        return [each for each in self.topics if ANY_WORD not in each]
+
+    @cached_property
+    def _patterns(self) -> list[str]:
+        return [each for each in self.topics if ANY_WORD in each]
+
+
+def as_filter(topics: str | Iterable[str] | None, where: Mapping[str, Any] | None) -> Filter:
+    """Return the filter of these options.
+
+    Raises:
+        InvalidFilter: one can't be.
+    """
+    if topics is not None and not isinstance(topics, str | list | tuple | set | frozenset):
+        raise InvalidFilter(f"topics={shown(topics)}: it must be a pattern, or a list of them.")
+    return Filter(topics or (), {} if where is None else where)  # type: ignore[arg-type]
+
+
+def _flat(where: Mapping[str, Any]) -> list[tuple[str, Any]]:
+    """Return conditions without nesting: {"a": {"b": 1}} is {"a__b": 1}."""
+    flat: list[tuple[str, Any]] = []
+    for lookup, value in where.items():
+        if not isinstance(lookup, str):
+            raise InvalidFilter(f"where has the key {shown(lookup)}, which is no text.")
+        if isinstance(value, Mapping):
+            if not value:
+                raise InvalidFilter(f"where[{lookup!r}] = {{}}: it says nothing.")
+            flat += _flat({f"{lookup}__{each}": inner for each, inner in value.items()})
+        else:
+            flat.append((lookup, value))
+    return flat
+
+
+def _condition(name: str, lookup: str, value: Any) -> tuple[str, dict[str, Any]]:
+    """Return a jsonpath predicate, and its variables."""
+    *path, last = lookup.split("__")
+    how = "exact"
+    if path and last in LOOKUPS:
+        how = last
+    else:
+        path.append(last)
+    try:
+        if not all(path):
+            meant = hint(last, LOOKUPS)
+            raise ValueError(f"it must be names with '__' between them. {meant}")
+        place = "$" + "".join(f".{json.dumps(as_text(each, 1000))}" for each in path)
+        return _predicate(name, place, how, value)
+    except (TypeError, ValueError) as error:
+        raise InvalidFilter(f"where[{lookup!r}] = {shown(value)}: {error}") from error
+
+
+def _predicate(name: str, place: str, how: str, value: Any) -> tuple[str, dict[str, Any]]:
+    if how == "exists":
+        if not isinstance(value, bool):
+            raise TypeError("it must be True or False.")
+        return (f"exists({place})" if value else f"!(exists({place}))"), {}
+    if how == "startswith":
+        if not isinstance(value, str):
+            raise TypeError("it must be text.")
+        return f"{place} starts with ${name}", {name: as_text(value, 10_000)}
+    if how == "in":
+        if not isinstance(value, list | tuple | set | frozenset) or not value:
+            raise TypeError("it must be a list of values.")
+        return f"{place} == ${name}[*]", {name: [_scalar(each) for each in value]}
+    if how == "contains":
+        return f"{place}[*] == ${name}", {name: _scalar(value)}
+    return f"{place} {COMPARED.get(how, '==')} ${name}", {name: _scalar(value)}
+
+
+def _scalar(value: Any) -> Any:
+    if not isinstance(value, SCALARS):
+        raise TypeError("it must be text, a number, True, False or None.")
+    if isinstance(value, str):
+        return as_text(value, 10_000)
+    if isinstance(value, float) and value - value != 0:
+        raise ValueError("it must be a number that JSON has.")
+    return value

@@ -1,0 +1,126 @@
+"""Make, list, move and delete groups, by their names."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import datetime
+from typing import Any
+
+from django.db import connections, transaction
+
+from pgqueue.conf import settings
+from pgqueue.engine import groups as engine
+from pgqueue.engine import log
+from pgqueue.engine.groups import GroupState
+from pgqueue.events.consumers import Start, as_partitions, as_start, checked_name
+from pgqueue.events.growth import advance
+from pgqueue.exceptions import InvalidGroup
+from pgqueue.spelling import shown
+from pgqueue.tables import needing_tables
+
+
+def make(
+    name: str, *, partitions: int = 1, start: Start = "now", database: str | None = None
+) -> int:
+    """Make a group unless there is one of this name; return how many partitions it has.
+
+    Args:
+        partitions, start: as for `consumer()`; they say nothing of a group that is there.
+
+    Raises:
+        InvalidGroup: it can't be.
+    """
+    try:
+        checked_name(name), as_partitions(partitions), as_start(start)
+    except (TypeError, ValueError) as error:
+        raise InvalidGroup(f"The group {shown(name)}: {error}") from error
+    with _connected(database) as django:
+        found = engine.partitions_of(django, name)
+        if found is not None:
+            return found
+        position = resolve(django, start)
+        with transaction.atomic(using=django.alias):
+            return engine.make(django, name, partitions=partitions, position=position)
+
+
+def states(*, database: str | None = None) -> list[GroupState]:
+    """Return all groups with their positions and lags, by their names."""
+    with _connected(database) as django:
+        return engine.states(django)
+
+
+def reset(name: str, to: Start, *, database: str | None = None) -> int:
+    """Move a group, also back: its readers go on from there. Return the position.
+
+    Args:
+        to: "now", the "beginning", a position, or a time.
+
+    Raises:
+        InvalidGroup: there is no such group, or position.
+    """
+    try:
+        as_start(to)
+    except (TypeError, ValueError) as error:
+        raise InvalidGroup(f"to={shown(to)}: {error}") from error
+    with _connected(database) as django:
+        position = resolve(django, to)
+        if not engine.reset(django, name, position):
+            raise InvalidGroup(f"There is no group {shown(name)}.")
+        return position
+
+
+def resume(name: str, *, database: str | None = None) -> int:
+    """Try again what has stopped a group, or waits for its retry; return of how many partitions.
+
+    Raises:
+        InvalidGroup: there is no such group.
+    """
+    with _connected(database) as django:
+        _check(django, name)
+        return engine.resume(django, name)
+
+
+def delete(name: str, *, database: str | None = None) -> None:
+    """Delete a group. A reader of it that still runs makes it anew, where the group starts.
+
+    Raises:
+        InvalidGroup: there is no such group.
+    """
+    with _connected(database) as django:
+        if not engine.delete(django, name):
+            raise InvalidGroup(f"There is no group {shown(name)}.")
+
+
+def resolve(connection: Any, start: Start) -> int:
+    """Return the position that a start means.
+
+    Args:
+        connection: Django's.
+
+    Raises:
+        InvalidGroup: the log has no such position.
+    """
+    if not connection.in_atomic_block and connection.get_autocommit():
+        connection.ensure_connection()
+        advance(connection.connection)
+    if isinstance(start, datetime):
+        return log.position_at(connection, start)
+    floor, head = log.bounds(connection)
+    if isinstance(start, str):
+        return head if start == "now" else floor
+    if not floor <= start <= head:
+        raise InvalidGroup(f"The log is from {floor} to {head}: it has no position {start}.")
+    return start
+
+
+def _check(connection: Any, name: str) -> None:
+    if engine.partitions_of(connection, name) is None:
+        raise InvalidGroup(f"There is no group {shown(name)}.")
+
+
+@contextmanager
+def _connected(database: str | None) -> Iterator[Any]:
+    alias = database or settings().database
+    with needing_tables(alias), connections[alias].wrap_database_errors:
+        yield connections[alias]

@@ -1,0 +1,204 @@
+"""Wait until the log has grown: all that read it in a process wait here.
+
+Events that were published have positions only once a session has sequenced them; whoever waits for
+events does that itself before it reads, so that no worker has to run. One row for each process and
+database says that it is idle: then those who publish notify it.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable
+from datetime import timedelta
+from time import monotonic
+from uuid import uuid4
+
+from pgqueue.conf import settings
+from pgqueue.engine import log, notifications, readers, sequence
+from pgqueue.engine.values import Connection
+from pgqueue.listener import PROBE_EVERY, Subscription, Topic, subscribe
+from pgqueue.transactions import is_pooled
+
+EVENTS = Topic(notifications.EVENTS)
+SHORTEST_NAP = 0.01  # seconds
+DEAF_NAP = 0.5
+"""The longest nap behind a transaction pooler, where notifications don't arrive."""
+WITHDRAW_AFTER = 1.0
+"""Seconds without a wait after which it does not want to be notified any more."""
+LINGER = 30.0
+"""Seconds without a wait after which its row is deleted."""
+
+
+def advance(connection: Connection) -> bool:
+    """Give positions to what was published; return whether another session is at it.
+
+    Args:
+        connection: in autocommit.
+    """
+    while True:
+        # A look costs less than a lock, and usually there is nothing.
+        if not log.is_anything_waiting(connection):
+            return False
+        moved = sequence.sequence(connection)
+        if moved is None:
+            return True
+        if moved < sequence.BATCH:
+            return False
+
+
+class Growth:
+    """The wish of a process to be notified of events, and those who wait for that."""
+
+    def __init__(self, alias: str) -> None:
+        self._alias = alias
+        self._id = uuid4()
+        self._lock = threading.Lock()
+        self._waiting: set[Callable[[], None]] = set()
+        self._asked_at = monotonic()
+        self._wants_notice = False
+        self._beat_at = 0.0
+        self._is_deaf = False
+        self._told = threading.Event()
+        self._subscription = subscribe(
+            alias, Subscription(topic=EVENTS, heard=self._hear, between=self._work)
+        )
+
+    @property
+    def is_deaf(self) -> bool:
+        """Whether notifications don't arrive, so that it looks more often."""
+        return self._is_deaf
+
+    @property
+    def is_asking(self) -> bool:
+        """Whether those who publish can see that this process wants to be notified."""
+        return self._wants_notice
+
+    def add(self, wake: Callable[[], None]) -> None:
+        """Have `wake` called, from any thread, whenever the log may have grown."""
+        with self._lock:
+            self._waiting.add(wake)
+
+    def remove(self, wake: Callable[[], None]) -> None:
+        """Call it no more."""
+        with self._lock:
+            self._waiting.discard(wake)
+
+    def ask(self) -> None:
+        """Ask to be notified; look once more after that, since a transaction may not see it."""
+        self._asked_at = monotonic()
+        if not self._wants_notice:
+            self._subscription.wake()
+
+    def end(self) -> None:
+        """Hear no more."""
+        self._subscription.close()
+
+    def _hear(self, notification: str | None) -> None:
+        with self._lock:
+            waiting = list(self._waiting)
+        for wake in waiting:
+            wake()
+
+    def _work(self, connection: Connection) -> timedelta:
+        """Renew, withdraw or delete its row; return how long there is nothing to do."""
+        self._is_deaf = is_pooled(connection)
+        now = monotonic()
+        silent_for = now - self._asked_at
+        if self._is_deaf:
+            return self._end(connection) if silent_for >= LINGER else PROBE_EVERY
+        wants = silent_for < WITHDRAW_AFTER
+        if wants != self._wants_notice or now >= self._beat_at:
+            if silent_for >= LINGER:
+                return self._end(connection)
+            every = settings().heartbeat
+            readers.beat(connection, self._id, notify_for=2 * every if wants else None)
+            self._beat_at = now + every.total_seconds()
+            is_new = wants and not self._wants_notice
+            self._wants_notice = wants
+            if is_new:
+                self._hear(None)
+        left = WITHDRAW_AFTER - silent_for if wants else self._beat_at - now
+        return timedelta(seconds=max(left, SHORTEST_NAP))
+
+    def _end(self, connection: Connection) -> timedelta:
+        with _lock, self._lock:
+            if self._waiting:
+                self._asked_at = monotonic()
+                return timedelta()
+            if _open.get((os.getpid(), self._alias)) is self:
+                del _open[os.getpid(), self._alias]
+        readers.retire(connection, self._id)
+        self._subscription.close()
+        return PROBE_EVERY
+
+
+class Waiter:
+    """Waits for growth in one thread, or calls back: first 10 ms, then twice as long each time.
+
+    A transaction that was open as the process asked to be notified does not know of it: its events
+    are seen late by the rest of its own duration at most.
+    """
+
+    def __init__(self, alias: str, wake: Callable[[], None]) -> None:
+        self._alias = alias
+        self._wake = wake
+        self._nap = SHORTEST_NAP
+        self._growth: Growth | None = None
+
+    def found(self) -> None:
+        """Note that there were events."""
+        self._nap = SHORTEST_NAP
+
+    def nap(self, *, is_behind: bool = False) -> float:
+        """Return how many seconds to wait now, unless woken.
+
+        Args:
+            is_behind: another session is sequencing: its events are there soon.
+        """
+        growth = self._grown()
+        growth.ask()
+        if is_behind:
+            return SHORTEST_NAP / 2
+        longest = settings().poll_interval.total_seconds()
+        if growth.is_deaf or not growth.is_asking:
+            longest = min(longest, DEAF_NAP)
+        nap = min(self._nap, longest)
+        self._nap = min(2 * nap, longest)
+        return nap
+
+    def _grown(self) -> Growth:
+        with _lock:
+            growth = _open.get((os.getpid(), self._alias))
+            if growth is None:
+                growth = _open[os.getpid(), self._alias] = Growth(self._alias)
+            if growth is not self._growth:
+                growth.add(self._wake)
+                self._growth = growth
+            return growth
+
+    def close(self) -> None:
+        """Wait no more. Closing it again does nothing."""
+        growth, self._growth = self._growth, None
+        if growth:
+            growth.remove(self._wake)
+
+
+def forget_all() -> None:
+    """End all waits of this process: for tests, which empty the tables."""
+    with _lock:
+        each = [growth for (pid, _), growth in _open.items() if pid == os.getpid()]
+        _open.clear()
+    for growth in each:
+        growth.end()
+
+
+_lock = threading.Lock()
+_open: dict[tuple[int, str], Growth] = {}
+"""By process, too: a forked child has no thread that listens."""
+
+if hasattr(os, "register_at_fork"):
+    # If another thread held the lock at the fork, it would stay locked in the child for ever.
+    os.register_at_fork(
+        before=_lock.acquire, after_in_parent=_lock.release, after_in_child=_lock.release
+    )

@@ -1,0 +1,217 @@
+"""Publish events, in the caller's transaction."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from contextlib import AbstractContextManager
+from itertools import islice
+from typing import Any
+
+import psycopg
+from asgiref.sync import sync_to_async
+from django.db import connections, transaction
+
+from pgqueue.codec import raw
+from pgqueue.codec.scalars import Unstorable
+from pgqueue.conf import settings
+from pgqueue.engine import publish as engine
+from pgqueue.engine.publish import NewEvent
+from pgqueue.engine.values import Tuples
+from pgqueue.events import typed
+from pgqueue.events.acting import acting
+from pgqueue.events.filters import as_topic
+from pgqueue.events.typed import Event
+from pgqueue.exceptions import InvalidEvent, InvalidMessage, InvalidTask
+from pgqueue.names import as_key
+from pgqueue.spelling import shown
+from pgqueue.tables import needing_tables
+from pgqueue.tasks.options import checked_message
+
+BATCH = 10_000
+EMPTY = "{}"
+
+
+def publish(
+    event: str | Event,
+    payload: Any = None,
+    *,
+    key: str | None = None,
+    metadata: Mapping[str, Any] | None = None,
+    database: str | None = None,
+    connection: psycopg.Connection[Any] | None = None,
+) -> None:
+    """Publish an event: a fact that anyone may read, now or later, in the order of the log.
+
+    It is part of the transaction that is open on the queue's database, or on `connection`: it gets
+    its position after that commits, and vanishes with it.
+
+    Args:
+        event: a topic, such as "order.paid"; or an instance of a subclass of `Event`.
+        payload: anything JSON has a word for, and dates, Decimals, UUIDs, sets and their like. Not
+            with an instance, which is its own payload.
+        key: events of one key are read in their order also by partitioned groups. None: the one
+            that the event's class says, or "".
+        metadata: a dict that travels with the event.
+        database: the alias of the queue's database, if not the one of `PGQUEUE`.
+        connection: one of psycopg's to publish on, another framework's for example.
+
+    Raises:
+        InvalidEvent: the topic, the key, the payload or the metadata can't be.
+        PayloadTooLarge: the payload takes more than 16 MiB.
+    """
+    _Outbox(database, connection).store(made(event, payload, key=key, metadata=metadata))
+
+
+async def apublish(
+    event: str | Event,
+    payload: Any = None,
+    *,
+    key: str | None = None,
+    metadata: Mapping[str, Any] | None = None,
+    database: str | None = None,
+) -> None:
+    """Publish an event from async code, as `publish` does."""
+    await sync_to_async(publish)(event, payload, key=key, metadata=metadata, database=database)
+
+
+def publish_many(
+    events: Iterable[Event | tuple[Any, ...]],
+    *,
+    metadata: Mapping[str, Any] | None = None,
+    database: str | None = None,
+    connection: psycopg.Connection[Any] | None = None,
+) -> int:
+    """Publish events in their order, all or none, 10 000 at a time by COPY.
+
+    Args:
+        events: instances of subclasses of `Event`, or tuples (topic, payload) or (topic, payload,
+            key).
+        metadata: of all of them.
+        database, connection: as for `publish`.
+
+    Returns:
+        How many.
+
+    Raises:
+        InvalidEvent: one of them can't be published; then none is.
+        PayloadTooLarge: a payload takes more than 16 MiB.
+    """
+    outbox = _Outbox(database, connection)
+    checked = iter(_made(each, metadata) for each in events)
+    count = 0
+    with outbox.together():
+        # Made before they go out: their iterable may use the same connection.
+        while batch := list(islice(checked, BATCH)):
+            outbox.store_many(batch)
+            count += len(batch)
+    return count
+
+
+async def apublish_many(
+    events: Iterable[Event | tuple[Any, ...]],
+    *,
+    metadata: Mapping[str, Any] | None = None,
+    database: str | None = None,
+) -> int:
+    """Publish events from async code, as `publish_many` does."""
+    return await sync_to_async(publish_many)(events, metadata=metadata, database=database)
+
+
+def _made(given: Any, metadata: Mapping[str, Any] | None) -> NewEvent:
+    if isinstance(given, Event):
+        return made(given, metadata=metadata)
+    if not isinstance(given, tuple) or not 1 <= len(given) <= 3:
+        raise InvalidEvent(
+            f"{shown(given)} must be (topic, payload) or (topic, payload, key), or an Event."
+        )
+    topic, payload, key = (*given, None, None)[:3]
+    return made(topic, payload, key=key, metadata=metadata)
+
+
+def made(
+    event: str | Event,
+    payload: Any = None,
+    *,
+    key: str | None = None,
+    metadata: Mapping[str, Any] | None = None,
+) -> NewEvent:
+    """Return an event as it is stored, with who acts in its metadata.
+
+    Raises:
+        InvalidEvent: the topic, the key, the payload or the metadata can't be.
+        PayloadTooLarge: the payload takes more than 16 MiB.
+    """
+    own: dict[str, Any] = {}
+    if isinstance(event, Event):
+        if payload is not None:
+            raise InvalidEvent(f"{type(event).__name__} is its own payload: pass none beside it.")
+        topic, text = event.topic, typed.encode(event)
+        key = typed.key_of(event) if key is None else key
+        own = {typed.VERSION: event.version}
+    else:
+        topic = as_topic(event)
+        try:
+            encoded = raw.encode(f"the payload of the event {topic!r}", payload)
+        except InvalidMessage as error:
+            raise InvalidEvent(str(error)) from error
+        text = encoded  # type: ignore[assignment]
+    return NewEvent(topic, _key(key), text, _metadata(own, metadata))
+
+
+def _key(key: str | None) -> str:
+    if not key:
+        return ""
+    try:
+        return as_key(key)
+    except (TypeError, ValueError) as error:
+        raise InvalidEvent(f"key={shown(key)}: {error}") from error
+
+
+def _metadata(own: Mapping[str, Any], given: Mapping[str, Any] | None) -> str:
+    who = acting()
+    if not (own or given or who):
+        return EMPTY
+    try:
+        checked: dict[str, Any] = checked_message({"metadata": given or {}})["metadata"]
+    except (InvalidMessage, InvalidTask, Unstorable) as error:
+        raise InvalidEvent(str(error)) from error
+    return json.dumps({**who, **own, **checked})
+
+
+class _Outbox:
+    """Where events are stored."""
+
+    def __init__(self, database: str | None, connection: psycopg.Connection[Any] | None) -> None:
+        try:
+            checked_message({"database": database})
+        except InvalidMessage as error:
+            raise InvalidEvent(str(error)) from error
+        if connection is not None and not isinstance(connection, psycopg.Connection):
+            raise InvalidEvent(f"connection={shown(connection)} is not a psycopg.Connection.")
+        self._alias = database or settings().database
+        self._connection = connection
+
+    def together(self) -> AbstractContextManager[Any]:
+        """Store all or none of what is stored in the block."""
+        if self._connection is None:
+            return transaction.atomic(using=self._alias)
+        return Tuples(self._connection).atomic()
+
+    def store(self, event: NewEvent) -> None:
+        """Store one event."""
+        with needing_tables(self._alias):
+            if self._connection is not None:
+                engine.publish(Tuples(self._connection), event)
+            else:
+                engine.publish(connections[self._alias], event)
+
+    def store_many(self, events: Iterable[NewEvent]) -> None:
+        """Store events by COPY, in a transaction."""
+        with needing_tables(self._alias):
+            if self._connection is not None:
+                engine.publish_many(Tuples(self._connection), events)
+                return
+            django = connections[self._alias]
+            with django.wrap_database_errors:  # Django's cursors do, but for COPY
+                engine.publish_many(django, events)

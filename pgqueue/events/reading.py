@@ -1,0 +1,126 @@
+"""Read the log from a position."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from asgiref.sync import sync_to_async
+from django.db import connections
+
+from pgqueue.conf import settings
+from pgqueue.engine import log
+from pgqueue.engine.log import Bounds, Stretch
+from pgqueue.engine.values import Connection, Cursors
+from pgqueue.events.filters import Filter, as_filter
+from pgqueue.events.growth import advance
+from pgqueue.events.recorded import RecordedEvent
+from pgqueue.exceptions import EventsRemoved, PositionAhead
+from pgqueue.quantities import as_count
+from pgqueue.spelling import shown
+from pgqueue.tables import needing_tables
+from pgqueue.tasks.options import checked_message
+
+MOST = 2**63 - 1 - log.REACH
+LIMIT = 1000
+
+
+def read(
+    *,
+    after: int = 0,
+    topics: str | Iterable[str] | None = None,
+    where: Mapping[str, Any] | None = None,
+    limit: int = LIMIT,
+    database: str | None = None,
+) -> list[RecordedEvent]:
+    """Return the next events after a position, in the order of the log.
+
+    To read on, pass the position of the last one. Within a transaction it sees what that sees, and
+    gives no positions to what was published just now.
+
+    Args:
+        after: a position; 0: from the beginning.
+        topics: patterns such as "order.paid", "order.*" or "**"; None: all.
+        where: conditions on payloads: `{"total__gte": 100, "customer__country": "DE"}`.
+        limit: how many at most.
+        database: the alias of the queue's database, if not the one of `PGQUEUE`.
+
+    Raises:
+        EventsRemoved: retention has removed some of those after the position.
+        PositionAhead: the log is not as long.
+        InvalidFilter: the topics or the conditions can't be.
+        ValueError: another argument can't be.
+    """
+    wanted = as_filter(topics, where)
+    after, limit = as_position(after), _limit(limit)
+    checked_message({"database": database})
+    alias = database or settings().database
+    with needing_tables(alias), connections[alias].wrap_database_errors:
+        django = connections[alias]
+        django.ensure_connection()
+        if not django.in_atomic_block and django.get_autocommit():
+            advance(django.connection)
+        return _read(django, wanted, after, limit)
+
+
+async def aread(**options: Any) -> list[RecordedEvent]:
+    """Return events in async code, as `read` does."""
+    return await sync_to_async(read)(**options)
+
+
+def _read(connection: Cursors, wanted: Filter, after: int, limit: int) -> list[RecordedEvent]:
+    events: list[RecordedEvent] = []
+    while True:
+        stretch = read_stretch(connection, wanted, after=after, limit=limit - len(events))
+        events += map(RecordedEvent.of, stretch.events)
+        after = stretch.upto
+        if len(events) >= limit or after >= stretch.head:
+            return events
+
+
+def read_stretch(
+    connection: Cursors | Connection, wanted: Filter, *, after: int, limit: int
+) -> Stretch:
+    """Read the next events that a filter wants, within a bounded stretch of the log.
+
+    Raises:
+        EventsRemoved: retention has removed some of those after the position.
+        PositionAhead: the log is not as long.
+    """
+    stretch = log.read(
+        connection, after=after, limit=limit, condition=wanted.sql, parameters=wanted.parameters
+    )
+    check_bounds(after, stretch)
+    return stretch
+
+
+def check_bounds(after: int, bounds: Bounds | Stretch) -> None:
+    """Say no to a position that is not in the log.
+
+    Raises:
+        EventsRemoved: retention has removed events after it.
+        PositionAhead: the log is not as long.
+    """
+    if after < bounds.floor:
+        raise EventsRemoved(after, bounds.floor)
+    if after > bounds.head:
+        raise PositionAhead(after, bounds.head)
+
+
+def as_position(value: Any) -> int:
+    """Return `value` if it can be a position.
+
+    Raises:
+        ValueError: it can't.
+    """
+    try:
+        return as_count(value, least=0, most=MOST)
+    except ValueError as error:
+        raise ValueError(f"after={shown(value)}: {error}") from error
+
+
+def _limit(value: Any) -> int:
+    try:
+        return as_count(value)
+    except ValueError as error:
+        raise ValueError(f"limit={shown(value)}: {error}") from error

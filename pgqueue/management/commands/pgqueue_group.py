@@ -1,0 +1,151 @@
+"""Operate the groups of the event log, and read for them."""
+
+from __future__ import annotations
+
+import json
+from argparse import ArgumentParser
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from django.core.management.base import BaseCommand, CommandError
+
+from pgqueue.engine.groups import GroupState
+from pgqueue.events import groups
+from pgqueue.events.consumers import Start, as_start, declared, discover, find
+from pgqueue.events.consuming import GroupReader
+from pgqueue.exceptions import InvalidGroup
+from pgqueue.management import arguments
+from pgqueue.management.databases import database_of
+from pgqueue.worker.stopping import SIGNALS, StopRequests
+
+LOOK = timedelta(seconds=1)
+GRACE = timedelta(seconds=25)
+
+
+class Command(BaseCommand):
+    help = "List, run, make, reset, resume or delete groups of the event log."
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        parser.add_argument("--database", metavar="ALIAS", help="(PGQUEUE: DATABASE).")
+        verbs = parser.add_subparsers(dest="verb", required=True, metavar="VERB")
+        for verb, help in (("list", "all groups"), ("make", "before it is first read for")):
+            own = verbs.add_parser(verb, help=help)
+            if verb == "make":
+                own.add_argument("group", type=arguments.group)
+                own.add_argument("--partitions", type=arguments.whole(1, 1024), default=1)
+                own.add_argument("--start", type=start, default="now", help=STARTS)
+            own.add_argument("--format", choices=["text", "json"], default="text")
+        own = verbs.add_parser("run", help="handle the events of groups until SIGTERM")
+        own.add_argument("groups", nargs="+", type=arguments.group, metavar="group")
+        own = verbs.add_parser("reset", help="move it, also back")
+        own.add_argument("group", type=arguments.group)
+        own.add_argument("to", type=start, help=STARTS)
+        for verb, help in (
+            ("resume", "try again what has stopped it"),
+            ("delete", "forget where it is"),
+        ):
+            own = verbs.add_parser(verb, help=help)
+            own.add_argument("group", type=arguments.group)
+
+    def handle(self, *args: Any, verb: str, **options: Any) -> None:
+        options["database"] = database_of(options["database"])
+        try:
+            said = VERBS[verb](options)
+        except InvalidGroup as error:
+            raise CommandError(str(error)) from error
+        if said:
+            self.stdout.write(said)
+
+
+STARTS = "now, beginning, a position, or a time such as 2026-11-24T08:30:00Z"
+
+
+def start(text: str) -> Start:
+    """Read where a group begins: "now", "beginning", a position, or a time."""
+    if text in ("now", "beginning"):
+        return as_start(text)
+    if text.isascii() and text.isdecimal() and len(text) < 19:
+        return int(text)
+    return arguments.moment(text)
+
+
+def _list(options: Mapping[str, Any]) -> str:
+    found = groups.states(database=options["database"])
+    if options["format"] == "json":
+        return json.dumps([{**each._asdict(), "updated_at": _instant(each)} for each in found])
+    cells: list[tuple[str, ...]] = [("group", "partitions", "position", "lag", "readers", "state")]
+    cells += [(each.name, *map(str, each[1:5]), _state(each)) for each in found]
+    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+    return "\n".join(
+        "  ".join(f"{cell:<{width}}" for cell, width in zip(line, widths, strict=True)).rstrip()
+        for line in cells
+    )
+
+
+def _instant(state: GroupState) -> str:
+    return state.updated_at.astimezone(UTC).isoformat()
+
+
+def _state(state: GroupState) -> str:
+    what = "stopped" if state.stopped else "retrying" if state.error else "-"
+    return f"{what}: {state.error}" if state.error else what
+
+
+def _run(options: Mapping[str, Any]) -> str:
+    consumers = []
+    for name in dict.fromkeys(options["groups"]):
+        consumer = find(name)
+        if consumer is None:
+            known = ", ".join(each.name for each in declared()) or "none"
+            raise CommandError(f"No handler is declared for the group {name!r}: there are {known}.")
+        consumers.append(consumer)
+    requests = StopRequests()
+    readers = [GroupReader(consumer) for consumer in consumers]
+    with requests.on_signals(*SIGNALS):
+        for reader in readers:
+            reader.start()
+        while not requests.count and all(reader.is_alive() for reader in readers):
+            requests.wait(LOOK)
+        for reader in readers:
+            reader.stop()
+        until = datetime.now(UTC) + GRACE
+        for reader in readers:
+            while reader.is_alive() and requests.count < 2 and datetime.now(UTC) < until:
+                reader.stopped(timedelta(seconds=0.1))
+    requests.close()
+    return ""
+
+
+def _make(options: Mapping[str, Any]) -> str:
+    given = {name: options[name] for name in ("partitions", "start", "database")}
+    discover()
+    count = groups.make(options["group"], **given)
+    if options["format"] == "json":
+        return json.dumps({"name": options["group"], "partitions": count})
+    return f"The group {options['group']} has {count} partition{'s' if count > 1 else ''}."
+
+
+def _reset(options: Mapping[str, Any]) -> str:
+    position = groups.reset(options["group"], options["to"], database=options["database"])
+    return f"It goes on after position {position}."
+
+
+def _resume(options: Mapping[str, Any]) -> str:
+    count = groups.resume(options["group"], database=options["database"])
+    return f"Resumed {count} partition{'' if count == 1 else 's'}."
+
+
+def _delete(options: Mapping[str, Any]) -> str:
+    groups.delete(options["group"], database=options["database"])
+    return "Deleted."
+
+
+VERBS: Mapping[str, Callable[[Mapping[str, Any]], str]] = {
+    "list": _list,
+    "run": _run,
+    "make": _make,
+    "reset": _reset,
+    "resume": _resume,
+    "delete": _delete,
+}

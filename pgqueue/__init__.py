@@ -9,7 +9,9 @@ if TYPE_CHECKING:
     from pgqueue.batches import Batch as Batch
     from pgqueue.batches import batch as batch
     from pgqueue.channels import Channel as Channel
+    from pgqueue.events.buffering import BufferedPublisher as BufferedPublisher
     from pgqueue.events.consumers import consumer as consumer
+    from pgqueue.events.later import publish_later as publish_later
     from pgqueue.events.publishing import apublish as apublish
     from pgqueue.events.publishing import apublish_many as apublish_many
     from pgqueue.events.publishing import publish as publish
@@ -17,6 +19,7 @@ if TYPE_CHECKING:
     from pgqueue.events.reading import aread as aread
     from pgqueue.events.reading import read as read
     from pgqueue.events.recorded import RecordedEvent as RecordedEvent
+    from pgqueue.events.subscribing import subscribe as subscribe
     from pgqueue.events.tailing import tail as tail
     from pgqueue.events.typed import Event as Event
     from pgqueue.exceptions import BackfillConflict as BackfillConflict
@@ -88,6 +91,7 @@ _HOMES = {
     "BackfillConflict": "pgqueue.exceptions",
     "Batch": "pgqueue.batches",
     "BatchTooLarge": "pgqueue.exceptions",
+    "BufferedPublisher": "pgqueue.events.buffering",
     "Cancel": "pgqueue.exceptions",
     "Channel": "pgqueue.channels",
     "ChannelFull": "pgqueue.exceptions",
@@ -152,11 +156,13 @@ _HOMES = {
     "batch": "pgqueue.batches",
     "consumer": "pgqueue.events.consumers",
     "publish": "pgqueue.events.publishing",
+    "publish_later": "pgqueue.events.later",
     "publish_many": "pgqueue.events.publishing",
     "read": "pgqueue.events.reading",
     "receive": "pgqueue.tasks",
     "send": "pgqueue.tasks",
     "send_many": "pgqueue.tasks",
+    "subscribe": "pgqueue.events.subscribing",
     "tail": "pgqueue.events.tailing",
     "task": "pgqueue.tasks",
     "watch": "pgqueue.tasks",
@@ -166,6 +172,7 @@ __all__ = [
     "BackfillConflict",
     "Batch",
     "BatchTooLarge",
+    "BufferedPublisher",
     "Cancel",
     "Channel",
     "ChannelFull",
@@ -230,11 +237,13 @@ __all__ = [
     "batch",
     "consumer",
     "publish",
+    "publish_later",
     "publish_many",
     "read",
     "receive",
     "send",
     "send_many",
+    "subscribe",
     "tail",
     "task",
     "watch",

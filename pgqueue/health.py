@@ -20,6 +20,7 @@ from pgqueue.duties.all import all_duties
 from pgqueue.engine import channels, exports, health, partitions
 from pgqueue.engine.stats import Stats, measure
 from pgqueue.engine.values import Connection
+from pgqueue.events import subscribing
 from pgqueue.tables import lack_of
 from pgqueue.tasks import scheduling
 
@@ -209,7 +210,10 @@ def _duties(queue: _Queue) -> Judgement:
 
 def _names_of_duties() -> list[str]:
     database = settings().database
-    return [duty.name for duty in all_duties(database=database, scheduling=scheduling)]
+    return [
+        duty.name
+        for duty in all_duties(database=database, scheduling=scheduling, subscribing=subscribing)
+    ]
 
 
 def _partitions(queue: _Queue) -> Judgement:

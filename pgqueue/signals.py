@@ -52,6 +52,9 @@ minute."""
 schedule_taken = Signal()
 """Sent with `name` when a schedule in code has the name of one that was added in the admin."""
 
+subscription_taken = Signal()
+"""Sent with `name` when a subscription in code has the name of one that was added in the admin."""
+
 worker_started = Signal()
 """Sent with `channels` when a worker serves them. Sender: the Worker's class."""
 
@@ -162,6 +165,15 @@ def _log_rescued(sender: Any, rescued: Any, **kwargs: Any) -> None:
 @receiver(schedule_failed)
 def _log_schedule(sender: Any, name: str, error: BaseException, **kwargs: Any) -> None:
     logger.error("The schedule %s enqueued nothing: %s", name, error, exc_info=error)
+
+
+@receiver(subscription_taken)
+def _log_subscription_taken(sender: Any, name: str, **kwargs: Any) -> None:
+    logger.warning(
+        "The subscription %s of the code is left out: another of that name exists. "
+        "Delete that one, or rename this.",
+        name,
+    )
 
 
 @receiver(schedule_taken)

@@ -26,6 +26,7 @@ from pgqueue.engine import health as engine
 from pgqueue.engine import partitions, stats
 from pgqueue.engine.health import Holder
 from pgqueue.engine.values import Position
+from pgqueue.events import subscribing
 from pgqueue.health import Check, Limits, Status
 from pgqueue.tasks import scheduling
 from tests.eventually import eventually
@@ -38,7 +39,12 @@ LIMITS = Limits()
 
 
 def do_all_duties() -> None:
-    list(maintain("default", all_duties(database="default", scheduling=scheduling)))
+    list(
+        maintain(
+            "default",
+            all_duties(database="default", scheduling=scheduling, subscribing=subscribing),
+        )
+    )
 
 
 @pytest.fixture

@@ -24,6 +24,7 @@ from pgqueue.duties.all import all_duties
 from pgqueue.duties.service import Duties
 from pgqueue.engine import notifications
 from pgqueue.engine.workers import WorkerInfo
+from pgqueue.events import subscribing
 from pgqueue.listener import Subscription, Topic, subscribe
 from pgqueue.service import Service
 from pgqueue.spark.errors import ClusterLost, reason
@@ -85,7 +86,9 @@ class Cluster:
         self._duties = (
             Duties(
                 Session(config.database, name="duties"),
-                all_duties(database=config.database, scheduling=scheduling),
+                all_duties(
+                    database=config.database, scheduling=scheduling, subscribing=subscribing
+                ),
                 lease=options.lease,
                 on_done=lambda: None,
             )

@@ -202,11 +202,13 @@ def form_of(cls: type, arguments: tuple[Any, ...]) -> Form | None:
         return container_form(cls, arguments)
     if cls in KNOWN:
         return KNOWN[cls]
+    if form := registered_form(cls):
+        return form
     if issubclass(cls, Enum):
         return enum_form(cls)
     if is_dataclass(cls):
         return dataclass_form(cls)
-    return registered_form(cls)
+    return None
 
 
 def container_form(cls: type, arguments: tuple[Any, ...]) -> Form:

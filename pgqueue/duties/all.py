@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pgqueue.conf import settings
 from pgqueue.duties.base import Duty
+from pgqueue.duties.dispatch import Dispatch, Subscribing
 from pgqueue.duties.expire import Expire
 from pgqueue.duties.forget import Forget
 from pgqueue.duties.lanes import Lanes
@@ -12,20 +13,24 @@ from pgqueue.duties.promote import Promote
 from pgqueue.duties.purge import Purge
 from pgqueue.duties.rescue import Rescue
 from pgqueue.duties.schedule import Schedule, Scheduling
+from pgqueue.duties.sequence import Sequence
 
 
-def all_duties(*, database: str, scheduling: Scheduling) -> list[Duty]:
+def all_duties(*, database: str, scheduling: Scheduling, subscribing: Subscribing) -> list[Duty]:
     """Return each duty, as the project's settings configure it.
 
     Args:
         database: the alias of the database that they are done in.
         scheduling: what makes messages of ticks: `tasks.scheduling`, a layer above this one.
+        subscribing: what makes messages of events: `events.subscribing`, another one.
     """
     options = settings()
     return [
         Promote(),
         Rescue(lease=options.lease, max_lost=options.max_lost),
         Schedule(database=database, scheduling=scheduling),
+        Sequence(),
+        Dispatch(database=database, subscribing=subscribing),
         Expire(),
         Lanes(),
         Partitions(

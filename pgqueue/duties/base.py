@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import timedelta
 from typing import Protocol, runtime_checkable
 
@@ -35,6 +35,17 @@ class LongDuty(Duty, Protocol):
 
     soon: timedelta
     """How long no other process begins it: after that its runner may be dead, or still running."""
+
+
+@runtime_checkable
+class Hears(Protocol):
+    """A duty that has something to do when something is notified."""
+
+    def hear(self, wake: Callable[[], None]) -> None:
+        """Have `wake` called, from any thread, when there may be something to do."""
+
+    def close(self) -> None:
+        """Hear no more."""
 
 
 @runtime_checkable

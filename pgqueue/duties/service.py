@@ -16,7 +16,7 @@ from django.db import connections
 from pgqueue import signals
 from pgqueue.connections import Session
 from pgqueue.duties.agenda import Agenda
-from pgqueue.duties.base import Duty, LongDuty, Looks
+from pgqueue.duties.base import Duty, Hears, LongDuty, Looks
 from pgqueue.duties.promote import Promote
 from pgqueue.duties.run import run_duty
 from pgqueue.service import Service
@@ -59,6 +59,9 @@ class Duties(Service):
         self._long: threading.Thread | None = None
         self._aside: Session | None = None
         self._cut_at = math.inf
+        for duty in self._duties:
+            if isinstance(duty, Hears):
+                duty.hear(self.wake)
 
     def look_early(self) -> None:
         """Promote now: a message may be due before the next look."""
@@ -158,6 +161,9 @@ class Duties(Service):
 
     def finish(self) -> None:
         """Close the connection; a long duty ends by itself, or with the process."""
+        for duty in self._duties:
+            if isinstance(duty, Hears):
+                duty.close()
         if self._long is not None:
             self._long.join(LAST_WORDS)
         self._session.close()

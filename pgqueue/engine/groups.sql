@@ -103,7 +103,7 @@ SELECT g.name, g.partitions, min(c.position), (b.head - min(c.position)),
 FROM pgqueue_group g
 JOIN pgqueue_cursor c ON c."group" = g.name
 CROSS JOIN (
-    SELECT greatest((SELECT position FROM pgqueue_event ORDER BY position DESC LIMIT 1),
-                    (SELECT position FROM pgqueue_log_floor WHERE log = 'event'), 0) AS head) b
+-- include: bounds
+) b
 GROUP BY g.name, g.partitions, b.head
 ORDER BY g.name

@@ -13,11 +13,6 @@ LEFT JOIN LATERAL (
     LIMIT %(limit)s) e ON true
 ORDER BY e.position
 
--- name: bounds
-SELECT coalesce((SELECT position FROM pgqueue_log_floor WHERE log = 'event'), 0) AS floor,
-       greatest((SELECT position FROM pgqueue_event ORDER BY position DESC LIMIT 1),
-                (SELECT position FROM pgqueue_log_floor WHERE log = 'event'), 0) AS head
-
 -- name: position_at
 -- OFFSET 0, or the planner walks the log from its front to find the first.
 SELECT coalesce(

@@ -161,3 +161,9 @@ SELECT channel, key, pgqueue_room_v1(channel, key)
 FROM (SELECT DISTINCT channel, key FROM unnest(%(channels)s::text[], %(keys)s::text[]) AS k (channel, key)
       WHERE channel IN (SELECT channel FROM pgqueue_policy WHERE max_size IS NOT NULL)
       ORDER BY channel, key NULLS FIRST) sorted
+
+-- name: bounds
+-- The last position that retention has removed, and the last of the log.
+SELECT coalesce((SELECT position FROM pgqueue_log_floor WHERE log = 'event'), 0) AS floor,
+       greatest((SELECT position FROM pgqueue_event ORDER BY position DESC LIMIT 1),
+                (SELECT position FROM pgqueue_log_floor WHERE log = 'event'), 0) AS head

@@ -11,9 +11,9 @@ from django.utils import timezone
 from django.utils.module_loading import autodiscover_modules
 
 from pgqueue.conf import settings
-from pgqueue.events.filters import Filter, as_filter
 from pgqueue.events.recorded import RecordedEvent
 from pgqueue.exceptions import InvalidGroup, PGQueueError
+from pgqueue.filters import Filter, as_filter
 from pgqueue.names import as_channel, as_text
 from pgqueue.quantities import as_count
 from pgqueue.retries import Backoff, as_backoff, declare

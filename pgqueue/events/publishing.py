@@ -20,9 +20,9 @@ from pgqueue.engine.publish import NewEvent
 from pgqueue.engine.values import Tuples
 from pgqueue.events import typed
 from pgqueue.events.acting import acting
-from pgqueue.events.filters import as_topic
 from pgqueue.events.typed import Event
 from pgqueue.exceptions import InvalidEvent, InvalidMessage, InvalidTask
+from pgqueue.filters import as_topic
 from pgqueue.names import as_key
 from pgqueue.spelling import shown
 from pgqueue.tables import needing_tables

@@ -12,10 +12,10 @@ from pgqueue.conf import settings
 from pgqueue.engine import log
 from pgqueue.engine.log import Bounds, Stretch
 from pgqueue.engine.values import Connection, Cursors
-from pgqueue.events.filters import Filter, as_filter
 from pgqueue.events.growth import advance
 from pgqueue.events.recorded import RecordedEvent
 from pgqueue.exceptions import EventsRemoved, PositionAhead
+from pgqueue.filters import Filter, as_filter
 from pgqueue.quantities import as_count
 from pgqueue.spelling import shown
 from pgqueue.tables import needing_tables

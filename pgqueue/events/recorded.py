@@ -1,14 +1,18 @@
-"""An event as it is read from the log."""
+"""An event as it is read from the log, or arrives with a message."""
 
 from __future__ import annotations
 
+import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cached_property
 from typing import Any, TypeVar, overload
 
-from pgqueue.codec import raw
-from pgqueue.codec.arguments import parse
+from pgqueue.codec import encoding, raw
+from pgqueue.codec.arguments import parse, read
+from pgqueue.codec.encoding import expect
+from pgqueue.codec.scalars import Form
 from pgqueue.engine.log import Stored
 from pgqueue.events import typed
 from pgqueue.events.typed import Event
@@ -17,7 +21,7 @@ from pgqueue.exceptions import UnreadableEvent
 T = TypeVar("T", bound=Event)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class RecordedEvent:
     """An event of the log. Its payload and metadata are parsed when they are first asked for.
 
@@ -25,8 +29,8 @@ class RecordedEvent:
         position: its place in the log: given once, gapless, in the order of commits.
         topic: its words are separated by dots.
         key: "" where it was published without one.
-        payload_json, metadata_json: JSON texts, as PostgreSQL has them.
         created_at: when it was published: before its transaction was committed.
+        payload_json, metadata_json: JSON texts, as PostgreSQL has them.
     """
 
     position: int
@@ -41,6 +45,49 @@ class RecordedEvent:
         """Return what the engine has read."""
         return cls(*stored)
 
+    @classmethod
+    def from_plain(cls, plain: Mapping[str, Any]) -> RecordedEvent:
+        """Return what a message brings: parsed JSON.
+
+        Raises:
+            LookupError, TypeError, ValueError: it is no event.
+        """
+        event = cls(
+            int(plain["position"]),
+            plain["topic"],
+            plain["key"],
+            _text(plain["payload"]),
+            _text(plain["metadata"]) or "{}",
+            datetime.fromisoformat(plain["created_at"]),
+        )
+        # Numbers keep all their digits.
+        vars(event)["_plain"] = plain["payload"]
+        return event
+
+    def to_plain(self) -> dict[str, Any]:
+        """Return it as JSON values."""
+        return {
+            "position": self.position,
+            "topic": self.topic,
+            "key": self.key,
+            "payload": None if self.payload_json is None else json.loads(self.payload_json),
+            "metadata": json.loads(self.metadata_json),
+            "created_at": self.created_at.isoformat(),
+        }
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, RecordedEvent):
+            return NotImplemented
+        return (self.position, self.topic, self.key) == (other.position, other.topic, other.key)
+
+    def __hash__(self) -> int:
+        return hash(self.position)
+
+    @cached_property
+    def _plain(self) -> Any:
+        text = self.payload_json
+        return None if text is None else parse(f"the payload of {self}", text)
+
     @cached_property
     def payload(self) -> Any:
         """What was published.
@@ -48,13 +95,12 @@ class RecordedEvent:
         Raises:
             UnreadablePayload: it has a tag that is not known here.
         """
-        text = self.payload_json
-        return None if text is None else raw.decode(f"the payload of {self}", text.encode())
+        return read(f"the payload of {self}", raw.HINT, self._plain)
 
     @cached_property
     def metadata(self) -> dict[str, Any]:
         """What was published beside the payload, and who acted."""
-        metadata: dict[str, Any] = parse(f"the metadata of {self}", self.metadata_json)
+        metadata: dict[str, Any] = json.loads(self.metadata_json)
         return metadata
 
     @overload
@@ -75,9 +121,27 @@ class RecordedEvent:
             raise UnreadableEvent(
                 f"No class is declared for the topic {self.topic!r}: is its module imported?"
             )
-        text = self.payload_json
-        plain = None if text is None else parse(f"the payload of {self}", text)
-        return typed.decode(found, plain, self.metadata)
+        return typed.decode(found, self._plain, self.metadata)
 
     def __str__(self) -> str:
         return f"{self.topic} at {self.position}"
+
+
+def _text(plain: Any) -> str | None:
+    return None if plain is None else json.dumps(plain, default=float)
+
+
+FORM = Form(
+    RecordedEvent,
+    "pgqueue.RecordedEvent",
+    (dict,),
+    RecordedEvent.to_plain,
+    lambda plain: RecordedEvent.from_plain(expect(dict, plain)),
+)
+
+
+def _form(cls: type) -> Form | None:
+    return FORM if cls is RecordedEvent else None
+
+
+encoding.register(_form)

@@ -14,10 +14,10 @@ import psycopg
 from pgqueue.conf import settings
 from pgqueue.connections import Session
 from pgqueue.engine import log
-from pgqueue.events.filters import as_filter
 from pgqueue.events.growth import Waiter, advance
 from pgqueue.events.reading import as_position, read_stretch
 from pgqueue.events.recorded import RecordedEvent
+from pgqueue.filters import as_filter
 from pgqueue.tables import needing_tables
 from pgqueue.tasks.options import checked_message
 

@@ -13,8 +13,8 @@ from pgqueue.codec.arguments import UNREADABLE
 from pgqueue.codec.encoding import Hint, to_json
 from pgqueue.codec.hints import classes_in, hints_of
 from pgqueue.codec.scalars import Unstorable
-from pgqueue.events.filters import as_topic
 from pgqueue.exceptions import InvalidEvent, UnreadableEvent
+from pgqueue.filters import as_topic
 from pgqueue.names import as_key
 from pgqueue.quantities import as_count
 from pgqueue.spelling import hint, shown

@@ -16,6 +16,7 @@ from pgqueue.models.purged import Purged
 from pgqueue.models.reader import Reader
 from pgqueue.models.schedule import Schedule
 from pgqueue.models.staged import Staged
+from pgqueue.models.subscription import Subscription
 from pgqueue.models.waiter import Waiter
 from pgqueue.models.worker import Worker
 from pgqueue.models.write import Write
@@ -41,6 +42,7 @@ __all__ = [
     "Reader",
     "Schedule",
     "Staged",
+    "Subscription",
     "Waiter",
     "Worker",
     "Write",

@@ -23,6 +23,7 @@ from pgqueue.duties.service import Duties
 from pgqueue.endings import HandedBack
 from pgqueue.engine import lease, notifications, settle
 from pgqueue.engine.workers import WorkerInfo
+from pgqueue.events import subscribing
 from pgqueue.listener import Subscription, Topic, subscribe
 from pgqueue.service import Service
 from pgqueue.tasks import scheduling
@@ -100,7 +101,9 @@ class Worker:
         self._duties = (
             Duties(
                 Session(config.database, name="duties"),
-                all_duties(database=config.database, scheduling=scheduling),
+                all_duties(
+                    database=config.database, scheduling=scheduling, subscribing=subscribing
+                ),
                 lease=options.lease,
                 on_done=self._wake_pipeline,
             )

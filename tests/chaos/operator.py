@@ -56,6 +56,7 @@ def verbs() -> list[Callable[[], object]]:
         wait,
         workers,
     )
+    from pgqueue.events import subscribing
     from pgqueue.models import Duty, Message, Schedule
     from pgqueue.tasks import scheduling
 
@@ -213,7 +214,7 @@ def verbs() -> list[Callable[[], object]]:
 
     def look_after() -> None:
         odd.configure(retention=1)
-        duties = all_duties(database="default", scheduling=scheduling)
+        duties = all_duties(database="default", scheduling=scheduling, subscribing=subscribing)
         for report in maintain("default", duties):
             if report.error:
                 raise report.error

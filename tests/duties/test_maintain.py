@@ -22,6 +22,7 @@ from pgqueue.connections import connect
 from pgqueue.duties import maintain
 from pgqueue.duties.all import all_duties
 from pgqueue.engine import expire, lease, partitions, promote, retention, settle
+from pgqueue.events import subscribing
 from pgqueue.exceptions import TaskResultDoesNotExist
 from pgqueue.models import Duty, History, Message, Schedule
 from pgqueue.states import State
@@ -166,7 +167,10 @@ def test_two_at_once_do_each_thing_once(connection: Connection) -> None:
 def reported() -> dict[str, int]:
     """Return how much of each duty was done; none may fail."""
     reports = list(
-        maintain.maintain("default", all_duties(database="default", scheduling=scheduling))
+        maintain.maintain(
+            "default",
+            all_duties(database="default", scheduling=scheduling, subscribing=subscribing),
+        )
     )
     assert [each.error for each in reports if each.error] == []
     return {each.name: sum(each.did.values()) for each in reports}

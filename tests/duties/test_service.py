@@ -22,7 +22,7 @@ from pgqueue.models import Duty, Message
 from pgqueue.states import State
 from tests.duties.kinds import MINUTE, Fails, Lacks, Lasting, Notes
 from tests.eventually import eventually
-from tests.factories import LEASE, OVER, Connection, make_due, one, run, schedule
+from tests.factories import LEASE, OVER, Connection, make_due, run, schedule
 from tests.hearing import heard
 
 

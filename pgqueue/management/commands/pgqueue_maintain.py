@@ -8,6 +8,7 @@ from django.core.management.base import CommandError
 from pgqueue.checks import AT_START
 from pgqueue.duties.all import all_duties
 from pgqueue.duties.maintain import Report, maintain
+from pgqueue.events import subscribing
 from pgqueue.management.base import QueueCommand
 from pgqueue.management.databases import database_of
 from pgqueue.tasks import scheduling
@@ -27,7 +28,7 @@ class Command(QueueCommand):
     def handle(self, *args: Any, **options: Any) -> None:
         reports = []
         alias = database_of(options["database"])
-        duties = all_duties(database=alias, scheduling=scheduling)
+        duties = all_duties(database=alias, scheduling=scheduling, subscribing=subscribing)
         try:
             for report in maintain(alias, duties):
                 reports.append(report)

@@ -17,7 +17,6 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
-from pgqueue.engine import log
 from pgqueue.exceptions import InvalidEvent, InvalidFilter
 from pgqueue.names import as_text
 from pgqueue.spelling import hint, shown
@@ -27,6 +26,8 @@ WORD = re.compile(r"[^.*\s]+")
 ANY_WORD, ANY_WORDS = "*", "**"
 
 COMPARED = {"ne": "!=", "gt": ">", "gte": ">=", "lt": "<", "lte": "<="}
+ALL = "true"
+"""The SQL condition that every event meets."""
 LOOKUPS = ("exact", *COMPARED, "in", "contains", "startswith", "exists")
 SCALARS = (str, int, float, bool, type(None))
 
@@ -134,17 +135,44 @@ class Filter:
                 "jsonb_path_match(e.payload, %(filter_path)s::jsonpath, "
                 "%(filter_vars)s::jsonb, true)"
             )
-        return " AND ".join(parts) or log.ALL
+        return " AND ".join(parts) or ALL
 
     @property
     def parameters(self) -> dict[str, Any]:
         """The parameters of `sql`."""
         return {
             "filter_topics": self._plain,
-            "filter_regex": "|".join(map(as_regex, self._patterns)),
+            "filter_regex": self.regex,
             "filter_path": self.path,
             "filter_vars": json.dumps(self.variables),
         }
+
+    @cached_property
+    def equality(self) -> tuple[str, Any]:
+        """A jsonpath and the value that one of its items must equal; ("", None): there is none.
+
+        Many filters that differ in this value alone are looked up by it at once.
+        """
+        for lookup, value in _flat(self.where):
+            path, how = _split(lookup)
+            if how == "exact" and value is not None:
+                return _place(path) + "[*]", value
+        return "", None
+
+    @cached_property
+    def exact_topics(self) -> list[str]:
+        """The patterns that are topics."""
+        return self._plain
+
+    @cached_property
+    def regex(self) -> str:
+        """A regular expression of the other patterns; "": there are none."""
+        return "|".join(map(as_regex, self._patterns))
+
+    @property
+    def wants_all_topics(self) -> bool:
+        """Whether it says nothing of topics."""
+        return not self.topics or ANY_WORDS in self.topics
 
     @cached_property
     def _plain(self) -> list[str]:
@@ -166,6 +194,39 @@ def as_filter(topics: str | Iterable[str] | None, where: Mapping[str, Any] | Non
     return Filter(topics or (), {} if where is None else where)  # type: ignore[arg-type]
 
 
+@dataclass(frozen=True)
+class Place:
+    """What of an event a text such as "{payload.customer.id}" means, or a text for all events.
+
+    Attributes:
+        text: as it was given.
+        path: "": the text itself; "key" or "topic": the event's; else a jsonpath of its payload.
+    """
+
+    text: str
+    path: str
+
+
+def as_place(value: Any, limit: int) -> Place:
+    """Return what `value` means: text, "{key}", "{topic}" or "{payload.NAME.NAME}".
+
+    Raises:
+        InvalidFilter: it can't be.
+    """
+    try:
+        text = as_text(value, limit)
+        if not (text.startswith("{") and text.endswith("}")):
+            return Place(text, "")
+        first, *rest = text[1:-1].split(".")
+        if first in ("key", "topic") and not rest:
+            return Place(text, first)
+        if first != "payload" or not rest or not all(rest):
+            raise ValueError("in braces there may be {key}, {topic} or {payload.NAME}.")
+        return Place(text, "$" + "".join(f".{json.dumps(each)}" for each in rest))
+    except (TypeError, ValueError) as error:
+        raise InvalidFilter(f"{shown(value)}: {error}") from error
+
+
 def _flat(where: Mapping[str, Any]) -> list[tuple[str, Any]]:
     """Return conditions without nesting: {"a": {"b": 1}} is {"a__b": 1}."""
     flat: list[tuple[str, Any]] = []
@@ -183,20 +244,28 @@ def _flat(where: Mapping[str, Any]) -> list[tuple[str, Any]]:
 
 def _condition(name: str, lookup: str, value: Any) -> tuple[str, dict[str, Any]]:
     """Return a jsonpath predicate, and its variables."""
+    try:
+        path, how = _split(lookup)
+        return _predicate(name, _place(path), how, value)
+    except (TypeError, ValueError) as error:
+        raise InvalidFilter(f"where[{lookup!r}] = {shown(value)}: {error}") from error
+
+
+def _split(lookup: str) -> tuple[list[str], str]:
+    """Return the names in a lookup, and how it compares."""
     *path, last = lookup.split("__")
     how = "exact"
     if path and last in LOOKUPS:
         how = last
     else:
         path.append(last)
-    try:
-        if not all(path):
-            meant = hint(last, LOOKUPS)
-            raise ValueError(f"it must be names with '__' between them. {meant}")
-        place = "$" + "".join(f".{json.dumps(as_text(each, 1000))}" for each in path)
-        return _predicate(name, place, how, value)
-    except (TypeError, ValueError) as error:
-        raise InvalidFilter(f"where[{lookup!r}] = {shown(value)}: {error}") from error
+    if not all(path):
+        raise ValueError(f"it must be names with '__' between them. {hint(last, LOOKUPS)}")
+    return path, how
+
+
+def _place(path: Iterable[str]) -> str:
+    return "$" + "".join(f".{json.dumps(as_text(each, 1000))}" for each in path)
 
 
 def _predicate(name: str, place: str, how: str, value: Any) -> tuple[str, dict[str, Any]]:

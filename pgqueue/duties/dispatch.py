@@ -1,0 +1,126 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import suppress
+from datetime import timedelta
+from time import monotonic
+from typing import Protocol
+
+import psycopg
+
+from pgqueue import signals
+from pgqueue.duties.schedule import DECLARE_EVERY
+from pgqueue.engine import dispatch as engine
+from pgqueue.engine.dispatch import Declared
+from pgqueue.engine.values import Connection
+from pgqueue.exceptions import PGQueueError
+
+LATEST = timedelta(seconds=1)
+
+
+class Waits(Protocol):
+    """Waits for the log to grow: `events.growth.Waiter`."""
+
+    def nap(self) -> float:
+        """Ask to be woken."""
+
+    def found(self) -> None:
+        """Note that there were events."""
+
+    def close(self) -> None:
+        """Wait no more."""
+
+
+class Subscribing(Protocol):
+    """What the duty needs of subscriptions, a layer above: the module `events.subscribing`."""
+
+    def declared(self, database: str) -> list[Declared]:
+        """Return the subscriptions that the project has in its code."""
+
+    def start_of(self, name: str, database: str) -> int | None:
+        """Return the position after which a new one begins; None: the end of the log."""
+
+    def waiter(self, database: str, wake: Callable[[], None]) -> Waits:
+        """Return what calls `wake` when the log may have grown."""
+
+    def advance(self, connection: Connection) -> bool:
+        """Give positions to what was published."""
+
+
+class Dispatch:
+    """Make messages of events, for subscriptions.
+
+    Each worker declares what its own code has, whichever of them dispatches.
+    """
+
+    name = "dispatch"
+
+    def __init__(self, *, database: str, subscribing: Subscribing) -> None:
+        self._database = database
+        self._subscribing = subscribing
+        self._declared_at = float("-inf")
+        self._taken: set[str] = set()
+        self._waiter: Waits | None = None
+        self._wake: Callable[[], None] | None = None
+        self.did = {"events": 0, "messages": 0}
+
+    def hear(self, wake: Callable[[], None]) -> None:
+        """Have `wake` called when events may wait to be dispatched."""
+        self._wake = wake
+
+    def may_run(self, answered_for: timedelta) -> bool:
+        """Any process may."""
+        return True
+
+    def look(self, connection: Connection) -> bool:
+        """Declare, now and then, what the code has; say whether events wait."""
+        if monotonic() - self._declared_at >= DECLARE_EVERY:
+            self._declare(connection)
+        has_work = engine.has_work(connection)
+        if has_work is not None:
+            self._subscribing.advance(connection)
+            has_work = engine.has_work(connection)
+        if has_work is False and self._wake:
+            # Those who publish are to wake this worker.
+            self._waiter = self._waiter or self._subscribing.waiter(self._database, self._wake)
+            self._waiter.nap()
+        return bool(has_work)
+
+    def run(self, connection: Connection) -> timedelta:
+        """Match the next events with the subscriptions."""
+        if monotonic() - self._declared_at >= DECLARE_EVERY:
+            self._declare(connection)
+        step = engine.step(connection)
+        self.did = {"events": step.events, "messages": step.messages}
+        if self._waiter and step.events:
+            self._waiter.found()
+        return LATEST if step.is_last else timedelta()
+
+    def close(self) -> None:
+        """Hear no more."""
+        waiter, self._waiter = self._waiter, None
+        if waiter:
+            waiter.close()
+
+    def _declare(self, connection: Connection) -> None:
+        self._declared_at = monotonic()
+        try:
+            declared = self._subscribing.declared(self._database)
+            known = engine.known(connection, [each.name for each in declared])
+            new = {
+                each.name: self._subscribing.start_of(each.name, self._database)
+                for each in declared
+                if each.name not in known
+            }
+        except PGQueueError as error:
+            # Those that are stored go on.
+            signals.send(signals.service_failed, type(self), service="subscriptions", error=error)
+            return
+        with suppress(psycopg.errors.LockNotAvailable):  # the next time, then
+            engine.declare(
+                connection, [each._replace(start=new.get(each.name)) for each in declared]
+            )
+            taken = set(engine.taken(connection, [each.name for each in declared]))
+            for name in taken - self._taken:
+                signals.send(signals.subscription_taken, type(self), name=name)
+            self._taken = taken

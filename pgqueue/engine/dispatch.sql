@@ -1,0 +1,241 @@
+-- name: is_active
+-- What code has declared is active while a worker has it in its code, for five minutes after that.
+NOT paused AND (NOT declared OR seen_at > statement_timestamp() - interval '5 minutes')
+
+-- name: has_work
+SELECT EXISTS (SELECT FROM pgqueue_subscription),
+       EXISTS (
+           SELECT FROM pgqueue_subscription s
+           WHERE position < b.head AND NOT follows AND
+-- include: is_active
+       )
+       OR b.head > coalesce((SELECT position FROM pgqueue_cursor WHERE "group" = '' AND partition = 0), -1)
+FROM (
+-- include: bounds
+) b
+
+-- name: forget_expired
+DELETE FROM pgqueue_subscription WHERE expires_at < statement_timestamp()
+
+-- name: lock
+SELECT position FROM pgqueue_cursor WHERE "group" = '' AND partition = 0 FOR NO KEY UPDATE
+
+-- name: begin
+INSERT INTO pgqueue_cursor ("group", partition, position)
+SELECT '', 0, b.head
+FROM (
+-- include: bounds
+) b
+ON CONFLICT DO NOTHING
+
+-- name: part
+-- Those that were paused, or are no longer in any worker's code, remember where they were.
+UPDATE pgqueue_subscription
+SET follows = false, position = %(cursor)s
+WHERE follows AND NOT (
+-- include: is_active
+)
+
+-- name: join
+UPDATE pgqueue_subscription
+SET follows = true
+WHERE NOT follows AND position = %(cursor)s AND
+-- include: is_active
+
+-- name: lagging
+-- The one that is furthest behind. One that begins further ahead waits until the dispatch is there.
+SELECT name, position FROM pgqueue_subscription
+WHERE NOT follows AND position < %(cursor)s AND
+-- include: is_active
+ORDER BY position, name
+LIMIT 1
+
+-- name: upto
+-- Up to one after which the next subscription begins, so that it is joined there.
+SELECT coalesce(max(stretch.position), greatest(%(after)s, b.floor)), b.head, b.floor
+FROM (
+-- include: bounds
+) b
+LEFT JOIN LATERAL (
+    SELECT position
+    FROM (SELECT position, sum(coalesce(pg_column_size(payload), 0)) OVER (ORDER BY position)
+                           - coalesce(pg_column_size(payload), 0) AS before
+          FROM pgqueue_event
+          WHERE position > %(after)s AND position <= %(after)s + %(limit)s
+            AND position <= coalesce(%(most)s::bigint, (
+                SELECT min(position) FROM pgqueue_subscription
+                WHERE NOT follows AND NOT paused AND position > %(after)s), b.head)) sized
+    WHERE before < %(bytes)s) stretch ON true
+GROUP BY b.head, b.floor
+
+-- name: set_up
+-- No nested loops over what is held in memory: its size is not known to the planner.
+SELECT set_config('statement_timeout', %(patience)s, true), set_config('enable_nestloop', 'off', true)
+
+-- name: set_back
+SET LOCAL enable_nestloop TO DEFAULT
+
+-- name: followers
+SELECT name FROM pgqueue_subscription WHERE follows ORDER BY name
+
+-- name: match
+-- Topics first, each only once however many events have it, and patterns, each only once however many
+-- subscriptions have it. Then equalities, by a hash of the values; then what is left of the conditions.
+WITH subs AS MATERIALIZED (
+    SELECT *, exact = '{}' AND regex = '' AS is_any FROM pgqueue_subscription
+    WHERE CASE WHEN %(names)s::text[] IS NULL THEN follows ELSE name = ANY (%(names)s::text[]) END
+), events AS MATERIALIZED (
+    SELECT position, topic, key, payload, metadata, created_at
+    FROM pgqueue_event
+    WHERE position > %(after)s AND position <= %(upto)s
+), topics AS MATERIALIZED (
+    SELECT DISTINCT topic FROM events
+), pairs AS MATERIALIZED (
+    SELECT topic, s.name
+    FROM (SELECT name, unnest(exact) AS topic FROM subs) s
+    JOIN topics USING (topic)
+    UNION
+    SELECT m.topic, s.name
+    FROM (SELECT topic, regex
+          FROM topics CROSS JOIN (SELECT DISTINCT regex FROM subs WHERE regex <> '') r
+          WHERE topic ~ regex) m
+    JOIN subs s ON s.regex = m.regex
+), found AS MATERIALIZED (
+    SELECT e.position, e.topic, p.eq_path, value
+    FROM events e
+    CROSS JOIN (SELECT DISTINCT eq_path FROM subs WHERE eq_path <> '') p
+    CROSS JOIN LATERAL jsonb_path_query(e.payload, p.eq_path::jsonpath, '{}', true) AS value
+), candidates AS MATERIALIZED (
+    SELECT DISTINCT v.position, s.name
+    FROM found v
+    JOIN subs s ON s.eq_path = v.eq_path AND s.eq_value = v.value
+    WHERE s.is_any OR (v.topic, s.name) IN (SELECT topic, name FROM pairs)
+    UNION ALL
+    SELECT e.position, p.name
+    FROM events e
+    JOIN pairs p ON p.topic = e.topic
+    JOIN subs s ON s.name = p.name
+    WHERE s.eq_path = ''
+    UNION ALL
+    SELECT e.position, s.name
+    FROM events e CROSS JOIN subs s
+    WHERE s.is_any AND s.eq_path = ''
+), matched AS MATERIALIZED (
+    SELECT s.name, s.batch, e.position,
+           jsonb_build_object('position', e.position, 'topic', e.topic, 'key', e.key, 'payload', e.payload,
+                              'metadata', e.metadata, 'created_at', e.created_at) AS event,
+           CASE s.key_path WHEN '' THEN s.key WHEN 'key' THEN e.key WHEN 'topic' THEN e.topic
+                ELSE coalesce(jsonb_path_query_first(e.payload, s.key_path::jsonpath, '{}', true) #>> '{}', '')
+           END AS lane,
+           CASE WHEN s.split_path = '' THEN '' WHEN s.split_path = 'key' THEN e.key WHEN s.split_path = 'topic' THEN e.topic
+                ELSE coalesce(jsonb_path_query_first(e.payload, s.split_path::jsonpath, '{}', true) #>> '{}', '')
+           END AS part
+    FROM candidates c
+    JOIN subs s ON s.name = c.name
+    JOIN events e ON e.position = c.position
+    WHERE s.path = '' OR jsonb_path_match(e.payload, s.path::jsonpath, s.vars, true)
+), keyed AS (
+    -- A key may have 1000 bytes.
+    SELECT name, batch, position, event, part,
+           (CASE WHEN octet_length(lane) <= 1000 THEN lane ELSE md5(lane) END) COLLATE "C" AS key
+    FROM matched
+), grouped AS (
+    SELECT name, key, position AS first, event AS argument FROM keyed WHERE batch IS NULL
+    UNION ALL
+    SELECT name, key, min(position), jsonb_agg(event ORDER BY position)
+    FROM (SELECT *, (row_number() OVER (PARTITION BY name, key, part ORDER BY position) - 1) / batch AS number
+          FROM keyed WHERE batch IS NOT NULL) numbered
+    GROUP BY name, key, part, number
+), stored AS (
+    INSERT INTO pgqueue_message
+        (channel, key, task, payload, metadata, priority, max_attempts, state, ordered, governed)
+    SELECT s.channel, g.key, s.task,
+           CASE WHEN s.task = '' THEN g.argument
+                ELSE jsonb_build_object('args', jsonb_build_array(g.argument), 'kwargs', '{}'::jsonb) END,
+           s.metadata || jsonb_build_object('subscription', s.name, 'position', g.first),
+           s.priority, s.max_attempts, 'ready', s.ordered,
+           s.ordered OR s.channel IN (SELECT channel FROM pgqueue_policy WHERE governs)
+                        AND pgqueue_is_governed_v1(s.channel, g.key)
+    FROM grouped g JOIN subs s ON s.name = g.name
+    -- In the order of the log: ids are given in it, and ordered messages run in theirs.
+    ORDER BY g.first, g.name
+    RETURNING id, channel, key, governed
+), rung AS (
+    INSERT INTO pgqueue_bell (channel, key) SELECT DISTINCT channel, key FROM stored WHERE governed
+    RETURNING key
+), noticed AS (
+    SELECT pgqueue_notice_v1(channel, id, 'created')
+    FROM stored WHERE channel IN (SELECT name FROM pgqueue_channel WHERE watched)
+), told AS (
+    SELECT pgqueue_tell_v1(channel) FROM (SELECT DISTINCT channel FROM stored) c
+)
+SELECT (SELECT count(*) FROM stored), (SELECT count(*) FROM rung), (SELECT count(*) FROM noticed),
+       (SELECT count(*) FROM told)
+
+-- name: move
+UPDATE pgqueue_cursor SET position = %(upto)s, updated_at = statement_timestamp()
+WHERE "group" = '' AND partition = 0
+
+-- name: move_one
+UPDATE pgqueue_subscription
+SET position = %(upto)s, follows = %(upto)s = %(cursor)s AND NOT paused
+WHERE name = %(name)s AND NOT paused
+
+-- name: pause
+UPDATE pgqueue_subscription
+SET paused = true, follows = false, position = %(position)s, error = %(error)s
+WHERE name = %(name)s
+
+-- name: declare
+-- As schedules are: a definition that was replaced comes back only after no worker has declared its
+-- replacement for a minute.
+INSERT INTO pgqueue_subscription AS s
+    (name, task, topics, "where", channel, key, ordered, batch, split_by, priority, max_attempts, metadata,
+     expires_after, expires_at, exact, regex, eq_path, eq_value, path, vars, key_path, split_path, definition,
+     declared, seen_at, position, created_at)
+SELECT name, task, ARRAY(SELECT jsonb_array_elements_text(topics::jsonb)), "where"::jsonb, channel, key, ordered,
+       batch, split_by, priority, max_attempts, metadata::jsonb, expires_after, statement_timestamp() + expires_after,
+       ARRAY(SELECT jsonb_array_elements_text(exact::jsonb)), regex, eq_path, eq_value::jsonb, path, vars::jsonb,
+       key_path, split_path, definition, true, statement_timestamp(), coalesce(start, b.head), statement_timestamp()
+FROM unnest(%(name)s::text[], %(task)s::text[], %(topics)s::text[], %(where)s::text[], %(channel)s::text[],
+            %(key)s::text[], %(ordered)s::boolean[], %(batch)s::int[], %(split_by)s::text[], %(priority)s::smallint[],
+            %(max_attempts)s::int[], %(metadata)s::text[], %(expires_after)s::interval[], %(exact)s::text[],
+            %(regex)s::text[], %(eq_path)s::text[], %(eq_value)s::text[], %(path)s::text[], %(vars)s::text[],
+            %(key_path)s::text[], %(split_path)s::text[], %(definition)s::text[], %(start)s::bigint[])
+    AS d (name, task, topics, "where", channel, key, ordered, batch, split_by, priority, max_attempts, metadata,
+          expires_after, exact, regex, eq_path, eq_value, path, vars, key_path, split_path, definition, start),
+(
+-- include: bounds
+) b
+ORDER BY name COLLATE "C"
+ON CONFLICT (name) DO UPDATE
+SET task = excluded.task, topics = excluded.topics, "where" = excluded."where", channel = excluded.channel,
+    key = excluded.key, ordered = excluded.ordered, batch = excluded.batch, split_by = excluded.split_by,
+    priority = excluded.priority, max_attempts = excluded.max_attempts, metadata = excluded.metadata,
+    expires_after = excluded.expires_after, expires_at = excluded.expires_at, exact = excluded.exact,
+    regex = excluded.regex, eq_path = excluded.eq_path, eq_value = excluded.eq_value, path = excluded.path,
+    vars = excluded.vars, key_path = excluded.key_path, split_path = excluded.split_path,
+    superseded = CASE WHEN s.definition = excluded.definition THEN s.superseded
+                      ELSE (ARRAY[s.definition] || array_remove(s.superseded, excluded.definition))[1:20] END,
+    definition = excluded.definition, seen_at = excluded.seen_at
+WHERE s.declared AND CASE
+    WHEN s.definition = excluded.definition THEN s.seen_at < statement_timestamp() - interval '10 seconds'
+    ELSE excluded.definition <> ALL (s.superseded) OR s.seen_at < statement_timestamp() - interval '1 minute' END
+
+-- name: known
+SELECT name FROM pgqueue_subscription WHERE name = ANY (%(names)s::text[])
+
+-- name: note_gap
+-- Of those that follow, or of one.
+UPDATE pgqueue_subscription SET error = %(error)s
+WHERE CASE WHEN %(name)s::text IS NULL THEN follows ELSE name = %(name)s::text END
+
+-- name: taken
+SELECT name FROM pgqueue_subscription WHERE name = ANY (%(names)s::text[]) AND NOT declared ORDER BY name
+
+-- name: forget
+DELETE FROM pgqueue_subscription
+WHERE name = ANY (ARRAY(
+    SELECT name FROM pgqueue_subscription
+    WHERE declared AND seen_at < statement_timestamp() - interval '30 days'
+    FOR UPDATE SKIP LOCKED))

@@ -1,0 +1,62 @@
+"""Publish at a later time: an ordinary delayed message, whose task publishes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime, timedelta
+from typing import Any
+
+from django.db import connections
+
+from pgqueue.conf import settings
+from pgqueue.engine import publish as engine
+from pgqueue.engine.publish import NewEvent
+from pgqueue.events.publishing import made
+from pgqueue.events.typed import Event
+from pgqueue.exceptions import InvalidEvent, InvalidTask
+from pgqueue.tasks import TaskContext, TaskResult, task
+
+
+@task(atomic=True, takes_context=True)
+def publish_now(
+    context: TaskContext, topic: str, key: str, payload: str | None, metadata: str
+) -> None:
+    """Publish an event, exactly once. Payload and metadata are JSON texts."""
+    engine.publish(connections[context.database], NewEvent(topic, key, payload, metadata))
+
+
+def publish_later(
+    event: str | Event,
+    payload: Any = None,
+    *,
+    run_after: datetime | timedelta | float,
+    key: str | None = None,
+    metadata: Mapping[str, Any] | None = None,
+    channel: str | None = None,
+    database: str | None = None,
+) -> TaskResult[None]:
+    """Publish an event at a time, however far ahead.
+
+    It gets its position then, and who acts now is in its metadata. A worker has to run: until then
+    it is a delayed message of the task `pgqueue.events.later.publish_now`.
+
+    Args:
+        event, payload, key, metadata, database: as for `publish`.
+        run_after: an aware datetime, or seconds or a timedelta from now.
+        channel: of the message; None: the default one.
+
+    Returns:
+        The message: `cancel()` it, and nothing is published.
+
+    Raises:
+        InvalidEvent: it can't be published, or not then.
+        PayloadTooLarge: the payload takes more than 16 MiB.
+    """
+    new = made(event, payload, key=key, metadata=metadata)
+    try:
+        own = publish_now.using(
+            run_after=run_after, channel=channel, database=database or settings().database
+        )
+    except InvalidTask as error:
+        raise InvalidEvent(str(error)) from error
+    return own.enqueue(new.topic, new.key, new.payload, new.metadata)

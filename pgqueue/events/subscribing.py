@@ -1,0 +1,271 @@
+"""Declare subscriptions: functions that are run with the events they want."""
+
+from __future__ import annotations
+
+import hashlib
+import inspect
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import timedelta
+from inspect import Parameter, Signature
+from typing import Any, get_args, get_origin
+
+from django.db import connections
+from django.utils.module_loading import autodiscover_modules
+
+from pgqueue.codec.hints import hints_of
+from pgqueue.conf import settings
+from pgqueue.engine.dispatch import Declared
+from pgqueue.events import groups
+from pgqueue.events.consumers import Start, as_start
+from pgqueue.events.growth import Waiter
+from pgqueue.events.growth import advance as advance
+from pgqueue.events.recorded import RecordedEvent
+from pgqueue.events.typed import Event
+from pgqueue.exceptions import InvalidSubscription, PGQueueError
+from pgqueue.filters import Filter, as_filter, as_place
+from pgqueue.names import KEY_LIMIT, as_text
+from pgqueue.quantities import as_count, as_duration
+from pgqueue.spelling import shown
+from pgqueue.tasks import Task, task
+
+NAME_LIMIT = 500
+POSITIONAL = Parameter.POSITIONAL_OR_KEYWORD
+MOST_EVENTS = 10_000
+NOT_FROM_EVENTS = ("run_after", "expires_at", "ttl", "dedupe_key", "dedupe_for", "on_conflict",
+                   "hold_for", "enqueue_on_commit", "connection", "schedule")  # fmt: skip
+"""Options of tasks that messages of events don't have."""
+
+_subscriptions: dict[str, Subscribed] = {}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Subscribed:
+    """A subscription that code declares."""
+
+    name: str
+    task: Task[Any, Any]
+    filter: Filter
+    key: str
+    batch: int | None
+    split_by: str
+    start: Start
+    expires_after: timedelta | None
+
+
+def subscribe(
+    *topics: str,
+    where: Mapping[str, Any] | None = None,
+    name: str = "",
+    key: str = "",
+    ordered: bool = False,
+    batch: int | None = None,
+    split_by: str = "",
+    start: Start = "now",
+    expires_after: float | timedelta | None = None,
+    **options: Any,
+) -> Callable[[Callable[..., Any] | Task[Any, Any]], Task[Any, Any]]:
+    """Make a function at the top of a module a task that is run with the events it wants.
+
+        @subscribe("order.*", where={"total__gte": 100}, channel="mail")
+        def send_thanks(event): ...
+
+        @subscribe("order.paid")
+        def count(event: OrderPaid): ...      # a class of `Event`: its instance
+
+    Each event that matches becomes a message, in the transaction in which the dispatch passes it:
+    exactly once. From there on the message is one of the task, with its attempts, its backoff and
+    its dead letters. Workers make the messages, and store what their code declares as rows.
+
+    Args:
+        topics: patterns such as "order.paid", "order.*" or "order.**"; none: all topics.
+        where: conditions on payloads: `{"total__gte": 100, "customer__country": "DE"}`.
+        name: of the subscription; "": the task's.
+        key: of its messages: a text, "{key}" (the event's), "{topic}" or "{payload.customer.id}".
+        ordered: run the messages of a key one at a time, in the order of the log. Messages that are
+            enqueued directly are not ordered against these.
+        batch: give the function lists of up to so many events, as they are there; a retry brings
+            exactly the same. None: one event at a time.
+        split_by: put only events into one list that agree in this, which is said as a key is.
+        start: where a new subscription begins: "now", at the "beginning", after a position, or at a
+            time.
+        expires_after: seconds or a timedelta after which it ends, once no worker declares it.
+        options: of the task, as for `@task`: channel, priority, max_attempts, backoff, timeout,
+            atomic, metadata, takes_context, database.
+
+    Raises:
+        InvalidSubscription, InvalidFilter, InvalidTask: an option can't be.
+    """
+    for option in NOT_FROM_EVENTS:
+        if option in options:
+            raise InvalidSubscription(f"{option}: messages that are made of events have none.")
+    given = {
+        "filter": as_filter(topics, where),
+        "key": _checked("key", _place, key),
+        "batch": None if batch is None else _checked("batch", _events, batch),
+        "split_by": _checked("split_by", _place, split_by),
+        "start": _checked("start", as_start, start),
+        "expires_after": None
+        if expires_after is None
+        else _checked("expires_after", as_duration, expires_after),
+    }
+    if split_by and batch is None:
+        raise InvalidSubscription("split_by says how a batch is split: give batch=, too.")
+    _checked("name", checked_name, name or "a")
+
+    def declare(function: Callable[..., Any] | Task[Any, Any]) -> Task[Any, Any]:
+        if isinstance(function, Task):
+            own: Task[Any, Any] = function
+        else:
+            make: Any = task(ordered=ordered, **options)
+            own = make(_taking_events(function, batch, options))
+        declared = Subscribed(name=name or own.name, task=own, **given)
+        other = _subscriptions.setdefault(declared.name, declared)
+        if other.task.name != own.name:
+            raise InvalidSubscription(
+                f"name={declared.name!r}: {other.task.name} has a subscription of this name."
+            )
+        _subscriptions[declared.name] = declared
+        return own
+
+    return declare
+
+
+def _taking_events(
+    function: Callable[..., Any], batch: int | None, options: Mapping[str, Any]
+) -> Any:
+    """Return a function that is given events as they are stored, and has the name of another."""
+    if not inspect.isfunction(function):
+        raise InvalidSubscription(f"{shown(function)} must be a function at the top of a module.")
+    takes_context = bool(options.get("takes_context"))
+    convert = _conversion(function, batch, takes_context=takes_context)
+    adapted = _awaiting if inspect.iscoroutinefunction(function) else _calling
+    handle: Any = adapted(function, convert)
+    for each in ("__module__", "__name__", "__qualname__", "__doc__"):
+        setattr(handle, each, getattr(function, each))
+    names = ["context", "event"] if takes_context else ["event"]
+    handle.__signature__ = Signature([Parameter(name, POSITIONAL) for name in names])
+    handle.__annotations__ = {"event": RecordedEvent if batch is None else list[RecordedEvent]}
+    return handle
+
+
+def _calling(function: Callable[..., Any], convert: Callable[[Any], Any]) -> Callable[..., Any]:
+    def handle(*given: Any) -> Any:
+        return function(*given[:-1], convert(given[-1]))
+
+    return handle
+
+
+def _awaiting(function: Callable[..., Any], convert: Callable[[Any], Any]) -> Callable[..., Any]:
+    async def handle(*given: Any) -> Any:
+        return await function(*given[:-1], convert(given[-1]))
+
+    return handle
+
+
+def _conversion(
+    function: Callable[..., Any], batch: int | None, *, takes_context: bool
+) -> Callable[[Any], Any]:
+    """Return what makes of an event, or of a list of them, what a function takes."""
+    parameters = list(inspect.signature(function).parameters.values())[bool(takes_context) :]
+    if not parameters:
+        raise InvalidSubscription(
+            f"{function.__module__}.{function.__qualname__} must take an event."
+        )
+    hint = hints_of(function).get(parameters[0].name)
+
+    def convert(event: RecordedEvent | Event, cls: Any) -> Any:
+        # A test may call it with an instance.
+        is_typed = isinstance(cls, type) and issubclass(cls, Event)
+        return event.as_event(cls) if is_typed and isinstance(event, RecordedEvent) else event
+
+    if batch is None:
+        return lambda event: convert(event, hint)
+    [item] = get_args(hint)[:1] if get_origin(hint) is not None else [None]
+    return lambda events: [convert(each, item) for each in events]
+
+
+def _checked(option: str, check: Callable[[Any], Any], value: Any) -> Any:
+    try:
+        return check(value)
+    except (TypeError, ValueError, PGQueueError) as error:
+        raise InvalidSubscription(f"{option}={shown(value)}: {error}") from error
+
+
+def _place(value: Any) -> str:
+    return as_place(value, KEY_LIMIT).text
+
+
+def _events(value: Any) -> int:
+    return as_count(value, most=MOST_EVENTS)
+
+
+def checked_name(value: Any) -> str:
+    """Return `value` if it can be the name of a subscription.
+
+    Raises:
+        TypeError, ValueError: it can't.
+    """
+    if value == "":
+        raise ValueError("it must be a name.")
+    return as_text(value, NAME_LIMIT)
+
+
+def declared(database: str) -> list[Declared]:
+    """Return the subscriptions that the project has in its code, in the order of their names.
+
+    It imports the `tasks` and `events` modules of all apps.
+
+    Args:
+        database: the alias of the one that they are to be stored in.
+    """
+    autodiscover_modules("tasks", "events")
+    found = [each for each in _subscriptions.values() if each.task.alias == database]
+    return sorted(map(_described, found), key=lambda each: each.name)
+
+
+def start_of(name: str, database: str) -> int | None:
+    """Return the position after which a subscription that is new begins; None: the end of the log.
+
+    Raises:
+        InvalidGroup: the log has no such position.
+    """
+    start = _subscriptions[name].start
+    return None if start == "now" else groups.resolve(connections[database], start)
+
+
+def waiter(database: str, wake: Callable[[], None]) -> Waiter:
+    """Return what calls `wake` when the log may have grown."""
+    return Waiter(database, wake)
+
+
+def _described(subscribed: Subscribed) -> Declared:
+    own, wanted = subscribed.task, subscribed.filter
+    eq_path, eq_value = wanted.equality
+    is_any = wanted.wants_all_topics
+    described: dict[str, Any] = {
+        "name": subscribed.name,
+        "task": own.name,
+        "topics": list(wanted.topics),
+        "where": json.dumps(wanted.where),
+        "channel": own.queue_name,
+        "key": subscribed.key,
+        "ordered": own.ordered,
+        "batch": subscribed.batch,
+        "split_by": subscribed.split_by,
+        "priority": own.priority,
+        "max_attempts": own.max_attempts or settings().max_attempts,
+        "metadata": json.dumps(own.metadata),
+        "expires_after": subscribed.expires_after,
+        "exact": [] if is_any else wanted.exact_topics,
+        "regex": "" if is_any else wanted.regex,
+        "eq_path": eq_path,
+        "eq_value": json.dumps(eq_value) if eq_path else None,
+        "path": wanted.path,
+        "vars": json.dumps(wanted.variables),
+        "key_path": as_place(subscribed.key, KEY_LIMIT).path,
+        "split_path": as_place(subscribed.split_by, KEY_LIMIT).path,
+    }
+    digest = hashlib.sha256(json.dumps(described, sort_keys=True, default=str).encode())
+    return Declared(**described, definition=digest.hexdigest())

@@ -1,0 +1,94 @@
+"""Operate the subscriptions of the event log."""
+
+from __future__ import annotations
+
+import json
+from argparse import ArgumentParser
+from typing import Any
+
+from django.core.management.base import BaseCommand, CommandError
+
+from pgqueue.events import subscriptions
+from pgqueue.exceptions import PGQueueError
+from pgqueue.management import arguments
+from pgqueue.management.databases import database_of
+from pgqueue.models import Subscription
+from pgqueue.models.subscription import SubscriptionQuerySet
+
+
+class Command(BaseCommand):
+    help = "List, synchronize, pause, resume or delete subscriptions of the event log."
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        parser.add_argument("--database", metavar="ALIAS", help="(PGQUEUE: DATABASE).")
+        verbs = parser.add_subparsers(dest="verb", required=True, metavar="VERB")
+        for verb, help in (
+            ("list", "all subscriptions"),
+            ("sync", "store those that the code declares, as workers do when they start"),
+            ("pause", "make no messages of events"),
+            ("resume", "go on where it was"),
+            ("delete", "make no messages any more; those that are there are left"),
+        ):
+            own = verbs.add_parser(verb, help=help)
+            if verb in ("list", "sync"):
+                own.add_argument("--format", choices=["text", "json"], default="text")
+            else:
+                own.add_argument("name", type=arguments.name)
+
+    def handle(self, *args: Any, verb: str, **options: Any) -> None:
+        database = database_of(options["database"])
+        rows = Subscription.objects.using(database).order_by("name")
+        if verb == "list":
+            said = _as_json(rows) if options["format"] == "json" else _as_text(rows)
+        elif verb == "sync":
+            said = _sync(database, options["format"])
+        else:
+            said = _do(verb, rows, options["name"], database)
+        self.stdout.write(said)
+
+
+def _sync(database: str, style: str) -> str:
+    try:
+        names = subscriptions.synchronize(database=database)
+    except PGQueueError as error:
+        raise CommandError(str(error)) from error
+    return json.dumps(names) if style == "json" else "\n".join(names) or "The code declares none."
+
+
+def _do(verb: str, rows: SubscriptionQuerySet, name: str, database: str) -> str:
+    row = rows.filter(pk=name)
+    if not row.exists():
+        raise CommandError(f"There is no subscription {name!r}.")
+    if verb == "delete":
+        subscriptions.delete(name, database=database)
+        return "Deleted."
+    changed = row.pause() if verb == "pause" else row.resume()
+    if verb == "pause":
+        return "Paused." if changed else "It was paused already."
+    return "Resumed." if changed else "It was not paused."
+
+
+def _as_text(rows: SubscriptionQuerySet) -> str:
+    cells: list[tuple[str, ...]] = [("subscription", "topics", "task", "channel", "state")]
+    cells += [
+        (row.name, " ".join(row.topics) or "**", row.task or "-", row.channel, _state(row))
+        for row in rows
+    ]
+    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+    lines = [
+        "  ".join(f"{cell:<{width}}" for cell, width in zip(line, widths, strict=True)).rstrip()
+        for line in cells
+    ]
+    return "\n".join([*lines, *(f"{row.name}: {row.error}" for row in rows if row.error)])
+
+
+def _state(row: Subscription) -> str:
+    if row.paused:
+        return "paused"
+    return "follows" if row.follows else f"after {row.position}"
+
+
+def _as_json(rows: SubscriptionQuerySet) -> str:
+    names = ("name", "task", "topics", "where", "channel", "key", "ordered", "batch", "split_by",
+             "paused", "follows", "position", "declared", "error")  # fmt: skip
+    return json.dumps([{name: getattr(row, name) for name in names} for row in rows])

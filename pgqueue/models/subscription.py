@@ -1,0 +1,184 @@
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from django.db import connections, models, router
+from django.db.models import Q
+from django.db.models.base import ModelBase
+from django.utils import timezone
+
+from pgqueue.engine import log
+from pgqueue.filters import Filter, as_place
+from pgqueue.models.clock import StatementTimestamp
+from pgqueue.models.names import NamesField
+from pgqueue.names import KEY_LIMIT
+
+COMPILED = ("exact", "regex", "eq_path", "eq_value", "path", "vars", "key_path", "split_path")
+"""What `save()` makes of the rest, for the statement that matches."""
+OF_WORKERS = {"position", "follows", "seen_at", "error"}
+
+
+class SubscriptionQuerySet(models.QuerySet["Subscription"]):
+    def pause(self) -> int:
+        """Have them make no messages; return how many weren't paused before."""
+        return self.filter(paused=False).update(paused=True)
+
+    def resume(self) -> int:
+        """Have them go on where they were; return how many were paused before."""
+        return self.filter(paused=True).update(paused=False, error="")
+
+
+class Subscription(models.Model):
+    """A rule that makes messages of events.
+
+    Workers write those that are declared in code, and everybody else may add others, at run time
+    and in a transaction of theirs.
+    """
+
+    name = models.TextField(db_collation="C", primary_key=True)
+    task = models.TextField(
+        blank=True,
+        db_default="",
+        default="",
+        help_text="The import path of the task. Empty: raw messages.",
+    )
+    topics = NamesField(
+        db_default=[], default=list, blank=True, help_text="order.paid, order.*, order.**"
+    )
+    where = models.JSONField(db_default={}, default=dict, blank=True)
+    channel = models.TextField(db_collation="C", db_default="default", default="default")
+    key = models.TextField(
+        db_collation="C",
+        blank=True,
+        db_default="",
+        default="",
+        help_text="Of its messages: a text, {key}, {topic} or {payload.name}.",
+    )
+    ordered = models.BooleanField(
+        db_default=False, default=False, help_text="Run them one by one, in the log's order."
+    )
+    batch = models.IntegerField(
+        null=True, blank=True, help_text="Events in one message, at most. Empty: one."
+    )
+    split_by = models.TextField(
+        blank=True,
+        db_default="",
+        default="",
+        help_text="Batch only events that agree in this: {key}, {topic} or {payload.name}.",
+    )
+    priority = models.SmallIntegerField(db_default=0, default=0)
+    max_attempts = models.IntegerField(db_default=5, default=5)
+    metadata = models.JSONField(db_default={}, default=dict, blank=True)
+    paused = models.BooleanField(
+        db_default=False, default=False, help_text="It goes on where it was when it is resumed."
+    )
+    expires_after = models.DurationField(
+        null=True, blank=True, help_text="It is deleted unless it is renewed for so long."
+    )
+    expires_at = models.DateTimeField(null=True, editable=False)
+
+    position = models.BigIntegerField(
+        editable=False, help_text="The last event that it was matched with, unless it follows."
+    )
+    follows = models.BooleanField(
+        db_default=False, default=False, editable=False, help_text="It is where the dispatch is."
+    )
+    error = models.TextField(
+        db_default="", default="", editable=False, help_text="Why the dispatch has paused it."
+    )
+    created_at = models.DateTimeField(db_default=StatementTimestamp(), editable=False)
+
+    declared = models.BooleanField(db_default=False, default=False, editable=False)
+    definition = models.TextField(db_default="", default="", editable=False)
+    superseded = NamesField(db_default=[], default=list, editable=False)
+    seen_at = models.DateTimeField(
+        null=True, editable=False, help_text="About when a worker last had it in its code."
+    )
+
+    exact = NamesField(db_default=[], default=list, editable=False)
+    regex = models.TextField(db_default="", default="", editable=False)
+    eq_path = models.TextField(db_default="", default="", editable=False)
+    eq_value = models.JSONField(null=True, editable=False)
+    path = models.TextField(db_default="", default="", editable=False)
+    vars = models.JSONField(db_default={}, default=dict, editable=False)
+    key_path = models.TextField(db_default="", default="", editable=False)
+    split_path = models.TextField(db_default="", default="", editable=False)
+
+    objects = SubscriptionQuerySet.as_manager()
+
+    class Meta:
+        db_table = "pgqueue_subscription"
+        constraints = [
+            models.CheckConstraint(
+                condition=~Q(name="") & ~Q(channel=""), name="pgqueue_subscription_names"
+            ),
+            models.CheckConstraint(
+                condition=Q(batch__range=(1, 10_000)),
+                name="pgqueue_subscription_batch",
+                violation_error_message="A batch has 1 to 10 000 events.",
+            ),
+            models.CheckConstraint(
+                condition=Q(priority__range=(-100, 100)), name="pgqueue_subscription_priority"
+            ),
+            models.CheckConstraint(
+                condition=Q(max_attempts__gte=1), name="pgqueue_subscription_attempts"
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return self.name
+
+    def save(
+        self,
+        *,
+        force_insert: bool | tuple[ModelBase, ...] = False,
+        force_update: bool = False,
+        using: str | None = None,
+        update_fields: Iterable[str] | None = None,
+    ) -> None:
+        """Save it, compiled. In a row that is there, what workers write is left.
+
+        Raises:
+            InvalidFilter: a pattern, a condition or a place can't be.
+        """
+        self.compile()
+        using = using or router.db_for_write(type(self), instance=self)
+        if self.position is None:
+            self.position = log.bounds(connections[using]).head
+        if self.expires_after and self.expires_at is None:
+            self.expires_at = timezone.now() + self.expires_after
+        if update_fields is not None:
+            update_fields = {*update_fields, *COMPILED}
+        elif not self._state.adding:
+            own = {field.name for field in self._meta.concrete_fields if not field.primary_key}
+            update_fields = own - OF_WORKERS
+        super().save(
+            force_insert=force_insert,
+            force_update=force_update,
+            using=using,
+            update_fields=update_fields,
+        )
+
+    @property
+    def filter(self) -> Filter:
+        """Which events it wants.
+
+        Raises:
+            InvalidFilter: it can't be.
+        """
+        return Filter(tuple(self.topics), self.where)
+
+    def compile(self) -> None:
+        """Make of topics, conditions and places what the statement that matches needs.
+
+        Raises:
+            InvalidFilter: one can't be.
+        """
+        wanted = self.filter
+        self.exact, self.regex = wanted.exact_topics, wanted.regex
+        if wanted.wants_all_topics:
+            self.exact, self.regex = [], ""
+        self.eq_path, self.eq_value = wanted.equality
+        self.path, self.vars = wanted.path, wanted.variables
+        self.key_path = as_place(self.key, KEY_LIMIT).path
+        self.split_path = as_place(self.split_by, KEY_LIMIT).path

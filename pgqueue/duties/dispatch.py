@@ -11,6 +11,7 @@ import psycopg
 from pgqueue import signals
 from pgqueue.duties.schedule import DECLARE_EVERY
 from pgqueue.engine import dispatch as engine
+from pgqueue.engine import predicates
 from pgqueue.engine.dispatch import Declared
 from pgqueue.engine.values import Connection
 from pgqueue.exceptions import PGQueueError
@@ -60,6 +61,7 @@ class Dispatch:
         self._subscribing = subscribing
         self._declared_at = float("-inf")
         self._taken: set[str] = set()
+        self._checked: set[str] = set()
         self._waiter: Waits | None = None
         self._wake: Callable[[], None] | None = None
         self.did = {"events": 0, "messages": 0}
@@ -102,6 +104,18 @@ class Dispatch:
         if waiter:
             waiter.close()
 
+    def _is_right(self, connection: Connection, declared: Declared) -> bool:
+        """Check a predicate once, and say why it can't be."""
+        if declared.predicate and declared.predicate not in self._checked:
+            try:
+                predicates.check(connection, declared.predicate)
+            except PGQueueError as error:
+                said = f"subscription {declared.name}"
+                signals.send(signals.service_failed, type(self), service=said, error=error)
+                return False
+            self._checked.add(declared.predicate)
+        return True
+
     def _declare(self, connection: Connection) -> None:
         self._declared_at = monotonic()
         try:
@@ -116,6 +130,7 @@ class Dispatch:
             # Those that are stored go on.
             signals.send(signals.service_failed, type(self), service="subscriptions", error=error)
             return
+        declared = [each for each in declared if self._is_right(connection, each)]
         with suppress(psycopg.errors.LockNotAvailable):  # the next time, then
             engine.declare(
                 connection, [each._replace(start=new.get(each.name)) for each in declared]

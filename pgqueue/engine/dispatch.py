@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 
 import psycopg
 
+from pgqueue.engine import predicates
 from pgqueue.engine.values import Connection
 from pgqueue.statements import load
 
@@ -66,6 +67,8 @@ class Declared(NamedTuple):
     vars: str
     key_path: str
     split_path: str
+    predicate: str
+    params: str
     definition: str
     start: int | None = None
 
@@ -162,9 +165,10 @@ def _match(connection: Connection, names: list[str] | None, stretch: Stretch) ->
         names: of the subscriptions; None: all that follow.
     """
     given = {"after": stretch.after, "upto": stretch.upto, "names": names}
+    met = _meet(connection, given)
     try:
         with _in_time(connection):
-            row = connection.execute(SQL["match"], given).fetchone()
+            row = connection.execute(SQL["match"], {**given, **met}).fetchone()
             return row[0] if row else 0
     except CULPRITS as error:
         if names is None:
@@ -177,6 +181,22 @@ def _match(connection: Connection, names: list[str] | None, stretch: Stretch) ->
     return _match(connection, names[:half], stretch) + _match(connection, names[half:], stretch)
 
 
+def _meet(connection: Connection, given: dict[str, Any]) -> dict[str, Any]:
+    """Evaluate the predicates in SQL, each once; pause the subscriptions of one that fails."""
+    met: list[tuple[int, str]] = []
+    for (predicate,) in connection.execute(SQL["predicates"], given).fetchall():
+        own = {**given, "predicate": predicate}
+        try:
+            with _in_time(connection):
+                row = connection.execute(SQL["to_evaluate"], own).fetchone()
+                met += predicates.evaluate(connection, predicate, *(row or ("[]", "[]")))
+        except CULPRITS as error:
+            said = {"position": given["after"], "error": _said(error)}
+            connection.execute(SQL["pause_all"], {**own, **said})
+    positions, names = [position for position, _ in met], [name for _, name in met]
+    return {"met_positions": positions, "met_names": names}
+
+
 @contextmanager
 def _in_time(connection: Connection) -> Iterator[None]:
     """Open a savepoint in which a statement may take so long, and no longer."""
@@ -187,8 +207,11 @@ def _in_time(connection: Connection) -> Iterator[None]:
 
 
 def _pause(connection: Connection, name: str, position: int, error: Exception) -> None:
-    said = f"{type(error).__name__}: {error}".replace("\x00", "")[:1000]
-    connection.execute(SQL["pause"], {"name": name, "position": position, "error": said})
+    connection.execute(SQL["pause"], {"name": name, "position": position, "error": _said(error)})
+
+
+def _said(error: Exception) -> str:
+    return f"{type(error).__name__}: {error}".replace("\x00", "")[:1000]
 
 
 def declare(connection: Connection, declared: Collection[Declared]) -> None:

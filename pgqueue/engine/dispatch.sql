@@ -78,12 +78,38 @@ SET LOCAL enable_nestloop TO DEFAULT
 -- name: followers
 SELECT name FROM pgqueue_subscription WHERE follows ORDER BY name
 
+-- name: predicates
+-- Which there are among the subscriptions of a step.
+SELECT DISTINCT predicate FROM pgqueue_subscription
+WHERE predicate <> '' AND CASE WHEN %(names)s::text[] IS NULL THEN follows ELSE name = ANY (%(names)s::text[]) END
+ORDER BY predicate
+
+-- name: to_evaluate
+-- The events of a step, and the subscriptions that have a predicate, as JSON.
+SELECT (SELECT coalesce(jsonb_agg(to_jsonb(e)), '[]')::text FROM pgqueue_event e
+        WHERE position > %(after)s AND position <= %(upto)s),
+       (SELECT coalesce(jsonb_agg(jsonb_build_object(
+            'name', name, 'params', params, 'is_any', exact = '{}' AND regex = '', 'exact', exact, 'regex', regex,
+            'path', path, 'vars', vars)), '[]')::text
+        FROM pgqueue_subscription
+        WHERE predicate = %(predicate)s
+          AND CASE WHEN %(names)s::text[] IS NULL THEN follows ELSE name = ANY (%(names)s::text[]) END)
+
+-- name: pause_all
+UPDATE pgqueue_subscription
+SET paused = true, follows = false, position = %(position)s, error = %(error)s
+WHERE predicate = %(predicate)s
+  AND CASE WHEN %(names)s::text[] IS NULL THEN follows ELSE name = ANY (%(names)s::text[]) END
+
 -- name: match
 -- Topics first, each only once however many events have it, and patterns, each only once however many
 -- subscriptions have it. Then equalities, by a hash of the values; then what is left of the conditions.
 WITH subs AS MATERIALIZED (
     SELECT *, exact = '{}' AND regex = '' AS is_any FROM pgqueue_subscription
     WHERE CASE WHEN %(names)s::text[] IS NULL THEN follows ELSE name = ANY (%(names)s::text[]) END
+), met AS MATERIALIZED (
+    -- What the predicates in SQL have found.
+    SELECT * FROM unnest(%(met_positions)s::bigint[], %(met_names)s::text[]) AS m (position, name)
 ), events AS MATERIALIZED (
     SELECT position, topic, key, payload, metadata, created_at
     FROM pgqueue_event
@@ -109,17 +135,19 @@ WITH subs AS MATERIALIZED (
     SELECT DISTINCT v.position, s.name
     FROM found v
     JOIN subs s ON s.eq_path = v.eq_path AND s.eq_value = v.value
-    WHERE s.is_any OR (v.topic, s.name) IN (SELECT topic, name FROM pairs)
+    WHERE s.predicate = '' AND (s.is_any OR (v.topic, s.name) IN (SELECT topic, name FROM pairs))
     UNION ALL
     SELECT e.position, p.name
     FROM events e
     JOIN pairs p ON p.topic = e.topic
     JOIN subs s ON s.name = p.name
-    WHERE s.eq_path = ''
+    WHERE s.predicate = '' AND s.eq_path = ''
     UNION ALL
     SELECT e.position, s.name
     FROM events e CROSS JOIN subs s
-    WHERE s.is_any AND s.eq_path = ''
+    WHERE s.predicate = '' AND s.is_any AND s.eq_path = ''
+    UNION ALL
+    SELECT position, name FROM met
 ), matched AS MATERIALIZED (
     SELECT s.name, s.batch, e.position,
            jsonb_build_object('position', e.position, 'topic', e.topic, 'key', e.key, 'payload', e.payload,
@@ -133,7 +161,7 @@ WITH subs AS MATERIALIZED (
     FROM candidates c
     JOIN subs s ON s.name = c.name
     JOIN events e ON e.position = c.position
-    WHERE s.path = '' OR jsonb_path_match(e.payload, s.path::jsonpath, s.vars, true)
+    WHERE s.path = '' OR s.predicate <> '' OR jsonb_path_match(e.payload, s.path::jsonpath, s.vars, true)
 ), keyed AS (
     -- A key may have 1000 bytes.
     SELECT name, batch, position, event, part,
@@ -191,19 +219,20 @@ WHERE name = %(name)s
 -- replacement for a minute.
 INSERT INTO pgqueue_subscription AS s
     (name, task, topics, "where", channel, key, ordered, batch, split_by, priority, max_attempts, metadata,
-     expires_after, expires_at, exact, regex, eq_path, eq_value, path, vars, key_path, split_path, definition,
+     expires_after, expires_at, exact, regex, eq_path, eq_value, path, vars, key_path, split_path, definition, predicate, params,
      declared, seen_at, position, created_at)
 SELECT name, task, ARRAY(SELECT jsonb_array_elements_text(topics::jsonb)), "where"::jsonb, channel, key, ordered,
        batch, split_by, priority, max_attempts, metadata::jsonb, expires_after, statement_timestamp() + expires_after,
        ARRAY(SELECT jsonb_array_elements_text(exact::jsonb)), regex, eq_path, eq_value::jsonb, path, vars::jsonb,
-       key_path, split_path, definition, true, statement_timestamp(), coalesce(start, b.head), statement_timestamp()
+       key_path, split_path, definition, predicate, params::jsonb, true, statement_timestamp(), coalesce(start, b.head), statement_timestamp()
 FROM unnest(%(name)s::text[], %(task)s::text[], %(topics)s::text[], %(where)s::text[], %(channel)s::text[],
             %(key)s::text[], %(ordered)s::boolean[], %(batch)s::int[], %(split_by)s::text[], %(priority)s::smallint[],
             %(max_attempts)s::int[], %(metadata)s::text[], %(expires_after)s::interval[], %(exact)s::text[],
             %(regex)s::text[], %(eq_path)s::text[], %(eq_value)s::text[], %(path)s::text[], %(vars)s::text[],
-            %(key_path)s::text[], %(split_path)s::text[], %(definition)s::text[], %(start)s::bigint[])
+            %(key_path)s::text[], %(split_path)s::text[], %(definition)s::text[], %(predicate)s::text[], %(params)s::text[],
+            %(start)s::bigint[])
     AS d (name, task, topics, "where", channel, key, ordered, batch, split_by, priority, max_attempts, metadata,
-          expires_after, exact, regex, eq_path, eq_value, path, vars, key_path, split_path, definition, start),
+          expires_after, exact, regex, eq_path, eq_value, path, vars, key_path, split_path, definition, predicate, params, start),
 (
 -- include: bounds
 ) b
@@ -214,7 +243,7 @@ SET task = excluded.task, topics = excluded.topics, "where" = excluded."where", 
     priority = excluded.priority, max_attempts = excluded.max_attempts, metadata = excluded.metadata,
     expires_after = excluded.expires_after, expires_at = excluded.expires_at, exact = excluded.exact,
     regex = excluded.regex, eq_path = excluded.eq_path, eq_value = excluded.eq_value, path = excluded.path,
-    vars = excluded.vars, key_path = excluded.key_path, split_path = excluded.split_path,
+    vars = excluded.vars, predicate = excluded.predicate, params = excluded.params, key_path = excluded.key_path, split_path = excluded.split_path,
     superseded = CASE WHEN s.definition = excluded.definition THEN s.superseded
                       ELSE (ARRAY[s.definition] || array_remove(s.superseded, excluded.definition))[1:20] END,
     definition = excluded.definition, seen_at = excluded.seen_at

@@ -16,6 +16,7 @@ from django.utils.module_loading import autodiscover_modules
 
 from pgqueue.codec.hints import hints_of
 from pgqueue.conf import settings
+from pgqueue.engine import predicates
 from pgqueue.engine.dispatch import Declared
 from pgqueue.events import groups
 from pgqueue.events.consumers import Start, as_start
@@ -47,6 +48,8 @@ class Subscribed:
     name: str
     task: Task[Any, Any]
     filter: Filter
+    predicate: str
+    params: Mapping[str, Any]
     key: str
     batch: int | None
     split_by: str
@@ -57,6 +60,8 @@ class Subscribed:
 def subscribe(
     *topics: str,
     where: Mapping[str, Any] | None = None,
+    predicate: str = "",
+    params: Mapping[str, Any] | None = None,
     name: str = "",
     key: str = "",
     ordered: bool = False,
@@ -81,6 +86,11 @@ def subscribe(
     Args:
         topics: patterns such as "order.paid", "order.*" or "order.**"; none: all topics.
         where: conditions on payloads: `{"total__gte": 100, "customer__country": "DE"}`.
+        predicate: a condition in SQL over an event `e` (position, topic, key, payload, metadata,
+            created_at) and this subscription `s` (name, params), for what `where` can't say. It
+            may use what PostgreSQL itself brings, and no tables.
+        params: a dict that the predicate knows as `s.params`. Subscriptions that differ in this
+            alone are matched together.
         name: of the subscription; "": the task's.
         key: of its messages: a text, "{key}" (the event's), "{topic}" or "{payload.customer.id}".
         ordered: run the messages of a key one at a time, in the order of the log. Messages that are
@@ -102,6 +112,8 @@ def subscribe(
             raise InvalidSubscription(f"{option}: messages that are made of events have none.")
     given = {
         "filter": as_filter(topics, where),
+        "predicate": _checked("predicate", _predicate, predicate),
+        "params": _checked("params", checked_params, params or {}),
         "key": _checked("key", _place, key),
         "batch": None if batch is None else _checked("batch", _events, batch),
         "split_by": _checked("split_by", _place, split_by),
@@ -197,6 +209,22 @@ def _place(value: Any) -> str:
     return as_place(value, KEY_LIMIT).text
 
 
+def _predicate(value: Any) -> str:
+    return as_text(value, 4 * predicates.LIMIT)
+
+
+def checked_params(value: Any) -> dict[str, Any]:
+    """Return `value` if a predicate can have it as parameters.
+
+    Raises:
+        TypeError, ValueError: it is no dict, or JSON has no word for something in it.
+    """
+    if not isinstance(value, Mapping):
+        raise TypeError("it must be a dict.")
+    json.dumps(dict(value), allow_nan=False)
+    return dict(value)
+
+
 def _events(value: Any) -> int:
     return as_count(value, most=MOST_EVENTS)
 
@@ -264,6 +292,8 @@ def _described(subscribed: Subscribed) -> Declared:
         "eq_value": json.dumps(eq_value) if eq_path else None,
         "path": wanted.path,
         "vars": json.dumps(wanted.variables),
+        "predicate": subscribed.predicate,
+        "params": json.dumps(subscribed.params),
         "key_path": as_place(subscribed.key, KEY_LIMIT).path,
         "split_path": as_place(subscribed.split_by, KEY_LIMIT).path,
     }

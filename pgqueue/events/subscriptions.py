@@ -30,6 +30,8 @@ def create(
     *,
     topics: str | Iterable[str] | None = None,
     where: Mapping[str, Any] | None = None,
+    predicate: str = "",
+    params: Mapping[str, Any] | None = None,
     channel: str | None = None,
     key: str = "",
     ordered: bool = False,
@@ -47,7 +49,8 @@ def create(
             `batch`), or its name. "": raw messages on the channel, whose payload is the event.
         channel: of the messages; None: the task's.
         expires_after: seconds or a timedelta after which it ends, unless `renew()` is called.
-        topics, where, key, ordered, batch, split_by, start: as for `subscribe()`.
+        topics, where, predicate, params, key, ordered, batch, split_by, start: as for
+            `subscribe()`.
 
     Raises:
         InvalidSubscription, InvalidFilter: an option can't be, or the name is taken.
@@ -60,6 +63,7 @@ def create(
         checked_name(name), as_place(key, KEY_LIMIT), as_place(split_by, KEY_LIMIT)
         as_start(start)
         channel = as_channel(channel or (own.queue_name if isinstance(own, Task) else None))
+        given = subscribing.checked_params(params or {})
         lasting = None if expires_after is None else as_duration(expires_after)
         count = None if batch is None else as_count(batch, most=subscribing.MOST_EVENTS)
     except (TypeError, ValueError) as error:
@@ -69,6 +73,8 @@ def create(
         task=own.name if isinstance(own, Task) else "",
         topics=list(wanted.topics),
         where=dict(wanted.where),
+        predicate=predicate,
+        params=given,
         channel=channel,
         key=key,
         ordered=ordered,

@@ -21,6 +21,8 @@ class Migration(migrations.Migration):
                 ('task', models.TextField(blank=True, db_default='', default='', help_text='The import path of the task. Empty: raw messages.')),
                 ('topics', pgqueue.models.names.NamesField(blank=True, db_default=[], default=list, help_text='order.paid, order.*, order.**')),
                 ('where', models.JSONField(blank=True, db_default={}, default=dict)),
+                ('predicate', models.TextField(blank=True, db_default='', default='', help_text="SQL over an event e and a subscription s: e.key = s.params ->> 'key'")),
+                ('params', models.JSONField(blank=True, db_default={}, default=dict, help_text='What the predicate knows as s.params.')),
                 ('channel', models.TextField(db_collation='C', db_default='default', default='default')),
                 ('key', models.TextField(blank=True, db_collation='C', db_default='', default='', help_text='Of its messages: a text, {key}, {topic} or {payload.name}.')),
                 ('ordered', models.BooleanField(db_default=False, default=False, help_text="Run them one by one, in the log's order.")),
@@ -60,4 +62,5 @@ class Migration(migrations.Migration):
             },
         ),
         RunSQLFile('0006_subscriptions'),
+        RunSQLFile('0006_predicates'),
     ]

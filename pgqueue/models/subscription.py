@@ -7,7 +7,7 @@ from django.db.models import Q
 from django.db.models.base import ModelBase
 from django.utils import timezone
 
-from pgqueue.engine import log
+from pgqueue.engine import log, predicates
 from pgqueue.filters import Filter, as_place
 from pgqueue.models.clock import StatementTimestamp
 from pgqueue.models.names import NamesField
@@ -46,6 +46,15 @@ class Subscription(models.Model):
         db_default=[], default=list, blank=True, help_text="order.paid, order.*, order.**"
     )
     where = models.JSONField(db_default={}, default=dict, blank=True)
+    predicate = models.TextField(
+        blank=True,
+        db_default="",
+        default="",
+        help_text="SQL over an event e and a subscription s: e.key = s.params ->> 'key'",
+    )
+    params = models.JSONField(
+        db_default={}, default=dict, blank=True, help_text="What the predicate knows as s.params."
+    )
     channel = models.TextField(db_collation="C", db_default="default", default="default")
     key = models.TextField(
         db_collation="C",
@@ -136,13 +145,17 @@ class Subscription(models.Model):
         using: str | None = None,
         update_fields: Iterable[str] | None = None,
     ) -> None:
-        """Save it, compiled. In a row that is there, what workers write is left.
+        """Save it, compiled and checked. In a row that is there, what workers write is left.
 
         Raises:
             InvalidFilter: a pattern, a condition or a place can't be.
+            InvalidSubscription: the predicate can't be.
         """
         self.compile()
         using = using or router.db_for_write(type(self), instance=self)
+        if self.predicate:
+            connections[using].ensure_connection()
+            predicates.check(connections[using].connection, self.predicate)
         if self.position is None:
             self.position = log.bounds(connections[using]).head
         if self.expires_after and self.expires_at is None:

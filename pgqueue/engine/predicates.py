@@ -1,0 +1,134 @@
+"""Conditions of subscriptions that are SQL over an event `e` and a subscription `s`.
+
+Someone who may add a subscription must not be able to read, or do, anything by it. So a predicate
+may use what PostgreSQL itself brings and what changes nothing, no table and no sub-select; and it
+is evaluated by a role that has no rights, over events and parameters that the statement is given.
+What is checked is the statement that is evaluated: its tree, as PostgreSQL has parsed it, must be
+that of the predicate `true` but for the condition.
+"""
+
+from __future__ import annotations
+
+import re
+
+import psycopg
+from psycopg import Rollback
+from psycopg.sql import SQL as Text
+from psycopg.sql import Composable, Composed, Identifier, Literal
+
+from pgqueue.engine.values import Connection
+from pgqueue.exceptions import InvalidSubscription
+from pgqueue.spelling import listed, shown
+from pgqueue.statements import load
+
+SQL = load(__name__)
+
+ROLE = "pgqueue_predicates"
+COUNTED = ("{QUERY", "{RTE", "{RANGETBLENTRY", "{SUBLINK", "{AGGREF", "{WINDOWFUNC",
+           "{GROUPINGFUNC", "{SORTGROUPCLAUSE", "{SETOPERATIONSTMT")  # fmt: skip
+"""Parts of a statement's tree of which a predicate may add none."""
+FUNCTIONS = re.compile(r":(?:funcid|opfuncid|hashfuncid|negfuncid) (\d+)")
+OPERATORS = re.compile(r":opno (\d+)")
+TYPES = re.compile(
+    r":(?:resulttype|funcresulttype|opresulttype|consttype|array_typeid|element_typeid) (\d+)"
+)
+REFUSALS = (psycopg.ProgrammingError, psycopg.DataError, psycopg.NotSupportedError)
+LIMIT = 10_000  # characters
+
+
+def is_on(connection: Connection) -> bool:
+    """Return whether there is the role that evaluates predicates, and this session may use it."""
+    row = connection.execute(SQL["is_on"], {"role": ROLE}).fetchone()
+    return bool(row and row[0])
+
+
+def check(connection: Connection, predicate: str) -> None:
+    """Say no to what is no predicate, or none that may be evaluated.
+
+    Raises:
+        InvalidSubscription: there is no role for it, or it can't be parsed, or it uses something
+            that it may not.
+    """
+    if not is_on(connection):
+        raise InvalidSubscription(
+            f"Predicates in SQL are off: this database has no role {ROLE}, or {_user(connection)} "
+            f"may not use it. A superuser switches them on: CREATE ROLE {ROLE} NOLOGIN; GRANT "
+            f"{ROLE} TO {_user(connection)}."
+        )
+    if "\x00" in predicate or len(predicate) > LIMIT:
+        raise InvalidSubscription(f"predicate={shown(predicate)}: it may be {LIMIT} characters.")
+    plain, own = _tree(connection, "true"), _tree(connection, predicate)
+    for part in COUNTED:
+        if own.count(part) > plain.count(part):
+            raise InvalidSubscription(
+                f"predicate={shown(predicate)}: it must be a condition over e and s, without "
+                "sub-selects, tables, aggregates or functions that return sets."
+            )
+    if foreign := _foreign(connection, own):
+        raise InvalidSubscription(
+            f"predicate={shown(predicate)}: it may not use {listed(foreign)}: only functions and "
+            "types of PostgreSQL itself that change nothing."
+        )
+
+
+def _user(connection: Connection) -> str:
+    row = connection.execute(SQL["user"]).fetchone()
+    return str(row[0]) if row else "the user"
+
+
+def _tree(connection: Connection, predicate: str) -> str:
+    """Return the tree of the statement that evaluates a predicate; nothing is left of it."""
+    tree = ""
+    try:
+        with connection.transaction():
+            view = Text("CREATE TEMPORARY VIEW pgqueue_checked AS {}")
+            nothing = Literal("[]")
+            connection.execute(view.format(_evaluating(predicate, nothing, nothing)))
+            row = connection.execute(SQL["tree"]).fetchone()
+            tree = row[0] if row else ""
+            raise Rollback
+    except psycopg.Error as error:
+        if connection.closed or not isinstance(error, REFUSALS):
+            raise
+        raise InvalidSubscription(f"predicate={shown(predicate)}: {error}") from error
+    return tree
+
+
+def _foreign(connection: Connection, tree: str) -> list[str]:
+    """Return the names of what a tree uses that it may not."""
+    given = {
+        "functions": list(map(int, FUNCTIONS.findall(tree))),
+        "operators": list(map(int, OPERATORS.findall(tree))),
+        "types": list(map(int, TYPES.findall(tree))),
+    }
+    return [name for (name,) in connection.execute(SQL["foreign"], given)]
+
+
+def _evaluating(predicate: str, events: Composable, subscriptions: Composable) -> Composed:
+    # In lines of its own: a comment at its end must not hide what follows.
+    return Text(SQL["evaluate"]).format(
+        predicate=Text("\n" + predicate + "\n"), events=events, subscriptions=subscriptions
+    )
+
+
+def evaluate(
+    connection: Connection, predicate: str, events: str, subscriptions: str
+) -> list[tuple[int, str]]:
+    """Return which events meet the predicate for which subscriptions: positions and names.
+
+    Args:
+        connection: in a transaction.
+        events, subscriptions: JSON arrays of what `e` and `s` are.
+
+    Raises:
+        psycopg.Error: the predicate fails, or takes too long.
+    """
+    found: list[tuple[int, str]] = []
+    statement = _evaluating(predicate.replace("%", "%%"), Text("%s::jsonb"), Text("%s::jsonb"))
+    with connection.transaction():
+        connection.execute(Text("SET LOCAL ROLE {}").format(Identifier(ROLE)))
+        rows = connection.execute(statement, [events, subscriptions])
+        found = [(position, name) for position, name in rows]
+        # The role is given back.
+        raise Rollback
+    return found

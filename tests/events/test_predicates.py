@@ -1,0 +1,213 @@
+"""Conditions in SQL: what they may say, and what becomes of one that fails."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from django.db import transaction
+
+from pgqueue import InvalidSubscription, publish, publish_many
+from pgqueue.connections import Contact
+from pgqueue.duties.dispatch import Dispatch
+from pgqueue.duties.run import run_duty
+from pgqueue.engine import duty, predicates
+from pgqueue.events import subscribing, subscriptions
+from pgqueue.models import Message, Subscription
+from tests.events import handlers
+from tests.factories import LEASE, Connection, one
+
+
+@pytest.fixture
+def dispatch(connection: Connection) -> Iterator[Callable[[], None]]:
+    """A function that dispatches all events that are there, as a worker does."""
+    duties = Dispatch(database="default", subscribing=subscribing)
+
+    def dispatch() -> None:
+        duty.due(connection, ["dispatch"])
+        duties.look(connection)
+        while run_duty(connection, duties, contact=Contact(lease=LEASE), early=True) == timedelta():
+            pass
+
+    dispatch()
+    yield dispatch
+    duties.close()
+
+
+def create(name: str, predicate: str, **options: Any) -> Subscription:
+    return subscriptions.create(name, handlers.plain, predicate=predicate, **options)
+
+
+def numbers(name: str) -> list[int]:
+    """Return what the messages of a subscription are of."""
+    rows = Message.objects.filter(metadata__subscription=name).order_by("id")
+    return [each.payload["args"][0]["payload"]["n"] for each in rows]
+
+
+ALLOWED = (
+    "(e.payload ->> 'n')::numeric % 2 = 0",
+    "e.topic LIKE 'order.%' AND e.key <> '' -- and a comment",
+    "e.payload @> s.params OR e.created_at > '2020-01-01'",
+    "coalesce(lower(e.payload ->> 'name'), '') ~ '^a' IS NOT TRUE",
+    "jsonb_array_length(coalesce(e.payload -> 'lines', '[]')) < 3",
+    "CASE WHEN e.position > 5 THEN true ELSE s.name = 'x' END",
+    "(e.payload ->> 'n') = ANY (ARRAY['1', '2'])",
+)
+REFUSED = (
+    "EXISTS (SELECT FROM pgqueue_message)",
+    "(SELECT count(*) FROM pg_class) > 0",
+    "set_config('role', 'none', true) <> ''",
+    "pg_sleep(10) IS NULL",
+    "query_to_xml('SELECT 1', true, true, '') IS NOT NULL",
+    "lo_import('/etc/passwd') > 0",
+    "nextval('pgqueue_message_id_seq') > 0",
+    "pgqueue_tell_v1('a')",
+    "count(*) > 0",
+    "generate_series(1, 3) > 1",
+    "row_number() OVER () > 1",
+    "true) UNION (SELECT 1, 'x'",
+    "true) GROUP BY 1, 2 HAVING (true",
+    "true; DROP TABLE pgqueue_message",
+    "nothing = 1",
+    "e.payload ->> 'n'",
+    "",
+    "1",
+)
+
+
+@pytest.mark.parametrize("predicate", ALLOWED)
+def test_what_only_looks_at_an_event_and_a_subscription_is_allowed(
+    connection: Connection, predicate: str
+) -> None:
+    predicates.check(connection, predicate)
+
+
+@pytest.mark.parametrize("predicate", REFUSED)
+def test_what_reads_or_does_anything_else_is_refused_and_leaves_nothing(
+    connection: Connection, predicate: str
+) -> None:
+    with pytest.raises(InvalidSubscription, match="predicate="):
+        predicates.check(connection, predicate)
+
+    assert one(connection, "SELECT to_regclass('pg_temp.pgqueue_checked')::text") == (None,)
+
+
+def test_a_function_of_the_project_is_refused_and_named(connection: Connection) -> None:
+    connection.execute(
+        "CREATE FUNCTION peeps(bigint) RETURNS boolean LANGUAGE sql IMMUTABLE AS 'SELECT true'"
+    )
+    try:
+        with pytest.raises(InvalidSubscription, match=r"peeps\(bigint\)"):
+            predicates.check(connection, "peeps(e.position)")
+    finally:
+        connection.execute("DROP FUNCTION peeps(bigint)")
+
+
+def test_an_operator_or_a_type_of_the_project_is_refused(connection: Connection) -> None:
+    connection.execute(
+        "CREATE FUNCTION peeps(text, text) RETURNS boolean LANGUAGE sql VOLATILE AS 'SELECT true';"
+        "CREATE OPERATOR @@@@ (FUNCTION = peeps, LEFTARG = text, RIGHTARG = text);"
+        "CREATE DOMAIN curious AS text CHECK (peeps(VALUE, VALUE))"
+    )
+    try:
+        for predicate in ("e.key @@@@ e.topic", "e.key::curious <> ''"):
+            with pytest.raises(InvalidSubscription, match="it may not use"):
+                predicates.check(connection, predicate)
+    finally:
+        connection.execute("DROP DOMAIN curious; DROP FUNCTION peeps(text, text) CASCADE")
+
+
+def test_it_is_evaluated_by_a_role_that_may_read_nothing(connection: Connection) -> None:
+    with connection.transaction():
+        before = one(connection, "SELECT current_user")
+        event = '[{"position": 1, "topic": "a"}]'
+        subscription = '[{"name": "s", "is_any": true, "path": "", "exact": [], "regex": ""}]'
+        asked = f"current_user = '{predicates.ROLE}'"
+
+        met = predicates.evaluate(connection, asked, event, subscription)
+
+        assert (met, one(connection, "SELECT current_user")) == ([(1, "s")], before)
+    assert one(
+        connection,
+        "SELECT has_table_privilege(%s, 'pgqueue_message', 'SELECT')",
+        predicates.ROLE,
+    ) == (False,)
+
+
+def test_events_that_meet_it_become_messages(dispatch: Callable[[], None]) -> None:
+    create("even", "(e.payload ->> 'n')::int % 2 = 0", topics="order.*", where={"n__gt": 1})
+    publish_many([("order.paid", {"n": n}) for n in range(6)] + [("other", {"n": 4})])
+
+    dispatch()
+    dispatch()
+
+    assert numbers("even") == [2, 4]
+
+
+def test_subscriptions_that_differ_in_their_parameters_are_matched_together(
+    dispatch: Callable[[], None],
+) -> None:
+    same = "(e.payload ->> 'n') = (s.params ->> 'n')"
+    for n in range(20):
+        create(f"own {n}", same, params={"n": n})
+    publish_many([("a", {"n": n}) for n in range(30)])
+
+    dispatch()
+
+    assert [numbers(f"own {n}") for n in range(20)] == [[n] for n in range(20)]
+
+
+def test_one_that_fails_pauses_its_subscriptions_and_never_the_log(
+    dispatch: Callable[[], None],
+) -> None:
+    create("fails", "(e.payload ->> 'n')::int > 0")
+    create("good", "e.payload ->> 'n' IS NOT NULL")
+    dispatch()
+    publish("a", {"n": "no number"})
+
+    dispatch()
+
+    failed = Subscription.objects.get(pk="fails")
+    assert (failed.paused, failed.follows) == (True, False)
+    assert "invalid input syntax" in failed.error
+    assert numbers("good") == ["no number"]
+
+    Subscription.objects.filter(pk="fails").update(predicate="true")
+    Subscription.objects.filter(pk="fails").resume()
+    dispatch()
+
+    assert numbers("fails") == ["no number"]
+
+
+def test_one_that_takes_too_long_is_paused(
+    dispatch: Callable[[], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("pgqueue.engine.dispatch.PATIENCE", "200ms")
+    create("slow", "repeat('a', 40) || e.key || 'b' ~ '^(a|aa)+$' OR repeat(e.topic, 9) = e.key")
+    Subscription.objects.filter(pk="slow").update(predicate="pg_sleep(3) IS NULL")
+    dispatch()
+    publish("a", {"n": 1})
+
+    dispatch()
+
+    slow = Subscription.objects.get(pk="slow")
+    assert slow.paused
+    assert "QueryCanceled" in slow.error
+
+
+def test_they_are_off_where_the_role_can_not_be_used(
+    connection: Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(predicates, "ROLE", "nobody_has_this_role")
+
+    with pytest.raises(InvalidSubscription, match="are off.*CREATE ROLE"):
+        predicates.check(connection, "true")
+
+
+def test_one_that_is_refused_is_stored_by_nobody(dispatch: Callable[[], None]) -> None:
+    with pytest.raises(InvalidSubscription), transaction.atomic():
+        create("curious", "EXISTS (SELECT FROM pg_class)")
+
+    assert not Subscription.objects.filter(pk="curious").exists()

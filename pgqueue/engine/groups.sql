@@ -26,7 +26,7 @@ WITH
     FOR NO KEY UPDATE SKIP LOCKED
 )
 UPDATE pgqueue_cursor c
-SET reader_id = %(reader)s, lease_until = statement_timestamp() + %(lease)s
+SET reader_id = %(reader)s, lease_until = statement_timestamp() + %(lease)s::interval
 FROM free
 WHERE c."group" = %(name)s AND c.partition = free.partition
 RETURNING c.partition, c.position, c.failures,
@@ -36,7 +36,7 @@ RETURNING c.partition, c.position, c.failures,
 shares AS MATERIALIZED (
     SELECT ceil(g.partitions::numeric / greatest(1, (
         SELECT count(*) FROM pgqueue_reader r
-        WHERE r."group" = %(name)s AND r.last_seen > statement_timestamp() - %(lease)s)))::integer AS share
+        WHERE r."group" = %(name)s AND r.last_seen > statement_timestamp() - %(lease)s::interval)))::integer AS share
     FROM pgqueue_group g WHERE g.name = %(name)s
 )
 
@@ -46,7 +46,7 @@ WITH
 SELECT share FROM shares
 
 -- name: renew
-UPDATE pgqueue_cursor SET lease_until = statement_timestamp() + %(lease)s
+UPDATE pgqueue_cursor SET lease_until = statement_timestamp() + %(lease)s::interval
 WHERE "group" = %(name)s AND reader_id = %(reader)s
 RETURNING partition
 

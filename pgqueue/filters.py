@@ -5,7 +5,8 @@ A pattern is a topic in which `*` stands for one word, and `**`, as its last wor
 
 Conditions on payloads have the form of Django's lookups: `{"total__gte": 100, "customer__country":
 "DE"}`. They become one jsonpath, whose values are its variables: PostgreSQL never sees SQL that was
-made of values. A value that is missing, or of another type, meets no condition.
+made of values. A value that is missing, or of another type, meets no condition but `exists: False`;
+a list meets one that an item of it does.
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ ALL = "true"
 """The SQL condition that every event meets."""
 LOOKUPS = ("exact", *COMPARED, "in", "contains", "startswith", "exists")
 SCALARS = (str, int, float, bool, type(None))
+TOO_LARGE = 10**1000
 
 
 def as_topic(value: Any) -> str:
@@ -132,7 +134,7 @@ class Filter:
             )
         if self.path:
             parts.append(
-                "jsonb_path_match(e.payload, %(filter_path)s::jsonpath, "
+                "jsonb_path_match(coalesce(e.payload, 'null'), %(filter_path)s::jsonpath, "
                 "%(filter_vars)s::jsonb, true)"
             )
         return " AND ".join(parts) or ALL
@@ -227,16 +229,17 @@ def as_place(value: Any, limit: int) -> Place:
         raise InvalidFilter(f"{shown(value)}: {error}") from error
 
 
-def _flat(where: Mapping[str, Any]) -> list[tuple[str, Any]]:
+def _flat(where: Mapping[str, Any], within: str = "") -> list[tuple[str, Any]]:
     """Return conditions without nesting: {"a": {"b": 1}} is {"a__b": 1}."""
     flat: list[tuple[str, Any]] = []
-    for lookup, value in where.items():
-        if not isinstance(lookup, str):
-            raise InvalidFilter(f"where has the key {shown(lookup)}, which is no text.")
+    for name, value in where.items():
+        if not isinstance(name, str):
+            raise InvalidFilter(f"where has the key {shown(name)}, which is no text.")
+        lookup = within + name
         if isinstance(value, Mapping):
             if not value:
                 raise InvalidFilter(f"where[{lookup!r}] = {{}}: it says nothing.")
-            flat += _flat({f"{lookup}__{each}": inner for each, inner in value.items()})
+            flat += _flat(value, f"{lookup}__")
         else:
             flat.append((lookup, value))
     return flat
@@ -293,4 +296,6 @@ def _scalar(value: Any) -> Any:
         return as_text(value, 10_000)
     if isinstance(value, float) and value - value != 0:
         raise ValueError("it must be a number that JSON has.")
+    if isinstance(value, int) and abs(value) >= TOO_LARGE:
+        raise ValueError("it must have 1000 digits at most.")
     return value

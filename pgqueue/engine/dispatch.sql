@@ -161,7 +161,7 @@ WITH subs AS MATERIALIZED (
     FROM candidates c
     JOIN subs s ON s.name = c.name
     JOIN events e ON e.position = c.position
-    WHERE s.path = '' OR s.predicate <> '' OR jsonb_path_match(e.payload, s.path::jsonpath, s.vars, true)
+    WHERE s.path = '' OR s.predicate <> '' OR jsonb_path_match(coalesce(e.payload, 'null'), s.path::jsonpath, s.vars, true)
 ), keyed AS (
     -- A key may have 1000 bytes.
     SELECT name, batch, position, event, part,

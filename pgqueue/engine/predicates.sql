@@ -31,5 +31,5 @@ FROM jsonb_to_recordset({events}) AS e (
 CROSS JOIN jsonb_to_recordset({subscriptions}) AS s (
     name text, params jsonb, is_any boolean, exact text[], regex text, path text, vars jsonb)
 WHERE (s.is_any OR e.topic = ANY (s.exact) OR s.regex <> '' AND e.topic ~ s.regex)
-  AND (s.path = '' OR jsonb_path_match(e.payload, s.path::jsonpath, s.vars, true))
+  AND (s.path = '' OR jsonb_path_match(coalesce(e.payload, 'null'), s.path::jsonpath, s.vars, true))
   AND ({predicate})

@@ -160,7 +160,7 @@ def made(
 
 
 def _key(key: str | None) -> str:
-    if not key:
+    if key is None:
         return ""
     try:
         return as_key(key)
@@ -176,7 +176,7 @@ def _metadata(own: Mapping[str, Any], given: Mapping[str, Any] | None) -> str:
         checked: dict[str, Any] = checked_message({"metadata": given or {}})["metadata"]
     except (InvalidMessage, InvalidTask, Unstorable) as error:
         raise InvalidEvent(str(error)) from error
-    return json.dumps({**who, **own, **checked})
+    return json.dumps({**who, **checked, **own})
 
 
 class _Outbox:

@@ -58,8 +58,12 @@ class Event:
         cls, *, topic: str | None = None, version: int = 1, key: str | None = None
     ) -> None:
         super().__init_subclass__()
+        if "topic" not in vars(cls):
+            cls.topic = ""  # not that of the class that it inherits from: that reads its events
         dataclass(frozen=True, kw_only=True)(cls)
         names = [field.name for field in fields(cls)]  # type: ignore[arg-type]
+        if taken := [name for name in names if hasattr(Event, name)]:
+            raise InvalidEvent(f"{cls.__name__}.{taken[0]}: events have this name already.")
         if key is not None and key not in names:
             raise InvalidEvent(f"{cls.__name__}: key={shown(key)}: {hint(key, names)}")
         try:
@@ -104,10 +108,19 @@ def _types(cls: Any) -> dict[str, tuple[type, ...]]:
     types = {}
     for field in fields(cls):
         named = tuple(each for each, _ in classes_in(hints.get(field.name, Any)))
-        # As for type checkers, an int is a float.
-        if named and object not in named:
+        if named and object not in named and all(map(_has_instances, named)):
+            # As for type checkers, an int is a float.
             types[field.name] = (*named, int) if float in named else named
     return types
+
+
+def _has_instances(cls: type) -> bool:
+    """Return whether isinstance() knows this class: not Any, nor a TypedDict, nor most protocols."""
+    try:
+        isinstance(None, cls)
+    except TypeError:
+        return False
+    return True
 
 
 @cache
@@ -146,14 +159,14 @@ def encode(event: Event) -> str:
     what = f"the event {type(event).__name__}"
     if not event.topic:
         raise InvalidEvent(f"{what} has no topic: class {type(event).__name__}(Event, topic=…).")
-    plain = {}
+    parts = []
     cls: Any = type(event)
     for name, own in _hints(cls).items():
         try:
-            plain[name] = own.write(getattr(event, name))
+            parts.append(f"{to_json(name)}: {own.dump(getattr(event, name))}")
         except Unstorable as error:
             raise InvalidEvent(error.about(f"{what}, field {name!r},")) from error
-    text = to_json(plain)
+    text = "{" + ", ".join(parts) + "}"
     raw.check_size(what, len(text.encode()))
     return text
 

@@ -98,6 +98,8 @@ def publish_many(
         PayloadTooLarge: a payload takes more than 16 MiB.
     """
     outbox = _Outbox(database, connection)
+    if not isinstance(events, Iterable):
+        raise InvalidEvent(f"events={shown(events)}: there is nothing to iterate over.")
     checked = iter(_made(each, metadata) for each in events)
     count = 0
     with outbox.together():

@@ -115,7 +115,7 @@ def _types(cls: Any) -> dict[str, tuple[type, ...]]:
 
 
 def _has_instances(cls: type) -> bool:
-    """Return whether isinstance() knows this class: not Any, nor a TypedDict, nor most protocols."""
+    """Return whether isinstance() knows this class: not Any, a TypedDict, most protocols."""
     try:
         isinstance(None, cls)
     except TypeError:

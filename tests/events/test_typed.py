@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from typing import Any, TypedDict
@@ -40,9 +39,8 @@ PAID = Paid(order=1, total=Decimal("9.50"))
 
 
 @pytest.fixture(autouse=True)
-def _classes_of_this_test_alone(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def _classes_of_this_test_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(typed, "_classes", dict(typed._classes))
-    yield
 
 
 def stored(event: Event) -> RecordedEvent:

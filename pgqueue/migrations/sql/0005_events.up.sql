@@ -63,7 +63,7 @@ CREATE FUNCTION pgqueue_publish(
     topic text, payload jsonb DEFAULT NULL, key text DEFAULT '', metadata jsonb DEFAULT '{}')
 RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
-    IF topic !~ '^[^.*\s]+(\.[^.*\s]+)*$' OR octet_length(topic) > 200 THEN
+    IF topic IS NULL OR topic !~ '^[^.*\s]+(\.[^.*\s]+)*$' OR octet_length(topic) > 200 THEN
         RAISE EXCEPTION '% is no topic.', quote_nullable(topic)
             USING ERRCODE = 'invalid_parameter_value',
                   HINT = 'A topic is words with dots between them, 200 bytes at most: order.paid.';

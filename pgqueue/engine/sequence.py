@@ -55,9 +55,10 @@ def _sequence_there(connection: Connection, limit: int) -> int | None:
 
     A snapshot that is as old as the lock would miss what its last holder has moved.
     """
-    with in_short(connection):
-        connection.execute(SQL["set_up"])
-        row = connection.execute(SQL["lead"]).fetchone()
-        if not row or not row[0]:
-            return None
-        return connection.execute(SQL["move"], {"limit": limit}).rowcount
+    with connection.transaction():
+        connection.execute(SQL["set_up"])  # the first statement, or it is refused
+        with in_short(connection):
+            row = connection.execute(SQL["lead"]).fetchone()
+            if not row or not row[0]:
+                return None
+            return connection.execute(SQL["move"], {"limit": limit}).rowcount

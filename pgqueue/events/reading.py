@@ -14,7 +14,7 @@ from pgqueue.engine.log import Bounds, Stretch
 from pgqueue.engine.values import Connection, Cursors
 from pgqueue.events.growth import advance
 from pgqueue.events.recorded import RecordedEvent
-from pgqueue.exceptions import EventsRemoved, PositionAhead
+from pgqueue.exceptions import EventsRemoved, InvalidMessage, PositionAhead
 from pgqueue.filters import Filter, as_filter
 from pgqueue.quantities import as_count
 from pgqueue.spelling import shown
@@ -52,9 +52,7 @@ def read(
         ValueError: another argument can't be.
     """
     wanted = as_filter(topics, where)
-    after, limit = as_position(after), _limit(limit)
-    checked_message({"database": database})
-    alias = database or settings().database
+    after, limit, alias = as_position(after), _limit(limit), as_alias(database)
     with needing_tables(alias), connections[alias].wrap_database_errors:
         django = connections[alias]
         django.ensure_connection()
@@ -117,6 +115,19 @@ def as_position(value: Any) -> int:
         return as_count(value, least=0, most=MOST)
     except ValueError as error:
         raise ValueError(f"after={shown(value)}: {error}") from error
+
+
+def as_alias(value: Any) -> str:
+    """Return the alias of a log's database; None: the one of `PGQUEUE`.
+
+    Raises:
+        ValueError: it can't be.
+    """
+    try:
+        checked_message({"database": value})
+    except InvalidMessage as error:
+        raise ValueError(str(error)) from error
+    return value or settings().database
 
 
 def _limit(value: Any) -> int:

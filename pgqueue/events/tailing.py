@@ -11,15 +11,13 @@ from typing import Any
 
 import psycopg
 
-from pgqueue.conf import settings
 from pgqueue.connections import Session
 from pgqueue.engine import log
 from pgqueue.events.growth import Waiter, advance
-from pgqueue.events.reading import as_position, read_stretch
+from pgqueue.events.reading import as_alias, as_position, read_stretch
 from pgqueue.events.recorded import RecordedEvent
 from pgqueue.filters import as_filter
 from pgqueue.tables import needing_tables
-from pgqueue.tasks.options import checked_message
 
 PAGE = 500
 """Events that are held in memory, at most."""
@@ -39,8 +37,7 @@ class Tail:
         database: str | None,
     ) -> None:
         self._filter = as_filter(topics, where)
-        checked_message({"database": database})
-        self._alias = database or settings().database
+        self._alias = as_alias(database)
         self._after = None if after is None else as_position(after)
         self._session = Session(self._alias, name="tail")
         self._events: deque[RecordedEvent] = deque()
@@ -180,6 +177,6 @@ def tail(
 
     Raises:
         InvalidFilter: the topics or the conditions can't be.
-        ValueError: the position can't be.
+        ValueError: the position, or the alias, can't be.
     """
     return Tail(after=after, topics=topics, where=where, database=database)

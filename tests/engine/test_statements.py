@@ -31,7 +31,7 @@ from pgqueue.engine import (
 )
 from pgqueue.engine.claim import Known, Search
 from pgqueue.engine.settle import Finish
-from pgqueue.events.filters import Filter
+from pgqueue.filters import Filter
 from pgqueue.models import Channel
 from tests.factories import Connection, ask, done, ended, failure, one, run, schedule
 

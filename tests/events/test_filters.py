@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from pgqueue.engine import log
-from pgqueue.events.filters import Filter, as_filter, as_pattern, as_regex, as_topic
+from pgqueue.filters import Filter, as_filter, as_pattern, as_regex, as_topic
 from pgqueue.exceptions import InvalidEvent, InvalidFilter
 from tests.factories import Connection
 

@@ -1,0 +1,249 @@
+"""Reading: events after a position, in the order of the log, and no silent gap."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+from django.db import connections, transaction
+
+from pgqueue.engine import log
+from pgqueue.events.publishing import publish, publish_many
+from pgqueue.events.reading import aread, read
+from pgqueue.exceptions import (
+    EventsRemoved,
+    InvalidFilter,
+    PGQueueError,
+    PositionAhead,
+    UnreadablePayload,
+)
+from pgqueue.models import Event, EventInbox
+from tests.factories import Connection
+
+
+def positions(**options: Any) -> list[int]:
+    return [each.position for each in read(**options)]
+
+
+def remove(connection: Connection, upto: int) -> None:
+    """Remove events from the front of the log, as retention does."""
+    connection.execute("DELETE FROM pgqueue_event WHERE position <= %s", [upto])
+    connection.execute(
+        "INSERT INTO pgqueue_log_floor (log, position) VALUES ('event', %s) "
+        "ON CONFLICT (log) DO UPDATE SET position = excluded.position",
+        [upto],
+    )
+
+
+class TestRead:
+    def test_returns_what_is_after_a_position(self) -> None:
+        publish_many([("a", number) for number in range(1, 6)])
+
+        assert positions() == [1, 2, 3, 4, 5]
+        assert positions(after=0) == [1, 2, 3, 4, 5]
+        assert positions(after=3) == [4, 5]
+        assert positions(after=5) == []
+
+    def test_returns_as_many_as_the_limit_and_reads_on(self) -> None:
+        publish_many([("a", number) for number in range(1, 8)])
+
+        assert positions(limit=3) == [1, 2, 3]
+        assert positions(limit=3, after=3) == [4, 5, 6]
+        assert positions(limit=3, after=6) == [7]
+
+    def test_returns_a_thousand_if_nobody_says_otherwise(self) -> None:
+        publish_many([("a", number) for number in range(1001)])
+
+        assert positions() == list(range(1, 1001))
+
+    def test_finds_what_topics_and_conditions_say(self) -> None:
+        publish_many(
+            [
+                ("order.paid", {"total": 5}),
+                ("order.paid", {"total": 50}),
+                ("order.sent", {"total": 50}),
+                ("mail.sent", {"total": 50}),
+            ]
+        )
+
+        assert positions(topics="order.*") == [1, 2, 3]
+        assert positions(topics=["order.sent", "mail.*"]) == [3, 4]
+        assert positions(topics="order.paid", where={"total__gte": 10}) == [2]
+        assert positions(where={"total__gte": 10}, limit=2) == [2, 3]
+        assert positions(where={"total__gte": 10}, after=2) == [3, 4]
+
+    def test_looks_through_a_long_stretch_of_what_it_does_not_want(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(log.read, "__kwdefaults__", {**log.read.__kwdefaults__, "reach": 10})
+        publish_many([("b" if number % 40 == 39 else "a",) for number in range(1, 101)])
+
+        assert positions(topics="b") == [39, 79]
+        assert positions(topics="b", limit=1) == [39]
+        assert positions(topics="b", limit=1, after=39) == [79]
+        assert positions(topics="b", after=79) == []
+        assert positions(topics="c") == []
+
+    def test_of_an_empty_log_finds_nothing(self) -> None:
+        assert read() == []
+
+    def test_gives_positions_to_what_was_published(self) -> None:
+        publish("a")
+
+        assert positions() == [1]
+        assert not EventInbox.objects.exists()
+
+    def test_gives_no_positions_within_a_transaction(self) -> None:
+        publish("a")
+        read()
+        publish("b")
+
+        with transaction.atomic():
+            publish("c")
+            assert positions() == [1]
+
+        assert EventInbox.objects.count() == 2
+        assert [each.topic for each in read()] == ["a", "b", "c"]
+
+    def test_gives_no_positions_where_django_is_not_in_autocommit(self) -> None:
+        publish("a")
+        transaction.set_autocommit(False)
+        try:
+            assert positions() == []
+        finally:
+            transaction.rollback()
+            transaction.set_autocommit(True)
+
+        assert positions() == [1]
+
+    @pytest.mark.parametrize("isolation", ["read committed", "repeatable read", "serializable"])
+    def test_works_whatever_the_isolation_of_djangos_transactions_is(self, isolation: str) -> None:
+        publish_many([("a",)] * 3)
+        django = connections["default"]
+        django.ensure_connection()
+        with django.cursor() as cursor:
+            cursor.execute(f"SET default_transaction_isolation = '{isolation}'")
+
+        assert positions() == [1, 2, 3]
+        assert positions(after=3) == []
+        django.close()
+
+    def test_in_async_code_is_the_same(self) -> None:
+        publish_many([("a",), ("b",)])
+
+        found = asyncio.run(aread(after=1, topics="b"))
+
+        assert [each.position for each in found] == [2]
+
+
+class TestABound:
+    def test_below_which_events_were_removed_is_told(self, connection: Connection) -> None:
+        publish_many([("a",)] * 5)
+        read()
+        remove(connection, 3)
+
+        for after in (0, 1, 2):
+            with pytest.raises(EventsRemoved, match="after=3") as raised:
+                read(after=after)
+            assert (raised.value.after, raised.value.floor) == (after, 3)
+        assert positions(after=3) == [4, 5]
+
+    def test_is_told_also_where_all_events_were_removed(self, connection: Connection) -> None:
+        publish_many([("a",)] * 5)
+        read()
+        remove(connection, 5)
+
+        with pytest.raises(EventsRemoved):
+            read(after=4)
+        assert read(after=5) == []
+        publish("b")
+        assert positions(after=5) == [6]
+
+    def test_is_told_whatever_the_filter_would_have_found(self, connection: Connection) -> None:
+        publish_many([("a",)] * 5)
+        read()
+        remove(connection, 3)
+
+        with pytest.raises(EventsRemoved):
+            read(after=2, topics="b", limit=1)
+
+    def test_beyond_the_head_is_told(self) -> None:
+        publish_many([("a",)] * 5)
+
+        with pytest.raises(PositionAhead, match="ends at position 5, before 6") as raised:
+            read(after=6)
+        assert (raised.value.after, raised.value.head) == (6, 5)
+
+    def test_of_an_empty_log_is_told(self) -> None:
+        with pytest.raises(PositionAhead):
+            read(after=1)
+
+    def test_counts_what_is_published_but_not_sequenced(self) -> None:
+        publish_many([("a",)] * 5)
+
+        assert read(after=5) == []
+
+
+class TestARefusal:
+    @pytest.mark.parametrize(
+        ("options", "culprit"),
+        [
+            *(({"after": value}, "after=") for value in (-1, None, "1", 1.5, True, 2**63)),
+            *(({"limit": value}, "limit=") for value in (0, -1, None, "1", 1.5, True)),
+            ({"database": 5}, "database="),
+        ],
+    )
+    def test_names_what_can_not_be(self, options: dict[str, Any], culprit: str) -> None:
+        with pytest.raises(ValueError, match=culprit):
+            read(**options)
+
+    @pytest.mark.parametrize("options", [{"topics": "a b"}, {"topics": 5}, {"where": {"a": []}}])
+    def test_names_a_filter_that_can_not_be(self, options: dict[str, Any]) -> None:
+        with pytest.raises(InvalidFilter):
+            read(**options)
+
+    def test_of_the_largest_position_is_none(self) -> None:
+        with pytest.raises(PositionAhead):
+            read(after=2**62)
+
+
+class TestAnEvent:
+    def test_whose_payload_is_not_known_here_says_so_when_it_is_asked_for(
+        self, connection: Connection
+    ) -> None:
+        connection.execute("""SELECT pgqueue_publish('a', '{"@": "Moon", "value": 1}')""")
+
+        (event,) = read()
+
+        assert event.payload_json == '{"@": "Moon", "value": 1}'
+        with pytest.raises(UnreadablePayload, match="the payload of a at 1"):
+            _ = event.payload
+
+    def test_is_a_row_of_the_log(self) -> None:
+        publish("a", {"b": 1}, key="k")
+        (event,) = read()
+
+        row = Event.objects.get()
+
+        assert (row.position, row.topic, row.key, row.payload) == (1, "a", "k", {"b": 1})
+        assert row.created_at == event.created_at
+        assert str(row) == str(event)
+
+    def test_is_equal_to_itself_and_can_be_in_a_set(self) -> None:
+        publish("a", [1])
+
+        (event,), (again,) = read(), read()
+
+        assert event.payload == [1]
+        assert event == again
+        assert len({event, again}) == 1
+
+
+def test_it_says_that_the_tables_are_missing() -> None:
+    with transaction.atomic():
+        with connections["default"].cursor() as cursor:
+            cursor.execute("ALTER TABLE pgqueue_event RENAME TO pgqueue_gone")
+        with pytest.raises(PGQueueError, match="migrate"):
+            read()
+        transaction.set_rollback(True)

@@ -23,7 +23,6 @@ from pgqueue.engine import (
     expire,
     held,
     lease,
-    log,
     promote,
     retention,
     route,

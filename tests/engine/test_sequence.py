@@ -9,7 +9,7 @@ import threading
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, closing
+from contextlib import ExitStack, closing, contextmanager
 from typing import Any
 
 import psycopg
@@ -213,6 +213,34 @@ class TestTwoSequencers:
 
         assert stored(connection) == [(1, "a"), (2, "b"), (3, "c")]
         assert one(other, "SHOW transaction_isolation") == (level,)
+
+    @pytest.mark.parametrize("level", ["read committed", "repeatable read", "serializable"])
+    def test_look_only_after_they_lead(
+        self,
+        connection: Connection,
+        other: Connection,
+        level: str,
+        monkeypatch: pytest.MonkeyPatch,
+    ) -> None:
+        real = sequence.in_short
+        turns = iter([lambda: put(connection, "b"), lambda: sequence.sequence(connection)])
+
+        @contextmanager
+        def overtaken(session: Connection) -> Iterator[None]:
+            with real(session):
+                if session is other:
+                    session.execute("SELECT 1")  # its snapshot, if it has one for all statements
+                    for turn in turns:
+                        turn()
+                yield
+
+        monkeypatch.setattr(sequence, "in_short", overtaken)
+        other.execute(f"SET default_transaction_isolation = '{level}'")
+        put(connection, "a")
+
+        assert sequence.sequence(other) == 0
+
+        assert stored(connection) == [(1, "a"), (2, "b")]
 
     @pytest.mark.parametrize("level", ["repeatable read", "serializable"])
     def test_step_aside_whatever_their_isolation_is(

@@ -167,3 +167,24 @@ FROM (SELECT DISTINCT channel, key FROM unnest(%(channels)s::text[], %(keys)s::t
 SELECT coalesce((SELECT position FROM pgqueue_log_floor WHERE log = 'event'), 0) AS floor,
        greatest((SELECT position FROM pgqueue_event ORDER BY position DESC LIMIT 1),
                 (SELECT position FROM pgqueue_log_floor WHERE log = 'event'), 0) AS head
+
+-- name: parts
+-- Follows WITH: the tables that are, or were, partitions of a log, in the log's schema, which need not be
+-- first in the search_path.
+parts AS (
+    SELECT n.nspname, log.relname AS log, c.oid, c.relname, i.inhrelid IS NOT NULL AS is_attached,
+           coalesce(i.inhdetachpending, false) AS is_pending,
+           coalesce(obj_description(c.oid, 'pg_class') = %(mark)s, false) AS is_marked
+    FROM pg_class log
+    JOIN pg_namespace n ON n.oid = log.relnamespace
+    JOIN pg_class c ON c.relnamespace = n.oid AND c.relkind = 'r' AND c.relname ~ %(pattern)s
+    LEFT JOIN pg_inherits i ON i.inhparent = log.oid AND i.inhrelid = c.oid
+    WHERE log.oid = %(table)s::regclass
+      AND (%(only)s::text IS NULL OR c.relname = %(only)s::text)
+)
+
+-- name: past_parts
+-- Precedes "WHERE is_marked OR …". A table that an operator has detached belongs to the operator. So that it
+-- is not taken for one of ours, a mark on one that is still attached is stale, and is returned, too.
+SELECT nspname, log, relname, is_attached, is_pending, is_attached AND NOT is_pending AND is_marked AS is_stale
+FROM parts

@@ -21,7 +21,7 @@ from django.test import Client
 from pgqueue.connections import connect
 from pgqueue.duties import maintain
 from pgqueue.duties.all import all_duties
-from pgqueue.engine import expire, lease, partitions, promote, retention, settle
+from pgqueue.engine import expire, lease, partitioning, partitions, promote, retention, settle
 from pgqueue.events import subscribing
 from pgqueue.exceptions import TaskResultDoesNotExist
 from pgqueue.models import Duty, History, Message, Schedule
@@ -262,7 +262,7 @@ def test_days_are_made_and_dropped(connection: Connection) -> None:
 def test_all_days_are_dropped_though_it_takes_minutes(
     connection: Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(partitions, "monotonic", count(step=40.0).__next__)
+    monkeypatch.setattr(partitioning, "monotonic", count(step=40.0).__next__)
     over = [past(connection, ago) for ago in (34, 33, 32)]
     try:
         found = did()
@@ -276,9 +276,9 @@ def test_days_are_left_to_who_is_dropping_some(connection: Connection) -> None:
     did()
     before = Duty.objects.get(name="partitions").ran_at
 
-    connection.execute(partitions.SQL["try_for_session"])
+    connection.execute(partitioning.SQL["try_for_session"], {"table": partitions.TABLE})
     found = did()
-    connection.execute(partitions.SQL["leave"])
+    connection.execute(partitioning.SQL["leave"], {"table": partitions.TABLE})
 
     assert found["partitions"]["is_busy"]
     assert Duty.objects.get(name="partitions").ran_at == before

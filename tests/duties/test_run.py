@@ -16,7 +16,7 @@ from pgqueue.duties.inline import InlineDuties
 from pgqueue.duties.partitions import Partitions
 from pgqueue.duties.rescue import Rescue
 from pgqueue.duties.run import run_duty
-from pgqueue.engine import duty, lease, partitions
+from pgqueue.engine import duty, lease, partitioning, partitions
 from pgqueue.models import Duty, Message
 from pgqueue.states import State
 from tests.duties.kinds import MINUTE, NONE, Lasting, Notes
@@ -136,7 +136,7 @@ class TestRunning:
         self, connection: Connection, other: Connection
     ) -> None:
         duty.due(connection, ["partitions"])
-        other.execute(partitions.SQL["try_for_session"])
+        other.execute(partitioning.SQL["try_for_session"], {"table": partitions.TABLE})
 
         again_in = run_duty(connection, Partitions(retention=settings().retention), contact=ALWAYS)
 

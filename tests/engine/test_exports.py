@@ -10,7 +10,7 @@ import pytest
 
 from pgqueue.duties.partitions import Partitions
 from pgqueue.duties.purge import Purge
-from pgqueue.engine import exports, partitions, retention
+from pgqueue.engine import exports, partitioning, partitions, retention
 from pgqueue.engine.exports import NOTHING
 from pgqueue.engine.values import Position
 from pgqueue.models import History
@@ -76,7 +76,7 @@ class TestADay:
         assert partitions.drop(dropping, MONTH, exported=NOTHING) == [day(50)]
 
     def test_whose_drop_had_begun_is_dropped(self, connection: Connection, old: list[str]) -> None:
-        connection.execute(f"COMMENT ON TABLE {old[0]} IS '{partitions.MARK}'")
+        connection.execute(f"COMMENT ON TABLE {old[0]} IS '{partitioning.MARK}'")
         connection.execute(f"ALTER TABLE pgqueue_history DETACH PARTITION {old[0]}")
 
         assert partitions.drop(connection, MONTH, exported=NOTHING) == [day(50)]

@@ -12,7 +12,7 @@ import pytest
 from psycopg import Error
 from psycopg.errors import LockNotAvailable, ObjectNotInPrerequisiteState
 
-from pgqueue.engine import lookup, partitions, settle
+from pgqueue.engine import lookup, partitioning, partitions, settle
 from pgqueue.models import Channel, History, LogFloor
 from pgqueue.retention import Retention
 from pgqueue.states import Outcome
@@ -251,7 +251,7 @@ class TestDropping:
         if is_pooled:
             connection.prepare_threshold = None
 
-        with patch.object(partitions, "monotonic", count(step=40.0).__next__):
+        with patch.object(partitioning, "monotonic", count(step=40.0).__next__):
             in_a_minute = partitions.drop(connection, MONTH)
 
         assert in_a_minute == [today() - 91 * DAY]
@@ -301,12 +301,12 @@ class TestDropping:
     ) -> None:
         # Two that it marked: one could not be detached, of the other it died before it tried.
         archived = [past(connection, 91), past(connection, 90)]
-        with patch.object(partitions, "PATIENCE", "10ms"), other.transaction():
+        with patch.object(partitioning, "PATIENCE", "10ms"), other.transaction():
             other.execute("LOCK TABLE ONLY pgqueue_history IN SHARE UPDATE EXCLUSIVE MODE")
             with pytest.raises(LockNotAvailable):
                 partitions.drop(connection, MONTH)
         after_a_failure = marked(connection)
-        connection.execute(f"COMMENT ON TABLE {archived[1]} IS '{partitions.MARK}'")
+        connection.execute(f"COMMENT ON TABLE {archived[1]} IS '{partitioning.MARK}'")
 
         kept = partitions.drop(connection, all_for(1000 * DAY))
         after_all = marked(connection)
@@ -325,7 +325,7 @@ class TestDropping:
         step: Callable[..., Step],
     ) -> None:
         first, archived = past(connection, 91), past(connection, 90)
-        connection.execute(f"COMMENT ON TABLE {first} IS '{partitions.MARK}'")
+        connection.execute(f"COMMENT ON TABLE {first} IS '{partitioning.MARK}'")
         connection.execute(f"ALTER TABLE pgqueue_history DETACH PARTITION {first} CONCURRENTLY")
 
         with third.transaction():
@@ -359,7 +359,7 @@ class TestDropping:
         self, connection: Connection, other: Connection
     ) -> None:
         archived = past(connection, 90)
-        mark = partitions._mark
+        mark = partitioning._mark
 
         def mark_and_let_him(*arguments: Any) -> bool:
             is_marked = mark(*arguments)
@@ -367,7 +367,7 @@ class TestDropping:
             return is_marked
 
         with (
-            patch.object(partitions, "_mark", mark_and_let_him),
+            patch.object(partitioning, "_mark", mark_and_let_him),
             pytest.raises(Error, match="is not a partition"),
         ):
             partitions.drop(connection, MONTH)
@@ -383,7 +383,7 @@ class TestDropping:
         step: Callable[..., Step],
     ) -> None:
         archived = past(connection, 90)
-        mark = partitions._mark
+        mark = partitioning._mark
         his: list[Step] = []
 
         def mark_and_let_him(*arguments: Any) -> bool:
@@ -396,7 +396,7 @@ class TestDropping:
         with third.transaction():
             third.execute("SELECT count(*) FROM pgqueue_history")
             with (
-                patch.object(partitions, "_mark", mark_and_let_him),
+                patch.object(partitioning, "_mark", mark_and_let_him),
                 pytest.raises(ObjectNotInPrerequisiteState, match="already pending detach"),
             ):
                 partitions.drop(connection, MONTH)
@@ -497,7 +497,7 @@ class TestDroppingBeside:
         third.execute("SET lock_timeout = '1ms'")
 
         with (
-            patch.object(partitions, "PATIENCE", "10ms"),
+            patch.object(partitioning, "PATIENCE", "10ms"),
             other.transaction(),
         ):
             other.execute("SELECT count(*) FROM pgqueue_history")
@@ -514,7 +514,7 @@ class TestDroppingBeside:
 
     def test_goes_on_where_another_died_after_he_detached(self, connection: Connection) -> None:
         name = past(connection, 90)
-        connection.execute(f"COMMENT ON TABLE {name} IS '{partitions.MARK}'")
+        connection.execute(f"COMMENT ON TABLE {name} IS '{partitioning.MARK}'")
         connection.execute(f"ALTER TABLE pgqueue_history DETACH PARTITION {name} CONCURRENTLY")
 
         # Kept for longer by now: it is gone from history all the same.
@@ -607,13 +607,13 @@ class TestDroppingBehindATransactionPooler:
         past(pooled, 90)
         held = run(other, 2)
         other.execute("SET lock_timeout = '1ms'")
-        drop_in_one = partitions._drop_in_one
+        drop_in_one = partitioning._drop_in_one
 
         def settle_and_drop(*arguments: Any) -> bool:
             settle.complete(other, [done(held.pop())])
             return drop_in_one(*arguments)
 
-        with patch.object(partitions, "_drop_in_one", settle_and_drop):
+        with patch.object(partitioning, "_drop_in_one", settle_and_drop):
             dropped = partitions.drop(pooled, MONTH)
 
         assert (dropped, held) == ([today() - 91 * DAY, today() - 90 * DAY], [])
@@ -623,16 +623,16 @@ class TestDroppingBehindATransactionPooler:
         self, pooled: Connection, other: Connection, by: str
     ) -> None:
         archived = past(pooled, 90)
-        drop_in_one = partitions._drop_in_one
+        drop_in_one = partitioning._drop_in_one
 
         def take_and_drop(*arguments: Any) -> bool:
             if by == "detaching":
                 other.execute(f"ALTER TABLE pgqueue_history DETACH PARTITION {archived}")
             else:
-                other.execute(partitions.SQL["try_for_session"])
+                other.execute(partitioning.SQL["try_for_session"], {"table": partitions.TABLE})
             return drop_in_one(*arguments)
 
-        with patch.object(partitions, "_drop_in_one", take_and_drop):
+        with patch.object(partitioning, "_drop_in_one", take_and_drop):
             dropped = partitions.drop(pooled, MONTH)
 
         assert dropped == []
@@ -642,7 +642,7 @@ class TestDroppingBehindATransactionPooler:
         self, pooled: Connection
     ) -> None:
         archived = past(pooled, 90)
-        pooled.execute(f"COMMENT ON TABLE {archived} IS '{partitions.MARK}'")
+        pooled.execute(f"COMMENT ON TABLE {archived} IS '{partitioning.MARK}'")
 
         kept = partitions.drop(pooled, all_for(1000 * DAY))
         pooled.execute(f"ALTER TABLE pgqueue_history DETACH PARTITION {archived}")
@@ -655,9 +655,9 @@ class TestDroppingBehindATransactionPooler:
     ) -> None:
         past(pooled, 90)
         name = past(pooled, 91)
-        pooled.execute(f"COMMENT ON TABLE {name} IS '{partitions.MARK}'")
+        pooled.execute(f"COMMENT ON TABLE {name} IS '{partitioning.MARK}'")
         pooled.execute(f"ALTER TABLE pgqueue_history DETACH PARTITION {name} CONCURRENTLY")
-        with patch.object(partitions, "PATIENCE", "10ms"), other.transaction():
+        with patch.object(partitioning, "PATIENCE", "10ms"), other.transaction():
             other.execute("SELECT count(*) FROM pgqueue_history")
             with pytest.raises(LockNotAvailable):
                 partitions.drop(third, {**MONTH})
@@ -688,7 +688,7 @@ def marked(connection: Connection) -> list[str]:
     """Return the tables of days that are to be dropped."""
     rows = connection.execute(
         "SELECT relname FROM pg_class WHERE obj_description(oid, 'pg_class') = %s ORDER BY 1",
-        [partitions.MARK],
+        [partitioning.MARK],
     )
     return [name for (name,) in rows]
 

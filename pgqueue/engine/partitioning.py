@@ -1,0 +1,291 @@
+"""The partitions of a log: made beside those who read and write it, and dropped when they are over.
+
+What is over, and what the log's floor is then, each log says itself (`Log`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from itertools import takewhile
+from time import monotonic
+from typing import Any, NamedTuple
+
+from psycopg import Error
+from psycopg.errors import (
+    DuplicateObject,
+    DuplicateTable,
+    ObjectNotInPrerequisiteState,
+    UniqueViolation,
+)
+from psycopg.sql import SQL as Text
+from psycopg.sql import Composed, Identifier, Literal
+
+from pgqueue.engine.values import Connection
+from pgqueue.statements import load
+from pgqueue.transactions import is_pooled, wait_at_most
+
+SQL = load(__name__)
+
+PATIENCE = "5s"
+"""The lock_timeout: a lock that this code waits for blocks other sessions meanwhile."""
+LONGEST = 60.0
+"""Seconds after which no further partition is begun: the duty must report its progress."""
+UNMARKING = "1min"
+"""The lock_timeout for removing a mark, which matters more than marking."""
+MARK = "pgqueue: nothing in here is kept any more"
+"""The comment on a table that is to be dropped, so that no operator's archive is taken for one."""
+
+
+class Past(NamedTuple):
+    """A partition that is to be dropped, and how far that has come.
+
+    Stale: it is marked, but detaching it has not begun.
+    """
+
+    schema: str
+    log: str
+    name: str
+    is_attached: bool
+    is_pending: bool
+    is_stale: bool
+
+    @property
+    def table(self) -> Identifier:
+        """The partition's table."""
+        return Identifier(self.schema, self.name)
+
+    @property
+    def parent(self) -> Identifier:
+        """The partitioned table that it is, or was, a part of."""
+        return Identifier(self.schema, self.log)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Log:
+    """A partitioned table, and what of it is over.
+
+    Args:
+        table: its name.
+        pattern: a regular expression of its partitions' names.
+        past: the statement that returns what is over; it includes `parts` and `past_parts`.
+        floor: returns the last position that goes with a partition; None: there is none in it.
+        may_go: says whether a partition that is over may be dropped. It is asked again once nobody
+            else can detach that one.
+        given: the statement's other parameters.
+    """
+
+    table: str
+    pattern: str
+    past: str
+    floor: Callable[[Connection, Past], int | None]
+    may_go: Callable[[Connection, Past], bool]
+    given: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def name(self) -> str:
+        """Its name in pgqueue_log_floor."""
+        return self.table.removeprefix("pgqueue_")
+
+    def find(self, connection: Connection, *, only: str | None = None) -> list[Past]:
+        """Return what is over, or has been begun with, in the order in which it is to go."""
+        own = {"table": self.table, "pattern": self.pattern, "mark": MARK, "only": only}
+        return [Past(*row) for row in connection.execute(self.past, {**own, **self.given})]
+
+    def has(self, connection: Connection, past: Past) -> bool:
+        """Return whether a partition's state is unchanged. Others may be locked: none is read."""
+        return self.find(connection, only=past.name) == [past]
+
+
+def make(
+    connection: Connection, schema: str, log: str, name: str, *, first: str | int, end: str | int
+) -> bool:
+    """Make a partition; return False if another session has just made it."""
+    # LIKE and ATTACH: PARTITION OF would wait for every reader of the log, and every writer would
+    # wait behind it. ATTACH makes the indexes, too.
+    parent, table = Identifier(schema, log), Identifier(schema, name)
+    try:
+        with connection.transaction():
+            wait_at_most(connection, PATIENCE)
+            connection.execute(
+                Text("CREATE TABLE {} (LIKE {} INCLUDING DEFAULTS INCLUDING CONSTRAINTS)").format(
+                    table, parent
+                )
+            )
+            connection.execute(
+                Text("ALTER TABLE {} ATTACH PARTITION {} FOR VALUES FROM ({}) TO ({})").format(
+                    parent, table, Literal(first), Literal(end)
+                )
+            )
+    except (DuplicateTable, DuplicateObject, UniqueViolation):
+        # Of two sessions at the same moment, one gets UniqueViolation, from the catalog, or
+        # DuplicateObject where the other one commits between the looks for the table and its type.
+        return False
+    return True
+
+
+def drop(connection: Connection, log: Log) -> list[Past] | None:
+    """Drop what is over, for a minute at most; there may be more.
+
+    Those who read and write the log go on meanwhile and do not wait. If a lock takes too long, for
+    example because of a long report, it gives up; the next call continues there.
+
+    Args:
+        connection: in autocommit, and used for nothing else: its time-outs are changed.
+
+    Returns:
+        What was dropped; None: another session is dropping partitions of this log.
+
+    Raises:
+        psycopg.errors.LockNotAvailable: another session reads the log for too long.
+    """
+    return (_drop_at_once if is_pooled(connection) else _drop_concurrently)(connection, log)
+
+
+def kept(connection: Connection, log: Log) -> list[Past]:
+    """Return what is over, and may not go yet."""
+    return [each for each in log.find(connection) if not _may_go(connection, log, each)]
+
+
+def _drop_concurrently(connection: Connection, log: Log) -> list[Past] | None:
+    """Detach partitions while the log is read and written, then drop their tables."""
+    connection.execute(f"SET lock_timeout = '{PATIENCE}'; SET statement_timeout = '10min'")
+    if not _one(connection, SQL["try_for_session"], log):
+        return None
+    try:
+        return [
+            each
+            for each in _in_time(_past(connection, log))
+            if _may_go(connection, log, each) and _drop(connection, log, each)
+        ]
+    finally:
+        if not connection.closed:
+            connection.execute(SQL["leave"], {"table": log.table})
+
+
+def _drop(connection: Connection, log: Log, past: Past) -> bool:
+    """Drop a partition; return False if it must not be dropped any more."""
+    if past.is_pending:
+        connection.execute(_alter("DETACH PARTITION {} FINALIZE", past))
+    elif past.is_attached:
+        if not _mark(connection, log, past):
+            return False
+        _detach(connection, log, past)
+    connection.execute(Text("DROP TABLE {}").format(past.table))
+    return True
+
+
+def _mark(connection: Connection, log: Log, past: Past) -> bool:
+    """Mark a partition as to be dropped; return False if it must not be dropped any more."""
+    with connection.transaction():
+        # Detaching a partition takes these locks, too; reading or writing it does not. The parent's
+        # lock is waited for before it is marked: an operator who detaches it meanwhile must not get
+        # the mark.
+        connection.execute(
+            Text("LOCK TABLE ONLY {}, {} IN SHARE UPDATE EXCLUSIVE MODE").format(
+                past.parent, past.table
+            )
+        )
+        if not log.has(connection, past) or not _may_go(connection, log, past):
+            return False
+        _raise_floor(connection, log, past)
+        connection.execute(_comment(past, MARK))
+        return True
+
+
+def _raise_floor(connection: Connection, log: Log, past: Past) -> None:
+    """Tell those who follow the log how far it is gone."""
+    last = log.floor(connection, past)
+    if last is not None:
+        connection.execute(SQL["raise_floor"], {"log": log.name, "position": last})
+
+
+def _detach(connection: Connection, log: Log, past: Past) -> None:
+    """Detach a marked partition; remove the mark if detaching could not begin."""
+    begun = past._replace(is_pending=True)
+    try:
+        connection.execute(_alter("DETACH PARTITION {} CONCURRENTLY", past))
+    except ObjectNotInPrerequisiteState:
+        # Another session detaches one concurrently, perhaps this one: then it belongs to that
+        # session.
+        _unmark(connection, past)
+        raise
+    except Error:
+        if not connection.closed and not log.has(connection, begun):
+            _unmark(connection, past)
+        raise
+
+
+def _unmark(connection: Connection, past: Past) -> None:
+    """Remove the mark from a partition, so that it is not dropped."""
+    with connection.transaction():
+        if not is_pooled(connection):
+            # An operator may be detaching it now: with the mark, the operator's table would be
+            # dropped.
+            wait_at_most(connection, UNMARKING)
+        connection.execute(_comment(past, None))
+
+
+def _drop_at_once(connection: Connection, log: Log) -> list[Past] | None:
+    """Drop partitions behind a transaction pooler, where each statement may have another session.
+
+    Each one is one transaction: writers of the log wait until it ends or gives up.
+    """
+    with connection.transaction():
+        if not _be_alone(connection, log):
+            return None
+        past = _past(connection, log)
+    return [each for each in _in_time(past) if _drop_in_one(connection, log, each)]
+
+
+def _drop_in_one(connection: Connection, log: Log, past: Past) -> bool:
+    """Drop a partition in one transaction; return False if it must not be dropped any more."""
+    with connection.transaction():
+        if not _be_alone(connection, log) or not log.has(connection, past):
+            return False
+        if not _may_go(connection, log, past):
+            return False
+        if past.is_attached:
+            _raise_floor(connection, log, past)
+            end = " FINALIZE" if past.is_pending else ""
+            connection.execute(_alter("DETACH PARTITION {}" + end, past))
+        connection.execute(Text("DROP TABLE {}").format(past.table))
+        return True
+
+
+def _be_alone(connection: Connection, log: Log) -> bool:
+    """Lock the dropping until the transaction ends; return False if it is locked."""
+    wait_at_most(connection, "100ms")
+    return bool(_one(connection, SQL["try_for_transaction"], log))
+
+
+def _in_time(past: list[Past]) -> Iterator[Past]:
+    """Yield partitions while there is time to begin another one."""
+    until = monotonic() + LONGEST
+    return takewhile(lambda _: monotonic() < until, past)
+
+
+def _past(connection: Connection, log: Log) -> list[Past]:
+    """Remove stale marks, then return what is to be dropped."""
+    for each in log.find(connection):
+        if each.is_stale:
+            _unmark(connection, each)
+    return log.find(connection)
+
+
+def _may_go(connection: Connection, log: Log, past: Past) -> bool:
+    """Ask the log, but not of what is on its way: there is no way back."""
+    return past.is_pending or not past.is_attached or log.may_go(connection, past)
+
+
+def _one(connection: Connection, statement: str, log: Log) -> Any:
+    row = connection.execute(statement, {"table": log.table}).fetchone()
+    return row and row[0]
+
+
+def _alter(change: str, past: Past) -> Composed:
+    return Text("ALTER TABLE {} " + change).format(past.parent, past.table)
+
+
+def _comment(past: Past, mark: str | None) -> Composed:
+    return Text("COMMENT ON TABLE {} IS {}").format(past.table, Literal(mark))

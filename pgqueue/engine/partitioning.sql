@@ -1,0 +1,14 @@
+-- name: raise_floor
+-- Before a partition goes: a reader that is behind finds out by this.
+INSERT INTO pgqueue_log_floor (log, position) VALUES (%(log)s, %(position)s)
+ON CONFLICT (log) DO UPDATE SET position = greatest(pgqueue_log_floor.position, excluded.position)
+
+-- name: try_for_session
+-- One session at a time drops partitions of a log.
+SELECT pg_try_advisory_lock(%(table)s::regclass::oid::bigint)
+
+-- name: leave
+SELECT pg_advisory_unlock(%(table)s::regclass::oid::bigint)
+
+-- name: try_for_transaction
+SELECT pg_try_advisory_xact_lock(%(table)s::regclass::oid::bigint)

@@ -59,6 +59,10 @@ class Settings:
     """How long dead letters are kept before they are discarded."""
     export_before_drop: bool = False
     """Whether history is removed only after all exports have it, however old it is."""
+    event_retention: timedelta = MONTH
+    """How long events are kept at least: they go by the million, after all groups have passed."""
+    event_max_age: timedelta | None = None
+    """After which events are dropped even if a group has not passed them; None: never."""
     keep_connections: bool = True
     """Whether a worker's thread keeps its Django connections open while it has work, although
     their CONN_MAX_AGE is 0. If not, it closes them after each task, as Django does after a request.
@@ -89,12 +93,18 @@ def read(given: Mapping[str, Any]) -> Settings:
         if name not in known:
             meant = hint(name.upper(), known)
             raise ImproperlyConfigured(f"PGQUEUE has no option {name!r}. {meant}")
-    return Settings(
+    read = Settings(
         **{
             known[name].name: _checked(name, value, known[name].type)
             for name, value in given.items()
         }
     )
+    if read.event_max_age is not None and read.event_max_age < read.event_retention:
+        raise ImproperlyConfigured(
+            f"PGQUEUE['EVENT_MAX_AGE'] = {shown(given['EVENT_MAX_AGE'])}: "
+            f"it must be EVENT_RETENTION ({read.event_retention}) or more."
+        )
+    return read
 
 
 def _checked(name: str, value: Any, kind: Any) -> Any:
@@ -108,6 +118,10 @@ def _flag(value: Any) -> bool:
     if not isinstance(value, bool):
         raise TypeError("it must be True or False.")
     return value
+
+
+def _limit(value: Any) -> timedelta | None:
+    return None if value is None else as_duration(value)
 
 
 def _backoff(value: Any) -> Backoff:
@@ -126,6 +140,7 @@ _CHECKS = {
     bool: _flag,
     int: as_count,
     timedelta: as_duration,
+    timedelta | None: _limit,
     Backoff: _backoff,
     Retention: _retention,
     Schedules: as_entries,

@@ -13,7 +13,7 @@ from psycopg.sql import SQL, Identifier, Literal
 
 from pgqueue.engine import claim as claiming
 from pgqueue.engine import enqueue as enqueueing
-from pgqueue.engine import notifications, settle, workers
+from pgqueue.engine import event_partitions, notifications, settle, workers
 from pgqueue.engine.claim import Answer, Known, Search
 from pgqueue.engine.enqueue import Enqueued
 from pgqueue.engine.settle import Done, Failure
@@ -189,6 +189,30 @@ def past(connection: Connection, ago: int) -> str:
     )
     ended(connection, at=datetime.combine(day, time(12), UTC))
     return name
+
+
+def logged(connection: Connection, position: int, *, ago: timedelta = timedelta()) -> None:
+    """Put an event of some age into the log at a position; make its partition if it is missing.
+
+    At the last position of a partition, that one is full.
+    """
+    event_partitions._make(connection, "public", position // event_partitions.SIZE)
+    connection.execute(
+        "INSERT INTO pgqueue_event (position, topic, key, metadata, created_at) "
+        "VALUES (%s, 'a', '', '{}', statement_timestamp() - %s)",
+        [position, ago],
+    )
+
+
+def log_as_migrated(connection: Connection) -> None:
+    """Empty the log, and give it the partitions that it had at first."""
+    rows = connection.execute(
+        "SELECT relname FROM pg_class WHERE relname ~ '^pgqueue_event_[0-9]+$' AND relkind = 'r'"
+    ).fetchall()
+    connection.execute("DELETE FROM pgqueue_event; DELETE FROM pgqueue_log_floor")
+    for (name,) in rows:
+        connection.execute(f"DROP TABLE {name}")
+    event_partitions.ensure(connection)
 
 
 def exported(

@@ -47,6 +47,15 @@ def test_messages_may_be_kept_as_long_as_their_outcome_says() -> None:
     }
 
 
+def test_events_are_kept_for_a_month_and_as_long_as_a_group_is_behind() -> None:
+    options = read({})
+    some = read({"EVENT_RETENTION": 3600, "EVENT_MAX_AGE": timedelta(hours=1)})
+
+    assert (options.event_retention, options.event_max_age) == (timedelta(days=30), None)
+    assert some.event_retention == some.event_max_age == timedelta(hours=1)
+    assert read({"EVENT_MAX_AGE": None}).event_max_age is None
+
+
 def test_a_list_is_a_backoff() -> None:
     assert read({"BACKOFF": [1, timedelta(seconds=5)]}).backoff == Delays((1.0, 5.0))
 
@@ -66,6 +75,10 @@ def test_a_list_is_a_backoff() -> None:
         ({"RETENTION": {"lost": 60}}, "There are succeeded, cancelled"),
         ({"RETENTION": {"expired": -1}}, "longer than 0"),
         ({"DEAD_RETENTION": timedelta(days=36526)}, "as good as for ever"),
+        ({"EVENT_RETENTION": None}, "neither seconds nor"),
+        ({"EVENT_RETENTION": 0}, "longer than 0"),
+        ({"EVENT_MAX_AGE": 0}, "longer than 0"),
+        ({"EVENT_MAX_AGE": 3600}, r"EVENT_MAX_AGE.* it must be EVENT_RETENTION \(30 days"),
         ({"EXPORT_BEFORE_DROP": 1}, "must be True or False"),
         ({"THREADS": 0}, "from 1 to 10000"),
         ({"THREADS": 10_001}, "from 1 to 10000"),

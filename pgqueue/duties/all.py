@@ -36,6 +36,8 @@ def all_duties(*, database: str, scheduling: Scheduling, subscribing: Subscribin
         Partitions(
             retention=options.retention,
             exports_first=options.export_before_drop,
+            event_retention=options.event_retention,
+            event_max_age=options.event_max_age,
         ),
         Purge(
             retention=options.retention,

@@ -1,6 +1,6 @@
 from datetime import timedelta
 
-from pgqueue.engine import staged, wait, workers
+from pgqueue.engine import readers, staged, wait, workers
 from pgqueue.engine.values import Connection
 
 EVERY = timedelta(hours=1)
@@ -11,13 +11,14 @@ SOON = timedelta(seconds=1)
 class Forget:
     """Remove rows that dead processes left.
 
-    Of workers after a day, of waits that are over, and what Spark staged and never committed.
+    Of workers and readers of the log after a day, of waits that are over, and what Spark staged and
+    never committed.
     """
 
     name = "forget"
 
     def __init__(self) -> None:
-        self.did = {"workers": 0, "waiters": 0, "staged": 0}
+        self.did = {"workers": 0, "readers": 0, "waiters": 0, "staged": 0}
 
     def may_run(self, answered_for: timedelta) -> bool:
         """Any process may."""
@@ -27,6 +28,7 @@ class Forget:
         """Remove them."""
         self.did = {
             "workers": workers.forget(connection, silent_for=SILENT_FOR),
+            "readers": readers.forget(connection, silent_for=SILENT_FOR),
             "waiters": wait.forget(connection),
             "staged": staged.forget(connection),
         }

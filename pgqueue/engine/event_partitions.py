@@ -2,46 +2,51 @@
 
 from __future__ import annotations
 
-from psycopg.errors import DuplicateObject, DuplicateTable, UniqueViolation
-from psycopg.sql import SQL as Text
-from psycopg.sql import Identifier, Literal
+from datetime import timedelta
+from math import ceil
 
+from pgqueue.engine import partitioning
 from pgqueue.engine.values import Connection
 from pgqueue.statements import load
-from pgqueue.transactions import wait_at_most
 
 SQL = load(__name__)
 
+TABLE = "pgqueue_event"
 SIZE = 1_000_000
-AHEAD = 1
-"""Whole partitions beyond the one that is being filled."""
-PATIENCE = "5s"
-"""The lock_timeout: a lock that this code waits for blocks other sessions meanwhile."""
+LASTING = timedelta(minutes=2)
+"""How long the partitions made ahead are to last, at the pace of the last million events."""
+MOST_AHEAD = 10
+"""Whole partitions beyond the one that is being filled: each costs readers some microseconds."""
+FOR_EVER = timedelta(days=365)
 
 
 def ensure(connection: Connection) -> int:
     """Make the partitions that are missing; return how many."""
-    rows = connection.execute(SQL["missing"], {"size": SIZE, "ahead": AHEAD}).fetchall()
+    given = {"size": SIZE, "ahead": _ahead(_pace(connection))}
+    rows = connection.execute(SQL["missing"], given).fetchall()
     return sum(_make(connection, schema, number) for schema, number in rows)
+
+
+def lasting(connection: Connection) -> timedelta:
+    """Return how long the partitions last that `ensure` makes ahead, as fast as events come now."""
+    pace = _pace(connection)
+    return min(FOR_EVER, _ahead(pace) * pace)
+
+
+def _ahead(pace: timedelta) -> int:
+    return min(MOST_AHEAD, max(1, ceil(LASTING / pace)))
+
+
+def _pace(connection: Connection) -> timedelta:
+    """Return how long a partition lasts."""
+    row = connection.execute(SQL["pace"], {"size": SIZE}).fetchone()
+    seconds = row and row[0]
+    return (
+        timedelta(seconds=max(1, min(seconds, FOR_EVER.total_seconds()))) if seconds else FOR_EVER
+    )
 
 
 def _make(connection: Connection, schema: str, number: int) -> bool:
     """Make a partition; return False if another session has just made it."""
-    # LIKE and ATTACH: PARTITION OF would wait for every reader of the log.
-    name = Identifier(schema, f"pgqueue_event_{number}")
-    try:
-        with connection.transaction():
-            wait_at_most(connection, PATIENCE)
-            connection.execute(
-                Text(
-                    "CREATE TABLE {} (LIKE pgqueue_event INCLUDING DEFAULTS INCLUDING CONSTRAINTS)"
-                ).format(name)
-            )
-            connection.execute(
-                Text(
-                    "ALTER TABLE pgqueue_event ATTACH PARTITION {} FOR VALUES FROM ({}) TO ({})"
-                ).format(name, Literal(number * SIZE), Literal((number + 1) * SIZE))
-            )
-    except (DuplicateTable, DuplicateObject, UniqueViolation):
-        return False
-    return True
+    first, end = number * SIZE, (number + 1) * SIZE
+    return partitioning.make(connection, schema, TABLE, f"{TABLE}_{number}", first=first, end=end)

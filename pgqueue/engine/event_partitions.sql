@@ -16,3 +16,16 @@ WHERE log.oid = 'pgqueue_event'::regclass
     FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid
     WHERE i.inhparent = log.oid AND c.relname = 'pgqueue_event_' || number)
 ORDER BY number
+
+-- name: pace
+-- In how many seconds a partition is filled, by the time that the last million events took, or all of them.
+WITH head AS MATERIALIZED (
+    SELECT position FROM pgqueue_event ORDER BY position DESC LIMIT 1
+)
+SELECT (%(size)s * extract(epoch FROM statement_timestamp() - first.created_at)
+        / (head.position - first.position))::float8
+FROM head
+CROSS JOIN LATERAL (
+    SELECT position, created_at FROM pgqueue_event
+    WHERE position > head.position - %(size)s AND position < head.position
+    ORDER BY position LIMIT 1) first

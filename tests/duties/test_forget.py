@@ -1,12 +1,13 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
+from uuid import uuid4
 
 import pytest
 
 from pgqueue.duties.forget import Forget
-from pgqueue.engine import staged, wait
-from pgqueue.models import Staged, Worker
+from pgqueue.engine import readers, staged, wait
+from pgqueue.models import Reader, Staged, Worker
 from tests.duties.kinds import MINUTE
 from tests.factories import OVER, Connection, one, register
 
@@ -27,10 +28,25 @@ class TestForgetting:
         again_in = forget.run(connection)
 
         assert again_in == timedelta(hours=1)
-        assert forget.did == {"workers": 1, "waiters": 2, "staged": 0}
+        assert forget.did == {"workers": 1, "readers": 0, "waiters": 2, "staged": 0}
         silent_for = datetime.now(UTC) - Worker.objects.get().last_seen
         assert timedelta(hours=22) < silent_for < timedelta(hours=24)
         assert one(connection, "SELECT message_id FROM pgqueue_waiter") == (3,)
+
+    def test_removes_readers_of_the_log_silent_for_a_day(self, connection: Connection) -> None:
+        ids = [uuid4(), uuid4()]
+        for id, hours in zip(ids, (25, 23), strict=True):
+            readers.beat(connection, id, notify_for=MINUTE)
+            connection.execute(
+                "UPDATE pgqueue_reader SET last_seen = last_seen - %s WHERE id = %s",
+                [timedelta(hours=hours), id],
+            )
+        forget = Forget()
+
+        forget.run(connection)
+
+        assert forget.did["readers"] == 1
+        assert Reader.objects.get().id == ids[1]
 
     def test_removes_what_spark_has_staged_and_never_committed(
         self, connection: Connection, monkeypatch: pytest.MonkeyPatch

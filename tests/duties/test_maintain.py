@@ -21,7 +21,18 @@ from django.test import Client
 from pgqueue.connections import connect
 from pgqueue.duties import maintain
 from pgqueue.duties.all import all_duties
-from pgqueue.engine import expire, lease, partitioning, partitions, promote, retention, settle
+from pgqueue.duties.partitions import DID
+from pgqueue.engine import (
+    event_partitions,
+    expire,
+    groups,
+    lease,
+    partitioning,
+    partitions,
+    promote,
+    retention,
+    settle,
+)
 from pgqueue.events import subscribing
 from pgqueue.exceptions import TaskResultDoesNotExist
 from pgqueue.models import Duty, History, Message, Schedule
@@ -29,12 +40,27 @@ from pgqueue.states import State
 from pgqueue.tasks import scheduling
 from tests import jobs
 from tests.eventually import eventually
-from tests.factories import OVER, bury, claim, done, ended, make_due, one, past, run, schedule
+from tests.factories import (
+    OVER,
+    bury,
+    claim,
+    done,
+    ended,
+    log_as_migrated,
+    logged,
+    make_due,
+    one,
+    past,
+    run,
+    schedule,
+)
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
 Connection = psycopg.Connection[Any]
 HOUR = timedelta(hours=1)
+SIZE = event_partitions.SIZE
+NOTHING = {**dict.fromkeys(DID, 0), "is_busy": False}
 
 
 @pytest.fixture
@@ -255,7 +281,7 @@ def test_days_are_made_and_dropped(connection: Connection) -> None:
         connection.execute(f"DROP TABLE IF EXISTS {over}; DROP TABLE IF EXISTS {kept}")
         partitions.ensure(connection)
 
-    assert found["partitions"] == {"made": 1, "dropped": 1, "is_busy": False}
+    assert found["partitions"] == dict(NOTHING, made=1, dropped=1)
     assert left == [False, True]
 
 
@@ -269,7 +295,49 @@ def test_all_days_are_dropped_though_it_takes_minutes(
     finally:
         connection.execute(f"DROP TABLE IF EXISTS {', '.join(over)}")
 
-    assert found["partitions"] == {"made": 0, "dropped": 3, "is_busy": False}
+    assert found["partitions"] == dict(NOTHING, dropped=3)
+
+
+@pytest.fixture
+def _as_migrated(connection: Connection) -> Iterator[None]:
+    yield
+    log_as_migrated(connection)
+
+
+@pytest.mark.usefixtures("_as_migrated")
+def test_partitions_of_the_log_are_made_and_dropped(connection: Connection, settings: Any) -> None:
+    settings.PGQUEUE = {"EVENT_RETENTION": 5 * HOUR, "EVENT_MAX_AGE": 9 * HOUR}
+    for number, ago in enumerate((10, 8, 6, 4)):
+        logged(connection, (number + 1) * SIZE - 1, ago=ago * HOUR)
+    with connection.transaction():
+        groups.make(connection, "slow", partitions=1, position=5)
+
+    while_it_is_slow = did()["partitions"]
+    groups.delete(connection, "slow")
+    after_it = did()["partitions"]
+
+    assert while_it_is_slow == dict(NOTHING, event_partitions_made=2, event_partitions_dropped=1)
+    assert after_it == dict(NOTHING, event_partitions_dropped=2)
+    assert is_there(connection, "pgqueue_event_3")
+
+
+@pytest.mark.usefixtures("_as_migrated")
+def test_a_partition_of_the_log_is_dropped_though_days_can_not_be(connection: Connection) -> None:
+    old = past(connection, 32)
+    logged(connection, SIZE - 1, ago=31 * 24 * HOUR)
+
+    with closing(connect("default", name="test")) as other, other.transaction():
+        other.execute("SELECT count(*) FROM pgqueue_history")
+        with (
+            patch.object(partitioning, "PATIENCE", "10ms"),
+            pytest.raises(CommandError, match=r"Not done: partitions\."),
+        ):
+            did()
+        left = [is_there(connection, old), is_there(connection, "pgqueue_event_0")]
+    did()
+
+    assert left == [True, False]
+    assert not is_there(connection, old)
 
 
 def test_days_are_left_to_who_is_dropping_some(connection: Connection) -> None:

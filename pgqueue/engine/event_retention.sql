@@ -1,0 +1,35 @@
+-- name: past
+-- The first partition if it is full, and those whose drop was begun and interrupted. Positions are dropped
+-- from the front only: the floor says that everything before it is gone.
+WITH
+-- include: parts
+, first AS (
+    SELECT min(substring(c.relname FROM '[0-9]+$')::bigint) AS number
+    FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid
+    WHERE i.inhparent = %(table)s::regclass AND NOT i.inhdetachpending AND c.relname ~ %(pattern)s
+)
+-- include: past_parts
+, first
+WHERE is_marked OR CASE
+    WHEN is_pending OR NOT is_attached THEN false
+    ELSE substring(relname FROM '[0-9]+$')::bigint = first.number AND (first.number + 1) * %(size)s <= %(head)s + 1
+    END
+ORDER BY NOT is_pending, substring(relname FROM '[0-9]+$')::bigint
+
+-- name: is_older
+-- By the BRIN index, in no time: nearly all of a partition's blocks are older, or the first one is not.
+SELECT NOT EXISTS (SELECT FROM {table} WHERE created_at >= statement_timestamp() - %(age)s)
+
+-- name: behind
+-- Who has not yet passed a position.
+SELECT name
+FROM (
+-- include: passed
+) p
+WHERE position < %(last)s
+ORDER BY name
+
+-- name: passed
+-- All who must get every event, and the last position that each has passed. The group without a name is the
+-- dispatch's.
+SELECT "group" AS name, min(position) AS position FROM pgqueue_cursor GROUP BY "group"

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any, NamedTuple
 
+from pgqueue.engine.event_partitions import SIZE
 from pgqueue.engine.values import Cursors
 from pgqueue.statements import load
 
@@ -69,7 +70,7 @@ def read(
     with connection.cursor() as cursor:
         cursor.execute(
             SQL["read"].format(condition=condition),
-            {**(parameters or {}), "after": after, "limit": limit, "reach": reach},
+            {**(parameters or {}), "after": after, "limit": limit, "reach": reach, "size": SIZE},
         )
         rows = cursor.fetchall()
     floor, head = rows[0][:2]

@@ -200,6 +200,32 @@ class TestTheFloor:
 
         assert log.bounds(dropping).floor == 0
 
+    @pytest.mark.parametrize("isolation", ["READ COMMITTED", "REPEATABLE READ"])
+    def test_tells_a_transaction_that_was_open_before(
+        self, connection: Connection, other: Connection, isolation: str
+    ) -> None:
+        fill(connection, 90 * DAY, DAY)
+
+        with other.transaction():
+            # Its snapshot is older than the drop, but it has not read the log yet.
+            other.execute(f"SET TRANSACTION ISOLATION LEVEL {isolation}")
+            other.execute("SELECT count(*) FROM pgqueue_group")
+            drop_all(connection)
+            found = log.read(other, after=0, limit=9)
+
+        assert found.floor == SIZE - 1
+
+    def test_tells_those_who_come_to_what_an_operator_has_archived(
+        self, connection: Connection
+    ) -> None:
+        fill(connection, DAY, DAY, DAY)
+        connection.execute("ALTER TABLE pgqueue_event DETACH PARTITION pgqueue_event_1")
+
+        with pytest.raises(EventsRemoved, match=f"after={2 * SIZE - 1}"):
+            read(after=SIZE - 2)
+
+        assert [each.position for each in read(after=2 * SIZE - 1)] == [2 * SIZE, 3 * SIZE - 1]
+
     def test_is_where_positions_go_on_after_all_partitions(self, dropping: Connection) -> None:
         fill(dropping, 90 * DAY, 80 * DAY)
         drop_all(dropping)
@@ -337,6 +363,14 @@ class TestDroppingBeside:
         other.execute(partitioning.SQL["try_for_session"], {"table": "pgqueue_history"})
 
         assert event_retention.drop(connection, keep=MONTH) == 1
+
+
+def test_positions_beyond_two_billion_are_read(connection: Connection) -> None:
+    logged(connection, 2**31 + 5)
+
+    found = log.read(connection, after=2**31 - 2, limit=9)
+
+    assert [each.position for each in found.events] == [2**31 + 5]
 
 
 class TestMaking:

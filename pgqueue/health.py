@@ -17,7 +17,7 @@ from psycopg.errors import InsufficientPrivilege
 from pgqueue.conf import settings
 from pgqueue.connections import borrow
 from pgqueue.duties.all import all_duties
-from pgqueue.engine import channels, exports, health, partitions
+from pgqueue.engine import channels, event_retention, exports, health, partitions
 from pgqueue.engine.stats import Stats, measure
 from pgqueue.engine.values import Connection
 from pgqueue.events import subscribing
@@ -60,6 +60,7 @@ class Limits:
         max_horizon: seconds for which a transaction may keep dead rows from being vacuumed.
         max_connections: the share of the connections that may be in use.
         max_export: seconds since the last export to each target, where retention waits for it.
+        max_lag: seconds that a group's next event may have waited; half of them warn.
     """
 
     host: str | None = None
@@ -72,6 +73,7 @@ class Limits:
     max_horizon: float = 3600
     max_connections: float = 0.9
     max_export: float = 172_800
+    max_lag: float = 300
 
 
 @dataclass(frozen=True)
@@ -283,6 +285,38 @@ def _export(queue: _Queue) -> Judgement:
     return Status.OK, said, figures
 
 
+def _groups(queue: _Queue) -> Judgement:
+    seen = {each.name or "(dispatch)": each for each in health.groups(queue.connection)}
+    options = settings()
+    kept_for = event_retention.waits_for(
+        queue.connection, keep=options.event_retention, max_age=options.event_max_age
+    )
+    figures = {
+        "groups": {name: each._asdict() for name, each in seen.items()},
+        "retention_waits_for": kept_for,
+    }
+    if not seen:
+        return Status.OK, "there is none", figures
+    name, last = max(seen.items(), key=lambda item: item[1].seconds or 0)
+    said = "none is behind"
+    if last.seconds is not None:
+        said = f"{name}: its next event has waited for {last.seconds:.0f} s, {last.lag} from the end"
+    limit = queue.limits.max_lag
+    status = _status(last.seconds or 0, warning=limit / 2, failing=limit)
+    if stopped := [name for name, each in seen.items() if each.stopped]:
+        said += f"; stopped by an event: {', '.join(stopped)}: run pgqueue_group resume"
+        status = max(status, Status.WARNING, key=list(Status).index)
+    if cut_off := [name for name, each in seen.items() if each.is_cut_off]:
+        said += f"; events were removed before they came to them: {', '.join(cut_off)}"
+        said += ": run pgqueue_group reset"
+        status = Status.FAILING
+    if kept_for:
+        names = ", ".join(name or "(dispatch)" for name in kept_for)
+        said += f"; events are kept beyond EVENT_RETENTION for {names}"
+        status = Status.FAILING
+    return status, said, figures
+
+
 _Check = Callable[[_Queue], Judgement]
 CHECKS: Mapping[str, _Check] = {
     "workers": _workers,
@@ -294,6 +328,7 @@ CHECKS: Mapping[str, _Check] = {
     "horizon": _horizon,
     "connections": _connections,
     "export": _export,
+    "groups": _groups,
 }
 
 

@@ -193,6 +193,7 @@ LIMITS = {
     "--max-horizon": ["0", *SECONDS],
     "--max-connections": ["0", "0.5", "1"],
     "--max-export": ["0", *SECONDS],
+    "--max-lag": ["0", *SECONDS],
     "--host": ["web-1"],
     "--check": ["workers"],
 }

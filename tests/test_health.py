@@ -22,15 +22,28 @@ from pgqueue import Channel, health, receive
 from pgqueue.connections import connect
 from pgqueue.duties.all import all_duties
 from pgqueue.duties.maintain import maintain
+from pgqueue.engine import groups, partitions, stats
 from pgqueue.engine import health as engine
-from pgqueue.engine import partitions, stats
+from pgqueue.engine.event_partitions import SIZE
 from pgqueue.engine.health import Holder
 from pgqueue.engine.values import Position
 from pgqueue.events import subscribing
 from pgqueue.health import Check, Limits, Status
+from pgqueue.models import LogFloor
 from pgqueue.tasks import scheduling
 from tests.eventually import eventually
-from tests.factories import bury, ended, enqueue, exported, insert, one, past, register
+from tests.factories import (
+    bury,
+    ended,
+    enqueue,
+    exported,
+    insert,
+    log_as_migrated,
+    logged,
+    one,
+    past,
+    register,
+)
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -406,6 +419,94 @@ class TestExport:
         assert later.status == Status.OK
 
 
+class TestGroups:
+    @pytest.fixture(autouse=True)
+    def _as_migrated(self, connection: Connection) -> Iterator[None]:
+        yield
+        log_as_migrated(connection)
+
+    def group(self, connection: Connection, name: str, *positions: int) -> None:
+        with connection.transaction():
+            groups.make(connection, name, partitions=len(positions), position=0)
+        for number, position in enumerate(positions):
+            connection.execute(
+                'UPDATE pgqueue_cursor SET position = %s WHERE "group" = %s AND partition = %s',
+                [position, name, number],
+            )
+
+    def test_may_be_none(self) -> None:
+        made = check("groups")
+
+        assert (made.status, made.said) == (Status.OK, "there is none")
+
+    def test_are_well_where_they_have_handled_all(self, connection: Connection) -> None:
+        logged(connection, 1, ago=timedelta(days=1))
+        self.group(connection, "billing", 1)
+
+        made = check("groups")
+
+        assert (made.status, made.said) == (Status.OK, "none is behind")
+        assert made.figures["groups"]["billing"]["lag"] == 0
+
+    def test_are_as_far_behind_as_the_slowest_partition(self, connection: Connection) -> None:
+        logged(connection, 1, ago=timedelta(seconds=500))
+        logged(connection, 2, ago=timedelta(seconds=200))
+        logged(connection, 3)
+        self.group(connection, "mails", 1, 3)
+        self.group(connection, "billing", 3)
+
+        made = check("groups")
+
+        assert made.status == Status.WARNING
+        assert made.said == "mails: its next event has waited for 200 s, 2 from the end"
+        assert status("groups", max_lag=401) == Status.OK
+        assert status("groups", max_lag=199) == Status.FAILING
+        assert made.figures["groups"]["mails"]["lag"] == 2
+
+    def test_are_behind_events_that_nobody_has_given_positions(
+        self, connection: Connection
+    ) -> None:
+        self.group(connection, "mails", 0)
+        connection.execute(
+            "INSERT INTO pgqueue_event_inbox (topic, created_at) "
+            "VALUES ('a', statement_timestamp() - interval '400 s')"
+        )
+
+        assert status("groups") == Status.FAILING
+
+    def test_that_an_event_has_stopped_are_named(self, connection: Connection) -> None:
+        logged(connection, 1)
+        self.group(connection, "mails", 0)
+        connection.execute("UPDATE pgqueue_cursor SET is_stopped = true")
+
+        made = check("groups")
+
+        assert made.status == Status.WARNING
+        assert made.said.endswith("stopped by an event: mails: run pgqueue_group resume")
+
+    def test_that_retention_has_left_behind_fail(self, connection: Connection) -> None:
+        logged(connection, SIZE)
+        LogFloor.objects.create(log="event", position=SIZE - 1)
+        self.group(connection, "mails", 5)
+
+        made = check("groups")
+
+        assert made.status == Status.FAILING
+        assert "removed before they came to them: mails: run pgqueue_group reset" in made.said
+
+    def test_that_retention_waits_for_fail(self, connection: Connection, settings: Any) -> None:
+        logged(connection, SIZE - 1, ago=timedelta(days=31))
+        self.group(connection, "", SIZE - 2)
+
+        made = check("groups", replace(LIMITS, max_lag=10**9))
+        settings.PGQUEUE = {**settings.PGQUEUE, "EVENT_RETENTION": timedelta(days=32)}
+        later = check("groups", replace(LIMITS, max_lag=10**9))
+
+        assert made.status == Status.FAILING
+        assert made.said.endswith("kept beyond EVENT_RETENTION for (dispatch)")
+        assert later.status == Status.OK
+
+
 def test_what_the_role_may_not_see_is_unknown_and_the_rest_is_told(connection: Connection) -> None:
     register(connection)
 
@@ -437,7 +538,7 @@ def test_a_database_without_the_tables_fails_and_says_what_to_do(without_tables:
     assert code == 2
     lines = [line for line in text.splitlines() if "failing" in line]
     assert [line.split()[0] for line in lines[1:]] == [
-        *("workers", "age", "dead", "duties", "partitions", "bloat")
+        *("workers", "age", "dead", "duties", "partitions", "bloat", "groups")
     ]
     assert all(line.endswith("does not exist: run manage.py migrate") for line in lines[1:])
 
@@ -538,6 +639,7 @@ class TestTheCommand:
             "max_horizon": 7.5,
             "max_connections": 0.8,
             "max_export": 9.5,
+            "max_lag": 8.5,
         }
         asked = []
 

@@ -50,6 +50,23 @@ class Holder(NamedTuple):
     seconds: float | None
 
 
+class GroupSeen(NamedTuple):
+    """A group of the log. The one without a name dispatches to subscriptions.
+
+    Attributes:
+        lag: how many positions are after its slowest partition's.
+        stopped: how many of its partitions an event has stopped.
+        is_cut_off: what it has to read next was removed by retention.
+        seconds: since its next event was published; None: there is none.
+    """
+
+    name: str
+    lag: int
+    stopped: int
+    is_cut_off: bool
+    seconds: float | None
+
+
 def workers(connection: Connection) -> list[WorkerSeen]:
     """Return all workers and consumers that have a row, alive or not."""
     return [WorkerSeen(*row) for row in connection.execute(SQL["workers"])]
@@ -89,6 +106,11 @@ def connections(connection: Connection) -> tuple[int, int]:
     """Return how many connections the server has, and how many it accepts."""
     used, most = _row(connection, "connections")
     return used, most
+
+
+def groups(connection: Connection) -> list[GroupSeen]:
+    """Return all groups of the log, by their names."""
+    return [GroupSeen(*row) for row in connection.execute(SQL["groups"])]
 
 
 def _row(connection: Connection, name: str) -> tuple[Any, ...]:

@@ -67,3 +67,19 @@ WHERE query = '<insufficient privilege>' AND datname = current_database()
 SELECT sum(numbackends)::int,
        current_setting('max_connections')::int - current_setting('superuser_reserved_connections')::int
 FROM pg_stat_database
+
+-- name: groups
+-- How far each group is behind: by its slowest partition, whose next event has waited for so many seconds; it
+-- may not even have a position yet, where nobody reads. What is below the floor is gone.
+SELECT c."group", b.head - c.position, c.stopped, c.position < b.floor,
+       extract(epoch FROM statement_timestamp() - coalesce(
+           (SELECT created_at FROM pgqueue_event WHERE position = greatest(c.position, b.floor) + 1),
+           (SELECT created_at FROM pgqueue_event_inbox ORDER BY id LIMIT 1)))::float8
+FROM (
+    SELECT "group", min(position) AS position, count(*) FILTER (WHERE is_stopped) AS stopped
+    FROM pgqueue_cursor GROUP BY "group") c
+CROSS JOIN (
+    SELECT coalesce((SELECT position FROM pgqueue_log_floor WHERE log = 'event'), 0) AS floor,
+           greatest((SELECT position FROM pgqueue_event ORDER BY position DESC LIMIT 1),
+                    (SELECT position FROM pgqueue_log_floor WHERE log = 'event'), 0) AS head) b
+ORDER BY c."group"

@@ -47,6 +47,11 @@ class Command(QueueCommand):
             ),
             ("max_connections", arguments.share, "the share of the server's connections in use"),
             ("max_export", seconds, "seconds since the last export, where retention waits for it"),
+            (
+                "max_lag",
+                seconds,
+                "seconds that a group's next event may have waited, or it fails; half: a warning",
+            ),
         ):
             parser.add_argument(
                 f"--{name.replace('_', '-')}",

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from enum import StrEnum
 from functools import cached_property
+from operator import itemgetter
 from typing import Any
 
 import psycopg
@@ -29,6 +30,8 @@ DONE_AT_LEAST_EVERY = timedelta(hours=3)
 """Each duty, even one that is put off again and again as it fails."""
 TRANSACTIONS = 10_000_000
 """That a replication slot may lie behind, of which no time is known."""
+DISPATCH = "the dispatch"
+"""The group of the log that makes messages for subscriptions; it has no name."""
 OTHERS = {"consumer": "consumers", "driver": "drivers of a cluster", "duties": "for duties alone"}
 """The kinds of workers that run no tasks."""
 
@@ -286,7 +289,7 @@ def _export(queue: _Queue) -> Judgement:
 
 
 def _groups(queue: _Queue) -> Judgement:
-    seen = {each.name or "(dispatch)": each for each in health.groups(queue.connection)}
+    seen = {each.name or DISPATCH: each for each in health.groups(queue.connection)}
     options = settings()
     kept_for = event_retention.waits_for(
         queue.connection, keep=options.event_retention, max_age=options.event_max_age
@@ -295,14 +298,15 @@ def _groups(queue: _Queue) -> Judgement:
         "groups": {name: each._asdict() for name, each in seen.items()},
         "retention_waits_for": kept_for,
     }
-    if not seen:
-        return Status.OK, "there is none", figures
-    name, last = max(seen.items(), key=lambda item: item[1].seconds or 0)
-    said = "none is behind"
-    if last.seconds is not None:
-        said = f"{name}: its next event has waited for {last.seconds:.0f} s, {last.lag} from the end"
+    behind = {name: each.seconds for name, each in seen.items() if each.seconds is not None}
+    said, seconds = "none is behind" if seen else "there is none", 0.0
+    if behind:
+        name, seconds = max(behind.items(), key=itemgetter(1))
+        said = (
+            f"{name}: its next event has waited for {seconds:.0f} s, {seen[name].lag} from the end"
+        )
     limit = queue.limits.max_lag
-    status = _status(last.seconds or 0, warning=limit / 2, failing=limit)
+    status = _status(seconds, warning=limit / 2, failing=limit)
     if stopped := [name for name, each in seen.items() if each.stopped]:
         said += f"; stopped by an event: {', '.join(stopped)}: run pgqueue_group resume"
         status = max(status, Status.WARNING, key=list(Status).index)
@@ -311,8 +315,7 @@ def _groups(queue: _Queue) -> Judgement:
         said += ": run pgqueue_group reset"
         status = Status.FAILING
     if kept_for:
-        names = ", ".join(name or "(dispatch)" for name in kept_for)
-        said += f"; events are kept beyond EVENT_RETENTION for {names}"
+        said += f"; events are kept beyond EVENT_RETENTION for {', '.join(kept_for)}"
         status = Status.FAILING
     return status, said, figures
 

@@ -204,6 +204,14 @@ def logged(connection: Connection, position: int, *, ago: timedelta = timedelta(
     )
 
 
+def subscribed(connection: Connection, name: str, *, position: int | None = None) -> None:
+    """Have a subscription at a position of its own; None: where the dispatch is."""
+    connection.execute(
+        "INSERT INTO pgqueue_subscription (name, position, follows) VALUES (%s, %s, %s)",
+        [name, position or 0, position is None],
+    )
+
+
 def log_as_migrated(connection: Connection) -> None:
     """Empty the log, and give it the partitions that it had at first."""
     rows = connection.execute(

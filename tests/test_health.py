@@ -43,6 +43,7 @@ from tests.factories import (
     one,
     past,
     register,
+    subscribed,
 )
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -474,6 +475,17 @@ class TestGroups:
 
         assert status("groups") == Status.FAILING
 
+    def test_include_the_dispatch_where_there_are_subscriptions(
+        self, connection: Connection
+    ) -> None:
+        logged(connection, 1, ago=timedelta(seconds=400))
+        self.group(connection, "", 0)
+
+        without, _ = check("groups"), subscribed(connection, "mails")
+
+        assert (without.status, without.said) == (Status.OK, "there is none")
+        assert check("groups").said.startswith("the dispatch: its next event has waited for 400 s")
+
     def test_that_an_event_has_stopped_are_named(self, connection: Connection) -> None:
         logged(connection, 1)
         self.group(connection, "mails", 0)
@@ -496,14 +508,14 @@ class TestGroups:
 
     def test_that_retention_waits_for_fail(self, connection: Connection, settings: Any) -> None:
         logged(connection, SIZE - 1, ago=timedelta(days=31))
-        self.group(connection, "", SIZE - 2)
+        self.group(connection, "mails", SIZE - 2)
 
         made = check("groups", replace(LIMITS, max_lag=10**9))
         settings.PGQUEUE = {**settings.PGQUEUE, "EVENT_RETENTION": timedelta(days=32)}
         later = check("groups", replace(LIMITS, max_lag=10**9))
 
         assert made.status == Status.FAILING
-        assert made.said.endswith("kept beyond EVENT_RETENTION for (dispatch)")
+        assert made.said.endswith("kept beyond EVENT_RETENTION for group mails")
         assert later.status == Status.OK
 
 

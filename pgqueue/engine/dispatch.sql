@@ -61,7 +61,7 @@ LEFT JOIN LATERAL (
     FROM (SELECT position, sum(coalesce(pg_column_size(payload), 0)) OVER (ORDER BY position)
                            - coalesce(pg_column_size(payload), 0) AS before
           FROM pgqueue_event
-          WHERE position > %(after)s AND position <= %(after)s + %(limit)s
+          WHERE position > %(after)s AND position <= %(after)s::bigint + %(limit)s
             AND position <= coalesce(%(most)s::bigint, (
                 SELECT min(position) FROM pgqueue_subscription
                 WHERE NOT follows AND NOT paused AND position > %(after)s), b.head)) sized

@@ -1,8 +1,8 @@
 """Drop what the log need not keep any more: whole partitions, from its front.
 
 The first partition goes once it is full, its youngest event is too old, and all have passed it who
-must get every event: groups, and what dispatches to subscriptions. Its floor is raised before: who
-reads from behind it is told so.
+must get every event: groups and subscriptions. The floor is raised before: who reads from behind
+it is told so.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def drop(
 def waits_for(
     connection: Connection, *, keep: timedelta, max_age: timedelta | None = None
 ) -> list[str]:
-    """Return which groups the drop of a partition waits for, that is over otherwise."""
+    """Return whom the drop of a partition waits for that is over otherwise: "group mails"."""
     for past in partitioning.kept(connection, _log(connection, keep, None)):
         if _is_older(connection, past, keep) and not _is_older(connection, past, max_age):
             rows = connection.execute(SQL["behind"], {"last": _last(past)})

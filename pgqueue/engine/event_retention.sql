@@ -26,10 +26,15 @@ SELECT name
 FROM (
 -- include: passed
 ) p
-WHERE position < %(last)s
+WHERE position < %(last)s::bigint
 ORDER BY name
 
 -- name: passed
--- All who must get every event, and the last position that each has passed. The group without a name is the
--- dispatch's.
-SELECT "group" AS name, min(position) AS position FROM pgqueue_cursor GROUP BY "group"
+-- All who must get every event, and the last position that each has passed. Subscriptions that follow are where
+-- the dispatch is: the group without a name, of which nobody needs anything where there are none.
+SELECT CASE "group" WHEN '' THEN 'the dispatch' ELSE 'group ' || "group" END AS name, min(position) AS position
+FROM pgqueue_cursor
+WHERE "group" <> '' OR EXISTS (SELECT FROM pgqueue_subscription)
+GROUP BY "group"
+UNION ALL
+SELECT 'subscription ' || name, position FROM pgqueue_subscription WHERE NOT follows

@@ -77,9 +77,10 @@ SELECT c."group", b.head - c.position, c.stopped, c.position < b.floor,
            (SELECT created_at FROM pgqueue_event_inbox ORDER BY id LIMIT 1)))::float8
 FROM (
     SELECT "group", min(position) AS position, count(*) FILTER (WHERE is_stopped) AS stopped
-    FROM pgqueue_cursor GROUP BY "group") c
+    FROM pgqueue_cursor
+    WHERE "group" <> '' OR EXISTS (SELECT FROM pgqueue_subscription WHERE follows)
+    GROUP BY "group") c
 CROSS JOIN (
-    SELECT coalesce((SELECT position FROM pgqueue_log_floor WHERE log = 'event'), 0) AS floor,
-           greatest((SELECT position FROM pgqueue_event ORDER BY position DESC LIMIT 1),
-                    (SELECT position FROM pgqueue_log_floor WHERE log = 'event'), 0) AS head) b
+-- include: bounds
+) b
 ORDER BY c."group"

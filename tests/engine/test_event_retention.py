@@ -24,7 +24,7 @@ from pgqueue.engine.log import Bounds
 from pgqueue.engine.publish import NewEvent
 from pgqueue.events.reading import read
 from pgqueue.exceptions import EventsRemoved
-from tests.factories import Connection, log_as_migrated, logged, one
+from tests.factories import Connection, log_as_migrated, logged, one, subscribed
 from tests.stepping import Step
 
 DAY = timedelta(days=1)
@@ -240,16 +240,12 @@ class TestTheFloor:
 
 
 class TestAGroup:
-    @pytest.mark.parametrize("name", ["billing", ""])
-    def test_keeps_what_one_of_its_partitions_has_not_passed(
-        self, dropping: Connection, name: str
-    ) -> None:
-        # The one without a name dispatches to subscriptions.
+    def test_keeps_what_one_of_its_partitions_has_not_passed(self, dropping: Connection) -> None:
         fill(dropping, 90 * DAY, 80 * DAY)
-        group(dropping, name, SIZE - 1, SIZE - 2)
+        group(dropping, "billing", SIZE - 1, SIZE - 2)
 
         dropped = [drop_all(dropping)]
-        move(dropping, name, SIZE - 1, SIZE - 1)
+        move(dropping, "billing", SIZE - 1, SIZE - 1)
         dropped += [drop_all(dropping)]
 
         assert dropped == [0, 1]
@@ -294,10 +290,44 @@ class TestAGroup:
         group(connection, "slow", 5, SIZE - 1)
         group(connection, "quick", SIZE - 1)
         group(connection, "", 6)
+        subscribed(connection, "late", position=7)
+        subscribed(connection, "quick")
 
-        assert event_retention.waits_for(connection, keep=MONTH) == ["", "slow"]
+        assert event_retention.waits_for(connection, keep=MONTH) == [
+            *("group slow", "subscription late", "the dispatch")
+        ]
         assert event_retention.waits_for(connection, keep=50 * DAY) == []
         assert event_retention.waits_for(connection, keep=MONTH, max_age=35 * DAY) == []
+
+
+class TestASubscription:
+    def test_keeps_what_it_has_not_passed_while_it_lags(self, dropping: Connection) -> None:
+        fill(dropping, 90 * DAY, 80 * DAY)
+        group(dropping, "", 2 * SIZE - 1)
+        subscribed(dropping, "late", position=SIZE - 2)
+        subscribed(dropping, "quick")
+
+        dropped = [drop_all(dropping)]
+        dropping.execute("UPDATE pgqueue_subscription SET follows = true")
+        dropped += [drop_all(dropping)]
+
+        assert dropped == [0, 2]
+
+    def test_that_follows_keeps_what_the_dispatch_has_not_passed(
+        self, dropping: Connection
+    ) -> None:
+        fill(dropping, 90 * DAY, 80 * DAY)
+        group(dropping, "", SIZE - 1)
+        subscribed(dropping, "quick")
+
+        assert drop_all(dropping) == 1
+
+    def test_needs_to_be_there_or_the_dispatch_keeps_nothing(self, dropping: Connection) -> None:
+        # Where no worker runs any more, its cursor stands still.
+        fill(dropping, 90 * DAY)
+        group(dropping, "", 5)
+
+        assert drop_all(dropping) == 1
 
 
 class TestDroppingBeside:

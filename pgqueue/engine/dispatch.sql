@@ -206,7 +206,7 @@ WHERE "group" = '' AND partition = 0
 
 -- name: move_one
 UPDATE pgqueue_subscription
-SET position = %(upto)s, follows = %(upto)s = %(cursor)s AND NOT paused
+SET position = %(upto)s::bigint, follows = %(upto)s::bigint = %(cursor)s::bigint AND NOT paused
 WHERE name = %(name)s AND NOT paused
 
 -- name: pause

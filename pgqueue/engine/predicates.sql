@@ -5,7 +5,7 @@ SELECT coalesce((SELECT pg_has_role(session_user, oid, 'MEMBER') FROM pg_roles W
 SELECT quote_ident(session_user)
 
 -- name: tree
-SELECT ev_action::text FROM pg_rewrite WHERE ev_class = 'pg_temp.pgqueue_checked'::regclass
+SELECT ev_action::text FROM pg_rewrite WHERE ev_class = to_regclass('pg_temp.pgqueue_checked')
 
 -- name: foreign
 -- What is not PostgreSQL's own, or may change something. A volatile function might: set_config() could give

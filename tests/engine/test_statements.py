@@ -61,11 +61,19 @@ def planned() -> Iterator[Any]:
 
 
 def completed(text: str) -> str:
-    """Return a statement with a condition where one is left to its caller."""
-    return text.format(condition=FILTER.sql) if "{condition}" in text else text
+    """Return a statement with something in the places that are left to its caller."""
+    for place, part in PARTS.items():
+        text = text.replace(f"{{{place}}}", part)
+    return text
 
 
-FILTER = Filter(("order.paid", "order.*"), {"total__gte": 1})
+PARTS = {
+    "condition": Filter(("order.paid", "order.*"), {"total__gte": 1}).sql,
+    "table": "pgqueue_event_0",
+    "events": "'[]'::jsonb",
+    "subscriptions": "'[]'::jsonb",
+    "predicate": "true",
+}
 
 
 class TestEveryStatement:

@@ -12,8 +12,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from pgqueue.engine import log
-from pgqueue.filters import Filter, as_filter, as_pattern, as_regex, as_topic
 from pgqueue.exceptions import InvalidEvent, InvalidFilter
+from pgqueue.filters import Filter, as_filter, as_pattern, as_regex, as_topic
 from tests.factories import Connection
 
 WORDS = st.sampled_from(["order", "line", "paid", "a", "b+c", "é", "x_1", "[z]", "(", "\U0001f600"])

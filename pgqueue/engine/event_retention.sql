@@ -18,7 +18,7 @@ ORDER BY NOT is_pending, substring(relname FROM '[0-9]+$')::bigint
 
 -- name: is_older
 -- By the BRIN index, in no time: nearly all of a partition's blocks are older, or the first one is not.
-SELECT NOT EXISTS (SELECT FROM {table} WHERE created_at >= statement_timestamp() - %(age)s)
+SELECT NOT EXISTS (SELECT FROM {table} WHERE created_at >= statement_timestamp() - %(age)s::interval)
 
 -- name: behind
 -- Who has not yet passed a position.

@@ -134,12 +134,27 @@ def release(connection: Connection, name: str, reader: UUID, partitions: Collect
     )
 
 
-def commit(connection: Cursors, name: str, partition: int, reader: UUID, *, upto: int) -> bool:
-    """Move a cursor behind what was handled; return False where the partition was lost."""
+def commit(
+    connection: Cursors,
+    name: str,
+    partition: int,
+    reader: UUID,
+    *,
+    upto: int,
+    after: int | None = None,
+) -> bool:
+    """Move a cursor behind what was handled, never back.
+
+    Args:
+        after: what was handled begins there: a cursor beyond it was moved for some of it already.
+            None: that is no matter.
+
+    Returns:
+        False where the partition was lost, or the cursor is beyond.
+    """
+    given = {"name": name, "partition": partition, "reader": reader, "upto": upto}
     with connection.cursor() as cursor:
-        cursor.execute(
-            SQL["commit"], {"name": name, "partition": partition, "reader": reader, "upto": upto}
-        )
+        cursor.execute(SQL["commit"], {**given, "after": upto if after is None else after})
         return bool(cursor.rowcount)
 
 
@@ -154,11 +169,14 @@ def fail(
     error: str,
     retry_after: timedelta | None,
 ) -> bool:
-    """Note that the event after `upto` failed; return False where the partition was lost.
+    """Note that the event after `upto` failed.
 
     Args:
         upto: the last event that was handled.
         retry_after: None: the partition stops there until an operator resumes the group.
+
+    Returns:
+        False where the partition was lost, or the cursor is beyond.
     """
     given = {"name": name, "partition": partition, "reader": reader, "upto": upto}
     failed = {"failures": failures, "error": error, "retry_after": retry_after}

@@ -55,10 +55,11 @@ UPDATE pgqueue_cursor SET reader_id = NULL, lease_until = NULL
 WHERE "group" = %(name)s AND reader_id = %(reader)s AND partition = ANY (%(partitions)s::int[])
 
 -- name: commit
--- Fenced: another reader has another id, and so has nobody.
+-- Fenced: another reader has another id, and so has nobody. And by the position: a commit whose answer was lost
+-- may have moved the cursor already, or does so yet.
 UPDATE pgqueue_cursor
 SET position = %(upto)s, failures = 0, error = '', retry_at = NULL, updated_at = statement_timestamp()
-WHERE "group" = %(name)s AND partition = %(partition)s AND reader_id = %(reader)s
+WHERE "group" = %(name)s AND partition = %(partition)s AND reader_id = %(reader)s AND position <= %(after)s
 
 -- name: fail
 UPDATE pgqueue_cursor
@@ -66,7 +67,7 @@ SET position = %(upto)s, failures = %(failures)s, error = %(error)s,
     retry_at = statement_timestamp() + %(retry_after)s::interval,
     is_stopped = %(retry_after)s::interval IS NULL, updated_at = statement_timestamp(),
     reader_id = CASE WHEN %(retry_after)s::interval IS NOT NULL THEN reader_id END
-WHERE "group" = %(name)s AND partition = %(partition)s AND reader_id = %(reader)s
+WHERE "group" = %(name)s AND partition = %(partition)s AND reader_id = %(reader)s AND position <= %(upto)s
 
 -- name: park
 WITH parked AS (

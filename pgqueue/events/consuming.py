@@ -31,7 +31,6 @@ from pgqueue.events.growth import Waiter, advance
 from pgqueue.events.parked import parked
 from pgqueue.events.reading import check_bounds
 from pgqueue.events.recorded import RecordedEvent
-from pgqueue.exceptions import LeaseLost
 from pgqueue.quantities import as_timedelta
 from pgqueue.retries import Exponential
 from pgqueue.service import NO_NAP, Service
@@ -52,6 +51,7 @@ class Held:
     """A partition that this reader has, and how far it is.
 
     Attributes:
+        stored: where its cursor is, as far as is known: a commit may have been in vain.
         alone_until: up to there events are handled one at a time, so that one which fails is known.
         retry_at: by the monotonic clock.
     """
@@ -60,6 +60,7 @@ class Held:
     position: int
     failures: int
     retry_at: float
+    stored: int
     alone_until: int = 0
 
     @classmethod
@@ -67,7 +68,12 @@ class Held:
         """Return what was taken."""
         retry_at = monotonic() + partition.retry_in
         alone_until = partition.position + 1 if partition.failures else 0
-        return cls(partition.number, partition.position, partition.failures, retry_at, alone_until)
+        number, position, failures, _ = partition
+        return cls(number, position, failures, retry_at, position, alone_until)
+
+
+class Lost(Exception):
+    """A partition is another reader's by now, or nobody's; or its cursor is not where it was."""
 
 
 class GroupReader(Service):
@@ -174,12 +180,12 @@ class GroupReader(Service):
         stretch = self._read(connection, held, 1 if is_alone else self._consumer.batch or PAGE)
         events = [RecordedEvent.of(each) for each in stretch.events]
         if not events:
-            if stretch.upto == held.position:
+            if stretch.upto == held.stored:
                 return False
             self._commit(connection, held, stretch.upto)
             return True
         handled = self._handle(connection, held, events)
-        if handled and stretch.upto > held.position:
+        if handled and stretch.upto > held.stored:
             self._commit(connection, held, stretch.upto)
         return True
 
@@ -222,19 +228,21 @@ class GroupReader(Service):
     ) -> bool:
         """Have events handled together; return whether they were, or were given up."""
         upto = events[-1].position
-        self._leases.check(held.number)
         try:
+            self._leases.check(held.number)
             if self._consumer.atomic:
                 self._handle_atomically(held, events)
             else:
                 self._consumer.handle(events)
-        except LeaseLost:
+        except Lost:
             self._lose(held)
             return False
         except Exception as error:
             return self._failed(connection, held, events, error)
         held.position, held.failures = upto, 0
-        if moves and not self._consumer.atomic:
+        if self._consumer.atomic:
+            held.stored = upto
+        elif moves:
             self._commit(connection, held, upto)
         return True
 
@@ -249,12 +257,13 @@ class GroupReader(Service):
                 held.number,
                 self.id,
                 upto=events[-1].position,
+                after=held.position,
             ):
-                raise LeaseLost
+                raise Lost
 
     def _commit(self, connection: Connection, held: Held, upto: int) -> None:
         if engine.commit(connection, self._consumer.name, held.number, self.id, upto=upto):
-            held.position = upto
+            held.position = held.stored = upto
             held.failures = 0
         else:
             self._lose(held)
@@ -298,19 +307,33 @@ class GroupReader(Service):
             self._note(connection, held, error, None)
             self._held.pop(held.number, None)
             return False
-        with connection.transaction():
-            engine.park(connection, parked(self._consumer, event, error, failures))
-            if not engine.commit(
-                connection, self._consumer.name, held.number, self.id, upto=event.position
-            ):
-                raise LeaseLost
-        held.position, held.failures = event.position, 0
+        try:
+            self._park(connection, held, event, parked(self._consumer, event, error, failures))
+        except Lost:
+            self._lose(held)
+            return False
+        held.position, held.stored, held.failures = event.position, event.position, 0
         return True
+
+    def _park(
+        self, connection: Connection, held: Held, event: RecordedEvent, letter: engine.Parked
+    ) -> None:
+        with connection.transaction():
+            engine.park(connection, letter)
+            if not engine.commit(
+                connection,
+                self._consumer.name,
+                held.number,
+                self.id,
+                upto=event.position,
+                after=held.position,
+            ):
+                raise Lost
 
     def _note(
         self, connection: Connection, held: Held, error: Exception, delay: timedelta | None
     ) -> None:
-        if not engine.fail(
+        if engine.fail(
             connection,
             self._consumer.name,
             held.number,
@@ -320,6 +343,8 @@ class GroupReader(Service):
             error=f"{type(error).__name__}: {error}".replace("\x00", "")[:1000],
             retry_after=delay,
         ):
+            held.stored = held.position
+        else:
             self._lose(held)
 
     def _delay(self, error: Exception, failures: int) -> timedelta | None:
@@ -365,10 +390,10 @@ class Leases(Service):
             return self._lost & partitions
 
     def check(self, partition: int) -> None:
-        """Raise LeaseLost if a partition was lost."""
+        """Raise Lost if a partition was."""
         with self._lock:
             if partition in self._lost:
-                raise LeaseLost
+                raise Lost
 
     def tick(self) -> timedelta:
         """Renew them all."""

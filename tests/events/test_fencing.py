@@ -1,0 +1,213 @@
+"""What a reader may not do once its partition, or an answer of the database, was lost."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from datetime import timedelta
+from typing import Any
+from uuid import uuid4
+
+import psycopg
+import pytest
+from django.db import OperationalError
+from django.db.backends.base.base import BaseDatabaseWrapper
+
+from pgqueue import publish
+from pgqueue.engine import groups as engine
+from pgqueue.events import consumers, consuming, groups
+from pgqueue.events.consumers import Consumer, consumer
+from pgqueue.events.consuming import GroupReader
+from pgqueue.exceptions import LeaseLost
+from tests.eventually import eventually
+
+Connection = psycopg.Connection[Any]
+Read = Callable[..., GroupReader]
+
+
+@pytest.fixture
+def declare(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Consumer]:
+    """A function that declares the handler of the group `g`."""
+    monkeypatch.setattr(consumers, "_consumers", {})
+
+    def declare(handler: Callable[[Any], Any], **options: Any) -> Consumer:
+        return consumer("g", start="beginning", backoff=[0], **options)(handler)
+
+    return declare
+
+
+@pytest.fixture
+def read(declare: Callable[..., Consumer]) -> Iterator[Read]:
+    """A function that makes a reader for a handler, which the test has tick."""
+    readers: list[GroupReader] = []
+
+    def read(handler: Callable[[Any], Any], **options: Any) -> GroupReader:
+        readers.append(GroupReader(declare(handler, **options)))
+        return readers[-1]
+
+    yield read
+    for each in readers:
+        if each.ident is None:
+            each.finish()
+
+
+def cursor(connection: Connection) -> int:
+    [row] = connection.execute("SELECT min(position) FROM pgqueue_cursor").fetchall()
+    return int(row[0])
+
+
+def dead_letters(connection: Connection) -> int:
+    query = "SELECT count(*) FROM pgqueue_message WHERE state = 'dead'"
+    [row] = connection.execute(query).fetchall()
+    return int(row[0])
+
+
+def test_a_cursor_is_not_moved_back_by_a_commit_or_a_failure(connection: Connection) -> None:
+    reader = uuid4()
+    with connection.transaction():
+        engine.make(connection, "g", partitions=1, position=0)
+    engine.take(connection, "g", reader, held=[])
+    assert engine.commit(connection, "g", 0, reader, upto=5)
+    failed = {"failures": 1, "error": "e", "retry_after": timedelta()}
+
+    assert not engine.commit(connection, "g", 0, reader, upto=4)
+    assert not engine.fail(connection, "g", 0, reader, upto=4, **failed)
+    assert not engine.commit(connection, "g", 0, reader, upto=7, after=4)
+
+    assert cursor(connection) == 5
+    assert engine.commit(connection, "g", 0, reader, upto=5)
+    assert engine.commit(connection, "g", 0, reader, upto=7, after=5)
+    assert engine.fail(connection, "g", 0, reader, upto=7, **failed)
+
+
+def test_an_atomic_commit_whose_answer_was_lost_is_not_repeated(
+    connection: Connection, read: Read, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    handled: list[int] = []
+    reader = read(lambda event: handled.append(event.position), atomic=True)
+    for _ in range(2):
+        publish("a")
+    commit = BaseDatabaseWrapper._commit
+
+    def commit_and_break(wrapper: BaseDatabaseWrapper) -> None:
+        commit(wrapper)
+        if len(handled) == 1:
+            wrapper.connection.close()
+            raise OperationalError("terminating connection")
+
+    monkeypatch.setattr(BaseDatabaseWrapper, "_commit", commit_and_break)
+
+    for _ in range(3):
+        reader.tick()
+
+    assert handled == [1, 2]
+    assert cursor(connection) == 2
+
+
+def test_an_event_that_was_parked_without_an_answer_is_parked_once(
+    connection: Connection, read: Read, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(event: Any) -> None:
+        raise ValueError
+
+    reader = read(fail, max_attempts=1)
+    publish("a")
+    commit = engine.commit
+
+    def commit_and_break(own: Connection, *arguments: Any, **options: Any) -> bool:
+        commit(own, *arguments, **options)
+        monkeypatch.undo()
+        own.execute("COMMIT")
+        own.close()
+        raise psycopg.OperationalError("terminating connection")
+
+    monkeypatch.setattr(engine, "commit", commit_and_break)
+
+    with pytest.raises(psycopg.OperationalError):
+        reader.tick()
+    for _ in range(3):
+        reader.tick()
+
+    assert dead_letters(connection) == 1
+    assert cursor(connection) == 1
+
+
+def test_a_partition_that_was_lost_is_left_without_an_error(
+    connection: Connection, read: Read
+) -> None:
+    handled: list[int] = []
+
+    def handle(event: Any) -> None:
+        handled.append(event.position)
+        if len(handled) == 1:
+            groups.reset("g", "beginning")
+            reader._leases.tick()
+
+    reader = read(handle)
+    for _ in range(2):
+        publish("a")
+    reader._leases.note({0})
+
+    for _ in range(3):
+        reader.tick()
+
+    assert handled == [1, 1, 2]
+    assert cursor(connection) == 2
+    reader._leases.finish()
+
+
+def test_an_event_that_is_given_up_after_a_reset_leaves_no_dead_letter(
+    connection: Connection, read: Read
+) -> None:
+    handled: list[int] = []
+
+    def handle(event: Any) -> None:
+        handled.append(event.position)
+        if len(handled) == 1:
+            groups.reset("g", "beginning")
+            raise ValueError
+
+    reader = read(handle, max_attempts=1)
+    publish("a")
+
+    for _ in range(2):
+        reader.tick()
+
+    assert handled == [1, 1]
+    assert dead_letters(connection) == 0
+    assert cursor(connection) == 1
+
+
+def test_a_handler_that_raises_lease_lost_has_failed(connection: Connection, read: Read) -> None:
+    def lose(event: Any) -> None:
+        raise LeaseLost
+
+    reader = read(lose, max_attempts=2)
+    publish("a")
+
+    for _ in range(3):
+        reader.tick()
+
+    assert dead_letters(connection) == 1
+    assert cursor(connection) == 1
+
+
+@pytest.mark.parametrize("batch", [None, 10])
+def test_a_cursor_that_could_not_be_moved_is_moved_next(
+    connection: Connection, read: Read, monkeypatch: pytest.MonkeyPatch, batch: int | None
+) -> None:
+    handled: list[Any] = []
+    reader = read(handled.append, batch=batch)
+    publish("a")
+
+    def break_down(*arguments: Any, **options: Any) -> bool:
+        monkeypatch.undo()
+        raise psycopg.OperationalError("terminating connection")
+
+    monkeypatch.setattr(engine, "commit", break_down)
+
+    with pytest.raises(psycopg.OperationalError):
+        reader.tick()
+    reader.tick()
+
+    assert len(handled) == 1
+    assert cursor(connection) == 1

@@ -142,9 +142,11 @@ class GroupReader(Service):
         if now < self._rebalance_at:
             return
         self._rebalance_at = now + REBALANCE_EVERY
-        if not self._partitions or engine.partitions_of(connection, self._consumer.name) is None:
+        count = engine.partitions_of(connection, self._consumer.name)
+        if count is None or count != self._partitions:
+            # It is new, or was deleted and made anew, perhaps with other partitions.
             self._held.clear()
-            self._partitions = self._make()
+            self._partitions = count or self._make()
         readers.beat(connection, self.id, group=self._consumer.name)
         name = self._consumer.name
         excess = engine.excess(connection, name, has=len(self._held), lease=self._lease)

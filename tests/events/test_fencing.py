@@ -211,3 +211,21 @@ def test_a_cursor_that_could_not_be_moved_is_moved_next(
 
     assert len(handled) == 1
     assert cursor(connection) == 1
+
+
+def test_a_group_that_was_made_anew_is_read_as_it_is_now(
+    connection: Connection, read: Read
+) -> None:
+    handled: list[int] = []
+    reader = read(lambda event: handled.append(event.position), partitions=2)
+    reader.tick()
+    groups.delete("g")
+    groups.make("g", partitions=3, start="beginning")
+    for key in "abcdefgh":
+        publish("a", key=key)
+
+    reader._rebalance_at = 0.0
+    for _ in range(2):
+        reader.tick()
+
+    assert sorted(handled) == list(range(1, 9))

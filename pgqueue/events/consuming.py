@@ -98,7 +98,11 @@ class GroupReader(Service):
     def run(self) -> None:
         """Read until stopped."""
         self._leases.start()
-        super().run()
+        try:
+            super().run()
+        finally:
+            # Also where a handler ended the thread: else nobody could take over.
+            self._leases.stop()
 
     def tick(self) -> timedelta:
         """Handle what is there of each partition; return how long to nap."""
@@ -138,7 +142,7 @@ class GroupReader(Service):
     def _rebalance(self, connection: Connection) -> None:
         now = monotonic()
         for number in self._leases.lost(set(self._held)):
-            self._held.pop(number, None)
+            self._lose(self._held[number])
         if now < self._rebalance_at:
             return
         self._rebalance_at = now + REBALANCE_EVERY
@@ -368,6 +372,8 @@ class Failed:
 
 class Leases(Service):
     """Renews a reader's leases while its handler runs."""
+
+    longest_backoff = timedelta(seconds=1)
 
     def __init__(self, consumer: Consumer, reader: GroupReader, *, lease: timedelta) -> None:
         super().__init__()

@@ -229,3 +229,42 @@ def test_a_group_that_was_made_anew_is_read_as_it_is_now(
         reader.tick()
 
     assert sorted(handled) == list(range(1, 9))
+
+
+def test_a_reader_takes_again_at_once_what_it_was_wrongly_told_is_lost(
+    connection: Connection, read: Read
+) -> None:
+    handled: list[int] = []
+    reader = read(lambda event: handled.append(event.position))
+    reader.tick()
+    publish("a")
+    # As a renewal does that began before the partition was taken, and ends after.
+    reader._leases._lost.add(0)
+
+    reader.tick()
+
+    assert handled == [1]
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+def test_a_reader_whose_thread_ends_renews_its_leases_no_more(
+    connection: Connection, declare: Callable[..., Consumer]
+) -> None:
+    def end(event: Any) -> None:
+        raise SystemExit
+
+    publish("a")
+    reader = GroupReader(declare(end))
+    reader.start()
+
+    eventually(lambda: not reader.is_alive())
+
+    eventually(lambda: not reader._leases.is_alive())
+    reader.finish()
+
+
+def test_leases_are_tried_again_well_before_they_run_out(declare: Callable[..., Consumer]) -> None:
+    reader = GroupReader(declare(print), lease=timedelta(seconds=3))
+
+    assert reader._leases.longest_backoff <= timedelta(seconds=1)
+    assert reader._leases.longest_backoff < consuming.LEASE / 3

@@ -49,7 +49,7 @@ test-postgres: $(TESTED)
 test-spark: $(PIPELINE)
 	$(PYTEST) -n 2 -m spark tests/spark
 
-# Random histories held against a model, and then everybody at once: half of the minutes each.
+# Random histories held against two models, and then everybody at once, for half of the minutes.
 MINUTES ?= 10
 model: $(INSTALLED)
 	MODEL_MINUTES=$(MINUTES) $(RUN) -m pytest tests/model -x -s --timeout=0

@@ -6,4 +6,4 @@ from tests.engine.conftest import _every_test_commits, broom, connect, transacti
 
 __all__ = ["_every_test_commits", "broom", "connect", "transactional_db"]
 
-pytest.register_assert_rewrite("tests.model.machine", "tests.model.torture")
+pytest.register_assert_rewrite("tests.model.log", "tests.model.machine", "tests.model.torture")

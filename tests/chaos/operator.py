@@ -13,9 +13,9 @@ import sys
 import time
 from collections.abc import Callable
 from contextlib import closing, suppress
-from datetime import date, timedelta
+from datetime import UTC, date, datetime, timedelta
 from itertools import cycle
-from uuid import UUID
+from uuid import UUID, uuid4
 
 import django
 
@@ -29,7 +29,18 @@ def verbs() -> list[Callable[[], object]]:
     """Return them, each to be called again and again."""
     from django.db.models.functions import Now
 
-    from pgqueue import Channel, ChannelFull, batch, health, receive, send, watch
+    from pgqueue import (
+        Channel,
+        ChannelFull,
+        batch,
+        health,
+        publish,
+        publish_many,
+        read,
+        receive,
+        send,
+        watch,
+    )
     from pgqueue.conf import settings
     from pgqueue.connections import connect
     from pgqueue.duties.all import all_duties
@@ -39,23 +50,29 @@ def verbs() -> list[Callable[[], object]]:
         channels,
         dead,
         enqueue,
+        event_partitions,
         expire,
         exports,
+        groups,
         held,
         lease,
+        log,
         notifications,
         operate,
         partitions,
         promote,
         purge,
+        readers,
         retention,
         route,
         schedule,
+        sequence,
         staged,
         stats,
         wait,
         workers,
     )
+    from pgqueue.events import groups as named
     from pgqueue.events import subscribing
     from pgqueue.models import Duty, Message, Schedule
     from pgqueue.tasks import scheduling
@@ -236,6 +253,37 @@ def verbs() -> list[Callable[[], object]]:
             for window in retention.windows(connection, keep):
                 retention.purge(connection, window, keep, exported=exported)
 
+    def write_the_log() -> None:
+        publish_many([("odd", NOBODY)] * 3)
+        with closing(connect("default", name="operator")) as connection:
+            connection.execute("SET default_transaction_isolation = 'repeatable read'")
+            sequence.sequence(connection)
+        publish("odd", NOBODY)
+        read(topics="odd", limit=5)
+        on_its_own(log.position_at, datetime.now(UTC))
+        on_its_own(event_partitions.ensure)
+
+    def read_for_a_group() -> None:
+        reader = uuid4()
+        named.make("odd", partitions=2, start="beginning")
+        with closing(connect("default", name="operator")) as connection:
+            readers.beat(connection, reader, group="odd")
+            groups.excess(connection, "odd", has=1)
+            groups.take(connection, "odd", reader, held=[])
+            groups.renew(connection, "odd", reader)
+            groups.commit(connection, "odd", 0, reader, upto=2**40)
+            failed = {"failures": 1, "error": "odd", "retry_after": SECOND}
+            groups.fail(connection, "odd", 1, reader, upto=2**40, **failed)
+            payload = f'{{"args": [{NOBODY}], "kwargs": {{}}}}'
+            groups.park(connection, groups.Parked("odd", "", tasks.plain.name, payload, "[]", 1))
+            groups.release(connection, "odd", reader, [0, 1])
+            readers.retire(connection, reader)
+            readers.forget(connection, silent_for=SOON)
+        named.resume("odd")
+        named.reset("odd", "now")
+        named.states()
+        named.delete("odd")
+
     # Verbs that the others reach by chance only, or never.
     def the_rest() -> None:
         on_its_own(lease.begin, [])
@@ -259,7 +307,8 @@ def verbs() -> list[Callable[[], object]]:
     return [
         *(hold, deduplicate, fill, keep_order, operate_on_some, write_from_spark, fill_back),
         *(operate_on_what_is_locked, wait_for, wait_by_hand, receive_some),
-        *(look, hear, do_duties, keep_schedules, examine, look_after, drop_days, the_rest),
+        *(look, hear, do_duties, keep_schedules, examine, look_after, drop_days),
+        *(write_the_log, read_for_a_group, the_rest),
     ]
 
 

@@ -32,8 +32,11 @@ def all_of_them() -> dict[str, re.Pattern[str]]:
 
 
 def _sent(statement: str) -> re.Pattern[str]:
-    """Return the pattern of a statement with parameters, or their values, in their places."""
-    parts = re.split(r"%\(\w+\)s", statement)
+    """Return the pattern of a statement with parameters, or their values, in their places.
+
+    And with any condition on events.
+    """
+    parts = re.split(r"%\(\w+\)s|\{condition\}", statement)
     return re.compile(".+?".join(re.escape(part.replace("%%", "%")) for part in parts), re.DOTALL)
 
 

@@ -317,3 +317,23 @@ def one(connection: Connection, query: str, *parameters: Any) -> tuple[Any, ...]
     """Return the one row that a query gives."""
     (row,) = connection.execute(query, parameters).fetchall()
     return tuple(row)
+
+
+def record(
+    connection: Cursors,
+    count: int = 1,
+    *,
+    topic: str = "order.paid",
+    key: str = "",
+    payload: str | None = "{}",
+) -> list[int]:
+    """Append events to the log; return their positions."""
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "INSERT INTO pgqueue_event (position, topic, key, payload, metadata, created_at) "
+            "SELECT head + n, %s, %s, %s::jsonb, '{}', statement_timestamp() "
+            "FROM (SELECT coalesce(max(position), 0) AS head FROM pgqueue_event) AS log, "
+            "generate_series(1, %s) AS n RETURNING position",
+            [topic, key, payload, count],
+        )
+        return [position for (position,) in cursor.fetchall()]

@@ -5,6 +5,8 @@ A page reads a bounded number of rows, however many there are: see `listing`.
 
 from pgqueue.admin.channel import ChannelAdmin
 from pgqueue.admin.duty import DutyAdmin
+from pgqueue.admin.event import EventAdmin
+from pgqueue.admin.group import GroupAdmin
 from pgqueue.admin.history import HistoryAdmin
 from pgqueue.admin.message import MessageAdmin
 from pgqueue.admin.policy import PolicyAdmin
@@ -14,6 +16,8 @@ from pgqueue.admin.worker import WorkerAdmin
 __all__ = [
     "ChannelAdmin",
     "DutyAdmin",
+    "EventAdmin",
+    "GroupAdmin",
     "HistoryAdmin",
     "MessageAdmin",
     "PolicyAdmin",

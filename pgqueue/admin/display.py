@@ -52,10 +52,32 @@ def excerpt_of(name: str) -> Callable[[Any, Any], str]:
     return shown
 
 
-class ShownMessageAdmin(ListedAdmin):
+class ExcerptAdmin(ListedAdmin):
     """Lists without the columns that may be large, and shows an excerpt of each."""
 
+    json_columns: tuple[str, ...] = ("payload", "metadata")
+    expressions: ClassVar[dict[str, Any]] = {}
+    """What else is read of the row that is shown."""
+
+    def get_object(
+        self, request: HttpRequest, object_id: str, from_field: str | None = None
+    ) -> Any:
+        row = super().get_object(request, object_id, from_field)
+        if row is not None:
+            texts = {f"{name}_text": Left(_Pretty(name), EXCERPT + 1) for name in self.json_columns}
+            itself = self.get_queryset(request).filter(pk=row.pk)
+            row.excerpts = itself.values(**texts, **self.expressions).first() or {}
+        return row
+
+    payload_text = excerpt_of("payload")
+    metadata_text = excerpt_of("metadata")
+
+
+class ShownMessageAdmin(ExcerptAdmin):
+    """Shows a message, live or ended."""
+
     json_columns: tuple[str, ...] = ("payload", "metadata", "options", "progress")
+    expressions: ClassVar[dict[str, Any]] = {"body_size": _Size("body")}
     content = ("payload_text", "metadata_text", "progress_text", "options_text", "body_size")
     runs = (
         "attempt",
@@ -87,18 +109,6 @@ class ShownMessageAdmin(ListedAdmin):
         )
         return light
 
-    def get_object(
-        self, request: HttpRequest, object_id: str, from_field: str | None = None
-    ) -> Any:
-        message = super().get_object(request, object_id, from_field)
-        if message is not None:
-            texts = {f"{name}_text": Left(_Pretty(name), EXCERPT + 1) for name in self.json_columns}
-            itself = self.get_queryset(request).filter(pk=message.pk)
-            message.excerpts = itself.values(**texts, body_size=_Size("body")).first() or {}
-        return message
-
-    payload_text = excerpt_of("payload")
-    metadata_text = excerpt_of("metadata")
     progress_text = excerpt_of("progress")
     options_text = excerpt_of("options")
 

@@ -91,6 +91,38 @@ class DayFilter(TextFilter):
     input_type = "date"
 
 
+class TopicFilter(TextFilter):
+    title = "topic: order.paid, order.* or order.**"
+    parameter_name = "topic"
+
+
+class PositionFilter(TextFilter):
+    """A bound of positions."""
+
+    input_type = "number"
+
+
+class AfterFilter(PositionFilter):
+    title = "position: after"
+    parameter_name = "after"
+
+
+class UptoFilter(PositionFilter):
+    title = "position: up to"
+    parameter_name = "upto"
+
+
+def as_position(text: str) -> int:
+    """Return the position that a filter names.
+
+    Raises:
+        ValidationError: it is none.
+    """
+    if not (text.isascii() and text.isdecimal() and len(text) < 19):
+        raise ValidationError(f"{text!r} is no position.")
+    return int(text)
+
+
 def ended_on(day: str) -> Q:
     """Return the condition that finds one partition.
 

@@ -9,6 +9,7 @@ page says so and leads on from there: nothing is counted in full, and nothing is
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -18,7 +19,7 @@ from typing import Any
 from django.core.exceptions import ValidationError
 from django.db import connections, transaction
 from django.db.models import BooleanField, Func, QuerySet, TextField, Value
-from psycopg.sql import SQL, Identifier, Literal
+from psycopg.sql import SQL, Composed, Identifier, Literal
 
 from pgqueue.engine import channels
 
@@ -74,7 +75,7 @@ class Listing:
         rows: those that an index leads to.
         order: that of the index. Empty where it has none for them: only one stretch is seen.
         wording: the order in words.
-        sought: what columns must equal that it does not serve.
+        sought: what columns must equal that it does not serve; or match, if it is a re.Pattern.
     """
 
     rows: QuerySet[Any]
@@ -126,17 +127,19 @@ class Listing:
     def _find_sought(self, rows: QuerySet[Any]) -> list[int]:
         # Whatever is estimated, no more rows are looked at than the inner LIMIT lets through.
         alias = rows.db
-        looked_at = rows.values_list(*dict.fromkeys(["id", *self._columns, *self.sought]))[:REACH]
+        pk = self.rows.model._meta.pk.name
+        looked_at = rows.values_list(*dict.fromkeys([pk, *self._columns, *self.sought]))[:REACH]
         inner, parameters = looked_at.query.get_compiler(using=alias).as_sql()
         way = SQL(" DESC" if self._is_descending else "")
-        statement = SQL("SELECT id FROM ({}) AS looked_at WHERE {} ORDER BY {} LIMIT {}").format(
+        statement = SQL("SELECT {} FROM ({}) AS looked_at WHERE {} ORDER BY {} LIMIT {}").format(
+            Identifier(pk),
             SQL(inner),
-            SQL(" AND ").join(SQL("{} = %s").format(Identifier(name)) for name in self.sought),
+            SQL(" AND ").join(_condition(name, value) for name, value in self.sought.items()),
             SQL(", ").join(Identifier(name) + way for name in self._columns),
             Literal(STRETCH + 1),
         )
         with connections[alias].cursor() as cursor:
-            cursor.execute(statement, [*parameters, *self.sought.values()])
+            cursor.execute(statement, [*parameters, *map(_parameter, self.sought.values())])
             return [id for (id,) in cursor.fetchall()]
 
     def _is_from(self, start: str) -> Func:
@@ -200,6 +203,15 @@ def channels_in_use(alias: str) -> list[str]:
 class _Row(Func):
     template = "ROW(%(expressions)s)"
     output_field = TextField()
+
+
+def _condition(name: str, value: Any) -> Composed:
+    operator = "~" if isinstance(value, re.Pattern) else "="
+    return SQL("{} {} %s").format(Identifier(name), SQL(operator))
+
+
+def _parameter(value: Any) -> Any:
+    return value.pattern if isinstance(value, re.Pattern) else value
 
 
 def _ids(rows: QuerySet[Any]) -> QuerySet[Any, int]:

@@ -58,6 +58,30 @@ class GroupState(NamedTuple):
     updated_at: datetime
 
 
+class CursorState(NamedTuple):
+    """A partition of a group, as it is shown.
+
+    Attributes:
+        lag: how many positions of the log are after it.
+        reader: the host and process that has it, or had it last; "": none.
+        is_read: whether that one's lease holds.
+        failures: of the next event, so far.
+        error: the last of them; "": none.
+    """
+
+    partition: int
+    position: int
+    lag: int
+    reader: str
+    lease_until: datetime | None
+    is_read: bool
+    failures: int
+    error: str
+    retry_at: datetime | None
+    is_stopped: bool
+    updated_at: datetime
+
+
 class Parked(NamedTuple):
     """An event that failed for good, as the dead letter that it becomes.
 
@@ -214,8 +238,25 @@ def delete(connection: Cursors, name: str) -> bool:
         return cursor.fetchone() is not None
 
 
-def states(connection: Cursors) -> list[GroupState]:
-    """Return all groups, by their names."""
+def states(connection: Cursors, names: Collection[str] | None = None) -> list[GroupState]:
+    """Return all groups, or those of these names, by their names."""
     with connection.cursor() as cursor:
-        cursor.execute(SQL["states"])
+        cursor.execute(SQL["states"], {"names": None if names is None else list(names)})
         return [GroupState(*row) for row in cursor.fetchall()]
+
+
+def readers(connection: Cursors, names: Collection[str]) -> dict[str, list[str]]:
+    """Return which processes read for groups now, as HOST:PID, by the groups' names."""
+    found: dict[str, list[str]] = {name: [] for name in names}
+    with connection.cursor() as cursor:
+        cursor.execute(SQL["readers"], {"names": list(names)})
+        for name, host, pid in cursor.fetchall():
+            found[name].append(f"{host}:{pid}")
+    return found
+
+
+def cursors(connection: Cursors, name: str) -> list[CursorState]:
+    """Return the partitions of a group, by their numbers."""
+    with connection.cursor() as cursor:
+        cursor.execute(SQL["cursors"], {"name": name})
+        return [CursorState(*row) for row in cursor.fetchall()]

@@ -100,11 +100,33 @@ DELETE FROM pgqueue_group WHERE name = %(name)s RETURNING name
 -- name: states
 SELECT g.name, g.partitions, min(c.position), (b.head - min(c.position)),
        count(DISTINCT c.reader_id) FILTER (WHERE c.lease_until > statement_timestamp()),
-       count(*) FILTER (WHERE c.is_stopped), coalesce(max(c.error), ''), max(c.updated_at)
+       count(*) FILTER (WHERE c.is_stopped),
+       coalesce(max(c.error) FILTER (WHERE c.is_stopped), max(c.error), ''), max(c.updated_at)
 FROM pgqueue_group g
 JOIN pgqueue_cursor c ON c."group" = g.name
 CROSS JOIN (
 -- include: bounds
 ) b
+WHERE %(names)s::text[] IS NULL OR c."group" = ANY (%(names)s::text[])
 GROUP BY g.name, g.partitions, b.head
 ORDER BY g.name
+
+-- name: readers
+SELECT DISTINCT c."group", r.host, r.pid
+FROM pgqueue_cursor c
+JOIN pgqueue_reader r ON r.id = c.reader_id
+WHERE c."group" = ANY (%(names)s::text[]) AND c.lease_until > statement_timestamp()
+ORDER BY c."group", r.host, r.pid
+
+-- name: cursors
+SELECT c.partition, c.position, b.head - c.position,
+       coalesce(r.host || ':' || r.pid, c.reader_id::text, ''), c.lease_until,
+       coalesce(c.lease_until > statement_timestamp(), false),
+       c.failures, c.error, c.retry_at, c.is_stopped, c.updated_at
+FROM pgqueue_cursor c
+LEFT JOIN pgqueue_reader r ON r.id = c.reader_id
+CROSS JOIN (
+-- include: bounds
+) b
+WHERE c."group" = %(name)s
+ORDER BY c.partition

@@ -22,6 +22,7 @@ from pgqueue.tasks.options import checked_message
 
 Start: TypeAlias = "Literal['now', 'beginning'] | int | datetime"
 OnFailure = Literal["park", "stop"]
+STARTS = "now, beginning, a position, or a time such as 2026-11-24T08:30:00Z"
 MOST_PARTITIONS = 1024
 MOST_EVENTS = 10_000
 NAME_LIMIT = 190  # bytes: its dead letters' channel has it in its name
@@ -196,6 +197,23 @@ def as_start(value: Any) -> Start:
             raise ValueError("it must be 'now', 'beginning', a position or a time.")
         return "now" if value == "now" else "beginning"
     return as_count(value, least=0, most=2**62)
+
+
+def parse_start(text: str) -> Start:
+    """Read where a group begins: "now", "beginning", a position, or a time, of UTC without a zone.
+
+    Raises:
+        ValueError: it is none of them.
+    """
+    if text in ("now", "beginning"):
+        return as_start(text)
+    if text.isascii() and text.isdecimal() and len(text) < 20:
+        return as_start(int(text))
+    try:
+        time = datetime.fromisoformat(text)
+        return time.replace(tzinfo=UTC) if timezone.is_naive(time) else time.astimezone(UTC)
+    except (ValueError, OverflowError):
+        raise ValueError(f"it must be {STARTS}.") from None
 
 
 def _events(value: Any) -> int:

@@ -9,7 +9,7 @@ from functools import wraps
 from pathlib import Path
 from typing import TypeVar
 
-from pgqueue.events.consumers import checked_name
+from pgqueue.events.consumers import Start, checked_name, parse_start
 from pgqueue.names import as_channel, as_folder, as_key, as_path, as_text
 from pgqueue.quantities import LARGEST, as_age, as_count
 from pgqueue.spelling import shown
@@ -136,6 +136,12 @@ def name(text: str) -> str:
 def group(text: str) -> str:
     """Read the name of a group of the event log."""
     return checked_name(text)
+
+
+@_kind
+def start(text: str) -> Start:
+    """Read where a group of the event log begins."""
+    return parse_start(text)
 
 
 @_kind

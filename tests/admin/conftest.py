@@ -12,7 +12,8 @@ from django.test import Client
 Connection = psycopg.Connection[Any]
 Login = Callable[..., Client]
 
-EVERY_VIEW = tuple(f"view_{each}" for each in ("message", "history", "channel", "policy", "worker"))
+VIEWED = ("message", "history", "channel", "policy", "worker", "event", "group")
+EVERY_VIEW = tuple(f"view_{each}" for each in VIEWED)
 
 
 @pytest.fixture

@@ -1,7 +1,7 @@
 """How long the admin's pages take on a full database.
 
-DATABASE_URL=… python -m tests.admin.measure_pages [LIVE ENDED] fills the database, if told how
-much, and prints the milliseconds of each page. It needs a migrated database of its own.
+DATABASE_URL=… python -m tests.admin.measure_pages [LIVE ENDED EVENTS] fills the database, if told
+how much, and prints the milliseconds of each page. It needs a migrated database of its own.
 """
 
 from __future__ import annotations
@@ -71,6 +71,37 @@ FROM (SELECT n, statement_timestamp() - %(days)s * interval '1 day'
       ORDER BY n) AS s
 """
 
+EVENTS = """
+INSERT INTO pgqueue_event (position, topic, key, payload, metadata, created_at)
+SELECT n,
+       CASE WHEN n %% (%(count)s / 10) = 1 THEN 'shop.once_a_year' WHEN n %% 3 = 0 THEN 'order.paid'
+            ELSE 'order.line.topic_' || n %% 20 END,
+       CASE WHEN n %% 2 = 0 THEN '' ELSE 'customer:' || n %% 100000 END,
+       jsonb_build_object('order', n, 'note', repeat(md5(n::text), 5)), '{}',
+       statement_timestamp() - interval '1 day' + n * interval '50 ms'
+FROM generate_series(1, %(count)s) AS n
+"""
+
+# Of 60 groups, on three pages: one has very many partitions, the others have few.
+GROUPS = """
+WITH made AS (
+    INSERT INTO pgqueue_group (name, partitions)
+    SELECT 'group_' || lpad(n::text, 2, '0'), CASE WHEN n = 60 THEN 400 ELSE 1 + n %% 12 END
+    FROM generate_series(1, 60) AS n
+    RETURNING name, partitions
+), read AS (
+    INSERT INTO pgqueue_reader (id, host, pid, "group", last_seen)
+    SELECT ('00000000-0000-0000-0000-' || lpad(n::text, 12, '0'))::uuid, 'host', n, NULL,
+           statement_timestamp()
+    FROM generate_series(0, 99) AS n
+)
+INSERT INTO pgqueue_cursor ("group", partition, position, reader_id, lease_until)
+SELECT name, number, %(count)s - number,
+       ('00000000-0000-0000-0000-' || lpad((number %% 100)::text, 12, '0'))::uuid,
+       statement_timestamp() + interval '1 hour'
+FROM made, generate_series(0, partitions - 1) AS number
+"""
+
 PARTITION = """
 DO $$
 DECLARE
@@ -99,6 +130,17 @@ def fill(live: int, ended: int) -> None:
         cursor.execute(LIVE, {"count": live, "rare": RARE})
 
 
+def fill_log(events: int) -> None:
+    """Add events, and groups that read them. The log must be empty."""
+    from django.db import connection
+
+    with connection.cursor() as cursor:
+        cursor.execute(EVENTS, {"count": events})
+        cursor.execute(GROUPS, {"count": events})
+        # They are so small that autovacuum looks at them after 50 changes.
+        cursor.execute("ANALYZE pgqueue_group, pgqueue_cursor, pgqueue_reader")
+
+
 def analyze() -> None:
     """Let the planner know, as autovacuum would."""
     from django.db import connection
@@ -106,13 +148,16 @@ def analyze() -> None:
     with connection.cursor() as cursor:
         cursor.execute("ANALYZE pgqueue_message")
         cursor.execute("ANALYZE pgqueue_history")
+        cursor.execute("ANALYZE pgqueue_event")
 
 
 def pages() -> dict[str, str]:
     """Return the paths of the pages that are measured, by name."""
-    from pgqueue.models import History, Message
+    from pgqueue.models import Event, History, Message
 
     message, history = "/admin/pgqueue/message/", "/admin/pgqueue/history/"
+    event, group = "/admin/pgqueue/event/", "/admin/pgqueue/group/"
+    head = Event.objects.latest("pk").pk
     newest = Message.objects.latest("pk").pk
     dead = Message.objects.dead().order_by("channel", "key", "pk")[0].pk
     ended = History.objects.order_by("-pk")[100].pk
@@ -152,6 +197,30 @@ def pages() -> dict[str, str]:
         "policies": "/admin/pgqueue/policy/",
         "workers": "/admin/pgqueue/worker/",
         "duties": "/admin/pgqueue/duty/",
+        "events": event,
+        "events, page 2": f"{event}?p=2",
+        "events, last page": f"{event}?p=100",
+        "events, second stretch": f"{event}?start=[{head - 500}]",
+        "events of a topic": f"{event}?topic=order.paid",
+        "events of a pattern": f"{event}?topic=order.line.*",
+        "events of a rare topic": f"{event}?topic=shop.once_a_year",
+        "events of a rare pattern": f"{event}?topic=shop.**",
+        "events of no topic": f"{event}?topic=nothing",
+        "events after a position": f"{event}?after={head // 2}",
+        "events up to a position": f"{event}?upto={head // 2}",
+        "events of a range": f"{event}?after={head // 2}&upto={head // 2 + 100}",
+        "events of a range and a rare topic": f"{event}?upto={head // 2}&topic=shop.once_a_year",
+        "event by position": f"{event}?q={head}",
+        "events by key": f"{event}?q=customer:77",
+        "events by no key": f"{event}?q=nobody",
+        "event": f"{event}{head}/change/",
+        "groups": group,
+        "groups, page 2": f"{group}?p=2",
+        "groups, last page": f"{group}?p=3",
+        "groups, all": f"{group}?all=",
+        "groups by name": f"{group}?q=7",
+        "group": f"{group}group_5F07/change/",
+        "group of many partitions": f"{group}group_5F60/change/",
     }
     for state in ("held", "scheduled", "ready", "governed", "running", "dead"):
         found |= {
@@ -205,11 +274,13 @@ def main() -> None:
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "tests.settings")
     django.setup()
     if len(sys.argv) > 1:
-        fill(*map(int, sys.argv[1:]))
+        live, ended, events = map(int, sys.argv[1:])
+        fill(live, ended)
+        fill_log(events)
         from django.db import connection
 
         with connection.cursor() as cursor:
-            cursor.execute("VACUUM ANALYZE pgqueue_message, pgqueue_history")
+            cursor.execute("VACUUM ANALYZE pgqueue_message, pgqueue_history, pgqueue_event")
     for name, milliseconds in measure().items():
         print(f"{milliseconds:8.1f} ms  {name}")
 

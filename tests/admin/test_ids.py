@@ -40,6 +40,14 @@ def test_an_action_for_a_name_that_holds_a_nul_is_refused(
     assert post(admin_client, model, action, "no such", index="0") in (200, 302)
 
 
-@pytest.mark.parametrize("model", ["history", "worker", "duty"])
+@pytest.mark.parametrize("action", ["resume", "delete_selected"])
+def test_an_action_for_a_group_whose_name_holds_a_nul_is_refused(
+    admin_client: Client, action: str
+) -> None:
+    assert post(admin_client, "group", action, "a\x00b", index="0") == 400
+    assert post(admin_client, "group", action, "no such", index="0") in (200, 302)
+
+
+@pytest.mark.parametrize("model", ["history", "worker", "duty", "event"])
 def test_a_model_without_actions_ignores_ids(admin_client: Client, model: str) -> None:
     assert post(admin_client, model, "delete_selected", "x", index="0") in (200, 302, 403)

@@ -15,7 +15,7 @@ from tests.factories import bury, enqueue, schedule
 
 LISTS = [
     f"/admin/pgqueue/{model}/"
-    for model in ("message", "history", "channel", "policy", "worker", "duty")
+    for model in ("message", "history", "channel", "policy", "worker", "duty", "event", "group")
 ]
 
 
@@ -30,7 +30,10 @@ def test_a_user_who_may_view_sees_the_list(viewer, path):
     assert viewer.get(path).status_code == 200
 
 
-INTERNAL = ["bell", "dedupe", "duty", "gate", "lane", "purged", "waiter"]
+INTERNAL = [
+    *("bell", "cursor", "dedupe", "duty", "eventinbox", "gate", "lane"),
+    *("purged", "reader", "waiter"),
+]
 
 
 def test_internal_tables_have_no_permissions(db: None) -> None:

@@ -13,7 +13,7 @@ from psycopg.sql import Composable
 
 from pgqueue.admin import listing
 from tests.admin.conftest import Connection
-from tests.admin.measure_pages import analyze, fill, pages
+from tests.admin.measure_pages import analyze, fill, fill_log, pages
 from tests.factories import register
 
 ROWS = 30_000
@@ -39,8 +39,9 @@ def full(
     # As if the first look had used up the time.
     monkeypatch.setattr("pgqueue.admin.changelist.LOOK_FOR", 0)
     # Without what other tests have left for the planner to know.
-    queue.execute("TRUNCATE pgqueue_message, pgqueue_history")
+    queue.execute("TRUNCATE pgqueue_message, pgqueue_history, pgqueue_event")
     fill(ROWS, ROWS)
+    fill_log(ROWS)
     register(queue)
     if request.param != "never analyzed":
         analyze()
@@ -107,6 +108,8 @@ def test_what_reads_more_is_noticed(full: None):
         "SELECT id FROM pgqueue_message WHERE task = 'nothing' ORDER BY id DESC LIMIT 100",
         "SELECT id FROM pgqueue_message ORDER BY id DESC LIMIT 100 OFFSET 20000",
         "SELECT id FROM pgqueue_history WHERE key = 'nobody' ORDER BY id DESC LIMIT 100",
+        "SELECT count(*) FROM pgqueue_event",
+        "SELECT position FROM pgqueue_event WHERE topic = 'no' ORDER BY position DESC LIMIT 100",
     ]
 
     for sql in too_much:

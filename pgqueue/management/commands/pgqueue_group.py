@@ -12,7 +12,7 @@ from django.core.management.base import BaseCommand, CommandError
 
 from pgqueue.engine.groups import GroupState
 from pgqueue.events import groups
-from pgqueue.events.consumers import Start, as_start, declared, discover, find
+from pgqueue.events.consumers import STARTS, declared, discover, find
 from pgqueue.events.consuming import GroupReader
 from pgqueue.exceptions import InvalidGroup
 from pgqueue.management import arguments
@@ -34,13 +34,13 @@ class Command(BaseCommand):
             if verb == "make":
                 own.add_argument("group", type=arguments.group)
                 own.add_argument("--partitions", type=arguments.whole(1, 1024), default=1)
-                own.add_argument("--start", type=start, default="now", help=STARTS)
+                own.add_argument("--start", type=arguments.start, default="now", help=STARTS)
             own.add_argument("--format", choices=["text", "json"], default="text")
         own = verbs.add_parser("run", help="handle the events of groups until SIGTERM")
         own.add_argument("groups", nargs="+", type=arguments.group, metavar="group")
         own = verbs.add_parser("reset", help="move it, also back")
         own.add_argument("group", type=arguments.group)
-        own.add_argument("to", type=start, help=STARTS)
+        own.add_argument("to", type=arguments.start, help=STARTS)
         for verb, help in (
             ("resume", "try again what has stopped it"),
             ("delete", "forget where it is"),
@@ -56,18 +56,6 @@ class Command(BaseCommand):
             raise CommandError(str(error)) from error
         if said:
             self.stdout.write(said)
-
-
-STARTS = "now, beginning, a position, or a time such as 2026-11-24T08:30:00Z"
-
-
-def start(text: str) -> Start:
-    """Read where a group begins: "now", "beginning", a position, or a time."""
-    if text in ("now", "beginning"):
-        return as_start(text)
-    if text.isascii() and text.isdecimal() and len(text) < 19:
-        return int(text)
-    return arguments.moment(text)
 
 
 def _list(options: Mapping[str, Any]) -> str:

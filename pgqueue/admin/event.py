@@ -1,0 +1,76 @@
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from django.contrib import admin
+from django.core.exceptions import ValidationError
+from django.db.models import Case, Func, IntegerField, QuerySet, TextField, When
+from django.db.models.functions import Cast, Left
+from django.http import HttpRequest
+
+from pgqueue.admin.display import NOTHING, ExcerptAdmin
+from pgqueue.admin.filters import AfterFilter, TopicFilter, UptoFilter, as_position
+from pgqueue.admin.listing import Index, Listing
+from pgqueue.filters import as_pattern, as_regex
+from pgqueue.exceptions import InvalidFilter
+from pgqueue.models import Event
+
+BEGINNING = 100
+"""Characters of a payload that the list shows."""
+LIGHT = 8000
+"""Bytes of a stored payload up to which it does: it would have to read all of a larger one."""
+NEWEST_FIRST = Index(order=("-position",), wording="The newest first")
+
+
+class _StoredSize(Func):
+    function = "pg_column_size"
+    output_field = IntegerField()
+
+
+@admin.register(Event)
+class EventAdmin(ExcerptAdmin):
+    """The events of the log, the newest first. What is published now appears once it is read."""
+
+    list_display = ("position", "topic", "key", "created_at", "beginning")
+    list_filter = (TopicFilter, AfterFilter, UptoFilter)
+    search_help_text = "A position or a key"
+    fields = ("position", "topic", "key", "created_at", "payload_text", "metadata_text")
+
+    def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
+        rows: QuerySet[Any] = super().get_queryset(request)
+        text = Left(Cast("payload", TextField()), BEGINNING + 1)
+        light = rows.defer("payload", "metadata").alias(stored_size=_StoredSize("payload"))
+        shown: QuerySet[Any] = light.annotate(
+            payload_beginning=Case(When(stored_size__lte=LIGHT, then=text))
+        )
+        return shown
+
+    def get_listing(self, request: HttpRequest, chosen: Mapping[str, str], term: str) -> Listing:
+        rows: QuerySet[Event] = self.get_queryset(request)
+        if after := chosen.get("after"):
+            rows = rows.filter(position__gt=as_position(after))
+        if upto := chosen.get("upto"):
+            rows = rows.filter(position__lte=as_position(upto))
+        wanted = {"topic": _topic(chosen["topic"])} if "topic" in chosen else {}
+        if term.isdecimal() and rows.filter(pk=term).exists():
+            return Listing(rows=rows.filter(pk=term), order=(), wording="By its position")
+        if term:
+            wanted["key"] = term
+        return NEWEST_FIRST.listing(rows, wanted)
+
+    @admin.display(description="payload", empty_value=NOTHING)
+    def beginning(self, event: Any) -> str | None:
+        text: str | None = event.payload_beginning
+        if text is None or len(text) <= BEGINNING:
+            return text
+        return f"{text[:BEGINNING]}…"
+
+
+def _topic(pattern: str) -> str | re.Pattern[str]:
+    try:
+        as_pattern(pattern)
+    except InvalidFilter as error:
+        raise ValidationError(str(error)) from error
+    return re.compile(as_regex(pattern)) if "*" in pattern else pattern

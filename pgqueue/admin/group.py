@@ -1,0 +1,217 @@
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from django import forms
+from django.contrib import admin
+from django.contrib.admin.views.main import ChangeList
+from django.core.exceptions import ValidationError
+from django.db import connections
+from django.db.models import QuerySet
+from django.http import HttpRequest, HttpResponse
+from django.template.loader import render_to_string
+from django.urls import reverse
+from django.utils.html import format_html
+from django.utils.http import urlencode
+from django.utils.safestring import SafeString
+
+from pgqueue.admin.base import QueueAdmin
+from pgqueue.admin.display import NOTHING
+from pgqueue.conf import settings
+from pgqueue.engine import groups as engine
+from pgqueue.events import groups
+from pgqueue.events.consumers import STARTS, checked_name, parse_start
+from pgqueue.exceptions import InvalidGroup
+from pgqueue.models import Group
+
+SHOWN = 3
+"""Readers of a group that the list names."""
+STATE = ("state", "position", "lag", "readers", "last_moved", "parked", "cursors")
+
+
+class PositionField(forms.CharField):
+    """Where a group begins or goes on, as the position that this is now."""
+
+    def clean(self, value: Any) -> int | None:
+        """Look it up.
+
+        Raises:
+            ValidationError: it is no place in the log.
+        """
+        text = super().clean(value)
+        if not text:
+            return None
+        try:
+            return groups.resolve(connections[settings().database], parse_start(text))
+        except (InvalidGroup, ValueError) as error:
+            raise ValidationError(str(error)) from error
+
+
+class NewGroupForm(forms.ModelForm):  # type: ignore[type-arg]
+    """Asks for what can't be changed later, and where the group begins."""
+
+    start = PositionField(initial="now", help_text=f"{STARTS[0].upper()}{STARTS[1:]}.")
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        # Django asks where its routers say, or where the instance is from.
+        self.instance._state.db = settings().database
+
+    def clean_name(self) -> str:
+        name: str = self.cleaned_data["name"]
+        try:
+            checked_name(name)
+        except (TypeError, ValueError) as error:
+            raise ValidationError(str(error)) from error
+        # Django looks for it where its routers say.
+        if Group.objects.using(settings().database).filter(pk=name).exists():
+            raise ValidationError("There is such a group already.")
+        return name
+
+
+class GroupForm(forms.ModelForm):  # type: ignore[type-arg]
+    """Moves a group."""
+
+    move_to = PositionField(
+        required=False,
+        help_text=f"Its readers go on from there: {STARTS}. Events behind it are handled again, "
+        "those before it are not.",
+    )
+
+
+class GroupChangeList(ChangeList):
+    """Looks up where the groups of a page are, and no others."""
+
+    def get_results(self, request: HttpRequest) -> None:
+        super().get_results(request)
+        self.result_list = _seen(self.result_list)
+
+
+@admin.register(Group)
+class GroupAdmin(QueueAdmin):
+    """The groups of the event log: who reads for them, and how far they are."""
+
+    actions = ("resume",)
+    list_display = ("name", "partitions", "position", "lag", "readers", "state", "last_moved")
+    search_fields = ("name",)
+    ordering = ("name",)
+    # All partitions of these are read: few groups have more than a dozen, none more than 1 024.
+    list_per_page = list_max_show_all = 20
+
+    def get_changelist(self, request: HttpRequest, **kwargs: Any) -> type[ChangeList]:
+        return GroupChangeList
+
+    def get_form(
+        self, request: HttpRequest, obj: Group | None = None, change: bool = False, **kwargs: Any
+    ) -> Any:
+        return super().get_form(
+            request, obj, change, form=GroupForm if obj else NewGroupForm, **kwargs
+        )
+
+    def get_fieldsets(self, request: HttpRequest, obj: Group | None = None) -> Any:
+        if obj is None:
+            return [(None, {"fields": ("name", "partitions", "start")})]
+        may_move = self.has_change_permission(request, obj)
+        shown = [(None, {"fields": ("name", "partitions", "created_at", *STATE)})]
+        return [*shown, ("Reset", {"fields": ("move_to",)})] if may_move else shown
+
+    def get_readonly_fields(self, request: HttpRequest, obj: Group | None = None) -> Any:
+        return ("name", "partitions", "created_at", *STATE) if obj else ()
+
+    def get_object(
+        self, request: HttpRequest, object_id: str, from_field: str | None = None
+    ) -> Any:
+        group = super().get_object(request, object_id, from_field)
+        return group and _seen([group])[0]
+
+    def changeform_view(self, request: HttpRequest, *args: Any, **kwargs: Any) -> Any:
+        if request.method == "POST":
+            # What was published before has its position then: in Django's transaction it gets none.
+            groups.resolve(connections[settings().database], "now")
+        return super().changeform_view(request, *args, **kwargs)
+
+    def save_model(self, request: HttpRequest, obj: Any, form: Any, change: bool) -> None:
+        given, database = form.cleaned_data, settings().database
+        if not change:
+            groups.make(
+                obj.name, partitions=obj.partitions, start=given["start"], database=database
+            )
+        elif given.get("move_to") is not None:
+            groups.reset(obj.name, given["move_to"], database=database)
+
+    def construct_change_message(
+        self, request: HttpRequest, form: Any, formsets: Any, add: bool = False
+    ) -> Any:
+        moved_to = form.cleaned_data.get("move_to")
+        if add or moved_to is None:
+            return super().construct_change_message(request, form, formsets, add)
+        return f"Moved to position {moved_to}."
+
+    def delete_model(self, request: HttpRequest, obj: Any) -> None:
+        groups.delete(obj.name, database=settings().database)
+
+    def delete_queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> None:
+        for group in queryset:
+            self.delete_model(request, group)
+
+    @admin.display
+    def position(self, group: Any) -> int:
+        return int(group.seen.position)
+
+    @admin.display
+    def lag(self, group: Any) -> int:
+        return int(group.seen.lag)
+
+    @admin.display
+    def readers(self, group: Any) -> str:
+        """Name the processes that read for it."""
+        names = group.read_by
+        more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
+        return ", ".join(names[:SHOWN]) + more or NOTHING
+
+    @admin.display
+    def state(self, group: Any) -> str:
+        """Say whether it goes on, and if not, why."""
+        seen = group.seen
+        if seen.stopped:
+            return f"stopped: {seen.error}"
+        if seen.error:
+            return f"retrying: {seen.error}"
+        return "reading" if seen.readers else "idle"
+
+    @admin.display
+    def last_moved(self, group: Any) -> Any:
+        return group.seen.updated_at
+
+    @admin.display(description="events given up")
+    def parked(self, group: Group) -> SafeString:
+        url = reverse("admin:pgqueue_message_changelist")
+        query = urlencode({"channel": f"group:{group.name}", "state": "dead"})
+        return format_html('<a href="{}?{}">Dead letters</a>', url, query)
+
+    @admin.display(description="each partition")
+    def cursors(self, group: Group) -> SafeString:
+        rows = engine.cursors(connections[settings().database], group.name)
+        return render_to_string("admin/pgqueue/cursors.html", {"cursors": rows})
+
+    @admin.action(permissions=["change"], description="Resume: try again what failed")
+    def resume(self, request: HttpRequest, queryset: QuerySet[Group]) -> HttpResponse | None:
+        count = 0
+        for group in queryset:
+            if resumed := groups.resume(group.name, database=settings().database):
+                self.log_change(request, group, "Resumed.")
+            count += resumed
+        self.message_user(request, f"{count} partition{'' if count == 1 else 's'} resumed.")
+        return None
+
+
+def _seen(found: Iterable[Any]) -> list[Any]:
+    """Return groups with where they are and who reads for them."""
+    rows, connection = list(found), connections[settings().database]
+    names = [group.name for group in rows]
+    states = {each.name: each for each in engine.states(connection, names)}
+    readers = engine.readers(connection, names)
+    for group in rows:
+        group.seen, group.read_by = states.get(group.name), readers[group.name]
+    return [group for group in rows if group.seen]

@@ -290,10 +290,12 @@ class GroupReader(Service):
             failures = 1
         else:
             failures = held.failures + 1
-        name, event = self._consumer.name, events[0]
-        logger.warning("The group %s failed with %s: %s", name, event, error, exc_info=error)
-        delay = self._delay(error, failures)
-        if (failures >= self._consumer.max_attempts and len(events) == 1) or delay is None:
+        name, event, delay = self._consumer.name, events[0], self._delay(error, failures)
+        is_last = (failures >= self._consumer.max_attempts and len(events) == 1) or delay is None
+        what = f"{event} and {len(events) - 1} more" if len(events) > 1 else str(event)
+        then = self._in_words(None if is_last else delay)
+        logger.warning("%s failed in the group %s: %s", what, name, then, exc_info=error)
+        if is_last or delay is None:
             return self._give_up(connection, held, event, error, failures)
         held.failures = failures
         held.retry_at = monotonic() + delay.total_seconds()
@@ -352,6 +354,11 @@ class GroupReader(Service):
             held.stored = held.position
         else:
             self._lose(held)
+
+    def _in_words(self, delay: timedelta | None) -> str:
+        if delay is not None:
+            return f"tried again in {delay.total_seconds():.1f} s"
+        return "dead letter" if self._consumer.on_failure == "park" else "the partition stops there"
 
     def _delay(self, error: Exception, failures: int) -> timedelta | None:
         result: Any = Failed(failures)

@@ -12,13 +12,14 @@ from django.core.management.base import BaseCommand, CommandError
 
 from pgqueue.engine.groups import GroupState
 from pgqueue.events import groups
-from pgqueue.events.consumers import STARTS, declared, discover, find
+from pgqueue.events.consumers import STARTS, declared, find
 from pgqueue.events.consuming import GroupReader
 from pgqueue.exceptions import InvalidGroup
 from pgqueue.management import arguments
 from pgqueue.management.databases import database_of
 from pgqueue.worker.stopping import SIGNALS, StopRequests
 
+DECLARED = "(as its handler declares; without one: 1 partition, from now)"
 LOOK = timedelta(seconds=1)
 GRACE = timedelta(seconds=25)
 
@@ -33,8 +34,8 @@ class Command(BaseCommand):
             own = verbs.add_parser(verb, help=help)
             if verb == "make":
                 own.add_argument("group", type=arguments.group)
-                own.add_argument("--partitions", type=arguments.whole(1, 1024), default=1)
-                own.add_argument("--start", type=arguments.start, default="now", help=STARTS)
+                own.add_argument("--partitions", type=arguments.whole(1, 1024), help=DECLARED)
+                own.add_argument("--start", type=arguments.start, help=f"{STARTS} {DECLARED}")
             own.add_argument("--format", choices=["text", "json"], default="text")
         own = verbs.add_parser("run", help="handle the events of groups until SIGTERM")
         own.add_argument("groups", nargs="+", type=arguments.group, metavar="group")
@@ -86,7 +87,10 @@ def _run(options: Mapping[str, Any]) -> str:
         consumer = find(name)
         if consumer is None:
             known = ", ".join(each.name for each in declared()) or "none"
-            raise CommandError(f"No handler is declared for the group {name!r}: there are {known}.")
+            raise CommandError(
+                f"No handler is declared for the group {name!r} in the modules tasks and events of "
+                f"your apps. Declared are: {known}."
+            )
         consumers.append(consumer)
     requests = StopRequests()
     readers = [GroupReader(consumer) for consumer in consumers]
@@ -106,8 +110,11 @@ def _run(options: Mapping[str, Any]) -> str:
 
 
 def _make(options: Mapping[str, Any]) -> str:
-    given = {name: options[name] for name in ("partitions", "start", "database")}
-    discover()
+    consumer = find(options["group"])
+    given: dict[str, Any] = {"partitions": 1, "start": "now", "database": options["database"]}
+    if consumer:
+        given |= {"partitions": consumer.partitions, "start": consumer.start}
+    given |= {name: options[name] for name in ("partitions", "start") if options[name] is not None}
     count = groups.make(options["group"], **given)
     if options["format"] == "json":
         return json.dumps({"name": options["group"], "partitions": count})

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from inspect import iscoroutinefunction
 from typing import Any, Literal, TypeAlias, get_args
 
 from django.utils import timezone
@@ -130,6 +131,9 @@ def consumer(
     def declare_it(handler: Callable[[Any], Any]) -> Consumer:
         if not callable(handler):
             raise InvalidGroup(f"{shown(handler)} can't be called.")
+        if iscoroutinefunction(handler):
+            # Its calls would do nothing, and the events would count as handled.
+            raise InvalidGroup(f"{shown(handler)} is async: wrap it in asgiref's async_to_sync.")
         made = Consumer(handler=handler, **options)
         other = _consumers.setdefault(made.name, made)
         if (other.__module__, other.__qualname__) != (made.__module__, made.__qualname__):  # type: ignore[attr-defined]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import sys
 import unittest
+from collections.abc import Iterator
 from datetime import timedelta
 from inspect import signature
 from pathlib import Path
@@ -19,14 +20,23 @@ from django.db import connection
 from django.test import override_settings
 from pytest_django import DjangoDbBlocker
 
-from pgqueue import Channel, registry
-from pgqueue.models import History, Message
+from pgqueue import Channel, publish, read, registry
+from pgqueue.events import consumers, growth, typed
+from pgqueue.events.consuming import GroupReader
+from pgqueue.models import Group, History, Message
 from pgqueue.states import Outcome, State
 from pgqueue.tasks import scheduling
 from tests.eventually import eventually
 from tests.processes import worker
 
 GUIDE = Path(__file__).parent.parent / "docs" / "guide"
+
+
+@pytest.fixture(autouse=True)
+def _nothing_is_declared(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Leave no events and groups of the guides to other tests."""
+    monkeypatch.setattr(consumers, "_consumers", {})
+    monkeypatch.setattr(typed, "_classes", {})
 
 
 def example(name: str) -> str:
@@ -147,6 +157,81 @@ def test_a_task_comes_back_until_everyone_is_told(monkeypatch: pytest.MonkeyPatc
     assert [message.to for message in mail.outbox][2:] == [["c@x.org"]]
     ended = History.objects.get()
     assert (ended.outcome, ended.result) == (Outcome.SUCCEEDED, users[2].pk)
+
+
+@pytest.fixture
+def log(transactional_db: None, monkeypatch: pytest.MonkeyPatch) -> Iterator[ModuleType]:
+    """A module that may declare events and groups, on an empty log."""
+    module = ModuleType("example")
+    monkeypatch.setitem(sys.modules, "example", module)
+    yield module
+    growth.forget_all()
+
+
+def test_the_examples_of_events_run(log: ModuleType, capsys: pytest.CaptureFixture[str]) -> None:
+    exec(compile(example("events.md"), "events.md", "exec"), log.__dict__)  # noqa: S102
+
+    said = capsys.readouterr().out.splitlines()
+    assert said[:2] == [
+        "1 order.placed {'order': 7, 'total': 120}",
+        "2 order.paid {'order': 7}",
+    ]
+    assert said[-1] == f"the log ends at {read()[-1].position}"
+
+
+def test_the_sql_of_events_runs(log: ModuleType) -> None:
+    statements = re.findall(r"^```sql\n(.*?)^```", (GUIDE / "events.md").read_text(), re.M | re.S)
+
+    with connection.cursor() as cursor:
+        for statement in statements:
+            cursor.execute(statement)
+
+    assert [(each.topic, each.key, each.payload) for each in read()] == [
+        ("order.paid", "customer:7", {"order": 12}),
+        ("order.paid", "customer:7", {"order": 13}),
+    ]
+
+
+def test_the_patterns_of_events_match_as_the_table_says(log: ModuleType) -> None:
+    _, _, table = (GUIDE / "events.md").read_text().partition("| | `order.paid` |")
+    lines = [line.split("|") for line in table.partition("\n\n")[0].splitlines()[2:]]
+    topics = ["order.paid", "order.line.added", "user.signed_up"]
+    for topic in topics:
+        publish(topic)
+
+    assert len(lines) == 5
+    for _, pattern, *cells, _ in lines:
+        found = [each.topic for each in read(topics=pattern.strip(" `"))]
+        said = zip(topics, cells, strict=True)
+        assert found == [topic for topic, cell in said if cell.strip() == "yes"], pattern
+
+
+def test_the_handlers_of_groups_are_given_their_events(
+    log: ModuleType, capsys: pytest.CaptureFixture[str]
+) -> None:
+    User.objects.create(username="counter")
+    exec(compile(example("groups.md"), "groups.md", "exec"), log.__dict__)  # noqa: S102
+    readers = [GroupReader(each) for each in consumers.declared()]
+    for reader in readers:
+        reader.tick()
+    capsys.readouterr()
+    publish("user.signed_up", {"name": "Ada"}, key="user:1")
+    publish("product.added", {"sku": "A1", "listed": True})
+    publish("product.added", {"sku": "B2", "listed": False})
+
+    for reader in readers:
+        reader.tick()
+        reader.finish()
+
+    said = set(capsys.readouterr().out.splitlines())
+    assert said >= {"Welcome Ada", "indexing ['A1']", "user:1 2", " 3", " 4"}
+    assert User.objects.get().first_name == "2"
+    assert dict(Group.objects.values_list("name", "partitions")) == {
+        "mirror": 8,
+        "search": 1,
+        "signups": 1,
+        "welcome": 1,
+    }
 
 
 @pytest.mark.usefixtures("django_db_setup")

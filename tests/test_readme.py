@@ -13,6 +13,7 @@ from django.core import mail
 from django.core.management import call_command
 
 from pgqueue import Channel, registry
+from pgqueue.events import consumers
 from pgqueue.models import History
 
 ROOT = Path(__file__).parent.parent
@@ -44,6 +45,7 @@ def test_its_examples_run_in_their_order(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(registry, "_tasks", dict(registry._tasks))
+    monkeypatch.setattr(consumers, "_consumers", {})
     module = ModuleType("readme")
     monkeypatch.setitem(sys.modules, "readme", module)
     examples = re.findall(r"^```python\n(.*?)^```", README, re.M | re.S)
@@ -53,10 +55,11 @@ def test_its_examples_run_in_their_order(
             call_command("runworker", "--drain")
         exec(compile(example, "README.md", "exec"), module.__dict__)  # noqa: S102
 
-    assert capsys.readouterr().out == "succeeded\n"
+    assert capsys.readouterr().out == "succeeded\n1 user.signed_up\n"
     assert [(each.subject, each.to) for each in mail.outbox] == [("Welcome", ["ada@example.com"])]
     assert History.objects.get().task == "readme.send_welcome"
     assert [policy.max_running for policy in Channel("mail").policies()] == [20, 2]
+    assert [each.name for each in consumers.declared()] == ["search"]
 
 
 def test_its_links_lead_somewhere() -> None:

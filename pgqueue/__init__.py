@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from pgqueue.batches import Batch as Batch
     from pgqueue.batches import batch as batch
     from pgqueue.channels import Channel as Channel
+    from pgqueue.events.acting import acting_as as acting_as
     from pgqueue.events.buffering import BufferedPublisher as BufferedPublisher
     from pgqueue.events.consumers import consumer as consumer
     from pgqueue.events.later import publish_later as publish_later
@@ -47,6 +48,7 @@ if TYPE_CHECKING:
     from pgqueue.exceptions import InvalidSchedule as InvalidSchedule
     from pgqueue.exceptions import InvalidSubscription as InvalidSubscription
     from pgqueue.exceptions import InvalidTask as InvalidTask
+    from pgqueue.exceptions import InvalidTracking as InvalidTracking
     from pgqueue.exceptions import LeaseLost as LeaseLost
     from pgqueue.exceptions import NothingToHear as NothingToHear
     from pgqueue.exceptions import OtherTransactionWarning as OtherTransactionWarning
@@ -119,6 +121,7 @@ _HOMES = {
     "InvalidSchedule": "pgqueue.exceptions",
     "InvalidSubscription": "pgqueue.exceptions",
     "InvalidTask": "pgqueue.exceptions",
+    "InvalidTracking": "pgqueue.exceptions",
     "LeaseLost": "pgqueue.exceptions",
     "NotMigrated": "pgqueue.tables",
     "NothingToHear": "pgqueue.exceptions",
@@ -146,6 +149,7 @@ _HOMES = {
     "WaitInTransaction": "pgqueue.exceptions",
     "WaitTimeout": "pgqueue.exceptions",
     "WriteConflict": "pgqueue.exceptions",
+    "acting_as": "pgqueue.events.acting",
     "apublish": "pgqueue.events.publishing",
     "apublish_many": "pgqueue.events.publishing",
     "aread": "pgqueue.events.reading",
@@ -200,6 +204,7 @@ __all__ = [
     "InvalidSchedule",
     "InvalidSubscription",
     "InvalidTask",
+    "InvalidTracking",
     "LeaseLost",
     "NotMigrated",
     "NothingToHear",
@@ -227,6 +232,7 @@ __all__ = [
     "WaitInTransaction",
     "WaitTimeout",
     "WriteConflict",
+    "acting_as",
     "apublish",
     "apublish_many",
     "aread",

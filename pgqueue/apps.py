@@ -2,6 +2,7 @@ from contextlib import suppress
 
 from django.apps import AppConfig
 from django.conf import settings
+from django.db.backends.signals import connection_created
 from django.utils.module_loading import import_string
 
 
@@ -13,6 +14,9 @@ class PGQueueConfig(AppConfig):
 
     def ready(self) -> None:
         from pgqueue import checks  # noqa: F401
+        from pgqueue.events.acting import tell_triggers
+
+        connection_created.connect(tell_triggers)
 
         # A task may be declared on another backend, and enqueued on ours: workers must know it.
         for backend in getattr(settings, "TASKS", {}).values():

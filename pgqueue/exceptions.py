@@ -222,6 +222,10 @@ class InvalidSubscription(PGQueueError, ValueError):
     """This can't be a subscription: the message names the option and says why."""
 
 
+class InvalidTracking(PGQueueError, ValueError):
+    """This table can't be tracked, or not so: the message names the option and says why."""
+
+
 class EndOfRun(BaseException):
     """What a task raises to say how its run is to end.
 

@@ -1,14 +1,234 @@
-"""Who acts, and why: it travels in the metadata of events."""
+"""Who acts, and why: it travels in the metadata of events.
+
+Events that Python publishes take it from the context. Those that a trigger publishes take it from
+the transaction: before a statement writes, the setting `pgqueue.acting` is set there, once in each
+transaction, until it ends or the context says something else.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import json
+import re
+from collections.abc import Awaitable, Callable, Mapping
 from contextvars import ContextVar
 from typing import Any
 
-_acting: ContextVar[Mapping[str, Any]] = ContextVar("acting", default={})  # noqa: B039
+from asgiref.sync import iscoroutinefunction, markcoroutinefunction
+from django.db import router, transaction
+from django.http import HttpRequest
+from django.http.response import HttpResponseBase
+
+from pgqueue.exceptions import InvalidEvent, InvalidMessage, InvalidTask
+from pgqueue.spelling import shown
+from pgqueue.tasks.options import checked_message
+
+User = Any  # a user of Django's, text, a number; a function that returns one; None: not said
+
+_said: ContextVar[tuple[Mapping[str, Any], ...]] = ContextVar("acting", default=())
+
+NOBODY = "{}"
+_SET = "SELECT set_config('pgqueue.acting', %s, true)"
+_BEFORE = r"(?:\s|\(|--[^\n]*\n|/\*.*?\*/)*"
+_WRITES = re.compile(
+    rf"{_BEFORE}(?:insert|update|delete|merge|copy|truncate|execute|call|do"
+    r"|with\b.*?\b(?:insert|update|delete|merge))\b",
+    re.DOTALL | re.IGNORECASE,
+)
+_MAY_COMMIT = re.compile(rf"{_BEFORE}(?:call|do)\b", re.DOTALL | re.IGNORECASE)
+
+
+class acting_as:
+    """Say who acts in a block, and why: events that it publishes have it as metadata["acting"].
+
+        with acting_as(user=request.user, reason="refund"):
+            order.delete()
+
+    This also goes for what the triggers of `TrackTable` publish, as long as Django's connection
+    writes. It holds for this thread or this coroutine, and for what they call. A block within a
+    block adds to what the outer one says, or says it anew.
+
+    Args:
+        user: a user of Django's, of which the id and the name are kept; or text or a number. A
+            function that returns one of these is called whenever that is needed.
+        reason: any text.
+        more: what else is to be known, as JSON has it.
+
+    Raises:
+        InvalidEvent: the user is no user, or the rest can't be stored.
+    """
+
+    def __init__(self, user: User = None, *, reason: str | None = None, **more: Any) -> None:
+        given = {**more, "reason": reason}
+        said = {name: value for name, value in given.items() if value is not None}
+        try:
+            checked = dict(checked_message({"metadata": said})["metadata"])
+        except (InvalidMessage, InvalidTask) as error:
+            raise InvalidEvent(str(error)) from error
+        if user is not None:
+            checked["user"] = user if callable(user) else _shown(user)
+        self._own = checked
+        self._outer: list[tuple[Mapping[str, Any], ...]] = []
+
+    def __enter__(self) -> None:
+        outer = _said.get()
+        self._outer.append(outer)
+        _said.set((*outer, self._own))
+
+    def __exit__(self, *_: object) -> None:
+        _said.set(self._outer.pop())
 
 
 def acting() -> Mapping[str, Any]:
-    """Return the metadata that says who acts now; {}: nobody has said."""
-    return _acting.get()
+    """Return who acts now, and why; {}: nobody has said.
+
+    Raises:
+        InvalidEvent: a function returned something else than a user.
+    """
+    said = _said.get()
+    if not said:
+        return {}
+    # Nobody acts while it is found out: a user that is loaded is no reason to ask again.
+    _said.set(())
+    try:
+        parts = [
+            {**each, "user": _shown(each["user"]())} if callable(each.get("user")) else each
+            for each in said
+        ]
+    finally:
+        _said.set(said)
+    return {k: value for part in parts for k, value in part.items() if value is not None}
+
+
+def _shown(user: Any) -> Any:
+    if user is None or getattr(user, "is_anonymous", False) is True:
+        return None
+    if isinstance(user, int | str):
+        return user
+    if not hasattr(user, "get_username"):
+        raise InvalidEvent(f"user={shown(user)}: it must be a user, text or a number.")
+    id = user.pk
+    return {"id": id if isinstance(id, int | None) else str(id), "name": user.get_username()}
+
+
+class ActingMiddleware:
+    """Have the user of each request act in it. It stands behind Django's authentication."""
+
+    sync_capable = True
+    async_capable = True
+
+    def __init__(self, get_response: Callable[[HttpRequest], Any]) -> None:
+        self._get_response = get_response
+        self._is_async = iscoroutinefunction(get_response)
+        if self._is_async:
+            markcoroutinefunction(self)
+
+    def __call__(self, request: HttpRequest) -> HttpResponseBase | Awaitable[HttpResponseBase]:
+        """Answer a request."""
+        if self._is_async:
+            return self._answer(request)
+        with acting_as(user=lambda: getattr(request, "user", None)):
+            response: HttpResponseBase = self._get_response(request)
+            return response
+
+    async def _answer(self, request: HttpRequest) -> HttpResponseBase:
+        with acting_as(user=lambda: getattr(request, "user", None)):
+            response: HttpResponseBase = await self._get_response(request)
+            return response
+
+
+# --- What triggers are told
+
+
+def tell_triggers(connection: Any, **_: Any) -> None:
+    """Have the statements of a connection that was opened say who acts, if it may have our tables.
+
+    A receiver of Django's `connection_created`.
+    """
+    wrappers = connection.execute_wrappers
+    if connection.vendor != "postgresql" or any(isinstance(each, _Teller) for each in wrappers):
+        return
+    if router.allow_migrate(connection.alias, "pgqueue"):
+        # First: Django removes temporary ones from the end.
+        wrappers.insert(0, _Teller(connection))
+
+
+class _Told:
+    """Stands among what Django does on commit for as long as the setting holds.
+
+    It is dropped with the savepoint in which it was set, as the setting is.
+    """
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+
+    def __call__(self) -> None:
+        """Do nothing: the transaction is over, and the setting with it."""
+
+
+class _Teller:
+    """Sets who acts before a statement of a connection writes."""
+
+    def __init__(self, connection: Any) -> None:
+        self._connection = connection
+        self._has_told = False
+        self._place = 0  # of the last mark
+
+    def __call__(
+        self, execute: Callable[..., Any], sql: Any, params: Any, many: bool, context: Any
+    ) -> Any:
+        """Run a statement, as Django has it."""
+        if (_said.get() or self._has_told) and _writes(text := _text(self._connection, sql)):
+            who = acting()
+            if not self._connection.in_atomic_block and self._connection.get_autocommit():
+                # A procedure that commits can't run in a transaction of ours.
+                if who and not _MAY_COMMIT.match(text):
+                    with transaction.atomic(using=self._connection.alias):
+                        self._tell(who)
+                        return execute(sql, params, many, context)
+            else:
+                self._tell(who)
+        return execute(sql, params, many, context)
+
+    def _tell(self, who: Mapping[str, Any]) -> None:
+        connection = self._connection
+        said = json.dumps(who) if who else NOBODY
+        if connection.in_atomic_block:
+            if said == self._told():
+                return
+            self._set(said)
+            # As `on_commit` does, which says no where Django has seen an error.
+            connection.run_on_commit.append((set(connection.savepoint_ids), _Told(said), True))
+            self._place = len(connection.run_on_commit) - 1
+            self._has_told = True
+        elif who or self._has_told:
+            # Django doesn't see where such a transaction ends.
+            self._set(said)
+            self._has_told = bool(who)
+
+    def _told(self) -> str:
+        """Return what the transaction has been told."""
+        if self._has_told:
+            waiting = self._connection.run_on_commit
+            # Others are behind the last mark, up to thousands.
+            for place in (self._place, *range(len(waiting) - 1, -1, -1)):
+                if place < len(waiting) and isinstance(mark := waiting[place][1], _Told):
+                    self._place = place
+                    return mark.text
+            self._has_told = False
+        return NOBODY
+
+    def _set(self, said: str) -> None:
+        with self._connection.cursor() as cursor:
+            cursor.execute(_SET, [said])
+
+
+def _writes(text: str) -> bool:
+    if _WRITES.match(text):
+        return True
+    return ";" in text and any(map(_WRITES.match, text.split(";")))
+
+
+def _text(connection: Any, sql: Any) -> str:
+    if hasattr(sql, "as_string"):
+        return str(sql.as_string(connection.connection))
+    return sql.decode(errors="replace") if isinstance(sql, bytes) else str(sql)

@@ -178,7 +178,8 @@ def _metadata(own: Mapping[str, Any], given: Mapping[str, Any] | None) -> str:
         checked: dict[str, Any] = checked_message({"metadata": given or {}})["metadata"]
     except (InvalidMessage, InvalidTask, Unstorable) as error:
         raise InvalidEvent(str(error)) from error
-    return json.dumps({**who, **checked, **own})
+    acts = {"acting": who} if who else {}
+    return json.dumps({**acts, **checked, **own})
 
 
 class _Outbox:

@@ -195,7 +195,7 @@ class TrackTable(Operation):
         except LookupError as error:
             names = [f"{app}.{model.name}" for (app, _), model in state.models.items()]
             raise InvalidTracking(
-                f"model={self.model!r}: the migrations know none so far. {hint(self.model, names)}"
+                f"model={self.model!r}: the migrations know no such model here. {hint(self.model, names)}"
             ) from error
 
 

@@ -194,9 +194,14 @@ def _store(table: Table, definition: Definition, event: str) -> Composable:
     what = {"insert": "inserted", "update": "updated", "delete": "deleted"}[event]
     return Text(SQL["store"]).format(
         topic=Literal(definition.topic),
+        key=_row_key("coalesce(new.pgqueue_row, old.pgqueue_row)", "pgqueue_key"),
         rows=_rows(table, definition, what, Text("pgqueue_new"), Text("pgqueue_old")),
         only_if=Text(definition.only_if or "true"),
     )
+
+
+def _row_key(row: str, columns: str) -> Composable:
+    return Text(SQL["row_key"]).format(row=Text(row), columns=Text(columns))
 
 
 def _rows(
@@ -216,6 +221,8 @@ def _rows(
     return Text(SQL[what]).format(
         new=side(new, "new", "true"),
         old=side(old, "old", "true"),
+        new_id=_row_key("new.pgqueue_row", "pgqueue_id"),
+        old_id=_row_key("old.pgqueue_row", "pgqueue_id"),
         # A half that is not there has the other one's columns, all of them null.
         no_new=side(old, "new", "false"),
         no_old=side(new, "old", "false"),

@@ -55,7 +55,7 @@ END
 INSERT INTO pgqueue_event_inbox (topic, key, payload, metadata)
 SELECT {topic} || CASE WHEN old.pgqueue_row IS NULL THEN '.insert'
                        WHEN new.pgqueue_row IS NULL THEN '.delete' ELSE '.update' END,
-       coalesce(pgqueue_row_key_v1(coalesce(new.pgqueue_row, old.pgqueue_row), pgqueue_key), ''),
+       coalesce({key}, ''),
        jsonb_build_object(
            'new', new.pgqueue_shown, 'old', old.pgqueue_shown,
            'diff', CASE WHEN new.pgqueue_row IS NOT NULL AND old.pgqueue_row IS NOT NULL
@@ -74,8 +74,11 @@ WHERE CASE WHEN new.pgqueue_row IS NULL THEN old.pgqueue_shown ELSE new.pgqueue_
 {old} LEFT JOIN {no_new} ON true
 
 -- name: updated
-{new} FULL JOIN {old}
-    ON pgqueue_row_key_v1(new.pgqueue_row, pgqueue_id) = pgqueue_row_key_v1(old.pgqueue_row, pgqueue_id)
+{new} FULL JOIN {old} ON {new_id} = {old_id}
+
+-- name: row_key
+-- Most keys are one column: a call of the function takes as long as all the rest.
+CASE WHEN cardinality({columns}) = 1 THEN {row} ->> {columns}[1] ELSE pgqueue_row_key_v1({row}, {columns}) END
 
 -- name: side
 (SELECT r.*, to_jsonb(r) AS pgqueue_row, {shown} AS pgqueue_shown FROM {source} r WHERE {which} OFFSET 0) {side}

@@ -556,7 +556,7 @@ class TestMistakes:
     @pytest.mark.parametrize(
         ("options", "said"),
         [
-            ({"model": "shop.Ordr"}, "Did you mean 'shop.order'"),
+            ({"model": "shop.Ordr"}, "Did you mean 'shop.Order'"),
             ({"table": "shop_ordr"}, 'no table "shop_ordr"'),
             ({"table": "pg_stat_activity"}, "is no table"),
             ({"model": "shop.Order", "columns": ["nam"]}, "columns: .* Did you mean 'name'"),

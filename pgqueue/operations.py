@@ -1,7 +1,7 @@
 """Operations for migrations: have what happens to a table published.
 
 class Migration(migrations.Migration):
-    dependencies = [("shop", "0007_order"), ("pgqueue", "0006_tracking")]
+    dependencies = [("shop", "0007_order"), ("pgqueue", "0007_tracking")]
     operations = [TrackTable("shop.Order")]
 """
 
@@ -27,7 +27,7 @@ from pgqueue.spelling import hint, shown
 
 __all__ = ["TrackTable", "UntrackTable"]
 
-NEEDED = ("pgqueue", "0006_tracking")
+NEEDED = ("pgqueue", "0007_tracking")
 """The migration that makes what the triggers call."""
 NAME_BYTES = 63
 CONDITION_BYTES = 100_000

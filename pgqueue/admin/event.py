@@ -13,8 +13,8 @@ from django.http import HttpRequest
 from pgqueue.admin.display import NOTHING, ExcerptAdmin
 from pgqueue.admin.filters import AfterFilter, TopicFilter, UptoFilter, as_position
 from pgqueue.admin.listing import Index, Listing
-from pgqueue.filters import as_pattern, as_regex
 from pgqueue.exceptions import InvalidFilter
+from pgqueue.filters import as_pattern, as_regex
 from pgqueue.models import Event
 
 BEGINNING = 100

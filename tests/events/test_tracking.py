@@ -201,7 +201,7 @@ class TestATable:
 
         execute(INSERT)
 
-        assert told() == [(f"legacy.Things.insert", key) for key in "123"]
+        assert told() == [("legacy.Things.insert", key) for key in "123"]
 
     def test_may_have_any_name(self, track: Track) -> None:
         execute(

@@ -19,7 +19,7 @@ from psycopg.sql import Composable
 
 from pgqueue.engine import tracking
 from pgqueue.engine.tracking import TABLES, Definition, Table
-from pgqueue.events.filters import as_topic
+from pgqueue.filters import as_topic
 from pgqueue.events.tables import parts_of, parts_of_model, quoted, topic_of
 from pgqueue.exceptions import InvalidEvent, InvalidTracking
 from pgqueue.names import as_text

@@ -42,6 +42,10 @@ FIGURES = {
         "clients_idle_per_s",
         "clients_silent_per_s",
     },
+    "events": {
+        *("publish_per_s", "publish_1k_per_s", "publish_one_by_one_per_s"),
+        *("group_per_s", "in_per_s", "out_per_s", "publish_to_handler_p50_ms"),
+    },
     "fair": {"per_s", "one_key_per_s", "deep_turns_per_round", "p99_wait_rounds"},
     "governed": {"per_s", "free_per_s", "saturated_claim_ms"},
     "latency": {"p50_ms", "p99_ms"},
@@ -101,6 +105,7 @@ def run(*arguments: str) -> list[dict[str, Any]]:
         (["drain", "enqueue", "fair", "pinned"], "2000"),
         (["backlog", "governed", "ordered", "orm"], "2000"),
         (["latency"], "5"),
+        (["events"], "3000"),
         (["recovery", "sleepers"], "6"),
         (["spark"], "300"),
         (["cluster"], "20"),
@@ -122,9 +127,28 @@ def test_each_benchmark_reports_what_it_promises(names: list[str], messages: str
         measured = {f"figures.{name}" for name in figures} | {f"ratios.{name}" for name in ratios}
         assert report["spread"].keys() == measured
         asked = {must.metric for must in MUSTS if must.benchmark == report["benchmark"]}
+        asked -= {must.metric for must in MUSTS if must.is_lasting}
         # What needs another program, or more messages than these.
         may_lack = {"ratios.of_jdbc", "figures.simulation_error"}
         assert asked - may_lack <= measured
+
+
+@pytest.mark.smoke
+@pytest.mark.timeout(200)
+def test_the_log_may_be_measured_for_minutes() -> None:
+    [report] = run("events", "--minutes", "0.1")
+
+    assert (report["messages"], report["minutes"]) == (0, 0.1)
+    assert report["figures"].keys() == {"in_per_s", "out_per_s", "removed"}
+    assert report["ratios"]["last_of_first"] > 0
+
+
+def test_what_lasts_for_minutes_has_musts_of_its_own() -> None:
+    brief = replace(REPORT, benchmark="events", figures={}, ratios={"of_ceiling": 0.1})
+    lasting = replace(brief, minutes=20, ratios={"last_of_first": 0.8})
+
+    assert "events: ratios.of_ceiling is 0.1, and must be ≥ 0.5." in musts.missed(brief)
+    assert musts.missed(lasting) == ["events: ratios.last_of_first is 0.8, and must be ≥ 0.9."]
 
 
 def test_a_report_that_reaches_its_musts_misses_none() -> None:

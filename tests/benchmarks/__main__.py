@@ -15,6 +15,8 @@ NAMES = sorted(
     for module in iter_modules(benchmarks.__path__)
     if not module.ispkg and not module.name.startswith("_")
 )
+LASTING = {"events"}
+"""Those that may also be measured for minutes."""
 
 
 def main() -> int:
@@ -40,6 +42,8 @@ def main() -> int:
 def _measured(name: str, options: argparse.Namespace) -> list[Report]:
     # Imported late: the tasks need Django, which needs the database.
     benchmark = import_module(f"tests.benchmarks.{name}")
+    if options.minutes:
+        return [benchmark.measure_for(minutes=options.minutes, rounds=options.rounds)]
     # Several sizes only in the whole run: a user who names one benchmark waits for it.
     sizes = benchmark.SIZES[:1] if options.names else benchmark.SIZES
     return [
@@ -56,7 +60,10 @@ def _options() -> argparse.Namespace:
     )
     parser.add_argument("names", nargs="*", metavar="NAME", help=f"of {', '.join(NAMES)} (all)")
     parser.add_argument("--messages", type=_count, metavar="N", help="instead of its own size")
-    parser.add_argument("--rounds", type=_count, default=3, metavar="N", help="(%(default)s)")
+    parser.add_argument("--rounds", type=_count, metavar="N", help="(3; with --minutes 1)")
+    parser.add_argument(
+        "--minutes", type=float, metavar="N", help=f"how long, of {', '.join(LASTING)} only"
+    )
     parser.add_argument("--format", choices=["text", "json"], default="text")
     parser.add_argument(
         "--write", action="store_true", help="to RESULTS.md; all together always do"
@@ -64,6 +71,9 @@ def _options() -> argparse.Namespace:
     options = parser.parse_args()
     if unknown := set(options.names) - set(NAMES):
         parser.error(f"no such benchmark: {', '.join(sorted(unknown))}")
+    if options.minutes and (not options.names or set(options.names) - LASTING):
+        parser.error(f"--minutes needs a NAME of these: {', '.join(LASTING)}.")
+    options.rounds = options.rounds or (1 if options.minutes else 3)
     if options.messages and not options.names:
         parser.error("--messages needs a NAME: sizes differ.")
     return options

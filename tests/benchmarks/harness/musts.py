@@ -26,6 +26,8 @@ class Must:
     aim: float
     needs: str | None = None
     """What it is compared with; where that can't be installed, nothing is asked."""
+    is_lasting: bool = False
+    """Whether it is asked where it was measured for minutes, and only there."""
 
     @property
     def is_asked(self) -> bool:
@@ -85,19 +87,33 @@ MUSTS = (
     Must("spark", "figures.report_s", must=30, aim=10),
     Must("spark", "figures.simulation_error", must=0.2, aim=0.1),
     Must("spark", "figures.driver_gb", must=1.5, aim=1),
+    Must("events", "figures.publish_per_s", must=80_000, aim=200_000),
+    Must("events", "figures.publish_1k_per_s", must=30_000, aim=50_000),
+    Must("events", "figures.group_per_s", must=30_000, aim=80_000),
+    Must("events", "ratios.of_ceiling", must=0.5, aim=0.8),
+    # What PGMB published of two cores; the aim is twice that.
+    Must("events", "figures.in_per_s", must=27_300, aim=54_600),
+    Must("events", "figures.out_per_s", must=16_200, aim=32_400),
+    Must("events", "figures.publish_to_handler_p50_ms", must=6, aim=3),
+    Must("events", "ratios.publish_of_enqueue", must=0.9, aim=1),
+    Must("events", "ratios.last_of_first", must=0.9, aim=1, is_lasting=True),
     Must("recovery", "figures.child_s", must=1, aim=1),
     Must("recovery", "figures.worker_s", must=LEASE_S + 1, aim=LEASE_S + 1),
 )
 
 
-def musts_of(benchmark: str) -> dict[str, Must]:
-    """Return what a benchmark must reach, by metric."""
-    return {must.metric: must for must in MUSTS if must.benchmark == benchmark}
+def musts_of(report: Report) -> dict[str, Must]:
+    """Return what a report must reach, by metric."""
+    return {must.metric: must for must in MUSTS if _is_about(must, report)}
+
+
+def _is_about(must: Must, report: Report) -> bool:
+    return must.benchmark == report.benchmark and must.is_lasting == bool(report.minutes)
 
 
 def missed(report: Report, *, musts: Iterable[Must] = MUSTS) -> list[str]:
     """Return a line for each must that a report misses, also for want of the metric."""
-    asked = [must for must in musts if must.benchmark == report.benchmark and must.is_asked]
+    asked = [must for must in musts if _is_about(must, report) and must.is_asked]
     lines = []
     for must in asked:
         value = report.metrics.get(must.metric)

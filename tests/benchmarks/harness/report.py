@@ -39,6 +39,8 @@ class Report:
     spread: Mapping[str, Sequence[float]]
     machine: Mapping[str, Any]
     measured_at: str
+    minutes: float = 0
+    """How long it was measured, where that is what was asked for, not `messages`."""
     remarks: Mapping[str, str] = field(default_factory=dict)
     """What else is to be known: of what was measured, and of what could not be."""
     each: Sequence[Mapping[str, Mapping[str, float]]] = ()
@@ -63,6 +65,7 @@ def repeat(
     *,
     messages: int,
     rounds: int,
+    minutes: float = 0,
     remarks: Mapping[str, str] | None = None,
 ) -> Report:
     """Measure several times and report the medians; say on stderr how far it is.
@@ -72,7 +75,8 @@ def repeat(
     on = machine()
     done = []
     for number in range(1, rounds + 1):
-        print(f"{benchmark} ({messages} messages): round {number} of {rounds}", file=sys.stderr)
+        size = f"{minutes:g} minutes" if minutes else f"{messages} messages"
+        print(f"{benchmark} ({size}): round {number} of {rounds}", file=sys.stderr)
         done.append(measure(messages))
     figures = _collected([each.figures for each in done])
     ratios = _collected([each.ratios for each in done])
@@ -80,6 +84,7 @@ def repeat(
         benchmark=benchmark,
         messages=messages,
         rounds=rounds,
+        minutes=minutes,
         figures=_rounded({name: median(values) for name, values in figures.items()}),
         ratios=_rounded({name: median(values) for name, values in ratios.items()}),
         spread={

@@ -69,7 +69,8 @@ def markdown(table: Sequence[Sequence[str]]) -> list[str]:
 
 
 def _title(report: Report) -> str:
-    return f"{report.benchmark} --messages {report.messages}"
+    size = f"--minutes {report.minutes:g}" if report.minutes else f"--messages {report.messages}"
+    return f"{report.benchmark} {size}"
 
 
 def _circumstances(report: Report) -> str:
@@ -83,7 +84,7 @@ def _circumstances(report: Report) -> str:
 
 def rows(report: Report) -> list[tuple[str, ...]]:
     """Return what was measured, metric by metric, and how it was judged."""
-    musts = musts_of(report.benchmark)
+    musts = musts_of(report)
     return [
         (metric, _measured(value, report.spread[metric]), *_judged(musts.get(metric), value))
         for metric, value in report.metrics.items()

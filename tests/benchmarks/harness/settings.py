@@ -5,7 +5,7 @@ from importlib.util import find_spec
 import django
 
 from testproject.settings import *  # noqa: F403
-from testproject.settings import DATABASES, env
+from testproject.settings import DATABASES, PGQUEUE, env
 from testproject.settings import INSTALLED_APPS as OF_THE_PROJECT
 
 DATABASES["default"]["CONN_MAX_AGE"] = env.int("CONN_MAX_AGE", default=None)
@@ -35,3 +35,6 @@ if django.VERSION < (6, 0):
 if find_spec("django_ox"):
     INSTALLED_APPS += ["django_ox"]
     TASKS["ox"] = {"BACKEND": "django_ox.backend.OxBackend"}
+
+if "PGQUEUE_EVENT_RETENTION" in env:
+    PGQUEUE["EVENT_RETENTION"] = env.float("PGQUEUE_EVENT_RETENTION")

@@ -6,7 +6,7 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -54,11 +54,23 @@ class Worker:
 
 
 @contextmanager
-def running(command: str = "runworker", *arguments: str, **environment: str) -> Iterator[Worker]:
+def running(name: str = "runworker", *arguments: str, **environment: str) -> Iterator[Worker]:
     """Have a worker while this lasts: ours, or what another command runs."""
+    with started([*command(name, *arguments), "--verbosity", "0"], **environment) as worker:
+        yield worker
+
+
+def command(*arguments: str) -> list[str]:
+    """Return what runs a management command."""
+    return [sys.executable, str(ROOT / "manage.py"), *arguments]
+
+
+@contextmanager
+def started(program: Sequence[str], **environment: str) -> Iterator[Worker]:
+    """Have a program run while this lasts."""
     with TemporaryFile() as log:
         process = subprocess.Popen(
-            [sys.executable, ROOT / "manage.py", command, *arguments, "--verbosity", "0"],
+            program,
             cwd=ROOT,
             env={**os.environ, **environment},
             stdin=subprocess.DEVNULL,

@@ -21,6 +21,18 @@ import django
 
 SOON = timedelta(minutes=1)
 SECOND = timedelta(seconds=1)
+APART = """
+    DROP SCHEMA IF EXISTS apart CASCADE;
+    CREATE SCHEMA apart;
+    SET search_path = apart, public;
+    CREATE TABLE pgqueue_event (LIKE public.pgqueue_event) PARTITION BY RANGE (position);
+    CREATE TABLE pgqueue_event_0 PARTITION OF pgqueue_event FOR VALUES FROM (0) TO (1000000);
+    CREATE TABLE pgqueue_event_1 PARTITION OF pgqueue_event FOR VALUES FROM (1000000) TO (2000000);
+    CREATE TABLE pgqueue_log_floor (LIKE public.pgqueue_log_floor INCLUDING ALL);
+    INSERT INTO pgqueue_event
+    SELECT unnest(ARRAY[999999, 1999999]), 'odd', '', NULL, '{}', 'epoch'
+"""
+"""A log whose partitions are full: positions of the real one have no gaps."""
 NOBODY = -1
 NONE = UUID(int=0)
 
@@ -51,6 +63,7 @@ def verbs() -> list[Callable[[], object]]:
         dead,
         enqueue,
         event_partitions,
+        event_retention,
         expire,
         exports,
         groups,
@@ -284,6 +297,15 @@ def verbs() -> list[Callable[[], object]]:
         named.states()
         named.delete("odd")
 
+    def drop_events() -> None:
+        with closing(connect("default", name="operator")) as connection:
+            connection.execute(APART)
+            ages = {"keep": SECOND, "max_age": SECOND}
+            event_retention.waits_for(connection, keep=SECOND)
+            event_retention.drop(connection, **ages)
+            connection.prepare_threshold = None  # as behind a transaction pooler
+            event_retention.drop(connection, **ages)
+
     # Verbs that the others reach by chance only, or never.
     def the_rest() -> None:
         on_its_own(lease.begin, [])
@@ -307,7 +329,7 @@ def verbs() -> list[Callable[[], object]]:
     return [
         *(hold, deduplicate, fill, keep_order, operate_on_some, write_from_spark, fill_back),
         *(operate_on_what_is_locked, wait_for, wait_by_hand, receive_some),
-        *(look, hear, do_duties, keep_schedules, examine, look_after, drop_days),
+        *(look, hear, do_duties, keep_schedules, examine, look_after, drop_days, drop_events),
         *(write_the_log, read_for_a_group, the_rest),
     ]
 

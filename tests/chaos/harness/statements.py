@@ -34,9 +34,9 @@ def all_of_them() -> dict[str, re.Pattern[str]]:
 def _sent(statement: str) -> re.Pattern[str]:
     """Return the pattern of a statement with parameters, or their values, in their places.
 
-    And with any condition on events.
+    And with any condition on events, or any table, in the place of a name in braces.
     """
-    parts = re.split(r"%\(\w+\)s|\{condition\}", statement)
+    parts = re.split(r"%\(\w+\)s|\{\w+\}", statement)
     return re.compile(".+?".join(re.escape(part.replace("%%", "%")) for part in parts), re.DOTALL)
 
 

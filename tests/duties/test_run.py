@@ -16,12 +16,12 @@ from pgqueue.duties.inline import InlineDuties
 from pgqueue.duties.partitions import Partitions
 from pgqueue.duties.rescue import Rescue
 from pgqueue.duties.run import run_duty
-from pgqueue.engine import duty, lease, partitioning, partitions
+from pgqueue.engine import duty, event_partitions, lease, partitioning, partitions
 from pgqueue.models import Duty, Message
 from pgqueue.states import State
 from tests.duties.kinds import MINUTE, NONE, Lasting, Notes
 from tests.eventually import eventually
-from tests.factories import LEASE, OVER, Connection, past, run
+from tests.factories import LEASE, OVER, Connection, log_as_migrated, logged, past, run
 
 ALWAYS = Mock(lasting=lambda connection: MINUTE)
 
@@ -155,3 +155,18 @@ class TestRunning:
 
         assert (after_some, dropped) == (NONE, 1)
         assert (after_none, partitioning.did["dropped"]) == (timedelta(hours=1), 0)
+
+    def test_makes_partitions_again_soon_while_events_come_fast(
+        self, connection: Connection
+    ) -> None:
+        duty.due(connection, ["partitions"])
+        logged(connection, 1)
+        logged(connection, event_partitions.SIZE // 2)
+        partitioning = Partitions(retention=settings().retention)
+        try:
+            again_in = run_duty(connection, partitioning, contact=ALWAYS)
+        finally:
+            log_as_migrated(connection)
+
+        assert again_in == timedelta(seconds=10)
+        assert partitioning.did["event_partitions_made"] == event_partitions.MOST_AHEAD - 1

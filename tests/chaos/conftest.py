@@ -3,12 +3,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import count
 from pathlib import Path
+from typing import TypeVar
 
 import pytest
 
+from tests.chaos.harness.logstage import LogStage
 from tests.chaos.harness.migrated import migrated
 from tests.chaos.harness.server import Server, home
 from tests.chaos.harness.stage import SEED, Recovery, Stage
+
+S = TypeVar("S", bound=Stage)
 
 recoveries: list[Recovery] = []
 _numbers = count()
@@ -47,7 +51,18 @@ def server(template: Server) -> Iterator[Server]:
 def stage(server: Server, tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Stage]:
     """A scenario on a server of its own, which runs; its books are closed by `stage.end()`."""
     server.start()
-    stage = Stage(server, tmp_path, request.node.name)
+    yield from play(Stage(server, tmp_path, request.node.name))
+
+
+@pytest.fixture
+def log_stage(server: Server, tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[LogStage]:
+    """The same for the event log: its books are closed by `log_stage.end_log()`."""
+    server.start()
+    yield from play(LogStage(server, tmp_path, request.node.name))
+
+
+def play(stage: S) -> Iterator[S]:
+    """Lend a scenario to a test, and close it."""
     try:
         yield stage
     finally:

@@ -39,3 +39,13 @@ INSERT INTO pgqueue_policy (channel, scope, key, max_running)
 VALUES ('limited', 'channel', '', 5), ('limited', 'each', '', 2);
 INSERT INTO pgqueue_policy (channel, scope, key, rate, burst)
 VALUES ('paced', 'channel', '', 50, 5);
+
+-- What the readers of groups have handled.
+CREATE TABLE chaos_handled (
+    id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    "group" text NOT NULL,
+    position bigint NOT NULL,
+    number bigint NOT NULL,
+    pid int NOT NULL,
+    handled_at timestamptz NOT NULL DEFAULT clock_timestamp()
+);

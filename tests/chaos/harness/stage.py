@@ -332,7 +332,7 @@ class Stage:
 
     def retire(self, worker: Process) -> None:
         """Ask a worker to stop, for good, and wait until it has."""
-        _stop([worker])
+        stop([worker])
         self._dead.add(worker.pid)
 
     def replace_the_dead(self, **environment: str) -> None:
@@ -347,11 +347,11 @@ class Stage:
     def end(self, *, fails: tuple[str, ...] = (), within: float = 60) -> str:
         """Let the producers stop and everything end, stop the workers, and close the books."""
         self.stop_producers()
-        _stop(each for each in self.others if each.name == "operator")
+        stop(each for each in self.others if each.name == "operator")
         self._cancel_what_no_producer_could()
         eventually(self._is_over, within=within, what=self.what_is_left())
         pids = [pid for each in self.living() for pid in (each.pid, *children(each.pid))]
-        _stop([*self.living(), *self.others])
+        stop([*self.living(), *self.others])
         with closing(self.server.connect()) as connection:
             route.tidy(connection)
             came_to = ledger.audit(connection, self.books, fails=fails)
@@ -448,7 +448,7 @@ def _with_clock(seconds: float, module: str) -> list[str]:
     return ["-m", "tests.chaos.clock", str(seconds), module] if seconds else ["-m", module]
 
 
-def _stop(processes: Iterable[Process]) -> None:
+def stop(processes: Iterable[Process]) -> None:
     """Ask them all to stop, and wait for it."""
     asked = list(processes)
     for each in asked:

@@ -26,7 +26,7 @@ TERMINATE = """
 SELECT count(pg_terminate_backend(pid)) FROM (
     SELECT pid FROM pg_stat_activity
     WHERE datname = 'chaos' AND pid <> pg_backend_pid() AND backend_type = 'client backend'
-    ORDER BY random() LIMIT 2) some
+    ORDER BY random() LIMIT 2) chosen
 """
 BY = 'SELECT count(*) FROM chaos_handled WHERE "group" = %s AND pid = %s'
 
@@ -64,6 +64,11 @@ def test_readers_of_partitions_that_are_killed_lose_nothing(
     readers = [stage.reader(group, partitions=4) for _ in range(3)]
 
     for _ in range(4):
+        eventually(
+            lambda: all(1 <= len(stage.partitions_of(each)) <= 2 for each in readers),
+            within=30,
+            what=stage.later(lambda: f"balanced: {[stage.partitions_of(e) for e in readers]}"),
+        )
         stage.handles(group, 100)
         victim = stage.random.choice(readers)
         with stage.taken_over(group, victim, within=SOON):

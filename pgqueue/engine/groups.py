@@ -141,8 +141,14 @@ def take(
 
 def excess(connection: Connection, name: str, *, has: int, lease: timedelta = LEASE) -> int:
     """Return how many of its partitions a reader has beyond its share."""
-    row = connection.execute(SQL["share"], {"name": name, "lease": lease}).fetchone()
-    return max(0, has - row[0]) if row else 0
+    # Whoever has too many is not the one that has too few: it does not matter who asks.
+    given = {"name": name, "lease": lease, "reader": None}
+    row = connection.execute(SQL["share"], given).fetchone()
+    most, share = row or (has, has)
+    if has > most:
+        return int(has - most)
+    # One by one: others give, too.
+    return 1 if has > share else 0
 
 
 def renew(connection: Connection, name: str, reader: UUID, *, lease: timedelta = LEASE) -> set[int]:

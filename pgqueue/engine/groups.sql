@@ -13,7 +13,8 @@ ON CONFLICT DO NOTHING
 SELECT partitions FROM pgqueue_group WHERE name = %(name)s
 
 -- name: take
--- A reader counts while it was seen within a lease; each has the same share, rounded up.
+-- A reader counts while it was seen within a lease; each has the same share, rounded up, but down while another
+-- has less than that: of four partitions, three readers would have two, two and none.
 WITH
 -- include: shares
 , free AS MATERIALIZED (
@@ -34,16 +35,25 @@ RETURNING c.partition, c.position, c.failures,
 
 -- name: shares
 shares AS MATERIALIZED (
-    SELECT ceil(g.partitions::numeric / greatest(1, (
-        SELECT count(*) FROM pgqueue_reader r
-        WHERE r."group" = %(name)s AND r.last_seen > statement_timestamp() - %(lease)s::interval)))::integer AS share
-    FROM pgqueue_group g WHERE g.name = %(name)s
+    SELECT most, CASE WHEN live.least < g.partitions / live.count THEN g.partitions / live.count ELSE most END AS share
+    FROM pgqueue_group g
+    CROSS JOIN (
+        SELECT greatest(1, count(*)) AS count,
+               min(each.has) FILTER (WHERE each.id IS DISTINCT FROM %(reader)s::uuid) AS least
+        FROM (
+            SELECT r.id, count(c.partition) AS has
+            FROM pgqueue_reader r
+            LEFT JOIN pgqueue_cursor c ON c."group" = %(name)s AND c.reader_id = r.id
+            WHERE r."group" = %(name)s AND r.last_seen > statement_timestamp() - %(lease)s::interval
+            GROUP BY r.id) each) live
+    CROSS JOIN LATERAL (SELECT (g.partitions + live.count - 1) / live.count AS most) rounded
+    WHERE g.name = %(name)s
 )
 
 -- name: share
 WITH
 -- include: shares
-SELECT share FROM shares
+SELECT most, share FROM shares
 
 -- name: renew
 UPDATE pgqueue_cursor SET lease_until = statement_timestamp() + %(lease)s::interval

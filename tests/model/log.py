@@ -11,7 +11,7 @@ import json
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from datetime import timedelta
-from math import ceil
+from math import ceil, floor
 from typing import Any
 from uuid import UUID, uuid4
 
@@ -339,7 +339,13 @@ class Machine(RuleBasedStateMachine):
         if beats:
             readers.beat(who.connection, who.id, group=GROUP)
             self.seen_lately.add(who.id)
-        share = ceil(len(self.place) / max(1, len(self.seen_lately)))
+        count = max(1, len(self.seen_lately))
+        have = [
+            sum(place.owner == each for place in self.place.values())
+            for each in self.seen_lately - {who.id}
+        ]
+        is_anyone_short = any(each < len(self.place) // count for each in have)
+        share = (floor if is_anyone_short else ceil)(len(self.place) / count)
         free = [
             partition
             for partition, place in self.place.items()

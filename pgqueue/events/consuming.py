@@ -31,6 +31,7 @@ from pgqueue.events.growth import Waiter, advance
 from pgqueue.events.parked import parked
 from pgqueue.events.reading import check_bounds
 from pgqueue.events.recorded import RecordedEvent
+from pgqueue.exceptions import EventsRemoved, PositionAhead
 from pgqueue.quantities import as_timedelta
 from pgqueue.retries import Exponential
 from pgqueue.service import NO_NAP, Service
@@ -79,7 +80,7 @@ class Lost(Exception):
 class GroupReader(Service):
     """Reads for one group until it is stopped."""
 
-    longest_backoff = timedelta(seconds=5)
+    longest_backoff = timedelta(seconds=2)
     longest_step = float("inf")
 
     def __init__(self, consumer: Consumer, *, lease: timedelta = LEASE) -> None:
@@ -204,7 +205,12 @@ class GroupReader(Service):
         stretch = log.read(
             connection, after=held.position, limit=limit, condition=condition, parameters=parameters
         )
-        check_bounds(held.position, stretch)
+        try:
+            check_bounds(held.position, stretch)
+        except (EventsRemoved, PositionAhead):
+            # Taken again next, and then it is the last: the others go on, and a reset is seen.
+            self._lose(held)
+            raise
         return stretch
 
     def _handle(self, connection: Connection, held: Held, events: Sequence[RecordedEvent]) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from datetime import timedelta
+from functools import partial
 from typing import Any
 from uuid import uuid4
 
@@ -17,7 +18,7 @@ from pgqueue.engine import groups as engine
 from pgqueue.events import consumers, consuming, groups
 from pgqueue.events.consumers import Consumer, consumer
 from pgqueue.events.consuming import GroupReader
-from pgqueue.exceptions import LeaseLost
+from pgqueue.exceptions import EventsRemoved, LeaseLost
 from tests.eventually import eventually
 
 Connection = psycopg.Connection[Any]
@@ -131,18 +132,22 @@ def test_an_event_that_was_parked_without_an_answer_is_parked_once(
     assert cursor(connection) == 1
 
 
+@pytest.mark.parametrize("noticed", [False, True])
+@pytest.mark.parametrize("atomic", [False, True])
+@pytest.mark.parametrize("verb", [partial(engine.reset, position=0), engine.delete])
 def test_a_partition_that_was_lost_is_left_without_an_error(
-    connection: Connection, read: Read
+    connection: Connection, read: Read, verb: Any, atomic: bool, noticed: bool
 ) -> None:
     handled: list[int] = []
 
     def handle(event: Any) -> None:
         handled.append(event.position)
         if len(handled) == 1:
-            groups.reset("g", "beginning")
-            reader._leases.tick()
+            verb(connection, "g")
+            if noticed:
+                reader._leases.tick()
 
-    reader = read(handle)
+    reader = read(handle, atomic=atomic)
     for _ in range(2):
         publish("a")
     reader._leases.note({0})
@@ -150,7 +155,8 @@ def test_a_partition_that_was_lost_is_left_without_an_error(
     for _ in range(3):
         reader.tick()
 
-    assert handled == [1, 1, 2]
+    # A plain handler is not interrupted between two events, until the loss is noticed.
+    assert handled == ([1, 1, 2] if atomic or noticed else [1, 2, 1, 2])
     assert cursor(connection) == 2
     reader._leases.finish()
 
@@ -229,6 +235,33 @@ def test_a_group_that_was_made_anew_is_read_as_it_is_now(
         reader.tick()
 
     assert sorted(handled) == list(range(1, 9))
+
+
+def test_a_reader_behind_what_was_removed_says_so_and_goes_on_after_a_reset(
+    connection: Connection, read: Read
+) -> None:
+    handled: list[int] = []
+    reader = read(lambda event: handled.append(event.position), partitions=2)
+    reader.tick()
+    for key in "abcdefgh":
+        publish("a", key=key)
+    connection.execute("INSERT INTO pgqueue_log_floor (log, position) VALUES ('event', 4)")
+    connection.execute("UPDATE pgqueue_cursor SET position = 4 WHERE partition = 1")
+
+    for _ in range(5):
+        with pytest.raises(EventsRemoved):
+            reader.tick()
+    others = list(handled)
+    groups.reset("g", "beginning")
+    reader._leases.tick()
+    for _ in range(2):
+        reader.tick()
+
+    # One that is behind keeps no other partition waiting.
+    assert others
+    assert set(handled) == set(range(5, 13))
+    assert cursor(connection) == 12
+    reader._leases.finish()
 
 
 def test_a_reader_takes_again_at_once_what_it_was_wrongly_told_is_lost(

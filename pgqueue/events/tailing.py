@@ -69,7 +69,7 @@ class Tail:
         """
         try:
             while not self._is_closed:
-                while self._events:
+                while self._events and not self._is_closed:
                     yield self._events.popleft()
                 self._fill()
         finally:
@@ -87,7 +87,7 @@ class Tail:
         with ThreadPoolExecutor(1, thread_name_prefix="pgqueue tail") as thread:
             try:
                 while not self._is_closed:
-                    while self._events:
+                    while self._events and not self._is_closed:
                         yield self._events.popleft()
                     await loop.run_in_executor(thread, self._fill)
             finally:

@@ -113,22 +113,20 @@ class Tail:
 
     def _fill(self) -> None:
         """Read the next events; wait a while where there are none."""
-        self._begin()
-        # Cleared before it looks: what comes after that ends the wait.
-        self._grown.clear()
-        if self._is_closed or self._has_read():
-            return
-        self._grown.wait(min(self._waiter.nap(is_behind=self._is_behind), ROUND))
-        if self._is_closed:
-            self._waiter.close()
+        try:
+            self._begin()
+            # Cleared before it looks: what comes after that ends the wait.
+            self._grown.clear()
+            if self._is_closed or self._has_read():
+                return
+            self._grown.wait(min(self._waiter.nap(is_behind=self._is_behind), ROUND))
+        finally:
+            if self._is_closed:
+                self.close()  # what another thread could not: it was in use
 
     def _has_read(self) -> bool:
         with self._using:
-            try:
-                return self._look()
-            finally:
-                if self._is_closed:
-                    self._session.close()
+            return self._look()
 
     def _look(self) -> bool:
         was_open = self._session.is_open

@@ -118,8 +118,10 @@ def consumer(
         "atomic": _checked("atomic", _flag, atomic),
         "partitions": _checked("partitions", as_partitions, partitions),
         "start": _checked("start", as_start, start),
-        "max_attempts": _checked("max_attempts", as_count, max_attempts or settings().max_attempts),
-        "backoff": _checked("backoff", _backoff, backoff or settings().backoff),
+        "max_attempts": _checked(
+            "max_attempts", as_count, _or(max_attempts, settings().max_attempts)
+        ),
+        "backoff": _checked("backoff", _backoff, _or(backoff, settings().backoff)),
         "on_failure": _checked("on_failure", _on_failure, on_failure),
         "database": database,
     }
@@ -159,6 +161,10 @@ def declared() -> list[Consumer]:
 def discover() -> None:
     """Import what may declare handlers."""
     autodiscover_modules("tasks", "events")
+
+
+def _or(given: Any, default: Any) -> Any:
+    return default if given is None else given
 
 
 def _checked(option: str, check: Callable[[Any], Any], value: Any) -> Any:

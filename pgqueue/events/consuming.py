@@ -290,17 +290,21 @@ class GroupReader(Service):
         error: Exception,
     ) -> bool:
         """Note a failure; return whether the event was given up, so that the next one follows."""
+        name, event = self._consumer.name, events[0]
         if len(events) > 1:
-            # Which of them it was is not known: each is tried by itself.
+            # Which of them it was is not known.
+            logger.warning(
+                "%s and %d more failed in the group %s: each is tried by itself, now",
+                *(event, len(events) - 1, name),
+                exc_info=error,
+            )
             held.alone_until = events[-1].position
-            failures = 1
-        else:
-            failures = held.failures + 1
-        name, event, delay = self._consumer.name, events[0], self._delay(error, failures)
-        is_last = (failures >= self._consumer.max_attempts and len(events) == 1) or delay is None
-        what = f"{event} and {len(events) - 1} more" if len(events) > 1 else str(event)
+            return False
+        failures = held.failures + 1
+        delay = self._delay(error, failures)
+        is_last = failures >= self._consumer.max_attempts or delay is None
         then = self._in_words(None if is_last else delay)
-        logger.warning("%s failed in the group %s: %s", what, name, then, exc_info=error)
+        logger.warning("%s failed in the group %s: %s", event, name, then, exc_info=error)
         if is_last or delay is None:
             return self._give_up(connection, held, event, error, failures)
         held.failures = failures

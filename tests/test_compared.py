@@ -21,6 +21,7 @@ FEATURES = {
         "Schema",
         "Publish",
         "Groups",
+        "Consumer groups",
         "Reserve",
         "Polling backoff",
         "Ack",
@@ -56,6 +57,25 @@ FEATURES = {
         "Complete",
         "Keep-alive",
         "Runner",
+    ],
+    "pg-transactional-outbox": [
+        "Tables",
+        "Store",
+        "Polling",
+        "Ack manager",
+        "Concurrency controllers",
+        "Handling",
+        "Attempts",
+        "Cleanup",
+    ],
+    "PGMB": [
+        "Event log",
+        "Unread",
+        "Poll / read",
+        "Reliable handler",
+        "Partition helper",
+        "Fire-and-forget",
+        "Publish",
     ],
 }
 

@@ -162,6 +162,8 @@ class GroupReader(Service):
             engine.release(connection, name, self.id, given)
         for each in engine.take(connection, name, self.id, held=self._held, lease=self._lease):
             self._held[each.number] = Held.of(each)
+        # It may have been made anew just before they were taken; later, and they would be lost.
+        self._partitions = engine.partitions_of(connection, name) or self._partitions
         self._leases.note(set(self._held))
 
     def _make(self) -> int:

@@ -183,6 +183,58 @@ def test_the_command_for_schedules_refuses_a_name_that_it_does_not_know(
     assert not attempt(lambda: call("pgqueue_schedule", verb, name), CommandError)
 
 
+STARTS = ["now", "beginning", "0", "2026-11-24T08:30:00Z", "2026-11-24"]
+
+
+@EXAMPLES
+@given(name=st.one_of(TEXTS, st.sampled_from(["billing", "é", "x" * 190])))
+@example(name="\ud800")
+def test_the_command_for_groups_refuses_a_name_or_makes_it(name: str) -> None:
+    def run() -> None:
+        call("pgqueue_group", "make", "--", name)
+        assert models.Group.objects.get().name == name
+
+    assert attempt(run, CommandError) or name not in ("billing", "é", "x" * 190)
+
+
+@pytest.mark.parametrize("verb", ["run", "reset", "resume", "delete"])
+@EXAMPLES
+@given(name=TEXTS)
+@example(name="\ud800")
+def test_the_command_for_groups_refuses_a_name_that_it_does_not_know(verb: str, name: str) -> None:
+    rest = ["now"] if verb == "reset" else []
+
+    assert not attempt(lambda: call("pgqueue_group", verb, "--", name, *rest), CommandError)
+
+
+@EXAMPLES
+@given(value=st.one_of(WORDS, st.sampled_from(["1", "1024"])))
+def test_the_command_for_groups_refuses_a_number_of_partitions_or_makes_them(value: str) -> None:
+    def run() -> None:
+        call("pgqueue_group", "make", "billing", f"--partitions={value}")
+        assert models.Cursor.objects.count() == int(value)
+
+    assert attempt(run, CommandError) or value not in ("1", "1024")
+
+
+@pytest.mark.parametrize("verb", ["make", "reset"])
+@EXAMPLES
+@given(value=st.one_of(WORDS, st.sampled_from(STARTS)))
+@example(value="9" * 19)
+@example(value="0001-01-01T00:00+14:00")
+@example(value="9999-12-31T23:59-14:00")
+def test_the_command_for_groups_refuses_a_start_or_goes_there(verb: str, value: str) -> None:
+    def run() -> None:
+        if verb == "make":
+            call("pgqueue_group", "make", "billing", f"--start={value}")
+        else:
+            call("pgqueue_group", "make", "billing")
+            call("pgqueue_group", "reset", "billing", "--", value)
+        assert models.Cursor.objects.get().position == 0
+
+    assert attempt(run, CommandError) or value not in STARTS
+
+
 LIMITS = {
     "--min-workers": ["0", "7"],
     "--max-dead": ["0", "7"],
@@ -223,6 +275,7 @@ def test_the_command_for_health_refuses_a_limit_or_applies_it(
     [
         *(["pgqueue_maintain"], ["pgqueue_health"], ["pgqueue_channel", "list"]),
         *(["pgqueue_schedule", "list"], ["pgqueue_channel", "show", "mail"]),
+        *(["pgqueue_group", "list"], ["pgqueue_group", "make", "billing"]),
     ],
     ids=" ".join,
 )

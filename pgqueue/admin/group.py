@@ -5,6 +5,7 @@ from typing import Any
 
 from django import forms
 from django.contrib import admin
+from django.contrib.admin.utils import display_for_value
 from django.contrib.admin.views.main import ChangeList
 from django.core.exceptions import ValidationError
 from django.db import connections
@@ -181,8 +182,9 @@ class GroupAdmin(QueueAdmin):
         return "reading" if seen.readers else "idle"
 
     @admin.display
-    def last_moved(self, group: Any) -> Any:
-        return group.seen.updated_at
+    def last_moved(self, group: Any) -> str:
+        # On its page, Django would show a time as Python does.
+        return display_for_value(group.seen.updated_at, NOTHING)
 
     @admin.display(description="events given up")
     def parked(self, group: Group) -> SafeString:

@@ -167,6 +167,16 @@ class TestThePage:
         assert "(silent)" in page(editor)
         assert "idle" in page(editor, GROUPS)
 
+    @pytest.mark.parametrize("path", [GROUPS, f"{GROUPS}billing/change/"])
+    def test_tells_times_in_the_projects_time_zone(
+        self, settings: Any, db: None, editor: Client, path: str
+    ):
+        settings.TIME_ZONE = "Asia/Tokyo"
+        groups.make("billing")
+        Cursor.objects.update(updated_at="2026-06-01T12:00Z")
+
+        assert "June 1, 2026, 9 p.m." in page(editor, path).partition("Each partition")[0]
+
     def test_leads_to_the_events_that_were_given_up(self, db: None, editor: Client):
         groups.make("billing")
 

@@ -6,7 +6,8 @@ A pattern is a topic in which `*` stands for one word, and `**`, as its last wor
 Conditions on payloads have the form of Django's lookups: `{"total__gte": 100, "customer__country":
 "DE"}`. They become one jsonpath, whose values are its variables: PostgreSQL never sees SQL that was
 made of values. A value that is missing, or of another type, meets no condition but `exists: False`;
-a list meets one that an item of it does.
+a list meets one that an item of it does. A number is also compared with the text of one, which is
+how Decimals are stored.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import json
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from decimal import Decimal
 from functools import cached_property
 from typing import Any
 
@@ -286,10 +288,18 @@ def _predicate(name: str, place: str, how: str, value: Any) -> tuple[str, dict[s
         return f"{place} == ${name}[*]", {name: [_scalar(each) for each in value]}
     if how == "contains":
         return f"{place}[*] == ${name}", {name: _scalar(value)}
-    return f"{place} {COMPARED.get(how, '==')} ${name}", {name: _scalar(value)}
+    compared = _scalar(value)
+    operator = COMPARED.get(how, "==")
+    if isinstance(compared, int | float) and not isinstance(compared, bool):
+        # A Decimal is text in typed events, and tagged in others.
+        forms = (place, f"{place}.double()", f'{place}."value".double()')
+        return " || ".join(f"{form} {operator} ${name}" for form in forms), {name: compared}
+    return f"{place} {operator} ${name}", {name: compared}
 
 
 def _scalar(value: Any) -> Any:
+    if isinstance(value, Decimal):
+        value = int(value) if value == value.to_integral_value() else float(value)
     if not isinstance(value, SCALARS):
         raise TypeError("it must be text, a number, True, False or None.")
     if isinstance(value, str):

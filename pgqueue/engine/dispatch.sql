@@ -131,9 +131,18 @@ WITH subs AS MATERIALIZED (
     FROM events e
     CROSS JOIN (SELECT DISTINCT eq_path FROM subs WHERE eq_path <> '') p
     CROSS JOIN LATERAL jsonb_path_query(e.payload, p.eq_path::jsonpath, '{}', true) AS value
+), likely AS (
+    SELECT * FROM found
+    UNION ALL
+    -- A Decimal is text in typed events, and tagged in others: it equals a number all the same.
+    SELECT position, topic, eq_path, to_jsonb(number::numeric)
+    FROM (SELECT position, topic, eq_path,
+                 CASE jsonb_typeof(value) WHEN 'string' THEN value #>> '{}' WHEN 'object' THEN value ->> 'value' END AS number
+          FROM found) texts
+    WHERE number ~ '^-?[0-9]{1,30}(\.[0-9]{1,30})?$'
 ), candidates AS MATERIALIZED (
     SELECT DISTINCT v.position, s.name
-    FROM found v
+    FROM likely v
     JOIN subs s ON s.eq_path = v.eq_path AND s.eq_value = v.value
     WHERE s.predicate = '' AND (s.is_any OR (v.topic, s.name) IN (SELECT topic, name FROM pairs))
     UNION ALL

@@ -87,29 +87,35 @@ class TestAPattern:
         assert bool(re.search(as_regex(pattern), topic)) == fits(pattern, topic)
 
 
+def number(place: str, operator: str) -> str:
+    """The path that compares with a number: also what is the text of one, or a tagged Decimal."""
+    forms = (place, f"{place}.double()", f'{place}."value".double()')
+    return f"({' || '.join(f'{form} {operator} $v0' for form in forms)})"
+
+
 class TestConditions:
     @pytest.mark.parametrize(
         ("where", "path", "variables"),
         [
             ({}, "", {}),
-            ({"a": 1}, '($."a" == $v0)', {"v0": 1}),
+            ({"a": 1}, number('$."a"', "=="), {"v0": 1}),
             ({"a": None}, '($."a" == $v0)', {"v0": None}),
-            ({"a__exact": 1}, '($."a" == $v0)', {"v0": 1}),
+            ({"a__exact": 1}, number('$."a"', "=="), {"v0": 1}),
             ({"a__ne": "x"}, '($."a" != $v0)', {"v0": "x"}),
-            ({"a__gt": 1.5}, '($."a" > $v0)', {"v0": 1.5}),
-            ({"a__gte": 1}, '($."a" >= $v0)', {"v0": 1}),
-            ({"a__lt": 1}, '($."a" < $v0)', {"v0": 1}),
-            ({"a__lte": 1}, '($."a" <= $v0)', {"v0": 1}),
+            ({"a__gt": 1.5}, number('$."a"', ">"), {"v0": 1.5}),
+            ({"a__gte": 1}, number('$."a"', ">="), {"v0": 1}),
+            ({"a__lt": 1}, number('$."a"', "<"), {"v0": 1}),
+            ({"a__lte": 1}, number('$."a"', "<="), {"v0": 1}),
             ({"a__in": (1, "b")}, '($."a" == $v0[*])', {"v0": [1, "b"]}),
             ({"a__contains": True}, '($."a"[*] == $v0)', {"v0": True}),
             ({"a__startswith": "D"}, '($."a" starts with $v0)', {"v0": "D"}),
             ({"a__exists": True}, '(exists($."a"))', {}),
             ({"a__exists": False}, '(!(exists($."a")))', {}),
-            ({"a__b__gt": 1}, '($."a"."b" > $v0)', {"v0": 1}),
-            ({"a": {"b": {"gt": 1}}}, '($."a"."b" > $v0)', {"v0": 1}),
-            ({"in": 1}, '($."in" == $v0)', {"v0": 1}),
-            ({"a": 1, "b": 2}, '($."a" == $v0) && ($."b" == $v1)', {"v0": 1, "v1": 2}),
-            ({'"': 1}, '($."\\"" == $v0)', {"v0": 1}),
+            ({"a__b__gt": 1}, number('$."a"."b"', ">"), {"v0": 1}),
+            ({"a": {"b": {"gt": 1}}}, number('$."a"."b"', ">"), {"v0": 1}),
+            ({"in": 1}, number('$."in"', "=="), {"v0": 1}),
+            ({"a": "x", "b": "y"}, '($."a" == $v0) && ($."b" == $v1)', {"v0": "x", "v1": "y"}),
+            ({'"': "x"}, '($."\\"" == $v0)', {"v0": "x"}),
         ],
     )
     def test_become_a_path_and_its_variables(

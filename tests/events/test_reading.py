@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from decimal import Decimal
 from typing import Any
 
 import pytest
@@ -247,3 +248,19 @@ def test_it_says_that_the_tables_are_missing() -> None:
         with pytest.raises(PGQueueError, match="migrate"):
             read()
         transaction.set_rollback(True)
+
+
+def test_numbers_find_decimals_in_whatever_way_they_are_stored() -> None:
+    publish("typed", {"total": "150.50"})  # as typed events have it
+    publish("tagged", {"total": Decimal("150.50")})
+    publish("plain", {"total": 150.5})
+    publish("none", {"total": "much"})
+    publish("less", {"total": Decimal("9.99")})
+
+    found = {
+        lookup: [each.topic for each in read(where={lookup: 150.5})]
+        for lookup in ("total", "total__gte", "total__ne")
+    }
+
+    all_three = ["typed", "tagged", "plain"]
+    assert found == {"total": all_three, "total__gte": all_three, "total__ne": ["less"]}

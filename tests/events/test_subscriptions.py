@@ -58,6 +58,7 @@ def test_events_become_messages_of_the_subscriptions_that_want_them(
 
     assert stored() == [
         ("paid", [{"order_id": 7, "total": "150"}]),
+        ("large", [{"order_id": 7, "total": "150"}]),
         ("large", [{"total": 150}]),
     ]
 

@@ -182,10 +182,12 @@ class TrackTable(Operation):
         elif not router.allow_migrate(alias, app_label):
             return None
         if not tracking.is_ready(editor.connection):
-            return _unready(editor, f"there is no event log yet: it depends on {NEEDED!r}")
+            _unready(editor, f"there is no event log yet: it depends on {NEEDED!r}")
+            return None
         table = tracking.find(editor.connection, quoted(parts))
         if table is None:
-            return _unready(editor, f"there is no table {quoted(parts)}")
+            _unready(editor, f"there is no table {quoted(parts)}")
+            return None
         return table, replace(definition, topic=definition.topic or topic_of(parts))
 
     def _model_of(self, app_label: str, state: ProjectState) -> Any:
@@ -195,7 +197,8 @@ class TrackTable(Operation):
         except LookupError as error:
             names = [f"{app}.{model.name}" for (app, _), model in state.models.items()]
             raise InvalidTracking(
-                f"model={self.model!r}: the migrations know no such model here. {hint(self.model, names)}"
+                f"model={self.model!r}: the migrations know no such model here. "
+                f"{hint(self.model, names)}"
             ) from error
 
 
@@ -281,7 +284,7 @@ def _look_at(table: Table, definition: Definition, named: str) -> None:
 
 def _with_columns(definition: Definition, model: Any) -> Definition:
     """Return a definition with columns in the place of fields."""
-    columns = {field.name: field.column for field in model._meta.fields}
+    columns: dict[str, str] = {field.name: field.column for field in model._meta.fields}
 
     def column(name: str) -> str:
         return columns.get(name, name)
@@ -307,10 +310,10 @@ def _checked(option: str, check: Any, value: Any) -> Any:
 
 
 def _model(value: Any) -> str:
-    *_, name = as_text(value, 2 * NAME_BYTES).rpartition(".")
-    if value.count(".") > 1 or not all(part.isidentifier() for part in value.split(".")):
+    label = as_text(value, 2 * NAME_BYTES)
+    if label.count(".") > 1 or not all(part.isidentifier() for part in label.split(".")):
         raise ValueError("it must be the name of a model, such as 'shop.Order'.")
-    return str(value)
+    return label
 
 
 def _flag(value: Any) -> bool:
@@ -342,7 +345,4 @@ def _condition(value: Any) -> str:
 
 
 def _function(value: Any) -> str:
-    *_, name = parts_of(as_text(value, 2 * NAME_BYTES))
-    if not name.strip():
-        raise ValueError("it must be the name of an SQL function.")
-    return quoted(parts_of(value))
+    return quoted(parts_of(as_text(value, 2 * NAME_BYTES)))

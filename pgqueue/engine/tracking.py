@@ -168,7 +168,7 @@ def _function(table: Table) -> Identifier:
 
 
 def _definition(remembered: dict[str, Any]) -> Definition:
-    known = {
+    known: dict[str, Any] = {
         name: tuple(value) if isinstance(value, list) else value
         for name, value in remembered["definition"].items()
     }
@@ -209,7 +209,7 @@ def _rows(
 ) -> Composable:
     """Return the rows that an event is about, each with its other half."""
     if definition.serializer is None:
-        shown = Text("to_jsonb(r) - pgqueue_hidden")
+        shown: Composable = Text("to_jsonb(r) - pgqueue_hidden")
     else:
         shown = Text("{}(r::{})").format(Text(definition.serializer), table.identifier)
 

@@ -34,6 +34,12 @@ def tracked(transactional_db: None) -> Iterator[None]:
     Product.objects.all().delete()
 
 
+@pytest.fixture(autouse=True)
+def _users_are_deleted(transactional_db: None) -> Iterator[None]:
+    yield
+    User.objects.all().delete()
+
+
 def who() -> list[Any]:
     """Return who acted, by all events."""
     return [event.metadata.get("acting") for event in read()]
@@ -233,16 +239,6 @@ class TestATrigger:
         finally:
             execute("DROP PROCEDURE commits")
 
-    def test_is_told_on_each_database_that_has_the_log(self) -> None:
-        def said(alias: str) -> Any:
-            with transaction.atomic(using=alias), connections[alias].cursor() as cursor:
-                cursor.execute("DELETE FROM pgqueue_reader")
-                cursor.execute("SELECT pgqueue_acting_v1()")
-                return json.loads(cursor.fetchone()[0])
-
-        with acting_as(user="ada"):
-            assert said("second") == {"user": "ada"}
-
     def test_changes_nothing_for_those_who_wrap_statements_themselves(self) -> None:
         seen = []
 
@@ -312,3 +308,15 @@ class TestTheMiddleware:
             return await middleware(self.request())
 
         assert json.loads(asyncio.run(main()).content) == {"user": {"id": 7, "name": "ada"}}
+
+
+@pytest.mark.django_db(databases=["default", "second"])
+def test_each_database_that_has_the_log_is_told() -> None:
+    def said(alias: str) -> Any:
+        with transaction.atomic(using=alias), connections[alias].cursor() as cursor:
+            cursor.execute("DELETE FROM pgqueue_reader")
+            cursor.execute("SELECT pgqueue_acting_v1()")
+            return json.loads(cursor.fetchone()[0])
+
+    with acting_as(user="ada"):
+        assert [said("default"), said("second")] == [{"user": "ada"}] * 2

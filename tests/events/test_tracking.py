@@ -227,8 +227,9 @@ class TestATable:
         execute(INSERT)
         execute(
             "CREATE TABLE legacy.parts (id int PRIMARY KEY, thing int REFERENCES "
-            'legacy."Things" ON DELETE CASCADE); INSERT INTO legacy.parts VALUES (10, 1), (11, 1), (12, 2)'
+            'legacy."Things" ON DELETE CASCADE)'
         )
+        execute("INSERT INTO legacy.parts VALUES (10, 1), (11, 1), (12, 2)")
         track(table="legacy.parts")
 
         execute('DELETE FROM legacy."Things" WHERE id < 3')
@@ -302,9 +303,8 @@ class TestATable:
         forwards(operation)
         execute('INSERT INTO legacy."Things" VALUES (9)')
         backwards(operation)
-        execute(
-            'ALTER TABLE legacy."Things" RENAME TO gone; ALTER TABLE legacy.other RENAME TO "Things"'
-        )
+        execute('ALTER TABLE legacy."Things" RENAME TO gone')
+        execute('ALTER TABLE legacy.other RENAME TO "Things"')
 
         assert told() == [("legacy.Things.insert", "9"), ("legacy.Things.update", "a")]
 
@@ -399,9 +399,9 @@ class TestATable:
             track(table="legacy.bare")
         track(table="legacy.bare", update=False)
 
-        execute(
-            "INSERT INTO legacy.bare VALUES (1); UPDATE legacy.bare SET n = 2; DELETE FROM legacy.bare"
-        )
+        execute("INSERT INTO legacy.bare VALUES (1)")
+        execute("UPDATE legacy.bare SET n = 2")
+        execute("DELETE FROM legacy.bare")
 
         assert told() == [("legacy.bare.delete", ""), ("legacy.bare.insert", "")]
 
@@ -419,7 +419,8 @@ class TestATable:
                 connection.execute("SET LOCAL search_path = legacy")
                 # What stands before our tables in a search by name is not theirs to choose.
                 connection.execute(
-                    "CREATE TEMP TABLE pgqueue_event_inbox (topic text, key text, payload jsonb, metadata jsonb) ON COMMIT DROP"
+                    "CREATE TEMP TABLE pgqueue_event_inbox (topic text, key text, payload jsonb, "
+                    "metadata jsonb) ON COMMIT DROP"
                 )
                 connection.execute('INSERT INTO "Things" VALUES (1)')
             assert told() == [("legacy.Things.insert", "1")]
@@ -582,8 +583,12 @@ def test_what_the_database_functions_make() -> None:
             cursor.execute(statement)
             return cursor.fetchone()[0]
 
-    diff = """SELECT pgqueue_diff_v1('{"a": 1, "b": null, "c": [1]}', '{"a": 1.0, "b": 2, "d": null}')"""
-    assert json.loads(ask(diff)) == {"b": 2, "c": None, "d": None}
+    old, new = '{"a": 1, "b": null, "c": [1]}', '{"a": 1.0, "b": 2, "d": null}'
+    assert json.loads(ask(f"SELECT pgqueue_diff_v1('{old}', '{new}')")) == {
+        "b": 2,
+        "c": None,
+        "d": None,
+    }
     assert json.loads(ask("SELECT pgqueue_acting_v1()")) == {}
     with transaction.atomic():
         execute("SET LOCAL pgqueue.acting = 'ada'")

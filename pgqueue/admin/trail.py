@@ -1,0 +1,106 @@
+"""The audit trail of an object: what its table's events say happened to it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from django.db.models import Model
+from django.http import HttpRequest, HttpResponse
+from django.template.response import TemplateResponse
+
+from pgqueue.admin.base import ModelAdmin
+from pgqueue.codec.arguments import parse
+from pgqueue.events.recorded import RecordedEvent
+from pgqueue.events.trail import Trail, key_of, topic_of_model, trail
+
+
+@dataclass(frozen=True)
+class Step:
+    """A line of the trail.
+
+    Attributes:
+        what: the last word of the topic: "update".
+        who, why: "" where nobody has said.
+        changes: columns, with their old and their new values.
+    """
+
+    position: int
+    at: datetime
+    what: str
+    who: str
+    why: str
+    changes: list[tuple[str, Any, Any]]
+
+    @classmethod
+    def of(cls, event: RecordedEvent) -> Step:
+        """Return what an event says."""
+        payload = parse(f"the payload of {event}", event.payload_json or "null")
+        rows = payload if isinstance(payload, dict) else {}
+        acting = event.metadata.get("acting")
+        said = dict(acting) if isinstance(acting, Mapping) else {"user": acting or ""}
+        who = said.pop("user", "")
+        why = [str(said.pop("reason", ""))] + [f"{name}: {each}" for name, each in said.items()]
+        return cls(
+            event.position,
+            event.created_at,
+            event.topic.rpartition(".")[2],
+            _name(who),
+            ", ".join(filter(None, why)),
+            _changes(rows),
+        )
+
+
+def _name(who: Any) -> str:
+    if isinstance(who, Mapping):
+        return f"{who.get('name', '')} (#{who.get('id', '')})"
+    return str(who)
+
+
+def _changes(rows: Mapping[str, Any]) -> list[tuple[str, Any, Any]]:
+    old, new = rows.get("old") or {}, rows.get("new") or {}
+    changed = rows.get("diff") or new or old
+    return [(name, old.get(name), new.get(name)) for name in sorted(changed)]
+
+
+class AuditTrail(ModelAdmin):
+    """Shows the table events of an object on its page "History", for a model that is tracked.
+
+        @admin.register(Order)
+        class OrderAdmin(AuditTrail, admin.ModelAdmin):
+            pass
+
+    Those see it who may view events (`pgqueue.view_event`): it has all columns that are published.
+
+    Attributes:
+        audit_topic: None: the one that `TrackTable` takes by itself.
+        audit_limit: how many events at most, the newest.
+    """
+
+    object_history_template = "admin/pgqueue/audit_trail.html"
+    audit_topic: str | None = None
+    audit_limit = 100
+
+    def has_audit_permission(self, request: HttpRequest, obj: Model) -> bool:
+        """Return whether the user of a request may see the trail of an object."""
+        return bool(request.user.has_perm("pgqueue.view_event"))
+
+    def get_audit_trail(self, request: HttpRequest, obj: Model) -> Trail:
+        """Return the events of an object."""
+        topic = self.audit_topic or topic_of_model(self.model)
+        return trail(topic, key_of(obj), limit=self.audit_limit)
+
+    def history_view(
+        self, request: HttpRequest, object_id: str, extra_context: dict[str, Any] | None = None
+    ) -> HttpResponse:
+        response = super().history_view(request, object_id, extra_context)
+        # Django has checked by now whether the user may see the object.
+        if isinstance(response, TemplateResponse) and response.context_data is not None:
+            obj = response.context_data["object"]
+            if self.has_audit_permission(request, obj):
+                found = self.get_audit_trail(request, obj)
+                response.context_data["audit_trail"] = found
+                response.context_data["audit_steps"] = [Step.of(event) for event in found.events]
+        return response

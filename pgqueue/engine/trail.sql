@@ -1,0 +1,14 @@
+-- name: partitions
+-- Those of the log, the newest first, and the position that each begins with.
+SELECT c.oid::bigint, substring(c.relname FROM '\d+$')::bigint * %(size)s
+FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid
+WHERE i.inhparent = 'pgqueue_event'::regclass
+ORDER BY 2 DESC
+
+-- name: read
+SELECT position, topic, key, payload::text, metadata::text, created_at
+FROM pgqueue_trail_v1(%(part)s::oid, %(topics)s::text[], %(key)s, %(limit)s)
+ORDER BY position DESC
+
+-- name: time_after
+SELECT created_at FROM pgqueue_event WHERE position >= %(position)s ORDER BY position LIMIT 1

@@ -1,0 +1,98 @@
+"""What happened to a row of a table: the trail that its events leave in the log.
+
+The log has no ordinary index by key, which would halve the rate of the sequencer. It has Bloom
+filters, by which the events of a key are found in a million within some 20 ms. So one looks back a
+partition at a time, and not for longer than a page may take.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from time import monotonic
+from typing import Any
+
+from django.db import connections
+from django.db.models import Model
+
+from pgqueue.conf import settings
+from pgqueue.engine import trail as engine
+from pgqueue.events.growth import advance
+from pgqueue.events.recorded import RecordedEvent
+from pgqueue.events.tables import EVENTS, parts_of_model, topic_of
+from pgqueue.tables import needing_tables
+
+LIMIT = 100
+LOOK_FOR = 2.0
+"""Seconds after which no further partition is looked at."""
+
+
+@dataclass(frozen=True)
+class Trail:
+    """What was found.
+
+    Attributes:
+        events: the newest first.
+        since: there may be more before this time; None: these are all that the log has.
+    """
+
+    events: list[RecordedEvent]
+    since: datetime | None
+
+
+def trail(
+    topic: str | Sequence[str],
+    key: str,
+    *,
+    limit: int = LIMIT,
+    look_for: float = LOOK_FOR,
+    database: str | None = None,
+) -> Trail:
+    """Return the newest events of a row, looking back through the log.
+
+    Args:
+        topic: of the table, without the last word: `shop_order`; or the whole topics.
+        key: the row's.
+        limit: how many events at most.
+        look_for: seconds after which it is given up to look further back.
+        database: the alias of the queue's database, if not the one of `PGQUEUE`.
+    """
+    topics = [f"{topic}.{event}" for event in EVENTS] if isinstance(topic, str) else topic
+    alias = database or settings().database
+    with needing_tables(alias), connections[alias].wrap_database_errors:
+        django = connections[alias]
+        django.ensure_connection()
+        if not django.in_atomic_block and django.get_autocommit():
+            advance(django.connection)
+        return _look_back(django, topics, key, limit, monotonic() + look_for)
+
+
+def _look_back(connection: Any, topics: Sequence[str], key: str, limit: int, until: float) -> Trail:
+    events: list[RecordedEvent] = []
+    parts = engine.partitions(connection)
+    for number, part in enumerate(parts, 1):
+        room = limit - len(events)
+        found = engine.read(connection, part, topics=topics, key=key, limit=room)
+        events += map(RecordedEvent.of, found)
+        if len(events) >= limit:
+            return Trail(events, events[-1].created_at)
+        if monotonic() > until and number < len(parts):
+            return Trail(events, engine.time_after(connection, part.start))
+    return Trail(events, None)
+
+
+def topic_of_model(model: type[Model]) -> str:
+    """Return the topic of a model's table, as `TrackTable` names it."""
+    return topic_of(parts_of_model(model._meta.db_table))
+
+
+def key_of(obj: Model) -> str:
+    """Return the key of a row, as `TrackTable` has it: the text of its primary key."""
+    key = obj.pk
+    return (
+        json.dumps([str(part) for part in key], ensure_ascii=False)
+        if isinstance(key, tuple)
+        else str(key)
+    )

@@ -1,0 +1,164 @@
+from __future__ import annotations
+
+from collections.abc import Iterator
+from html import unescape
+from typing import Any
+
+import psycopg
+import pytest
+from django.contrib import admin
+from django.contrib.admin.models import LogEntry
+from django.contrib.auth.models import Permission, User
+from django.test import Client
+from django.urls import path
+from django.utils import timezone
+from pytest_django import Settings
+
+from pgqueue import acting_as, publish
+from pgqueue.admin.trail import AuditTrail
+from pgqueue.events.trail import trail
+from pgqueue.operations import TrackTable
+from testproject.shop.factories import ProductFactory
+from testproject.shop.models import Product
+from tests.events.test_tracking import backwards, execute, forwards
+
+Connection = psycopg.Connection[Any]
+
+
+class ProductAdmin(AuditTrail, admin.ModelAdmin):  # type: ignore[type-arg]
+    pass
+
+
+site = admin.AdminSite()
+site.register(Product, ProductAdmin)
+urlpatterns = [path("admin/", site.urls)]
+
+
+@pytest.fixture(autouse=True)
+def tracked(transactional_db: None, settings: Settings) -> Iterator[None]:
+    """Products are tracked, and in the admin."""
+    settings.ROOT_URLCONF = __name__
+    operation = TrackTable("shop.Product")
+    forwards(operation)
+    yield
+    backwards(operation)
+    for model in (Product, LogEntry, User):
+        model.objects.all().delete()
+
+
+def log(connection: Connection, *rows: tuple[int, str, str]) -> None:
+    """Put events at positions of the log."""
+    for position, topic, key in rows:
+        connection.execute(
+            "INSERT INTO pgqueue_event (position, topic, key, metadata, created_at) "
+            "VALUES (%s, %s, %s, '{}', statement_timestamp())",
+            [position, topic, key],
+        )
+
+
+def one(connection: Connection, statement: str) -> Any:
+    row = connection.execute(statement).fetchone()
+    assert row
+    return row
+
+
+class TestATrail:
+    def test_has_the_newest_events_of_a_key(self, connection: Connection) -> None:
+        log(connection, (1, "t.insert", "a"), (2, "t.update", "b"), (3, "t.update", "a"))
+        log(connection, (4, "other.update", "a"), (1_000_001, "t.delete", "a"))
+
+        found = trail("t", "a")
+
+        assert [event.position for event in found.events] == [1_000_001, 3, 1]
+        assert found.since is None
+
+    def test_may_have_topics_of_its_own(self, connection: Connection) -> None:
+        log(connection, (1, "t.insert", "a"), (2, "t.update", "a"))
+
+        assert [event.position for event in trail(["t.insert"], "a").events] == [1]
+
+    def test_says_where_it_ends(self, connection: Connection) -> None:
+        before = timezone.now()
+        log(connection, (1, "t.insert", "a"), (2, "t.update", "a"), (1_000_001, "t.delete", "a"))
+
+        short, hurried = trail("t", "a", limit=2), trail("t", "a", look_for=0)
+
+        assert [event.position for event in short.events] == [1_000_001, 2]
+        assert [event.position for event in hurried.events] == [1_000_001]
+        assert short.since is not None
+        assert hurried.since is not None
+        assert before < short.since <= hurried.since
+
+    def test_has_what_was_published_just_now(self) -> None:
+        publish("t.insert", key="a")
+
+        assert len(trail("t", "a").events) == 1
+
+    def test_reads_no_more_than_the_pages_that_may_have_it(self, connection: Connection) -> None:
+        connection.execute(
+            "INSERT INTO pgqueue_event (position, topic, key, payload, metadata, created_at) "
+            "SELECT i, 't.update', 'k' || i, to_jsonb(repeat('x', 100)), '{}', now() "
+            "FROM generate_series(1, 50000) i"
+        )
+        connection.execute("VACUUM ANALYZE pgqueue_event_0")
+        connection.execute("SET enable_seqscan = on")
+
+        (pages,) = one(
+            connection, "SELECT relpages FROM pg_class WHERE relname = 'pgqueue_event_0'"
+        )
+        (plan,) = one(
+            connection,
+            "EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) SELECT * FROM pgqueue_trail_v1("
+            "'pgqueue_event_0'::regclass, '{t.update}', 'k777', 10)",
+        )
+
+        node = plan[0]["Plan"]
+        assert node["Actual Rows"] == 1
+        assert node["Shared Hit Blocks"] + node["Shared Read Blocks"] < pages / 2
+
+
+class TestThePage:
+    def page(self, product: Product, *permissions: str) -> str:
+        user = User.objects.create(username="viewer", is_staff=True)
+        names = ["view_product", *permissions]
+        user.user_permissions.set(Permission.objects.filter(codename__in=names))
+        client = Client()
+        client.force_login(user)
+        response: Any = client.get(f"/admin/shop/product/{product.pk}/history/")
+        assert response.status_code == 200
+        return unescape(response.content.decode())
+
+    def test_shows_what_happened_who_did_it_and_why(self) -> None:
+        product = ProductFactory(name="Tea <b>", stock=5)
+        with acting_as(user=User.objects.create(username="ada"), reason="stocktaking", shelf=3):
+            Product.objects.update(stock=1234567)
+        execute(
+            "BEGIN; SET LOCAL pgqueue.acting = 'psql'; UPDATE shop_product SET stock = 4; COMMIT"
+        )
+        ProductFactory(name="another")
+
+        page = self.page(product, "view_event")
+
+        ada = User.objects.get(username="ada").pk
+        for said in (
+            "insert",
+            f"ada (#{ada})",
+            "stocktaking, shelf: 3",
+            "<b>stock</b>: <del>5</del>",
+            "<ins>1234567</ins>",
+            "psql",
+            "<del>1234567</del>",
+            "<ins>4</ins>",
+            "<ins>Tea <b></ins>",
+        ):
+            assert said in page
+        assert "another" not in page
+
+    def test_shows_the_trail_only_to_those_who_may_view_events(self) -> None:
+        assert "In the database" not in self.page(ProductFactory())
+
+    def test_says_that_there_is_nothing(self) -> None:
+        product = ProductFactory()
+        execute("DELETE FROM pgqueue_event_inbox")
+
+        assert "The log has no events of this object." in self.page(product, "view_event")

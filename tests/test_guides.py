@@ -13,14 +13,17 @@ from types import ModuleType
 from typing import Any
 
 import pytest
+from django.apps import apps
 from django.contrib.auth.models import User
 from django.core import mail
 from django.core.management import call_command
 from django.db import connection
+from django.db.migrations.loader import MigrationLoader
+from django.db.migrations.state import ProjectState
 from django.test import override_settings
 from pytest_django import DjangoDbBlocker
 
-from pgqueue import Channel, publish, read, registry
+from pgqueue import Channel, operations, publish, read, registry
 from pgqueue.events import consumers, growth, typed
 from pgqueue.events.consuming import GroupReader
 from pgqueue.models import Group, History, Message
@@ -254,3 +257,30 @@ def test_the_tests_of_the_guide_pass(
     function(**{name: request.getfixturevalue(name) for name in signature(function).parameters})
 
     assert (result.errors, result.failures, result.testsRun) == ([], [], 6)
+
+
+@pytest.mark.django_db(transaction=True)
+def test_the_table_of_the_example_publishes_what_it_says(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    page = (GUIDE / "table-events.md").read_text()
+    migration, usage, _, trail = re.findall(r"^```python\n(.*?)^```", page, re.M | re.S)
+    made: dict[str, Any] = {"__name__": "example"}
+    exec(migration, made)  # noqa: S102
+    exec(trail, made)  # noqa: S102
+    state = ProjectState.from_apps(apps)
+    (operation,) = made["Migration"].operations
+
+    assert operations.NEEDED in made["Migration"].dependencies
+    assert operations.NEEDED in MigrationLoader(connection).graph.nodes
+    with connection.schema_editor() as editor:
+        operation.database_forwards("shop", editor, state, state)
+    try:
+        exec(usage, {})  # noqa: S102
+    finally:
+        with connection.schema_editor() as editor:
+            operation.database_backwards("shop", editor, state, state)
+
+    promised = re.findall(r"^# (shop_order.*)$", usage, re.M)
+    assert promised
+    assert capsys.readouterr().out.splitlines() == promised

@@ -185,9 +185,11 @@ def _key(definition: Definition) -> Composable:
 
 
 def _hidden(definition: Definition) -> Composable:
+    kind, columns = "these", definition.exclude
     if definition.columns is not None:
-        return Text(SQL["other_columns"]).format(columns=Literal(list(definition.columns)))
-    return Text("{}::text[]").format(Literal(list(definition.exclude)))
+        kind, columns = "others", definition.columns
+    which = Text(SQL[kind]).format(columns=Literal(list(columns)))
+    return Text(SQL["hidden"]).format(which=which)
 
 
 def _store(table: Table, definition: Definition, event: str) -> Composable:

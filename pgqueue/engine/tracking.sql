@@ -87,10 +87,16 @@ CASE WHEN cardinality({columns}) = 1 THEN {row} ->> {columns}[1] ELSE pgqueue_ro
 SELECT FROM (SELECT {hidden}::text[] AS pgqueue_hidden) options CROSS JOIN LATERAL (SELECT FROM {rows} WHERE ({only_if}
 ) LIMIT 0) found
 
--- name: other_columns
--- Asked each time: columns come and go.
+-- name: hidden
+-- Asked each time: columns come and go. A transition table has nulls for virtual columns (PostgreSQL 18).
 ARRAY(SELECT attname::text FROM pg_attribute
-      WHERE attrelid = TG_RELID AND attnum > 0 AND NOT attisdropped AND attname <> ALL ({columns}::text[]))
+      WHERE attrelid = TG_RELID AND attnum > 0 AND NOT attisdropped AND ({which} OR attgenerated = 'v'))
+
+-- name: others
+attname <> ALL ({columns}::text[])
+
+-- name: these
+attname = ANY ({columns}::text[])
 
 -- name: trigger
 CREATE TRIGGER {name} AFTER {event} ON {table} {transition} FOR EACH STATEMENT EXECUTE FUNCTION {function}()

@@ -55,7 +55,7 @@ END
 INSERT INTO pgqueue_event_inbox (topic, key, payload, metadata)
 SELECT {topic} || CASE WHEN old.pgqueue_row IS NULL THEN '.insert'
                        WHEN new.pgqueue_row IS NULL THEN '.delete' ELSE '.update' END,
-       coalesce({key}, ''),
+       CASE WHEN octet_length({key}) > 1000 THEN left({key}, 250) ELSE coalesce({key}, '') END,
        jsonb_build_object(
            'new', new.pgqueue_shown, 'old', old.pgqueue_shown,
            'diff', CASE WHEN new.pgqueue_row IS NOT NULL AND old.pgqueue_row IS NOT NULL

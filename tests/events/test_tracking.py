@@ -286,6 +286,14 @@ class TestATable:
         assert made.payload["new"] == {"id": 1, "n": 1, "stored": 2}
         assert changed.payload["diff"] == {"n": 2, "stored": 3}
 
+    def test_may_have_keys_that_are_too_long_for_one(self, track: Track) -> None:
+        execute("CREATE TABLE legacy.long (name text PRIMARY KEY)")
+        track(table="legacy.long")
+
+        execute("INSERT INTO legacy.long VALUES (repeat('x', 1000)), (repeat('ü', 501))")
+
+        assert sorted(event.key for event in read()) == ["x" * 1000, "ü" * 250]
+
     def test_whose_keys_change_tells_which_keys_went_and_came(self, track: Track) -> None:
         execute(INSERT)
         track(table=THINGS, insert=False, delete=False)
@@ -605,6 +613,16 @@ class TestMistakes:
             forwards(operation)
 
         assert traces() == []
+
+
+@pytest.mark.usefixtures("things")
+def test_a_table_waits_for_the_log() -> None:
+    execute("SET search_path = legacy")
+    try:
+        with pytest.raises(InvalidTracking, match="depends on.*pgqueue"):
+            forwards(TrackTable(table="Things"))
+    finally:
+        execute("RESET search_path")
 
 
 def test_what_the_database_functions_make() -> None:

@@ -7,6 +7,7 @@ from time import monotonic
 from typing import Protocol
 
 import psycopg
+from psycopg.pq import TransactionStatus
 
 from pgqueue import signals
 from pgqueue.duties.schedule import DECLARE_EVERY
@@ -16,6 +17,7 @@ from pgqueue.engine.dispatch import Declared
 from pgqueue.engine.values import Connection
 from pgqueue.exceptions import PGQueueError
 
+IDLE = TransactionStatus.IDLE
 LATEST = timedelta(seconds=1)
 
 
@@ -120,22 +122,30 @@ class Dispatch:
         self._declared_at = monotonic()
         try:
             declared = self._subscribing.declared(self._database)
-            known = engine.known(connection, [each.name for each in declared])
-            new = {
-                each.name: self._subscribing.start_of(each.name, self._database)
-                for each in declared
-                if each.name not in known
-            }
         except PGQueueError as error:
             # Those that are stored go on.
-            signals.send(signals.service_failed, type(self), service="subscriptions", error=error)
+            self._failed(error)
             return
         declared = [each for each in declared if self._is_right(connection, each)]
+        known = engine.known(connection, [each.name for each in declared])
+        if len(known) < len(declared) and connection.info.transaction_status == IDLE:
+            # What was published before is not for one that begins now.
+            self._subscribing.advance(connection)
+        ready = [each if each.name in known else self._begun(each) for each in declared]
         with suppress(psycopg.errors.LockNotAvailable):  # the next time, then
-            engine.declare(
-                connection, [each._replace(start=new.get(each.name)) for each in declared]
-            )
-            taken = set(engine.taken(connection, [each.name for each in declared]))
+            taken = set(engine.declare(connection, [each for each in ready if each]))
             for name in taken - self._taken:
                 signals.send(signals.subscription_taken, type(self), name=name)
             self._taken = taken
+
+    def _begun(self, declared: Declared) -> Declared | None:
+        """Return a new one with the position after which it begins; None: the log has none such."""
+        try:
+            start = self._subscribing.start_of(declared.name, self._database)
+        except PGQueueError as error:
+            self._failed(error)
+            return None
+        return declared._replace(start=start)
+
+    def _failed(self, error: PGQueueError) -> None:
+        signals.send(signals.service_failed, type(self), service="subscriptions", error=error)

@@ -11,6 +11,7 @@ import json
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from datetime import timedelta
+from time import monotonic
 from typing import Any, NamedTuple
 
 import psycopg
@@ -18,6 +19,7 @@ import psycopg
 from pgqueue.engine import predicates
 from pgqueue.engine.values import Connection
 from pgqueue.statements import load
+from pgqueue.transactions import wait_at_most
 
 SQL = load(__name__)
 
@@ -25,17 +27,27 @@ EVENTS = 2000
 """Events that one step matches, at most."""
 BYTES = 32 * 1024 * 1024
 """Bytes of payloads that one step matches, or slightly more."""
-PATIENCE = "10s"
-"""The statement_timeout for matching: a subscription that takes longer is paused."""
-CULPRITS = (
+PATIENCE = 10.0
+"""Seconds that matching may take: a subscription that takes longer by itself is paused."""
+HASTE = 1.0
+"""Seconds for some of many, once all together have taken too long."""
+LONGEST = 30.0
+"""Seconds after which the search for who it was ends; its worker's watchdog waits for longer."""
+DECLARE_PATIENCE = "500ms"
+"""The lock_timeout of a declaration: an operator may have locked a row."""
+FAULTS = (
     psycopg.DataError,
-    psycopg.InternalError,
-    psycopg.ProgrammingError,
+    psycopg.IntegrityError,
+    psycopg.errors.InternalError_,
     psycopg.errors.ProgramLimitExceeded,
     psycopg.errors.QueryCanceled,
-    psycopg.IntegrityError,
+    psycopg.errors.StatementTooComplex,
+    psycopg.errors.SyntaxError,
+    psycopg.errors.UndefinedObject,
 )
-"""Errors that a subscription's own conditions may raise."""
+"""Errors that a subscription's own conditions may raise. Others, such as a missing column while
+tables are migrated, are no subscription's: the step is tried again."""
+FAULTS_OF_PREDICATES = (*FAULTS, psycopg.InternalError, psycopg.ProgrammingError)
 
 
 class Declared(NamedTuple):
@@ -159,85 +171,108 @@ def _stretch(
 def _match(connection: Connection, names: list[str] | None, stretch: Stretch) -> int:
     """Store the messages of a stretch; pause the subscriptions that can't be matched.
 
-    Which of many it is that fails is found by halves.
-
     Args:
         names: of the subscriptions; None: all that follow.
     """
+    until = monotonic() + LONGEST
     given = {"after": stretch.after, "upto": stretch.upto, "names": names}
-    met = _meet(connection, given)
-    try:
-        with _in_time(connection):
-            row = connection.execute(SQL["match"], {**given, **met}).fetchone()
-            return row[0] if row else 0
-    except CULPRITS as error:
-        if names is None:
-            names = [name for (name,) in connection.execute(SQL["followers"])]
-        if len(names) == 1:
-            _pause(connection, names[0], stretch.after, error)
-        if len(names) <= 1:
-            return 0
-    half = len(names) // 2
-    return _match(connection, names[:half], stretch) + _match(connection, names[half:], stretch)
+    met = _meet(connection, given, until)
+    return _store(connection, {**given, **met}, until)
 
 
-def _meet(connection: Connection, given: dict[str, Any]) -> dict[str, Any]:
+def _meet(connection: Connection, given: dict[str, Any], until: float) -> dict[str, Any]:
     """Evaluate the predicates in SQL, each once; pause the subscriptions of one that fails."""
     met: list[tuple[int, str]] = []
     for (predicate,) in connection.execute(SQL["predicates"], given).fetchall():
         own = {**given, "predicate": predicate}
+        if monotonic() > until:
+            connection.execute(SQL["leave_all"], own)
+            continue
         try:
-            with _in_time(connection):
+            with _in_time(connection, PATIENCE):
                 row = connection.execute(SQL["to_evaluate"], own).fetchone()
                 met += predicates.evaluate(connection, predicate, *(row or ("[]", "[]")))
-        except CULPRITS as error:
-            said = {"position": given["after"], "error": _said(error)}
-            connection.execute(SQL["pause_all"], {**own, **said})
+        except FAULTS_OF_PREDICATES as error:
+            connection.execute(SQL["pause_all"], {**own, "error": _said(error)})
     positions, names = [position for position, _ in met], [name for _, name in met]
     return {"met_positions": positions, "met_names": names}
 
 
+def _store(connection: Connection, given: dict[str, Any], until: float) -> int:
+    """Store the messages; which of many subscriptions it is that fails is found by halves.
+
+    Args:
+        until: when the search ends, by the monotonic clock: then the rest catches up later.
+    """
+    names: list[str] | None = given["names"]
+    is_one = names is not None and len(names) == 1
+    if names is not None and not is_one and monotonic() > until:
+        connection.execute(SQL["leave"], given)
+        return 0
+    try:
+        with _in_time(connection, PATIENCE if names is None or is_one else HASTE):
+            row = connection.execute(SQL["match"], given).fetchone()
+            return row[0] if row else 0
+    except FAULTS as error:
+        if names is None:
+            names = [name for (name,) in connection.execute(SQL["followers"])]
+        if len(names) == 1:
+            own = {**given, "name": names[0], "error": _said(error)}
+            connection.execute(SQL["pause"], own)
+        if len(names) <= 1:
+            return 0
+    half = len(names) // 2
+    halves = [{**given, "names": some} for some in (names[:half], names[half:])]
+    return sum(_store(connection, each, until) for each in halves)
+
+
 @contextmanager
-def _in_time(connection: Connection) -> Iterator[None]:
+def _in_time(connection: Connection, patience: float) -> Iterator[None]:
     """Open a savepoint in which a statement may take so long, and no longer."""
-    with connection.transaction():
-        connection.execute(SQL["set_up"], {"patience": PATIENCE})
-        yield
-        connection.execute(SQL["set_back"])
+    began = monotonic()
+    try:
+        with connection.transaction():
+            given = {"patience": _spelled(patience), "lock_patience": _spelled(patience / 2)}
+            connection.execute(SQL["set_up"], given)
+            yield
+            connection.execute(SQL["set_back"])
+    except psycopg.errors.QueryCanceled as error:
+        if monotonic() - began < patience:
+            # It was cancelled by somebody, and is tried again as it was.
+            raise psycopg.OperationalError(str(error)) from error
+        raise
 
 
-def _pause(connection: Connection, name: str, position: int, error: Exception) -> None:
-    connection.execute(SQL["pause"], {"name": name, "position": position, "error": _said(error)})
+def _spelled(seconds: float) -> str:
+    return f"{seconds * 1000:.0f}ms"
 
 
 def _said(error: Exception) -> str:
     return f"{type(error).__name__}: {error}".replace("\x00", "")[:1000]
 
 
-def declare(connection: Connection, declared: Collection[Declared]) -> None:
-    """Store what code declares; a new subscription begins at the end of the log."""
-    if not declared:
-        return
-    columns = zip(*declared, strict=True)
+def declare(connection: Connection, declared: Collection[Declared]) -> list[str]:
+    """Store what code declares; forget what no code has declared for 30 days.
+
+    Returns:
+        The names that others have used for subscriptions of their own, whose rows stay unchanged.
+
+    Raises:
+        psycopg.errors.LockNotAvailable: another session has locked a row for too long.
+    """
+    columns: Any = zip(*declared, strict=True) if declared else [[] for _ in Declared._fields]
     given: dict[str, Any] = dict(zip(Declared._fields, map(list, columns), strict=True))
     # Arrays of arrays would have to be of one length.
     for name in ("topics", "exact"):
         given[name] = [json.dumps(each) for each in given[name]]
-    connection.execute(SQL["declare"], given)
+    with connection.transaction():
+        wait_at_most(connection, DECLARE_PATIENCE)
+        connection.execute(SQL["declare"], given)
+        connection.execute(SQL["forget"])
+        return [name for (name,) in connection.execute(SQL["taken"], {"names": given["name"]})]
 
 
 def known(connection: Connection, names: Collection[str]) -> set[str]:
     """Return those of the names that subscriptions have."""
     rows = connection.execute(SQL["known"], {"names": list(names)})
     return {name for (name,) in rows}
-
-
-def taken(connection: Connection, names: Collection[str]) -> list[str]:
-    """Return those of the names that subscriptions have which no code has declared."""
-    rows = connection.execute(SQL["taken"], {"names": list(names)})
-    return [name for (name,) in rows]
-
-
-def forget(connection: Connection) -> int:
-    """Delete subscriptions that no code has declared for 30 days; return how many."""
-    return connection.execute(SQL["forget"]).rowcount

@@ -15,7 +15,11 @@ FROM (
 ) b
 
 -- name: forget_expired
-DELETE FROM pgqueue_subscription WHERE expires_at < statement_timestamp()
+-- Rows that others have locked are left for the next step, here and below: the log waits for nobody.
+DELETE FROM pgqueue_subscription
+WHERE name = ANY (ARRAY(
+    SELECT name FROM pgqueue_subscription WHERE expires_at < statement_timestamp()
+    FOR UPDATE SKIP LOCKED))
 
 -- name: lock
 SELECT position FROM pgqueue_cursor WHERE "group" = '' AND partition = 0 FOR NO KEY UPDATE
@@ -32,23 +36,31 @@ ON CONFLICT DO NOTHING
 -- Those that were paused, or are no longer in any worker's code, remember where they were.
 UPDATE pgqueue_subscription
 SET follows = false, position = %(cursor)s
-WHERE follows AND NOT (
+WHERE name = ANY (ARRAY(
+    SELECT name FROM pgqueue_subscription
+    WHERE follows AND NOT (
 -- include: is_active
-)
+    )
+    FOR NO KEY UPDATE SKIP LOCKED))
 
 -- name: join
 UPDATE pgqueue_subscription
 SET follows = true
-WHERE NOT follows AND position = %(cursor)s AND
+WHERE name = ANY (ARRAY(
+    SELECT name FROM pgqueue_subscription
+    WHERE NOT follows AND position = %(cursor)s AND
 -- include: is_active
+    FOR NO KEY UPDATE SKIP LOCKED))
 
 -- name: lagging
--- The one that is furthest behind. One that begins further ahead waits until the dispatch is there.
+-- The one that is furthest behind. One that begins further ahead waits until the dispatch is there. It is
+-- locked: were it paused before it is moved, its messages would be stored once more when it is resumed.
 SELECT name, position FROM pgqueue_subscription
 WHERE NOT follows AND position < %(cursor)s AND
 -- include: is_active
 ORDER BY position, name
 LIMIT 1
+FOR NO KEY UPDATE SKIP LOCKED
 
 -- name: upto
 -- Up to one after which the next subscription begins, so that it is joined there.
@@ -69,8 +81,10 @@ LEFT JOIN LATERAL (
 GROUP BY b.head, b.floor
 
 -- name: set_up
--- No nested loops over what is held in memory: its size is not known to the planner.
-SELECT set_config('statement_timeout', %(patience)s, true), set_config('enable_nestloop', 'off', true)
+-- No nested loops over what is held in memory: its size is not known to the planner. A lock is no
+-- subscription's fault, and so is waited for less long.
+SELECT set_config('statement_timeout', %(patience)s, true), set_config('lock_timeout', %(lock_patience)s, true),
+       set_config('enable_nestloop', 'off', true)
 
 -- name: set_back
 SET LOCAL enable_nestloop TO DEFAULT
@@ -97,7 +111,7 @@ SELECT (SELECT coalesce(jsonb_agg(to_jsonb(e)), '[]')::text FROM pgqueue_event e
 
 -- name: pause_all
 UPDATE pgqueue_subscription
-SET paused = true, follows = false, position = %(position)s, error = %(error)s
+SET paused = true, follows = false, position = %(after)s, error = %(error)s
 WHERE predicate = %(predicate)s
   AND CASE WHEN %(names)s::text[] IS NULL THEN follows ELSE name = ANY (%(names)s::text[]) END
 
@@ -220,18 +234,28 @@ WHERE name = %(name)s AND NOT paused
 
 -- name: pause
 UPDATE pgqueue_subscription
-SET paused = true, follows = false, position = %(position)s, error = %(error)s
+SET paused = true, follows = false, position = %(after)s, error = %(error)s
 WHERE name = %(name)s
+
+-- name: leave
+-- They catch up, one by one.
+UPDATE pgqueue_subscription SET follows = false, position = %(after)s WHERE name = ANY (%(names)s::text[])
+
+-- name: leave_all
+UPDATE pgqueue_subscription SET follows = false, position = %(after)s
+WHERE predicate = %(predicate)s
+  AND CASE WHEN %(names)s::text[] IS NULL THEN follows ELSE name = ANY (%(names)s::text[]) END
 
 -- name: declare
 -- As schedules are: a definition that was replaced comes back only after no worker has declared its
--- replacement for a minute.
+-- replacement for a minute. Which is also how long a worker may be late before one expires.
 INSERT INTO pgqueue_subscription AS s
     (name, task, topics, "where", channel, key, ordered, batch, split_by, priority, max_attempts, metadata,
      expires_after, expires_at, exact, regex, eq_path, eq_value, path, vars, key_path, split_path, definition, predicate, params,
      declared, seen_at, position, created_at)
 SELECT name, task, ARRAY(SELECT jsonb_array_elements_text(topics::jsonb)), "where"::jsonb, channel, key, ordered,
-       batch, split_by, priority, max_attempts, metadata::jsonb, expires_after, statement_timestamp() + expires_after,
+       batch, split_by, priority, max_attempts, metadata::jsonb, expires_after,
+       statement_timestamp() + expires_after + interval '1 minute',
        ARRAY(SELECT jsonb_array_elements_text(exact::jsonb)), regex, eq_path, eq_value::jsonb, path, vars::jsonb,
        key_path, split_path, definition, predicate, params::jsonb, true, statement_timestamp(), coalesce(start, b.head), statement_timestamp()
 FROM unnest(%(name)s::text[], %(task)s::text[], %(topics)s::text[], %(where)s::text[], %(channel)s::text[],

@@ -37,6 +37,9 @@ MOST_EVENTS = 10_000
 NOT_FROM_EVENTS = ("run_after", "expires_at", "ttl", "dedupe_key", "dedupe_for", "on_conflict",
                    "hold_for", "enqueue_on_commit", "connection", "schedule")  # fmt: skip
 """Options of tasks that messages of events don't have."""
+OF_MESSAGES = ("channel", "queue_name", "ordered", "priority", "max_attempts", "metadata")
+"""Options that messages have from their subscription; the others are their task's."""
+TAKES_MANY = "_takes_many_events"
 
 _subscriptions: dict[str, Subscribed] = {}
 
@@ -102,7 +105,9 @@ def subscribe(
             time.
         expires_after: seconds or a timedelta after which it ends, once no worker declares it.
         options: of the task, as for `@task`: channel, priority, max_attempts, backoff, timeout,
-            atomic, metadata, takes_context, database.
+            atomic, metadata, takes_context, database. If the function is a task already, or has
+            another subscription: those of its messages only, which are channel, ordered, priority,
+            max_attempts and metadata.
 
     Raises:
         InvalidSubscription, InvalidFilter, InvalidTask: an option can't be.
@@ -112,36 +117,67 @@ def subscribe(
             raise InvalidSubscription(f"{option}: messages that are made of events have none.")
     given = {
         "filter": as_filter(topics, where),
-        "predicate": _checked("predicate", _predicate, predicate),
-        "params": _checked("params", checked_params, params or {}),
-        "key": _checked("key", _place, key),
-        "batch": None if batch is None else _checked("batch", _events, batch),
-        "split_by": _checked("split_by", _place, split_by),
-        "start": _checked("start", as_start, start),
-        "expires_after": None
-        if expires_after is None
-        else _checked("expires_after", as_duration, expires_after),
+        **checked_options(
+            name=name or "a",
+            predicate=predicate,
+            params=params,
+            key=key,
+            batch=batch,
+            split_by=split_by,
+            start=start,
+            expires_after=expires_after,
+        ),
     }
-    if split_by and batch is None:
-        raise InvalidSubscription("split_by says how a batch is split: give batch=, too.")
-    _checked("name", checked_name, name or "a")
+    del given["name"]
 
     def declare(function: Callable[..., Any] | Task[Any, Any]) -> Task[Any, Any]:
         if isinstance(function, Task):
-            own: Task[Any, Any] = function
+            own = _with_options(
+                function, batch, {**options, **({"ordered": True} if ordered else {})}
+            )
         else:
             make: Any = task(ordered=ordered, **options)
             own = make(_taking_events(function, batch, options))
         declared = Subscribed(name=name or own.name, task=own, **given)
-        other = _subscriptions.setdefault(declared.name, declared)
-        if other.task.name != own.name:
+        other = _subscriptions.get(declared.name)
+        # But a module may be loaded again.
+        if other and (other.task.name != own.name or other.task.func is own.func):
             raise InvalidSubscription(
                 f"name={declared.name!r}: {other.task.name} has a subscription of this name."
             )
         _subscriptions[declared.name] = declared
-        return own
+        return function if isinstance(function, Task) else own
 
     return declare
+
+
+def checked_options(**options: Any) -> dict[str, Any]:
+    """Return options of a subscription in the form that it keeps them.
+
+    Raises:
+        InvalidSubscription: one can't be.
+    """
+    for name, check in _CHECKS.items():
+        if options[name] is not None or name not in _MAY_BE_NONE:
+            options[name] = _checked(name, check, options[name])
+    if options["split_by"] and options["batch"] is None:
+        raise InvalidSubscription("split_by says how a batch is split: give batch=, too.")
+    return {**options, "params": options["params"] or {}}
+
+
+def _with_options(
+    own: Task[Any, Any], batch: int | None, options: dict[str, Any]
+) -> Task[Any, Any]:
+    """Return a task with other options for the messages of one subscription."""
+    for option in options:
+        if option not in OF_MESSAGES:
+            raise InvalidSubscription(f"{option}: say it where {own.name} is made a task.")
+    takes_many = getattr(own.func, TAKES_MANY, None)
+    if takes_many not in (None, batch is not None):
+        raise InvalidSubscription(
+            f"batch={batch}: {own.name} takes {'a list of events' if takes_many else 'one event'}."
+        )
+    return own.using(**options) if options else own
 
 
 def _taking_events(
@@ -157,6 +193,7 @@ def _taking_events(
     for each in ("__module__", "__name__", "__qualname__", "__doc__"):
         setattr(handle, each, getattr(function, each))
     names = ["context", "event"] if takes_context else ["event"]
+    setattr(handle, TAKES_MANY, batch is not None)
     handle.__signature__ = Signature([Parameter(name, POSITIONAL) for name in names])
     handle.__annotations__ = {"event": RecordedEvent if batch is None else list[RecordedEvent]}
     return handle
@@ -238,6 +275,19 @@ def checked_name(value: Any) -> str:
     if value == "":
         raise ValueError("it must be a name.")
     return as_text(value, NAME_LIMIT)
+
+
+_CHECKS: dict[str, Callable[[Any], Any]] = {
+    "name": checked_name,
+    "predicate": _predicate,
+    "params": checked_params,
+    "key": _place,
+    "batch": _events,
+    "split_by": _place,
+    "start": as_start,
+    "expires_after": as_duration,
+}
+_MAY_BE_NONE = ("params", "batch", "expires_after")
 
 
 def declared(database: str) -> list[Declared]:

@@ -6,19 +6,18 @@ from collections.abc import Iterable, Mapping
 from datetime import timedelta
 from typing import Any
 
-from django.db import connections, transaction
+from django.db import IntegrityError, connections, transaction
 from django.utils import timezone
 
 from pgqueue.conf import settings
 from pgqueue.engine import dispatch as engine
+from pgqueue.engine import predicates
 from pgqueue.events import groups, subscribing
-from pgqueue.events.consumers import Start, as_start
-from pgqueue.events.subscribing import checked_name
-from pgqueue.exceptions import InvalidSubscription
-from pgqueue.filters import as_filter, as_place
+from pgqueue.events.consumers import Start
+from pgqueue.exceptions import InvalidGroup, InvalidSubscription
+from pgqueue.filters import as_filter
 from pgqueue.models import Subscription
-from pgqueue.names import KEY_LIMIT, as_channel
-from pgqueue.quantities import as_count, as_duration
+from pgqueue.names import as_channel
 from pgqueue.spelling import shown
 from pgqueue.tables import needing_tables
 from pgqueue.tasks import Task, scheduling
@@ -47,7 +46,7 @@ def create(
         name: no other one has it.
         task: what is run with the events: a task that takes an event (or a list of them, with
             `batch`), or its name. "": raw messages on the channel, whose payload is the event.
-        channel: of the messages; None: the task's.
+        channel: of the messages; None: the task's. Raw ones need one.
         expires_after: seconds or a timedelta after which it ends, unless `renew()` is called.
         topics, where, predicate, params, key, ordered, batch, split_by, start: as for
             `subscribe()`.
@@ -59,37 +58,46 @@ def create(
     alias = database or settings().database
     own = scheduling.known(task) if isinstance(task, str) and task else task or None
     wanted = as_filter(topics, where)
-    try:
-        checked_name(name), as_place(key, KEY_LIMIT), as_place(split_by, KEY_LIMIT)
-        as_start(start)
-        channel = as_channel(channel or (own.queue_name if isinstance(own, Task) else None))
-        given = subscribing.checked_params(params or {})
-        lasting = None if expires_after is None else as_duration(expires_after)
-        count = None if batch is None else as_count(batch, most=subscribing.MOST_EVENTS)
-    except (TypeError, ValueError) as error:
-        raise InvalidSubscription(f"The subscription {shown(name)}: {error}") from error
-    row = Subscription(
+    given = subscribing.checked_options(
         name=name,
-        task=own.name if isinstance(own, Task) else "",
+        predicate=predicate,
+        params=params,
+        key=key,
+        batch=batch,
+        split_by=split_by,
+        start=start,
+        expires_after=expires_after,
+    )
+    if own is not None and not isinstance(own, Task):
+        raise InvalidSubscription(f"task={shown(task)}: it must be a task, or the name of one.")
+    if not isinstance(ordered, bool):
+        raise InvalidSubscription(f"ordered={shown(ordered)}: it must be True or False.")
+    if own is None and channel is None:
+        raise InvalidSubscription("channel=None: raw messages need one.")
+    try:
+        channel = as_channel(own.queue_name if own and channel is None else channel)
+    except (TypeError, ValueError) as error:
+        raise InvalidSubscription(f"channel={shown(channel)}: {error}") from error
+    begins = given.pop("start")
+    row = Subscription(
+        task=own.name if own else "",
         topics=list(wanted.topics),
         where=dict(wanted.where),
-        predicate=predicate,
-        params=given,
         channel=channel,
-        key=key,
-        ordered=ordered,
-        batch=count,
-        split_by=split_by,
-        expires_after=lasting,
+        ordered=ordered or bool(own and own.ordered),
+        max_attempts=(own and own.max_attempts) or settings().max_attempts,
+        priority=own.priority if own else 0,
+        metadata=dict(own.metadata) if own else {},
+        **given,
     )
-    if isinstance(own, Task):
-        row.priority, row.metadata = own.priority, dict(own.metadata)
-        row.max_attempts = own.max_attempts or settings().max_attempts
-    with needing_tables(alias), transaction.atomic(using=alias):
-        if Subscription.objects.using(alias).filter(pk=name).exists():
-            raise InvalidSubscription(f"There is a subscription {shown(name)} already.")
-        row.position = groups.resolve(connections[alias], start)
-        row.save(using=alias, force_insert=True)
+    try:
+        with needing_tables(alias), transaction.atomic(using=alias):
+            row.position = groups.resolve(connections[alias], begins)
+            row.save(using=alias, force_insert=True)
+    except InvalidGroup as error:
+        raise InvalidSubscription(f"start={shown(start)}: {error}") from error
+    except IntegrityError as error:
+        raise InvalidSubscription(f"There is a subscription {shown(name)} already.") from error
     return row
 
 
@@ -118,7 +126,8 @@ def synchronize(*, database: str | None = None) -> list[str]:
     """Store the subscriptions that the code declares, as workers do; return their names.
 
     Raises:
-        InvalidSubscription: two have one name.
+        InvalidSubscription: a predicate can't be.
+        InvalidGroup: the log has no position where a new one is to begin.
     """
     alias = database or settings().database
     declared = subscribing.declared(alias)
@@ -126,14 +135,13 @@ def synchronize(*, database: str | None = None) -> list[str]:
         django = connections[alias]
         django.ensure_connection()
         names = [each.name for each in declared]
+        for each in declared:
+            if each.predicate:
+                predicates.check(django.connection, each.predicate)
         new = set(names) - engine.known(django.connection, names)
-        engine.declare(
-            django.connection,
-            [
-                each._replace(start=subscribing.start_of(each.name, alias))
-                if each.name in new
-                else each
-                for each in declared
-            ],
-        )
+        starts = {name: subscribing.start_of(name, alias) for name in new}
+        with django.wrap_database_errors:
+            engine.declare(
+                django.connection, [each._replace(start=starts.get(each.name)) for each in declared]
+            )
     return names

@@ -146,6 +146,7 @@ class Subscription(models.Model):
         update_fields: Iterable[str] | None = None,
     ) -> None:
         """Save it, compiled and checked. In a row that is there, what workers write is left.
+        Unless it is paused, its error is forgotten.
 
         Raises:
             InvalidFilter: a pattern, a condition or a place can't be.
@@ -165,6 +166,9 @@ class Subscription(models.Model):
         elif not self._state.adding:
             own = {field.name for field in self._meta.concrete_fields if not field.primary_key}
             update_fields = own - OF_WORKERS
+            if not self.paused:
+                self.error = ""
+                update_fields |= {"error"}
         super().save(
             force_insert=force_insert,
             force_update=force_update,

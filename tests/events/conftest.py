@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import timedelta
 from typing import Any
 
 import psycopg
 import pytest
 from django.db import connections
 
+from pgqueue.connections import Contact
 from pgqueue.connections import connect as open_connection
-from pgqueue.events import growth
+from pgqueue.duties.dispatch import Dispatch
+from pgqueue.duties.run import run_duty
+from pgqueue.engine import duty
+from pgqueue.events import growth, subscribing
 from tests.engine.conftest import broom, step, transactional_db  # noqa: F401
+from tests.factories import LEASE
 
 Connection = psycopg.Connection[Any]
 
@@ -60,3 +67,28 @@ def other(connect: Callable[..., Connection]) -> Connection:
 def django_connection(transactional_db: None) -> Any:  # noqa: F811
     """Django's connection of this thread."""
     return connections["default"]
+
+
+@contextmanager
+def dispatching(connection: Connection) -> Iterator[Callable[[], None]]:
+    """Begin as a worker does; return what dispatches all events that are there."""
+    own = Dispatch(database="default", subscribing=subscribing)
+
+    def dispatch() -> None:
+        duty.due(connection, ["dispatch"])
+        own.look(connection)
+        while run_duty(connection, own, contact=Contact(lease=LEASE), early=True) == timedelta():
+            pass
+
+    dispatch()
+    try:
+        yield dispatch
+    finally:
+        own.close()
+
+
+@pytest.fixture
+def dispatch(connection: Connection) -> Iterator[Callable[[], None]]:
+    """A function that dispatches all events that are there."""
+    with dispatching(connection) as dispatch:
+        yield dispatch

@@ -41,7 +41,59 @@ def mail(context: Any, event: RecordedEvent) -> None:
     seen.append((context.metadata["subscription"], event.key))
 
 
+@subscribe("report.*")
+async def report(event: RecordedEvent) -> None:
+    """Take one in a coroutine."""
+    seen.append(event.payload)
+
+
+class Moved(Event, topic="house.moved"):
+    """Another typed event."""
+
+    n: int
+
+
+@subscribe("house.moved", batch=2, name="houses")
+def houses(events: list[Moved]) -> None:
+    """Take instances."""
+    seen.append([event.n for event in events])
+
+
+@subscribe("house.*", name="twice, all")
+@subscribe("house.sold", name="twice, sold", channel="sold", priority=7)
+@subscribe("house.burnt", name="twice, burnt")
+def twice(event: RecordedEvent) -> None:
+    """Have three subscriptions."""
+    seen.append(event.topic)
+
+
+@subscribe(
+    "fail.*",
+    where={"deep": {"n__gte": 1}},
+    name="failing",
+    key="{payload.deep.who}",
+    batch=3,
+    channel="failing",
+    priority=-3,
+    max_attempts=2,
+    backoff=[0],
+    metadata={"team": "a"},
+    atomic=True,
+)
+def fails(events: list[RecordedEvent]) -> None:
+    """Fail at the first try."""
+    seen.append([event.position for event in events])
+    if len(seen) == 1:
+        raise ValueError("not yet")
+
+
 @task
 def plain(event: dict[str, Any]) -> None:
     """A task without a subscription of its own."""
     seen.append(event["topic"])
+
+
+@task
+def many(events: list[RecordedEvent]) -> None:
+    """A task that takes several, without a subscription of its own."""
+    seen.append([event.payload for event in events])

@@ -184,7 +184,7 @@ def test_one_that_fails_pauses_its_subscriptions_and_never_the_log(
 def test_one_that_takes_too_long_is_paused(
     dispatch: Callable[[], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("pgqueue.engine.dispatch.PATIENCE", "200ms")
+    monkeypatch.setattr("pgqueue.engine.dispatch.PATIENCE", 0.2)
     create("slow", "repeat('a', 40) || e.key || 'b' ~ '^(a|aa)+$' OR repeat(e.topic, 9) = e.key")
     Subscription.objects.filter(pk="slow").update(predicate="pg_sleep(3) IS NULL")
     dispatch()

@@ -4,39 +4,44 @@ from __future__ import annotations
 
 import atexit
 import logging
+import os
 import threading
+import time
 from collections.abc import Mapping
 from datetime import timedelta
 from time import monotonic
 from typing import Any
+from weakref import WeakSet
 
 import psycopg
-from django.db import (
-    InterfaceError,
-    OperationalError,
-    close_old_connections,
-    connections,
-    transaction,
-)
+from django.db import connections
 
 from pgqueue.conf import settings
+from pgqueue.connections import Session
 from pgqueue.engine import publish as engine
 from pgqueue.engine.publish import NewEvent
+from pgqueue.engine.values import Tuples
 from pgqueue.events.publishing import made
 from pgqueue.events.typed import Event
-from pgqueue.exceptions import InvalidEvent
+from pgqueue.exceptions import InvalidEvent, InvalidMessage
 from pgqueue.quantities import as_count, as_duration
 from pgqueue.service import Service
 from pgqueue.spelling import shown
+from pgqueue.tasks.options import checked_message
 
 logger = logging.getLogger("pgqueue")
 
-AWAY = (OperationalError, InterfaceError, psycopg.OperationalError, psycopg.InterfaceError)
-"""Errors after which the same events may be published when the database is back."""
-LAST_TRIES = timedelta(seconds=10)
+FAULTS = (psycopg.DataError, psycopg.IntegrityError, ValueError)
+"""Errors that are an event's own; after all others the same events may be published later."""
+LIMITS = "54"
+"""The SQLSTATE class of what is too complex for PostgreSQL: these are an event's own, too."""
+LAST_TRIES = 5.0
+TRY_EVERY = 0.25  # seconds
+
+_all: WeakSet[BufferedPublisher] = WeakSet()
 
 
-class BufferedPublisher(Service):
+class BufferedPublisher:
     """Collects events of all threads, and publishes them together, outside of any transaction.
 
         publisher = BufferedPublisher(flush_every=0.5)
@@ -45,7 +50,7 @@ class BufferedPublisher(Service):
     It publishes what it has after `flush_every`, as soon as there are `max_batch`, at `flush()`,
     and when the process ends in an orderly way. If the database is away it keeps them and tries
     again; what it can't publish in the end is logged in full. A process that is killed loses what
-    it has.
+    it has; one that is forked begins with none, and its parent keeps what it had.
 
     Args:
         flush_every: seconds or a timedelta that an event waits, at most.
@@ -58,8 +63,6 @@ class BufferedPublisher(Service):
         InvalidEvent: an option can't be.
     """
 
-    longest_backoff = timedelta(seconds=2)
-
     def __init__(
         self,
         *,
@@ -68,23 +71,29 @@ class BufferedPublisher(Service):
         max_buffered: int = 100_000,
         database: str | None = None,
     ) -> None:
-        super().__init__()
         try:
-            self._every = as_duration(flush_every)
+            self._every = as_duration(flush_every).total_seconds()
             self._most = as_count(max_batch)
             self._bound = as_count(max_buffered)
-        except (TypeError, ValueError) as error:
+            checked_message({"database": database})
+        except (TypeError, ValueError, InvalidMessage) as error:
             given = (shown(flush_every), shown(max_batch), shown(max_buffered))
             raise InvalidEvent(
                 f"flush_every={given[0]}, max_batch={given[1]}, max_buffered={given[2]}: {error}"
             ) from error
-        self.name = "buffered publisher"
         self._alias = database or settings().database
+        self._is_closed = False
+        self._begin()
+        _all.add(self)
+
+    def _begin(self) -> None:
         self._lock = threading.Lock()
         self._flushing = threading.Lock()
         self._events: list[NewEvent] = []
         self._due_at = float("inf")
-        self._is_closed = False
+        # Not Django's connection: `flush()` may be called in a transaction.
+        self._session = Session(self._alias, name="publisher")
+        self._flusher: _Flusher | None = None
 
     def publish(
         self,
@@ -105,20 +114,21 @@ class BufferedPublisher(Service):
             django.db.OperationalError: the database is away, and `max_buffered` events wait.
         """
         new = made(event, payload, key=key, metadata=metadata)
+        if len(self._events) >= self._bound:
+            self.flush()
         with self._lock:
             if self._is_closed:
                 raise InvalidEvent("This publisher is closed.")
-            if self.ident is None:
-                self.start()
+            if self._flusher is None:
+                self._flusher = _Flusher(self, self._session)
+                self._flusher.start()
                 atexit.register(self.close)
             self._events.append(new)
             count = len(self._events)
             if count == 1:
-                self._due_at = monotonic() + self._every.total_seconds()
-        if count == 1 or count >= self._most:
-            self.wake()
-        if count > self._bound:
-            self.flush()
+                self._due_at = monotonic() + self._every
+            if count == 1 or count >= self._most:
+                self._flusher.wake()
 
     def flush(self) -> None:
         """Publish what was collected until now; return once that is committed.
@@ -126,9 +136,10 @@ class BufferedPublisher(Service):
         Raises:
             django.db.OperationalError: the database is away; it is tried again later.
         """
-        with self._flushing:
-            while batch := self._batch():
-                self._store(batch)
+        with self._flushing, connections[self._alias].wrap_database_errors:
+            left = len(self._events)
+            while left > 0 and (batch := self._events[: self._most]):
+                left -= self._store(batch)
 
     def close(self) -> None:
         """Publish what is left, and end. Closing it again does nothing."""
@@ -136,11 +147,13 @@ class BufferedPublisher(Service):
             if self._is_closed:
                 return
             self._is_closed = True
-        self.stop()
-        if self.ident is not None and threading.current_thread() is not self:
-            self.stopped(LAST_TRIES)
-        self._flush_or_log()
         atexit.unregister(self.close)
+        if self._flusher is not None:
+            self._flusher.stop()
+            if not self._flusher.stopped(timedelta(seconds=LAST_TRIES)):
+                self._session.cut()
+        self._flush_or_log()
+        self._session.close()
 
     def __enter__(self) -> BufferedPublisher:
         return self
@@ -148,57 +161,92 @@ class BufferedPublisher(Service):
     def __exit__(self, *raised: object) -> None:
         self.close()
 
-    def tick(self) -> timedelta:
-        """Publish what is due; return how long nothing is."""
-        with self._lock:
-            is_due = monotonic() >= self._due_at or len(self._events) >= self._most
-        if is_due:
+    def flush_due(self) -> float:
+        """Publish what is due; return for how many seconds nothing is."""
+        if monotonic() >= self._due_at or len(self._events) >= self._most:
             self.flush()
         with self._lock:
-            left = self._due_at - monotonic() if self._events else self._every.total_seconds()
-        return timedelta(seconds=max(left, 0.001))
+            return self._due_at - monotonic() if self._events else self._every
 
-    def finish(self) -> None:
-        """Close its connection."""
-        connections[self._alias].close()
+    def _store(self, batch: list[NewEvent]) -> int:
+        """Publish some in one transaction; return how many are done with.
 
-    def _batch(self) -> list[NewEvent]:
-        with self._lock:
-            return self._events[: self._most]
-
-    def _store(self, batch: list[NewEvent]) -> None:
-        """Publish some in one transaction; those that no database takes are logged."""
-        close_old_connections()
+        One that PostgreSQL does not take is logged, and the others are published.
+        """
         try:
             self._insert(batch)
-        except AWAY:
-            raise
-        except Exception as error:
+        except (*FAULTS, psycopg.OperationalError) as error:
+            if not _is_fault(error):
+                raise
             for each in batch:
-                self._store_alone(each, error)
-        with self._lock:
-            del self._events[: len(batch)]
-            self._due_at = monotonic() + self._every.total_seconds()
+                self._store_alone(each)
+        else:
+            self._remove(len(batch))
+        return len(batch)
 
-    def _store_alone(self, event: NewEvent, error: Exception) -> None:
+    def _store_alone(self, event: NewEvent) -> None:
         try:
             self._insert([event])
-        except AWAY:
-            raise
-        except Exception:
+        except (*FAULTS, psycopg.OperationalError) as error:
+            if not _is_fault(error):
+                raise
             logger.exception("An event could not be published: %s", event._asdict())
+        self._remove(1)
 
     def _insert(self, batch: list[NewEvent]) -> None:
-        django = connections[self._alias]
-        with transaction.atomic(using=self._alias), django.wrap_database_errors:
-            engine.publish_many(django, batch)
+        connection = self._session.connection
+        with connection.transaction():
+            engine.publish_many(Tuples(connection), batch)
+
+    def _remove(self, count: int) -> None:
+        with self._lock:
+            del self._events[:count]
+            self._due_at = monotonic() + self._every
 
     def _flush_or_log(self) -> None:
-        try:
-            self.flush()
-        except Exception:
-            with self._lock:
-                left, self._events = self._events, []
-            logger.exception("%d events could not be published. They follow.", len(left))
-            for each in left:
-                logger.error("An event could not be published: %s", each._asdict())
+        until = monotonic() + LAST_TRIES
+        while True:
+            try:
+                return self.flush()
+            except Exception:
+                if monotonic() < until:
+                    time.sleep(TRY_EVERY)
+                    continue
+                logger.exception(
+                    "%d events could not be published. They follow.", len(self._events)
+                )
+                for each in self._events:
+                    logger.error("An event could not be published: %s", each._asdict())
+                return self._events.clear()
+
+
+class _Flusher(Service):
+    """The thread of a publisher."""
+
+    longest_backoff = timedelta(seconds=2)
+
+    def __init__(self, publisher: BufferedPublisher, session: Session) -> None:
+        super().__init__()
+        self.name = "buffered publisher"
+        self._publisher = publisher
+        self._session = session
+
+    def tick(self) -> timedelta:
+        """Publish what is due; return how long nothing is."""
+        return timedelta(seconds=max(self._publisher.flush_due(), 0.001))
+
+
+def _is_fault(error: BaseException) -> bool:
+    """Whether it is an event's own."""
+    sqlstate = error.sqlstate if isinstance(error, psycopg.Error) else None
+    return isinstance(error, FAULTS) or (sqlstate or "").startswith(LIMITS)
+
+
+def _begin_in_child() -> None:
+    for publisher in _all:
+        publisher._begin()
+
+
+if hasattr(os, "register_at_fork"):
+    # The child has no thread that flushes, and another may have held a lock.
+    os.register_at_fork(after_in_child=_begin_in_child)

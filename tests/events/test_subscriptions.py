@@ -280,7 +280,8 @@ class TestWhereItBegins:
         publish_numbers(1, 2, 3)
         advance(connection)
         connection.execute(
-            "UPDATE pgqueue_event SET created_at = '2026-01-01'::timestamptz + position * interval '1 day'"
+            "UPDATE pgqueue_event "
+            "SET created_at = '2026-01-01'::timestamptz + position * interval '1 day'"
         )
 
     @pytest.mark.parametrize(

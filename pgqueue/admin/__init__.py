@@ -11,6 +11,7 @@ from pgqueue.admin.history import HistoryAdmin
 from pgqueue.admin.message import MessageAdmin
 from pgqueue.admin.policy import PolicyAdmin
 from pgqueue.admin.schedule import ScheduleAdmin
+from pgqueue.admin.subscription import SubscriptionAdmin
 from pgqueue.admin.worker import WorkerAdmin
 
 __all__ = [
@@ -22,5 +23,6 @@ __all__ = [
     "MessageAdmin",
     "PolicyAdmin",
     "ScheduleAdmin",
+    "SubscriptionAdmin",
     "WorkerAdmin",
 ]

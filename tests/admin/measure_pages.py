@@ -102,6 +102,14 @@ SELECT name, number, %(count)s - number,
 FROM made, generate_series(0, partitions - 1) AS number
 """
 
+SUBSCRIPTIONS = """
+INSERT INTO pgqueue_subscription (name, task, topics, "where", position, follows, paused, error)
+SELECT 'subscription-' || lpad(n::text, 4, '0'), 'shop.tasks.task_' || n %% 20, ARRAY['order.*'],
+       jsonb_build_object('customer', n), n, n %% 3 > 0, n %% 10 = 0,
+       CASE WHEN n %% 20 = 0 THEN 'DataError: no' ELSE '' END
+FROM generate_series(1, %(count)s) AS n
+"""
+
 PARTITION = """
 DO $$
 DECLARE
@@ -139,6 +147,14 @@ def fill_log(events: int) -> None:
         cursor.execute(GROUPS, {"count": events})
         # They are so small that autovacuum looks at them after 50 changes.
         cursor.execute("ANALYZE pgqueue_group, pgqueue_cursor, pgqueue_reader")
+
+
+def fill_subscriptions(count: int) -> None:
+    """Add subscriptions."""
+    from django.db import connection
+
+    with connection.cursor() as cursor:
+        cursor.execute(SUBSCRIPTIONS, {"count": count})
 
 
 def analyze() -> None:
@@ -221,6 +237,11 @@ def pages() -> dict[str, str]:
         "groups by name": f"{group}?q=7",
         "group": f"{group}group_5F07/change/",
         "group of many partitions": f"{group}group_5F60/change/",
+        "subscriptions": "/admin/pgqueue/subscription/",
+        "subscriptions, last page": "/admin/pgqueue/subscription/?p=4",
+        "subscriptions behind": "/admin/pgqueue/subscription/?state=behind",
+        "subscriptions by name": "/admin/pgqueue/subscription/?q=0007",
+        "subscription": "/admin/pgqueue/subscription/subscription-0007/change/",
     }
     for state in ("held", "scheduled", "ready", "governed", "running", "dead"):
         found |= {

@@ -31,7 +31,7 @@ def test_deleting_a_policy_whose_id_is_no_number_is_refused(admin_client: Client
     assert post(admin_client, "policy", "delete_selected", id, post="yes") == 400
 
 
-@pytest.mark.parametrize("model", ["channel", "schedule"])
+@pytest.mark.parametrize("model", ["channel", "schedule", "subscription"])
 @pytest.mark.parametrize("action", ["pause", "resume", "delete_selected"])
 def test_an_action_for_a_name_that_holds_a_nul_is_refused(
     admin_client: Client, model: str, action: str

@@ -10,6 +10,7 @@ from uuid import uuid4
 
 import pytest
 from django.contrib.admin.models import LogEntry
+from django.contrib.admin.utils import quote
 from django.db import IntegrityError, connection, transaction
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
@@ -19,6 +20,7 @@ from pgqueue.admin import display
 from pgqueue.admin.channel import ChannelForm
 from pgqueue.engine import settle
 from pgqueue.engine.errors import describe
+from pgqueue.events.subscriptions import create
 from pgqueue.models import Channel, Message, Worker
 from tests.admin.acting import HISTORY, MESSAGES, act, told
 from tests.admin.conftest import Connection, Login
@@ -26,6 +28,7 @@ from tests.factories import bury, claim, done, enqueue, failure, insert, registe
 
 WORKERS = "/admin/pgqueue/worker/"
 CHANNELS = "/admin/pgqueue/channel/"
+SUBSCRIPTIONS = "/admin/pgqueue/subscription/"
 
 
 def text(client: Client, path: str) -> str:
@@ -313,6 +316,14 @@ def test_a_log_entry_of_an_operator_is_shown_with_its_message(queue: Connection,
 
     assert "Replayed." in text(operator, f"{MESSAGES}{message}/history/")
     assert f"#{message}" in text(operator, "/admin/")
+
+
+def test_subscriptions_are_listed_whatever_their_names(db: None, viewer: Client):
+    create("a/b <i>", "tests.jobs.mail", topics="order.*")
+
+    assert "a/b <i>" in text(viewer, SUBSCRIPTIONS)
+    assert b"&lt;i&gt;" in viewer.get(SUBSCRIPTIONS).content
+    assert "order.*" in text(viewer, f"{SUBSCRIPTIONS}{quote('a/b <i>')}/change/")
 
 
 def test_duties_are_listed(queue: Connection, viewer: Client):

@@ -15,7 +15,10 @@ from tests.factories import bury, enqueue, schedule
 
 LISTS = [
     f"/admin/pgqueue/{model}/"
-    for model in ("message", "history", "channel", "policy", "worker", "duty", "event", "group")
+    for model in (
+        *("message", "history", "channel", "policy", "worker", "duty", "event", "group"),
+        "subscription",
+    )
 ]
 
 

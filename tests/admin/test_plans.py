@@ -13,7 +13,7 @@ from psycopg.sql import Composable
 
 from pgqueue.admin import listing
 from tests.admin.conftest import Connection
-from tests.admin.measure_pages import analyze, fill, fill_log, pages
+from tests.admin.measure_pages import analyze, fill, fill_log, fill_subscriptions, pages
 from tests.factories import register
 
 ROWS = 30_000
@@ -42,6 +42,8 @@ def full(
     queue.execute("TRUNCATE pgqueue_message, pgqueue_history, pgqueue_event")
     fill(ROWS, ROWS)
     fill_log(ROWS)
+    # All of them are counted, as all are read at each step of the dispatch.
+    fill_subscriptions(400)
     register(queue)
     if request.param != "never analyzed":
         analyze()

@@ -1,0 +1,291 @@
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from django import forms
+from django.contrib import admin
+from django.contrib.admin import SimpleListFilter
+from django.contrib.admin.views.main import ChangeList
+from django.core.exceptions import ValidationError
+from django.db import connections
+from django.db.models import Field, Q, QuerySet
+from django.http import HttpRequest
+from django.utils import timezone
+
+from pgqueue.admin.base import QueueAdmin
+from pgqueue.admin.display import NOTHING
+from pgqueue.admin.fields import PositionField, TopicsField
+from pgqueue.conf import settings
+from pgqueue.engine import dispatch
+from pgqueue.events import groups, subscriptions
+from pgqueue.events.consumers import STARTS
+from pgqueue.events.subscribing import MOST_EVENTS, checked_name
+from pgqueue.exceptions import PGQueueError
+from pgqueue.filters import Filter, as_place
+from pgqueue.models import Subscription
+from pgqueue.models.subscription import SEEN_FOR, SubscriptionQuerySet
+from pgqueue.names import KEY_LIMIT, as_channel
+from pgqueue.quantities import as_count, as_duration
+from pgqueue.tasks import scheduling
+
+RULE = ("topics", "where")
+MESSAGE = ("task", "channel", "key", "ordered", "batch", "split_by")
+NEW: Any = (
+    (None, {"fields": ("name", *RULE, "start")}),
+    ("Messages", {"fields": MESSAGE}),
+    ("Expiry", {"fields": ("expires_after",)}),
+)
+THERE: Any = (
+    (None, {"fields": ("name", *RULE, "paused")}),
+    ("Messages", {"fields": (*MESSAGE, "priority", "max_attempts")}),
+    ("Expiry", {"fields": ("expires_after", "expires_at")}),
+)
+PLACE: Any = ("Progress", {"fields": ("state", "position", "seen_at", "created_at")})
+SHOWN = {"topics": "shown_topics", "where": "conditions"}
+NOT_EDITED = ("expires_at", *PLACE[1]["fields"])
+
+
+class SubscriptionForm(forms.ModelForm):  # type: ignore[type-arg]
+    """Refuses what the dispatch could not match, or no worker run."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        # Django asks where its routers say, or where the instance is from.
+        self.instance._state.db = settings().database
+        if "channel" in self.fields:
+            self.fields["channel"].required = False
+            self.fields["channel"].help_text = "Empty: the task's."
+
+    def clean_where(self) -> dict[str, Any]:
+        where = self._checked("where", lambda value: Filter((), {} if value is None else value))
+        return dict(where.where)
+
+    def clean_task(self) -> str:
+        name: str = self.cleaned_data["task"]
+        return self._checked("task", scheduling.known).name if name else ""
+
+    def clean_channel(self) -> str:
+        return str(self._checked("channel", as_channel)) if self.cleaned_data["channel"] else ""
+
+    def clean_key(self) -> str:
+        return str(self._checked("key", lambda value: as_place(value, KEY_LIMIT)).text)
+
+    def clean_split_by(self) -> str:
+        return str(self._checked("split_by", lambda value: as_place(value, KEY_LIMIT)).text)
+
+    def clean_batch(self) -> int | None:
+        if self.cleaned_data["batch"] is None:
+            return None
+        return int(self._checked("batch", lambda value: as_count(value, most=MOST_EVENTS)))
+
+    def clean_expires_after(self) -> Any:
+        if self.cleaned_data["expires_after"] is None:
+            return None
+        return self._checked("expires_after", as_duration)
+
+    def clean_priority(self) -> int:
+        return int(self._checked("priority", lambda value: as_count(value, least=-100, most=100)))
+
+    def clean_max_attempts(self) -> int:
+        return int(self._checked("max_attempts", as_count))
+
+    def clean(self) -> dict[str, Any]:
+        """Look whether the fields fit each other."""
+        given: dict[str, Any] = super().clean() or {}
+        if self.instance.declared:
+            return given
+        if given.get("split_by") and given.get("batch") is None and "batch" not in self.errors:
+            self.add_error("split_by", "It says how a batch is split: give the batch a size, too.")
+        if {"task", "channel"} <= given.keys() and not given["channel"]:
+            if not given["task"]:
+                self.add_error("channel", "Raw messages need a channel.")
+            else:
+                given["channel"] = scheduling.known(given["task"]).queue_name
+        return given
+
+    def _checked(self, name: str, check: Callable[[Any], Any]) -> Any:
+        try:
+            return check(self.cleaned_data[name])
+        except (PGQueueError, TypeError, ValueError) as error:
+            raise ValidationError(str(error)) from error
+
+
+class NewSubscriptionForm(SubscriptionForm):
+    """Asks where it begins, too."""
+
+    start = PositionField(
+        initial="now",
+        help_text=f"{STARTS[0].upper()}{STARTS[1:]}. It is matched with the events after that.",
+    )
+
+    def clean_name(self) -> str:
+        name = str(self._checked("name", checked_name))
+        # Django looks for it where its routers say.
+        if Subscription.objects.using(settings().database).filter(pk=name).exists():
+            raise ValidationError("There is such a subscription already.")
+        return name
+
+
+class SubscriptionChangeList(ChangeList):
+    """Looks up where the dispatch is, once."""
+
+    def get_results(self, request: HttpRequest) -> None:
+        super().get_results(request)
+        self.result_list = _placed(self.result_list)
+
+
+class StateFilter(SimpleListFilter):
+    title = "state"
+    parameter_name = "state"
+
+    def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, str]]:
+        return [
+            ("follows", "Follows"),
+            ("behind", "Catches up"),
+            ("paused", "Paused"),
+            ("failed", "Paused by an error"),
+            ("gone", "In no worker's code"),
+        ]
+
+    def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
+        is_gone = Q(declared=True) & ~Q(seen_at__gt=timezone.now() - SEEN_FOR)
+        goes_on = Q(paused=False) & ~is_gone
+        wanted = {
+            "follows": goes_on & Q(follows=True),
+            "behind": goes_on & Q(follows=False),
+            "paused": Q(paused=True),
+            "failed": Q(paused=True) & ~Q(error=""),
+            "gone": Q(paused=False) & is_gone,
+        }
+        return queryset.filter(wanted.get(self.value() or "", Q()))
+
+
+@admin.register(Subscription)
+class SubscriptionAdmin(QueueAdmin):
+    """What makes messages of events. What code declares may only be paused here.
+
+    The dispatch reads all of them at each step: there are thousands, not millions.
+    """
+
+    actions = ("pause", "resume")
+    list_display = ("name", "shown_topics", "conditions", "task", "channel", "state", "declared")
+    list_filter = (StateFilter, "declared")
+    search_fields = ("name", "task", "channel")
+    ordering = ("name",)
+
+    def get_changelist(self, request: HttpRequest, **kwargs: Any) -> type[ChangeList]:
+        return SubscriptionChangeList
+
+    def get_form(
+        self,
+        request: HttpRequest,
+        obj: Subscription | None = None,
+        change: bool = False,
+        **kwargs: Any,
+    ) -> Any:
+        form = SubscriptionForm if obj else NewSubscriptionForm
+        return super().get_form(request, obj, change, form=form, **kwargs)
+
+    def formfield_for_dbfield(self, db_field: Field[Any, Any], request: Any, **kwargs: Any) -> Any:
+        if db_field.name == "topics":
+            said = f"Such as {db_field.help_text}, one in a line. None: all topics."
+            return TopicsField(required=False, help_text=said)
+        if db_field.name == "channel":
+            kwargs["initial"] = ""
+        if db_field.name == "where":
+            # It is compared with the row, not with what the row was when the page was shown.
+            kwargs["show_hidden_initial"] = False
+        return super().formfield_for_dbfield(db_field, request, **kwargs)
+
+    def get_fieldsets(self, request: HttpRequest, obj: Subscription | None = None) -> Any:
+        if obj is None:
+            return NEW
+        (_, rule), *rest = THERE
+        # As text: Django would show the array as Python has it.
+        shown = [SHOWN.get(name, name) if obj.declared else name for name in rule["fields"]]
+        return ((None, {"fields": shown}), *rest, PLACE)
+
+    def get_readonly_fields(
+        self, request: HttpRequest, obj: Subscription | None = None
+    ) -> tuple[str, ...]:
+        if obj is None:
+            return ()
+        of_code = [name for _, part in THERE for name in part["fields"] if name != "paused"]
+        fixed = [*of_code, *SHOWN.values()] if obj.declared else ["name"]
+        return tuple(dict.fromkeys((*fixed, *NOT_EDITED)))
+
+    def get_object(
+        self, request: HttpRequest, object_id: str, from_field: str | None = None
+    ) -> Any:
+        found = super().get_object(request, object_id, from_field)
+        return found and _placed([found])[0]
+
+    def has_delete_permission(self, request: HttpRequest, obj: Subscription | None = None) -> bool:
+        # It would come back: it is to be deleted in the code.
+        return super().has_delete_permission(request, obj) and not (obj and obj.is_in_code)
+
+    def changeform_view(self, request: HttpRequest, *args: Any, **kwargs: Any) -> Any:
+        if request.method == "POST":
+            # What was published before has its position then: in Django's transaction it gets none.
+            groups.resolve(connections[settings().database], "now")
+        return super().changeform_view(request, *args, **kwargs)
+
+    def save_model(self, request: HttpRequest, obj: Any, form: Any, change: bool) -> None:
+        if not change:
+            given = {name: form.cleaned_data[name] for name in CREATED}
+            created = subscriptions.create(obj.name, database=settings().database, **given)
+            obj.position = created.position
+            return
+        # Only these fields: a worker may have declared it again meanwhile.
+        changed = set(form.changed_data)
+        if "paused" in changed and not obj.paused:
+            obj.error = ""
+            changed.add("error")
+        obj.save(using=settings().database, update_fields=changed)
+
+    @admin.display(description="topics")
+    def shown_topics(self, subscription: Subscription) -> str:
+        return ", ".join(subscription.topics) or "**"
+
+    @admin.display(description="where")
+    def conditions(self, subscription: Subscription) -> str:
+        where = subscription.where
+        return json.dumps(where, ensure_ascii=False) if where else NOTHING
+
+    @admin.display
+    def state(self, subscription: Any) -> str:
+        """Say whether it makes messages, and if not, why."""
+        place: dispatch.Place = subscription.place
+        said: str = subscription.state(cursor=place.cursor, head=place.head)
+        return said
+
+    @admin.action(permissions=["change"], description="Pause: make no messages")
+    def pause(self, request: HttpRequest, queryset: SubscriptionQuerySet) -> None:
+        changed = list(queryset.filter(paused=False))
+        queryset.pause()
+        self._report(request, changed, "paused")
+
+    @admin.action(permissions=["change"], description="Resume: go on where it was")
+    def resume(self, request: HttpRequest, queryset: SubscriptionQuerySet) -> None:
+        changed = list(queryset.filter(paused=True))
+        queryset.resume()
+        self._report(request, changed, "resumed")
+
+    def _report(self, request: HttpRequest, changed: Sequence[Subscription], done: str) -> None:
+        for subscription in changed:
+            self.log_change(request, subscription, f"{done.capitalize()}.")
+        self.message_user(request, f"{len(changed)} {done}.")
+
+
+CREATED = (*RULE, *MESSAGE, "expires_after", "start")
+
+
+def _placed(found: Sequence[Any]) -> list[Any]:
+    """Return subscriptions with where the dispatch is."""
+    place = dispatch.place(connections[settings().database])
+    rows = list(found)
+    for row in rows:
+        row.place = place
+    return rows

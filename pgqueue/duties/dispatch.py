@@ -40,8 +40,8 @@ class Subscribing(Protocol):
     def declared(self, database: str) -> list[Declared]:
         """Return the subscriptions that the project has in its code."""
 
-    def start_of(self, name: str, database: str) -> int | None:
-        """Return the position after which a new one begins; None: the end of the log."""
+    def start_of(self, name: str, database: str) -> int:
+        """Return the position after which a new one begins."""
 
     def waiter(self, database: str, wake: Callable[[], None]) -> Waits:
         """Return what calls `wake` when the log may have grown."""

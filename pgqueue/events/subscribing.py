@@ -303,14 +303,16 @@ def declared(database: str) -> list[Declared]:
     return sorted(map(_described, found), key=lambda each: each.name)
 
 
-def start_of(name: str, database: str) -> int | None:
-    """Return the position after which a subscription that is new begins; None: the end of the log.
+def start_of(name: str, database: str) -> int:
+    """Return the position after which a subscription that is new begins.
+
+    What was published before now, and has no position yet, gets one: it isn't for one that begins
+    now.
 
     Raises:
         InvalidGroup: the log has no such position.
     """
-    start = _subscriptions[name].start
-    return None if start == "now" else groups.resolve(connections[database], start)
+    return groups.resolve(connections[database], _subscriptions[name].start)
 
 
 def waiter(database: str, wake: Callable[[], None]) -> Waiter:

@@ -30,7 +30,7 @@ from pgqueue.events import subscribing, subscriptions
 from pgqueue.events.growth import advance
 from pgqueue.exceptions import InvalidFilter, InvalidTask
 from pgqueue.models import Channel as ChannelRow
-from pgqueue.models import History, Message, Subscription
+from pgqueue.models import Event, History, Message, Subscription
 from pgqueue.testing import run_all
 from tests.events import handlers
 from tests.events.conftest import dispatching
@@ -985,3 +985,13 @@ class TestWhoIsTold:
         dispatch()
 
         assert any("created" in each for each in listening.heard())
+
+
+def test_what_was_published_before_a_new_one_is_not_for_it(connection: Connection) -> None:
+    publish(handlers.Paid(order_id=7, total=Decimal(150)))
+
+    subscriptions.synchronize()
+
+    assert set(Subscription.objects.values_list("position", flat=True)) == {
+        Event.objects.get().position
+    }

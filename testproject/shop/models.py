@@ -47,3 +47,22 @@ class StockMovement(models.Model):
 
     def __str__(self) -> str:
         return f"{self.change:+} of {self.product}"
+
+
+class AuditEntry(models.Model):
+    """Something that has happened to an order, as the event log has it.
+
+    There must be one for each of its events, in their order, and no constraint says so: as for
+    stock movements, that is for the queue to keep.
+    """
+
+    order = models.ForeignKey(Order, models.CASCADE, related_name="audit")
+    position = models.BigIntegerField()
+    what = models.CharField(max_length=200)
+    happened_at = models.DateTimeField()
+
+    class Meta:
+        verbose_name_plural = "audit entries"
+
+    def __str__(self) -> str:
+        return f"{self.what} at {self.position}"

@@ -21,18 +21,20 @@ from django.core.management.base import CommandError
 from django.db import connections
 from django.utils import timezone
 
+from pgqueue.engine import log
 from pgqueue.models import History, Message
 from pgqueue.states import Outcome, State
 from testproject.shop.demo import CHANNEL, SKU_PREFIX, tour, traces
 from testproject.shop.demo.baskets import fill_baskets
-from testproject.shop.demo.ledger import PROMISES, Ledger, audit
+from testproject.shop.demo.ledger import FOLLOW_UPS, PROMISES, Ledger, audit
 from testproject.shop.demo.mailserver import MailServer
-from testproject.shop.demo.producers import Placed
+from testproject.shop.demo.producers import Placed, place
 from testproject.shop.demo.workers import BOUND_TO_PARENT, database_url
 from testproject.shop.factories import OrderFactory, ProductFactory
-from testproject.shop.models import Order, Product, StockMovement
+from testproject.shop.models import AuditEntry, Order, Product, StockMovement
 from testproject.shop.tasks import is_stuck, move_stock
 from tests.eventually import eventually
+from tests.factories import record
 
 WHOLE = Ledger(
     orders_committed=9,
@@ -40,6 +42,8 @@ WHOLE = Ledger(
     orders_astray=0,
     orders_unmailed=0,
     orders_not_moved_once=0,
+    events=9,
+    events_astray=0,
     enqueued=18,
     succeeded=18,
     dead=0,
@@ -47,6 +51,9 @@ WHOLE = Ledger(
     retries=2,
     leases_lost=3,
     stock_movements=9,
+    audited=9,
+    orders_not_audited_once=0,
+    audited_out_of_order=0,
     mails=10,
     mails_of_rolled_back_orders=0,
     per_s=100.0,
@@ -55,6 +62,7 @@ WHOLE = Ledger(
 )
 BREACHES: list[dict[str, Any]] = [
     {"orders_astray": 1},
+    {"events_astray": 1},
     {"missing": 1},
     {"dead": 1},
     {"succeeded": 17},
@@ -62,6 +70,9 @@ BREACHES: list[dict[str, Any]] = [
     {"stock_movements": 8},
     {"stock_movements": 10},
     {"orders_not_moved_once": 1},
+    {"audited": 10},
+    {"orders_not_audited_once": 1},
+    {"audited_out_of_order": 1},
     {"orders_unmailed": 1},
     {"mails": 8},
     {"mails_of_rolled_back_orders": 1},
@@ -99,21 +110,45 @@ class Shop:
     def __init__(self) -> None:
         product = ProductFactory.create(sku=f"{SKU_PREFIX}1")
         self.orders = OrderFactory.create_batch(2, product=product, quantity=3)
-        self.placed = [
-            Placed(order.pk, (order.pk * 2, order.pk * 2 + 1), is_committed=True)
-            for order in self.orders
-        ]
-        for placed in self.placed:
-            for id in placed.message_ids:
-                ended(id)
+        self.placed = [Placed(order.pk, is_committed=True) for order in self.orders]
+        record(connections["default"], topic="order.placed", payload='{"order_id": 1}')
+        self.after = log.bounds(connections["default"]).head
         for order in self.orders:
+            event = {"order_id": order.pk, "email": order.email, "total": "1"}
+            (position,) = record(
+                connections["default"], topic="order.placed", payload=json.dumps(event)
+            )
+            for number, task in enumerate(FOLLOW_UPS):
+                ended(2 * order.pk + number, task=task, payload=payload(order.pk))
             move(order)
+            note(order, position)
         self.received = Counter({order.pk: 1 for order in self.orders})
         self.lost_id = self.orders[-1].pk + 1
-        self.placed.append(Placed(self.lost_id, (1,), is_committed=False))
+        self.placed.append(Placed(self.lost_id, is_committed=False))
+
+    def ended(self, **columns: Any) -> None:
+        """Have the first message end once more."""
+        order = self.orders[0].pk
+        ended(**{"id": 2 * order, "payload": payload(order), **columns})
+
+    def wait(self, **columns: Any) -> None:
+        """Have the first message not end."""
+        order = self.orders[0].pk
+        History.objects.filter(pk=2 * order).delete()
+        given = {"channel": CHANNEL, "task": FOLLOW_UPS[0], "payload": payload(order)}
+        Message.objects.create(id=2 * order, max_attempts=5, **given, **columns)
 
     def audit(self) -> Ledger:
-        return audit(self.placed, self.received, timedelta(seconds=2))
+        return audit(self.placed, self.received, timedelta(seconds=2), after=self.after)
+
+
+def payload(order: int) -> dict[str, Any]:
+    return {"args": [{"topic": "order.placed", "payload": {"order_id": order}}], "kwargs": {}}
+
+
+def note(order: Order, position: int) -> None:
+    now = timezone.now()
+    AuditEntry.objects.create(order=order, position=position, what="order.placed", happened_at=now)
 
 
 def ended(id: int, **columns: Any) -> None:
@@ -123,7 +158,7 @@ def ended(id: int, **columns: Any) -> None:
             "id": id,
             "channel": CHANNEL,
             "key": "",
-            "task": "shop",
+            "task": FOLLOW_UPS[0],
             "metadata": {},
             "priority": 0,
             "run_at": now,
@@ -161,6 +196,8 @@ def test_an_audit_of_what_went_well_finds_nothing(shop: Shop) -> None:
         orders_astray=0,
         orders_unmailed=0,
         orders_not_moved_once=0,
+        events=2,
+        events_astray=0,
         enqueued=4,
         succeeded=4,
         dead=0,
@@ -168,6 +205,9 @@ def test_an_audit_of_what_went_well_finds_nothing(shop: Shop) -> None:
         retries=0,
         leases_lost=0,
         stock_movements=2,
+        audited=2,
+        orders_not_audited_once=0,
+        audited_out_of_order=0,
         mails=2,
         mails_of_rolled_back_orders=0,
         per_s=2.0,
@@ -187,7 +227,7 @@ def test_an_audit_leaves_out_what_is_not_the_demos(shop: Shop) -> None:
 
 
 def test_an_audit_counts_retries_and_lost_leases(shop: Shop) -> None:
-    History.objects.filter(pk=shop.placed[0].message_ids[0]).update(failures=2, lost=1)
+    History.objects.filter(pk=2 * shop.orders[0].pk).update(failures=2, lost=1)
 
     ledger = shop.audit()
 
@@ -196,19 +236,19 @@ def test_an_audit_counts_retries_and_lost_leases(shop: Shop) -> None:
 
 
 def test_an_audit_finds_a_message_missing(shop: Shop) -> None:
-    History.objects.filter(pk=shop.placed[0].message_ids[0]).delete()
+    History.objects.filter(pk=2 * shop.orders[0].pk).delete()
 
     assert shop.audit().missing == 1
 
 
 def test_an_audit_finds_a_message_that_succeeded_twice(shop: Shop) -> None:
-    ended(shop.placed[0].message_ids[0])
+    shop.ended()
 
     assert shop.audit().succeeded == 5
 
 
 def test_an_audit_finds_a_message_of_a_transaction_that_was_rolled_back(shop: Shop) -> None:
-    ended(shop.placed[-1].message_ids[0])
+    shop.ended(id=1, payload=payload(shop.lost_id))
 
     ledger = shop.audit()
 
@@ -217,11 +257,7 @@ def test_an_audit_finds_a_message_of_a_transaction_that_was_rolled_back(shop: Sh
 
 
 def test_an_audit_finds_a_dead_message(shop: Shop) -> None:
-    id = shop.placed[0].message_ids[0]
-    History.objects.filter(pk=id).delete()
-    Message.objects.create(
-        id=id, channel=CHANNEL, task="shop", state=State.DEAD, max_attempts=5, lost=3
-    )
+    shop.wait(state=State.DEAD, lost=3)
 
     ledger = shop.audit()
 
@@ -230,9 +266,7 @@ def test_an_audit_finds_a_dead_message(shop: Shop) -> None:
 
 
 def test_an_audit_finds_a_message_that_has_not_ended(shop: Shop) -> None:
-    id = shop.placed[0].message_ids[0]
-    History.objects.filter(pk=id).delete()
-    Message.objects.create(id=id, channel=CHANNEL, task="shop", state=State.READY, max_attempts=5)
+    shop.wait(state=State.READY)
 
     ledger = shop.audit()
 
@@ -260,6 +294,42 @@ def test_an_audit_finds_an_order_that_is_gone_and_one_that_should_be(shop: Shop)
     OrderFactory.create(pk=shop.lost_id, product=shop.orders[1].product)
 
     assert shop.audit().orders_astray == 2
+
+
+def test_an_audit_finds_an_order_that_was_published_twice(shop: Shop) -> None:
+    event = {"order_id": shop.orders[0].pk, "email": "a@example.com", "total": "1"}
+    record(connections["default"], topic="order.placed", payload=json.dumps(event))
+
+    ledger = shop.audit()
+
+    assert (ledger.events, ledger.events_astray) == (3, 1)
+    assert not ledger.kept
+
+
+def test_an_audit_finds_an_order_that_was_rolled_back_in_the_log(shop: Shop) -> None:
+    event = {"order_id": shop.lost_id, "email": "a@example.com", "total": "1"}
+    record(connections["default"], topic="order.placed", payload=json.dumps(event))
+
+    assert shop.audit().events_astray == 1
+
+
+def test_an_audit_finds_an_order_twice_in_the_trail(shop: Shop) -> None:
+    note(shop.orders[1], 10**6)
+
+    ledger = shop.audit()
+
+    assert (ledger.audited, ledger.orders_not_audited_once) == (3, 1)
+    assert not ledger.kept
+
+
+def test_an_audit_finds_a_trail_that_is_not_in_the_order_of_the_log(shop: Shop) -> None:
+    entry = AuditEntry.objects.order_by("id")[0]
+    AuditEntry.objects.filter(pk=entry.pk).update(position=10**6)
+
+    ledger = shop.audit()
+
+    assert (ledger.orders_not_audited_once, ledger.audited_out_of_order) == (0, 1)
+    assert not ledger.kept
 
 
 def test_an_audit_finds_an_order_without_a_mail_beside_one_with_two(shop: Shop) -> None:
@@ -398,6 +468,8 @@ def say(capfd: pytest.CaptureFixture[str]) -> Callable[..., Any]:
 
 @pytest.mark.django_db(transaction=True)
 def test_the_demo_keeps_its_promises_though_its_worker_is_killed(say: Callable[..., Any]) -> None:
+    place(fill_baskets(1, seed=7)[0])
+    traces.clear()  # but for its event, whose order is gone
     Shop()  # as a demo before this one left it
     Message.objects.create(channel=CHANNEL, task="gone", state=State.READY, max_attempts=5)
 
@@ -406,6 +478,7 @@ def test_the_demo_keeps_its_promises_though_its_worker_is_killed(say: Callable[.
     assert ledger["kept"] is True
     assert ledger["orders_committed"] == ledger["stock_movements"] == 270
     assert ledger["orders_rolled_back"] == 30
+    assert ledger["events"] == ledger["audited"] == 270
     assert ledger["enqueued"] == ledger["succeeded"] == 540
     assert ledger["dead"] == ledger["missing"] == ledger["mails_of_rolled_back_orders"] == 0
     assert ledger["mails"] >= 270

@@ -1,6 +1,6 @@
 """The demo: a rush of orders, a worker killed half-way, and the books checked at the end.
 
-tour ──▶ producers ──▶ (database) ◀── workers ──▶ mailserver
+tour ──▶ producers ──▶ (event log ──▶ messages) ◀── workers ──▶ mailserver
   └────▶ ledger: what producers and mail server saw, against what the tables say
 """
 

@@ -11,7 +11,9 @@ from testproject.shop.demo.ledger import Ledger
 ROWS = {
     "orders_committed": "Orders committed",
     "orders_rolled_back": "… rolled back",
-    "enqueued": "Messages enqueued",
+    "events": "Events of them",
+    "events_astray": "… of none, or of an order rolled back",
+    "enqueued": "Messages that follow",
     "succeeded": "… succeeded",
     "dead": "… dead",
     "missing": "… missing",
@@ -19,11 +21,14 @@ ROWS = {
     "leases_lost": "Leases lost to the kill",
     "stock_movements": "Stock movements",
     "orders_not_moved_once": "… orders without exactly one",
+    "audited": "Entries in the audit trail",
+    "orders_not_audited_once": "… orders without exactly one",
+    "audited_out_of_order": "… not in the order of the log",
     "mails": "Mails received",
     "orders_unmailed": "… orders without one",
     "mails_of_rolled_back_orders": "… of orders rolled back",
     "per_s": "Messages a second, over all",
-    "pickup_p50_ms": "From enqueueing to the last start, median in ms",
+    "pickup_p50_ms": "From message to the last start, median in ms",
     "pickup_p99_ms": "… of 99 %, with backlog, lost leases and retries",
 }
 

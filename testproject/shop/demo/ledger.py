@@ -3,19 +3,27 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import timedelta
+from itertools import pairwise
 from math import ceil
 from typing import Any
 
 from django.db.models import Count, F, QuerySet, Sum
 
+from pgqueue import read
 from pgqueue.models import History, Message
 from pgqueue.states import Outcome
 from testproject.shop.demo import CHANNEL, SKU_PREFIX
 from testproject.shop.demo.producers import Placed
-from testproject.shop.models import Order, StockMovement
+from testproject.shop.events import OrderPlaced, mail_receipt, take_from_stock
+from testproject.shop.models import AuditEntry, Order, StockMovement
+
+FOLLOW_UPS = (mail_receipt.name, take_from_stock.name)
+"""The tasks that have a message for each order."""
+ORDER = "payload__args__0__payload__order_id"
+"""Where a message has its event's order."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,12 +35,17 @@ class Ledger:
         orders_astray: committed ones that are not in the table, rolled-back ones that are.
         orders_unmailed: committed ones without a receipt.
         orders_not_moved_once: committed ones with no stock movement, a wrong one, or several.
-        enqueued: messages of the committed transactions.
+        events: of the orders that were placed, in the log.
+        events_astray: committed orders without exactly one, and others with any.
+        enqueued: messages that follow from committed orders, one by one.
         missing: those of them that no table knows.
         retries: how often a task raised and was tried again.
         leases_lost: how often a message lost the worker that ran it.
+        audited: entries in the audit trail.
+        orders_not_audited_once: committed ones with none, or several.
+        audited_out_of_order: entries that were written before one of an earlier event.
         per_s: messages that succeeded, a second of the whole run.
-        pickup_p50_ms, pickup_p99_ms: how long messages waited from their enqueueing to the
+        pickup_p50_ms, pickup_p99_ms: how long messages waited from being made to the
             start of the run that succeeded: backlog, lost leases and retries are in it.
     """
 
@@ -41,6 +54,8 @@ class Ledger:
     orders_astray: int
     orders_unmailed: int
     orders_not_moved_once: int
+    events: int
+    events_astray: int
     enqueued: int
     succeeded: int
     dead: int
@@ -48,6 +63,9 @@ class Ledger:
     retries: int
     leases_lost: int
     stock_movements: int
+    audited: int
+    orders_not_audited_once: int
+    audited_out_of_order: int
     mails: int
     mails_of_rolled_back_orders: int
     per_s: float
@@ -71,15 +89,22 @@ class Ledger:
 
 PROMISES: Mapping[str, Callable[[Ledger], bool]] = {
     "What was committed is there, what was rolled back is not.": lambda it: not it.orders_astray,
+    "Each order that was committed is in the log once, and no other is.": (
+        lambda it: not it.events_astray
+    ),
     "No message is missing.": lambda it: not it.missing,
     "No message is dead.": lambda it: not it.dead,
-    "Each message that was committed succeeded once, and no other did.": (
+    "Each message that follows from them succeeded once, and no other did.": (
         lambda it: it.succeeded == it.enqueued
     ),
     "There are as many stock movements as orders.": (
         lambda it: it.stock_movements == it.orders_committed
     ),
     "Each order moved the stock once.": lambda it: not it.orders_not_moved_once,
+    "Each order is in the audit trail once.": (
+        lambda it: not it.orders_not_audited_once and it.audited == it.orders_committed
+    ),
+    "The audit trail is in the order of the log.": lambda it: not it.audited_out_of_order,
     "Each order was mailed a receipt.": (
         lambda it: not it.orders_unmailed and it.mails >= it.orders_committed
     ),
@@ -89,20 +114,23 @@ PROMISES: Mapping[str, Callable[[Ledger], bool]] = {
 }
 
 
-def audit(placed: Sequence[Placed], received: Counter[int], took: timedelta) -> Ledger:
+def audit(
+    placed: Sequence[Placed], received: Counter[int], took: timedelta, *, after: int
+) -> Ledger:
     """Compare what the producers and the mail server saw with what the tables say.
 
     Args:
         received: mails by order id.
+        after: the log's last position before the first order.
     """
     committed = {each.order_id for each in placed if each.is_committed}
     rolled_back = {each.order_id for each in placed if not each.is_committed}
-    enqueued = {id for each in placed if each.is_committed for id in each.message_ids}
+    enqueued = {(task, order) for order in committed for task in FOLLOW_UPS}
 
     live = Message.objects.filter(channel=CHANNEL)
     over = History.objects.filter(channel=CHANNEL)
-    known = {*live.values_list("id", flat=True), *over.values_list("id", flat=True)}
-    succeeded = over.filter(outcome=Outcome.SUCCEEDED)
+    known = {*live.values_list("task", ORDER), *over.values_list("task", ORDER)}
+    succeeded = over.filter(outcome=Outcome.SUCCEEDED, task__in=FOLLOW_UPS)
     started = succeeded.filter(started_at__isnull=False)
     waits = sorted(started.values_list(F("started_at") - F("created_at"), flat=True))
 
@@ -115,6 +143,14 @@ def audit(placed: Sequence[Placed], received: Counter[int], took: timedelta) -> 
         .values_list("id", flat=True)
     )
 
+    published = Counter(
+        event.as_event(OrderPlaced).order_id
+        for event in read(after=after, topics=OrderPlaced.topic, limit=2 * len(placed) + 1)
+    )
+    trail = AuditEntry.objects.filter(order__in=orders).order_by("id")
+    audited = Counter(trail.values_list("order_id", flat=True))
+    positions = list(trail.values_list("position", flat=True))
+
     successes = succeeded.count()
     return Ledger(
         orders_committed=len(committed),
@@ -122,6 +158,8 @@ def audit(placed: Sequence[Placed], received: Counter[int], took: timedelta) -> 
         orders_astray=len(committed ^ stored),
         orders_unmailed=len(committed - received.keys()),
         orders_not_moved_once=len(committed - moved_once),
+        events=published.total(),
+        events_astray=_not_once(published, committed),
         enqueued=len(enqueued),
         succeeded=successes,
         dead=live.dead().count(),
@@ -129,12 +167,21 @@ def audit(placed: Sequence[Placed], received: Counter[int], took: timedelta) -> 
         retries=_sum(over, "failures"),
         leases_lost=_sum(live, "lost") + _sum(over, "lost"),
         stock_movements=movements.count(),
+        audited=audited.total(),
+        orders_not_audited_once=_not_once(audited, committed),
+        audited_out_of_order=sum(later < earlier for earlier, later in pairwise(positions)),
         mails=received.total(),
         mails_of_rolled_back_orders=sum(received[id] for id in rolled_back),
         per_s=round(successes / took.total_seconds(), 1),
         pickup_p50_ms=_percentile(waits, 0.50),
         pickup_p99_ms=_percentile(waits, 0.99),
     )
+
+
+def _not_once(counted: Counter[int], orders: Collection[int]) -> int:
+    """Count the orders that there isn't exactly one of, and others that there is any of."""
+    others = counted.keys() - set(orders)
+    return sum(counted[order] != 1 for order in orders) + len(others)
 
 
 def _sum(messages: QuerySet[Any], column: str) -> int:

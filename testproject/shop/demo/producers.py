@@ -7,12 +7,9 @@ from threading import Event
 
 from django.db import connections, transaction
 
-from testproject.shop.demo import CHANNEL
+from pgqueue import publish
 from testproject.shop.demo.baskets import Basket
-from testproject.shop.tasks import move_stock, send_receipt
-
-FOLLOW_UPS = (send_receipt, move_stock)
-"""What each order enqueues."""
+from testproject.shop.events import OrderPlaced
 
 
 class PaymentDeclined(Exception):
@@ -21,28 +18,27 @@ class PaymentDeclined(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Placed:
-    """What became of an order, and which messages its transaction enqueued."""
+    """What became of an order."""
 
     order_id: int
-    message_ids: tuple[int, ...]
     is_committed: bool
 
 
 def place(basket: Basket) -> Placed:
-    """Store an order, and in the same transaction the messages of what follows from it."""
+    """Store an order, and in the same transaction publish that it was placed.
+
+    What follows from it is for those who subscribe to that.
+    """
     order = basket.order
-    message_ids: list[int] = []
     try:
         with transaction.atomic():
             order.save()
-            for task in FOLLOW_UPS:
-                result = task.using(channel=CHANNEL, key=order.email).enqueue(order.pk)
-                message_ids.append(int(result.id))
+            publish(OrderPlaced(order_id=order.pk, email=order.email, total=order.total))
             if not basket.is_paid:
                 raise PaymentDeclined
     except PaymentDeclined:
-        return Placed(order.pk, tuple(message_ids), is_committed=False)
-    return Placed(order.pk, tuple(message_ids), is_committed=True)
+        return Placed(order.pk, is_committed=False)
+    return Placed(order.pk, is_committed=True)
 
 
 class Producers:

@@ -11,9 +11,9 @@ from django.db import connection
 from testproject.shop.demo import traces
 from testproject.shop.demo.baskets import Basket, fill_baskets
 from testproject.shop.demo.display import Display
-from testproject.shop.demo.ledger import Ledger, audit
+from testproject.shop.demo.ledger import FOLLOW_UPS, Ledger, audit
 from testproject.shop.demo.mailserver import MailServer
-from testproject.shop.demo.producers import FOLLOW_UPS, Producers
+from testproject.shop.demo.producers import Producers
 from testproject.shop.demo.workers import Workers
 
 LOOK_EVERY = timedelta(seconds=0.1)
@@ -53,11 +53,13 @@ def run(plan: Plan) -> Ledger:
     """
     with _alone():
         traces.clear()
+        traces.subscribe_anew()
         return _run(fill_baskets(plan.orders, seed=plan.seed), plan)
 
 
 def _run(baskets: Sequence[Basket], plan: Plan) -> Ledger:
     messages = len(FOLLOW_UPS) * sum(basket.is_paid for basket in baskets)
+    head = traces.head()
     with (
         Display(messages=messages) as display,
         MailServer() as mails,
@@ -76,7 +78,7 @@ def _run(baskets: Sequence[Basket], plan: Plan) -> Ledger:
         took = timedelta(seconds=time.monotonic() - began)
         workers.stop()
         placed = producers.join()
-    return audit(placed, mails.received, took)
+    return audit(placed, mails.received, took, after=head)
 
 
 class Watch:

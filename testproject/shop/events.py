@@ -1,0 +1,57 @@
+"""What happens in the shop, and what follows from it."""
+
+from decimal import Decimal
+
+from pgqueue import Event, RecordedEvent, TaskContext, subscribe
+from testproject.shop.demo import CHANNEL
+from testproject.shop.models import AuditEntry
+from testproject.shop.tasks import move_stock, send_receipt
+
+
+class OrderPlaced(Event, topic="order.placed", key="email"):
+    """A customer has placed an order."""
+
+    order_id: int
+    email: str
+    total: Decimal
+
+
+# The shop's only customers are those of the demo, whose worker serves this channel.
+
+
+@subscribe("order.placed", name="shop receipts", channel=CHANNEL, key="{key}", timeout=30)
+def mail_receipt(event: OrderPlaced) -> None:
+    """Mail the receipt to the customer; when a worker dies in between, twice."""
+    send_receipt(event.order_id)
+
+
+@subscribe(
+    "order.placed",
+    name="shop stock",
+    channel=CHANNEL,
+    key="{key}",
+    atomic=True,
+    takes_context=True,
+    max_attempts=5,
+    backoff=[0.1, 0.2],
+)
+def take_from_stock(context: TaskContext, event: OrderPlaced) -> None:
+    """Take what was ordered out of the stock, exactly once."""
+    move_stock.func(context, event.order_id)
+
+
+@subscribe(
+    "order.placed", name="shop audit", channel=CHANNEL, key="audit", ordered=True, batch=100,
+    atomic=True,
+)  # fmt: skip
+def write_audit_trail(events: list[RecordedEvent]) -> None:
+    """Keep what has happened to orders, each once, in the order of the log."""
+    AuditEntry.objects.bulk_create(
+        AuditEntry(
+            position=event.position,
+            order_id=event.as_event(OrderPlaced).order_id,
+            what=event.topic,
+            happened_at=event.created_at,
+        )
+        for event in events
+    )

@@ -17,16 +17,18 @@ from django.apps import apps
 from django.contrib.auth.models import User
 from django.core import mail
 from django.core.management import call_command
-from django.db import connection
+from django.db import connection, transaction
 from django.db.migrations.loader import MigrationLoader
 from django.db.migrations.state import ProjectState
 from django.test import override_settings
+from django.utils.module_loading import autodiscover_modules
 from pytest_django import DjangoDbBlocker
 
-from pgqueue import Channel, operations, publish, read, registry
-from pgqueue.events import consumers, growth, typed
+from pgqueue import Channel, operations, publish, publish_many, read, registry
+from pgqueue.engine import dispatch
+from pgqueue.events import consumers, groups, growth, subscribing, subscriptions, typed
 from pgqueue.events.consuming import GroupReader
-from pgqueue.models import Group, History, Message
+from pgqueue.models import Group, History, Message, Subscription
 from pgqueue.states import Outcome, State
 from pgqueue.tasks import scheduling
 from tests.eventually import eventually
@@ -235,6 +237,69 @@ def test_the_handlers_of_groups_are_given_their_events(
         "signups": 1,
         "welcome": 1,
     }
+
+
+@pytest.fixture
+def subscribed(transactional_db: None, monkeypatch: pytest.MonkeyPatch) -> Iterator[ModuleType]:
+    """A module that may declare subscriptions, and is alone in that."""
+    autodiscover_modules("tasks", "events")  # what these declare is not to be lost
+    monkeypatch.setattr(registry, "_tasks", dict(registry._tasks))
+    monkeypatch.setattr(subscribing, "_subscriptions", {})
+    monkeypatch.setattr(typed, "_classes", {})
+    module = ModuleType("example")
+    monkeypatch.setitem(sys.modules, "example", module)
+    yield module
+    growth.forget_all()
+
+
+def run_subscriptions() -> None:
+    """Give events their positions, and make and run their messages, as a worker does."""
+    groups.resolve(connection, "now")
+    subscriptions.synchronize()
+    done = False
+    while not done:
+        with transaction.atomic():
+            done = dispatch.step(connection.connection).is_last
+    call_command("runworker", "--drain")
+
+
+def test_the_functions_of_the_guide_are_run_with_the_events_they_want(
+    subscribed: ModuleType, capsys: pytest.CaptureFixture[str]
+) -> None:
+    publish("user.signed_up", {"name": "Ada"})
+    _, _, text = (GUIDE / "subscriptions.md").read_text().partition("## In code")
+    code = "\n".join(re.findall(r"^```python\n(.*?)^```", text, re.M | re.S))
+    exec(compile(code, "subscriptions.md", "exec"), subscribed.__dict__)  # noqa: S102
+    run_subscriptions()
+    for cents in (10_000, 500):
+        publish(subscribed.OrderPaid(order_id=cents, cents=cents))
+    publish_many([("stock.in", {"sku": n, "place": "ab"[n % 2]}) for n in range(4)])
+    publish("cart.left", key="c")
+    run_subscriptions()
+
+    said = capsys.readouterr().out.splitlines()
+    assert sorted(said) == [
+        "booking 10000 attempt 1",
+        "booking 500 attempt 1",
+        "counting cart.left c",
+        "counting order.paid 10000",
+        "counting order.paid 500",
+        "indexing [0, 2]",
+        "indexing [1, 3]",
+        "thanks for 10000",
+        "welcome Ada",
+    ]
+    names = set(Subscription.objects.values_list("name", flat=True))
+    assert names == {*(f"example.{each}" for each in ("send_thanks", "count", "book", "reindex")),
+                     "old and new users"}  # fmt: skip
+
+
+def test_what_is_published_later_and_together_is(subscribed: ModuleType) -> None:
+    code = example("publishing-later.md")
+    exec(compile(code, "publishing-later.md", "exec"), subscribed.__dict__)  # noqa: S102
+
+    assert [each.payload["path"] for each in read()] == ["/", "/about"]
+    assert History.objects.get().outcome == Outcome.CANCELLED
 
 
 @pytest.mark.usefixtures("django_db_setup")

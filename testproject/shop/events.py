@@ -17,9 +17,13 @@ class OrderPlaced(Event, topic="order.placed", key="email"):
 
 
 # The shop's only customers are those of the demo, whose worker serves this channel.
+OURS = {"order_id__exists": True}
+"""Guides and tests publish orders of their own."""
 
 
-@subscribe("order.placed", name="shop receipts", channel=CHANNEL, key="{key}", timeout=30)
+@subscribe(
+    "order.placed", where=OURS, name="shop receipts", channel=CHANNEL, key="{key}", timeout=30
+)
 def mail_receipt(event: OrderPlaced) -> None:
     """Mail the receipt to the customer; when a worker dies in between, twice."""
     send_receipt(event.order_id)
@@ -27,6 +31,7 @@ def mail_receipt(event: OrderPlaced) -> None:
 
 @subscribe(
     "order.placed",
+    where=OURS,
     name="shop stock",
     channel=CHANNEL,
     key="{key}",
@@ -41,9 +46,15 @@ def take_from_stock(context: TaskContext, event: OrderPlaced) -> None:
 
 
 @subscribe(
-    "order.placed", name="shop audit", channel=CHANNEL, key="audit", ordered=True, batch=100,
+    "order.placed",
+    where=OURS,
+    name="shop audit",
+    channel=CHANNEL,
+    key="audit",
+    ordered=True,
+    batch=100,
     atomic=True,
-)  # fmt: skip
+)
 def write_audit_trail(events: list[RecordedEvent]) -> None:
     """Keep what has happened to orders, each once, in the order of the log."""
     AuditEntry.objects.bulk_create(

@@ -41,15 +41,15 @@ class SnapshotGone(SparkError):
 
 
 class TableChanged(SparkError):
-    """A table was dropped or rewritten after this read was planned: load it again."""
+    """Rows were dropped or rewritten after this read was planned: load it again."""
 
 
 class DataLoss(SparkError):
-    """Retention has removed history that this stream has not read."""
+    """Retention has removed what this stream, or a read after a position, has not read."""
 
 
 class OtherCluster(SparkError):
-    """The transaction numbers of a checkpoint or of history are not those of this cluster."""
+    """What a checkpoint or a plan tells of is not what this cluster has."""
 
 
 class ExportConflict(SparkError):

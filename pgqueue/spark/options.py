@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import NamedTuple
 
 from pgqueue.engine.values import Position
+from pgqueue.events import filters as events
+from pgqueue.exceptions import InvalidFilter
 from pgqueue.spark.errors import InvalidOption
 from pgqueue.spark.tables import TABLES, Column, Table
 from pgqueue.spark.urls import DEFAULT
@@ -16,9 +18,9 @@ from pgqueue.spelling import hint, shown
 
 MOST_PARTITIONS = 64
 """Each is a connection to PostgreSQL while it is read."""
-FILTERS = ("channel", "task", "key", "state", "outcome")
+FILTERS = ("channel", "task", "key", "state", "outcome", "topic")
 OF_EVERY_READ = ("url", "table", "columns", *FILTERS)
-OF_BATCHES = ("since", "until", "numPartitions")
+OF_BATCHES = ("since", "until", "after", "before", "numPartitions")
 OF_STREAMS = (
     *("startingOffsets", "startingTimestamp", "maxOffsetsPerTrigger", "minPartitions"),
     "failOnDataLoss",
@@ -28,10 +30,11 @@ EARLIEST, LATEST = "earliest", "latest"
 
 
 class Filter(NamedTuple):
-    """A column and the values that it may have."""
+    """A column and the values that it may have; or the pattern, where that is not empty."""
 
     column: str
     values: list[str]
+    pattern: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,9 +68,13 @@ class ReadOptions(Selection):
 
     Attributes:
         partitions: how many; None: by size.
+        after: select what has a higher position.
+        before: select what has a lower position; None: all there is.
     """
 
     partitions: int | None = None
+    after: int | None = None
+    before: int | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,14 +82,14 @@ class StreamOptions(Selection):
     """What is followed.
 
     Attributes:
-        start: where a new query begins: `EARLIEST`, `LATEST`, after a position, or with what ended
-            at or after a time.
+        start: where a new query begins: `EARLIEST`, `LATEST`, after a position (of the log, a
+            number), or with what ended or was published at or after a time.
         limit: the rows of a batch, at most.
         partitions: of a batch.
         fails_on_loss: whether it fails when retention has removed rows that were not read.
     """
 
-    start: str | Position | datetime = LATEST
+    start: str | int | Position | datetime = LATEST
     limit: int | None = None
     partitions: int = 1
     fails_on_loss: bool = True
@@ -122,9 +129,18 @@ def read_options(given: Mapping[str, str]) -> ReadOptions:
         InvalidOption: a name is unknown, or a value can't be.
     """
     options = _named(given, without=OF_STREAMS, why="is an option of readStream, not of read")
+    selected = selection(given)
+    for name in ("after", "before"):
+        if name in options and not selected.table.is_log:
+            raise _not_selected(selected.name, name)
+    after, before = (_position(name, options) for name in ("after", "before"))
+    if after is not None and before is not None and after >= before:
+        raise InvalidOption(f"The option after ({after}) must be less than before ({before}).")
     return ReadOptions(
-        **vars(selection(given)),
+        **vars(selected),
         partitions=_count("numPartitions", options, MOST_PARTITIONS),
+        after=after,
+        before=before,
     )
 
 
@@ -144,7 +160,7 @@ def stream_options(given: Mapping[str, str]) -> StreamOptions:
         )
     return StreamOptions(
         **vars(selected),
-        start=_start(options),
+        start=_start(options, selected.table),
         limit=_count("maxOffsetsPerTrigger", options, 2**31 - 1),
         partitions=_count("minPartitions", options, MOST_PARTITIONS) or 1,
         fails_on_loss=_flag("failOnDataLoss", options),
@@ -187,9 +203,22 @@ def _filters(name: str, table: Table, options: Mapping[str, str]) -> list[Filter
         if column not in options:
             continue
         if column not in table.filters:
-            raise InvalidOption(f"The table {name} can't be selected by the option {column}.")
-        filters.append(Filter(column, _values(column, options[column])))
+            raise _not_selected(name, column)
+        values = _values(column, options[column])
+        filters.append(_topics(values) if column == "topic" else Filter(column, values))
     return filters
+
+
+def _not_selected(table: str, option: str) -> InvalidOption:
+    return InvalidOption(f"The table {table} can't be selected by the option {option}.")
+
+
+def _topics(patterns: Sequence[str]) -> Filter:
+    try:
+        given = events.Filter(tuple(patterns)).parameters
+    except InvalidFilter as error:
+        raise InvalidOption(f"The option topic: {error}") from None
+    return Filter("topic", given["filter_topics"], given["filter_regex"])
 
 
 def _values(name: str, given: str) -> list[str]:
@@ -226,7 +255,7 @@ def _time(name: str, options: Mapping[str, str]) -> datetime | None:
         ) from None
 
 
-def _start(options: Mapping[str, str]) -> str | Position | datetime:
+def _start(options: Mapping[str, str], table: Table) -> str | int | Position | datetime:
     """Return where a new query begins."""
     if "startingOffsets" in options and "startingTimestamp" in options:
         raise InvalidOption("Give startingOffsets or startingTimestamp, not both.")
@@ -235,17 +264,29 @@ def _start(options: Mapping[str, str]) -> str | Position | datetime:
     given = options.get("startingOffsets", LATEST)
     if given in (EARLIEST, LATEST):
         return given
+    names = ("position",) if table.is_log else Position._fields
     try:
         found = json.loads(given)
-        txid, pk = found["txid"], found["id"]
+        numbers = [found[name] for name in names]
     except (ValueError, TypeError, KeyError):
-        txid = pk = None
-    if not all(type(each) is int and 0 <= each < 2**63 for each in (txid, pk)):
+        numbers = [None]
+    if not all(type(each) is int and 0 <= each < 2**63 for each in numbers):
         raise InvalidOption(
             f"The option startingOffsets is {shown(given)}; it must be {EARLIEST}, {LATEST} or "
-            '{"txid": 0, "id": 0}, what was read last.'
+            f"{json.dumps(dict.fromkeys(names, 0))}, what was read last."
         )
-    return Position(txid, pk)
+    return int(numbers[0]) if table.is_log else Position(*numbers)
+
+
+def _position(name: str, options: Mapping[str, str]) -> int | None:
+    if name not in options:
+        return None
+    text = options[name]
+    if not (text.isascii() and text.isdigit() and len(text) < 19):
+        raise InvalidOption(
+            f"The option {name} is {shown(text)}; it must be a position: a whole number from 0 up."
+        )
+    return int(text)
 
 
 def _flag(name: str, options: Mapping[str, str]) -> bool:

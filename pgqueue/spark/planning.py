@@ -7,7 +7,8 @@ row is read twice, and no index is needed.
 All partitions see the same rows. History is append-only, and each of its rows tells which
 transaction wrote it: partitions select what the planner's snapshot saw, however late they run.
 Other tables change in place. There several partitions import one snapshot that is held for them
-(see `holding`), and a single partition needs none.
+(see `holding`), and a single partition needs none. Of the event log, partitions are ranges of
+positions up to where it ended (see `events`).
 """
 
 from __future__ import annotations
@@ -19,7 +20,9 @@ from typing import Any, NamedTuple
 import psycopg
 from psycopg.sql import SQL, Composable, Identifier, Literal
 
-from pgqueue.spark import holding
+from pgqueue.spark import events, holding
+from pgqueue.spark.errors import DataLoss
+from pgqueue.spark.events import Range
 from pgqueue.spark.options import ReadOptions
 from pgqueue.spark.tables import HISTORY
 from pgqueue.spark.urls import connect
@@ -29,6 +32,8 @@ SQL_TEXTS = load(__name__)
 DAY = timedelta(days=1)
 BLOCKS = 4096
 """Blocks in a partition, where the option numPartitions says nothing: 32 MiB."""
+POSITIONS = 100_000
+"""Of the event log in a partition, where that option says nothing."""
 MOST_BY_SIZE = 8
 """Partitions, where the option numPartitions says nothing."""
 HELD_FOR = 60.0
@@ -63,19 +68,25 @@ class Part(NamedTuple):
     Attributes:
         cutoff: the snapshot (as text) that rows of history must have been visible in; None: any.
         exported: the identifier of a snapshot to import; None: none.
+        positions: of the event log, instead of stretches.
     """
 
     stretches: list[Stretch]
     cutoff: str | None = None
     exported: str | None = None
+    positions: Range | None = None
 
 
 def plan(options: ReadOptions) -> list[Part]:
     """Ask the database what there is, and divide it; return at least one part.
 
     Raises:
+        DataLoss: retention has removed events that are wanted.
+        OtherCluster: the event log is not as long as it must be.
         psycopg.Error: the database can't be reached, or has no such tables.
     """
+    if options.table.is_log:
+        return _plan_of_log(options)
     if options.table.is_frozen:
         return _plan_of_frozen(options)
     if (options.partitions or 1) == 1:
@@ -100,6 +111,24 @@ def _plan_of_frozen(options: ReadOptions) -> list[Part]:
     by_size = min(max(-(-blocks // BLOCKS), 1), MOST_BY_SIZE)
     cutoff = None if is_restored else snapshot
     return [Part(each, cutoff) for each in divided(stretches, options.partitions or by_size)]
+
+
+def _plan_of_log(options: ReadOptions) -> list[Part]:
+    with connect(options.url, name="plan") as connection:
+        events.advance(connection)
+        floor, head = events.check_reached(connection, options.after or 0)
+        after = floor if options.after is None else options.after
+        if after < floor:
+            raise DataLoss(
+                f"Retention has removed events up to position {floor}: they can't be read after "
+                f"{after}. Leave out the option after, or set it to {floor}."
+            )
+        upto = head if options.before is None else min(head, options.before - 1)
+        whole = Range(after, max(after, upto))
+        whole = events.within_times(connection, whole, options.since, options.until)
+    by_size = min(max(-(-(whole.upto - whole.after) // POSITIONS), 1), MOST_BY_SIZE)
+    ranges = events.divided(whole, options.partitions or by_size)
+    return [Part([], positions=each) for each in ranges] or [Part([])]
 
 
 def divided(stretches: list[Stretch], count: int) -> list[list[Stretch]]:

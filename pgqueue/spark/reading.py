@@ -8,11 +8,14 @@ from typing import TYPE_CHECKING, Any
 import psycopg
 from psycopg.sql import SQL, Composable, Literal
 
+from pgqueue.engine import log
+from pgqueue.spark import events
 from pgqueue.spark.errors import SnapshotGone, TableChanged
+from pgqueue.spark.events import Range
 from pgqueue.spark.holding import name_of_readers
-from pgqueue.spark.options import ReadOptions, Selection
+from pgqueue.spark.options import Filter, ReadOptions, Selection
 from pgqueue.spark.planning import Part, Stretch, rows_of
-from pgqueue.spark.tables import HISTORY
+from pgqueue.spark.tables import EVENT, HISTORY
 from pgqueue.spark.urls import connect
 from pgqueue.statements import load
 
@@ -32,6 +35,7 @@ def batches(options: ReadOptions, part: Part) -> Iterator[pa.RecordBatch]:
     """Yield the rows of a part.
 
     Raises:
+        OtherCluster: the event log is shorter here than where the read was planned.
         SnapshotGone: the part imports a snapshot that has ended.
         TableChanged: a table was dropped or rewritten since the plan.
         psycopg.Error: the database can't be reached, or the connection broke.
@@ -39,8 +43,11 @@ def batches(options: ReadOptions, part: Part) -> Iterator[pa.RecordBatch]:
     from pgqueue.spark import copying
 
     with connect(options.url, name="read") as connection:
-        connection.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
         connection.read_only = True
+        if part.positions:
+            yield from _events(connection, options, part.positions)
+            return
+        connection.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
         with connection.transaction():
             if part.exported:
                 _import(connection, part.exported)
@@ -51,6 +58,26 @@ def batches(options: ReadOptions, part: Part) -> Iterator[pa.RecordBatch]:
                 selected = query(options, stretch.relation, _rows(part, stretch))
                 yield from copying.read(connection, selected, options.columns)
                 _check_unchanged(connection, stretch)
+
+
+def _events(
+    connection: psycopg.Connection[Any], options: ReadOptions, part: Range
+) -> Iterator[pa.RecordBatch]:
+    from pgqueue.spark import copying
+
+    # The last statement is to see what retention did during the one before.
+    connection.isolation_level = psycopg.IsolationLevel.READ_COMMITTED
+    with connection.transaction():
+        prepare(connection, options)
+        events.check_reached(connection, part.upto)
+        selected = query(options, EVENT, events.rows_of(part))
+        yield from copying.read(connection, selected, options.columns)
+        floor = log.bounds(connection).floor
+        if floor > part.after:
+            raise TableChanged(
+                f"Retention has removed events up to position {floor} after this read was "
+                "planned: load it again."
+            )
 
 
 def _import(connection: psycopg.Connection[Any], snapshot: str) -> None:
@@ -67,8 +94,11 @@ def prepare(connection: psycopg.Connection[Any], options: Selection) -> None:
     for name, value in (("since", options.since), ("until", options.until)):
         if value is not None:
             connection.execute(SQL_TEXTS["give"], {"name": name, "value": str(value)})
-    for column, values in options.filters:
+    for column, values, pattern in options.filters:
         connection.execute(SQL_TEXTS["give_all"], {"name": column, "values": values})
+        if pattern:
+            given = {"name": f"{column}_pattern", "value": pattern}
+            connection.execute(SQL_TEXTS["give"], given)
 
 
 def _check_unchanged(connection: psycopg.Connection[Any], stretch: Stretch) -> None:
@@ -100,12 +130,17 @@ def query(options: Selection, relation: str, rows: Composable) -> Composable:
             ("until", f"{time} <", options.until),
         )
         if value is not None
-    ] + [
-        f"m.{column} = ANY ((SELECT current_setting('pgqueue.{column}')::text[])::text[])"
-        for column, _ in options.filters
-    ]
+    ] + [_condition(each) for each in options.filters]
     selected = SQL("".join(f" AND {condition}" for condition in conditions))
     return SQL("SELECT {} FROM {}{}").format(columns, source, selected)
+
+
+def _condition(selecting: Filter) -> str:
+    column, _, pattern = selecting
+    is_one = f"m.{column} = ANY ((SELECT current_setting('pgqueue.{column}')::text[])::text[])"
+    if not pattern:
+        return is_one
+    return f"({is_one} OR m.{column} ~ (SELECT current_setting('pgqueue.{column}_pattern')))"
 
 
 def _rows(part: Part, stretch: Stretch) -> Composable:

@@ -8,6 +8,7 @@ where one DataFrame is filtered twice (apache/spark pull request 57752). Filters
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from pyspark import TaskContext
@@ -30,8 +31,7 @@ from pyspark.sql.streaming.datasource import (
 )
 from pyspark.sql.types import StructType
 
-from pgqueue.engine.values import Position
-from pgqueue.spark import streaming
+from pgqueue.spark import eventstream, streaming
 from pgqueue.spark.options import (
     ReadOptions,
     StreamOptions,
@@ -41,7 +41,6 @@ from pgqueue.spark.options import (
 )
 from pgqueue.spark.planning import Part, plan
 from pgqueue.spark.reading import batches
-from pgqueue.spark.streaming import Offset, Range
 from pgqueue.spark.writeoptions import write_options
 from pgqueue.spark.writing import Attempt, Rows
 
@@ -108,22 +107,27 @@ class BatchReader(DataSourceReader):
 class _Range(InputPartition):
     """A range of a batch, as Spark passes it to a task."""
 
-    def __init__(self, start: Offset, part: Range) -> None:
+    def __init__(self, start: Any, part: Any) -> None:
         super().__init__((start, part))
         self.start = start
         self.part = part
 
 
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Follows history. Spark keeps it in one process while the query runs."""
+    """Follows history or events. Spark keeps it in one process while the query runs."""
 
     def __init__(self, options: StreamOptions) -> None:
         self._options = options
-        self._until: Position | None = None
+        self._until: Any = None
+
+    @property
+    def _follow(self) -> ModuleType:
+        return eventstream if self._options.table.is_log else streaming
 
     def initialOffset(self) -> dict[str, Any]:
         """Return where a new query begins."""
-        return streaming.first(self._options).as_json()
+        offset: dict[str, Any] = self._follow.first(self._options).as_json()
+        return offset
 
     def getDefaultReadLimit(self) -> ReadLimit:
         """Return how much a batch may read."""
@@ -132,23 +136,28 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def prepareForTriggerAvailableNow(self) -> None:
         """End with what is there now."""
-        self._until = streaming.newest(self._options)
+        self._until = self._follow.newest(self._options)
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
         """Return where the next batch ends."""
         rows = limit.max_rows if isinstance(limit, ReadMaxRows) else None
-        offset = Offset.from_json(start)
-        return streaming.next_after(offset, self._options, limit=rows, until=self._until).as_json()
+        offset = self._follow.Offset.from_json(start)
+        end = self._follow.next_after(offset, self._options, limit=rows, until=self._until)
+        found: dict[str, Any] = end.as_json()
+        return found
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         """Divide a batch."""
-        first, last = Offset.from_json(start), Offset.from_json(end)
-        return [_Range(first, part) for part in streaming.divide(self._options, first, last)]
+        first, last = map(self._follow.Offset.from_json, (start, end))
+        return [_Range(first, part) for part in self._follow.divide(self._options, first, last)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yield the rows of a range, on an executor."""
         assert isinstance(partition, _Range)  # noqa: S101
-        return streaming.read(self._options, partition.start, partition.part)
+        found: Iterator[pa.RecordBatch] = self._follow.read(
+            self._options, partition.start, partition.part
+        )
+        return found
 
 
 class _Staged(WriterCommitMessage):

@@ -71,7 +71,7 @@ def first(options: StreamOptions) -> Offset:
         return Offset(cluster, _start(connection, options.start))
 
 
-def _start(connection: psycopg.Connection[Any], start: str | Position | datetime) -> Position:
+def _start(connection: psycopg.Connection[Any], start: object) -> Position:
     if isinstance(start, Position):
         return start
     if isinstance(start, datetime):

@@ -62,6 +62,7 @@ class Table(NamedTuple):
         filters: the columns that an option of the same name selects by.
         time: the column that the options `since` and `until` select by.
         is_frozen: its rows only ever come and go: none is changed.
+        is_log: they have positions without gaps.
     """
 
     columns: tuple[Column, ...]
@@ -69,6 +70,7 @@ class Table(NamedTuple):
     filters: tuple[str, ...]
     time: str
     is_frozen: bool = False
+    is_log: bool = False
 
     @property
     def names(self) -> list[str]:
@@ -83,6 +85,7 @@ class Table(NamedTuple):
 MESSAGE = "pgqueue_message"
 HISTORY = "pgqueue_history"
 WORKER = "pgqueue_worker"
+EVENT = "pgqueue_event"
 
 # PostgreSQL knows times that Spark's timestamps and Python's don't: infinity, 294276 AD, 4713 BC.
 FIRST_TIME = "'0001-01-01 00:00:00Z'"
@@ -207,11 +210,28 @@ _WORKERS = Table(
     time="last_seen",
 )
 
+_EVENTS = Table(
+    columns=(
+        _column("position", Type.BIGINT),
+        _column("topic", Type.TEXT),
+        _column("key", Type.TEXT),
+        _column("payload", Type.TEXT),
+        _column("metadata", Type.TEXT),
+        _time("created_at"),
+    ),
+    sources={EVENT: "{rows} AS m WHERE true"},
+    filters=("topic", "key"),
+    time="created_at",
+    is_frozen=True,
+    is_log=True,
+)
+
 TABLES: Mapping[str, Table] = {
     "messages": _MESSAGES,
     "history": _HISTORY,
     "deadletters": _DEADLETTERS,
     "attempts": _ATTEMPTS,
     "workers": _WORKERS,
+    "events": _EVENTS,
 }
-"""By the names that the option `table` takes. The event log joins here."""
+"""By the names that the option `table` takes."""

@@ -20,6 +20,7 @@ from pgqueue.spark.tables import FIRST_TIME, HISTORY, LAST_TIME, TABLES, Column,
 from tests.eventually import eventually
 from tests.factories import Connection, bury, ended, enqueue, one, register, run, schedule
 from tests.spark.conftest import Read
+from tests.spark.log import publish
 
 DAY = timedelta(days=1)
 AWKWARD = [
@@ -71,6 +72,7 @@ class TestColumns:
         run(connection)
         ended(connection)
         register(connection, channels=["a,b", 'c"'])
+        publish(connection)
         connection.execute("UPDATE pgqueue_history SET started_at = finished_at")
 
         rows = read(name)
@@ -82,11 +84,12 @@ class TestColumns:
         query = "SELECT * FROM {} WHERE false"
         columns = {
             name: {each.name for each in connection.execute(query.format(name)).description or ()}
-            for name in ("pgqueue_message", "pgqueue_history", "pgqueue_worker")
+            for name in ("pgqueue_message", "pgqueue_history", "pgqueue_worker", "pgqueue_event")
         }
 
         assert set(TABLES["history"].names) == columns["pgqueue_history"]
         assert set(TABLES["workers"].names) == columns["pgqueue_worker"]
+        assert set(TABLES["events"].names) == columns["pgqueue_event"]
         # What only tells the engine how to find them.
         assert columns["pgqueue_message"] - set(TABLES["messages"].names) == {"rank", "debounced"}
 

@@ -14,6 +14,7 @@ from pgqueue.spark import InvalidOption, session
 from pgqueue.spark.tables import TABLES
 from tests.factories import Connection, bury, ended, enqueue, register, run
 from tests.spark.conftest import Load
+from tests.spark.log import publish
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -26,6 +27,7 @@ def _everything(connection: Connection) -> None:
     ended(connection, 10)
     ended(connection, 5, channel="other", outcome="expired")
     register(connection)
+    publish(connection)
 
 
 @pytest.mark.usefixtures("_everything")

@@ -36,6 +36,12 @@ def publish_many(connection: Cursors, events: Iterable[NewEvent]) -> None:
     """
     with connection.cursor() as cursor:
         copying.send(cursor, SQL["copy"], map(_line, events))
+    tell(connection)
+
+
+def tell(connection: Cursors) -> None:
+    """Have idle readers notified when the transaction commits."""
+    with connection.cursor() as cursor:
         cursor.execute(SQL["tell"])
 
 

@@ -1,10 +1,11 @@
-"""Turn rows that tasks of Spark have staged into messages, in the transaction that commits them."""
+"""Turn rows that Spark's tasks have staged into messages or events, in the commit's transaction."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
+from pgqueue.engine import publish as publishing
 from pgqueue.engine.operate import BATCH, Operated, Verb, unless_locked
 from pgqueue.engine.values import Connection
 from pgqueue.exceptions import BatchTooLarge, ChannelFull, WriteConflict
@@ -113,6 +114,28 @@ def enqueue(
             "Run the write again."
         )
     return stored
+
+
+def publish(
+    connection: Connection, attempts: Sequence[int], *, topic: str | None, rows: int
+) -> None:
+    """Publish staged rows, in the order of the attempts and of their rows.
+
+    Args:
+        connection: in a transaction.
+        topic: of the rows that have none.
+        rows: how many were staged.
+
+    Raises:
+        WriteConflict: some rows are not there any more.
+    """
+    found = sum(
+        connection.execute(SQL["publish"], {"attempt": attempt, "topic": topic}).rowcount
+        for attempt in attempts
+    )
+    _check_count(found, rows)
+    if rows:
+        publishing.tell(connection)
 
 
 def _check_count(found: int, rows: int) -> None:

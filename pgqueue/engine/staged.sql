@@ -1,5 +1,5 @@
--- Rows that tasks of Spark have staged become messages, or are told to a verb, in the one transaction that
--- commits the write.
+-- Rows that tasks of Spark have staged become messages or events, or are told to a verb, in the one transaction
+-- that commits the write.
 
 -- name: attempt
 -- A number for what an attempt of a task stages. It tells when, so that what no write commits can be removed.
@@ -115,6 +115,14 @@ WITH changed AS (
 )
 SELECT (SELECT count(*) FROM changed), (SELECT count(*) FROM told), (SELECT count(*) FROM noticed),
        (SELECT pgqueue_tell_promoter_v1(min(run_at)) FROM changed WHERE state = 'scheduled' HAVING count(*) > 0)
+
+-- name: publish
+-- The rows of one attempt, in their order.
+INSERT INTO pgqueue_event_inbox (topic, key, payload, metadata)
+SELECT coalesce(topic, %(topic)s), coalesce(key, ''), payload, coalesce(metadata, '{}')
+FROM pgqueue_staged
+WHERE attempt = %(attempt)s
+ORDER BY number
 
 -- name: count
 SELECT count(*) FROM pgqueue_staged WHERE attempt = ANY (%(attempts)s::bigint[])

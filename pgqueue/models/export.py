@@ -2,12 +2,16 @@ from django.db import models
 
 
 class Export(models.Model):
-    """How far history was exported to one target: the last row of the last batch there."""
+    """How far history and events were exported to one target: the last of the last batch there."""
 
     target = models.TextField(primary_key=True, db_collation="C")
     batch = models.BigIntegerField()
     txid = models.BigIntegerField()
     message_id = models.BigIntegerField()
+    event_batch = models.BigIntegerField(db_default=-1)
+    event_position = models.BigIntegerField(
+        db_default=0, help_text="Events up to this one are there."
+    )
     exported_at = models.DateTimeField()
 
     class Meta:

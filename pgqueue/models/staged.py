@@ -2,7 +2,7 @@ from django.db import models
 
 
 class Staged(models.Model):
-    """A row that a task of Spark has written, and that is no message yet.
+    """A row that a task of Spark has written, and that is no message or event yet.
 
     It becomes one when the whole write is committed, or it is told to a verb. What no write
     commits is removed after a week.
@@ -26,6 +26,7 @@ class Staged(models.Model):
     expires_at = models.DateTimeField(null=True)
     ordered = models.BooleanField(null=True)
     dedupe_key = models.TextField(db_collation="C", null=True)  # noqa: DJ001
+    topic = models.TextField(db_collation="C", null=True)  # noqa: DJ001
 
     class Meta:
         db_table = "pgqueue_staged"

@@ -24,6 +24,7 @@ from pgqueue.codec.arguments import PAYLOAD_LIMIT
 from pgqueue.codec.encoding import ANYTHING
 from pgqueue.codec.scalars import Unstorable
 from pgqueue.engine import staged
+from pgqueue.exceptions import InvalidEvent
 from pgqueue.spark.errors import InvalidRow
 from pgqueue.spark.urls import connect
 from pgqueue.spark.written import Kind, Written
@@ -133,11 +134,23 @@ def _checked(column: Written, array: pa.Array) -> pa.Array:
             [None if each is None else f"\\x{each.hex()}" for each in texts.to_pylist()]
         )
     _refuse_where(column, texts, pc.match_substring(texts, "\x00"), "has the character NUL")
+    if column.check:
+        _check_each(column, texts)
     if is_plain and column.kind in _BEGINS:
         sign, what = _BEGINS[column.kind]
         begins = pc.starts_with(pc.utf8_ltrim(texts, " \t\r\n"), sign)
         _refuse_where(column, texts, pc.invert(begins), f"is not {what}")
     return texts
+
+
+def _check_each(column: Written, texts: pa.Array) -> None:
+    """Check texts, each once: there are few different ones."""
+    for text in pc.unique(texts).to_pylist():
+        try:
+            if text is not None and column.check:
+                column.check(text)
+        except InvalidEvent as error:
+            raise InvalidRow(f"The column {column.name!r}: {error}") from None
 
 
 def _dumped(column: Written, array: pa.Array) -> pa.Array:

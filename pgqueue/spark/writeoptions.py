@@ -6,14 +6,21 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from pgqueue.engine.operate import VERBS
+from pgqueue.events.filters import as_topic
+from pgqueue.exceptions import InvalidEvent
 from pgqueue.names import as_channel, as_key, as_path
 from pgqueue.spark.errors import InvalidOption
 from pgqueue.spark.urls import DEFAULT
 from pgqueue.spelling import hint, shown
 
 ENQUEUE = "enqueue"
-OPERATIONS = (ENQUEUE, *VERBS)
-OF_EVERY_WRITE = ("url", "operation", "task", "channel", "txnAppId")
+PUBLISH = "publish"
+OPERATIONS = (ENQUEUE, PUBLISH, *VERBS)
+OF_ROWS = ("task", "channel", "topic")
+"""What rows have that have no column of this name, or nothing in it."""
+TAKES = {ENQUEUE: ("task", "channel"), PUBLISH: ("topic",)}
+"""Which of them an operation takes."""
+OF_EVERY_WRITE = ("url", "operation", *OF_ROWS, "txnAppId")
 OF_BATCHES = ("txnVersion",)
 OF_STREAMS = ("checkpointLocation", "queryName")
 """Spark's own, which it passes on."""
@@ -25,9 +32,10 @@ class WriteOptions:
 
     Attributes:
         url: see `urls.resolve`.
-        operation: `ENQUEUE`, or the verb that is told their ids.
+        operation: `ENQUEUE`, `PUBLISH`, or the verb that is told their ids.
         task: of the rows that name none; None: they are raw messages, or each names one.
         channel: of the rows that name none; None: the default.
+        topic: of the events that name none; None: each names one.
         app_id: what the write's version is counted under; None: it has none.
         version: of a single write.
         origin: the checkpoint of a stream.
@@ -37,6 +45,7 @@ class WriteOptions:
     operation: str = ENQUEUE
     task: str | None = None
     channel: str | None = None
+    topic: str | None = None
     app_id: str | None = None
     version: int | None = None
     origin: str = ""
@@ -58,8 +67,9 @@ def write_options(
         raise InvalidOption(
             f"There is no operation {shown(operation)}. {hint(operation, OPERATIONS)}"
         )
-    if operation != ENQUEUE and options.keys() & {"task", "channel"}:
-        raise InvalidOption(f"The operation {operation} takes no task and no channel, only ids.")
+    not_taken = [name for name in OF_ROWS if name not in TAKES.get(operation, ())]
+    if options.keys() & {*not_taken}:
+        raise InvalidOption(f"The operation {operation} takes no {' and no '.join(not_taken)}.")
     app_id = options.get("txnAppId")
     if is_stream and app_id is None:
         raise InvalidOption(
@@ -73,6 +83,7 @@ def write_options(
         operation=operation,
         task=_name("task", options, as_path),
         channel=_name("channel", options, as_channel),
+        topic=_name("topic", options, as_topic),
         app_id=_name("txnAppId", options, as_key),
         version=_version(options),
         origin=options.get("checkpointLocation", ""),
@@ -86,7 +97,7 @@ def _name(name: str, options: Mapping[str, str], check: Callable[[str], str]) ->
         if not options[name]:
             raise ValueError("it must be a name.")
         return check(options[name])
-    except ValueError as error:
+    except (ValueError, InvalidEvent) as error:
         raise InvalidOption(f"The option {name} is {shown(options[name])}: {error}") from None
 
 

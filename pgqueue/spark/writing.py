@@ -14,8 +14,16 @@ from pgqueue.engine import staged
 from pgqueue.engine.operate import VERBS
 from pgqueue.engine.staged import Defaults, Write
 from pgqueue.spark.urls import connect
-from pgqueue.spark.writeoptions import ENQUEUE, WriteOptions
-from pgqueue.spark.written import IDS, MESSAGE, check_ids, check_message, columns_of
+from pgqueue.spark.writeoptions import ENQUEUE, PUBLISH, WriteOptions
+from pgqueue.spark.written import (
+    EVENT,
+    IDS,
+    MESSAGE,
+    check_event,
+    check_ids,
+    check_message,
+    columns_of,
+)
 from pgqueue.statements import load
 
 if TYPE_CHECKING:
@@ -45,13 +53,14 @@ class Rows:
 
     def __init__(self, options: WriteOptions, schema: StructType) -> None:
         self.options = options
+        known = {ENQUEUE: MESSAGE, PUBLISH: EVENT}.get(options.operation, IDS)
+        self._columns = columns_of(schema, known)
+        self._names = {column.name for column in self._columns}
         if options.operation == ENQUEUE:
-            self._columns = columns_of(schema, MESSAGE)
-            self._names = {column.name for column in self._columns}
             check_message(self._names, task=options.task, channel=options.channel)
+        elif options.operation == PUBLISH:
+            check_event(self._names, topic=options.topic)
         else:
-            self._columns = columns_of(schema, IDS)
-            self._names = {column.name for column in self._columns}
             check_ids(self._columns)
 
     def stage(self, batches: Iterable[pa.RecordBatch], *, partition: int) -> Attempt:
@@ -63,11 +72,13 @@ class Rows:
         """
         from pgqueue.spark.staging import stage
 
-        required = {"id"} if self.options.task else {"id", "task"}
-        return Attempt(partition, *stage(self.options.url, batches, self._columns, required))
+        options = self.options
+        given = {"task": options.task, "topic": options.topic}
+        required = {"id", *(name for name, value in given.items() if value is None)}
+        return Attempt(partition, *stage(options.url, batches, self._columns, required))
 
     def commit(self, attempts: Sequence[Attempt], *, version: int | None) -> None:
-        """Make messages of what was staged, or tell a verb of it, on the driver.
+        """Make messages or events of what was staged, or tell a verb of it, on the driver.
 
         Args:
             version: of the write, under its application id; None: it has none.
@@ -89,6 +100,9 @@ class Rows:
             elif options.operation == ENQUEUE:
                 stored = staged.enqueue(connection, numbers, self._defaults(), rows=rows)
                 logger.info("Stored %s messages; %s existed.", stored.stored, stored.existing)
+            elif options.operation == PUBLISH:
+                staged.publish(connection, numbers, topic=options.topic, rows=rows)
+                logger.info("Published %s events.", rows)
             else:
                 verb = VERBS[options.operation]
                 operated = staged.operate(connection, numbers, verb, rows=rows)

@@ -1,14 +1,15 @@
-"""The columns that a DataFrame may have to become messages: one list of names, types and bounds."""
+"""The columns that a DataFrame may have to become messages or events: names, types and bounds."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from enum import Enum
 from typing import NamedTuple
 
 from pyspark.sql import types as T
 
 from pgqueue.codec.arguments import PAYLOAD_LIMIT
+from pgqueue.events.filters import TOPIC_LIMIT, as_topic
 from pgqueue.names import CHANNEL_LIMIT, KEY_LIMIT, PATH_LIMIT
 from pgqueue.quantities import LARGEST
 from pgqueue.spark.errors import InvalidColumn
@@ -53,12 +54,14 @@ class Written(NamedTuple):
     Attributes:
         least: of a number the lowest; of all else, the fewest bytes.
         most: of a number the highest; of all else, the most bytes.
+        check: of a text, raises an InvalidEvent that says why it can't be.
     """
 
     name: str
     kind: Kind
     least: int = 0
     most: int = 0
+    check: Callable[[str], object] | None = None
 
 
 MESSAGE = {
@@ -81,6 +84,16 @@ MESSAGE = {
     )
 }
 """What a message is made of."""
+EVENT = {
+    column.name: column
+    for column in (
+        Written("topic", Kind.TEXT, 1, TOPIC_LIMIT, as_topic),
+        Written("key", Kind.TEXT, 0, KEY_LIMIT),
+        Written("payload", Kind.JSON, 0, PAYLOAD_LIMIT),
+        Written("metadata", Kind.OBJECT, 0, PAYLOAD_LIMIT),
+    )
+}
+"""What an event is made of."""
 IDS = {"id": Written("id", Kind.NUMBER, 1, 2**63 - 1)}
 """What a verb is told."""
 
@@ -131,6 +144,21 @@ def check_message(names: Collection[str], *, task: str | None, channel: str | No
             raise InvalidColumn(
                 f"A raw message has no {calls[0]}: give the column payload, or a task."
             )
+
+
+def check_event(names: Collection[str], *, topic: str | None) -> None:
+    """Check that there is enough to make an event of a row.
+
+    Args:
+        topic: the option of this name; None: not given.
+
+    Raises:
+        InvalidColumn: there is not.
+    """
+    if "topic" not in names and topic is None:
+        raise InvalidColumn("Events need a topic: a column or an option of that name.")
+    if not names:
+        raise InvalidColumn(f"Events need a column: {', '.join(EVENT)}.")
 
 
 def check_ids(columns: Collection[Written]) -> None:

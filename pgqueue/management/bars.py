@@ -3,6 +3,10 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from rich.progress import Progress
 
 
 @contextmanager
@@ -15,13 +19,24 @@ def progress_bar(what: str) -> Iterator[Callable[[int, int], None]]:
     Returns:
         A function that is called with how much is done, and of how much.
     """
+    with progress_bars(what) as (show,):
+        yield show
+
+
+@contextmanager
+def progress_bars(*names: str) -> Iterator[list[Callable[[int, int], None]]]:
+    """Show bars for several things, one below the other, as `progress_bar` does for one."""
     if not sys.stderr.isatty():
-        yield lambda done, total: None
+        yield [lambda done, total: None for _ in names]
         return
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TimeRemainingColumn
 
     columns = ("{task.description}", BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     with Progress(*columns, console=Console(stderr=True)) as bar:
-        task = bar.add_task(what, total=None)
-        yield lambda done, total: bar.update(task, completed=done, total=total or None)
+        yield [_shower(bar, name) for name in names]
+
+
+def _shower(bar: Progress, name: str) -> Callable[[int, int], None]:
+    task = bar.add_task(name, total=None)
+    return lambda done, total: bar.update(task, completed=done, total=total or None)

@@ -10,6 +10,8 @@ If all rows are there, a marker is written, which says what replaces what. Only 
 folders are deleted, and the new files take their place. An export begins with `recover`: without
 the marker, what was written is deleted; with it, the replacement is completed, wherever it was
 interrupted. Files are moved one by one: an object store can move no folder as a whole.
+
+Events are compacted in the same way, in a folder of their own.
 """
 
 from __future__ import annotations
@@ -34,11 +36,35 @@ logger = logging.getLogger(__name__)
 
 LARGE = 256 * 2**20
 """Bytes of a folder that stays as it is, and of a file that is written, at most."""
-HISTORY = "history"
-STAGED = f"{HISTORY}/_compacted"
-COMMITS = "_checkpoint/commits"
 UNFINISHED = ".spark-staging-"
 FILE = re.compile(r"day=(\d{4}-\d\d-\d\d)/batch_id=(\d+)/[^/]+\.parquet")
+
+
+class Layout(NamedTuple):
+    """Where a log is in an export.
+
+    Attributes:
+        name: of its folder, and of the table.
+        time: the column that tells a row's day.
+        checkpoint: the folder of its stream's.
+    """
+
+    name: str
+    time: str
+    checkpoint: str
+
+    @property
+    def staged(self) -> str:
+        """Where files are written that will replace others."""
+        return f"{self.name}/_compacted"
+
+    def folder(self, day: str, batch: int) -> str:
+        """Return where the rows of a batch are."""
+        return f"{self.name}/day={day}/batch_id={batch}"
+
+
+HISTORY = Layout("history", "finished_at", "_checkpoint")
+EVENTS = Layout("events", "created_at", "_checkpoint_events")
 
 
 class Replacement(NamedTuple):
@@ -48,42 +74,40 @@ class Replacement(NamedTuple):
     batches: list[int]
     files: list[str]
 
-    @property
-    def staged(self) -> str:
-        """Where the files are written."""
-        return f"{STAGED}/day={self.day}"
+    def staged(self, log: Layout) -> str:
+        """Return where the files are written."""
+        return f"{log.staged}/day={self.day}"
 
-    @property
-    def marker(self) -> str:
-        """Where this is noted."""
-        return f"{self.staged}.json"
+    def marker(self, log: Layout) -> str:
+        """Return where this is noted."""
+        return f"{self.staged(log)}.json"
 
-    @property
-    def target(self) -> str:
-        """Where the files belong: the folder of the last batch."""
-        return _folder(self.day, max(self.batches))
+    def target(self, log: Layout) -> str:
+        """Return where the files belong: the folder of the last batch."""
+        return log.folder(self.day, max(self.batches))
 
 
-def recover(files: Files) -> None:
+def recover(files: Files, log: Layout = HISTORY) -> None:
     """Complete or undo a replacement that was interrupted; delete what killed writes have left.
 
-    Nothing else may write to history meanwhile.
+    Nothing else may write to the log's folder meanwhile.
 
     Raises:
         CompactionFailed: files that a marker names are gone.
     """
-    for name in files.names(STAGED):
+    for name in files.names(log.staged):
         if name.endswith(".json"):
-            _replace(files, Replacement(**json.loads(files.read(f"{STAGED}/{name}"))))
-    files.delete(STAGED)
-    for name in files.names(HISTORY):
+            _replace(files, log, Replacement(**json.loads(files.read(f"{log.staged}/{name}"))))
+    files.delete(log.staged)
+    for name in files.names(log.name):
         if name.startswith(UNFINISHED):
-            files.delete(f"{HISTORY}/{name}")
+            files.delete(f"{log.name}/{name}")
 
 
 def compact(
     spark: SparkSession,
     files: Files,
+    log: Layout = HISTORY,
     *,
     confirm: Callable[[], object] = lambda: None,
     today: date | None = None,
@@ -100,50 +124,54 @@ def compact(
     Raises:
         CompactionFailed: rows are missing from what was written; nothing was replaced.
     """
-    last = last_committed(files)
+    last = last_committed(files, log)
     first_kept = (today or datetime.now(UTC).date()).isoformat()
     done = []
-    for day, sizes in sorted(_sizes(files).items()):
+    for day, sizes in sorted(_sizes(files, log).items()):
         small = {batch: size for batch, size in sizes.items() if size < LARGE and batch <= last}
         if day < first_kept and len(small) > 1:
-            merged = _merge(spark, files, day, small)
+            merged = _merge(spark, files, log, day, small)
             confirm()
-            files.write(merged.marker, json.dumps(merged._asdict()))
-            _replace(files, merged)
+            files.write(merged.marker(log), json.dumps(merged._asdict()))
+            _replace(files, log, merged)
             logger.info("merged %s batches of %s", len(small), day)
             done.append(day)
     if done:
-        files.delete(STAGED)
+        files.delete(log.staged)
     return done
 
 
-def last_committed(files: Files) -> int:
+def last_committed(files: Files, log: Layout = HISTORY) -> int:
     """Return the last batch that Spark has committed, and so never writes again; -1: none."""
-    return max((int(name) for name in files.names(COMMITS) if name.isdigit()), default=-1)
+    names = files.names(f"{log.checkpoint}/commits")
+    return max((int(name) for name in names if name.isdigit()), default=-1)
 
 
-def _sizes(files: Files) -> Mapping[str, Mapping[int, int]]:
+def _sizes(files: Files, log: Layout) -> Mapping[str, Mapping[int, int]]:
     """Return the bytes of each batch of each day."""
     sizes: dict[str, Counter[int]] = defaultdict(Counter)
-    for name, size in files.sizes(HISTORY).items():
+    for name, size in files.sizes(log.name).items():
         if found := FILE.fullmatch(name):
             sizes[found[1]][int(found[2])] += size
     return sizes
 
 
-def _merge(spark: SparkSession, files: Files, day: str, sizes: Mapping[int, int]) -> Replacement:
-    """Write the rows of batches once more, beside history; return what replaces what."""
+def _merge(
+    spark: SparkSession, files: Files, log: Layout, day: str, sizes: Mapping[int, int]
+) -> Replacement:
+    """Write the rows of batches once more, beside them; return what replaces what."""
     batches = sorted(sizes)
     merged = Replacement(day, batches, [])
-    rows = _read(spark, [files.path(_folder(day, batch)) for batch in batches])
+    staged = merged.staged(log)
+    rows = _read(spark, [files.path(log.folder(day, batch)) for batch in batches])
     count = ceil(sum(sizes.values()) / LARGE)
-    rows.coalesce(count).write.mode("overwrite").parquet(files.path(merged.staged))
-    names = [name for name in files.names(merged.staged) if name.endswith(".parquet")]
-    paths = [files.path(f"{merged.staged}/{name}") for name in names]
+    rows.coalesce(count).write.mode("overwrite").parquet(files.path(staged))
+    names = [name for name in files.names(staged) if name.endswith(".parquet")]
+    paths = [files.path(f"{staged}/{name}") for name in names]
     there, written = rows.count(), _read(spark, paths).count() if paths else 0
     if written != there:
         raise CompactionFailed(
-            f"{files.path(merged.staged)} has {written} rows of {there}: nothing is replaced."
+            f"{files.path(staged)} has {written} rows of {there}: nothing is replaced."
         )
     return merged._replace(files=names)
 
@@ -158,25 +186,23 @@ def _read(spark: SparkSession, paths: Collection[str]) -> DataFrame:
     )
 
 
-def _replace(files: Files, merged: Replacement) -> None:
+def _replace(files: Files, log: Layout, merged: Replacement) -> None:
     """Put files in the place of batches; each step may have been done before."""
-    staged = files.names(merged.staged)
-    missing = {*merged.files} - {*staged, *files.names(merged.target)}
+    source, target = merged.staged(log), merged.target(log)
+    staged = files.names(source)
+    missing = {*merged.files} - {*staged, *files.names(target)}
     if missing:
         raise CompactionFailed(
-            f"{files.path(merged.marker)} names files that are gone: {', '.join(sorted(missing))}."
+            f"{files.path(merged.marker(log))} names files that are gone: "
+            f"{', '.join(sorted(missing))}."
         )
     for batch in merged.batches[:-1]:
-        files.delete(_folder(merged.day, batch))
-    for name in files.names(merged.target):
+        files.delete(log.folder(merged.day, batch))
+    for name in files.names(target):
         if name not in merged.files:
-            files.delete(f"{merged.target}/{name}")
+            files.delete(f"{target}/{name}")
     for name in merged.files:
         if name in staged:
-            files.move(f"{merged.staged}/{name}", f"{merged.target}/{name}")
-    files.delete(merged.staged)
-    files.delete(merged.marker)
-
-
-def _folder(day: str, batch: int) -> str:
-    return f"{HISTORY}/day={day}/batch_id={batch}"
+            files.move(f"{source}/{name}", f"{target}/{name}")
+    files.delete(source)
+    files.delete(merged.marker(log))

@@ -1,14 +1,16 @@
-"""Export history and dead letters to Parquet, by day: each message that ended, once.
+"""Export history, events and dead letters to Parquet, by day: each event and message end, once.
 
     history/day=2026-11-24/batch_id=12/part-….parquet
+    events/day=2026-11-24/batch_id=7/part-….parquet
     deadletters/day=2026-11-24/part-….parquet
     _checkpoint/
+    _checkpoint_events/
 
-A stream writes history in batches. A batch that was interrupted is written again with the same
-rows, into the same folders, and replaces what it has left there. Spark's own Parquet sink would
-leave files of a broken batch that only Spark knows to ignore. Dead letters may still be replayed:
-they are written as they are now, in place of those of the export before. `compaction` makes few
-files of days that are over.
+A stream writes history in batches, another one events. A batch that was interrupted is written
+again with the same rows, into the same folders, and replaces what it has left there. Spark's own
+Parquet sink would leave files of a broken batch that only Spark knows to ignore. Dead letters may
+still be replayed: they are written as they are now, in place of those of the export before.
+`compaction` makes few files of days that are over.
 """
 
 from __future__ import annotations
@@ -22,8 +24,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import psycopg
 from pyspark.sql import functions as F
 
+from pgqueue.engine import log
 from pgqueue.names import as_folder
-from pgqueue.spark.compaction import compact, last_committed, recover
+from pgqueue.spark import events
+from pgqueue.spark.compaction import EVENTS, HISTORY, Layout, compact, last_committed, recover
 from pgqueue.spark.errors import ExportConflict, UnknownTarget
 from pgqueue.spark.files import Files, are_within_reach
 from pgqueue.spark.urls import connect
@@ -46,7 +50,7 @@ LOOK = 1
 
 
 class Progress(NamedTuple):
-    """How many rows of history are exported, of how many that were waiting."""
+    """How many rows of history, or events, are exported, of how many that were waiting."""
 
     done: int
     waiting: int
@@ -57,6 +61,7 @@ class Exported(NamedTuple):
 
     history: int
     deadletters: int
+    events: int = 0
 
 
 def export(
@@ -66,8 +71,9 @@ def export(
     to: str,
     batch: int = BATCH,
     progress: Callable[[Progress], None] = lambda progress: None,
+    event_progress: Callable[[Progress], None] = lambda progress: None,
 ) -> Exported:
-    """Export what has ended since the last export to this target, and the dead letters.
+    """Export what has ended or was published since the last export to this target; dead letters.
 
     It may be interrupted at any moment, and goes on where it was. Days that are over become few
     files (see `compaction`), except over Spark Connect.
@@ -76,8 +82,9 @@ def export(
         url: see `urls.resolve`.
         to: a folder: a path on this machine, or a URL that Spark can write to, such as
             `s3a://bucket/folder`.
-        batch: rows of history that are written at a time, at most.
-        progress: is called as the export goes on.
+        batch: rows of history, and events, that are written at a time, at most.
+        progress: is called as the export of history goes on.
+        event_progress: the same of events.
 
     Raises:
         CompactionFailed: all was exported, and a day could not be compacted.
@@ -85,19 +92,23 @@ def export(
         pyspark.errors.StreamingQueryException: the export failed.
     """
     to = as_folder(to)
+    shows = {HISTORY: progress, EVENTS: event_progress}
+    written = {}
     with _alone(url, to) as connection:
         files = _files(spark, to)
-        if files:
-            recover(files)
-        exporting = _HistoryExport(connection, to)
-        written = _export_history(exporting.start(spark, url, batch), exporting, progress)
-        if files:
-            exporting.note_earlier(files)
+        for each, show in shows.items():
+            if files:
+                recover(files, each)
+            exporting = _LogExport(connection, to, each)
+            written[each] = _run(exporting, spark, url, batch, show)
+            if files:
+                exporting.note_earlier(files)
         connection.execute(SQL["note_time"], {"target": to})
-        done = Exported(written, _export_deadletters(spark, url, to))
+        letters = _export_deadletters(spark, url, to)
         if files:
-            compact(spark, files, confirm=lambda: connection.execute(SQL["still"]))
-        return done
+            for each in shows:
+                compact(spark, files, each, confirm=lambda: connection.execute(SQL["still"]))
+        return Exported(written[HISTORY], letters, written[EVENTS])
 
 
 def _files(spark: SparkSession, to: str) -> Files | None:
@@ -135,44 +146,54 @@ def _alone(url: str, to: str) -> Iterator[psycopg.Connection[Any]]:
         yield connection
 
 
-class _HistoryExport:
-    """The stream that writes history, and how far it is."""
+class _LogExport:
+    """The stream that writes history or events, and how far it is."""
 
-    def __init__(self, connection: psycopg.Connection[Any], to: str) -> None:
+    def __init__(self, connection: psycopg.Connection[Any], to: str, layout: Layout) -> None:
         self._connection = connection
         self._to = to
-        row = connection.execute(SQL["record"], {"target": to}).fetchone()
-        last, txid, message_id = row or (-1, 0, 0)
-        self._batch: int = last
-        counted = connection.execute(SQL["waiting"], [txid, message_id]).fetchone() or (0,)
-        self.progress = Progress(0, counted[0])
+        self._layout = layout
+        row = connection.execute(SQL["record"], {"target": to}).fetchone() or (-1, 0, 0, -1, 0)
+        self._batch: int
+        self.is_done = False  # surely, before it starts: most queues have no events
+        if layout == EVENTS:
+            self._batch, position = row[3:]
+            events.advance(connection)
+            floor, head = log.bounds(connection)
+            self.is_done = position == head
+            waiting = max(0, head - max(position, floor))
+        else:
+            self._batch = row[0]
+            [waiting] = connection.execute(SQL["waiting"], row[1:3]).fetchone() or (0,)
+        self.progress = Progress(0, waiting)
 
     def start(self, spark: SparkSession, url: str, batch: int) -> StreamingQuery:
         """Start the stream; it ends with what is there now."""
         before = self._batch
+        layout = self._layout
 
         def write(frame: DataFrame, number: int) -> None:
             if number <= before:
                 raise ExportConflict(
                     f"{self._to} has the batches up to {before}, and its checkpoint begins at "
                     f"batch {number}: it is gone, or older than the files. Restore "
-                    f"{self._to}/_checkpoint, or export to another folder."
+                    f"{self._to}/{layout.checkpoint}, or export to another folder."
                 )
             numbered = frame.withColumn("batch_id", F.lit(number))
-            _by_day(numbered, "finished_at", "batch_id").option(
+            _by_day(numbered, layout.time, "batch_id").option(
                 "partitionOverwriteMode", "dynamic"
-            ).parquet(f"{self._to}/history")
+            ).parquet(f"{self._to}/{layout.name}")
 
         return (
             spark.readStream.format("pgqueue")
             .option("url", url)
-            .option("table", "history")
+            .option("table", layout.name)
             .option("startingOffsets", "earliest")
             .option("maxOffsetsPerTrigger", batch)
             .option("minPartitions", 2)
             .load()
             .writeStream.foreachBatch(write)
-            .option("checkpointLocation", f"{self._to}/_checkpoint")
+            .option("checkpointLocation", f"{self._to}/{layout.checkpoint}")
             .trigger(availableNow=True)
             .start()
         )
@@ -191,27 +212,27 @@ class _HistoryExport:
 
         Retention may wait for it, and there may be nothing new.
         """
-        last = last_committed(files)
+        last = last_committed(files, self._layout)
         if last > self._batch:
-            self._note(last, files.read(f"_checkpoint/offsets/{last}").splitlines()[-1])
+            name = f"{self._layout.checkpoint}/offsets/{last}"
+            self._note(last, files.read(name).splitlines()[-1])
 
     def _note(self, batch: int, last: str) -> None:
-        offset = json.loads(last)
-        self._connection.execute(
-            SQL["note"],
-            {
-                "target": self._to,
-                "batch": batch,
-                "txid": offset["txid"],
-                "message_id": offset["id"],
-            },
-        )
+        given = {**json.loads(last), "target": self._to, "batch": batch}
+        self._connection.execute(SQL[f"note_{self._layout.name}"], given)
         self._batch = batch
 
 
-def _export_history(
-    query: StreamingQuery, exporting: _HistoryExport, progress: Callable[[Progress], None]
+def _run(
+    exporting: _LogExport,
+    spark: SparkSession,
+    url: str,
+    batch: int,
+    progress: Callable[[Progress], None],
 ) -> int:
+    if exporting.is_done:
+        return 0
+    query = exporting.start(spark, url, batch)
     try:
         while not query.awaitTermination(LOOK):
             progress(exporting.note(query))

@@ -219,7 +219,7 @@ class TestTheCommand:
         call_command("pgqueue_export", to=str(tmp_path))
 
         assert exported(tmp_path) == all_ids(connection)
-        assert f"3 messages that ended, and 0 dead letters, are in {tmp_path}.\n" in (
+        assert f"3 messages that ended, 0 events and 0 dead letters are in {tmp_path}.\n" in (
             capsys.readouterr().out
         )
 

@@ -5,14 +5,15 @@ from collections.abc import Mapping
 from typing import Any
 
 from pgqueue.management.arguments import folder, whole
-from pgqueue.management.bars import progress_bar
+from pgqueue.management.bars import progress_bars
 from pgqueue.management.spark import SparkCommand
 
 
 class Command(SparkCommand):
     help = (
-        "Export history and dead letters to Parquet, by day, with Spark: what has ended since the "
-        "last export to the same folder, each message once. It may be interrupted at any moment."
+        "Export history, events and dead letters to Parquet, by day, with Spark: what has ended or "
+        "was published since the last export to the same folder, each once. It may be interrupted "
+        "at any moment."
     )
 
     def add_arguments(self, parser: ArgumentParser) -> None:
@@ -35,7 +36,7 @@ class Command(SparkCommand):
             type=whole(1),
             default=200_000,
             metavar="N",
-            help="Messages that are written at a time, at most (%(default)s).",
+            help="Messages or events that are written at a time, at most (%(default)s).",
         )
         super().add_arguments(parser)
 
@@ -47,17 +48,18 @@ class Command(SparkCommand):
         from pgqueue.spark.export import export
 
         spark = self.session(options)
-        with progress_bar("history") as show:
+        with progress_bars("history", "events") as (show, show_events):
             done = export(
                 spark,
                 url=url,
                 to=options["to"],
                 batch=options["batch"],
                 progress=lambda progress: show(*progress),
+                event_progress=lambda progress: show_events(*progress),
             )
         return (
-            f"{done.history} messages that ended, and {done.deadletters} dead letters, "
-            f"are in {options['to']}."
+            f"{done.history} messages that ended, {done.events} events and {done.deadletters} "
+            f"dead letters are in {options['to']}."
         )
 
 

@@ -151,12 +151,16 @@ def read(options: StreamOptions, start: Offset, part: Range) -> Iterator[pa.Reco
     """
     from pgqueue.spark import copying
 
-    with connect(options.url, name="stream read") as connection, connection.transaction():
-        prepare(connection, options)
-        connection.execute(SQL_TEXTS["by_index"])
-        yield from copying.read(connection, query(options, HISTORY, _rows(part)), options.columns)
-        # Retention says what it removes before it does.
-        _checked(connection, start, options, read_up_to=part.last)
+    with connect(options.url, name="stream read") as connection:
+        # The last statement is to see what retention did during the one before.
+        connection.isolation_level = psycopg.IsolationLevel.READ_COMMITTED
+        with connection.transaction():
+            prepare(connection, options)
+            connection.execute(SQL_TEXTS["by_index"])
+            selected = query(options, HISTORY, _rows(part))
+            yield from copying.read(connection, selected, options.columns)
+            # Retention says what it removes before it does.
+            _checked(connection, start, options, read_up_to=part.last)
 
 
 def _rows(part: Range) -> Composable:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import psycopg
 import pytest
+from psycopg.conninfo import make_conninfo
 from pyspark.errors import StreamingQueryException
 
 from pgqueue.connections import connect as open_connection
@@ -303,6 +304,23 @@ class TestLoss:
 
         with pytest.raises(DataLoss):
             list(streaming.read(behind.options, start, part))
+
+    def test_is_seen_whatever_isolation_the_database_has(
+        self, url: str, connection: Connection
+    ) -> None:
+        ended(connection, 2)
+        strict = make_conninfo(url, options="-c default_transaction_isolation=serializable")
+        stream = Stream(strict, **START)
+        stream.step()
+        start, before = stream.offset, stream.offset._replace(last=Position(1, 1))
+        part = streaming.Range(before.last, start.last)
+        reading = streaming.read(stream.options, before, part)
+        assert next(reading).num_rows == 2
+
+        LogFloor.objects.create(log="history", position=start.last.txid)
+
+        with pytest.raises(DataLoss):
+            list(reading)
 
     def test_is_none_where_all_was_read(self, behind: Stream, connection: Connection) -> None:
         behind.rest()

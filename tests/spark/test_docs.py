@@ -10,13 +10,15 @@ from typing import TYPE_CHECKING
 import duckdb
 import pytest
 
+import pgqueue
 from pgqueue.models import Message
 from pgqueue.spark.options import NAMES
 from pgqueue.spark.tables import TABLES
 from pgqueue.spark.writeoptions import OF_BATCHES, OF_EVERY_WRITE, OPERATIONS
-from pgqueue.spark.written import IDS, MESSAGE
+from pgqueue.spark.written import EVENT, IDS, MESSAGE
 from tests.factories import Connection, bury, ended
 from tests.spark.conftest import wait_for_horizon
+from tests.spark.log import publish
 from tests.spark.test_export import run
 
 if TYPE_CHECKING:
@@ -27,6 +29,7 @@ SCALE = PAGE.with_name("scale.md").read_text("utf-8")
 
 
 @pytest.mark.spark
+@pytest.mark.timeout(300)
 def test_the_examples_run(
     spark: SparkSession,
     url: str,
@@ -35,6 +38,7 @@ def test_the_examples_run(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     ended(connection, 3)
+    publish(connection, 2)
     wait_for_horizon(url)
     module = ModuleType("example")
 
@@ -44,7 +48,13 @@ def test_the_examples_run(
         example = example.replace("/srv", str(tmp_path))
         exec(compile(example, PAGE.name, "exec"), module.__dict__)  # noqa: S102
 
-    assert "tests.task|succeeded|    3|" in capsys.readouterr().out
+    said = capsys.readouterr().out
+    assert "tests.task|succeeded|    3|" in said
+    assert "order.paid|       2|" in said
+    assert [each.payload for each in pgqueue.read(topics="order.counted")] == [
+        {"order": 1},
+        {"order": 2},
+    ]
     assert Message.objects.filter(task="shop.jobs.send_receipt").count() == 2
 
 
@@ -74,7 +84,7 @@ def test_the_queries_run(
 
 def test_every_table_column_and_option_is_described() -> None:
     text = PAGE.read_text("utf-8")
-    written = [*MESSAGE, *IDS, *OF_EVERY_WRITE, *OF_BATCHES, *OPERATIONS]
+    written = [*MESSAGE, *EVENT, *IDS, *OF_EVERY_WRITE, *OF_BATCHES, *OPERATIONS]
 
     names = [*TABLES, *NAMES.values(), *written]
     assert [name for name in names if f"`{name}`" not in text] == []

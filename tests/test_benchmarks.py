@@ -54,7 +54,10 @@ FIGURES = {
     "pinned": {"pinned_per_s", "unpinned_per_s"},
     "recovery": {"child_s", "worker_s"},
     "sleepers": {"s"},
-    "spark": {"read_s", "reader_per_s", "export_per_s", "enqueue_per_s", "stream_p50_s"},
+    "spark": {
+        *("read_s", "reader_per_s", "export_per_s", "enqueue_per_s", "stream_p50_s"),
+        "events_per_s",
+    },
 }
 REPORT = Report(
     benchmark="drain",

@@ -7,6 +7,8 @@ reader_per_s       rows of history a second, of these columns, on one connection
 export_per_s       messages a second to Parquet, all their columns
 compact_per_s      messages a second, as an export makes few files of a day that is over
 enqueue_per_s      messages a second from a DataFrame, on top of what it takes to start the job
+events_per_s       events a second, all their columns, as Spark reads a million of them in two
+                   partitions
 stream_p50_s       from the end of a message to its row in Parquet, where a few end at a time
 report_s           the report about all of it, with its page
 simulation_error   how far the report's simulation with today's workers is from today's p99 of waits
@@ -15,7 +17,8 @@ driver_gb          the most memory that a driver has, its Java and its Python, t
 cluster_of_processes  see `cluster`, which is measured by itself
 
 Reads are of the history that `make history` makes; it is made before the first round if it is not
-there. JDBC needs Debian's libpostgresql-jdbc-java; and as Java knows no sockets of Unix, both read
+there. Events are published and given their positions before the first round, in the database of the
+benchmarks. JDBC needs Debian's libpostgresql-jdbc-java; and as Java knows no sockets of Unix, both read
 through socat where the server listens on one.
 """
 
@@ -40,6 +43,7 @@ from typing import TYPE_CHECKING, Any
 import psycopg
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
+from pgqueue.engine import log, sequence
 from tests.benchmarks.harness.history import ensure
 from tests.benchmarks.harness.report import Report, Round, repeat
 
@@ -115,6 +119,8 @@ def _round(url: str, by_tcp: str | None, count: int) -> Round:
     figures["report_s"] = time.perf_counter() - began
     if simulation:
         figures["simulation_error"] = abs(simulation["error"])
+    after = _publish(count)
+    figures["events_per_s"] = count / _seconds(lambda: _to_nowhere(_events(spark, after)))
     figures["enqueue_per_s"] = count / _seconds(lambda: _enqueue(spark, url, count))
     figures["stream_p50_s"] = _stream_p50_s(spark, url, min(STREAMED, count // 10))
     # In another process: Java keeps the heap that it needed for something else.
@@ -143,6 +149,35 @@ def _seconds(do: Callable[[], object]) -> float:
 def _read(spark: SparkSession, url: str, **options: str) -> DataFrame:
     given = {"url": url, "table": "history", "columns": COLUMNS, "numPartitions": "2", **options}
     return spark.read.format("pgqueue").options(**given).load()
+
+
+def _events(spark: SparkSession, after: int) -> DataFrame:
+    given = {"table": "events", "after": str(after), "numPartitions": "2"}
+    return spark.read.format("pgqueue").options(url=_own_url(), **given).load()
+
+
+@cache
+def _publish(count: int) -> int:
+    """Publish so many events of 200 bytes; return the position before the first of them."""
+    with psycopg.connect(_own_url(), autocommit=True) as connection:
+        after = log.bounds(connection).head
+        connection.execute(
+            "INSERT INTO pgqueue_event_inbox (topic, key, payload) "
+            "SELECT 'order.paid', 'customer-' || n %% 1000, "
+            "jsonb_build_object('order', n, 'total', n %% 997, 'note', repeat('x', 140)) "
+            "FROM generate_series(1, %s) AS n",
+            [count],
+        )
+        while sequence.sequence(connection):
+            pass
+        connection.execute("VACUUM ANALYZE pgqueue_event")
+    return after
+
+
+def _own_url() -> str:
+    from pgqueue.connections import conninfo
+
+    return conninfo("default")
 
 
 def _jdbc(spark: SparkSession, url: str) -> DataFrame:

@@ -41,7 +41,7 @@ BENCH, HISTORY = "_bench", "_history"
 def ensure(messages: int) -> str:
     """Return how libpq connects to a database where so many messages have ended, or more.
 
-    It is made if it is not there.
+    It is made if it is not there, and migrated if it was made by older code.
     """
     from django.db import connections
 
@@ -49,10 +49,9 @@ def ensure(messages: int) -> str:
 
     name = connections["default"].settings_dict["NAME"].removesuffix(BENCH)
     found = make_conninfo(conninfo("default"), dbname=name + HISTORY)
-    if _size(found) < messages:
-        command = [sys.executable, "-m", __name__, "--messages", str(messages)]
-        # Reports go to stdout, and nothing else.
-        subprocess.run(command, cwd=ROOT, stdout=sys.stderr, check=True)
+    command = [sys.executable, "-m", __name__, "--messages", str(messages)]
+    # Reports go to stdout, and nothing else.
+    subprocess.run(command, cwd=ROOT, stdout=sys.stderr, check=True)
     return found
 
 
@@ -204,12 +203,16 @@ def _tenant(chance: random.Random) -> str:
 
 
 def main() -> None:
+    from django.core.management import call_command
+
     parser = argparse.ArgumentParser(description="Make a history by running workers.")
     parser.add_argument("--messages", type=int, default=1_000_000, metavar="N")
     options = parser.parse_args()
     found = _begin()
     if _size(found) < options.messages:
         _make(options.messages)
+    else:
+        call_command("migrate", verbosity=0)
     print(f"At least {options.messages} messages have ended in the database {found}")
 
 

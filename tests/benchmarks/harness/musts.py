@@ -82,6 +82,7 @@ MUSTS = (
     Must("spark", "ratios.of_jdbc", must=0.5, aim=1),
     Must("spark", "figures.reader_per_s", must=400_000, aim=600_000),
     Must("spark", "figures.export_per_s", must=100_000, aim=250_000),
+    Must("spark", "figures.events_per_s", must=250_000, aim=500_000),
     Must("spark", "figures.enqueue_per_s", must=60_000, aim=150_000),
     Must("spark", "figures.stream_p50_s", must=2, aim=1),
     Must("spark", "figures.report_s", must=30, aim=10),

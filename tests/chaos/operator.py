@@ -153,6 +153,9 @@ def verbs() -> list[Callable[[], object]]:
                 staged.operate(connection, [attempt], operate.replay, rows=3)
                 with suppress(ChannelFull), connection.transaction():
                     staged.enqueue(connection, [attempt], defaults, rows=3)
+                with connection.transaction(force_rollback=True):
+                    # Nobody's books have these events.
+                    staged.publish(connection, [attempt], topic="odd", rows=3)
                 staged.remove(connection, [attempt])
             staged.forget(connection)
 
@@ -263,6 +266,7 @@ def verbs() -> list[Callable[[], object]]:
             # As where retention waits for exports.
             exported, keep = exports.passed(connection), settings().retention
             exports.behind(connection, exported)
+            exports.events_passed(connection)
             for window in retention.windows(connection, keep):
                 retention.purge(connection, window, keep, exported=exported)
 

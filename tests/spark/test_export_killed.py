@@ -21,7 +21,9 @@ import pytest
 
 from tests.factories import Connection, ended
 from tests.processes import ROOT, database_url
+from tests.spark import test_events_export
 from tests.spark.conftest import wait_for_horizon
+from tests.spark.log import positions, publish
 from tests.spark.test_export import HISTORY, all_ids, exported
 
 if TYPE_CHECKING:
@@ -50,6 +52,11 @@ def writes(folder: Path) -> int:
     return len([*folder.glob("history/.spark-staging-*"), *folder.glob("history/day=*/batch_id=*")])
 
 
+def event_writes(folder: Path) -> int:
+    """Return how many batches of events have begun to write files."""
+    return len([*folder.glob("events/.spark-staging-*"), *folder.glob("events/day=*/batch_id=*")])
+
+
 def commits(folder: Path) -> int:
     """Return how many batches Spark has noted as done."""
     return len([*folder.glob("_checkpoint/commits/[0-9]*")])
@@ -67,6 +74,8 @@ def write(url: str, stopping: threading.Event) -> None:
             ended(first, 20)
             ended(first, 10, at=datetime.now(UTC) - timedelta(days=1))
             ended(second, 20)
+            publish(first, 10)
+            publish(second, 10, at=datetime.now(UTC) - timedelta(days=1))
             second.commit()
             first.commit()
 
@@ -98,7 +107,7 @@ def test_it_is_the_same_to_every_reader(
     for each in writers:
         each.start()
     try:
-        for count in (writes, commits, writes):
+        for count in (writes, commits, event_writes):
             kill(start(tmp_path), tmp_path, count, after=chance.random())
     finally:
         stopping.set()
@@ -121,3 +130,5 @@ def test_it_is_the_same_to_every_reader(
     assert len([*tmp_path.glob(f"history/day={yesterday}/batch_id=*")]) == 1
     assert [pk for (pk,) in by_duckdb] == expected
     assert [row.id for row in by_spark] == expected
+    assert len(positions(connection)) > 100
+    assert test_events_export.exported(tmp_path) == positions(connection)

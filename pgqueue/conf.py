@@ -58,7 +58,9 @@ class Settings:
     dead_retention: timedelta = 3 * MONTH
     """How long dead letters are kept before they are discarded."""
     export_before_drop: bool = False
-    """Whether history is removed only after all exports have it, however old it is."""
+    """Whether history and events are removed only after all exports have them, however old they are
+    (events: but for EVENT_MAX_AGE).
+    """
     event_retention: timedelta = MONTH
     """How long events are kept at least: they go by the million, after all groups have passed."""
     event_max_age: timedelta | None = None

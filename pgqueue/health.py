@@ -292,7 +292,10 @@ def _groups(queue: _Queue) -> Judgement:
     seen = {each.name or DISPATCH: each for each in health.groups(queue.connection)}
     options = settings()
     kept_for = event_retention.waits_for(
-        queue.connection, keep=options.event_retention, max_age=options.event_max_age
+        queue.connection,
+        keep=options.event_retention,
+        max_age=options.event_max_age,
+        exports_first=options.export_before_drop,
     )
     figures = {
         "groups": {name: each._asdict() for name, each in seen.items()},

@@ -21,7 +21,7 @@ class Partitions:
     a minute. While many events come it is due more often, so that no sequencer has to make one.
 
     Args:
-        exports_first: a day is dropped only after all targets of exports have it.
+        exports_first: a day is dropped only after all targets of exports have it; so are events.
         event_retention: how long events are kept at least.
         event_max_age: after which they go even if a group has not passed them; None: never.
     """
@@ -56,7 +56,10 @@ class Partitions:
         finally:
             # Who reads history for long keeps no events.
             gone = event_retention.drop(
-                connection, keep=self._event_retention, max_age=self._event_max_age
+                connection,
+                keep=self._event_retention,
+                max_age=self._event_max_age,
+                exports_first=self._exports_first,
             )
         counts = (days, len(dropped or []), events, gone or 0)
         self.did = dict(zip(DID, counts, strict=True))

@@ -1,8 +1,8 @@
 """Drop what the log need not keep any more: whole partitions, from its front.
 
 The first partition goes once it is full, its youngest event is too old, and all have passed it who
-must get every event: groups and subscriptions. The floor is raised before: who reads from behind
-it is told so.
+must get every event: groups, subscriptions and, if so asked, exports. The floor is raised before:
+who reads from behind it is told so.
 """
 
 from __future__ import annotations
@@ -23,7 +23,11 @@ SQL = load(__name__)
 
 
 def drop(
-    connection: Connection, *, keep: timedelta, max_age: timedelta | None = None
+    connection: Connection,
+    *,
+    keep: timedelta,
+    max_age: timedelta | None = None,
+    exports_first: bool = False,
 ) -> int | None:
     """Drop the first partition if its retention is over, as `partitioning.drop` does.
 
@@ -33,6 +37,7 @@ def drop(
         connection: in autocommit, and used for nothing else: its time-outs are changed.
         keep: how long an event is kept at least.
         max_age: after which it goes even if a group has not passed it; None: never.
+        exports_first: it goes only after all targets of exports have it.
 
     Returns:
         How many partitions were dropped; None: another session is dropping some.
@@ -40,26 +45,32 @@ def drop(
     Raises:
         psycopg.errors.LockNotAvailable: another session reads the log for too long.
     """
-    dropped = partitioning.drop(connection, _log(connection, keep, max_age))
+    dropped = partitioning.drop(connection, _log(connection, keep, max_age, exports_first))
     return None if dropped is None else len(dropped)
 
 
 def waits_for(
-    connection: Connection, *, keep: timedelta, max_age: timedelta | None = None
+    connection: Connection,
+    *,
+    keep: timedelta,
+    max_age: timedelta | None = None,
+    exports_first: bool = False,
 ) -> list[str]:
     """Return whom the drop of a partition waits for that is over otherwise: "group mails"."""
-    for past in partitioning.kept(connection, _log(connection, keep, None)):
+    for past in partitioning.kept(connection, _log(connection, keep, None, exports_first)):
         if _is_older(connection, past, keep) and not _is_older(connection, past, max_age):
-            rows = connection.execute(SQL["behind"], {"last": _last(past)})
-            return [name for (name,) in rows]
+            return _behind(connection, past, exports_first)
     return []
 
 
-def _log(connection: Connection, keep: timedelta, max_age: timedelta | None) -> Log:
+def _log(
+    connection: Connection, keep: timedelta, max_age: timedelta | None, exports_first: bool
+) -> Log:
     def may_go(connection: Connection, past: Past) -> bool:
         if not _is_older(connection, past, keep):
             return False
-        return _is_passed(connection, past) or _is_older(connection, past, max_age)
+        is_passed = not _behind(connection, past, exports_first)
+        return is_passed or _is_older(connection, past, max_age)
 
     return Log(
         table=TABLE,
@@ -82,9 +93,10 @@ def _last(past: Past) -> int:
     return (number + 1) * SIZE - 1
 
 
-def _is_passed(connection: Connection, past: Past) -> bool:
-    row = connection.execute(SQL["behind"], {"last": _last(past)}).fetchone()
-    return row is None
+def _behind(connection: Connection, past: Past, exports_first: bool) -> list[str]:
+    """Return who has not passed a partition yet."""
+    given = {"last": _last(past), "exports_first": exports_first}
+    return [name for (name,) in connection.execute(SQL["behind"], given)]
 
 
 def _is_older(connection: Connection, past: Past, age: timedelta | None) -> bool:

@@ -38,3 +38,12 @@ WHERE "group" <> '' OR EXISTS (SELECT FROM pgqueue_subscription)
 GROUP BY "group"
 UNION ALL
 SELECT 'subscription ' || name, position FROM pgqueue_subscription WHERE NOT follows
+UNION ALL
+-- A target beyond the end of the log tells of another log: what it says counts for nothing.
+SELECT 'export ' || target, CASE WHEN event_position <= greatest(
+    (SELECT position FROM pgqueue_event ORDER BY position DESC LIMIT 1),
+    (SELECT position FROM pgqueue_log_floor WHERE log = 'event')) THEN event_position ELSE 0 END
+FROM pgqueue_export
+WHERE %(exports_first)s
+UNION ALL
+SELECT 'a first export', 0 WHERE %(exports_first)s AND NOT EXISTS (SELECT FROM pgqueue_export)

@@ -1,4 +1,4 @@
-"""How far history and events were exported: retention may wait for it."""
+"""How far history was exported: retention may wait for it."""
 
 from __future__ import annotations
 
@@ -42,12 +42,6 @@ def targets(connection: Connection) -> list[Target]:
 def passed(connection: Connection) -> Position:
     """Return the last row of history that all targets have; without any target, one before all."""
     return next((each.last for each in targets(connection)), NOTHING)
-
-
-def events_passed(connection: Connection) -> int:
-    """Return the last position of the log that all targets have; without any target, 0."""
-    row = connection.execute(SQL["events_passed"]).fetchone()
-    return row[0] if row else 0
 
 
 def behind(connection: Connection, exported: Position) -> Behind:

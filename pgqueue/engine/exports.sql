@@ -7,13 +7,6 @@ SELECT target,
 FROM pgqueue_export
 ORDER BY 2, 3, target
 
--- name: events_passed
--- Where the log is not as long as a target says, that tells of another log: it counts for nothing.
-SELECT coalesce(min(CASE WHEN event_position <= b.head THEN event_position ELSE 0 END), 0)
-FROM pgqueue_export, (
-    SELECT greatest((SELECT position FROM pgqueue_event ORDER BY position DESC LIMIT 1),
-                    (SELECT position FROM pgqueue_log_floor WHERE log = 'event'), 0) AS head) b
-
 -- name: behind
 -- By the index that streams read.
 SELECT (SELECT count(*) FROM (

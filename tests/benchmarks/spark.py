@@ -18,8 +18,8 @@ cluster_of_processes  see `cluster`, which is measured by itself
 
 Reads are of the history that `make history` makes; it is made before the first round if it is not
 there. Events are published and given their positions before the first round, in the database of the
-benchmarks. JDBC needs Debian's libpostgresql-jdbc-java; and as Java knows no sockets of Unix, both read
-through socat where the server listens on one.
+benchmarks. JDBC needs Debian's libpostgresql-jdbc-java; and as Java knows no sockets of Unix, both
+read through socat where the server listens on one.
 """
 
 from __future__ import annotations

@@ -266,7 +266,6 @@ def verbs() -> list[Callable[[], object]]:
             # As where retention waits for exports.
             exported, keep = exports.passed(connection), settings().retention
             exports.behind(connection, exported)
-            exports.events_passed(connection)
             for window in retention.windows(connection, keep):
                 retention.purge(connection, window, keep, exported=exported)
 

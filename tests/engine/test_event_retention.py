@@ -22,9 +22,11 @@ from pgqueue.engine import (
 )
 from pgqueue.engine.log import Bounds
 from pgqueue.engine.publish import NewEvent
+from pgqueue.engine.values import Position
 from pgqueue.events.reading import read
 from pgqueue.exceptions import EventsRemoved
-from tests.factories import Connection, log_as_migrated, logged, one, subscribed
+from pgqueue.models import Export
+from tests.factories import Connection, exported, log_as_migrated, logged, one, subscribed
 from tests.stepping import Step
 
 DAY = timedelta(days=1)
@@ -298,6 +300,39 @@ class TestAGroup:
         ]
         assert event_retention.waits_for(connection, keep=50 * DAY) == []
         assert event_retention.waits_for(connection, keep=MONTH, max_age=35 * DAY) == []
+
+
+class TestAnExport:
+    def test_keeps_what_a_target_has_not_if_retention_is_told_to_wait(
+        self, connection: Connection
+    ) -> None:
+        fill(connection, 90 * DAY, 80 * DAY, 70 * DAY)
+        for name, position in (("/a", 3 * SIZE - 1), ("/b", 2 * SIZE - 2)):
+            exported(connection, Position(3, 4), name=name)
+            Export.objects.filter(target=name).update(event_position=position)
+
+        assert event_retention.waits_for(connection, keep=MONTH, exports_first=True) == []
+        assert drop_all(connection, exports_first=True) == 1
+        waited_for = event_retention.waits_for(connection, keep=MONTH, exports_first=True)
+        assert waited_for == ["export /b"]
+        assert drop_all(connection, exports_first=True, max_age=75 * DAY) == 1
+        assert drop_all(connection) == 1
+
+    def test_keeps_all_before_the_first_one(self, connection: Connection) -> None:
+        fill(connection, 90 * DAY)
+
+        assert drop_all(connection, exports_first=True) == 0
+        waited_for = event_retention.waits_for(connection, keep=MONTH, exports_first=True)
+        assert waited_for == ["a first export"]
+
+    def test_of_another_log_counts_for_nothing(self, connection: Connection) -> None:
+        fill(connection, 90 * DAY)
+        exported(connection, Position(3, 4))
+        Export.objects.update(event_position=SIZE)
+
+        assert drop_all(connection, exports_first=True) == 0
+        Export.objects.update(event_position=SIZE - 1)
+        assert drop_all(connection, exports_first=True) == 1
 
 
 class TestASubscription:

@@ -12,7 +12,6 @@ import duckdb
 import pytest
 from django.core.management import call_command
 
-from pgqueue.engine import exports
 from pgqueue.engine.values import Position
 from pgqueue.models import Export
 from pgqueue.spark import ExportConflict
@@ -21,7 +20,7 @@ from pgqueue.spark.export import Exported, Progress, _LogExport, forget
 from pgqueue.spark.files import Files
 from tests import factories
 from tests.factories import Connection, ended
-from tests.spark.log import positions, publish, raise_floor, store
+from tests.spark.log import positions, publish, raise_floor
 from tests.spark.test_export import run
 
 if TYPE_CHECKING:
@@ -88,21 +87,6 @@ def test_where_nothing_is_new_no_stream_is_started(
     connection.execute("DELETE FROM pgqueue_log_floor")
     Export.objects.update(event_position=9)
     assert not is_done()
-
-
-def test_the_position_that_all_targets_have_is_known(url: str, connection: Connection) -> None:
-    store(connection, 10)
-    assert exports.events_passed(connection) == 0
-    for name, position in (("/a", 7), ("/b", 4)):
-        factories.exported(connection, Position(3, 4), name=name)
-        Export.objects.filter(target=name).update(event_position=position)
-
-    assert exports.events_passed(connection) == 4
-    forget(url=url, to="/b")
-    assert exports.events_passed(connection) == 7
-    # It is of another log, or of a later state of this one.
-    Export.objects.update(event_position=11)
-    assert exports.events_passed(connection) == 0
 
 
 @pytest.mark.spark

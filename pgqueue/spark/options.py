@@ -9,8 +9,8 @@ from datetime import UTC, datetime
 from typing import NamedTuple
 
 from pgqueue.engine.values import Position
-from pgqueue.events import filters as events
 from pgqueue.exceptions import InvalidFilter
+from pgqueue.filters import Filter as EventFilter
 from pgqueue.spark.errors import InvalidOption
 from pgqueue.spark.tables import TABLES, Column, Table
 from pgqueue.spark.urls import DEFAULT
@@ -215,7 +215,7 @@ def _not_selected(table: str, option: str) -> InvalidOption:
 
 def _topics(patterns: Sequence[str]) -> Filter:
     try:
-        given = events.Filter(tuple(patterns)).parameters
+        given = EventFilter(tuple(patterns)).parameters
     except InvalidFilter as error:
         raise InvalidOption(f"The option topic: {error}") from None
     return Filter("topic", given["filter_topics"], given["filter_regex"])

@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from pgqueue.engine.operate import VERBS
-from pgqueue.events.filters import as_topic
 from pgqueue.exceptions import InvalidEvent
+from pgqueue.filters import as_topic
 from pgqueue.names import as_channel, as_key, as_path
 from pgqueue.spark.errors import InvalidOption
 from pgqueue.spark.urls import DEFAULT

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from pyspark.sql import types as T
 
 from pgqueue.codec.arguments import PAYLOAD_LIMIT
-from pgqueue.events.filters import TOPIC_LIMIT, as_topic
+from pgqueue.filters import TOPIC_LIMIT, as_topic
 from pgqueue.names import CHANNEL_LIMIT, KEY_LIMIT, PATH_LIMIT
 from pgqueue.quantities import LARGEST
 from pgqueue.spark.errors import InvalidColumn

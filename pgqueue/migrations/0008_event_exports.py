@@ -6,7 +6,7 @@ from django.db import migrations, models
 class Migration(migrations.Migration):
 
     dependencies = [
-        ('pgqueue', '0005_events'),
+        ('pgqueue', '0007_tracking'),
     ]
 
     operations = [

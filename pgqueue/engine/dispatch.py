@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import psycopg
 
 from pgqueue.engine import predicates
-from pgqueue.engine.values import Connection
+from pgqueue.engine.values import Connection, Cursors
 from pgqueue.statements import load
 from pgqueue.transactions import wait_at_most
 
@@ -85,6 +85,13 @@ class Declared(NamedTuple):
     start: int | None = None
 
 
+class Place(NamedTuple):
+    """Where the dispatch is, and the log's last position."""
+
+    cursor: int
+    head: int
+
+
 class Step(NamedTuple):
     """What a step did: events looked at, messages stored, and whether nothing is left now."""
 
@@ -107,6 +114,13 @@ def has_work(connection: Connection) -> bool | None:
     if not row or not row[0]:
         return None
     return bool(row[1])
+
+
+def place(connection: Cursors) -> Place:
+    """Return where the dispatch is."""
+    with connection.cursor() as cursor:
+        cursor.execute(SQL["place"])
+        return Place(*cursor.fetchone())
 
 
 def step(connection: Connection, *, limit: int = EVENTS) -> Step:

@@ -14,6 +14,12 @@ FROM (
 -- include: bounds
 ) b
 
+-- name: place
+SELECT coalesce((SELECT position FROM pgqueue_cursor WHERE "group" = '' AND partition = 0), b.head), b.head
+FROM (
+-- include: bounds
+) b
+
 -- name: forget_expired
 -- Rows that others have locked are left for the next step, here and below: the log waits for nobody.
 DELETE FROM pgqueue_subscription

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from datetime import timedelta
 
 from django.db import connections, models, router
 from django.db.models import Q
@@ -15,7 +16,10 @@ from pgqueue.names import KEY_LIMIT
 
 COMPILED = ("exact", "regex", "eq_path", "eq_value", "path", "vars", "key_path", "split_path")
 """What `save()` makes of the rest, for the statement that matches."""
+COMPILED_OF = {"topics", "where", "key", "split_by"}
 OF_WORKERS = {"position", "follows", "seen_at", "error"}
+SEEN_FOR = timedelta(minutes=5)
+"""How long one that code declares goes on without a worker that has it: `is_active` in SQL."""
 
 
 class SubscriptionQuerySet(models.QuerySet["Subscription"]):
@@ -145,8 +149,10 @@ class Subscription(models.Model):
         using: str | None = None,
         update_fields: Iterable[str] | None = None,
     ) -> None:
-        """Save it, compiled and checked. In a row that is there, what workers write is left.
-        Unless it is paused, its error is forgotten.
+        """Save it, compiled and checked; it expires `expires_after` from now.
+
+        In a row that is there, what workers write is left; of one that code declares that is all
+        but `paused`. Unless it is paused, its error is forgotten.
 
         Raises:
             InvalidFilter: a pattern, a condition or a place can't be.
@@ -159,22 +165,48 @@ class Subscription(models.Model):
             predicates.check(connections[using].connection, self.predicate)
         if self.position is None:
             self.position = log.bounds(connections[using]).head
-        if self.expires_after and self.expires_at is None:
-            self.expires_at = timezone.now() + self.expires_after
-        if update_fields is not None:
-            update_fields = {*update_fields, *COMPILED}
-        elif not self._state.adding:
+        if update_fields is None and not self._state.adding:
             own = {field.name for field in self._meta.concrete_fields if not field.primary_key}
-            update_fields = own - OF_WORKERS
+            update_fields = {"paused"} if self.declared else own - OF_WORKERS
             if not self.paused:
                 self.error = ""
                 update_fields |= {"error"}
+        if update_fields is None or "expires_after" in update_fields:
+            lasting = self.expires_after
+            self.expires_at = timezone.now() + lasting if lasting else None
+        if update_fields is not None:
+            # Those alone: a worker may have declared it anew meanwhile.
+            update_fields = set(update_fields)
+            update_fields |= set(COMPILED) if update_fields & COMPILED_OF else set()
+            update_fields |= {"expires_at"} if "expires_after" in update_fields else set()
         super().save(
             force_insert=force_insert,
             force_update=force_update,
             using=using,
             update_fields=update_fields,
         )
+
+    @property
+    def is_in_code(self) -> bool:
+        """Whether a worker has declared it in the last minutes."""
+        return bool(self.declared and self.seen_at and self.seen_at > timezone.now() - SEEN_FOR)
+
+    def state(self, *, cursor: int, head: int) -> str:
+        """Say whether it makes messages, and how many events it has yet to be matched with.
+
+        Args:
+            cursor: where the dispatch is.
+            head: the log's last position.
+        """
+        behind = max(head - (cursor if self.follows else self.position), 0)
+        if self.paused:
+            return f"paused: {self.error}" if self.error else "paused"
+        if self.declared and not self.is_in_code:
+            return "in no worker's code"
+        state = "follows" if self.follows or not behind else "catching up"
+        if behind:
+            state += f", {behind} behind"
+        return f"{state}: {self.error}" if self.error else state
 
     @property
     def filter(self) -> Filter:

@@ -9,12 +9,12 @@ from typing import Any
 
 from django.db import connections, transaction
 
-from pgqueue.conf import settings
 from pgqueue.engine import groups as engine
 from pgqueue.engine import log
 from pgqueue.engine.groups import GroupState
 from pgqueue.events.consumers import Start, as_partitions, as_start, checked_name
 from pgqueue.events.growth import advance
+from pgqueue.events.reading import as_alias
 from pgqueue.exceptions import InvalidGroup
 from pgqueue.spelling import shown
 from pgqueue.tables import needing_tables
@@ -121,6 +121,9 @@ def _check(connection: Any, name: str) -> None:
 
 @contextmanager
 def _connected(database: str | None) -> Iterator[Any]:
-    alias = database or settings().database
+    try:
+        alias = as_alias(database)
+    except ValueError as error:
+        raise InvalidGroup(str(error)) from error
     with needing_tables(alias), connections[alias].wrap_database_errors:
         yield connections[alias]

@@ -1,0 +1,1 @@
+"""An app whose module `events` declares handlers of groups."""

@@ -1,0 +1,213 @@
+"""`manage.py pgqueue_group`: groups by their names, and reading for them."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
+from io import StringIO
+from typing import Any
+
+import pytest
+from django.core.management import CommandError, call_command
+
+from pgqueue.events import groups
+from pgqueue.events.publishing import publish, publish_many
+from pgqueue.models import Cursor, Group, Message, Reader
+from tests.eventually import eventually
+from tests.processes import ROOT, database_url
+
+
+def call(*words: Any) -> str:
+    """Run the command here; return what it said."""
+    out = StringIO()
+    call_command("pgqueue_group", *words, stdout=out)
+    return out.getvalue().strip()
+
+
+def position(group: str = "g") -> int:
+    return int(Cursor.objects.get(group=group).position)
+
+
+class TestList:
+    def test_shows_a_line_for_each(self) -> None:
+        publish_many([("a", n) for n in range(3)])
+        groups.make("billing", start="beginning", partitions=2)
+        groups.make("mail")
+
+        assert call("list").splitlines() == [
+            "group    partitions  position  lag  readers  state",
+            "billing  2           0         3    0        -",
+            "mail     1           3         0    0        -",
+        ]
+
+    def test_shows_what_has_stopped_a_group_or_is_retried(self) -> None:
+        for name in ("a", "b", "c"):
+            groups.make(name)
+        Cursor.objects.filter(group="a").update(is_stopped=True, error="ValueError: no")
+        Cursor.objects.filter(group="b").update(error="ValueError: not yet")
+
+        _, *lines = call("list").splitlines()
+
+        assert [line.split(maxsplit=5)[5] for line in lines] == [
+            "stopped: ValueError: no",
+            "retrying: ValueError: not yet",
+            "-",
+        ]
+
+    def test_as_json_has_all_of_it(self) -> None:
+        publish("a")
+        groups.make("g", start="beginning")
+
+        (listed,) = json.loads(call("list", "--format=json"))
+
+        updated_at = datetime.fromisoformat(listed.pop("updated_at"))
+        assert abs(updated_at - datetime.now(UTC)) < timedelta(minutes=1)
+        assert listed == {
+            "name": "g",
+            "partitions": 1,
+            "position": 0,
+            "lag": 1,
+            "readers": 0,
+            "stopped": 0,
+            "error": "",
+        }
+
+    def test_of_none_is_empty(self) -> None:
+        assert json.loads(call("list", "--format=json")) == []
+        assert call("list") == "group  partitions  position  lag  readers  state"
+
+
+class TestMake:
+    def test_makes_a_group_once(self) -> None:
+        assert call("make", "g", "--partitions=3") == "The group g has 3 partitions."
+        assert call("make", "g") == "The group g has 3 partitions."
+        assert call("make", "h") == "The group h has 1 partition."
+        assert json.loads(call("make", "g", "--format=json")) == {"name": "g", "partitions": 3}
+        assert Group.objects.count() == 2
+
+    @pytest.mark.parametrize(
+        ("start", "after"),
+        [("now", 3), ("beginning", 0), ("2", 2), ("2020-01-01T00:00:00Z", 0), ("2090-01-01", 3)],
+    )
+    def test_begins_where_it_says(self, start: str, after: int) -> None:
+        publish_many([("a", n) for n in range(3)])
+
+        call("make", "g", f"--start={start}")
+
+        assert position() == after
+
+    @pytest.mark.parametrize(
+        "words",
+        [
+            *(["make", ""], ["make", "x" * 191], ["make", "g", "--partitions=0"]),
+            *(["make", "g", "--partitions=1025"], ["make", "g", "--start=later"]),
+            *(["make", "g", "--start=99"], ["make", "g", "--start=-1"], ["make"], ["nothing"]),
+        ],
+    )
+    def test_refuses_what_can_not_be(self, words: list[str]) -> None:
+        with pytest.raises(CommandError):
+            call(*words)
+
+        assert not Group.objects.exists()
+
+
+class TestReset:
+    @pytest.mark.parametrize(
+        ("to", "after"), [("now", 3), ("beginning", 0), ("2", 2), ("2020-01-01T00:00:00Z", 0)]
+    )
+    def test_moves_it(self, to: str, after: int) -> None:
+        publish_many([("a", n) for n in range(3)])
+        groups.make("g", start=1)
+
+        assert call("reset", "g", to) == f"It goes on after position {after}."
+        assert position() == after
+
+    @pytest.mark.parametrize("words", [["nobody", "now"], ["g", "99"], ["g", "later"], ["g"]])
+    def test_refuses_what_can_not_be(self, words: list[str]) -> None:
+        groups.make("g")
+
+        with pytest.raises(CommandError):
+            call("reset", *words)
+
+
+class TestResumeAndDelete:
+    def test_resume_what_is_stopped(self) -> None:
+        groups.make("g", partitions=3)
+        Cursor.objects.filter(partition__gt=0).update(is_stopped=True)
+
+        assert call("resume", "g") == "Resumed 2 partitions."
+        assert not Cursor.objects.filter(is_stopped=True).exists()
+        assert call("resume", "g") == "Resumed 0 partitions."
+
+    def test_delete_a_group(self) -> None:
+        groups.make("g")
+
+        assert call("delete", "g") == "Deleted."
+        assert not Group.objects.exists()
+
+    @pytest.mark.parametrize("verb", ["resume", "delete"])
+    def test_name_a_group_that_there_is_not(self, verb: str) -> None:
+        with pytest.raises(CommandError, match="'nobody'"):
+            call(verb, "nobody")
+
+
+@contextmanager
+def running(*words: str) -> Iterator[subprocess.Popen[str]]:
+    """Run the command in a process of its own; it is gone at the end of the block."""
+    process = subprocess.Popen(
+        [sys.executable, "manage.py", "pgqueue_group", "run", *words],
+        cwd=ROOT,
+        env={
+            **os.environ,
+            "DJANGO_SETTINGS_MODULE": "tests.events.project",
+            "DATABASE_URL": database_url(),
+        },
+        stderr=subprocess.PIPE,
+        text=True,
+        process_group=0,
+    )
+    try:
+        yield process
+    finally:
+        if process.poll() is None:
+            process.kill()
+        process.communicate(timeout=20)
+
+
+class TestRun:
+    def test_of_a_group_without_a_handler_is_refused(self) -> None:
+        with pytest.raises(CommandError, match="'nobody': there are "):
+            call("run", "nobody")
+
+    @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+    def test_handles_until_it_is_told_to_end(self, number: signal.Signals) -> None:
+        publish_many([("a", n) for n in range(20)])
+        with running("command.first", "command.second") as process:
+            eventually(lambda: Message.objects.count() == 20, within=30)
+            publish("a", 20)
+            eventually(lambda: Message.objects.count() == 21)
+            owners = Cursor.objects.values_list("reader_id", flat=True)
+            assert None not in owners
+
+            process.send_signal(number)
+
+            assert process.wait(20) == 0
+        assert set(Cursor.objects.values_list("position", "reader_id")) == {(21, None)}
+        assert not Reader.objects.exclude(group=None).exists()
+
+    def test_ends_between_two_events_of_those_that_it_has_read(self) -> None:
+        publish_many([("slow", n) for n in range(400)])
+        with running("command.slow") as process:
+            eventually(lambda: Message.objects.exists(), within=30)
+            process.send_signal(signal.SIGTERM)
+            assert process.wait(20) == 0
+
+        handled = Message.objects.count()
+        assert 0 < handled < 400
+        assert position("command.slow") == handled

@@ -66,6 +66,7 @@ class Dispatch:
         self._checked: set[str] = set()
         self._waiter: Waits | None = None
         self._wake: Callable[[], None] | None = None
+        self._is_wanted = False
         self.did = {"events": 0, "messages": 0}
 
     def hear(self, wake: Callable[[], None]) -> None:
@@ -81,13 +82,12 @@ class Dispatch:
         if monotonic() - self._declared_at >= DECLARE_EVERY:
             self._declare(connection)
         has_work = engine.has_work(connection)
-        if has_work is not None:
+        self._is_wanted = has_work is not None
+        if self._is_wanted:
             self._subscribing.advance(connection)
             has_work = engine.has_work(connection)
-        if has_work is False and self._wake:
-            # Those who publish are to wake this worker.
-            self._waiter = self._waiter or self._subscribing.waiter(self._database, self._wake)
-            self._waiter.nap()
+        if has_work is False:
+            self._ask()
         return bool(has_work)
 
     def run(self, connection: Connection) -> timedelta:
@@ -98,7 +98,17 @@ class Dispatch:
         self.did = {"events": step.events, "messages": step.messages}
         if self._waiter and step.events:
             self._waiter.found()
-        return LATEST if step.is_last else timedelta()
+        if not step.is_last:
+            return timedelta()
+        if self._is_wanted:
+            self._ask()
+        return LATEST
+
+    def _ask(self) -> None:
+        """Have those who publish wake this worker."""
+        if self._wake:
+            self._waiter = self._waiter or self._subscribing.waiter(self._database, self._wake)
+            self._waiter.nap()
 
     def close(self) -> None:
         """Hear no more."""

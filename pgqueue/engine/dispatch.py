@@ -137,6 +137,9 @@ def step(connection: Connection, *, limit: int = EVENTS) -> Step:
     cursor: int = row[0] if row else 0
     connection.execute(SQL["part"], {"cursor": cursor})
     connection.execute(SQL["join"], {"cursor": cursor})
+    if skipped := connection.execute(SQL["skip"]).fetchone():
+        cursor = skipped[0]
+        connection.execute(SQL["join"], {"cursor": cursor})
     gone_on = _go_on(connection, cursor, limit)
     # The others go on meanwhile: it may be a million events behind.
     caught_up = _catch_up(connection, cursor + gone_on.events, limit)

@@ -58,6 +58,23 @@ WHERE name = ANY (ARRAY(
 -- include: is_active
     FOR NO KEY UPDATE SKIP LOCKED))
 
+-- name: skip
+-- Where nobody follows, there is nothing to match until the next one begins.
+UPDATE pgqueue_cursor c
+SET position = n.position, updated_at = statement_timestamp()
+FROM (
+    SELECT least(b.head, (
+        SELECT min(s.position) FROM pgqueue_subscription s, pgqueue_cursor own
+        WHERE own."group" = '' AND own.partition = 0
+          AND NOT s.follows AND NOT s.paused AND s.position > own.position)) AS position
+    FROM (
+-- include: bounds
+    ) b
+    WHERE NOT EXISTS (SELECT FROM pgqueue_subscription WHERE follows)
+) n
+WHERE c."group" = '' AND c.partition = 0 AND n.position > c.position
+RETURNING c.position
+
 -- name: lagging
 -- The one that is furthest behind. One that begins further ahead waits until the dispatch is there. It is
 -- locked: were it paused before it is moved, its messages would be stored once more when it is resumed.

@@ -24,8 +24,8 @@ EVENTS = Topic(notifications.EVENTS)
 SHORTEST_NAP = 0.01  # seconds
 DEAF_NAP = 0.5
 """The longest nap behind a transaction pooler, where notifications don't arrive."""
-WITHDRAW_AFTER = 1.0
-"""Seconds without a wait after which it does not want to be notified any more."""
+WITHDRAW_AFTER = 2.0
+"""Seconds without a wait after which it does not want to be notified any more: longer than naps."""
 LINGER = 30.0
 """Seconds without a wait after which its row is deleted."""
 

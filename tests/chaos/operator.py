@@ -61,6 +61,7 @@ def verbs() -> list[Callable[[], object]]:
         backfill,
         channels,
         dead,
+        dispatch,
         enqueue,
         event_partitions,
         event_retention,
@@ -73,6 +74,7 @@ def verbs() -> list[Callable[[], object]]:
         notifications,
         operate,
         partitions,
+        predicates,
         promote,
         purge,
         readers,
@@ -86,8 +88,8 @@ def verbs() -> list[Callable[[], object]]:
         workers,
     )
     from pgqueue.events import groups as named
-    from pgqueue.events import subscribing
-    from pgqueue.models import Duty, Message, Schedule
+    from pgqueue.events import growth, subscribing, subscriptions
+    from pgqueue.models import Duty, Message, Schedule, Subscription
     from pgqueue.tasks import scheduling
 
     plain = tasks.plain.using(channel="odd")
@@ -242,6 +244,42 @@ def verbs() -> list[Callable[[], object]]:
         )
         on_its_own(schedule.declare, [yearly])
 
+    def subscribe_some() -> None:
+        names = ("odd", "another", "broken", "in SQL")
+        for name in names:
+            subscriptions.delete(name)
+        with closing(connect("default", name="operator")) as connection:
+            growth.advance(connection)
+            subscriptions.create("odd", channel="by hand", topics="odd.*", expires_after=SOON)
+            subscriptions.create("another", channel="by hand", topics="odd.*", start=_behind())
+            subscriptions.create("in SQL", channel="by hand", topics="odd.*", predicate="true")
+            for pattern in ("odd.+", "("):
+                subscriptions.delete("broken")
+                subscriptions.create("broken", channel="by hand")
+                Subscription.objects.filter(pk="broken").update(regex=pattern)
+                publish("odd.one", NOBODY)
+                growth.advance(connection)
+                dispatch.has_work(connection)
+                with connection.transaction():
+                    dispatch.step(connection)
+            dispatch.declare(connection, subscribing.declared("default"))
+            dispatch.known(connection, ["odd"])
+            nobody = {"name": "nobody", "names": ["nobody"], "predicate": "nobody"}
+            given = {**nobody, "after": 0, "position": 0, "error": "odd"}
+            # What only misfortune reaches.
+            for statement in ("begin", "leave", "leave_all", "pause_all", "note_gap", "skip"):
+                connection.execute(dispatch.SQL[statement], given)
+            predicates.is_on(connection)
+            connection.execute(predicates.SQL["user"])
+        subscriptions.renew("odd")
+        for name in names:
+            subscriptions.delete(name)
+
+    def _behind() -> int:
+        with closing(connect("default", name="operator")) as connection:
+            floor, head = log.bounds(connection)
+            return max(floor, head - 2)
+
     def examine() -> None:
         health.examine("default")
 
@@ -333,6 +371,7 @@ def verbs() -> list[Callable[[], object]]:
         *(hold, deduplicate, fill, keep_order, operate_on_some, write_from_spark, fill_back),
         *(operate_on_what_is_locked, wait_for, wait_by_hand, receive_some),
         *(look, hear, do_duties, keep_schedules, examine, look_after, drop_days, drop_events),
+        subscribe_some,
         *(write_the_log, read_for_a_group, the_rest),
     ]
 
@@ -340,9 +379,10 @@ def verbs() -> list[Callable[[], object]]:
 def clear_away() -> None:
     """End what failures on the way have left."""
     from pgqueue import Channel
-    from pgqueue.models import Schedule
+    from pgqueue.models import Schedule, Subscription
 
     Schedule.objects.all().delete()
+    Subscription.objects.all().delete()
     for name in ("odd", "idle", "bounded", "parked", "plenty", "by hand"):
         Channel(name).resume()
         Channel(name).cancel()

@@ -329,7 +329,7 @@ def test_the_table_of_the_example_publishes_what_it_says(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     page = (GUIDE / "table-events.md").read_text()
-    migration, usage, _, trail = re.findall(r"^```python\n(.*?)^```", page, re.M | re.S)
+    migration, usage, _, trail, _ = re.findall(r"^```python\n(.*?)^```", page, re.M | re.S)
     made: dict[str, Any] = {"__name__": "example"}
     exec(migration, made)  # noqa: S102
     exec(trail, made)  # noqa: S102

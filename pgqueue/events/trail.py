@@ -1,8 +1,8 @@
 """What happened to a row of a table: the trail that its events leave in the log.
 
-The log has no ordinary index by key, which would halve the rate of the sequencer. It has Bloom
-filters, by which the events of a key are found in a million within some 20 ms. So one looks back a
-partition at a time, and not for longer than a page may take.
+The log has no index by key: all that publish would pay for it. So one looks back a partition at a
+time, and not for longer than a page may take: some millions of events, or a hundred millions where
+`IndexTrail` has made Bloom filters of the keys.
 """
 
 from __future__ import annotations

@@ -9,6 +9,9 @@ import pytest
 from django.contrib import admin
 from django.contrib.admin.models import LogEntry
 from django.contrib.auth.models import Permission, User
+from django.db import connection as django
+from django.db.migrations.state import ProjectState
+from django.db.migrations.writer import OperationWriter
 from django.test import Client
 from django.urls import path
 from django.utils import timezone
@@ -16,8 +19,9 @@ from pytest_django import Settings
 
 from pgqueue import acting_as, publish
 from pgqueue.admin.trail import AuditTrail
+from pgqueue.engine import event_partitions
 from pgqueue.events.trail import trail
-from pgqueue.operations import TrackTable
+from pgqueue.operations import IndexTrail, TrackTable
 from testproject.shop.factories import ProductFactory
 from testproject.shop.models import Product
 from tests.events.test_tracking import backwards, execute, forwards
@@ -44,6 +48,17 @@ def tracked(transactional_db: None, settings: Settings) -> Iterator[None]:
     backwards(operation)
     for model in (Product, LogEntry, User):
         model.objects.all().delete()
+
+
+@pytest.fixture
+def indexed(tracked: None) -> Iterator[None]:
+    """The log has the index that IndexTrail makes."""
+    operation, state = IndexTrail(), ProjectState()
+    with django.schema_editor() as editor:
+        operation.database_forwards("shop", editor, state, state)
+    yield
+    with django.schema_editor() as editor:
+        operation.database_backwards("shop", editor, state, state)
 
 
 def log(connection: Connection, *rows: tuple[int, str, str]) -> None:
@@ -94,7 +109,8 @@ class TestATrail:
 
         assert len(trail("t", "a").events) == 1
 
-    def test_reads_no_more_than_the_pages_that_may_have_it(self, connection: Connection) -> None:
+    @pytest.mark.usefixtures("indexed")
+    def test_reads_only_the_pages_that_may_have_it(self, connection: Connection) -> None:
         connection.execute(
             "INSERT INTO pgqueue_event (position, topic, key, payload, metadata, created_at) "
             "SELECT i, 't.update', 'k' || i, to_jsonb(repeat('x', 100)), '{}', now() "
@@ -115,6 +131,32 @@ class TestATrail:
         node = plan[0]["Plan"]
         assert node["Actual Rows"] == 1
         assert node["Shared Hit Blocks"] + node["Shared Read Blocks"] < pages / 2
+
+    @pytest.mark.usefixtures("indexed")
+    def test_is_indexed_in_new_partitions_too(self, connection: Connection) -> None:
+        log(connection, (1_000_001, "t.insert", "a"))
+        made = event_partitions.ensure(connection)
+        names = connection.execute(
+            "SELECT count(*) FILTER (WHERE i.relname IS NOT NULL), count(*) FROM pg_inherits p "
+            "LEFT JOIN (SELECT x.indrelid, c.relname FROM pg_index x JOIN pg_class c ON "
+            "c.oid = x.indexrelid JOIN pg_am a ON a.oid = c.relam WHERE a.amname = 'brin' AND "
+            "pg_get_indexdef(c.oid) LIKE '%bloom%') i ON i.indrelid = p.inhrelid "
+            "WHERE p.inhparent = 'pgqueue_event'::regclass"
+        ).fetchone()
+
+        if made:
+            connection.execute("DROP TABLE pgqueue_event_2")
+
+        assert names is not None
+        assert names[0] == names[1] == 3
+
+    def test_says_how_its_index_is_made(self) -> None:
+        code, imports = OperationWriter(IndexTrail(), indentation=0).serialize()
+
+        assert (code.split(), imports) == (
+            ["pgqueue.operations.IndexTrail(", "),"],
+            {"import pgqueue.operations"},
+        )
 
 
 class TestThePage:

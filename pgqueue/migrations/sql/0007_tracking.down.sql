@@ -1,5 +1,4 @@
 DROP FUNCTION pgqueue_trail_v1(oid, text[], text, integer);
-DROP INDEX pgqueue_event_key;
 DROP FUNCTION pgqueue_row_key_v1(jsonb, text[]);
 DROP FUNCTION pgqueue_primary_key_v1(oid);
 DROP FUNCTION pgqueue_acting_v1();

@@ -33,13 +33,8 @@ LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
                       FROM unnest($2) WITH ORDINALITY AS part (name, place)) END
 $$;
 
--- A Bloom filter for every 64 pages, of up to 5 500 keys: nearly all of the log need not be read, and unlike a btree,
--- which halves its rate, this costs the sequencer next to nothing.
-CREATE INDEX pgqueue_event_key ON pgqueue_event USING brin (key text_bloom_ops (n_distinct_per_range = -0.3))
-WITH (pages_per_range = 64, autosummarize = on);
-
--- The newest events of a key in a partition of the log. The planner thinks that such an index finds nothing, and
--- with a LIMIT it would walk the whole partition by position.
+-- The newest events of a key in a partition of the log. The planner thinks that the index of `IndexTrail` finds
+-- nothing, and with a LIMIT it would walk the whole partition by position.
 CREATE FUNCTION pgqueue_trail_v1(part oid, topics text[], key text, most integer)
 RETURNS SETOF pgqueue_event LANGUAGE plpgsql STABLE
 SET enable_seqscan = off SET enable_indexscan = off AS $$

@@ -16,7 +16,7 @@ from typing import Any
 from uuid import UUID, uuid4
 
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 from psycopg.errors import LockNotAvailable
 
 from pgqueue.engine import groups, log, publish, readers, sequence
@@ -148,9 +148,12 @@ class Machine(RuleBasedStateMachine):
         self.seen_lately: set[UUID] = set()
         self.count = self.transactions = 0
 
-    @initialize(partitions=st.integers(1, 3))
-    def begin(self, partitions: int) -> None:
+    @initialize(partitions=st.integers(1, 3), keys=st.lists(keys, min_size=4, max_size=12))
+    def begin(self, partitions: int, keys: list[str]) -> None:
         self.make(partitions, 0)
+        self.publish_many(0, "a", keys)
+        self.sequence(0, len(keys))
+        self.take(0, beats=True)
 
     # Writers
 
@@ -228,7 +231,6 @@ class Machine(RuleBasedStateMachine):
         assert moved == (None if expected is None else len(expected))
         self.append(expected or [])
 
-    @precondition(lambda self: self.inbox)
     @rule(sequencer=st.integers(0, SEQUENCERS - 1))
     def lead(self, sequencer: int) -> None:
         """Take the lock, in a transaction that goes on; the other may try meanwhile."""
@@ -243,12 +245,12 @@ class Machine(RuleBasedStateMachine):
         else:
             who.connection.execute("ROLLBACK")
 
-    @precondition(lambda self: self.leader)
     @rule(limit=limits, end=st.sampled_from(["commit", "commit", "roll back", "crash"]))
     def go_on(self, limit: int, end: str) -> None:
         """Move what is there by now; or end the transaction in which that was."""
         who = self.leader
-        assert who
+        if not who:
+            return
         if who.moved is None and end == "commit":
             expected = self.front(limit)
             moved = who.connection.execute(sequence.SQL["move"], {"limit": limit})
@@ -331,7 +333,7 @@ class Machine(RuleBasedStateMachine):
     def locked(self) -> set[int]:
         return {each.amid[0] for each in self.readers if each.amid}
 
-    @rule(reader=st.integers(0, READERS - 1), beats=st.booleans())
+    @rule(reader=st.integers(0, READERS - 1), beats=st.sampled_from([True, True, False]))
     def take(self, reader: int, beats: bool) -> None:
         who = self.readers[reader]
         if who.amid:
@@ -366,13 +368,17 @@ class Machine(RuleBasedStateMachine):
             who.held[number] = position
             self.place[number].owner, self.place[number].is_over = who.id, False
 
-    @precondition(lambda self: any(each.held for each in self.readers))
-    @rule(reader=st.integers(0, READERS - 1), which=numbers, limit=limits, atomic=st.booleans())
+    @property
+    def busy(self) -> list[Reader]:
+        """Those who have something, and are amid nothing."""
+        return [each for each in self.readers if each.held and not each.amid]
+
+    @rule(reader=numbers, which=numbers, limit=limits, atomic=st.booleans())
     def handle(self, reader: int, which: int, limit: int, atomic: bool) -> None:
         """Handle what is next; atomically: move the cursor in a transaction that goes on."""
-        who = self.readers[reader]
-        if not who.held or who.amid:
+        if not self.busy:
             return
+        who = pick(self.busy, reader)
         partition = pick(who.held, which)
         after = who.held[partition]
         if after < self.floor or after > len(self.log):
@@ -419,11 +425,17 @@ class Machine(RuleBasedStateMachine):
         assert all(0 <= partition < count for _, partition in rows)
         return dict(rows)
 
-    @precondition(lambda self: self.locked)
-    @rule(reader=numbers, end=st.sampled_from(["commit", "commit", "unheard", "roll back"]))
-    def end_handling(self, reader: int, end: str) -> None:
+    @rule(
+        reader=numbers,
+        end=st.sampled_from(["commit", "unheard", "roll back"]),
+        again=st.sampled_from(["handle", "commit", "retry", "stop"]),
+    )
+    def end_handling(self, reader: int, end: str, again: str) -> None:
         """End a handler's transaction; unheard: the reader is not told that it committed."""
-        who = pick([each for each in self.readers if each.amid], reader)
+        amid = [each for each in self.readers if each.amid]
+        if not amid:
+            return
+        who = pick(amid, reader)
         assert who.amid
         partition, positions, upto = who.amid
         who.amid = None
@@ -435,18 +447,25 @@ class Machine(RuleBasedStateMachine):
         if end == "commit":
             who.held[partition] = upto
             who.handled.pop(partition, None)
+        else:
+            # It does the same again, or says that it failed.
+            at = self.busy.index(who)
+            which = list(who.held).index(partition)
+            if again == "handle":
+                self.handle(at, which, len(positions) or 1, atomic=True)
+            else:
+                self.settle(at, which, again)
 
-    @precondition(lambda self: any(each.held for each in self.readers))
     @rule(
-        reader=st.integers(0, READERS - 1),
+        reader=numbers,
         which=numbers,
         how=st.sampled_from(["commit", "commit", "retry", "stop", "release"]),
     )
     def settle(self, reader: int, which: int, how: str) -> None:
         """Commit what was handled, or say that what is next failed; or give the partition back."""
-        who = self.readers[reader]
-        if not who.held or who.amid:
+        if not self.busy:
             return
+        who = pick(self.busy, reader)
         partition = pick(who.held, which)
         if partition in self.locked:
             return
@@ -492,9 +511,26 @@ class Machine(RuleBasedStateMachine):
         for number in own:
             self.place[number].is_over = False
 
-    @rule(reader=st.integers(0, READERS - 1))
-    def let_the_lease_run_out(self, reader: int) -> None:
-        who = self.readers[reader].id
+    @rule(
+        reader=numbers,
+        which=numbers,
+        taker=st.integers(0, READERS - 1),
+        is_amid=st.booleans(),
+        how=st.sampled_from(["commit", "retry", "stop", "release"]),
+    )
+    def be_late(self, reader: int, which: int, taker: int, is_amid: bool, how: str) -> None:
+        """Let a lease run out, also amid a handler's transaction, as another comes to take over."""
+        if not self.busy:
+            return
+        who = pick(self.busy, reader)
+        self.let_the_lease_run_out(who.id)
+        if is_amid:
+            self.handle(reader, which, 3, atomic=True)
+        self.take(taker, beats=True)
+        if who in self.busy:
+            self.settle(self.busy.index(who), which, how)
+
+    def let_the_lease_run_out(self, who: UUID) -> None:
         own = {number for number, place in self.place.items() if place.owner == who}
         if own & self.locked:
             return

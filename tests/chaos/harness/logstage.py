@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import signal
 import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -45,7 +44,7 @@ class LogStage(Stage):
         arguments = [group, str(partitions), str(lease)]
         reader = self._other(name, "reader", *arguments, port=port)
         eventually(
-            lambda: not reader.is_alive or self.ask(KNOWN, reader.pid),
+            lambda: not reader.is_alive or self.ask(READER, reader.pid),
             within=40,
             what="the reader is known",
         )
@@ -83,7 +82,7 @@ class LogStage(Stage):
     def taken_over(self, group: str, reader: Process, *, within: float) -> Iterator[None]:
         """The block ends or stops a reader; wait until others have all that it had, in time."""
         eventually(lambda: self.partitions_of(reader), what="it has something to lose")
-        [[its_id]] = [self.ask("SELECT id FROM pgqueue_reader WHERE pid = %s", reader.pid)]
+        [its_id] = self.ask(READER, reader.pid)
         lost = self.partitions_of(reader)
         yield
         began = time.monotonic()
@@ -190,12 +189,9 @@ class LogStage(Stage):
         assert not missed, f"{group} never handled {sorted(missed)[:5]}"
         return times.total() - len(times)
 
-    def continue_(self, reader: Process) -> None:
-        """Let a stopped process go on."""
-        reader.signal(signal.SIGCONT)
 
-
-KNOWN = "SELECT count(*) FROM pgqueue_reader WHERE pid = %s HAVING count(*) > 0"
+# Its process has a second row, by which it is told of events.
+READER = 'SELECT id FROM pgqueue_reader WHERE pid = %s AND "group" IS NOT NULL'
 PARTITIONS = """
 SELECT array_agg(c.partition ORDER BY c.partition)
 FROM pgqueue_cursor c JOIN pgqueue_reader r ON r.id = c.reader_id WHERE r.pid = %s

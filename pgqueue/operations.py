@@ -20,9 +20,9 @@ from psycopg.sql import Composable
 
 from pgqueue.engine import tracking, trail
 from pgqueue.engine.tracking import TABLES, Definition, Table
-from pgqueue.filters import as_topic
 from pgqueue.events.tables import parts_of, parts_of_model, quoted, topic_of
 from pgqueue.exceptions import InvalidEvent, InvalidTracking
+from pgqueue.filters import as_topic
 from pgqueue.names import as_text
 from pgqueue.spelling import hint, shown
 

@@ -13,12 +13,27 @@ import pytest
 from django.core.exceptions import ImproperlyConfigured
 from hypothesis import example, given
 
-from pgqueue import Channel, Exponential, PGQueueError, Schedule, conf, models, registry, send
+from pgqueue import (
+    Channel,
+    Exponential,
+    PGQueueError,
+    Schedule,
+    conf,
+    consumer,
+    models,
+    publish,
+    publish_many,
+    read,
+    registry,
+    send,
+    tail,
+)
 from pgqueue.codec import raw
 from pgqueue.codec.encoding import to_json
 from pgqueue.connections import borrow
 from pgqueue.engine import schedule as engine
-from pgqueue.models import Dedupe, Message, Policy
+from pgqueue.events import consumers, groups
+from pgqueue.models import Dedupe, EventInbox, Message, Policy
 from pgqueue.retries import as_backoff, load_backoff
 from pgqueue.tasks import scheduling
 from tests import jobs
@@ -399,6 +414,190 @@ class TestASchedule:
     @given(value=ANYTHING)
     def test_refuses_an_option_or_stores_it(self, name: str, value: Any) -> None:
         attempt(lambda: store_schedule(name, value), PGQueueError)
+
+
+OF_PUBLISH: Mapping[str, list[Any]] = {
+    "event": ["a", "order.paid", "x" * 200, "\U0001f600.é"],
+    "payload": OF_SEND["payload"],
+    "key": [None, *OF_MESSAGES["key"]],
+    "metadata": [None, *OF_MESSAGES["metadata"]],
+    "database": [None, "default"],
+    "connection": [None],
+}
+
+
+def published(name: str, value: Any) -> None:
+    """Look at what is in the inbox."""
+    event = EventInbox.objects.get()
+    if name == "payload":
+        assert STORED["payload"](event, value)  # type: ignore[arg-type]
+    elif name == "metadata":
+        assert is_same(event.metadata, value or {})
+    elif name == "event":
+        assert event.topic == value
+    elif name == "key":
+        assert event.key == (value or "")
+
+
+def publish_one(name: str, value: Any) -> None:
+    """Publish an event with this option, and look at what is stored."""
+    publish(**{"event": "a", name: value})
+    published(name, value)
+
+
+def publish_several(name: str, value: Any) -> None:
+    """Publish an event with this option by COPY, and look at what is stored."""
+    event = {"event": "a", "payload": None, "key": None}
+    if name in event:
+        event[name] = value
+        publish_many([tuple(event.values())])
+    else:
+        publish_many([("a",)], **{name: value})
+    published(name, value)
+
+
+class TestPublishing:
+    @pytest.mark.parametrize("verb", [publish_one, publish_several])
+    @pytest.mark.parametrize(("name", "value"), each(OF_PUBLISH))
+    def test_accepts_and_stores_each_option(
+        self, verb: Callable[[str, Any], None], name: str, value: Any
+    ) -> None:
+        assert attempt(lambda: verb(name, value), PGQueueError)
+
+    @pytest.mark.parametrize("verb", [publish_one, publish_several])
+    @pytest.mark.parametrize("name", OF_PUBLISH)
+    @EXAMPLES
+    @given(value=ANYTHING)
+    @example(value=math.nan)
+    @example(value=10**5000)
+    def test_refuses_an_option_or_stores_it(
+        self, verb: Callable[[str, Any], None], name: str, value: Any
+    ) -> None:
+        attempt(lambda: verb(name, value), PGQueueError)
+
+    @pytest.mark.parametrize("verb", [publish_one, publish_several])
+    @pytest.mark.parametrize("name", OF_PUBLISH)
+    def test_refuses_what_is_nested_too_deeply(
+        self, verb: Callable[[str, Any], None], name: str
+    ) -> None:
+        value = {"a": nested(5000)}
+        assert not attempt(lambda: verb(name, value), PGQueueError)
+
+    @EXAMPLES
+    @given(value=ANYTHING)
+    def test_refuses_what_are_no_events(self, value: Any) -> None:
+        attempt(lambda: publish_many(value), PGQueueError)
+        attempt(lambda: publish_many([value]), PGQueueError)
+
+
+OF_READ: Mapping[str, list[Any]] = {
+    "after": [0, 1],
+    "topics": [None, "a", "**", ["a", "b.*"], []],
+    "where": [None, {}, {"b__gte": 1}, {"b": {"c": None}}],
+    "limit": [1, 2**31 - 1],
+    "database": [None, "default"],
+}
+CONDITIONS = ["a", "a__gt", "a__in", "a__contains", "a__startswith", "a__exists"]
+
+
+def read_log(name: str, value: Any) -> None:
+    """Read with this option: PostgreSQL takes it, too."""
+    models.Event.objects.create(
+        position=1, topic="a", key="", payload={"b": 1}, metadata={}, created_at=NOW
+    )
+    found = read(**{name: value})
+    assert [each.position for each in found] in ([], [1])
+
+
+class TestReading:
+    @pytest.mark.parametrize(("name", "value"), each(OF_READ))
+    def test_accepts_each_option(self, name: str, value: Any) -> None:
+        assert attempt(lambda: read_log(name, value), PGQueueError, ValueError)
+
+    @pytest.mark.parametrize("name", OF_READ)
+    @EXAMPLES
+    @given(value=ANYTHING)
+    @example(value=2**63)
+    def test_refuses_an_option_or_takes_it(self, name: str, value: Any) -> None:
+        attempt(lambda: read_log(name, value), PGQueueError, ValueError)
+
+    @pytest.mark.parametrize("lookup", CONDITIONS)
+    @EXAMPLES
+    @given(value=ANYTHING)
+    @example(value=10**5000)
+    def test_refuses_a_condition_or_takes_it(self, lookup: str, value: Any) -> None:
+        attempt(lambda: read_log("where", {lookup: value}), PGQueueError)
+
+    @EXAMPLES
+    @given(lookup=TEXTS)
+    def test_refuses_the_name_of_a_condition_or_takes_it(self, lookup: str) -> None:
+        attempt(lambda: read_log("where", {lookup: 1}), PGQueueError)
+
+    @pytest.mark.parametrize("name", [name for name in OF_READ if name != "limit"])
+    @EXAMPLES
+    @given(value=ANYTHING)
+    def test_refuses_how_to_follow_the_log_or_takes_it(self, name: str, value: Any) -> None:
+        attempt(lambda: tail(**{name: value}), PGQueueError, ValueError)
+
+
+OF_CONSUMERS: Mapping[str, list[Any]] = {
+    "name": ["g", "x" * 190, "\U0001f600"],
+    "topics": OF_READ["topics"],
+    "where": OF_READ["where"],
+    "batch": [None, 1, 10_000],
+    "atomic": [True, False],
+    "partitions": [1, 1024],
+    "start": ["now", "beginning", 0, 2**62, NOW],
+    "max_attempts": [None, 1, 2**31 - 1],
+    "backoff": [None, [1, 2.5], Exponential()],
+    "on_failure": ["park", "stop"],
+    "database": [None, "default"],
+}
+
+
+def declare(name: str, value: Any) -> None:
+    """Declare a group with this option, and look at what it has; the name also makes one."""
+    with patch.object(consumers, "_consumers", {}):
+        made = consumer(**{"name": "g", name: value})(print)
+        if name in ("topics", "where", "backoff"):
+            return
+        expected = value.astimezone(UTC) if isinstance(value, datetime) else value
+        if name == "max_attempts" and value is None:
+            expected = 5
+        assert getattr(made, name) == expected
+        if name in ("name", "partitions"):
+            groups.make(made.name, partitions=made.partitions)
+            assert models.Group.objects.get().partitions == models.Cursor.objects.count()
+
+
+class TestAGroup:
+    @pytest.mark.parametrize(("name", "value"), each(OF_CONSUMERS))
+    def test_accepts_each_option(self, name: str, value: Any) -> None:
+        assert attempt(lambda: declare(name, value), PGQueueError)
+
+    @pytest.mark.parametrize("name", OF_CONSUMERS)
+    @EXAMPLES
+    @given(value=ANYTHING)
+    @example(value=2**31)
+    def test_refuses_an_option_or_has_it(self, name: str, value: Any) -> None:
+        if callable(value) and name == "backoff":
+            return
+        attempt(lambda: declare(name, value), PGQueueError)
+
+    @pytest.mark.parametrize("verb", [groups.reset, groups.resume, groups.delete])
+    @EXAMPLES
+    @given(value=ANYTHING)
+    def test_refuses_a_name_that_it_does_not_know(
+        self, verb: Callable[..., Any], value: Any
+    ) -> None:
+        rest = ["now"] if verb is groups.reset else []
+        assert not attempt(lambda: verb(value, *rest), PGQueueError)
+
+    @EXAMPLES
+    @given(value=ANYTHING)
+    def test_refuses_where_to_go_or_goes_there(self, value: Any) -> None:
+        groups.make("g")
+        attempt(lambda: groups.reset("g", value), PGQueueError)
 
 
 OF_SETTINGS: Mapping[str, list[Any]] = {

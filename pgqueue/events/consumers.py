@@ -201,7 +201,10 @@ def as_start(value: Any) -> Start:
     if isinstance(value, datetime):
         if timezone.is_naive(value):
             raise ValueError("it must say its time zone.")
-        return value.astimezone(UTC)
+        try:
+            return value.astimezone(UTC)
+        except OverflowError as error:
+            raise ValueError("it is out of the range of times.") from error
     if isinstance(value, str):
         if value not in ("now", "beginning"):
             raise ValueError("it must be 'now', 'beginning', a position or a time.")

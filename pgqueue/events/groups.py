@@ -63,6 +63,7 @@ def reset(name: str, to: Start, *, database: str | None = None) -> int:
         as_start(to)
     except (TypeError, ValueError) as error:
         raise InvalidGroup(f"to={shown(to)}: {error}") from error
+    _check_name(name)
     with _connected(database) as django:
         position = resolve(django, to)
         if not engine.reset(django, name, position):
@@ -76,6 +77,7 @@ def resume(name: str, *, database: str | None = None) -> int:
     Raises:
         InvalidGroup: there is no such group.
     """
+    _check_name(name)
     with _connected(database) as django:
         _check(django, name)
         return engine.resume(django, name)
@@ -87,6 +89,7 @@ def delete(name: str, *, database: str | None = None) -> None:
     Raises:
         InvalidGroup: there is no such group.
     """
+    _check_name(name)
     with _connected(database) as django:
         if not engine.delete(django, name):
             raise InvalidGroup(f"There is no group {shown(name)}.")
@@ -112,6 +115,13 @@ def resolve(connection: Any, start: Start) -> int:
     if not floor <= start <= head:
         raise InvalidGroup(f"The log is from {floor} to {head}: it has no position {start}.")
     return start
+
+
+def _check_name(name: Any) -> None:
+    try:
+        checked_name(name)
+    except (TypeError, ValueError) as error:
+        raise InvalidGroup(f"There is no group {shown(name)}: {error}") from error
 
 
 def _check(connection: Any, name: str) -> None:

@@ -14,7 +14,7 @@ from typing import Any
 from django.db import Error, router, transaction
 from django.db.backends.base.schema import BaseDatabaseSchemaEditor
 from django.db.migrations.operations import RunSQL
-from django.db.migrations.operations.base import Operation
+from django.db.migrations.operations.base import Operation, OperationCategory
 from django.db.migrations.state import ProjectState
 from psycopg.sql import Composable
 
@@ -70,6 +70,7 @@ class TrackTable(Operation):
 
     reversible = True
     reduces_to_sql = True
+    category = OperationCategory.SQL
 
     def __init__(
         self,

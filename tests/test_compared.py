@@ -77,6 +77,26 @@ FEATURES = {
         "Fire-and-forget",
         "Publish",
     ],
+    "pg-transactional-outbox's handlers": [
+        "Handlers",
+        "Handling once",
+        "Segments",
+        "Retries",
+        "Poisonous messages",
+        "Inbox",
+        "Locked until",
+    ],
+    "PGMB's subscriptions": [
+        "Subscriptions",
+        "Conditions",
+        "A condition that fails",
+        "Expiry",
+        "Where it begins",
+        "Retries",
+        "splitBy",
+        "Scheduling",
+        "Buffering",
+    ],
 }
 
 

@@ -152,7 +152,7 @@ class Subscription(models.Model):
         """Save it, compiled and checked; it expires `expires_after` from now.
 
         In a row that is there, what workers write is left; of one that code declares that is all
-        but `paused`. Unless it is paused, its error is forgotten.
+        but `paused`. Unless it is paused, an error that it has is forgotten.
 
         Raises:
             InvalidFilter: a pattern, a condition or a place can't be.
@@ -168,7 +168,7 @@ class Subscription(models.Model):
         if update_fields is None and not self._state.adding:
             own = {field.name for field in self._meta.concrete_fields if not field.primary_key}
             update_fields = {"paused"} if self.declared else own - OF_WORKERS
-            if not self.paused:
+            if self.error and not self.paused:
                 self.error = ""
                 update_fields |= {"error"}
         if update_fields is None or "expires_after" in update_fields:

@@ -145,7 +145,7 @@ class TestOneThatFails:
         make("good")
         dispatch(connection)
         publish("order." + "a" * 150)
-        monkeypatch.setattr(engine, "PATIENCE", "100ms")
+        monkeypatch.setattr(engine, "PATIENCE", 0.1)
         function = "CREATE FUNCTION pg_temp.slow(text) RETURNS text LANGUAGE sql AS "
         connection.execute(f"{function} $$SELECT pg_sleep(20)::text || $1$$")
         slow = engine.SQL["match"].replace("topic ~ regex", "pg_temp.slow(topic) ~ regex")

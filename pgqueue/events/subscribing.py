@@ -312,7 +312,14 @@ def start_of(name: str, database: str) -> int:
     Raises:
         InvalidGroup: the log has no such position.
     """
-    return groups.resolve(connections[database], _subscriptions[name].start)
+    django = connections[database]
+    was_open = django.connection is not None
+    try:
+        return groups.resolve(django, _subscriptions[name].start)
+    finally:
+        # The thread that does a worker's duties has connections of its own.
+        if not was_open:
+            django.close()
 
 
 def waiter(database: str, wake: Callable[[], None]) -> Waiter:

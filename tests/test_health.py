@@ -518,6 +518,20 @@ class TestGroups:
         assert made.said.endswith("kept beyond EVENT_RETENTION for group mails")
         assert later.status == Status.OK
 
+    def test_that_retention_keeps_for_an_export_fail(
+        self, connection: Connection, settings: Any
+    ) -> None:
+        logged(connection, SIZE - 1, ago=timedelta(days=31))
+        exported(connection, Position(3, 4), name="/lake")
+
+        without = check("groups")
+        settings.PGQUEUE = {**settings.PGQUEUE, "EXPORT_BEFORE_DROP": True}
+        made = check("groups")
+
+        assert without.status == Status.OK
+        assert made.status == Status.FAILING
+        assert made.said.endswith("kept beyond EVENT_RETENTION for export /lake")
+
 
 def test_what_the_role_may_not_see_is_unknown_and_the_rest_is_told(connection: Connection) -> None:
     register(connection)

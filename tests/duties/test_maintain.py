@@ -33,6 +33,7 @@ from pgqueue.engine import (
     retention,
     settle,
 )
+from pgqueue.engine.values import Position
 from pgqueue.events import subscribing
 from pgqueue.exceptions import TaskResultDoesNotExist
 from pgqueue.models import Duty, History, Message, Schedule
@@ -46,6 +47,7 @@ from tests.factories import (
     claim,
     done,
     ended,
+    exported,
     log_as_migrated,
     logged,
     make_due,
@@ -319,6 +321,23 @@ def test_partitions_of_the_log_are_made_and_dropped(connection: Connection, sett
     assert while_it_is_slow == dict(NOTHING, event_partitions_made=2, event_partitions_dropped=1)
     assert after_it == dict(NOTHING, event_partitions_dropped=2)
     assert is_there(connection, "pgqueue_event_3")
+
+
+@pytest.mark.usefixtures("_as_migrated")
+def test_a_partition_of_the_log_waits_for_exports_where_days_do(
+    connection: Connection, settings: Any
+) -> None:
+    settings.PGQUEUE = {"EVENT_RETENTION": 5 * HOUR, "EXPORT_BEFORE_DROP": True}
+    for number, ago in enumerate((10, 4)):
+        logged(connection, (number + 1) * SIZE - 1, ago=ago * HOUR)
+
+    before_any = did()["partitions"]
+    exported(connection, Position(3, 4))
+    connection.execute("UPDATE pgqueue_export SET event_position = %s", [SIZE - 1])
+    after_it = did()["partitions"]
+
+    assert before_any["event_partitions_dropped"] == 0
+    assert after_it["event_partitions_dropped"] == 1
 
 
 @pytest.mark.usefixtures("_as_migrated")

@@ -85,7 +85,7 @@ def kill(
 ) -> None:
     """Kill an export and all its processes, so many seconds after something new is counted."""
     before = count(folder)
-    until = time.monotonic() + 120
+    until = time.monotonic() + 240
     while count(folder) <= before and process.poll() is None:
         assert time.monotonic() < until
         time.sleep(0.01)
@@ -107,8 +107,8 @@ def test_it_is_the_same_to_every_reader(
     for each in writers:
         each.start()
     try:
-        for count in (writes, commits, event_writes):
-            kill(start(tmp_path), tmp_path, count, after=chance.random())
+        for count, batch in ((writes, 400), (commits, 400), (event_writes, 20_000)):
+            kill(start(tmp_path, batch=batch), tmp_path, count, after=chance.random())
     finally:
         stopping.set()
         for each in writers:

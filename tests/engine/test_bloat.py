@@ -52,6 +52,11 @@ SETTINGS = {
         "autovacuum_vacuum_insert_threshold=-1",
         "autovacuum_vacuum_cost_delay=0",
     ],
+    "subscription": [
+        "fillfactor=70",
+        "autovacuum_vacuum_threshold=200",
+        "autovacuum_vacuum_scale_factor=0",
+    ],
     "waiter": ["autovacuum_vacuum_threshold=1000", "autovacuum_vacuum_scale_factor=0"],
     "event_inbox": [
         "autovacuum_vacuum_scale_factor=0",

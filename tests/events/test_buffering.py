@@ -114,7 +114,7 @@ class TestItPublishes:
 
         publisher.flush()
 
-        assert read()[0].metadata == {"by": "a test"}
+        assert read()[0].metadata == {"acting": {"by": "a test"}}
 
     def test_of_many_threads_each_once(self, publisher: BufferedPublisher) -> None:
         def work(who: int) -> None:

@@ -182,7 +182,7 @@ def running(*words: str) -> Iterator[subprocess.Popen[str]]:
 
 class TestRun:
     def test_of_a_group_without_a_handler_is_refused(self) -> None:
-        with pytest.raises(CommandError, match="'nobody': there are "):
+        with pytest.raises(CommandError, match="for the group 'nobody' in the modules"):
             call("run", "nobody")
 
     @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])

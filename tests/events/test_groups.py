@@ -436,7 +436,7 @@ class TestAFailure:
 
         assert seen == [0, 1]
         (message,) = Message.objects.all()
-        assert message.payload["args"][1]["payload"] == "2"
+        assert message.payload["args"][1]["payload"] == 2
 
     def test_of_a_backoff_is_survived(self, reading: Callable[..., GroupReader]) -> None:
         publish("a", 0)

@@ -94,7 +94,7 @@ def test_who_acts_is_who_asked_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
         acting.setattr(publishing, "acting", lambda: {"by": "another"})
         run_all(raise_errors=True)
 
-    assert read()[0].metadata == {"by": "one"}
+    assert read()[0].metadata == {"acting": {"by": "one"}}
 
 
 def test_a_run_that_is_undone_has_published_nothing() -> None:

@@ -18,11 +18,10 @@ from pgqueue import (
     publish,
     publish_later,
     publish_many,
-    subscribe,
 )
 from pgqueue.engine import dispatch as engine
 from pgqueue.engine.publish import NewEvent
-from pgqueue.events import subscribing, subscriptions
+from pgqueue.events import subscriptions
 from pgqueue.events.growth import advance
 from pgqueue.models import Event, Message, Subscription
 from pgqueue.states import State
@@ -263,15 +262,6 @@ class TestOfCode:
         dispatch(connection)
 
         assert given() == [1]
-
-    @pytest.mark.parametrize("options", [{"ordered": True}, {"channel": "mail"}, {"backoff": [1]}])
-    def test_it_says_nothing_of_a_task_that_has_options_of_its_own(
-        self, options: dict[str, Any]
-    ) -> None:
-        with pytest.raises(InvalidSubscription, match=next(iter(options))):
-            subscribe("order.*", name="another", **options)(handlers.plain)
-
-        assert "another" not in subscribing._subscriptions
 
 
 class TestConditions:

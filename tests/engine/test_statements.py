@@ -54,10 +54,12 @@ def statements() -> Iterator[tuple[str, str]]:
 
 
 def planned() -> Iterator[Any]:
-    """Return those that have a plan: a COPY has none, nor has a SET."""
+    """Return those that have a plan: a COPY has none, nor have a SET and what a migration makes."""
     for name, text in statements():
-        if not text.startswith(("COPY", "SET ")):
-            yield pytest.param(completed(text), id=name)
+        whole = completed(text)
+        # The function that tracks a table is made of parts, by a migration: test_tracking runs it.
+        if not (text.startswith(("COPY", "SET ", "CREATE", "DROP")) or re.search(r"{\w+}", whole)):
+            yield pytest.param(whole, id=name)
 
 
 def completed(text: str) -> str:

@@ -195,7 +195,7 @@ def as_filter(topics: str | Iterable[str] | None, where: Mapping[str, Any] | Non
     """
     if topics is not None and not isinstance(topics, str | list | tuple | set | frozenset):
         raise InvalidFilter(f"topics={shown(topics)}: it must be a pattern, or a list of them.")
-    return Filter(topics or (), {} if where is None else where)  # type: ignore[arg-type]
+    return Filter(() if topics is None else topics, {} if where is None else where)  # type: ignore[arg-type]
 
 
 @dataclass(frozen=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -14,6 +15,7 @@ from django.core.exceptions import ImproperlyConfigured
 from hypothesis import example, given
 
 from pgqueue import (
+    BufferedPublisher,
     Channel,
     Exponential,
     PGQueueError,
@@ -22,17 +24,19 @@ from pgqueue import (
     consumer,
     models,
     publish,
+    publish_later,
     publish_many,
     read,
     registry,
     send,
+    subscribe,
     tail,
 )
 from pgqueue.codec import raw
 from pgqueue.codec.encoding import to_json
 from pgqueue.connections import borrow
 from pgqueue.engine import schedule as engine
-from pgqueue.events import consumers, groups
+from pgqueue.events import buffering, consumers, groups, subscribing, subscriptions
 from pgqueue.models import Dedupe, EventInbox, Message, Policy
 from pgqueue.retries import as_backoff, load_backoff
 from pgqueue.tasks import scheduling
@@ -598,6 +602,176 @@ class TestAGroup:
     def test_refuses_where_to_go_or_goes_there(self, value: Any) -> None:
         groups.make("g")
         attempt(lambda: groups.reset("g", value), PGQueueError)
+
+
+OF_SUBSCRIPTIONS: Mapping[str, list[Any]] = {
+    "topics": [None, "order.*", ["a", "b.**"], ()],
+    "where": [None, {}, {"a__gte": 1}, {"a": {"b": "\U0001f600"}}, {"a__in": [1, None]}],
+    "params": [None, {}, {"a": [1]}],
+    "name": ["a", "n" * 500, "\U0001f600"],
+    "key": ["", "fixed", "{key}", "{topic}", "{payload.a.b}", "k" * 1000],
+    "ordered": [True, False],
+    "batch": [None, 1, 10_000],
+    "split_by": ["", "{key}", "fixed"],
+    "start": ["now", "beginning", 0, NOW],
+    "expires_after": [None, 0.5, 60, CENTURY],
+}
+OF_CREATE: Mapping[str, list[Any]] = {
+    **OF_SUBSCRIPTIONS,
+    "task": ["tests.jobs.add", jobs.add, ""],
+    "channel": [None, "mail", "x" * 200],
+    "database": [None, "default"],
+}
+OF_SUBSCRIBE: Mapping[str, list[Any]] = {
+    **OF_SUBSCRIPTIONS,
+    **{name: OF_TASKS[name] for name in ("channel", "priority", "max_attempts", "metadata")},
+}
+
+
+def has_option(row: models.Subscription, name: str, value: Any) -> bool:
+    """Return whether a subscription has what an option says."""
+    if name == "topics":
+        return row.topics == list(dict.fromkeys([value] if isinstance(value, str) else value or ()))
+    if name in ("where", "params"):
+        return is_same(getattr(row, name), value or {})
+    if name == "channel":
+        return row.channel == (value or "default")
+    if name == "expires_after":
+        return row.expires_after == (value and timedelta(seconds=seconds(value)))
+    if name == "start":
+        return row.position == 0
+    if name == "task":
+        return row.task == ("tests.jobs.add" if value else "")
+    if name == "metadata":
+        return is_same(row.metadata, value)
+    if name == "max_attempts":
+        return row.max_attempts == (value or 5)
+    return name == "database" or getattr(row, name) == value
+
+
+def create_subscription(name: str, value: Any) -> None:
+    """Make a subscription with this option, and look at what is stored."""
+    given = {"name": "s", "task": jobs.add, name: value}
+    if name == "split_by":
+        given["batch"] = 2
+    if name == "task" and value == "":
+        given["channel"] = "mail"
+    subscriptions.create(**given)
+    assert has_option(models.Subscription.objects.get(), name, value), (name, value)
+
+
+def declare_subscription(name: str, value: Any) -> None:
+    """Declare a subscription with this option, and look at what is stored."""
+    given = {"name": "s", name: value}
+    if name == "split_by":
+        given["batch"] = 2
+    topics = given.pop("topics", None) or ()
+    with patch.object(subscribing, "_subscriptions", {}):
+        subscribe(*([topics] if isinstance(topics, str) else topics), **given)(jobs.add)
+        subscriptions.synchronize()
+    row = models.Subscription.objects.get()
+    if name != "name" or value:
+        assert has_option(row, name, value), (name, value)
+
+
+class TestASubscription:
+    @pytest.mark.parametrize(("name", "value"), each(OF_CREATE))
+    def test_accepts_and_stores_each_option(self, name: str, value: Any) -> None:
+        assert attempt(lambda: create_subscription(name, value), PGQueueError)
+
+    @pytest.mark.parametrize("name", OF_CREATE)
+    @EXAMPLES
+    @given(value=ANYTHING)
+    @example(value=2**62)
+    @example(value=math.nan)
+    @example(value={"a__gte": math.inf})
+    @example(value={"a" * 1001: 1})
+    def test_refuses_an_option_or_stores_it(self, name: str, value: Any) -> None:
+        attempt(lambda: create_subscription(name, value), PGQueueError)
+
+    @pytest.mark.parametrize(("name", "value"), each(OF_SUBSCRIBE))
+    def test_in_code_accepts_and_stores_each_option(self, name: str, value: Any) -> None:
+        assert attempt(lambda: declare_subscription(name, value), PGQueueError)
+
+    @pytest.mark.parametrize("name", [name for name in OF_SUBSCRIBE if name != "topics"])
+    @EXAMPLES
+    @given(value=ANYTHING)
+    @example(value=2**62)
+    @example(value={"a__gte": math.inf})
+    def test_in_code_refuses_an_option_or_stores_it(self, name: str, value: Any) -> None:
+        attempt(lambda: declare_subscription(name, value), PGQueueError)
+
+
+OF_PUBLISHERS: Mapping[str, list[Any]] = {
+    "flush_every": [0.001, 1, CENTURY],
+    "max_batch": [1, 2**31 - 1],
+    "max_buffered": [1, 2**31 - 1],
+    "database": [None, "default"],
+}
+
+
+class TestABufferedPublisher:
+    @pytest.mark.parametrize(("name", "value"), each(OF_PUBLISHERS))
+    def test_accepts_each_option(self, name: str, value: Any) -> None:
+        BufferedPublisher(**{name: value}).close()
+
+    @pytest.mark.parametrize("name", OF_PUBLISHERS)
+    @EXAMPLES
+    @given(value=ANYTHING)
+    @example(value=2**63)
+    def test_refuses_an_option_or_goes_by_it(self, name: str, value: Any) -> None:
+        attempt(lambda: BufferedPublisher(**{name: value}).close(), PGQueueError)
+
+    @pytest.mark.parametrize("name", ["event", "payload", "key", "metadata"])
+    @EXAMPLES
+    @given(value=ANYTHING)
+    @example(value="a.b")
+    def test_refuses_an_event_or_collects_it(self, name: str, value: Any) -> None:
+        publisher = BufferedPublisher(flush_every=CENTURY)
+        with patch.object(buffering, "_Flusher"), patch("atexit.register"):
+            attempt(lambda: publisher.publish(**{"event": "a", name: value}), PGQueueError)
+
+
+OF_LATER: Mapping[str, list[Any]] = {
+    "event": ["a", "a.b", "x" * 200],
+    "payload": OF_SEND["payload"],
+    "run_after": [0, 1.5, CENTURY, -CENTURY, NOW],
+    "key": [None, "", "k" * 1000],
+    "metadata": OF_MESSAGES["metadata"],
+    "channel": [None, "mail"],
+    "database": [None, "default"],
+}
+
+
+def publish_one_later(name: str, value: Any) -> None:
+    """Publish an event at a later time, and look at the message."""
+    result = publish_later(**{"event": "a", "run_after": 0, name: value})
+    message = Message.objects.get(pk=result.id)
+    topic, key, payload, metadata = message.payload["args"]
+    if name == "event":
+        assert topic == value
+    elif name == "key":
+        assert key == (value or "")
+    elif name == "metadata":
+        assert is_same(json.loads(metadata), value or {})
+    elif name == "payload":
+        read = None if payload is None else raw.decode("it", payload.encode())
+        assert is_same(read, value)
+    elif name in ("run_after", "channel"):
+        assert STORED[name](message, value)
+
+
+class TestPublishingLater:
+    @pytest.mark.parametrize(("name", "value"), each(OF_LATER))
+    def test_accepts_and_stores_each_option(self, name: str, value: Any) -> None:
+        assert attempt(lambda: publish_one_later(name, value), PGQueueError)
+
+    @pytest.mark.parametrize("name", OF_LATER)
+    @EXAMPLES
+    @given(value=ANYTHING)
+    @example(value=math.nan)
+    def test_refuses_an_option_or_stores_it(self, name: str, value: Any) -> None:
+        attempt(lambda: publish_one_later(name, value), PGQueueError)
 
 
 OF_SETTINGS: Mapping[str, list[Any]] = {

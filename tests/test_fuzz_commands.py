@@ -183,6 +183,16 @@ def test_the_command_for_schedules_refuses_a_name_that_it_does_not_know(
     assert not attempt(lambda: call("pgqueue_schedule", verb, name), CommandError)
 
 
+@pytest.mark.parametrize("verb", ["pause", "resume", "delete"])
+@EXAMPLES
+@given(name=TEXTS)
+@example(name="\ud800")
+def test_the_command_for_subscriptions_refuses_a_name_that_it_does_not_know(
+    verb: str, name: str
+) -> None:
+    assert not attempt(lambda: call("pgqueue_subscription", verb, "--", name), CommandError)
+
+
 STARTS = ["now", "beginning", "0", "2026-11-24T08:30:00Z", "2026-11-24"]
 
 
@@ -276,6 +286,7 @@ def test_the_command_for_health_refuses_a_limit_or_applies_it(
         *(["pgqueue_maintain"], ["pgqueue_health"], ["pgqueue_channel", "list"]),
         *(["pgqueue_schedule", "list"], ["pgqueue_channel", "show", "mail"]),
         *(["pgqueue_group", "list"], ["pgqueue_group", "make", "billing"]),
+        *(["pgqueue_subscription", "list"], ["pgqueue_subscription", "sync"]),
     ],
     ids=" ".join,
 )

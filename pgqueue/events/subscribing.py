@@ -133,7 +133,7 @@ def subscribe(
     def declare(function: Callable[..., Any] | Task[Any, Any]) -> Task[Any, Any]:
         if isinstance(function, Task):
             own = _with_options(
-                function, batch, {**options, **({"ordered": True} if ordered else {})}
+                function, batch, options if ordered is False else {**options, "ordered": ordered}
             )
         else:
             make: Any = task(ordered=ordered, **options)

@@ -14,13 +14,14 @@ from pgqueue.engine import dispatch as engine
 from pgqueue.engine import predicates
 from pgqueue.events import groups, subscribing
 from pgqueue.events.consumers import Start
-from pgqueue.exceptions import InvalidGroup, InvalidSubscription
+from pgqueue.exceptions import InvalidGroup, InvalidMessage, InvalidSubscription
 from pgqueue.filters import as_filter
 from pgqueue.models import Subscription
 from pgqueue.names import as_channel
 from pgqueue.spelling import shown
 from pgqueue.tables import needing_tables
 from pgqueue.tasks import Task, scheduling
+from pgqueue.tasks.options import checked_message
 
 
 def create(
@@ -55,6 +56,10 @@ def create(
         InvalidSubscription, InvalidFilter: an option can't be, or the name is taken.
         UnknownTask: no task has this name here.
     """
+    try:
+        checked_message({"database": database})
+    except InvalidMessage as error:
+        raise InvalidSubscription(str(error)) from error
     alias = database or settings().database
     own = scheduling.known(task) if isinstance(task, str) and task else task or None
     wanted = as_filter(topics, where)

@@ -54,6 +54,7 @@ FIGURES = {
     "pinned": {"pinned_per_s", "unpinned_per_s"},
     "recovery": {"child_s", "worker_s"},
     "sleepers": {"s"},
+    "subscriptions": {"per_s", "match_s"},
     "spark": {
         *("read_s", "reader_per_s", "export_per_s", "enqueue_per_s", "stream_p50_s"),
         "events_per_s",
@@ -107,6 +108,7 @@ def run(*arguments: str) -> list[dict[str, Any]]:
     [
         (["drain", "enqueue", "fair", "pinned"], "2000"),
         (["backlog", "governed", "ordered", "orm"], "2000"),
+        (["subscriptions"], "2000"),
         (["latency"], "5"),
         (["events"], "3000"),
         (["recovery", "sleepers"], "6"),

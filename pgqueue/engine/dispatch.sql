@@ -142,7 +142,8 @@ WHERE predicate = %(predicate)s
 -- Topics first, each only once however many events have it, and patterns, each only once however many
 -- subscriptions have it. Then equalities, by a hash of the values; then what is left of the conditions.
 WITH subs AS MATERIALIZED (
-    SELECT *, exact = '{}' AND regex = '' AS is_any FROM pgqueue_subscription
+    SELECT *, exact = '{}' AND regex = '' AS is_any, predicate = '' AND eq_path = '' AS is_plain
+    FROM pgqueue_subscription
     WHERE CASE WHEN %(names)s::text[] IS NULL THEN follows ELSE name = ANY (%(names)s::text[]) END
 ), met AS MATERIALIZED (
     -- What the predicates in SQL have found.
@@ -151,17 +152,21 @@ WITH subs AS MATERIALIZED (
     SELECT position, topic, key, payload, metadata, created_at
     FROM pgqueue_event
     WHERE position > %(after)s AND position <= %(upto)s
+), unconditional AS MATERIALIZED (
+    -- By themselves: a plan may look through them again for each event.
+    SELECT name FROM subs WHERE is_any AND is_plain
 ), topics AS MATERIALIZED (
     SELECT DISTINCT topic FROM events
 ), pairs AS MATERIALIZED (
-    SELECT topic, s.name
-    FROM (SELECT name, unnest(exact) AS topic FROM subs) s
+    SELECT topic, s.name, s.is_plain
+    FROM (SELECT name, is_plain, unnest(exact) AS topic FROM subs) s
     JOIN topics USING (topic)
     UNION
-    SELECT m.topic, s.name
-    FROM (SELECT topic, regex
-          FROM topics CROSS JOIN (SELECT DISTINCT regex FROM subs WHERE regex <> '') r
-          WHERE topic ~ regex) m
+    -- One pattern after the other: PostgreSQL keeps 32 of them compiled, and compiling takes longer than matching.
+    SELECT m.topic, s.name, s.is_plain
+    FROM (SELECT m.topic, r.regex
+          FROM (SELECT DISTINCT regex FROM subs WHERE regex <> '') r
+          CROSS JOIN LATERAL (SELECT topic FROM topics WHERE topic ~ r.regex OFFSET 0) m) m
     JOIN subs s ON s.regex = m.regex
 ), found AS MATERIALIZED (
     SELECT e.position, e.topic, p.eq_path, value
@@ -186,12 +191,10 @@ WITH subs AS MATERIALIZED (
     SELECT e.position, p.name
     FROM events e
     JOIN pairs p ON p.topic = e.topic
-    JOIN subs s ON s.name = p.name
-    WHERE s.predicate = '' AND s.eq_path = ''
+    WHERE p.is_plain
     UNION ALL
     SELECT e.position, s.name
-    FROM events e CROSS JOIN subs s
-    WHERE s.predicate = '' AND s.is_any AND s.eq_path = ''
+    FROM events e CROSS JOIN unconditional s
     UNION ALL
     SELECT position, name FROM met
 ), matched AS MATERIALIZED (

@@ -27,25 +27,33 @@ class Drained:
 
 def drain(count: int, *options: str, **environment: str) -> Drained:
     """Start a worker on a queue of `count` messages, and wait until all are in history."""
-    spawned_at = _clock()
+    spawned_at = clock()
     with worker.running("runworker", *options, **environment) as running:
-        running.wait_until(
-            lambda: _settler_paused_at() is not None and messages.ended()[0] == count,
-            every=0.1,
-            patience=worker.PATIENCE + count / 1000,
-        )
-        # It may have paused for tasks that take long, and come back between the two questions.
-        running.wait_until(lambda: _settler_paused_at() is not None)
-        settled_at = _settler_paused_at()
+        settled_at = settled(running, count)
         rss_mb = running.rss_mb()
     _, claimed_at = messages.ended()
-    if claimed_at is None or settled_at is None:
-        raise RuntimeError("The queue was empty, or the settler went on after the end.")
+    if claimed_at is None:
+        raise RuntimeError("The queue was empty.")
     return Drained(
         per_s=count / (settled_at - claimed_at).total_seconds(),
         rss_mb=rss_mb,
         startup_s=(claimed_at - spawned_at).total_seconds(),
     )
+
+
+def settled(running: worker.Worker, count: int) -> datetime:
+    """Wait until so many messages are in history; return when the last was settled."""
+    running.wait_until(
+        lambda: _settler_paused_at() is not None and messages.ended()[0] == count,
+        every=0.1,
+        patience=worker.PATIENCE + count / 1000,
+    )
+    # It may have paused for tasks that take long, and come back between the two questions.
+    running.wait_until(lambda: _settler_paused_at() is not None)
+    settled_at = _settler_paused_at()
+    if settled_at is None:
+        raise RuntimeError("The settler went on after the end.")
+    return settled_at
 
 
 def _settler_paused_at() -> datetime | None:
@@ -54,6 +62,7 @@ def _settler_paused_at() -> datetime | None:
     return paused_at
 
 
-def _clock() -> datetime:
-    clock: datetime = ask(SQL["clock"])[0]
-    return clock
+def clock() -> datetime:
+    """Return the database's time."""
+    now: datetime = ask(SQL["clock"])[0]
+    return now

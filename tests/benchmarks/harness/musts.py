@@ -77,6 +77,8 @@ MUSTS = (
     Must("peers", "ratios.pickup_p50_of_best_peer", must=1, aim=0.5),
     Must("peers", "ratios.orm_drain_of_best_django_peer", must=3, aim=10),
     Must("peers", "ratios.connecting_orm_drain_of_best_django_peer", must=4, aim=8),
+    Must("subscriptions", "figures.per_s", must=8_000, aim=20_000),
+    Must("subscriptions", "figures.match_s", must=1.5, aim=0.75),
     Must("sleepers", "figures.s", must=2, aim=1.2),
     Must("cluster", "ratios.cluster_of_processes", must=0.85, aim=1, needs="pyspark"),
     Must("spark", "ratios.of_jdbc", must=0.5, aim=1),

@@ -3,7 +3,7 @@ import time
 
 import django
 
-from pgqueue import TaskContext, task
+from pgqueue import RecordedEvent, TaskContext, task
 from testproject.shop.models import Product
 
 if django.VERSION >= (6, 0):
@@ -72,3 +72,9 @@ def nothing_on_tasks_db() -> None:
 @django_task(backend="ox")
 def nothing_on_ox() -> None:
     """Do nothing, on django-ox."""
+
+
+@task
+def look_at(event: RecordedEvent) -> None:
+    """Look at an event."""
+    assert event.payload is not None

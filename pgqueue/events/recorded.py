@@ -52,17 +52,27 @@ class RecordedEvent:
         Raises:
             LookupError, TypeError, ValueError: it is no event.
         """
-        event = cls(
-            int(plain["position"]),
-            plain["topic"],
-            plain["key"],
-            _text(plain["payload"]),
-            _text(plain["metadata"]) or "{}",
-            datetime.fromisoformat(plain["created_at"]),
+        event = object.__new__(cls)
+        # Numbers keep all their digits. Texts are made when they are asked for.
+        vars(event).update(
+            position=int(plain["position"]),
+            topic=plain["topic"],
+            key=plain["key"],
+            created_at=datetime.fromisoformat(plain["created_at"]),
+            metadata=plain["metadata"] or {},
+            _plain=plain["payload"],
         )
-        # Numbers keep all their digits.
-        vars(event)["_plain"] = plain["payload"]
         return event
+
+    def __getattr__(self, name: str) -> Any:
+        own = vars(self)
+        if name == "payload_json" and "_plain" in own:
+            own[name] = _text(own["_plain"])
+        elif name == "metadata_json" and "metadata" in own:
+            own[name] = _text(own["metadata"])
+        else:
+            raise AttributeError(name)
+        return own[name]
 
     def to_plain(self) -> dict[str, Any]:
         """Return it as JSON values."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
 import threading
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
@@ -450,7 +452,12 @@ class TestAtRunTime:
 
         assert (event.position, event.topic, event.key) == (1, "a.b", "k")
         assert (event.payload, event.metadata) == ({"n": 1}, {"m": 2})
+        assert (event.payload_json, event.metadata_json) == ('{"n": 1}', '{"m": 2}')
         assert abs(event.created_at - datetime.now(UTC)) < MINUTE
+        assert event.to_plain() == delivery.payload
+        assert pickle.loads(pickle.dumps(event)) == copy.copy(event) == event  # noqa: S301
+        with pytest.raises(AttributeError, match="nothing"):
+            _ = event.nothing  # type: ignore[attr-defined]
 
     def test_expires_unless_it_is_renewed(self, dispatch: Dispatch, connection: Connection) -> None:
         create("renewed", expires_after=60)

@@ -666,7 +666,11 @@ def declare_subscription(name: str, value: Any) -> None:
     if name == "split_by":
         given["batch"] = 2
     topics = given.pop("topics", None) or ()
-    with patch.object(subscribing, "_subscriptions", {}):
+    with (
+        patch.object(subscribing, "_subscriptions", {}),
+        # Modules that are imported for it only now would declare their own.
+        patch.object(subscribing, "autodiscover_modules"),
+    ):
         subscribe(*([topics] if isinstance(topics, str) else topics), **given)(jobs.add)
         subscriptions.synchronize()
     row = models.Subscription.objects.get()

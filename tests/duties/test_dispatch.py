@@ -38,6 +38,7 @@ def _nobody_waits() -> Iterator[None]:
 
 @pytest.fixture(autouse=True)
 def _no_code(monkeypatch: pytest.MonkeyPatch) -> None:
+    subscribing.declared("default")  # imports what would declare its own later
     monkeypatch.setattr(subscribing, "_subscriptions", {})
 
 

@@ -147,7 +147,7 @@ class TestOneThatFails:
         monkeypatch.setattr(engine, "PATIENCE", 0.1)
         function = "CREATE FUNCTION pg_temp.slow(text) RETURNS text LANGUAGE sql AS "
         connection.execute(f"{function} $$SELECT pg_sleep(20)::text || $1$$")
-        slow = engine.SQL["match"].replace("topic ~ regex", "pg_temp.slow(topic) ~ regex")
+        slow = engine.SQL["match"].replace("topic ~ r.regex", "pg_temp.slow(topic) ~ r.regex")
         monkeypatch.setitem(engine.SQL, "match", slow)
 
         dispatch(connection)

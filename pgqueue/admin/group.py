@@ -19,34 +19,16 @@ from django.utils.safestring import SafeString
 
 from pgqueue.admin.base import QueueAdmin
 from pgqueue.admin.display import NOTHING
+from pgqueue.admin.fields import PositionField
 from pgqueue.conf import settings
 from pgqueue.engine import groups as engine
 from pgqueue.events import groups
-from pgqueue.events.consumers import STARTS, checked_name, parse_start
-from pgqueue.exceptions import InvalidGroup
+from pgqueue.events.consumers import STARTS, checked_name
 from pgqueue.models import Group
 
 SHOWN = 3
 """Readers of a group that the list names."""
 STATE = ("state", "position", "lag", "readers", "last_moved", "parked", "cursors")
-
-
-class PositionField(forms.CharField):
-    """Where a group begins or goes on, as the position that this is now."""
-
-    def clean(self, value: Any) -> int | None:
-        """Look it up.
-
-        Raises:
-            ValidationError: it is no place in the log.
-        """
-        text = super().clean(value)
-        if not text:
-            return None
-        try:
-            return groups.resolve(connections[settings().database], parse_start(text))
-        except (InvalidGroup, ValueError) as error:
-            raise ValidationError(str(error)) from error
 
 
 class NewGroupForm(forms.ModelForm):  # type: ignore[type-arg]

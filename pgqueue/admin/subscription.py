@@ -21,7 +21,7 @@ from pgqueue.conf import settings
 from pgqueue.engine import dispatch
 from pgqueue.events import groups, subscriptions
 from pgqueue.events.consumers import STARTS
-from pgqueue.events.subscribing import MOST_EVENTS, checked_name
+from pgqueue.events.subscribing import MOST_EVENTS, checked_name, checked_params
 from pgqueue.exceptions import PGQueueError
 from pgqueue.filters import Filter, as_place
 from pgqueue.models import Subscription
@@ -30,7 +30,7 @@ from pgqueue.names import KEY_LIMIT, as_channel
 from pgqueue.quantities import as_count, as_duration
 from pgqueue.tasks import scheduling
 
-RULE = ("topics", "where")
+RULE = ("topics", "where", "predicate", "params")
 MESSAGE = ("task", "channel", "key", "ordered", "batch", "split_by")
 NEW: Any = (
     (None, {"fields": ("name", *RULE, "start")}),
@@ -61,6 +61,12 @@ class SubscriptionForm(forms.ModelForm):  # type: ignore[type-arg]
     def clean_where(self) -> dict[str, Any]:
         where = self._checked("where", lambda value: Filter((), {} if value is None else value))
         return dict(where.where)
+
+    def clean_predicate(self) -> str:
+        return str(self._checked("predicate", subscriptions.checked_predicate))
+
+    def clean_params(self) -> dict[str, Any]:
+        return dict(self._checked("params", lambda value: checked_params(value or {})))
 
     def clean_task(self) -> str:
         name: str = self.cleaned_data["task"]

@@ -106,6 +106,20 @@ def create(
     return row
 
 
+def checked_predicate(predicate: str, *, database: str | None = None) -> str:
+    """Return a predicate if a subscription may have it; "": none.
+
+    Raises:
+        InvalidSubscription: it may not, or the database can evaluate none.
+    """
+    alias = database or settings().database
+    if predicate:
+        with needing_tables(alias):
+            connections[alias].ensure_connection()
+            predicates.check(connections[alias].connection, predicate)
+    return predicate
+
+
 def renew(name: str, *, database: str | None = None) -> bool:
     """Have a subscription expire only `expires_after` from now; return whether it exists."""
     alias = database or settings().database

@@ -16,6 +16,9 @@ class OrderPlaced(Event, topic="order.placed", key="email"):
     total: Decimal
 
 
+STOCK_MOVED = "shop_stockmovement.insert"
+"""What the tracked table of stock movements publishes."""
+
 # The shop's only customers are those of the demo, whose worker serves this channel.
 OURS = {"order_id__exists": True}
 """Guides and tests publish orders of their own."""
@@ -46,8 +49,8 @@ def take_from_stock(context: TaskContext, event: OrderPlaced) -> None:
 
 
 @subscribe(
-    "order.placed",
-    where=OURS,
+    OrderPlaced.topic,
+    STOCK_MOVED,
     name="shop audit",
     channel=CHANNEL,
     key="audit",
@@ -60,9 +63,16 @@ def write_audit_trail(events: list[RecordedEvent]) -> None:
     AuditEntry.objects.bulk_create(
         AuditEntry(
             position=event.position,
-            order_id=event.as_event(OrderPlaced).order_id,
+            order_id=order_id,
             what=event.topic,
             happened_at=event.created_at,
         )
         for event in events
+        if (order_id := _order_of(event)) is not None
     )
+
+
+def _order_of(event: RecordedEvent) -> int | None:
+    """Return the order that an event is of; None: it is none of the shop's."""
+    about = event.payload["new"] if event.topic == STOCK_MOVED else event.payload
+    return about.get("order_id") if isinstance(about, dict) else None

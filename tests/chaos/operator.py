@@ -88,7 +88,7 @@ def verbs() -> list[Callable[[], object]]:
         workers,
     )
     from pgqueue.events import groups as named
-    from pgqueue.events import growth, subscribing, subscriptions
+    from pgqueue.events import growth, subscribing, subscriptions, trail
     from pgqueue.models import Duty, Message, Schedule, Subscription
     from pgqueue.tasks import scheduling
 
@@ -270,6 +270,7 @@ def verbs() -> list[Callable[[], object]]:
             for statement in ("begin", "leave", "leave_all", "pause_all", "note_gap", "skip"):
                 connection.execute(dispatch.SQL[statement], given)
             predicates.is_on(connection)
+            dispatch.place(connection)
             connection.execute(predicates.SQL["user"])
         subscriptions.renew("odd")
         for name in names:
@@ -279,6 +280,10 @@ def verbs() -> list[Callable[[], object]]:
         with closing(connect("default", name="operator")) as connection:
             floor, head = log.bounds(connection)
             return max(floor, head - 2)
+
+    def trace() -> None:
+        for look_for in (60, 0):
+            trail.trail("odd", "nobody", look_for=look_for)
 
     def examine() -> None:
         health.examine("default")
@@ -370,7 +375,8 @@ def verbs() -> list[Callable[[], object]]:
     return [
         *(hold, deduplicate, fill, keep_order, operate_on_some, write_from_spark, fill_back),
         *(operate_on_what_is_locked, wait_for, wait_by_hand, receive_some),
-        *(look, hear, do_duties, keep_schedules, examine, look_after, drop_days, drop_events),
+        *(look, hear, do_duties, keep_schedules, trace, examine),
+        *(look_after, drop_days, drop_events),
         subscribe_some,
         *(write_the_log, read_for_a_group, the_rest),
     ]

@@ -22,7 +22,7 @@ ROWS = {
     "stock_movements": "Stock movements",
     "orders_not_moved_once": "… orders without exactly one",
     "audited": "Entries in the audit trail",
-    "orders_not_audited_once": "… orders without exactly one",
+    "not_audited_once": "… missing, or there twice",
     "audited_out_of_order": "… not in the order of the log",
     "mails": "Mails received",
     "orders_unmailed": "… orders without one",

@@ -11,6 +11,7 @@ from pgqueue.statements import load
 
 FOLDER = Path(engine.__file__).parent
 NAME = re.compile(r"^-- name: (\w+)$", re.MULTILINE)
+OF_MIGRATIONS = {"trail.index", "trail.drop_index"}
 INCLUDED = re.compile(r"^ *-- include: (\w+)$", re.MULTILINE)
 
 
@@ -18,7 +19,7 @@ INCLUDED = re.compile(r"^ *-- include: (\w+)$", re.MULTILINE)
 def all_of_them() -> dict[str, re.Pattern[str]]:
     """Return what each statement looks like when it is sent, by "module.name".
 
-    What others include is no statement of its own.
+    What others include is no statement of its own, and a migration's is none of a running queue's.
     """
     statements = {}
     for file in sorted(FOLDER.glob("*.sql")):
@@ -28,7 +29,11 @@ def all_of_them() -> dict[str, re.Pattern[str]]:
         for name in NAME.findall(text):
             if file.stem != "shared" and name not in fragments:
                 statements[f"{file.stem}.{name}"] = _sent(loaded[name])
-    return statements
+    return {
+        name: sent
+        for name, sent in statements.items()
+        if not name.startswith("tracking.") and name not in OF_MIGRATIONS
+    }
 
 
 def _sent(statement: str) -> re.Pattern[str]:

@@ -291,7 +291,7 @@ def test_the_functions_of_the_guide_are_run_with_the_events_they_want(
     ]
     names = set(Subscription.objects.values_list("name", flat=True))
     assert names == {*(f"example.{each}" for each in ("send_thanks", "count", "book", "reindex")),
-                     "old and new users"}  # fmt: skip
+                     "nearby", "old and new users"}  # fmt: skip
 
 
 def test_what_is_published_later_and_together_is(subscribed: ModuleType) -> None:

@@ -17,7 +17,7 @@ from pgqueue.statements import load
 
 SQL = load(__name__)
 
-LEASE = timedelta(seconds=10)
+LEASE = timedelta(seconds=8)
 """How long a reader may be silent before others take over its partitions."""
 
 

@@ -15,6 +15,9 @@ SQL = load(__name__)
 REACH = 100_000
 """Positions that one statement looks through, at most: a filter may match few of them."""
 
+BYTES = 16 * 1024 * 1024
+"""Of payloads, as they are stored, that one statement reads, or one event more."""
+
 ALL = "true"
 """The condition that every event meets."""
 
@@ -63,6 +66,8 @@ def read(
 ) -> Stretch:
     """Read up to `limit` events after a position, within the next `reach` positions.
 
+    Fewer, where their payloads take more than `BYTES`.
+
     Args:
         condition: SQL over an event `e`, made of no values.
         parameters: its parameters.
@@ -70,12 +75,20 @@ def read(
     with connection.cursor() as cursor:
         cursor.execute(
             SQL["read"].format(condition=condition),
-            {**(parameters or {}), "after": after, "limit": limit, "reach": reach, "size": SIZE},
+            {
+                **(parameters or {}),
+                "after": after,
+                "limit": limit,
+                "reach": reach,
+                "size": SIZE,
+                "bytes": BYTES,
+            },
         )
         rows = cursor.fetchall()
     floor, head = rows[0][:2]
-    events = [Stored(*row[2:]) for row in rows if row[2] is not None]
-    upto = events[-1].position if len(events) == limit else max(after, min(head, after + reach))
+    events = [Stored(*row[3:]) for row in rows if row[2]]
+    is_cut = len(events) == limit or (len(events) < len(rows) and bool(events))
+    upto = events[-1].position if is_cut else max(after, min(head, after + reach))
     return Stretch(events, upto, floor, head)
 
 

@@ -7,12 +7,16 @@ SELECT greatest(b.floor, CASE
            WHEN pg_partition_root(to_regclass('pgqueue_event_' || (%(after)s::bigint + 1) / %(size)s)) IS NULL
            THEN ((%(after)s::bigint + 1) / %(size)s + 1) * %(size)s - 1
            ELSE 0 END),
-       b.head, e.position, e.topic, e.key, e.payload, e.metadata, e.created_at
+       b.head, e.is_in, e.position, e.topic, e.key, CASE WHEN e.is_in THEN e.payload::text END,
+       CASE WHEN e.is_in THEN e.metadata::text END, e.created_at
 FROM (
 -- include: bounds
 ) b
 LEFT JOIN LATERAL (
-    SELECT position, topic, key, payload::text AS payload, metadata::text AS metadata, created_at
+    -- Payloads may have 16 MB each: those beyond so many bytes are for the next read.
+    SELECT position, topic, key, payload, metadata, created_at,
+           coalesce(sum(pg_column_size(payload)) OVER (
+               ORDER BY position ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING), 0) < %(bytes)s AS is_in
     FROM pgqueue_event e
     WHERE position > %(after)s AND position <= %(after)s::bigint + %(reach)s AND ({condition})
     ORDER BY position

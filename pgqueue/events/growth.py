@@ -26,8 +26,6 @@ DEAF_NAP = 0.5
 """The longest nap behind a transaction pooler, where notifications don't arrive."""
 WITHDRAW_AFTER = 2.0
 """Seconds without a wait after which it does not want to be notified any more: longer than naps."""
-LINGER = 30.0
-"""Seconds without a wait after which its row is deleted."""
 
 
 def advance(connection: Connection) -> bool:
@@ -59,7 +57,6 @@ class Growth:
         self._wants_notice = False
         self._beat_at = 0.0
         self._is_deaf = False
-        self._told = threading.Event()
         self._subscription = subscribe(
             alias, Subscription(topic=EVENTS, heard=self._hear, between=self._work)
         )
@@ -83,6 +80,8 @@ class Growth:
         """Call it no more."""
         with self._lock:
             self._waiting.discard(wake)
+        # It ends with the last of them.
+        self._subscription.wake()
 
     def ask(self) -> None:
         """Ask to be notified; look once more after that, since a transaction may not see it."""
@@ -102,15 +101,15 @@ class Growth:
 
     def _work(self, connection: Connection) -> timedelta:
         """Renew, withdraw or delete its row; return how long there is nothing to do."""
+        if not self._waiting:
+            return self._end(connection)
         self._is_deaf = is_pooled(connection)
+        if self._is_deaf:
+            return PROBE_EVERY
         now = monotonic()
         silent_for = now - self._asked_at
-        if self._is_deaf:
-            return self._end(connection) if silent_for >= LINGER else PROBE_EVERY
         wants = silent_for < WITHDRAW_AFTER
         if wants != self._wants_notice or now >= self._beat_at:
-            if silent_for >= LINGER:
-                return self._end(connection)
             every = settings().heartbeat
             readers.beat(connection, self._id, notify_for=2 * every if wants else None)
             self._beat_at = now + every.total_seconds()
@@ -124,8 +123,7 @@ class Growth:
     def _end(self, connection: Connection) -> timedelta:
         with _lock, self._lock:
             if self._waiting:
-                self._asked_at = monotonic()
-                return timedelta()
+                return timedelta()  # one has come meanwhile
             if _open.get((os.getpid(), self._alias)) is self:
                 del _open[os.getpid(), self._alias]
         readers.retire(connection, self._id)

@@ -264,3 +264,17 @@ def test_numbers_find_decimals_in_whatever_way_they_are_stored() -> None:
 
     all_three = ["typed", "tagged", "plain"]
     assert found == {"total": all_three, "total__gte": all_three, "total__ne": ["less"]}
+
+
+def test_no_more_than_so_many_bytes_of_payloads_are_read_at_once(
+    connection: Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(log, "BYTES", 1000)
+    texts = [str(n) * 640 for n in range(5)]
+    publish_many([("large", each) for each in texts])
+
+    assert [each.payload for each in read()] == texts
+    assert [each.payload for each in read(limit=3)] == texts[:3]
+
+    stretch = log.read(connection, after=0, limit=5)
+    assert ([each.position for each in stretch.events], stretch.upto) == ([1, 2], 2)

@@ -519,6 +519,8 @@ class TestItsConnections:
             process.wait_until_it_idles()
             jobs.leave.enqueue("first")
             eventually(ended)
+            # By this it hears of events, which the shop subscribes to.
+            eventually(lambda: "listener" in own_connections())
             before = own_connections()
 
             jobs.leave.enqueue("second")
@@ -529,6 +531,7 @@ class TestItsConnections:
                 "duties",
                 "fetcher",
                 "heartbeat",
+                "listener",
                 "settler",
                 "supervisor",
             }

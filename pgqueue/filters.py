@@ -17,7 +17,7 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from decimal import Decimal
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any
 
 from pgqueue.exceptions import InvalidEvent, InvalidFilter
@@ -43,11 +43,19 @@ def as_topic(value: Any) -> str:
         InvalidEvent: it can't.
     """
     try:
-        topic = as_text(value, TOPIC_LIMIT)
-        if not all(WORD.fullmatch(word) for word in topic.split(".")):
-            raise ValueError("it must be words with dots between them, such as 'order.paid'.")
+        # Of a subclass, its text: what it is equal to is its own matter.
+        return _checked_topic(
+            value if type(value) is str else str.__str__(as_text(value, TOPIC_LIMIT))
+        )
     except (TypeError, ValueError) as error:
         raise InvalidEvent(f"topic={shown(value)}: {error}") from error
+
+
+@lru_cache(1024)
+def _checked_topic(value: str) -> str:
+    topic = as_text(value, TOPIC_LIMIT)
+    if not all(WORD.fullmatch(word) for word in topic.split(".")):
+        raise ValueError("it must be words with dots between them, such as 'order.paid'.")
     return topic
 
 

@@ -237,7 +237,7 @@ class Parameters:
             yield f"{name}[{index}]", hint
 
 
-def short_json(args: Sequence[Any]) -> str | None:
+def short_json(args: Sequence[Any] | Mapping[str, Any]) -> str | None:
     """Return plain scalars as JSON, or None where they need a closer look."""
     try:
         text = to_json(args)

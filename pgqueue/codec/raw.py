@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from types import NoneType
 from typing import Any
 
-from pgqueue.codec.arguments import PAYLOAD_LIMIT, parse, read, size
-from pgqueue.codec.encoding import Hint
+from pgqueue.codec.arguments import PAYLOAD_LIMIT, parse, read, short_json, size
+from pgqueue.codec.encoding import TAG, Hint
 from pgqueue.codec.scalars import Unstorable
 from pgqueue.exceptions import InvalidMessage, PayloadTooLarge
 
 HINT = Hint()
+TEXTS = {str}
+SCALARS = {str, int, bool, NoneType}
 
 
 def encode(what: str, value: Any) -> str | None:
@@ -21,12 +24,27 @@ def encode(what: str, value: Any) -> str | None:
     """
     if value is None:
         return None
+    if _is_plain(value) and (short := short_json(value)):
+        return short
     try:
         text = HINT.dump(value)
     except Unstorable as error:
         raise InvalidMessage(error.about(what)) from error
     check_size(what, size(text))
     return text
+
+
+def _is_plain(value: Any) -> bool:
+    """Return whether it is a dict of texts, whole numbers and their like: its own JSON.
+
+    Most payloads are, and to look into each of their values takes twice as long.
+    """
+    return (
+        type(value) is dict
+        and TAG not in value
+        and set(map(type, value)) <= TEXTS
+        and set(map(type, value.values())) <= SCALARS
+    )
 
 
 def check_size(what: str, bytes_taken: int) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import lru_cache
 from typing import NamedTuple
 
 from pgqueue.engine import copying
@@ -45,7 +46,13 @@ def tell(connection: Cursors) -> None:
         cursor.execute(SQL["tell"])
 
 
+# Events that are published together have few topics.
+_escaped_topic = lru_cache(1024)(copying.escaped)
+
+
 def _line(event: NewEvent) -> str:
-    payload = "\\N" if event.payload is None else copying.escaped(event.payload)
-    key, metadata = copying.escaped(event.key), copying.escaped(event.metadata)
-    return f"{copying.escaped(event.topic)}\t{key}\t{payload}\t{metadata}\n"
+    topic, key, payload, metadata = event
+    text = "\\N" if payload is None else copying.escaped(payload)
+    own = copying.escaped(key) if key else ""
+    rest = metadata if metadata == "{}" else copying.escaped(metadata)
+    return f"{_escaped_topic(topic)}\t{own}\t{text}\t{rest}\n"

@@ -330,6 +330,8 @@ def verbs() -> list[Callable[[], object]]:
             groups.excess(connection, "odd", has=1)
             groups.take(connection, "odd", reader, held=[])
             groups.renew(connection, "odd", reader)
+            groups.readers(connection, ["odd"])
+            groups.cursors(connection, "odd")
             groups.commit(connection, "odd", 0, reader, upto=2**40)
             failed = {"failures": 1, "error": "odd", "retry_after": SECOND}
             groups.fail(connection, "odd", 1, reader, upto=2**40, **failed)

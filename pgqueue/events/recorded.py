@@ -114,8 +114,8 @@ class RecordedEvent:
             UnreadablePayload: it has a tag that is not known here.
         """
         if "_plain" not in vars(self):
-            with suppress(ValueError):
-                # Without a tag it means what JSON says.
+            # Without a tag it means what JSON says. What can't be parsed is named below.
+            with suppress(ValueError, RecursionError):
                 if (text := self.payload_json) and TAGGED not in text:
                     return json.loads(text)
         return read(f"the payload of {self}", raw.HINT, self._plain)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Any
 
@@ -12,6 +13,7 @@ from django.db import connections, transaction
 from pgqueue.engine import log
 from pgqueue.events.publishing import publish, publish_many
 from pgqueue.events.reading import aread, read
+from pgqueue.events.recorded import RecordedEvent
 from pgqueue.exceptions import (
     EventsRemoved,
     InvalidFilter,
@@ -264,6 +266,13 @@ def test_numbers_find_decimals_in_whatever_way_they_are_stored() -> None:
 
     all_three = ["typed", "tagged", "plain"]
     assert found == {"total": all_three, "total__gte": all_three, "total__ne": ["less"]}
+
+
+def test_a_payload_that_is_nested_too_deeply_says_so_when_it_is_asked_for() -> None:
+    event = RecordedEvent(1, "a", "", "[" * 3000 + "]" * 3000, "{}", datetime.now(UTC))
+
+    with pytest.raises(UnreadablePayload, match="the payload of a at 1"):
+        _ = event.payload
 
 
 def test_no_more_than_so_many_bytes_of_payloads_are_read_at_once(

@@ -21,7 +21,7 @@ from functools import cached_property, lru_cache
 from typing import Any
 
 from pgqueue.exceptions import InvalidEvent, InvalidFilter
-from pgqueue.names import as_text
+from pgqueue.names import KEY_LIMIT, as_text
 from pgqueue.spelling import hint, shown
 
 TOPIC_LIMIT = 200  # bytes
@@ -237,6 +237,26 @@ def as_place(value: Any, limit: int) -> Place:
         return Place(text, "$" + "".join(f".{json.dumps(each)}" for each in rest))
     except (TypeError, ValueError) as error:
         raise InvalidFilter(f"{shown(value)}: {error}") from error
+
+
+def compiled(wanted: Filter, *, key: str, split_by: str) -> dict[str, Any]:
+    """Return what the statement that matches needs of a subscription, by its columns.
+
+    Raises:
+        InvalidFilter: a place can't be.
+    """
+    is_any = wanted.wants_all_topics
+    eq_path, eq_value = wanted.equality
+    return {
+        "exact": [] if is_any else wanted.exact_topics,
+        "regex": "" if is_any else wanted.regex,
+        "eq_path": eq_path,
+        "eq_value": eq_value,
+        "path": wanted.path,
+        "vars": wanted.variables,
+        "key_path": as_place(key, KEY_LIMIT).path,
+        "split_path": as_place(split_by, KEY_LIMIT).path,
+    }
 
 
 def _flat(where: Mapping[str, Any], within: str = "") -> list[tuple[str, Any]]:

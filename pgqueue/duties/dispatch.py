@@ -12,7 +12,7 @@ from psycopg.pq import TransactionStatus
 from pgqueue import signals
 from pgqueue.duties.schedule import DECLARE_EVERY
 from pgqueue.engine import dispatch as engine
-from pgqueue.engine import predicates
+from pgqueue.engine import predicates, sequence
 from pgqueue.engine.dispatch import Declared
 from pgqueue.engine.values import Connection
 from pgqueue.exceptions import PGQueueError
@@ -45,9 +45,6 @@ class Subscribing(Protocol):
 
     def waiter(self, database: str, wake: Callable[[], None]) -> Waits:
         """Return what calls `wake` when the log may have grown."""
-
-    def advance(self, connection: Connection) -> bool:
-        """Give positions to what was published."""
 
 
 class Dispatch:
@@ -84,8 +81,8 @@ class Dispatch:
         has_work = engine.has_work(connection)
         self._is_wanted = has_work is not None
         if self._is_wanted:
-            self._subscribing.advance(connection)
-            has_work = engine.has_work(connection)
+            sequence.advance(connection)
+            has_work = has_work or engine.has_work(connection)
         if has_work is False:
             self._ask()
         return bool(has_work)
@@ -140,7 +137,7 @@ class Dispatch:
         known = engine.known(connection, [each.name for each in declared])
         if len(known) < len(declared) and connection.info.transaction_status == IDLE:
             # What was published before is not for one that begins now.
-            self._subscribing.advance(connection)
+            sequence.advance(connection)
         ready = [each if each.name in known else self._begun(each) for each in declared]
         with suppress(psycopg.errors.LockNotAvailable):  # the next time, then
             taken = set(engine.declare(connection, [each for each in ready if each]))

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from psycopg.errors import CheckViolation
 
-from pgqueue.engine import event_partitions
+from pgqueue.engine import event_partitions, log
 from pgqueue.engine.values import Connection
 from pgqueue.statements import load
 from pgqueue.transactions import in_short
@@ -19,6 +19,23 @@ SQL = load(__name__)
 
 BATCH = 50_000
 READ_COMMITTED = "read committed"
+
+
+def advance(connection: Connection) -> bool:
+    """Give positions to what was published; return whether another session is at it.
+
+    Args:
+        connection: in autocommit.
+    """
+    while True:
+        # A look costs less than a lock, and usually there is nothing.
+        if not log.is_anything_waiting(connection):
+            return False
+        moved = sequence(connection)
+        if moved is None:
+            return True
+        if moved < BATCH:
+            return False
 
 
 def sequence(connection: Connection, *, limit: int = BATCH) -> int | None:

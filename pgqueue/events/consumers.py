@@ -109,8 +109,6 @@ def consumer(
     Raises:
         InvalidGroup, InvalidFilter: an option can't be.
     """
-    if not callable(name) and not isinstance(name, str):
-        raise InvalidGroup(f"name={shown(name)}: it must be text.")
     options = {
         "name": _checked("name", checked_name, name),
         "filter": as_filter(topics, where),

@@ -24,10 +24,11 @@ from pgqueue.connections import Session
 from pgqueue.engine import groups as engine
 from pgqueue.engine import log, readers
 from pgqueue.engine.groups import LEASE, Partition
+from pgqueue.engine.sequence import advance
 from pgqueue.engine.values import Connection
 from pgqueue.events import groups
 from pgqueue.events.consumers import Consumer
-from pgqueue.events.growth import Waiter, advance
+from pgqueue.events.growth import Waiter
 from pgqueue.events.parked import parked
 from pgqueue.events.reading import check_bounds
 from pgqueue.events.recorded import RecordedEvent

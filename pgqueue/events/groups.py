@@ -12,8 +12,8 @@ from django.db import connections, transaction
 from pgqueue.engine import groups as engine
 from pgqueue.engine import log
 from pgqueue.engine.groups import GroupState
+from pgqueue.engine.sequence import advance
 from pgqueue.events.consumers import Start, as_partitions, as_start, checked_name
-from pgqueue.events.growth import advance
 from pgqueue.events.reading import as_alias
 from pgqueue.exceptions import InvalidGroup
 from pgqueue.spelling import shown

@@ -15,7 +15,7 @@ from time import monotonic
 from uuid import uuid4
 
 from pgqueue.conf import settings
-from pgqueue.engine import log, notifications, readers, sequence
+from pgqueue.engine import notifications, readers
 from pgqueue.engine.values import Connection
 from pgqueue.listener import PROBE_EVERY, Subscription, Topic, subscribe
 from pgqueue.transactions import is_pooled
@@ -26,23 +26,6 @@ DEAF_NAP = 0.5
 """The longest nap behind a transaction pooler, where notifications don't arrive."""
 WITHDRAW_AFTER = 2.0
 """Seconds without a wait after which it does not want to be notified any more: longer than naps."""
-
-
-def advance(connection: Connection) -> bool:
-    """Give positions to what was published; return whether another session is at it.
-
-    Args:
-        connection: in autocommit.
-    """
-    while True:
-        # A look costs less than a lock, and usually there is nothing.
-        if not log.is_anything_waiting(connection):
-            return False
-        moved = sequence.sequence(connection)
-        if moved is None:
-            return True
-        if moved < sequence.BATCH:
-            return False
 
 
 class Growth:

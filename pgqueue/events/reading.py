@@ -11,8 +11,8 @@ from django.db import connections
 from pgqueue.conf import settings
 from pgqueue.engine import log
 from pgqueue.engine.log import Bounds, Stretch
+from pgqueue.engine.sequence import advance
 from pgqueue.engine.values import Connection, Cursors
-from pgqueue.events.growth import advance
 from pgqueue.events.recorded import RecordedEvent
 from pgqueue.exceptions import EventsRemoved, InvalidMessage, PositionAhead
 from pgqueue.filters import Filter, as_filter

@@ -21,11 +21,10 @@ from pgqueue.engine.dispatch import Declared
 from pgqueue.events import groups
 from pgqueue.events.consumers import Start, as_start
 from pgqueue.events.growth import Waiter
-from pgqueue.events.growth import advance as advance
 from pgqueue.events.recorded import RecordedEvent
 from pgqueue.events.typed import Event
 from pgqueue.exceptions import InvalidSubscription, PGQueueError
-from pgqueue.filters import Filter, as_filter, as_place
+from pgqueue.filters import Filter, as_filter, as_place, compiled
 from pgqueue.names import KEY_LIMIT, as_text
 from pgqueue.quantities import as_count, as_duration
 from pgqueue.spelling import shown
@@ -329,8 +328,7 @@ def waiter(database: str, wake: Callable[[], None]) -> Waiter:
 
 def _described(subscribed: Subscribed) -> Declared:
     own, wanted = subscribed.task, subscribed.filter
-    eq_path, eq_value = wanted.equality
-    is_any = wanted.wants_all_topics
+    made = compiled(wanted, key=subscribed.key, split_by=subscribed.split_by)
     described: dict[str, Any] = {
         "name": subscribed.name,
         "task": own.name,
@@ -345,16 +343,11 @@ def _described(subscribed: Subscribed) -> Declared:
         "max_attempts": own.max_attempts or settings().max_attempts,
         "metadata": json.dumps(own.metadata),
         "expires_after": subscribed.expires_after,
-        "exact": [] if is_any else wanted.exact_topics,
-        "regex": "" if is_any else wanted.regex,
-        "eq_path": eq_path,
-        "eq_value": json.dumps(eq_value) if eq_path else None,
-        "path": wanted.path,
-        "vars": json.dumps(wanted.variables),
+        **made,
+        "eq_value": json.dumps(made["eq_value"]) if made["eq_path"] else None,
+        "vars": json.dumps(made["vars"]),
         "predicate": subscribed.predicate,
         "params": json.dumps(subscribed.params),
-        "key_path": as_place(subscribed.key, KEY_LIMIT).path,
-        "split_path": as_place(subscribed.split_by, KEY_LIMIT).path,
     }
     digest = hashlib.sha256(json.dumps(described, sort_keys=True, default=str).encode())
     return Declared(**described, definition=digest.hexdigest())

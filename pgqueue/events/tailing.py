@@ -13,7 +13,8 @@ import psycopg
 
 from pgqueue.connections import Session
 from pgqueue.engine import log
-from pgqueue.events.growth import Waiter, advance
+from pgqueue.engine.sequence import advance
+from pgqueue.events.growth import Waiter
 from pgqueue.events.reading import as_alias, as_position, read_stretch
 from pgqueue.events.recorded import RecordedEvent
 from pgqueue.filters import as_filter

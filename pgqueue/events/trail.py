@@ -19,7 +19,7 @@ from django.db.models import Model
 
 from pgqueue.conf import settings
 from pgqueue.engine import trail as engine
-from pgqueue.events.growth import advance
+from pgqueue.engine.sequence import advance
 from pgqueue.events.recorded import RecordedEvent
 from pgqueue.events.tables import EVENTS, parts_of_model, topic_of
 from pgqueue.tables import needing_tables

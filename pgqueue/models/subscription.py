@@ -9,10 +9,9 @@ from django.db.models.base import ModelBase
 from django.utils import timezone
 
 from pgqueue.engine import log, predicates
-from pgqueue.filters import Filter, as_place
+from pgqueue.filters import Filter, compiled
 from pgqueue.models.clock import StatementTimestamp
 from pgqueue.models.names import NamesField
-from pgqueue.names import KEY_LIMIT
 
 COMPILED = ("exact", "regex", "eq_path", "eq_value", "path", "vars", "key_path", "split_path")
 """What `save()` makes of the rest, for the statement that matches."""
@@ -223,11 +222,5 @@ class Subscription(models.Model):
         Raises:
             InvalidFilter: one can't be.
         """
-        wanted = self.filter
-        self.exact, self.regex = wanted.exact_topics, wanted.regex
-        if wanted.wants_all_topics:
-            self.exact, self.regex = [], ""
-        self.eq_path, self.eq_value = wanted.equality
-        self.path, self.vars = wanted.path, wanted.variables
-        self.key_path = as_place(self.key, KEY_LIMIT).path
-        self.split_path = as_place(self.split_by, KEY_LIMIT).path
+        for name, value in compiled(self.filter, key=self.key, split_by=self.split_by).items():
+            setattr(self, name, value)

@@ -17,9 +17,9 @@ from time import perf_counter
 
 from pgqueue import publish_many
 from pgqueue.engine import dispatch
+from pgqueue.engine.sequence import advance
 from pgqueue.engine.values import Connection
 from pgqueue.events import subscriptions
-from pgqueue.events.growth import advance
 from pgqueue.models import Subscription
 from pgqueue.statements import load
 from tests.benchmarks.harness import messages, worker

@@ -88,7 +88,7 @@ def verbs() -> list[Callable[[], object]]:
         workers,
     )
     from pgqueue.events import groups as named
-    from pgqueue.events import growth, subscribing, subscriptions, trail
+    from pgqueue.events import subscribing, subscriptions, trail
     from pgqueue.models import Duty, Message, Schedule, Subscription
     from pgqueue.tasks import scheduling
 
@@ -249,7 +249,7 @@ def verbs() -> list[Callable[[], object]]:
         for name in names:
             subscriptions.delete(name)
         with closing(connect("default", name="operator")) as connection:
-            growth.advance(connection)
+            sequence.advance(connection)
             subscriptions.create("odd", channel="by hand", topics="odd.*", expires_after=SOON)
             subscriptions.create("another", channel="by hand", topics="odd.*", start=_behind())
             subscriptions.create("in SQL", channel="by hand", topics="odd.*", predicate="true")
@@ -258,7 +258,7 @@ def verbs() -> list[Callable[[], object]]:
                 subscriptions.create("broken", channel="by hand")
                 Subscription.objects.filter(pk="broken").update(regex=pattern)
                 publish("odd.one", NOBODY)
-                growth.advance(connection)
+                sequence.advance(connection)
                 dispatch.has_work(connection)
                 with connection.transaction():
                     dispatch.step(connection)

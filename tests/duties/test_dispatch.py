@@ -16,7 +16,7 @@ from pgqueue.duties.dispatch import Dispatch
 from pgqueue.duties.run import run_duty
 from pgqueue.duties.service import Duties
 from pgqueue.engine import dispatch as engine
-from pgqueue.engine import duty
+from pgqueue.engine import duty, sequence
 from pgqueue.events import growth, subscribing, subscriptions
 from pgqueue.exceptions import InvalidSubscription
 from pgqueue.models import Message, Reader, Subscription
@@ -71,7 +71,7 @@ def begin(connection: Connection) -> None:
 def publish_numbers(connection: Connection, *given: int) -> None:
     """Publish events, and give them positions."""
     publish_many([("n", n) for n in given])
-    growth.advance(connection)
+    sequence.advance(connection)
 
 
 def numbers(name: str = "all") -> list[int]:
@@ -175,7 +175,7 @@ class TestAStep:
         monkeypatch.setattr(engine, "BYTES", 1000)
         begin(connection)
         publish_many([("n", "x" * size) for size in (600, 600, 600, 5000)])
-        growth.advance(connection)
+        sequence.advance(connection)
 
         assert [in_transaction(connection).events for _ in range(3)] == [2, 2, 0]
 

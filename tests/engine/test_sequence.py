@@ -19,7 +19,6 @@ from pgqueue import embedded
 from pgqueue.engine import event_partitions, log, publish, sequence
 from pgqueue.engine.publish import NewEvent
 from pgqueue.engine.values import Tuples
-from pgqueue.events import growth
 from tests.chaos.harness.migrated import migrated
 from tests.chaos.harness.server import Server, programs
 from tests.factories import Connection, one
@@ -84,7 +83,7 @@ class TestPositions:
             put(connection, *["lost"] * 100)
         put(connection, "b")
 
-        growth.advance(connection)
+        sequence.advance(connection)
 
         assert stored(connection) == [(1, "a"), (2, "b")]
 
@@ -96,7 +95,7 @@ class TestPositions:
             assert len(stored(connection)) == 2
 
         assert (stored(connection), waiting(connection)) == ([], 2)
-        growth.advance(connection)
+        sequence.advance(connection)
         assert stored(connection) == [(1, "a"), (2, "b")]
 
     def test_keep_all_that_an_event_has(self, connection: Connection) -> None:
@@ -174,9 +173,9 @@ class TestALongTransaction:
             put(other, "y.1")
             put(connection, "x.2")
             put(third, "z")
-            growth.advance(third)
+            sequence.advance(third)
             read = stored(third)
-        growth.advance(third)
+        sequence.advance(third)
 
         assert read == [(1, "z")]
         assert stored(third, after=1) == [(2, "x.1"), (3, "y.1"), (4, "x.2")]
@@ -189,10 +188,10 @@ class TestTwoSequencers:
         with other.transaction():
             other.execute(sequence.SQL["lead"])
             assert sequence.sequence(connection) is None
-            assert growth.advance(connection) is True
+            assert sequence.advance(connection) is True
             assert waiting(connection) == 1
 
-        assert growth.advance(connection) is False
+        assert sequence.advance(connection) is False
         assert stored(connection) == [(1, "a")]
 
     @pytest.mark.parametrize("level", ["repeatable read", "serializable"])
@@ -298,7 +297,7 @@ class TestAPartition:
         move_head(connection, 1_999_998)
         put(connection, "a", "b", "c")
 
-        growth.advance(connection)
+        sequence.advance(connection)
 
         assert [position for position, _ in stored(connection)] == [
             *(1_999_999, 2_000_000, 2_000_001)
@@ -403,7 +402,7 @@ class Follower(threading.Thread):
                 is_last = False
                 while not is_last:
                     is_last = self._ending.is_set()
-                    while growth.advance(connection) and is_last:
+                    while sequence.advance(connection) and is_last:
                         pass
                     self._follow(connection)
         except BaseException as error:
@@ -480,10 +479,10 @@ class TestAServerOfItsOwn:
             put(connection, "late")
             connection.execute("PREPARE TRANSACTION 'it'")
             put(connection, "a")
-            growth.advance(connection)
+            sequence.advance(connection)
             assert stored(connection) == [(1, "a")]
             connection.execute("COMMIT PREPARED 'it'")
-            growth.advance(connection)
+            sequence.advance(connection)
             assert stored(connection) == [(1, "a"), (2, "late")]
 
     def test_prepared_transactions_are_like_any_others(self, server: Server) -> None:
@@ -493,7 +492,7 @@ class TestAServerOfItsOwn:
         with ExitStack() as stack:
             here = stack.enter_context(closing(server.connect()))
             put(here, "a", "b", "c")
-            growth.advance(here)
+            sequence.advance(here)
             with here.transaction():
                 here.execute("DELETE FROM pgqueue_event WHERE position = 1")
                 move_head(here, 1)
@@ -504,7 +503,7 @@ class TestAServerOfItsOwn:
 
             there = stack.enter_context(closing(server.connect(dbname="elsewhere")))
             put(there, "e")
-            growth.advance(there)
+            sequence.advance(there)
 
             assert stored(there) == [(2, "b"), (3, "c"), (4, "d"), (5, "e")]
             assert stored(here) == [(2, "b"), (3, "c")]

@@ -12,12 +12,18 @@ import pytest
 from django.db import connections
 
 from pgqueue.connections import Contact
-from pgqueue.connections import connect as open_connection
 from pgqueue.duties.dispatch import Dispatch
 from pgqueue.duties.run import run_duty
 from pgqueue.engine import duty
 from pgqueue.events import growth, subscribing
-from tests.engine.conftest import broom, step, transactional_db  # noqa: F401
+from tests.engine.conftest import (  # noqa: F401
+    broom,
+    connect,
+    connection,
+    other,
+    step,
+    transactional_db,
+)
 from tests.factories import LEASE
 
 Connection = psycopg.Connection[Any]
@@ -36,41 +42,13 @@ def _nobody_waits() -> Iterator[None]:
 
 
 @pytest.fixture
-def connect(transactional_db: None) -> Iterator[Callable[..., Connection]]:  # noqa: F811
-    """A function that opens a connection such as a worker's."""
-    opened: list[Connection] = []
-
-    def connect(alias: str = "default") -> Connection:
-        connection = open_connection(alias, name="test")
-        connection.execute("SET lock_timeout = '20s'")
-        opened.append(connection)
-        return connection
-
-    yield connect
-    for each in opened:
-        each.close()
-
-
-@pytest.fixture
-def connection(connect: Callable[..., Connection]) -> Connection:
-    """A connection such as a worker's."""
-    return connect()
-
-
-@pytest.fixture
-def other(connect: Callable[..., Connection]) -> Connection:
-    """A second one."""
-    return connect()
-
-
-@pytest.fixture
 def django_connection(transactional_db: None) -> Any:  # noqa: F811
     """Django's connection of this thread."""
     return connections["default"]
 
 
 @contextmanager
-def dispatching(connection: Connection) -> Iterator[Callable[[], None]]:
+def dispatching(connection: Connection) -> Iterator[Callable[[], None]]:  # noqa: F811
     """Begin as a worker does; return what dispatches all events that are there."""
     own = Dispatch(database="default", subscribing=subscribing)
 
@@ -88,7 +66,7 @@ def dispatching(connection: Connection) -> Iterator[Callable[[], None]]:
 
 
 @pytest.fixture
-def dispatch(connection: Connection) -> Iterator[Callable[[], None]]:
+def dispatch(connection: Connection) -> Iterator[Callable[[], None]]:  # noqa: F811
     """A function that dispatches all events that are there."""
     with dispatching(connection) as dispatch:
         yield dispatch

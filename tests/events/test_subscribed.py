@@ -21,8 +21,8 @@ from pgqueue import (
 )
 from pgqueue.engine import dispatch as engine
 from pgqueue.engine.publish import NewEvent
+from pgqueue.engine.sequence import advance
 from pgqueue.events import subscriptions
-from pgqueue.events.growth import advance
 from pgqueue.models import Event, Message, Subscription
 from pgqueue.states import State
 from tests.events import handlers

@@ -28,8 +28,8 @@ from pgqueue import (
 from pgqueue.duties.dispatch import Dispatch as Duty
 from pgqueue.engine import dispatch as engine
 from pgqueue.engine import notifications
+from pgqueue.engine.sequence import advance
 from pgqueue.events import subscribing, subscriptions
-from pgqueue.events.growth import advance
 from pgqueue.exceptions import InvalidFilter, InvalidTask
 from pgqueue.models import Channel as ChannelRow
 from pgqueue.models import Event, History, Message, Subscription

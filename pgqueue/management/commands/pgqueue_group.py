@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from django.core.management.base import BaseCommand, CommandError
+from django.core.management.base import CommandError
 
 from pgqueue.engine.groups import GroupState
 from pgqueue.events import groups
@@ -16,6 +16,8 @@ from pgqueue.events.consumers import STARTS, declared, find
 from pgqueue.events.consuming import GroupReader
 from pgqueue.exceptions import InvalidGroup
 from pgqueue.management import arguments
+from pgqueue.management.base import QueueCommand
+from pgqueue.management.columns import aligned
 from pgqueue.management.databases import database_of
 from pgqueue.worker.stopping import SIGNALS, StopRequests
 
@@ -24,7 +26,7 @@ LOOK = timedelta(seconds=1)
 GRACE = timedelta(seconds=25)
 
 
-class Command(BaseCommand):
+class Command(QueueCommand):
     help = "List, run, make, reset, resume or delete groups of the event log."
 
     def add_arguments(self, parser: ArgumentParser) -> None:
@@ -65,11 +67,7 @@ def _list(options: Mapping[str, Any]) -> str:
         return json.dumps([{**each._asdict(), "updated_at": _instant(each)} for each in found])
     cells: list[tuple[str, ...]] = [("group", "partitions", "position", "lag", "readers", "state")]
     cells += [(each.name, *map(str, each[1:5]), _state(each)) for each in found]
-    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
-    return "\n".join(
-        "  ".join(f"{cell:<{width}}" for cell, width in zip(line, widths, strict=True)).rstrip()
-        for line in cells
-    )
+    return "\n".join(aligned(cells))
 
 
 def _instant(state: GroupState) -> str:

@@ -10,6 +10,7 @@ from django.core.management.base import CommandError
 from pgqueue.exceptions import PGQueueError
 from pgqueue.management import arguments
 from pgqueue.management.base import QueueCommand
+from pgqueue.management.columns import aligned
 from pgqueue.management.databases import database_of
 from pgqueue.models import Schedule
 from pgqueue.models.schedule import ScheduleQuerySet
@@ -81,12 +82,7 @@ def _as_text(rows: Iterable[Schedule]) -> str:
         )
         for row in rows
     ]
-    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
-    lines = [
-        "  ".join(f"{cell:<{width}}" for cell, width in zip(line, widths, strict=True)).rstrip()
-        for line in cells
-    ]
-    return "\n".join([*lines, *(f"{row.name}: {row.error}" for row in rows if row.error)])
+    return "\n".join([*aligned(cells), *(f"{row.name}: {row.error}" for row in rows if row.error)])
 
 
 def _as_json(rows: Iterable[Schedule]) -> str:

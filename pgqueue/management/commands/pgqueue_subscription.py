@@ -6,17 +6,19 @@ import json
 from argparse import ArgumentParser
 from typing import Any
 
-from django.core.management.base import BaseCommand, CommandError
+from django.core.management.base import CommandError
 
 from pgqueue.events import subscriptions
 from pgqueue.exceptions import PGQueueError
 from pgqueue.management import arguments
+from pgqueue.management.base import QueueCommand
+from pgqueue.management.columns import aligned
 from pgqueue.management.databases import database_of
 from pgqueue.models import Subscription
 from pgqueue.models.subscription import SubscriptionQuerySet
 
 
-class Command(BaseCommand):
+class Command(QueueCommand):
     help = "List, synchronize, pause, resume or delete subscriptions of the event log."
 
     def add_arguments(self, parser: ArgumentParser) -> None:
@@ -74,12 +76,7 @@ def _as_text(rows: SubscriptionQuerySet) -> str:
         (row.name, " ".join(row.topics) or "**", row.task or "-", row.channel, _state(row))
         for row in rows
     ]
-    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
-    lines = [
-        "  ".join(f"{cell:<{width}}" for cell, width in zip(line, widths, strict=True)).rstrip()
-        for line in cells
-    ]
-    return "\n".join([*lines, *(f"{row.name}: {row.error}" for row in rows if row.error)])
+    return "\n".join([*aligned(cells), *(f"{row.name}: {row.error}" for row in rows if row.error)])
 
 
 def _state(row: Subscription) -> str:

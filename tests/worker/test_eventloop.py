@@ -175,8 +175,8 @@ class TestAsyncTasks:
         with worker("--async", "10"):
             jobs.leave_open_async.enqueue(way)
             dead = eventually(lambda: Message.objects.dead().first())
-            jobs.leave_async.enqueue("after")
-            eventually(ended)
+            after = jobs.leave_async.enqueue("after")
+            eventually(lambda: History.objects.filter(pk=after.id).exists())
 
         assert dead.errors[0]["class"] == "pgqueue.exceptions.TransactionLeftOpen"
         assert [each.name for each in Group.objects.all()] == ["after"]

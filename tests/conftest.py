@@ -116,8 +116,8 @@ def _no_session_is_left(
 
 @cache
 def _tables(alias: str) -> list[str]:
-    # A worker that was killed may still have a statement running, which moves rows on from these two:
-    # to delete from them waits for its end, and what it has moved is deleted behind it.
+    # A worker that was killed may still have a statement running, which moves rows on from these
+    # two: to delete from them waits for its end, and what it has moved is deleted behind it.
     first = ["pgqueue_message", "pgqueue_event_inbox"]
     kept = {"django_migrations", "django_content_type", "auth_permission"}
     introspection = connections[alias].introspection

@@ -45,7 +45,7 @@ test: $(TESTED)
 test-postgres: $(TESTED)
 	$(RUN) -m pgqueue.embedded --version $(VERSION) --throwaway -- $(PYTEST)
 
-# The data pipeline: what takes longer than the suite may.
+# The data pipeline: what needs a session of Spark, and what takes long.
 test-spark: $(PIPELINE)
 	$(PYTEST) -n 2 -m spark tests/spark
 

@@ -32,11 +32,16 @@ Load = Callable[..., "DataFrame"]
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Run what needs a session of Spark, or tables that others left no blocks in, in one process.
 
-    A second session takes 20 seconds.
+    A second session takes 20 seconds. The suite leaves out what needs one: `make test-spark` runs it.
     """
     for item in items:
-        if HERE in item.path.parents and {"spark", "url"} & set(getattr(item, "fixturenames", ())):
+        if HERE not in item.path.parents:
+            continue
+        fixtures = {"spark", "url"} & set(getattr(item, "fixturenames", ()))
+        if fixtures:
             item.add_marker(pytest.mark.xdist_group("spark"))
+        if "spark" in fixtures:
+            item.add_marker(pytest.mark.spark)
 
 
 @pytest.fixture

@@ -32,7 +32,7 @@ Load = Callable[..., "DataFrame"]
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Run what needs a session of Spark, or tables that others left no blocks in, in one process.
 
-    A second session takes 20 seconds. The suite leaves out what needs one: `make test-spark` runs it.
+    A second session takes 20 seconds. What needs one is left to `make test-spark`.
     """
     for item in items:
         if HERE not in item.path.parents:

@@ -88,6 +88,19 @@ def _quoted(word: str) -> str:
     return re.sub(r"([^\w])", r"\\\1", word)
 
 
+def covers(pattern: str, other: str) -> bool:
+    """Return whether a pattern stands for all topics that another one stands for."""
+    words, others = pattern.split("."), other.split(".")
+    if words[-1] == ANY_WORDS:
+        *words, _ = words
+        if len(others) <= len(words):
+            return False
+        others = others[: len(words)]
+    return len(words) == len(others) and all(
+        its != ANY_WORDS and own in (ANY_WORD, its) for own, its in zip(words, others, strict=True)
+    )
+
+
 @dataclass(frozen=True)
 class Filter:
     """Events of these topics, with payloads that meet these conditions.
@@ -180,6 +193,24 @@ class Filter:
     def regex(self) -> str:
         """A regular expression of the other patterns; "": there are none."""
         return "|".join(map(as_regex, self._patterns))
+
+    def narrowed(self, asked: Filter) -> Filter:
+        """Return what `asked` wants of what this one wants.
+
+        Raises:
+            InvalidFilter: a pattern of `asked` is not within one of this one's, or both compare one
+                value with two others in the same way.
+        """
+        for pattern in asked.topics if not self.wants_all_topics else ():
+            if not any(covers(own, pattern) for own in self.topics):
+                raise InvalidFilter(
+                    f"topics={shown(pattern)}: there is {' and '.join(self.topics)} only."
+                )
+        where = dict(_flat(self.where))
+        for lookup, value in _flat(asked.where):
+            if where.setdefault(lookup, value) != value:
+                raise InvalidFilter(f"where[{lookup!r}] = {shown(value)}: another is given here.")
+        return Filter(asked.topics or self.topics, where)
 
     @property
     def wants_all_topics(self) -> bool:

@@ -20,7 +20,7 @@ from django.core.management import call_command
 from django.db import connection, transaction
 from django.db.migrations.loader import MigrationLoader
 from django.db.migrations.state import ProjectState
-from django.test import override_settings
+from django.test import AsyncRequestFactory, override_settings
 from django.utils.module_loading import autodiscover_modules
 from pytest_django import DjangoDbBlocker
 
@@ -28,7 +28,9 @@ from pgqueue import Channel, operations, publish, publish_many, read, registry
 from pgqueue.engine import dispatch
 from pgqueue.events import consumers, groups, growth, subscribing, subscriptions, typed
 from pgqueue.events.consuming import GroupReader
+from pgqueue.filters import Filter
 from pgqueue.models import Group, History, Message, Subscription
+from pgqueue.sse import StreamedMessage
 from pgqueue.states import Outcome, State
 from pgqueue.tasks import scheduling
 from tests.eventually import eventually
@@ -349,3 +351,25 @@ def test_the_table_of_the_example_publishes_what_it_says(
     promised = re.findall(r"^# (shop_order.*)$", usage, re.M)
     assert promised
     assert capsys.readouterr().out.splitlines() == promised
+
+
+@pytest.mark.django_db
+def test_the_views_of_the_browser_s_page_allow_whom_they_say() -> None:
+    module: dict[str, Any] = {}
+    exec(compile(example("sse.md"), "sse.md", "exec"), module)  # noqa: S102
+    request = AsyncRequestFactory().get("/")
+    request.user = User.objects.create_user("ada")
+
+    assert [str(each.pattern) for each in module["urlpatterns"]] == [
+        "events/",
+        "my-events/",
+        "messages/<int:id>/",
+    ]
+    assert not module["may_see"](request, Filter())
+    assert module["own_orders"](request, Filter()) == Filter(where={"customer": request.user.pk})
+    own, other = (
+        StreamedMessage("1", "mail", "", f"user:{pk}", {})
+        for pk in (request.user.pk, request.user.pk + 1)
+    )
+    assert module["may_see_message"](request, own)
+    assert not module["may_see_message"](request, other)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from datetime import datetime
+import json
+from collections.abc import Mapping, Sequence
+from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 
 from pgqueue.engine.event_partitions import SIZE
 from pgqueue.engine.values import Cursors
+from pgqueue.filters import Filter
 from pgqueue.statements import load
 
 SQL = load(__name__)
@@ -115,3 +117,32 @@ def is_anything_waiting(connection: Cursors) -> bool:
     with connection.cursor() as cursor:
         cursor.execute(SQL["is_anything_waiting"])
         return cursor.fetchone() is not None
+
+
+def is_next_older(connection: Cursors, *, after: int, age: timedelta) -> bool:
+    """Return whether the first event after a position was published longer ago than this."""
+    with connection.cursor() as cursor:
+        cursor.execute(SQL["is_next_older"], {"after": after, "age": age})
+        is_older: bool = cursor.fetchone()[0]
+        return is_older
+
+
+def meeting(
+    connection: Cursors, conditions: Sequence[Filter], asked: Sequence[tuple[int, int]]
+) -> list[tuple[int, int]]:
+    """Return which of the pairs of a filter and a position are such that its conditions hold.
+
+    Args:
+        asked: the index of a filter, and a position of the log. Topics are not looked at.
+    """
+    with connection.cursor() as cursor:
+        cursor.execute(
+            SQL["meeting"],
+            {
+                "paths": [each.path for each in conditions],
+                "vars": [json.dumps(each.variables) for each in conditions],
+                "numbers": [number + 1 for number, _ in asked],
+                "positions": [position for _, position in asked],
+            },
+        )
+        return [(number, position) for number, position in cursor.fetchall()]

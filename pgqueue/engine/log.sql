@@ -33,3 +33,20 @@ SELECT coalesce(
 
 -- name: is_anything_waiting
 SELECT FROM pgqueue_event_inbox LIMIT 1
+
+-- name: is_next_older
+SELECT coalesce(
+    (SELECT created_at FROM pgqueue_event WHERE position > %(after)s ORDER BY position LIMIT 1)
+    < statement_timestamp() - %(age)s::interval, false)
+
+-- name: meeting
+-- Each condition is parsed once, not once for each event.
+WITH condition AS MATERIALIZED (
+    SELECT number, path::jsonpath, vars::jsonb
+    FROM unnest(%(paths)s::text[], %(vars)s::text[]) WITH ORDINALITY c (path, vars, number)
+), asked AS MATERIALIZED (
+    SELECT * FROM unnest(%(numbers)s::int[], %(positions)s::bigint[]) a (number, position)
+)
+SELECT number - 1, position
+FROM asked JOIN condition USING (number) JOIN pgqueue_event e USING (position)
+WHERE jsonb_path_match(coalesce(e.payload, 'null'), path, vars, true)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from datetime import timedelta
+from typing import NamedTuple
 
 from pgqueue.engine import lookup
 from pgqueue.engine.lookup import Found
@@ -14,6 +15,21 @@ from pgqueue.states import State
 SQL = load(__name__)
 
 LIVE = {State.HELD, State.SCHEDULED, State.READY, State.RUNNING}
+
+
+class Seen(NamedTuple):
+    """A message as it is now: `state` is its state or its outcome. JSON is not parsed.
+
+    Attributes:
+        failures: how many of its runs ended with an error, or with their worker.
+    """
+
+    id: int
+    state: str
+    attempt: int
+    failures: int
+    progress: str | None
+    result: str | None
 
 
 def ended(connection: Connection, ids: Collection[int]) -> dict[int, Found | None]:
@@ -45,3 +61,9 @@ def withdraw(connection: Connection, rows: Collection[int]) -> None:
 def forget(connection: Connection) -> int:
     """Delete the waiter rows of processes that died while waiting; return how many."""
     return connection.execute(SQL["forget"]).rowcount
+
+
+def look(connection: Connection, ids: Collection[int]) -> dict[int, Seen]:
+    """Return the messages that exist as they are now, live or from history, by their ids."""
+    rows = connection.execute(SQL["look"], {"ids": list(ids)})
+    return {row[0]: Seen(*row) for row in rows}

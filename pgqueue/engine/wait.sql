@@ -21,3 +21,13 @@ DELETE FROM pgqueue_waiter WHERE id = ANY (%(rows)s::bigint[])
 -- name: forget
 -- Rows of processes that died while waiting.
 DELETE FROM pgqueue_waiter WHERE until < statement_timestamp()
+
+-- name: look
+-- A message moves from one table to the other in one statement: one snapshot always finds it.
+SELECT id, state, attempt, failures + lost, progress::text, NULL::text
+FROM pgqueue_message
+WHERE id = ANY (%(ids)s::bigint[])
+UNION ALL
+SELECT id, outcome, attempt, failures + lost, progress::text, result::text
+FROM pgqueue_history
+WHERE id = ANY (%(ids)s::bigint[])

@@ -89,6 +89,7 @@ def verbs() -> list[Callable[[], object]]:
     )
     from pgqueue.events import groups as named
     from pgqueue.events import subscribing, subscriptions, trail
+    from pgqueue.filters import Filter
     from pgqueue.models import Duty, Message, Schedule, Subscription
     from pgqueue.tasks import scheduling
 
@@ -190,6 +191,7 @@ def verbs() -> list[Callable[[], object]]:
             rows = wait.announce(connection, [1], lasting=SOON)
             wait.renew(connection, list(rows.values()), lasting=SOON)
             wait.ended(connection, [1])
+            wait.look(connection, [1])
             wait.withdraw(connection, list(rows.values()))
             wait.forget(connection)
 
@@ -320,6 +322,8 @@ def verbs() -> list[Callable[[], object]]:
         publish("odd", NOBODY)
         read(topics="odd", limit=5)
         on_its_own(log.position_at, datetime.now(UTC))
+        on_its_own(log.is_next_older, after=0, age=SECOND)
+        on_its_own(log.meeting, [Filter(where={"n": 1})], [(0, 1)])
         on_its_own(event_partitions.ensure)
 
     def read_for_a_group() -> None:

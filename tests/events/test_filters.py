@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from pgqueue.engine import log
 from pgqueue.exceptions import InvalidEvent, InvalidFilter
-from pgqueue.filters import Filter, as_filter, as_pattern, as_regex, as_topic
+from pgqueue.filters import Filter, as_filter, as_pattern, as_regex, as_topic, covers
 from tests.factories import Connection
 
 WORDS = st.sampled_from(["order", "line", "paid", "a", "b+c", "é", "x_1", "[z]", "(", "\U0001f600"])
@@ -390,3 +390,38 @@ class TestPostgreSQL:
         store(connection, ["a"], [{"a": value}])
 
         assert matching(connection, as_filter(None, {"a": value})) == [1]
+
+
+class TestNarrowing:
+    @given(PATTERNS, PATTERNS)
+    def test_a_pattern_covers_another_if_it_stands_for_all_that_the_other_stands_for(
+        self, pattern: str, other: str
+    ) -> None:
+        any_word = other.replace("**", "new.one").replace("*", "new")
+        topics = [any_word.replace("new.one", "new"), any_word, f"{any_word}.two"]
+
+        for_all = all(fits(pattern, each) for each in topics[: 3 if "**" in other else 1])
+        assert covers(pattern, other) == for_all
+
+    def test_takes_patterns_within_its_own_and_conditions_beside_its_own(self) -> None:
+        offered = Filter(("order.*", "cart.**"), {"total__gte": 5})
+
+        assert offered.narrowed(Filter()) == offered
+        assert offered.narrowed(Filter(("cart.a.b", "order.*"), {"customer": {"id": 7}})) == Filter(
+            ("cart.a.b", "order.*"), {"total__gte": 5, "customer__id": 7}
+        )
+        assert Filter().narrowed(Filter(("**",))) == Filter(("**",))
+
+    @pytest.mark.parametrize(
+        "asked",
+        [
+            Filter(("order.**",)),
+            Filter(("order.paid", "mail.sent")),
+            Filter(("**",)),
+            Filter(where={"total__gte": 4}),
+            Filter(where={"total": {"gte": 4}}),
+        ],
+    )
+    def test_refuses_what_goes_beyond(self, asked: Filter) -> None:
+        with pytest.raises(InvalidFilter, match="only|given"):
+            Filter(("order.*",), {"total__gte": 5}).narrowed(asked)

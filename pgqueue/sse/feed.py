@@ -1,0 +1,455 @@
+"""Stream the event log to all clients of a process: read once, formatted once.
+
+A client is registered first; then what it had missed is read for it, up to where the feed was at
+that moment. What comes meanwhile waits behind that: so nothing is left out, and nothing comes
+twice.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import threading
+from collections import defaultdict, deque
+from collections.abc import Callable, Iterable, Sequence
+from datetime import timedelta
+from functools import lru_cache, partial
+from time import monotonic
+from typing import NamedTuple
+
+import psycopg
+
+from pgqueue import signals
+from pgqueue.connections import Session
+from pgqueue.engine import log
+from pgqueue.engine.sequence import advance
+from pgqueue.engine.values import Connection
+from pgqueue.events.growth import Waiter
+from pgqueue.events.reading import check_bounds, read_stretch
+from pgqueue.events.recorded import RecordedEvent
+from pgqueue.exceptions import EventsRemoved, PositionAhead
+from pgqueue.filters import Filter, as_regex
+from pgqueue.service import NO_NAP, Service
+from pgqueue.sse import wire
+from pgqueue.sse.client import MOST_BYTES, WENT_WRONG, Client
+from pgqueue.sse.source import LINGER, Source
+
+PAGE = 500
+"""Events that are read at once, at most."""
+MOST_PATTERNS = 100
+"""Of all clients together; beyond, all events are read, and matched here."""
+TELL_EVERY = 1.0
+"""Seconds. What nobody wants moves a client's Last-Event-ID this often at most."""
+PATIENCE = 1.0
+"""Seconds that an event loop which is blocked delays the others."""
+NOWHERE = -1
+
+
+class Limits(NamedTuple):
+    """What is sent of what a client has missed, at most; beyond, it is told to begin anew."""
+
+    events: int
+    age: timedelta
+
+
+class EventClient(Client):
+    """A stream of events of the log.
+
+    Attributes:
+        wanted: which.
+        last_event_id: what the browser has sent; "": it begins now.
+        after: the position that this is; None: none.
+    """
+
+    __slots__ = ("_feed", "after", "last_event_id", "limits", "wanted")
+
+    def __init__(
+        self, wanted: Filter, *, last_event_id: str, after: int | None, limits: Limits
+    ) -> None:
+        super().__init__()
+        self.wanted = wanted
+        self.last_event_id = last_event_id
+        self.after = after
+        self.limits = limits
+        self._feed: Feed | None = None
+
+    def join(self, alias: str) -> None:
+        """Be served, until `leave()`."""
+        self._feed = Feed.serve(alias, self)
+
+    def leave(self) -> None:
+        """Be served no more."""
+        if self._feed:
+            self._feed.leave(self)
+
+    def beat(self) -> bytes:
+        """Return what is sent while there is nothing: it shows that the stream is alive."""
+        position = self._feed.delivered.get(self.loop) if self._feed and self.has_begun else None
+        return wire.comment("") if position is None else wire.position(position)
+
+
+class Feed(Source[EventClient]):
+    """Reads the log as it grows, and passes on to each client what it wants."""
+
+    def __init__(self, alias: str) -> None:
+        super().__init__(alias)
+        self.delivered: dict[asyncio.AbstractEventLoop, int] = {}
+        """How far the clients of a loop have been given everything; each loop writes its own."""
+        self._clients: dict[Filter, set[EventClient]] = {}
+        self._loops: dict[asyncio.AbstractEventLoop, int] = defaultdict(int)
+        self._waiter = Waiter(alias, self.wake)
+        self._catching_up = CatchingUp(alias)
+        # Its thread's own.
+        self._position = NOWHERE
+        self._told = NOWHERE
+        self._told_at = 0.0
+        self._under_way: list[threading.Event] = []
+
+    def run(self) -> None:
+        """Read until stopped."""
+        self._catching_up.start()
+        super().run()
+
+    def tick(self) -> timedelta:
+        """Pass on the next events; return how long to nap."""
+        if self.has_ended():
+            return NO_NAP
+        connection = self._session.connection
+        with self._lock:
+            is_idle = not self._clients and not self._coming
+        if is_idle:
+            # Who comes next begins at the end of the log.
+            self._position = NOWHERE
+            self._waiter.close()
+            return LINGER / 2
+        is_behind = advance(connection)
+        self._admit(connection)
+        if self._pass_on(connection):
+            return NO_NAP
+        nap = self._waiter.nap(is_behind=is_behind)
+        return timedelta(seconds=min(nap, self._until_told()))
+
+    def finish(self) -> None:
+        """Close the connections."""
+        self._waiter.close()
+        self._catching_up.stop()
+        self._catching_up.stopped(timedelta(seconds=2))
+        super().finish()
+
+    # --- Clients
+
+    def _forget(self, client: EventClient) -> None:
+        clients = self._clients.get(client.wanted, set())
+        if client not in clients:
+            return
+        clients.remove(client)
+        if not clients:
+            del self._clients[client.wanted]
+        self._loops[client.loop] -= 1
+        if not self._loops[client.loop]:
+            del self._loops[client.loop]
+            self.delivered.pop(client.loop, None)
+
+    def _is_unused(self) -> bool:
+        return not self._clients
+
+    def _admit(self, connection: Connection) -> None:
+        """Register the clients that have come: each is given all events after this position."""
+        with self._lock:
+            coming = list(self._coming)
+        if not coming:
+            return
+        bounds = log.bounds(connection)
+        if self._position == NOWHERE:
+            self._position = bounds.head
+        # One that comes from another process may be ahead of this one, for a moment.
+        there = [each for each in coming if not self._position < (each.after or 0) <= bounds.head]
+        with self._lock:
+            for client in there:
+                if client not in self._coming:
+                    continue  # it left
+                self._coming.remove(client)
+                self._clients.setdefault(client.wanted, set()).add(client)
+                self._loops[client.loop] += 1
+        for client in there:
+            self._catching_up.add(client, self._position)
+        self._say_position()
+
+    def _until_told(self) -> float:
+        """Tell clients how far they are, if it is time; return how many seconds there are left."""
+        if self._told == self._position:
+            return float("inf")
+        left = self._told_at + TELL_EVERY - monotonic()
+        if left <= 0:
+            self._say_position()
+        return max(left, 0)
+
+    def _say_position(self) -> None:
+        """Have each loop note how far its clients are, behind what it was given before."""
+        with self._lock:
+            loops = list(self._loops)
+        self._told, self._told_at = self._position, monotonic()
+        for loop in loops:
+            self.tell(loop, partial(self._note, loop, self._position))
+
+    def _note(self, loop: asyncio.AbstractEventLoop, upto: int) -> None:
+        if loop in self._loops:
+            self.delivered[loop] = upto
+
+    def _each_of(self, loop: asyncio.AbstractEventLoop) -> list[EventClient]:
+        each = [client for clients in self._clients.values() for client in clients]
+        return [client for client in each if client.loop is loop]
+
+    # --- Events
+
+    def _pass_on(self, connection: Connection) -> bool:
+        """Read the next events, and pass them on; return whether the log had grown."""
+        with self._lock:
+            filters = list(self._clients)
+        after = self._position
+        try:
+            stretch = read_stretch(connection, _of_any(filters), after=after, limit=PAGE)
+        except (EventsRemoved, PositionAhead) as error:
+            self._begin_anew(connection, error)
+            return True
+        if stretch.upto == after:
+            return False
+        if stretch.events:
+            self._waiter.found()
+            events = [RecordedEvent.of(each) for each in stretch.events]
+            try:
+                chunks = _chunks(connection, filters, events)
+            except psycopg.DataError as error:
+                if not self._has_ended_culprits(connection, filters, events, error):
+                    raise
+                return True
+            self._hand_over(stretch.upto, chunks)
+        self._position = stretch.upto
+        self._until_told()
+        return True
+
+    def _hand_over(self, upto: int, chunks: dict[Filter, tuple[bytes, int]]) -> None:
+        """Give each loop at once what its clients are to be sent."""
+        by_loop: dict[asyncio.AbstractEventLoop, list[Share]] = defaultdict(list)
+        with self._lock:
+            for wanted, (chunk, count) in chunks.items():
+                for client in self._clients.get(wanted, ()):
+                    by_loop[client.loop].append(Share(client, chunk, count))
+        # While a loop passes on one batch, the next is read; not more, or it would seem that its
+        # clients were slow.
+        for each in self._under_way:
+            each.wait(PATIENCE)
+        self._under_way = []
+        for loop, shares in by_loop.items():
+            done = threading.Event()
+            self._under_way.append(done)
+            self.tell(loop, partial(self._deliver, loop, upto, shares, done))
+
+    def _deliver(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        upto: int,
+        shares: Sequence[Share],
+        done: threading.Event,
+    ) -> None:
+        """Run in a loop: pass on what it was given."""
+        for client, chunk, events in shares:
+            client.push(chunk, events)
+            if client.is_over:
+                self.leave(client)
+        self._note(loop, upto)
+        # Behind the clients that were just woken.
+        loop.call_soon(done.set)
+
+    def _has_ended_culprits(
+        self,
+        connection: Connection,
+        filters: Iterable[Filter],
+        events: Sequence[RecordedEvent],
+        error: psycopg.DataError,
+    ) -> bool:
+        """End the streams whose conditions PostgreSQL refuses; return whether there are any."""
+        culprits = [each for each in filters if each.path and _fails(connection, each, events)]
+        for wanted in culprits:
+            with self._lock:
+                clients = list(self._clients.get(wanted, ()))
+            for client in clients:
+                self.leave(client)
+                self.tell(client.loop, partial(client.end, WENT_WRONG))
+        if culprits:
+            signals.send(signals.service_failed, type(self), service=self.name, error=error)
+        return bool(culprits)
+
+    def _begin_anew(self, connection: Connection, error: EventsRemoved | PositionAhead) -> None:
+        """Tell all clients that the log lacks what is next: it was restored, or was too fast."""
+        reason, at = _reason(error), self._position
+        self._position = log.bounds(connection).head
+        chunk = wire.reset(reason, last_event_id=str(at), position=self._position)
+        with self._lock:
+            filters = list(self._clients)
+        self._hand_over(self._position, dict.fromkeys(filters, (chunk, 1)))
+
+
+class Share(NamedTuple):
+    """What one client is to be sent."""
+
+    client: EventClient
+    chunk: bytes
+    events: int
+
+
+class CatchingUp(Service):
+    """Reads what clients have missed, in a thread of its own: the others need not wait for it."""
+
+    longest_backoff = timedelta(seconds=1)
+    longest_step = float("inf")
+
+    def __init__(self, alias: str) -> None:
+        super().__init__()
+        self.name = "sse catching up"
+        self._session = Session(alias, name="sse catching up")
+        self._coming: deque[tuple[EventClient, int]] = deque()
+
+    def add(self, client: EventClient, upto: int) -> None:
+        """Have a client begin with what it has missed, up to a position."""
+        self._coming.append((client, upto))
+        self.wake()
+
+    def tick(self) -> timedelta:
+        """Let those who have come begin; return how long to nap."""
+        # Many come at once where a server was restarted, and have seen the same.
+        known: dict[object, bytes] = {}
+        while self._coming:
+            if self._stopping.is_set():
+                return NO_NAP
+            client, upto = self._coming[0]
+            request = client.wanted, client.last_event_id, client.limits, upto
+            try:
+                if request not in known:
+                    known[request] = self._missed(client, upto)
+            except psycopg.DataError as error:
+                signals.send(signals.service_failed, type(self), service=self.name, error=error)
+                self._tell(client, partial(client.end, WENT_WRONG))
+            else:
+                self._tell(client, partial(client.begin, known[request]))
+            self._coming.popleft()
+        self._session.close()
+        return timedelta(minutes=1)
+
+    def _tell(self, client: EventClient, call: Callable[[], None]) -> None:
+        try:
+            client.loop.call_soon_threadsafe(call)
+        except RuntimeError:
+            client.leave()  # its loop is closed
+
+    def _missed(self, client: EventClient, upto: int) -> bytes:
+        """Return what a client is sent at first: what it has missed, and where it is then."""
+        ready = wire.ready(upto)
+        if not client.last_event_id:
+            return ready
+        try:
+            return self._read(client, upto) + ready
+        except (EventsRemoved, PositionAhead) as error:
+            reason = _reason(error)
+        except NotSent as error:
+            reason = str(error)
+        return wire.reset(reason, last_event_id=client.last_event_id, position=upto) + ready
+
+    def _read(self, client: EventClient, upto: int) -> bytes:
+        after, limits = client.after, client.limits
+        if after is None:
+            raise NotSent("invalid")
+        connection = self._session.connection
+        check_bounds(after, log.bounds(connection))
+        if after < upto and log.is_next_older(connection, after=after, age=limits.age):
+            raise NotSent("too_old")
+        blocks: list[bytes] = []
+        size = 0
+        while after < upto:
+            limit = min(limits.events - len(blocks) + 1, PAGE)
+            stretch = read_stretch(connection, client.wanted, after=after, limit=limit)
+            after = stretch.upto
+            new = [wire.recorded(RecordedEvent.of(e)) for e in stretch.events if e.position <= upto]
+            blocks += new
+            size += sum(map(len, new))
+            if len(blocks) > limits.events or size > MOST_BYTES:
+                raise NotSent("too_many")
+        return b"".join(blocks)
+
+    def finish(self) -> None:
+        """Close the connection."""
+        self._session.close()
+
+
+class NotSent(Exception):
+    """What a client has missed is not sent to it: its text is the reason."""
+
+
+def _reason(error: EventsRemoved | PositionAhead) -> str:
+    return "removed" if isinstance(error, EventsRemoved) else "ahead"
+
+
+def _of_any(filters: Iterable[Filter]) -> Filter:
+    """Return a filter of all events that one of these may want: of their topics."""
+    each = list(filters)
+    topics = {topic for wanted in each for topic in wanted.topics}
+    if len(topics) > MOST_PATTERNS or any(wanted.wants_all_topics for wanted in each):
+        return Filter()
+    return Filter(tuple(sorted(topics)))
+
+
+def _chunks(
+    connection: Connection, filters: Iterable[Filter], events: Sequence[RecordedEvent]
+) -> dict[Filter, tuple[bytes, int]]:
+    """Return the events that each filter wants, formatted, and how many; not those of none."""
+    blocks: dict[int, bytes] = {}
+
+    def formatted(event: RecordedEvent) -> bytes:
+        if event.position not in blocks:
+            blocks[event.position] = wire.recorded(event)
+        return blocks[event.position]
+
+    chunks = {}
+    for wanted, found in _matched(connection, filters, events).items():
+        if found:
+            chunks[wanted] = b"".join(map(formatted, found)), len(found)
+    return chunks
+
+
+def _matched(
+    connection: Connection, filters: Iterable[Filter], events: Sequence[RecordedEvent]
+) -> dict[Filter, list[RecordedEvent]]:
+    """Return the events that each filter wants: topics are matched here, payloads in PostgreSQL."""
+    matched = {
+        wanted: [each for each in events if _wants_topic(wanted.topics, each.topic)]
+        for wanted in filters
+    }
+    conditional = [wanted for wanted, found in matched.items() if wanted.path and found]
+    if conditional:
+        asked = [
+            (number, event.position)
+            for number, wanted in enumerate(conditional)
+            for event in matched[wanted]
+        ]
+        met = set(log.meeting(connection, conditional, asked))
+        for number, wanted in enumerate(conditional):
+            matched[wanted] = [e for e in matched[wanted] if (number, e.position) in met]
+    return matched
+
+
+def _fails(connection: Connection, wanted: Filter, events: Sequence[RecordedEvent]) -> bool:
+    try:
+        log.meeting(connection, [wanted], [(0, event.position) for event in events])
+    except psycopg.DataError:
+        return True
+    return False
+
+
+@lru_cache(10_000)
+def _wants_topic(patterns: tuple[str, ...], topic: str) -> bool:
+    return not patterns or any(_compiled(pattern).match(topic) for pattern in patterns)
+
+
+@lru_cache(1000)
+def _compiled(pattern: str) -> re.Pattern[str]:
+    return re.compile(as_regex(pattern).removesuffix("$") + r"\Z")

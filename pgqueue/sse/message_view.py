@@ -1,0 +1,113 @@
+"""A view that streams what happens to one message, until it has ended."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from datetime import timedelta
+from functools import partial
+from typing import Any, TypeAlias
+
+from asgiref.sync import sync_to_async
+from django.http import HttpRequest, HttpResponse, StreamingHttpResponse
+
+from pgqueue.connections import borrow
+from pgqueue.engine import lookup
+from pgqueue.engine.values import Tuples
+from pgqueue.events.reading import as_alias
+from pgqueue.spelling import shown
+from pgqueue.sse import requests
+from pgqueue.sse.progress import ENDED, MessageClient
+from pgqueue.sse.requests import HEARTBEAT
+from pgqueue.sse.views import View
+
+
+@dataclass(frozen=True)
+class StreamedMessage:
+    """The message that a page wants to see: what there is to decide whether it may.
+
+    Attributes:
+        metadata: what the producer wrote on it.
+    """
+
+    id: str
+    channel: str
+    task: str
+    key: str
+    metadata: Mapping[str, Any]
+
+
+Answer: TypeAlias = "bool | HttpResponse | None"
+Authorize: TypeAlias = "Callable[[HttpRequest, StreamedMessage], Answer | Awaitable[Answer]]"
+
+
+def message_stream(
+    *,
+    authorize: Authorize | None = None,
+    heartbeat: float | timedelta = HEARTBEAT,
+    database: str | None = None,
+) -> View:
+    """Return an async view that streams the progress and the end of a message to a page.
+
+        path("messages/<int:id>/", message_stream(authorize=may_see))
+
+    It sends the events waiting, started, progress, retried and ended; after that it answers 204,
+    so that a browser does not come back. It is there for messages of every channel.
+
+    Args:
+        authorize: is given the request and a `StreamedMessage`; returns True, or an HttpResponse in
+            place of the stream. It may be async, and may use the ORM if it is not. None: nobody
+            may.
+        heartbeat: how long a stream is silent at most.
+        database: the alias of the queue's database, if not the one of `PGQUEUE`.
+
+    Raises:
+        ValueError, TypeError: an argument can't be.
+    """
+    requests.checked_hook(authorize)
+    patience = requests.as_seconds("heartbeat", heartbeat)
+    if database is not None:
+        as_alias(database)
+
+    async def view(
+        request: HttpRequest, id: int | str, **kwargs: object
+    ) -> HttpResponse | StreamingHttpResponse:
+        if refusal := requests.refusal(request):
+            return refusal
+        if authorize is None:
+            return requests.denied()
+        alias = as_alias(database)
+        message = await sync_to_async(_find)(alias, id)
+        if message is None:
+            return requests.refused("No message has this id.", status=404)
+        answer = await requests.answer_of(authorize, request, message)
+        if isinstance(answer, HttpResponse):
+            return answer
+        if answer is None or answer is False:
+            return requests.denied()
+        if answer is not True:
+            raise TypeError(
+                f"authorize returned {shown(answer)}: it must return True, False or an "
+                "HttpResponse."
+            )
+        if request.headers.get("Last-Event-ID") == ENDED:
+            return HttpResponse(status=204)
+        make = partial(MessageClient, int(message.id))
+        return requests.respond(request, make, alias=alias, heartbeat=patience)
+
+    return view
+
+
+def _find(alias: str, id: int | str) -> StreamedMessage | None:
+    """Return what is known of a message; None: there is none."""
+    text = str(id)
+    if not (text.isascii() and text.isdigit()):
+        return None
+    with borrow(alias) as connection:
+        found = lookup.find(Tuples(connection), int(text[:30]))
+    if found is None:
+        return None
+    return StreamedMessage(
+        str(found.id), found.channel, found.task, found.key, json.loads(found.metadata)
+    )

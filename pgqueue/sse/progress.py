@@ -1,0 +1,183 @@
+"""What happens to single messages, as their pages see it.
+
+One thread looks at all messages that pages of this process show, in one statement: often while
+something happens, and twice a second at least. The end of a message is notified (`tasks.waiting`),
+and is looked at once it is.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from datetime import timedelta
+from functools import partial
+from typing import Any
+
+from pgqueue.engine import wait
+from pgqueue.engine.wait import Seen
+from pgqueue.service import NO_NAP
+from pgqueue.sse import wire
+from pgqueue.sse.client import Client
+from pgqueue.sse.source import LINGER, Source
+from pgqueue.states import Outcome, State
+from pgqueue.tables import needing_tables
+from pgqueue.tasks import waiting
+
+SHORTEST_NAP = timedelta(milliseconds=10)
+LONGEST_NAP = timedelta(seconds=0.5)
+ENDED = "ended"
+"""The event that is the last, and its id: who comes back with this is told not to."""
+ENDS = {State.DEAD.value, *Outcome.values}
+GONE = "gone"
+"""The status of a message that is neither live nor in history: retention has removed it."""
+
+
+class MessageClient(Client):
+    """A stream of what happens to a message.
+
+    Attributes:
+        id: the message's.
+        seen: how it was when the page was told last.
+    """
+
+    __slots__ = ("_ended", "_progress", "id", "seen")
+
+    def __init__(self, id: int) -> None:
+        super().__init__()
+        self.id = id
+        self.seen: Seen | None = None
+        self._progress: Progress | None = None
+        self._ended: waiting.Promise | None = None
+
+    def join(self, alias: str) -> None:
+        """Be served, until `leave()`."""
+        self._ended = waiting.ended(alias, self.id)
+        self._progress = Progress.serve(alias, self)
+        self._ended.add_done_callback(partial(_wake, self._progress))
+
+    def leave(self) -> None:
+        """Be served no more."""
+        if self._ended:
+            self._ended.cancel()
+        if self._progress:
+            self._progress.leave(self)
+
+    def beat(self) -> bytes:
+        """Return what is sent while there is nothing."""
+        return wire.comment("")
+
+    def tell(self, blocks: bytes, is_last: bool) -> None:
+        """Send what has happened."""
+        if self.has_begun:
+            self.push(blocks)
+        else:
+            self.begin(blocks)
+        if is_last:
+            self.end()
+
+
+def _wake(progress: Progress, promise: object) -> None:
+    progress.wake()
+
+
+class Progress(Source[MessageClient]):
+    """Looks at all messages that pages of this process show."""
+
+    def __init__(self, alias: str) -> None:
+        super().__init__(alias)
+        self._clients: set[MessageClient] = set()
+        self._nap = SHORTEST_NAP
+
+    def tick(self) -> timedelta:
+        """Tell pages what has happened; return how long to nap."""
+        if self.has_ended():
+            return NO_NAP
+        with self._lock:
+            if self._coming:
+                self._nap = SHORTEST_NAP
+            self._clients.update(self._coming)
+            self._coming.clear()
+            clients = list(self._clients)
+        if not clients:
+            return LINGER / 2
+        if self._look(clients):
+            self._nap = SHORTEST_NAP
+        nap = self._nap
+        self._nap = min(2 * nap, LONGEST_NAP)
+        return nap
+
+    def _look(self, clients: list[MessageClient]) -> bool:
+        """Look at their messages; return whether anything has happened."""
+        alias = self._session.alias
+        with needing_tables(alias):
+            found = wait.look(self._session.connection, {client.id for client in clients})
+        has_happened = False
+        for client in clients:
+            now = found.get(client.id) or Seen(client.id, GONE, 0, 0, None, None)
+            events = changes(client.seen, now)
+            client.seen = now
+            if events:
+                has_happened = True
+                blocks = b"".join(block(event, now) for event in events)
+                self.tell(client.loop, partial(client.tell, blocks, is_end(now)))
+            if is_end(now):
+                self.leave(client)
+        return has_happened
+
+    def _forget(self, client: MessageClient) -> None:
+        self._clients.discard(client)
+
+    def _is_unused(self) -> bool:
+        return not self._clients
+
+    def _each_of(self, loop: asyncio.AbstractEventLoop) -> list[MessageClient]:
+        return [client for client in self._clients if client.loop is loop]
+
+
+def is_end(seen: Seen) -> bool:
+    """Return whether nothing more happens, unless it is replayed."""
+    return seen.state in ENDS or seen.state == GONE
+
+
+def changes(before: Seen | None, now: Seen) -> list[str]:
+    """Return what has happened between two looks, as the names of events, in their order.
+
+    Between two looks much may happen: of several runs only the last is told.
+    """
+    if before is None:
+        began = "started" if now.state == State.RUNNING else "waiting"
+        return [ENDED] if is_end(now) else [began]
+    if before == now:
+        return []
+    # The failure that a dead message ends with has no other run behind it.
+    failed = now.failures - before.failures - (now.state == State.DEAD) > 0
+    started = now.attempt > before.attempt
+    runs_or_ended = now.state == State.RUNNING or is_end(now)
+    events = []
+    if failed and started:
+        events += ["retried", "started"] if runs_or_ended else ["started", "retried"]
+    elif failed:
+        events.append("retried")
+    elif started:
+        events.append("started")
+    if before.state == State.RUNNING and not (failed or started or runs_or_ended):
+        events.append("waiting")
+    if now.progress != before.progress:
+        events.append("progress")
+    if is_end(now):
+        events.append(ENDED)
+    return events
+
+
+def block(event: str, now: Seen) -> bytes:
+    """Return an event of a message."""
+    told: dict[str, Any] = {
+        "id": str(now.id),
+        "status": now.state,
+        "attempt": now.attempt,
+        "failures": now.failures,
+        "progress": json.loads(now.progress or "null"),
+    }
+    if event == ENDED:
+        told["result"] = json.loads(now.result or "null")
+    return wire.block(json.dumps(told), event=event, id=ENDED if event == ENDED else now.attempt)

@@ -1,0 +1,122 @@
+"""A view that streams events of the log to whoever may see them."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from datetime import timedelta
+from functools import partial
+from typing import Any, TypeAlias
+
+from django.http import HttpRequest, HttpResponse, StreamingHttpResponse
+
+from pgqueue.events.reading import MOST, as_alias
+from pgqueue.filters import Filter, as_filter
+from pgqueue.quantities import as_count
+from pgqueue.spelling import shown
+from pgqueue.sse import requests
+from pgqueue.sse.client import MOST_EVENTS
+from pgqueue.sse.feed import EventClient, Limits
+from pgqueue.sse.requests import HEARTBEAT
+
+MAX_AGE = timedelta(minutes=5)
+MOST_TOPICS = 50
+LONGEST_WHERE = 2000
+LONGEST_ID = 100
+"""Characters."""
+
+Answer: TypeAlias = "bool | Filter | HttpResponse | None"
+Authorize: TypeAlias = "Callable[[HttpRequest, Filter], Answer | Awaitable[Answer]]"
+View: TypeAlias = "Callable[..., Awaitable[HttpResponse | StreamingHttpResponse]]"
+
+
+def event_stream(
+    *,
+    authorize: Authorize | None = None,
+    topics: str | Iterable[str] | None = None,
+    where: Mapping[str, Any] | None = None,
+    max_events: int = MOST_EVENTS,
+    max_age: float | timedelta = MAX_AGE,
+    heartbeat: float | timedelta = HEARTBEAT,
+    database: str | None = None,
+) -> View:
+    """Return an async view that streams events as they come, as server-sent events.
+
+        path("events/", event_stream(authorize=may_see, topics="order.*"))
+
+    A request may ask for less: `?topic=order.paid&topic=order.shipped&where={"total__gte":100}`.
+
+    Args:
+        authorize: is given the request and the filter of what it asks for; returns True, a filter
+            of what it may have, or an HttpResponse in place of the stream. It may be async, and may
+            use the ORM if it is not. None: nobody may.
+        topics: patterns of what it offers; None: all topics.
+        where: conditions that each event must meet, whatever else a request asks for.
+        max_events, max_age: what is sent of what a browser has missed while it was away, at most:
+            beyond, it gets the event `pgqueue.reset`.
+        heartbeat: how long a stream is silent at most.
+        database: the alias of the queue's database, if not the one of `PGQUEUE`.
+
+    Raises:
+        InvalidFilter: the topics or the conditions can't be.
+        ValueError, TypeError: another argument can't be.
+    """
+    requests.checked_hook(authorize)
+    offered = as_filter(topics, where)
+    try:
+        events = as_count(max_events, least=0)
+    except ValueError as error:
+        raise ValueError(f"max_events={shown(max_events)}: {error}") from error
+    limits = Limits(events, requests.as_seconds("max_age", max_age))
+    patience = requests.as_seconds("heartbeat", heartbeat)
+    if database is not None:
+        as_alias(database)
+
+    async def view(request: HttpRequest, **kwargs: object) -> HttpResponse | StreamingHttpResponse:
+        if refusal := requests.refusal(request):
+            return refusal
+        try:
+            asked = _asked(request, offered)
+        except ValueError as error:
+            return requests.refused(str(error), status=400)
+        answer = await requests.answer_of(authorize, request, asked)
+        if isinstance(answer, HttpResponse):
+            return answer
+        if answer is None or answer is False:
+            return requests.denied()
+        if answer is not True and not isinstance(answer, Filter):
+            raise TypeError(
+                f"authorize returned {shown(answer)}: it must return True, False, a Filter or an "
+                "HttpResponse."
+            )
+        wanted = asked if answer is True else answer
+        # A browser that comes back sends the header; the page's script can only write the address.
+        seen = request.headers.get("Last-Event-ID") or request.GET.get("last_event_id", "")
+        seen = seen[:LONGEST_ID]
+        make = partial(
+            EventClient, wanted, last_event_id=seen, after=_as_position(seen), limits=limits
+        )
+        return requests.respond(request, make, alias=as_alias(database), heartbeat=patience)
+
+    return view
+
+
+def _asked(request: HttpRequest, offered: Filter) -> Filter:
+    """Return what a request asks for, within what is offered.
+
+    Raises:
+        ValueError: it can't ask for that.
+    """
+    topics, where = request.GET.getlist("topic"), request.GET.get("where", "")
+    if len(topics) > MOST_TOPICS:
+        raise ValueError(f"topic: there may be {MOST_TOPICS} of them at most.")
+    if len(where) > LONGEST_WHERE:
+        raise ValueError(f"where: it may have {LONGEST_WHERE} characters at most.")
+    return offered.narrowed(Filter(tuple(topics), requests.parsed("where", where) if where else {}))
+
+
+def _as_position(last_event_id: str) -> int | None:
+    """Return what position this is; None: it is none."""
+    if not (last_event_id.isascii() and last_event_id.isdigit()):
+        return None
+    # Beyond what can be, it is ahead of the log all the same.
+    return min(int(last_event_id), MOST)

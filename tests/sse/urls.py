@@ -1,0 +1,57 @@
+"""Streams of every kind that tests look at."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.http import HttpRequest, HttpResponse
+from django.urls import path
+
+from pgqueue.sse import Filter, StreamedMessage, event_stream, message_stream
+
+
+def anyone(request: HttpRequest, wanted: object) -> bool:
+    return True
+
+
+async def anyone_in_time(request: HttpRequest, wanted: object) -> bool:
+    return True
+
+
+def staff(request: HttpRequest, wanted: object) -> bool:
+    return bool(request.user.is_staff)  # type: ignore[union-attr]
+
+
+def own(request: HttpRequest, wanted: Filter) -> Filter:
+    return wanted.narrowed(Filter(where={"user": int(request.GET["user"])}))
+
+
+def elsewhere(request: HttpRequest, wanted: object) -> HttpResponse:
+    return HttpResponse("log in", status=401)
+
+
+def undecided(request: HttpRequest, wanted: object) -> Any:
+    return "yes"
+
+
+def of_the_key(request: HttpRequest, message: StreamedMessage) -> bool:
+    return message.key == request.GET["key"]
+
+
+urlpatterns = [
+    path("events/", event_stream(authorize=anyone)),
+    path("async/", event_stream(authorize=anyone_in_time)),
+    path("nobody/", event_stream()),
+    path("staff/", event_stream(authorize=staff)),
+    path("own/", event_stream(authorize=own)),
+    path("elsewhere/", event_stream(authorize=elsewhere)),
+    path("undecided/", event_stream(authorize=undecided)),
+    path("orders/", event_stream(authorize=anyone, topics="order.*", where={"total__gte": 10})),
+    path("brief/", event_stream(authorize=anyone, heartbeat=0.1)),
+    path("few/", event_stream(authorize=anyone, max_events=3)),
+    path("young/", event_stream(authorize=anyone, max_age=60)),
+    path("second/", event_stream(authorize=anyone, database="second")),
+    path("messages/<int:id>/", message_stream(authorize=anyone)),
+    path("keys/<int:id>/", message_stream(authorize=of_the_key)),
+    path("no-messages/<int:id>/", message_stream()),
+]

@@ -27,7 +27,7 @@ INSTALLED = $(VENV)/installed
 PLOTTING = $(VENV)/installed-soak
 PIPELINE = $(VENV)/installed-spark
 
-.PHONY: demo history test test-postgres test-spark model chaos soak bench bench-smoke bench-peers lint types imports migrations check constraints clean
+.PHONY: demo history test test-postgres test-spark test-browser model chaos soak bench bench-smoke bench-peers lint types imports migrations check constraints clean
 
 # With SPARK=1 a report about it follows, which needs Python 3.11 to 3.13, and no Java on the machine.
 demo: $(if $(SPARK),$(PIPELINE),$(INSTALLED))
@@ -48,6 +48,10 @@ test-postgres: $(TESTED)
 # The data pipeline: what needs a session of Spark, and what takes long.
 test-spark: $(PIPELINE)
 	$(PYTEST) -n 2 -m spark tests/spark
+
+# Streams of events in headless Chromium, which has to be there: apt-get install chromium.
+test-browser: $(TESTED)
+	$(PYTEST) -n 2 -m browser tests/sse
 
 # Random histories held against two models, and then everybody at once, for half of the minutes.
 MINUTES ?= 10

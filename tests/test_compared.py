@@ -76,6 +76,7 @@ FEATURES = {
         "Partition helper",
         "Fire-and-forget",
         "Publish",
+        "SSE",
     ],
     "pg-transactional-outbox's handlers": [
         "Handlers",

@@ -10,7 +10,8 @@ from functools import partial
 from typing import Any, TypeAlias
 
 from asgiref.sync import sync_to_async
-from django.http import HttpRequest, HttpResponse, StreamingHttpResponse
+from django.http import HttpRequest, HttpResponse
+from django.http.response import HttpResponseBase
 
 from pgqueue.connections import borrow
 from pgqueue.engine import lookup
@@ -70,9 +71,7 @@ def message_stream(
     if database is not None:
         as_alias(database)
 
-    async def view(
-        request: HttpRequest, id: int | str, **kwargs: object
-    ) -> HttpResponse | StreamingHttpResponse:
+    async def view(request: HttpRequest, id: int | str, **kwargs: object) -> HttpResponseBase:
         if refusal := requests.refusal(request):
             return refusal
         if authorize is None:

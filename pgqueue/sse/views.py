@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
 from datetime import timedelta
 from functools import partial
 from typing import Any, TypeAlias
 
-from django.http import HttpRequest, HttpResponse, StreamingHttpResponse
+from django.http import HttpRequest, HttpResponse
+from django.http.response import HttpResponseBase
 
 from pgqueue.events.reading import MOST, as_alias
 from pgqueue.filters import Filter, as_filter
@@ -26,7 +27,7 @@ LONGEST_ID = 100
 
 Answer: TypeAlias = "bool | Filter | HttpResponse | None"
 Authorize: TypeAlias = "Callable[[HttpRequest, Filter], Answer | Awaitable[Answer]]"
-View: TypeAlias = "Callable[..., Awaitable[HttpResponse | StreamingHttpResponse]]"
+View: TypeAlias = "Callable[..., Coroutine[Any, Any, HttpResponseBase]]"
 
 
 def event_stream(
@@ -71,7 +72,7 @@ def event_stream(
     if database is not None:
         as_alias(database)
 
-    async def view(request: HttpRequest, **kwargs: object) -> HttpResponse | StreamingHttpResponse:
+    async def view(request: HttpRequest, **kwargs: object) -> HttpResponseBase:
         if refusal := requests.refusal(request):
             return refusal
         try:

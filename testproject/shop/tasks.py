@@ -1,4 +1,5 @@
 import random
+import time
 
 from django.core.mail import EmailMessage
 from django.db.models import F
@@ -9,6 +10,8 @@ from testproject.shop.models import Order, Product, StockMovement
 
 # Fewer than max_attempts: the injected failures alone never kill a message.
 FAILING_ATTEMPTS = 3
+PACKING_TAKES = 0.5
+"""Seconds for a piece."""
 
 
 class ForkliftStuck(Exception):
@@ -47,3 +50,13 @@ def is_stuck(order_id: int, attempt: int) -> bool:
     """Say yes in a fifth of the early attempts: at random, but for each the same again."""
     chance = random.Random(f"{order_id}/{attempt}").random()
     return attempt <= FAILING_ATTEMPTS and chance < 0.2
+
+
+@task(channel="packing", takes_context=True)
+def pack(context: TaskContext, order_id: int) -> str:
+    """Put what was ordered into a box, piece by piece."""
+    order = Order.objects.get(pk=order_id)
+    for piece in range(1, order.quantity + 1):
+        context.checkpoint({"packed": piece, "of": order.quantity})
+        time.sleep(PACKING_TAKES)
+    return f"{order.quantity} in a box"

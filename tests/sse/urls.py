@@ -38,7 +38,12 @@ def of_the_key(request: HttpRequest, message: StreamedMessage) -> bool:
     return message.key == request.GET["key"]
 
 
+def blank(request: HttpRequest) -> HttpResponse:
+    return HttpResponse("")
+
+
 urlpatterns = [
+    path("blank/", blank),
     path("events/", event_stream(authorize=anyone)),
     path("async/", event_stream(authorize=anyone_in_time)),
     path("nobody/", event_stream()),

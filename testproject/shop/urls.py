@@ -1,0 +1,10 @@
+from django.urls import path
+
+from testproject.shop import views
+
+urlpatterns = [
+    path("", views.orders, name="orders"),
+    path("events/", views.order_stream, name="order-events"),
+    path("packing/<int:id>/", views.packing, name="packing"),
+    path("packing/<int:id>/events/", views.packing_stream, name="packing-events"),
+]

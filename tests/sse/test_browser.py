@@ -1,0 +1,160 @@
+"""Streams in a real browser: `EventSource` in headless Chromium, and the shop's pages."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from decimal import Decimal
+
+import pytest
+from playwright.sync_api import Browser, Page, expect, sync_playwright
+
+from pgqueue import publish, publish_many
+from testproject.shop.events import OrderPlaced
+from tests import programs
+from tests.processes import worker
+from tests.sse import serving
+
+pytestmark = pytest.mark.browser
+
+FOLLOW = """
+(address) => {
+  window.seen = [];
+  window.events = new EventSource(address);
+  const note = (event) => window.seen.push([event.type, event.lastEventId, event.data]);
+  for (const name of ["a.b", "pgqueue.reset", "pgqueue.ready"]) {
+    window.events.addEventListener(name, note);
+  }
+}
+"""
+COUNT = "(name) => window.seen.filter(([type]) => type === name).length"
+PATIENCE = 20_000  # milliseconds
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    """Chromium, as it is installed."""
+    chromium = programs.find("chromium", package="chromium")
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(
+            executable_path=chromium,
+            args=["--no-sandbox", "--disable-dev-shm-usage", "--disable-gpu"],
+        )
+        yield browser
+        browser.close()
+
+
+@pytest.fixture(autouse=True)
+def _orm_beside_a_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+    # Playwright keeps an event loop in this thread.
+    monkeypatch.setenv("DJANGO_ALLOW_ASYNC_UNSAFE", "1")
+
+
+@pytest.fixture
+def page(browser: Browser) -> Iterator[Page]:
+    context = browser.new_context()
+    context.set_default_timeout(PATIENCE)
+    complaints: list[str] = []
+    page = context.new_page()
+    page.on("pageerror", lambda error: complaints.append(str(error)))
+    yield page
+    context.close()
+    assert complaints == []
+
+
+def follow(page: Page, server: serving.Process, address: str) -> None:
+    """Open a stream, from a page of the same host."""
+    page.goto(f"http://127.0.0.1:{server.port}/blank/")
+    page.evaluate(FOLLOW, address)
+    ready(page)
+
+
+def ready(page: Page, times: int = 1) -> None:
+    page.wait_for_function(f"({COUNT})('pgqueue.ready') >= {times}")
+
+
+def sees(page: Page, count: int) -> list[str]:
+    """Wait for so many events; return their ids."""
+    page.wait_for_function(f"({COUNT})('a.b') >= {count}")
+    seen = page.evaluate("window.seen")
+    assert "pgqueue.reset" not in [name for name, _, _ in seen]
+    return [id for name, id, _ in seen if name == "a.b"]
+
+
+def test_a_page_goes_on_across_a_restart_of_the_server_and_misses_nothing(page: Page) -> None:
+    with serving.process() as server:
+        follow(page, server, "/events/?topic=a.*")
+        publish_many([("a.b", n) for n in range(5)])
+        sees(page, 5)
+        server.stop()
+    publish_many([("a.b", n) for n in range(5, 50)])
+    publish("other", "not wanted")
+
+    with serving.process(port=server.port):
+        ready(page, 2)
+        publish_many([("a.b", n) for n in range(50, 55)])
+        ids = sees(page, 55)
+
+    assert ids == [str(n) for n in [*range(1, 51), *range(52, 57)]]
+
+
+def test_a_page_that_missed_too_much_is_told_so_and_goes_on(page: Page) -> None:
+    with serving.process() as server:
+        follow(page, server, "/few/?topic=a.*")
+        server.stop()
+    publish_many([("a.b", n) for n in range(10)])
+
+    with serving.process(port=server.port):
+        ready(page, 2)
+        publish("a.b", 10)
+        page.wait_for_function(f"({COUNT})('a.b') >= 1")
+        seen = [(name, id) for name, id, _ in page.evaluate("window.seen")]
+
+    assert seen[1:] == [("pgqueue.reset", "10"), ("pgqueue.ready", "10"), ("a.b", "11")]
+
+
+def test_a_page_does_not_come_back_where_it_may_not(page: Page) -> None:
+    with serving.process() as server:
+        page.goto(f"http://127.0.0.1:{server.port}/blank/")
+        page.evaluate(FOLLOW, "/nobody/")
+
+        page.wait_for_function("window.events.readyState === EventSource.CLOSED")
+
+
+def test_the_shop_shows_orders_as_they_are_placed(browser: Browser, page: Page) -> None:
+    with serving.process(settings="tests.settings") as server:
+        address = f"http://127.0.0.1:{server.port}/shop/"
+        page.goto(address)
+        expect(page.get_by_role("status")).to_have_text("live")
+        customer = browser.new_context().new_page()
+        customer.goto(address)
+
+        customer.get_by_role("button", name="3 × Tea").click()
+        expect(page.locator("#orders li")).to_have_count(1)
+        expect(page.locator("#orders li")).to_contain_text("ada@example.com 17.70")
+        server.stop()
+        expect(page.get_by_role("status")).to_have_text("connecting")
+        publish(OrderPlaced(order_id=10**6, email="bob@example.com", total=Decimal(5)))
+
+    with serving.process(port=server.port, settings="tests.settings"):
+        expect(page.locator("#orders li")).to_have_count(2, timeout=PATIENCE)
+        expect(page.locator("#orders li").first).to_have_text("#1000000 bob@example.com 5")
+        customer.context.close()
+
+
+def test_the_shop_shows_how_far_the_packing_of_an_order_is(page: Page) -> None:
+    with serving.process(settings="tests.settings") as server:
+        page.goto(f"http://127.0.0.1:{server.port}/shop/")
+        page.get_by_role("button", name="3 × Bread").click()
+        expect(page.locator("output")).to_have_text("ready")
+
+        with worker("--channel", "packing"):
+            expect(page.locator("output")).to_have_text("3 in a box", timeout=PATIENCE)
+
+        assert page.locator("progress").evaluate("(bar) => [bar.value, bar.max]") == [3, 3]
+        happened = page.locator("#message li").all_inner_texts()
+        assert happened[0] == "waiting"
+        assert happened[-1] == "ended"
+        assert {"started", "progress"} <= set(happened)
+        # It is closed: a browser that came back would be told again.
+        page.wait_for_timeout(3500)
+        assert page.locator("#message li").all_inner_texts() == happened

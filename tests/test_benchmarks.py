@@ -54,6 +54,7 @@ FIGURES = {
     "pinned": {"pinned_per_s", "unpinned_per_s"},
     "recovery": {"child_s", "worker_s"},
     "sleepers": {"s"},
+    "sse": {"p50_ms", "p99_ms", "rss_per_client_kb", "to_all_p50_ms", "lost"},
     "subscriptions": {"per_s", "match_s"},
     "spark": {
         *("read_s", "reader_per_s", "export_per_s", "enqueue_per_s", "stream_p50_s"),
@@ -110,6 +111,7 @@ def run(*arguments: str) -> list[dict[str, Any]]:
         (["backlog", "governed", "ordered", "orm"], "2000"),
         (["subscriptions"], "2000"),
         (["latency"], "5"),
+        (["sse"], "20"),
         (["events"], "3000"),
         (["recovery", "sleepers"], "6"),
         (["spark"], "300"),
@@ -127,7 +129,8 @@ def test_each_benchmark_reports_what_it_promises(names: list[str], messages: str
             *("of_ceiling", "of_free", "deep_of_shallow", "of_jdbc"),
             "cluster_of_processes",
         }
-        assert all(value > 0 for value in [*figures.values(), *ratios.values()])
+        assert figures.get("lost", 0) == 0
+        assert all(value > 0 for name, value in {**figures, **ratios}.items() if name != "lost")
         assert {"cpu", "cores", "memory_gb", "postgresql", "python"} < machine.keys()
         measured = {f"figures.{name}" for name in figures} | {f"ratios.{name}" for name in ratios}
         assert report["spread"].keys() == measured

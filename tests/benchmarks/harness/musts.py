@@ -100,6 +100,10 @@ MUSTS = (
     Must("events", "figures.publish_to_handler_p50_ms", must=6, aim=3),
     Must("events", "ratios.publish_of_enqueue", must=0.9, aim=1),
     Must("events", "ratios.last_of_first", must=0.9, aim=1, is_lasting=True),
+    Must("sse", "figures.p50_ms", must=15, aim=5),
+    Must("sse", "figures.p99_ms", must=60, aim=20),
+    Must("sse", "figures.rss_per_client_kb", must=100, aim=40),
+    Must("sse", "figures.lost", must=0, aim=0),
     Must("recovery", "figures.child_s", must=1, aim=1),
     Must("recovery", "figures.worker_s", must=LEASE_S + 1, aim=LEASE_S + 1),
 )

@@ -68,6 +68,10 @@ if TYPE_CHECKING:
     from pgqueue.exceptions import WaitInTransaction as WaitInTransaction
     from pgqueue.exceptions import WaitTimeout as WaitTimeout
     from pgqueue.exceptions import WriteConflict as WriteConflict
+    from pgqueue.inbox.aggregates import AggregateMessage as AggregateMessage
+    from pgqueue.inbox.receiving import Received as Received
+    from pgqueue.inbox.receiving import areceive_external as areceive_external
+    from pgqueue.inbox.receiving import receive_external as receive_external
     from pgqueue.retries import Exponential as Exponential
     from pgqueue.retries import backoff as backoff
     from pgqueue.savepoints import TransactionLost as TransactionLost
@@ -90,6 +94,7 @@ if TYPE_CHECKING:
 # Importing the package must need neither settings nor models: Spark's executors
 # import it too. So each name is loaded when it is first used.
 _HOMES = {
+    "AggregateMessage": "pgqueue.inbox.aggregates",
     "BackfillConflict": "pgqueue.exceptions",
     "Batch": "pgqueue.batches",
     "BatchTooLarge": "pgqueue.exceptions",
@@ -130,6 +135,7 @@ _HOMES = {
     "PGQueueError": "pgqueue.exceptions",
     "PayloadTooLarge": "pgqueue.exceptions",
     "PositionAhead": "pgqueue.exceptions",
+    "Received": "pgqueue.inbox.receiving",
     "ReceiverClosed": "pgqueue.exceptions",
     "RecordedEvent": "pgqueue.events.recorded",
     "Retry": "pgqueue.exceptions",
@@ -154,6 +160,7 @@ _HOMES = {
     "apublish_many": "pgqueue.events.publishing",
     "aread": "pgqueue.events.reading",
     "areceive": "pgqueue.tasks",
+    "areceive_external": "pgqueue.inbox.receiving",
     "asend": "pgqueue.tasks",
     "asend_many": "pgqueue.tasks",
     "backoff": "pgqueue.retries",
@@ -164,6 +171,7 @@ _HOMES = {
     "publish_many": "pgqueue.events.publishing",
     "read": "pgqueue.events.reading",
     "receive": "pgqueue.tasks",
+    "receive_external": "pgqueue.inbox.receiving",
     "send": "pgqueue.tasks",
     "send_many": "pgqueue.tasks",
     "subscribe": "pgqueue.events.subscribing",
@@ -173,6 +181,7 @@ _HOMES = {
 }
 
 __all__ = [
+    "AggregateMessage",
     "BackfillConflict",
     "Batch",
     "BatchTooLarge",
@@ -213,6 +222,7 @@ __all__ = [
     "PGQueueError",
     "PayloadTooLarge",
     "PositionAhead",
+    "Received",
     "ReceiverClosed",
     "RecordedEvent",
     "Retry",
@@ -237,6 +247,7 @@ __all__ = [
     "apublish_many",
     "aread",
     "areceive",
+    "areceive_external",
     "asend",
     "asend_many",
     "backoff",
@@ -247,6 +258,7 @@ __all__ = [
     "publish_many",
     "read",
     "receive",
+    "receive_external",
     "send",
     "send_many",
     "subscribe",

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from datetime import datetime, timedelta
 from typing import Any
 
+import psycopg
 from django.db import connections
 
 from pgqueue.conf import settings
@@ -34,6 +35,7 @@ def publish_later(
     metadata: Mapping[str, Any] | None = None,
     channel: str | None = None,
     database: str | None = None,
+    connection: psycopg.Connection[Any] | None = None,
 ) -> TaskResult[None]:
     """Publish an event at a time, however far ahead.
 
@@ -41,7 +43,7 @@ def publish_later(
     it is a delayed message of the task `pgqueue.events.later.publish_now`.
 
     Args:
-        event, payload, key, metadata, database: as for `publish`.
+        event, payload, key, metadata, database, connection: as for `publish`.
         run_after: an aware datetime, or seconds or a timedelta from now.
         channel: of the message; None: the default one.
 
@@ -55,7 +57,10 @@ def publish_later(
     new = made(event, payload, key=key, metadata=metadata)
     try:
         own = publish_now.using(
-            run_after=run_after, channel=channel, database=database or settings().database
+            run_after=run_after,
+            channel=channel,
+            database=database or settings().database,
+            connection=connection,
         )
     except InvalidTask as error:
         raise InvalidEvent(str(error)) from error

@@ -17,7 +17,7 @@ from pgqueue.codec.scalars import Unstorable
 from pgqueue.conf import settings
 from pgqueue.engine import publish as engine
 from pgqueue.engine.publish import NewEvent
-from pgqueue.engine.values import Tuples
+from pgqueue.engine.values import Cursors, Tuples
 from pgqueue.events import typed
 from pgqueue.events.acting import acting
 from pgqueue.events.typed import Event
@@ -60,7 +60,7 @@ def publish(
         InvalidEvent: the topic, the key, the payload or the metadata can't be.
         PayloadTooLarge: the payload takes more than 16 MiB.
     """
-    _Outbox(database, connection).store(made(event, payload, key=key, metadata=metadata))
+    Outbox(database, connection).store(made(event, payload, key=key, metadata=metadata))
 
 
 async def apublish(
@@ -97,7 +97,7 @@ def publish_many(
         InvalidEvent: one of them can't be published; then none is.
         PayloadTooLarge: a payload takes more than 16 MiB.
     """
-    outbox = _Outbox(database, connection)
+    outbox = Outbox(database, connection)
     if not isinstance(events, Iterable):
         raise InvalidEvent(f"events={shown(events)}: there is nothing to iterate over.")
     checked = iter(_made(each, metadata) for each in events)
@@ -182,8 +182,12 @@ def _metadata(own: Mapping[str, Any], given: Mapping[str, Any] | None) -> str:
     return json.dumps({**acts, **checked, **own})
 
 
-class _Outbox:
-    """Where events are stored."""
+class Outbox:
+    """Where events are stored, and what else is to be part of the same transaction.
+
+    Raises:
+        InvalidEvent: there is no such database, or the connection is none of psycopg's.
+    """
 
     def __init__(self, database: str | None, connection: psycopg.Connection[Any] | None) -> None:
         try:
@@ -192,29 +196,31 @@ class _Outbox:
             raise InvalidEvent(str(error)) from error
         if connection is not None and not isinstance(connection, psycopg.Connection):
             raise InvalidEvent(f"connection={shown(connection)} is not a psycopg.Connection.")
-        self._alias = database or settings().database
+        self.alias = database or settings().database
         self._connection = connection
+
+    @property
+    def cursors(self) -> Cursors:
+        """The connection that they are stored on."""
+        return connections[self.alias] if self._connection is None else Tuples(self._connection)
 
     def together(self) -> AbstractContextManager[Any]:
         """Store all or none of what is stored in the block."""
         if self._connection is None:
-            return transaction.atomic(using=self._alias)
+            return transaction.atomic(using=self.alias)
         return Tuples(self._connection).atomic()
 
     def store(self, event: NewEvent) -> None:
         """Store one event."""
-        with needing_tables(self._alias):
-            if self._connection is not None:
-                engine.publish(Tuples(self._connection), event)
-            else:
-                engine.publish(connections[self._alias], event)
+        with needing_tables(self.alias):
+            engine.publish(self.cursors, event)
 
     def store_many(self, events: Iterable[NewEvent]) -> None:
         """Store events by COPY, in a transaction."""
-        with needing_tables(self._alias):
+        with needing_tables(self.alias):
             if self._connection is not None:
                 engine.publish_many(Tuples(self._connection), events)
                 return
-            django = connections[self._alias]
+            django = connections[self.alias]
             with django.wrap_database_errors:  # Django's cursors do, but for COPY
                 engine.publish_many(django, events)

@@ -1,0 +1,16 @@
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import timedelta
+
+from pgqueue.engine.values import Cursors
+from pgqueue.statements import load
+
+SQL = load(__name__)
+
+
+def remember(connection: Cursors, ids: Sequence[str], *, lasting: timedelta) -> set[str]:
+    """Remember ids in the caller's transaction; return those that were not remembered before."""
+    with connection.cursor() as cursor:
+        cursor.execute(SQL["remember"], {"ids": list(ids), "lasting": lasting})
+        return {id for (id,) in cursor.fetchall()}

@@ -1,0 +1,126 @@
+"""Messages of aggregates, as pg-transactional-outbox has them: what they are in the event log."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, Literal
+from uuid import UUID
+
+import psycopg
+
+from pgqueue.events.later import publish_later
+from pgqueue.events.publishing import publish
+from pgqueue.exceptions import InvalidEvent
+from pgqueue.inbox.receiving import REMEMBERED, Received, receive_external
+from pgqueue.spelling import shown
+from pgqueue.tasks import Task, TaskResult
+
+AGGREGATE = "aggregate"
+"""The name, in an event's metadata, of what an aggregate's message has and an event has not."""
+CONCURRENCIES = ("sequential", "parallel")
+NO_WORD = re.compile(r"[*\s]+")
+
+
+@dataclass(frozen=True, kw_only=True)
+class AggregateMessage:
+    """A message of an aggregate: the columns of a table of pg-transactional-outbox.
+
+    Attributes:
+        id: the message's own; "": it has none.
+        segment: whose order is kept; None: the aggregate's.
+        concurrency: "sequential", or "parallel" for one that may be handled beside others of its
+            segment. An event only says so: whoever subscribes decides.
+        locked_until: when it is to be published, or handled; None: at once.
+    """
+
+    aggregate_type: str
+    aggregate_id: str
+    message_type: str
+    payload: Any = None
+    id: str | UUID = ""
+    segment: str | None = None
+    concurrency: Literal["sequential", "parallel"] = "sequential"
+    metadata: Mapping[str, Any] = field(default_factory=dict)
+    locked_until: datetime | None = None
+
+    def __post_init__(self) -> None:
+        if self.concurrency not in CONCURRENCIES:
+            raise InvalidEvent(
+                f"concurrency={shown(self.concurrency)}: it must be 'sequential' or 'parallel'."
+            )
+
+    @property
+    def topic(self) -> str:
+        """The aggregate's type, a dot, and the message's; "_" for what no topic may have."""
+        return NO_WORD.sub("_", f"{self.aggregate_type}.{self.message_type}")
+
+    @property
+    def key(self) -> str:
+        """The segment, or else the aggregate's id."""
+        return self.aggregate_id if self.segment is None else self.segment
+
+    @property
+    def known(self) -> dict[str, Any]:
+        """Its metadata; under `AGGREGATE`, what has no other place."""
+        own = {
+            "type": self.aggregate_type,
+            "id": self.aggregate_id,
+            "message_type": self.message_type,
+            "message_id": str(self.id),
+            "concurrency": self.concurrency,
+        }
+        return {**self.metadata, AGGREGATE: own}
+
+    def publish(
+        self, *, database: str | None = None, connection: psycopg.Connection[Any] | None = None
+    ) -> TaskResult[None] | None:
+        """Publish it in the caller's transaction, in place of storing it in an outbox.
+
+        Returns:
+            The message that will publish it, if it is locked until then.
+
+        Raises:
+            InvalidEvent: it can't be published.
+        """
+        own: dict[str, Any] = {"key": self.key, "metadata": self.known}
+        own |= {"database": database, "connection": connection}
+        if self.locked_until is not None:
+            return publish_later(self.topic, self.payload, run_after=self.locked_until, **own)
+        publish(self.topic, self.payload, **own)
+        return None
+
+    def receive(
+        self,
+        to: Task[Any, Any] | None = None,
+        *,
+        source: str = "",
+        remember_for: Any = REMEMBERED,
+        database: str | None = None,
+        connection: psycopg.Connection[Any] | None = None,
+    ) -> Received:
+        """Store it once in the caller's transaction, in place of storing it in an inbox.
+
+        Args:
+            to: the task that is to handle it, in the order of its segment if it is sequential;
+                None: it is published.
+            source, remember_for, database, connection: as for `receive_external`.
+
+        Raises:
+            InvalidMessage, InvalidArguments, InvalidEvent, ChannelFull: as by `receive_external`.
+        """
+        goal = self.topic if to is None else to.using(ordered=self.concurrency == "sequential")
+        return receive_external(
+            str(self.id),
+            goal,
+            self.payload,
+            source=source,
+            key=self.key,
+            run_after=self.locked_until,
+            remember_for=remember_for,
+            metadata=self.known,
+            database=database,
+            connection=connection,
+        )

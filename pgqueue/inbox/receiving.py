@@ -1,0 +1,206 @@
+"""Receive messages of other systems, each once."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+import psycopg
+from asgiref.sync import sync_to_async
+
+from pgqueue.engine import received
+from pgqueue.events.later import publish_later
+from pgqueue.events.publishing import Outbox, made
+from pgqueue.events.typed import Event
+from pgqueue.exceptions import InvalidMessage, InvalidTask
+from pgqueue.names import CHANNEL_LIMIT, KEY_LIMIT, as_text
+from pgqueue.quantities import as_duration
+from pgqueue.spelling import shown
+from pgqueue.tables import needing_tables
+from pgqueue.tasks import Task, TaskResult
+from pgqueue.tasks.options import checked_message
+
+REMEMBERED = timedelta(days=30)
+SOURCE_LIMIT = CHANNEL_LIMIT
+ID_LIMIT = KEY_LIMIT - SOURCE_LIMIT - 1
+EXTERNAL = "external"
+"""The name, in the metadata of what a message became, of its id and its source."""
+
+
+@dataclass(frozen=True)
+class Received:
+    """What became of a message from outside. It is true if the message is new.
+
+    Attributes:
+        is_new: whether it was stored now; if not, it was before, or it was dropped, where its
+            channel is full and says so.
+        message: the message of the task that it was given to, or, with `run_after`, of the one
+            that will publish it; None: there is none.
+    """
+
+    is_new: bool
+    message: TaskResult[Any] | None = None
+
+    def __bool__(self) -> bool:
+        return self.is_new
+
+
+def receive_external(
+    message_id: str,
+    to: Task[Any, Any] | str | Event | None = None,
+    payload: Any = None,
+    *,
+    source: str = "",
+    key: str | None = None,
+    run_after: datetime | timedelta | float | None = None,
+    remember_for: float | timedelta = REMEMBERED,
+    metadata: Mapping[str, Any] | None = None,
+    database: str | None = None,
+    connection: psycopg.Connection[Any] | None = None,
+) -> Received:
+    """Store a message of another system, unless one with this id was stored before.
+
+        receive_external("evt_7", book, {"order": 7}, source="shop")           # a task
+        receive_external("evt_7", "shop.order.paid", {"order": 7}, source="shop")  # the event log
+        with transaction.atomic():
+            if receive_external("evt_7", source="shop"):                       # here and now
+                ...
+
+    It is part of the transaction that is open on the queue's database, or on `connection`:
+    acknowledge the message to its sender after that has committed. Where two transactions receive
+    the same message, the second one waits for the first.
+
+    Args:
+        message_id: the sender's own, the same however often it is sent.
+        to: a task, which is enqueued with the payload and run atomically: what it does in the
+            queue's database is done once; a topic, or a typed event: published once, for any
+            number of subscriptions; None: the id is only remembered, for you to handle it in the
+            same transaction.
+        payload: what the task is called with, or that of the event.
+        source: who sent it: ids of different sources are different ones.
+        key: of the message or the event; None: as the task or the event's class says.
+        run_after: an aware datetime, or seconds or a timedelta from now: until then a task's
+            message waits, and an event is not published.
+        remember_for: seconds or a timedelta for which its id is remembered.
+        metadata: a dict that travels with it. Beside it `metadata["external"]` has the message's id
+            and its source.
+        database: the alias of the queue's database, if not the task's or the one of `PGQUEUE`.
+        connection: one of psycopg's to store it on, another framework's for example.
+
+    Returns:
+        Whether it is new, and the message of its task.
+
+    Raises:
+        InvalidMessage: the id, the source or another option can't be.
+        InvalidArguments: the task can't be called with the payload.
+        InvalidEvent: the event can't be published.
+        ChannelFull: a policy's max_size is reached.
+    """
+    id, span = known_as(message_id, source), lasting(remember_for)
+    given = {} if metadata is None else metadata
+    checked_message({"metadata": given, "database": database})
+    told = {**given, EXTERNAL: {"id": message_id, "source": source}}
+    if isinstance(to, Task):
+        own: dict[str, Any] = {"key": key, "run_after": run_after, "database": database}
+        own = {name: value for name, value in own.items() if value is not None}
+        own |= {"dedupe_key": id, "dedupe_for": span, "connection": connection}
+        return _enqueue(to, payload, metadata={**to.metadata, **told}, **own)
+    outbox = Outbox(database, connection)
+    if to is None:
+        if any(each is not None for each in (payload, key, run_after, metadata)):
+            raise InvalidMessage("to=None: nothing is stored that could have a payload or options.")
+        return Received(_remember(outbox, id, span))
+    _check_goal(to)
+    event = made(to, payload, key=key, metadata=told)
+    with outbox.together():
+        if not _remember(outbox, id, span):
+            return Received(False)
+        if run_after is None:
+            outbox.store(event)
+            return Received(True)
+        due: dict[str, Any] = {"run_after": run_after, "key": key, "metadata": told}
+        later = publish_later(to, payload, database=database, connection=connection, **due)
+        return Received(True, later)
+
+
+async def areceive_external(
+    message_id: str,
+    to: Task[Any, Any] | str | Event | None = None,
+    payload: Any = None,
+    *,
+    source: str = "",
+    key: str | None = None,
+    run_after: datetime | timedelta | float | None = None,
+    remember_for: float | timedelta = REMEMBERED,
+    metadata: Mapping[str, Any] | None = None,
+    database: str | None = None,
+) -> Received:
+    """Store a message of another system once, from async code, as `receive_external` does."""
+    return await sync_to_async(receive_external)(
+        message_id,
+        to,
+        payload,
+        source=source,
+        key=key,
+        run_after=run_after,
+        remember_for=remember_for,
+        metadata=metadata,
+        database=database,
+    )
+
+
+def known_as(message_id: Any, source: Any) -> str:
+    """Return what a message is remembered by.
+
+    Raises:
+        InvalidMessage: its id or its source can't be.
+    """
+    try:
+        if ":" in as_text(source, SOURCE_LIMIT):
+            raise ValueError("it must be a name without colons.")
+    except (TypeError, ValueError) as error:
+        raise InvalidMessage(f"source={shown(source)}: {error}") from error
+    try:
+        if message_id == "":
+            raise ValueError("it must not be empty.")
+        return f"{source}:{as_text(message_id, ID_LIMIT)}"
+    except (TypeError, ValueError) as error:
+        raise InvalidMessage(f"message_id={shown(message_id)}: {error}") from error
+
+
+def lasting(remember_for: Any) -> timedelta:
+    """Return for how long an id is remembered.
+
+    Raises:
+        InvalidMessage: it can't be.
+    """
+    try:
+        return as_duration(remember_for)
+    except (TypeError, ValueError) as error:
+        raise InvalidMessage(f"remember_for={shown(remember_for)}: {error}") from error
+
+
+def _enqueue(task: Task[Any, Any], payload: Any, **options: Any) -> Received:
+    try:
+        # What it does is to be done once, and it is to be stored in this transaction.
+        once = task.using(
+            atomic=task.atomic or True, on_conflict="return", enqueue_on_commit=False, **options
+        )
+    except InvalidTask as error:
+        raise InvalidMessage(str(error)) from error
+    message = once.enqueue(payload)
+    return Received(message.came_of == "stored", message)
+
+
+def _remember(outbox: Outbox, id: str, span: timedelta) -> bool:
+    with needing_tables(outbox.alias):
+        return bool(received.remember(outbox.cursors, [id], lasting=span))
+
+
+def _check_goal(to: Any) -> None:
+    if not isinstance(to, str | Event):
+        raise InvalidMessage(
+            f"to={shown(to)}: it must be a task of pgqueue, a topic, an Event or None."
+        )

@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from pgqueue.exceptions import InvalidProgress as InvalidProgress
     from pgqueue.exceptions import InvalidResult as InvalidResult
     from pgqueue.exceptions import InvalidSchedule as InvalidSchedule
+    from pgqueue.exceptions import InvalidSecret as InvalidSecret
     from pgqueue.exceptions import InvalidSubscription as InvalidSubscription
     from pgqueue.exceptions import InvalidTask as InvalidTask
     from pgqueue.exceptions import InvalidTracking as InvalidTracking
@@ -72,6 +73,7 @@ if TYPE_CHECKING:
     from pgqueue.inbox.receiving import Received as Received
     from pgqueue.inbox.receiving import areceive_external as areceive_external
     from pgqueue.inbox.receiving import receive_external as receive_external
+    from pgqueue.inbox.webhooks import receive_webhook as receive_webhook
     from pgqueue.retries import Exponential as Exponential
     from pgqueue.retries import backoff as backoff
     from pgqueue.savepoints import TransactionLost as TransactionLost
@@ -124,6 +126,7 @@ _HOMES = {
     "InvalidProgress": "pgqueue.exceptions",
     "InvalidResult": "pgqueue.exceptions",
     "InvalidSchedule": "pgqueue.exceptions",
+    "InvalidSecret": "pgqueue.exceptions",
     "InvalidSubscription": "pgqueue.exceptions",
     "InvalidTask": "pgqueue.exceptions",
     "InvalidTracking": "pgqueue.exceptions",
@@ -172,6 +175,7 @@ _HOMES = {
     "read": "pgqueue.events.reading",
     "receive": "pgqueue.tasks",
     "receive_external": "pgqueue.inbox.receiving",
+    "receive_webhook": "pgqueue.inbox.webhooks",
     "send": "pgqueue.tasks",
     "send_many": "pgqueue.tasks",
     "subscribe": "pgqueue.events.subscribing",
@@ -211,6 +215,7 @@ __all__ = [
     "InvalidProgress",
     "InvalidResult",
     "InvalidSchedule",
+    "InvalidSecret",
     "InvalidSubscription",
     "InvalidTask",
     "InvalidTracking",
@@ -259,6 +264,7 @@ __all__ = [
     "read",
     "receive",
     "receive_external",
+    "receive_webhook",
     "send",
     "send_many",
     "subscribe",

@@ -222,6 +222,10 @@ class InvalidSubscription(PGQueueError, ValueError):
     """This can't be a subscription: the message names the option and says why."""
 
 
+class InvalidSecret(PGQueueError, ValueError):
+    """This can't be a secret that webhooks are signed with: the message says why."""
+
+
 class InvalidTracking(PGQueueError, ValueError):
     """This table can't be tracked, or not so: the message names the option and says why."""
 

@@ -12,6 +12,7 @@ from unittest.mock import patch
 
 import pytest
 from django.core.exceptions import ImproperlyConfigured
+from django.utils import timezone
 from hypothesis import example, given
 
 from pgqueue import (
@@ -20,6 +21,7 @@ from pgqueue import (
     Exponential,
     PGQueueError,
     Schedule,
+    Task,
     conf,
     consumer,
     models,
@@ -27,6 +29,8 @@ from pgqueue import (
     publish_later,
     publish_many,
     read,
+    receive_external,
+    receive_webhook,
     registry,
     send,
     subscribe,
@@ -744,6 +748,7 @@ OF_LATER: Mapping[str, list[Any]] = {
     "metadata": OF_MESSAGES["metadata"],
     "channel": [None, "mail"],
     "database": [None, "default"],
+    "connection": [None],
 }
 
 
@@ -776,6 +781,82 @@ class TestPublishingLater:
     @example(value=math.nan)
     def test_refuses_an_option_or_stores_it(self, name: str, value: Any) -> None:
         attempt(lambda: publish_one_later(name, value), PGQueueError)
+
+
+OF_RECEIVING: Mapping[str, list[Any]] = {
+    "message_id": ["a", "m" * 799, "\U0001f600", "a:b"],
+    "payload": OF_SEND["payload"],
+    "source": ["", "a", "s" * 200, "\U0001f600"],
+    "key": [None, "", "k" * 1000],
+    "run_after": [None, 0, 1.5, CENTURY, -CENTURY, NOW],
+    "remember_for": [0.5, 60, CENTURY],
+    "metadata": OF_MESSAGES["metadata"],
+    "database": [None, "default"],
+    "connection": [None],
+}
+
+
+def receive_one(to: Any, name: str, value: Any) -> None:
+    """Receive a message with this option, and look at what is stored."""
+    received = receive_external(**{"message_id": "m", "to": to, "payload": 1, name: value})
+    assert received
+    remembered = Dedupe.objects.get()
+    if name == "message_id":
+        assert remembered.dedupe_key == f":{value}"
+    elif name == "source":
+        assert remembered.dedupe_key == f"{value}:m"
+    elif name == "remember_for":
+        assert about(remembered.expires_at, timezone.now() + timedelta(seconds=seconds(value)))
+    elif received.message is not None and name in ("key", "run_after") and isinstance(to, Task):
+        message = Message.objects.get(pk=received.message.id)
+        assert value is None or STORED[name](message, value)
+    # The same message is known.
+    assert not receive_external(**{"message_id": "m", "to": to, "payload": 1, name: value})
+
+
+class TestReceiving:
+    @pytest.mark.parametrize("to", [jobs.add, "a.b"], ids=["task", "topic"])
+    @pytest.mark.parametrize(("name", "value"), each(OF_RECEIVING))
+    def test_accepts_each_option(self, to: Any, name: str, value: Any) -> None:
+        assert attempt(lambda: receive_one(to, name, value), PGQueueError)
+
+    @pytest.mark.parametrize("to", [jobs.add, "a.b"], ids=["task", "topic"])
+    @pytest.mark.parametrize("name", OF_RECEIVING)
+    @EXAMPLES
+    @given(value=ANYTHING)
+    @example(value=math.nan)
+    def test_refuses_an_option_or_goes_by_it(self, to: Any, name: str, value: Any) -> None:
+        attempt(lambda: receive_one(to, name, value), PGQueueError)
+
+    @EXAMPLES
+    @given(value=ANYTHING)
+    def test_refuses_what_is_no_goal_or_stores_it(self, value: Any) -> None:
+        attempt(lambda: receive_external("m", value), PGQueueError)
+
+
+OF_WEBHOOKS: Mapping[str, list[Any]] = {
+    "to": [None, "a.b", jobs.add],
+    "secrets": ["a" * 32, [b"a" * 32, "whsec_" + "b" * 32]],
+    "source": ["a", "a.b"],
+    "key": [None, "", "k" * 1000],
+    "tolerance": [0.5, 60, CENTURY],
+    "max_bytes": [1, 2**31 - 1],
+    "remember_for": [0.5, 60, CENTURY],
+    "database": [None, "default"],
+}
+
+
+class TestAWebhook:
+    @pytest.mark.parametrize(("name", "value"), each(OF_WEBHOOKS))
+    def test_accepts_each_option(self, name: str, value: Any) -> None:
+        receive_webhook(**{"secrets": "a" * 32, "source": "a", name: value})
+
+    @pytest.mark.parametrize("name", OF_WEBHOOKS)
+    @EXAMPLES
+    @given(value=ANYTHING)
+    def test_refuses_an_option_or_goes_by_it(self, name: str, value: Any) -> None:
+        given = {"secrets": "a" * 32, "source": "a", name: value}
+        attempt(lambda: receive_webhook(**given), PGQueueError)
 
 
 OF_SETTINGS: Mapping[str, list[Any]] = {

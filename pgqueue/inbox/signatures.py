@@ -1,0 +1,96 @@
+"""Signatures of Standard Webhooks: an HMAC of a message's id, the time it was sent at and its body.
+
+https://github.com/standard-webhooks/standard-webhooks/blob/main/spec/standard-webhooks.md
+"""
+
+from __future__ import annotations
+
+import binascii
+import hmac
+from base64 import b64decode
+from collections.abc import Iterable, Mapping
+from datetime import timedelta
+from hashlib import sha256
+from typing import Any
+
+from pgqueue.exceptions import InvalidSecret, PGQueueError
+
+PREFIX = "whsec_"
+VERSION = "v1,"
+ID, TIMESTAMP, SIGNATURE = "webhook-id", "webhook-timestamp", "webhook-signature"
+SHORTEST, LONGEST = 24, 64  # bytes, as the specification has it
+
+
+class Unverified(PGQueueError):
+    """A message has no valid signature."""
+
+
+def as_secrets(values: Any) -> list[bytes]:
+    """Return the keys of one secret, or of several: all that hold during a rotation.
+
+    Raises:
+        InvalidSecret: one can't be, or there is none.
+    """
+    given = [values] if isinstance(values, str | bytes) else values
+    if not isinstance(given, Iterable) or not (secrets := list(given)):
+        raise InvalidSecret("There is no secret: give one, or a list of them.")
+    return [_as_secret(number, each) for number, each in enumerate(secrets, 1)]
+
+
+def _as_secret(number: int, value: Any) -> bytes:
+    # Its value is in no error: these are logged.
+    try:
+        text = value.decode() if isinstance(value, bytes) else value
+        coded = text.removeprefix(PREFIX)
+        key = b64decode(coded + "=" * (-len(coded) % 4), validate=True)  # many leave "=" out
+    except (AttributeError, TypeError, ValueError, binascii.Error) as error:
+        raise InvalidSecret(
+            f"Secret {number} must be text in base64, which may begin with {PREFIX!r}."
+        ) from error
+    if not SHORTEST <= len(key) <= LONGEST:
+        raise InvalidSecret(
+            f"Secret {number} has {len(key)} bytes: it must have {SHORTEST} to {LONGEST}."
+        )
+    return key
+
+
+def verify(
+    secrets: Iterable[bytes],
+    headers: Mapping[str, str],
+    bodies: Iterable[bytes],
+    *,
+    tolerance: timedelta,
+    now: float,
+) -> str:
+    """Return the id of a message that was signed with one of the secrets.
+
+    Args:
+        headers: by their names, however these are written.
+        bodies: the forms that its body has; one of them was signed.
+        tolerance: how old it may be, or how far ahead its sender's clock.
+        now: seconds since 1970.
+
+    Raises:
+        Unverified: a header is missing or can't be, it is too old, or it was signed otherwise.
+    """
+    given = {name.lower(): value for name, value in headers.items()}
+    if missing := [name for name in (ID, TIMESTAMP, SIGNATURE) if not given.get(name)]:
+        raise Unverified(f"The header {missing[0]} is missing.")
+    id, sent_at = given[ID], given[TIMESTAMP]
+    if not (sent_at.isascii() and sent_at.isdigit()):
+        raise Unverified(f"The header {TIMESTAMP} must be seconds since 1970.")
+    if abs(now - int(sent_at[:20])) > tolerance.total_seconds():
+        raise Unverified("The message is too old, or the clocks of the two ends differ.")
+    signatures = [
+        each.removeprefix(VERSION).encode()
+        for each in given[SIGNATURE].split()
+        if each.startswith(VERSION)
+    ]
+    secrets = list(secrets)
+    for body in bodies:
+        signed = b".".join([id.encode(), sent_at.encode(), body])
+        for secret in secrets:
+            expected = binascii.b2a_base64(hmac.digest(secret, signed, sha256), newline=False)
+            if any(hmac.compare_digest(expected, each) for each in signatures):
+                return id
+    raise Unverified("It was signed with another secret, or changed on its way.")

@@ -1,0 +1,199 @@
+"""Receive webhooks: views that verify who sent them, and store each once."""
+
+from __future__ import annotations
+
+import json
+import time
+import zlib
+from collections.abc import Callable, Iterable
+from datetime import timedelta
+from typing import Any, NoReturn
+
+from django.http import HttpRequest, HttpResponse, UnreadablePostError
+from django.views.decorators.csrf import csrf_exempt
+from django.views.decorators.http import require_POST
+
+from pgqueue.exceptions import ChannelFull, InvalidArguments, InvalidEvent, InvalidMessage
+from pgqueue.filters import as_topic
+from pgqueue.inbox import receiving
+from pgqueue.inbox.receiving import REMEMBERED, receive_external
+from pgqueue.inbox.signatures import Unverified, as_secrets, verify
+from pgqueue.names import as_key
+from pgqueue.quantities import as_count, as_duration
+from pgqueue.spelling import shown
+from pgqueue.tasks import Task
+from pgqueue.tasks.options import checked_message
+
+Goal = Task[Any, Any] | str | None
+Secrets = str | bytes | Iterable[str | bytes]
+
+MEBIBYTE = 2**20
+GZIP = 16 + zlib.MAX_WBITS
+AGAIN_AFTER = 60  # seconds
+
+
+def receive_webhook(
+    to: Goal | Callable[[Any], Goal] = None,
+    *,
+    secrets: Secrets | Callable[[HttpRequest], Secrets],
+    source: str,
+    key: str | Callable[[Any], str | None] | None = None,
+    tolerance: float | timedelta = timedelta(minutes=5),
+    max_bytes: int = MEBIBYTE,
+    remember_for: float | timedelta = REMEMBERED,
+    database: str | None = None,
+) -> Callable[[HttpRequest], HttpResponse]:
+    """Return a view that takes webhooks signed as Standard Webhooks has it, and stores each once.
+
+        path("hooks/shop", receive_webhook(book, secrets=settings.SHOP_SECRETS, source="shop"))
+
+    A message that was stored before, or is stored now, is answered with 204: its sender may forget
+    it. It is stored by `receive_external`, in the transaction of the request if there is one.
+
+    Args:
+        to: what is given the message's body, which is JSON: a task; a topic, under which it is
+            published; or a function of the body that returns one of these, or None for what is
+            not wanted. None: the topic is the source, a dot and the body's `type`.
+        secrets: of the sender: text in base64, with "whsec_" before it or not; several of them
+            during a rotation; or a function of the request that returns them.
+        source: who sends it: a name of your own.
+        key: of the message or the event, or a function of the body that returns it.
+        tolerance: seconds or a timedelta that a message may be old, or its sender's clock ahead.
+        max_bytes: how long a body may be, also after it was unzipped.
+        remember_for: seconds or a timedelta for which its id is remembered.
+        database: the alias of the queue's database, if not the task's or the one of `PGQUEUE`.
+
+    Raises:
+        InvalidSecret: a secret can't be.
+        InvalidEvent: `to` is neither a task nor a topic.
+        InvalidMessage: another option can't be.
+    """
+    find: Any = secrets if callable(secrets) else None
+    known = [] if find else as_secrets(secrets)
+    goal_of = _goal_of(to, source)
+    key_of = key if callable(key) else _always(_checked("key", _key, key))
+    seconds = _checked("tolerance", as_duration, tolerance)
+    most = _checked("max_bytes", as_count, max_bytes)
+    options: dict[str, Any] = {
+        "source": source,
+        "remember_for": receiving.lasting(remember_for),
+        "database": checked_message({"database": database})["database"],
+    }
+    receiving.known_as("id", source)
+
+    @csrf_exempt
+    @require_POST
+    def receive(request: HttpRequest) -> HttpResponse:
+        try:
+            sent = _sent(request, most)
+            id = _verified(request, as_secrets(find(request)) if find else known, sent, seconds)
+            payload = _parsed(sent[-1])
+            if (goal := goal_of(payload)) is not None:
+                _store(id, goal, payload, key=key_of(payload), **options)
+        except _Refused as refused:
+            return refused.response
+        return HttpResponse(status=204)
+
+    return receive
+
+
+class _Refused(Exception):
+    """A message is not taken; `response` says why."""
+
+    def __init__(self, status: int, reason: object, **headers: str) -> None:
+        super().__init__(status, reason)
+        self.response = HttpResponse(
+            f"{reason}\n", status=status, content_type="text/plain; charset=utf-8", headers=headers
+        )
+
+
+def _sent(request: HttpRequest, most: int) -> list[bytes]:
+    """Return a body as it was sent, and, if it was zipped, as it was before."""
+    try:
+        # Not request.body, which has a limit for all views.
+        body = request.read(most + 1)
+    except UnreadablePostError as error:
+        raise _Refused(400, "The body ended early.") from error
+    if len(body) > most:
+        raise _Refused(413, f"A body may have {most} bytes.")
+    encoding = request.headers.get("content-encoding", "identity").strip().lower()
+    if encoding == "identity":
+        return [body]
+    if encoding != "gzip":
+        raise _Refused(415, "A body may be zipped by gzip, and by nothing else.")
+    return [body, _unzipped(body, most)]
+
+
+def _unzipped(body: bytes, most: int) -> bytes:
+    unzip = zlib.decompressobj(GZIP)
+    try:
+        plain = unzip.decompress(body, most + 1)
+    except zlib.error as error:
+        raise _Refused(400, f"The body is no gzip: {error}") from error
+    if len(plain) > most:
+        raise _Refused(413, f"A body may have {most} bytes, also when it is unzipped.")
+    if not unzip.eof or unzip.unused_data:
+        raise _Refused(400, "The body is not one whole gzip.")
+    return plain
+
+
+def _verified(
+    request: HttpRequest, secrets: Iterable[bytes], bodies: list[bytes], tolerance: timedelta
+) -> str:
+    try:
+        return verify(secrets, request.headers, bodies, tolerance=tolerance, now=time.time())
+    except Unverified as error:
+        raise _Refused(401, error) from error
+
+
+def _parsed(body: bytes) -> Any:
+    try:
+        return json.loads(body, parse_constant=_no_number)
+    except (ValueError, RecursionError) as error:
+        raise _Refused(422, f"The body is no JSON: {error}") from error
+
+
+def _no_number(name: str) -> NoReturn:
+    raise ValueError(f"{name} is no number.")
+
+
+def _goal_of(to: Any, source: str) -> Callable[[Any], Goal]:
+    """Return what finds out for whom a body is."""
+    if to is None:
+        as_topic(source)
+        return lambda payload: f"{source}.{_type_of(payload)}"
+    if isinstance(to, Task) or not callable(to):
+        return _always(to if isinstance(to, Task) else as_topic(to))
+    return to  # type: ignore[no-any-return]
+
+
+def _type_of(payload: Any) -> str:
+    kind = payload.get("type") if isinstance(payload, dict) else None
+    if not isinstance(kind, str):
+        raise _Refused(400, "The body has no type.")
+    return kind
+
+
+def _store(id: str, goal: Goal, payload: Any, **options: Any) -> None:
+    try:
+        receive_external(id, goal, payload, **options)
+    except ChannelFull as error:
+        raise _Refused(503, error, **{"Retry-After": str(AGAIN_AFTER)}) from error
+    except (InvalidArguments, InvalidEvent, InvalidMessage) as error:
+        # Not a status that ends the sender's attempts: the mistake may be on this side.
+        raise _Refused(400, error) from error
+
+
+def _always(value: Any) -> Callable[[Any], Any]:
+    return lambda _: value
+
+
+def _key(value: Any) -> str | None:
+    return None if value is None else as_key(value)
+
+
+def _checked(option: str, check: Callable[[Any], Any], value: Any) -> Any:
+    try:
+        return check(value)
+    except (TypeError, ValueError) as error:
+        raise InvalidMessage(f"{option}={shown(value)}: {error}") from error

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from pgqueue.events.reading import aread as aread
     from pgqueue.events.reading import read as read
     from pgqueue.events.recorded import RecordedEvent as RecordedEvent
+    from pgqueue.events.relaying import relay as relay
     from pgqueue.events.subscribing import subscribe as subscribe
     from pgqueue.events.tailing import tail as tail
     from pgqueue.events.typed import Event as Event
@@ -176,6 +177,7 @@ _HOMES = {
     "receive": "pgqueue.tasks",
     "receive_external": "pgqueue.inbox.receiving",
     "receive_webhook": "pgqueue.inbox.webhooks",
+    "relay": "pgqueue.events.relaying",
     "send": "pgqueue.tasks",
     "send_many": "pgqueue.tasks",
     "subscribe": "pgqueue.events.subscribing",
@@ -265,6 +267,7 @@ __all__ = [
     "receive",
     "receive_external",
     "receive_webhook",
+    "relay",
     "send",
     "send_many",
     "subscribe",

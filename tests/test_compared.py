@@ -66,7 +66,9 @@ FEATURES = {
         "Concurrency controllers",
         "Handling",
         "Attempts",
+        "Poison",
         "Cleanup",
+        "Strategies",
     ],
     "PGMB": [
         "Event log",

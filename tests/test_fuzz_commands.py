@@ -303,6 +303,16 @@ def test_the_command_for_imports_refuses_a_source_that_there_is_not(value: str) 
     assert not attempt(lambda: call("pgqueue_import", f"--from={value}"), CommandError)
 
 
+@pytest.mark.parametrize("option", ["--table", "--source"])
+@EXAMPLES
+@given(value=TEXTS)
+@example(value="\ud800")
+@example(value="a.b")
+def test_the_command_for_imports_refuses_what_is_no_inbox(option: str, value: str) -> None:
+    words = ["--from=transactional-inbox", f"{option}={value}"]
+    assert not attempt(lambda: call("pgqueue_import", *words), CommandError)
+
+
 EXPORT = {
     "--to": ["lake", "/srv/lake/", "s3a://lake/queue"],
     "--forget": ["lake", "/srv/lake/", "s3a://lake/queue"],

@@ -11,6 +11,7 @@ from inspect import signature
 from pathlib import Path
 from types import ModuleType
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 from django.apps import apps
@@ -33,6 +34,7 @@ from pgqueue.models import Group, History, Message, Subscription
 from pgqueue.sse import StreamedMessage
 from pgqueue.states import Outcome, State
 from pgqueue.tasks import scheduling
+from tests.brokers import Redis
 from tests.eventually import eventually
 from tests.processes import worker
 
@@ -302,6 +304,84 @@ def test_what_is_published_later_and_together_is(subscribed: ModuleType) -> None
 
     assert [each.payload["path"] for each in read()] == ["/", "/about"]
     assert History.objects.get().outcome == Outcome.CANCELLED
+
+
+def test_what_the_guide_receives_is_handled_once(
+    subscribed: ModuleType, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    _, _, text = (GUIDE / "inbox.md").read_text().partition("## Receiving")
+    receiving, reading, views = re.findall(r"^```python\n(.*?)^```", text, re.M | re.S)
+    exec(compile(receiving + reading, "inbox.md", "exec"), subscribed.__dict__)  # noqa: S102
+    run_subscriptions()
+    broker = Redis(tmp_path)
+    broker.start()
+    try:
+        with broker.connect() as client, patch.dict("os.environ", REDIS_URL=broker.url):
+            client.xadd("orders", {"order": 9})
+            client.xgroup_create("orders", "shop", id="0")
+            for _ in range(2):
+                for order in (7, 8):
+                    message = {"id": f"m-{order}", "body": {"order": order}}
+                    subscribed.on_message(message)
+                    subscribed.on_event(message)
+                    subscribed.here_and_now(message)
+                subscribed.read_stream("orders", name="one")
+                run_subscriptions()
+    finally:
+        broker.stop()
+
+    said = sorted(capsys.readouterr().out.splitlines())
+    assert said == ["booking 7", "booking 8", "booking 9", "counting 7", "counting 8"]
+    assert len(read(topics="stock.reserved")) == 2
+    with override_settings(SHOP_SECRET="a" * 32, ERP_SECRET="b" * 32):
+        exec(compile(views, "inbox.md", "exec"), subscribed.__dict__)  # noqa: S102
+    assert [str(each.pattern) for each in subscribed.urlpatterns] == ["hooks/shop", "hooks/erp"]
+
+
+def test_the_relays_of_the_guide_hand_on_and_give_up_as_it_says(
+    subscribed: ModuleType, capsys: pytest.CaptureFixture[str]
+) -> None:
+    _, _, text = (GUIDE / "relay.md").read_text().partition("## A relay")
+    code = "\n".join(re.findall(r"^```python\n(.*?)^```", text.partition("\n## ")[0], re.M | re.S))
+    exec(compile(code, "relay.md", "exec"), subscribed.__dict__)  # noqa: S102
+    run_subscriptions()
+    publish("order.paid", key="order:7")
+    publish("report.made", "x" * 1_000_001)
+    run_subscriptions()
+
+    assert capsys.readouterr().out.splitlines() == ["1 order.paid order:7"]
+    dead = Message.objects.get()
+    assert (dead.channel, dead.state, dead.failures) == ("reports", State.DEAD, 1)
+
+
+def test_the_code_that_moves_from_an_outbox_publishes_and_listens(
+    subscribed: ModuleType, capsys: pytest.CaptureFixture[str]
+) -> None:
+    page = (GUIDE.parent / "from-outbox.md").read_text()
+    storing, listening = re.findall(r"^```python\n(.*?)^```", page, re.M | re.S)
+    [sql] = re.findall(r"^```sql\n(.*?)^```", page, re.M | re.S)
+    vars(subscribed)["send"] = lambda *told, id: print(*told, id)
+    exec(compile(listening, "from-outbox.md", "exec"), subscribed.__dict__)  # noqa: S102
+    run_subscriptions()
+    exec(compile(storing, "from-outbox.md", "exec"), subscribed.__dict__)  # noqa: S102
+    with connection.cursor() as cursor:
+        cursor.execute(sql)
+    subscribed.AggregateMessage(
+        id="m-1",
+        aggregate_type="payment",
+        aggregate_id="1",
+        message_type="payment_made",
+        payload={"order": 7},
+    ).receive()
+    run_subscriptions()
+
+    said = sorted(capsys.readouterr().out.splitlines())
+    assert said == [
+        "order.order_placed {'total': 120} ",
+        "order.order_placed {'total': 120} None",
+        "paid: 7",
+    ]
+    assert [each.key for each in read()] == ["customer 3", "customer 3", "1"]
 
 
 @pytest.mark.usefixtures("django_db_setup")

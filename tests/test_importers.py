@@ -7,18 +7,22 @@ from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from io import StringIO
 from typing import Any
+from uuid import uuid4
 
 import pytest
 from django.core.management import CommandError, call_command
-from django.db import connection
+from django.db import connection, transaction
 from django.utils import timezone
 from django_tasks_db.models import DBTaskResult
 from procrastinate.contrib.django import app as procrastinate
 from procrastinate.contrib.django.models import ProcrastinateJob
 
-from pgqueue import importers
+from pgqueue import importers, read, receive, receive_external
+from pgqueue.engine import dispatch
+from pgqueue.events import subscriptions
 from pgqueue.models import Message, Schedule
 from pgqueue.states import State
+from pgqueue.testing import advance, run_all
 from tests.backend import jobs
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -218,6 +222,278 @@ class TestCeleryBeat:
     def test_needs_its_tables(self) -> None:
         with pytest.raises(CommandError, match="no tables of celery-beat"):
             move("celery-beat")
+
+
+# As pg-transactional-outbox 0.6 makes them, by its DatabaseSetup.
+OUTBOX = """
+    CREATE TABLE {table} (
+        id uuid PRIMARY KEY, aggregate_type text NOT NULL, aggregate_id text NOT NULL,
+        message_type text NOT NULL, segment text,
+        concurrency text NOT NULL DEFAULT 'sequential'
+            CHECK (concurrency IN ('sequential', 'parallel')),
+        payload jsonb NOT NULL, metadata jsonb,
+        locked_until timestamptz NOT NULL DEFAULT to_timestamp(0),
+        created_at timestamptz NOT NULL DEFAULT clock_timestamp(),
+        processed_at timestamptz, abandoned_at timestamptz,
+        started_attempts smallint NOT NULL DEFAULT 0,
+        finished_attempts smallint NOT NULL DEFAULT 0)
+"""
+TOPIC = "order.order_placed"
+EARLY = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+class Aggregates:
+    """A table of pg-transactional-outbox."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def add(self, **columns: Any) -> str:
+        """Store a message as they do; return its id."""
+        given = {
+            "id": str(uuid4()),
+            "aggregate_type": "order",
+            "aggregate_id": "7",
+            "message_type": "order_placed",
+            "payload": "{}",
+            **columns,
+        }
+        with connection.cursor() as cursor:
+            cursor.execute(
+                f"INSERT INTO {self.name} ({', '.join(given)}) "  # noqa: S608
+                f"VALUES ({', '.join(['%s'] * len(given))})",
+                list(given.values()),
+            )
+        return given["id"]
+
+    def left(self) -> set[str]:
+        """Return the ids of the rows that are there."""
+        with connection.cursor() as cursor:
+            cursor.execute(f"SELECT id::text FROM {self.name}")  # noqa: S608
+            return {id for (id,) in cursor.fetchall()}
+
+
+@pytest.fixture
+def made() -> Iterator[Callable[[str], Aggregates]]:
+    """A function that makes a table of theirs."""
+    names = []
+
+    def make(name: str) -> Aggregates:
+        with connection.cursor() as cursor:
+            cursor.execute(OUTBOX.format(table=name))
+        names.append(name)
+        return Aggregates(name)
+
+    yield make
+    with connection.cursor() as cursor:
+        for name in names:
+            cursor.execute(f"DROP TABLE {name}")
+
+
+@pytest.fixture
+def schema() -> Iterator[str]:
+    """A schema that no search path leads to."""
+    with connection.cursor() as cursor:
+        cursor.execute('CREATE SCHEMA "Messaging"')
+    yield "Messaging"
+    with connection.cursor() as cursor:
+        cursor.execute('DROP SCHEMA "Messaging"')
+
+
+@pytest.fixture
+def outbox(made: Callable[[str], Aggregates]) -> Aggregates:
+    return made("outbox")
+
+
+@pytest.fixture
+def inbox(made: Callable[[str], Aggregates]) -> Aggregates:
+    return made("inbox")
+
+
+def move_inbox(*arguments: str) -> Any:
+    return move("transactional-inbox", "--source", "erp", *arguments)
+
+
+class TestATransactionalOutbox:
+    def test_has_its_messages_published_in_their_order(self, outbox: Aggregates) -> None:
+        for n in reversed(range(20)):
+            outbox.add(payload=json.dumps({"n": n}), created_at=EARLY + timedelta(seconds=n))
+
+        report = move("transactional-outbox")
+
+        assert report == {"moved": {TOPIC: 20}, "left": {}}
+        assert [event.payload["n"] for event in read(topics=TOPIC)] == list(range(20))
+        assert outbox.left() == set()
+
+    def test_has_its_columns_kept(self, outbox: Aggregates) -> None:
+        id = outbox.add(
+            aggregate_type="movie rental",
+            segment="customer 3",
+            concurrency="parallel",
+            payload='{"total": 1.50, "at": null}',
+            metadata='{"trace": "x"}',
+        )
+        outbox.add()
+
+        move("transactional-outbox")
+
+        event, other = read()
+        assert (event.topic, event.key) == ("movie_rental.order_placed", "customer 3")
+        assert event.payload == {"total": 1.5, "at": None}
+        aggregate = {
+            "type": "movie rental",
+            "id": "7",
+            "message_type": "order_placed",
+            "message_id": id,
+            "concurrency": "parallel",
+        }
+        assert event.metadata == {"trace": "x", "aggregate": aggregate}
+        assert (other.topic, other.key) == (TOPIC, "7")
+
+    def test_has_what_is_locked_until_later_published_then(self, outbox: Aggregates) -> None:
+        soon = timezone.now() + timedelta(hours=1)
+        outbox.add(locked_until=soon, payload="1")
+        outbox.add(locked_until=soon, payload="2", started_attempts=1)
+        outbox.add(locked_until=EARLY, payload="3")
+
+        move("transactional-outbox")
+
+        # The second one was leased by a listener that is gone.
+        assert [event.payload for event in read(topics=TOPIC)] == [2, 3]
+        assert Message.objects.get().run_at == soon
+        advance(3601)
+        run_all(raise_errors=True)
+        assert [event.payload for event in read(topics=TOPIC)] == [2, 3, 1]
+
+    def test_keeps_what_was_processed_or_abandoned(self, outbox: Aggregates) -> None:
+        kept = {
+            outbox.add(processed_at=EARLY),
+            outbox.add(abandoned_at=EARLY),
+            outbox.add(abandoned_at=EARLY),
+        }
+
+        report = move("transactional-outbox")
+
+        assert report == {"moved": {}, "left": {f"{TOPIC}: it was abandoned there": 2}}
+        assert outbox.left() == kept
+        assert read() == []
+
+    def test_keeps_what_can_be_no_event_and_goes_on_behind_it(
+        self, outbox: Aggregates, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(importers, "BATCH", 2)
+        for _ in range(3):
+            outbox.add(aggregate_type="")
+            outbox.add()
+
+        report = move("transactional-outbox")
+
+        ((reason, count),) = report["left"].items()
+        assert "topic='.order_placed'" in reason
+        assert (count, report["moved"], len(outbox.left())) == (3, {TOPIC: 3}, 3)
+
+    def test_dry_changes_nothing(self, outbox: Aggregates) -> None:
+        kept = {outbox.add()}
+
+        assert move("transactional-outbox", "--dry-run")["moved"] == {TOPIC: 1}
+        assert (outbox.left(), read()) == (kept, [])
+
+    def test_may_have_another_name(self, schema: str, made: Callable[[str], Aggregates]) -> None:
+        table = made(f'"{schema}"."Out box"')
+        table.add()
+
+        report = move("transactional-outbox", "--table", f"{schema}.Out box")
+
+        assert report["moved"] == {TOPIC: 1}
+        assert table.left() == set()
+
+    def test_reaches_a_subscription_that_hands_it_on_in_order(self, outbox: Aggregates) -> None:
+        subscriptions.create("orders", topics="order.*", channel="out", key="{key}", ordered=True)
+        for n in range(3):
+            outbox.add(payload=str(n), created_at=EARLY + timedelta(seconds=n))
+
+        move("transactional-outbox")
+        read()  # gives positions
+        with transaction.atomic():
+            dispatch.step(connection.connection)
+
+        found = []
+        for _ in range(3):
+            (delivery,) = receive("out", limit=3, wait=10)
+            found.append(delivery.payload["payload"])
+            delivery.complete()
+        assert found == [0, 1, 2]
+
+
+class TestATransactionalInbox:
+    def test_has_its_messages_received_once(self, inbox: Aggregates) -> None:
+        id = inbox.add(payload="5")
+
+        report = move_inbox()
+
+        assert report == {"moved": {TOPIC: 1}, "left": {}, "remembered": 0}
+        (event,) = read()
+        assert (event.payload, event.key) == (5, "7")
+        assert event.metadata["external"] == {"id": id, "source": "erp"}
+        # The sender repeats it.
+        assert not receive_external(id, TOPIC, 5, source="erp")
+
+    def test_has_what_it_handled_remembered(self, inbox: Aggregates) -> None:
+        ids = [inbox.add(processed_at=EARLY), inbox.add(abandoned_at=EARLY)]
+
+        report = move_inbox()
+
+        assert (report["moved"], report["remembered"]) == ({}, 2)
+        assert inbox.left() == set(ids)
+        assert not any(receive_external(id, TOPIC, source="erp") for id in ids)
+        assert move_inbox()["remembered"] == 0
+
+    def test_has_all_of_it_remembered(
+        self, inbox: Aggregates, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(importers, "BATCH", 2)
+        ids = [inbox.add(processed_at=EARLY) for _ in range(5)]
+
+        assert move_inbox()["remembered"] == 5
+        assert not any(receive_external(id, source="erp") for id in ids)
+
+    def test_dry_remembers_nothing(self, inbox: Aggregates) -> None:
+        ids = [inbox.add(processed_at=EARLY), inbox.add()]
+
+        report = move_inbox("--dry-run")
+
+        assert (report["moved"], report["remembered"]) == ({TOPIC: 1}, 1)
+        assert all(receive_external(id, source="erp") for id in ids)
+
+    def test_says_in_words_what_it_did(self, inbox: Aggregates) -> None:
+        inbox.add(processed_at=EARLY)
+        out = StringIO()
+
+        call_command("pgqueue_import", "--from", "transactional-inbox", stdout=out)
+
+        assert "1 ids of messages that were handled there are remembered." in out.getvalue()
+
+
+class TestOptionsOfATransactionalOutbox:
+    def test_name_a_table_that_is_there(self) -> None:
+        with pytest.raises(CommandError, match="no table outbox: name it by --table"):
+            move("transactional-outbox")
+        with pytest.raises(CommandError, match=r"no table a\.b"):
+            move("transactional-inbox", "--table", "a.b")
+
+    def test_are_of_no_other_source(self) -> None:
+        with pytest.raises(CommandError, match="--table: the tables of procrastinate"):
+            move("procrastinate", "--table", "jobs")
+        with pytest.raises(CommandError, match="--source: transactional-outbox is no inbox"):
+            move("transactional-outbox", "--source", "erp")
+
+    def test_are_checked(self, inbox: Aggregates) -> None:
+        inbox.add()
+
+        with pytest.raises(CommandError, match="NAME or SCHEMA.NAME"):
+            move("transactional-inbox", "--table", "a.b.c")
+        with pytest.raises(CommandError, match="source='a:b'"):
+            move("transactional-inbox", "--source", "a:b")
 
 
 class TestMoving:

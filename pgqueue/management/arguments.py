@@ -145,6 +145,15 @@ def start(text: str) -> Start:
 
 
 @_kind
+def table(text: str) -> str:
+    """Read the name of a table, with that of its schema before it or not."""
+    parts = as_text(text, NAME_LIMIT).split(".")
+    if len(parts) > 2 or not all(parts):
+        raise ValueError("it must be NAME or SCHEMA.NAME.")
+    return text
+
+
+@_kind
 def query(text: str) -> str:
     """Read a query, or what else rows are read from."""
     if not text.strip():

@@ -4,7 +4,9 @@ from typing import Any
 
 from django.core.management.base import CommandError
 
-from pgqueue.importers import SOURCES, SourceMissing, move
+from pgqueue.exceptions import InvalidMessage
+from pgqueue.importers import AGGREGATES, SOURCES, SourceMissing, move
+from pgqueue.management import arguments
 from pgqueue.management.base import QueueCommand
 
 
@@ -12,21 +14,37 @@ class Command(QueueCommand):
     help = (
         "Move what waits in another queue's tables over, 1 000 jobs in a transaction; or, of "
         "celery-beat, schedules. Stop that queue's producers first, and its workers; moving "
-        "again takes what came since."
+        "again takes what came since. Messages of pg-transactional-outbox become events: first "
+        "have their subscriptions stored."
     )
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument("--from", dest="source", required=True, choices=SOURCES)
+        parser.add_argument(
+            "--table", type=arguments.table, help="of a transactional outbox or inbox: its name."
+        )
+        parser.add_argument(
+            "--source",
+            dest="sender",
+            type=arguments.name,
+            help="of a transactional inbox: the source= that its messages are received from.",
+        )
         parser.add_argument("--dry-run", action="store_true", help="only say what would be moved.")
         parser.add_argument("--format", choices=["text", "json"], default="text")
 
     def handle(self, *args: Any, source: str, dry_run: bool, **options: Any) -> None:
+        own = {name: options[name] for name in ("table", "sender") if options[name]}
+        if "table" in own and source not in AGGREGATES:
+            raise CommandError(f"--table: the tables of {source} have one name only.")
+        if "sender" in own and source != "transactional-inbox":
+            raise CommandError(f"--source: {source} is no inbox.")
         try:
-            report = move(source, dry_run=dry_run)
-        except SourceMissing as error:
+            report = move(source, dry_run=dry_run, **own)
+        except (SourceMissing, InvalidMessage) as error:
             raise CommandError(str(error)) from error
+        said = {} if report.remembered is None else {"remembered": report.remembered}
         if options["format"] == "json":
-            self.stdout.write(json.dumps({"moved": report.moved, "left": report.left}))
+            self.stdout.write(json.dumps({"moved": report.moved, "left": report.left, **said}))
             return
         verb = "would be moved" if dry_run else "moved"
         for task, count in sorted(report.moved.items()):
@@ -34,3 +52,5 @@ class Command(QueueCommand):
         for reason, count in sorted(report.left.items()):
             self.stdout.write(f"{count:>9} left: {reason}")
         self.stdout.write(f"{report.moved.total():>9} {verb}, {report.left.total()} left.")
+        for what, count in said.items():
+            self.stdout.write(f"{count:>9} ids of messages that were handled there are {what}.")

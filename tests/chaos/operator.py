@@ -50,6 +50,7 @@ def verbs() -> list[Callable[[], object]]:
         publish_many,
         read,
         receive,
+        receive_external,
         send,
         watch,
     )
@@ -111,6 +112,8 @@ def verbs() -> list[Callable[[], object]]:
         for _ in range(2):
             plain.using(dedupe_key="the same").enqueue(NOBODY)
         plain.using(dedupe_key=str).enqueue_many([(-number,) for number in (2, 3, 4)])
+        # Nobody's books have an event of it.
+        receive_external("odd", source="operator")
 
     def fill() -> None:
         bounded.policy(max_size=3)

@@ -9,6 +9,7 @@ __all__ = ["SECRET_KEY"]
 
 DATABASES = OF_THE_PROJECT
 INSTALLED_APPS = ["django.contrib.contenttypes", "django.contrib.auth", "pgqueue"]
+INSTALLED_APPS += env.list("CHAOS_APPS", default=[])
 USE_TZ = True
 TIME_ZONE = "UTC"
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"

@@ -43,7 +43,7 @@ test: $(TESTED)
 
 # The suite on a throwaway server of another version: VERSION=15 or 16.
 test-postgres: $(TESTED)
-	$(RUN) -m pgqueue.embedded --version $(VERSION) --throwaway -- $(PYTEST)
+	$(RUN) -m pgqueue.embedded --version $(VERSION) --set wal_level=logical --throwaway -- $(PYTEST)
 
 # The data pipeline: what needs a session of Spark, and what takes long.
 test-spark: $(PIPELINE)

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from pgqueue.exceptions import Discard as Discard
     from pgqueue.exceptions import DuplicateMessage as DuplicateMessage
     from pgqueue.exceptions import EventsRemoved as EventsRemoved
+    from pgqueue.exceptions import FeedUnavailable as FeedUnavailable
     from pgqueue.exceptions import HoldExpired as HoldExpired
     from pgqueue.exceptions import InvalidArgument as InvalidArgument
     from pgqueue.exceptions import InvalidArguments as InvalidArguments
@@ -113,6 +114,7 @@ _HOMES = {
     "DuplicateMessage": "pgqueue.exceptions",
     "Event": "pgqueue.events.typed",
     "EventsRemoved": "pgqueue.exceptions",
+    "FeedUnavailable": "pgqueue.exceptions",
     "Exponential": "pgqueue.retries",
     "HoldExpired": "pgqueue.exceptions",
     "InvalidArgument": "pgqueue.exceptions",
@@ -204,6 +206,7 @@ __all__ = [
     "Event",
     "EventsRemoved",
     "Exponential",
+    "FeedUnavailable",
     "HoldExpired",
     "InvalidArgument",
     "InvalidArguments",

@@ -16,6 +16,8 @@ from pgqueue.exceptions import InvalidSchedule, InvalidTask
 from pgqueue.tasks import scheduling
 
 OLDEST = 15
+LOGICAL = "logical"
+"""The wal_level with which the WAL can be followed."""
 AT_START = "pgqueue_start"
 """The tag of what our commands look at as they start: by then they have their names."""
 
@@ -95,11 +97,30 @@ def check_server(
         return []  # the code that needs it will raise
     version = connection.connection.info.server_version // 10000
     if version >= OLDEST:
-        return []
+        return _check_wal(connection)
     return [
         Error(
             f"The queue's database {connection.alias!r} is PostgreSQL {version}.",
             hint=f"pgqueue needs PostgreSQL {OLDEST} or newer.",
             id="pgqueue.E004",
+        )
+    ]
+
+
+def _check_wal(connection: Any) -> list[CheckMessage]:
+    """Say when the WAL is to be followed, and has no events in it."""
+    if not settings().fed_by:
+        return []
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT current_setting('wal_level')")
+        (level,) = cursor.fetchone()
+    if level == LOGICAL:
+        return []
+    return [
+        Error(
+            f"PGQUEUE['FEED'] is 'wal', and the server of {connection.alias!r} has the wal_level "
+            f"{level!r}.",
+            hint="Set wal_level = logical in postgresql.conf, and restart the server.",
+            id="pgqueue.E009",
         )
     ]

@@ -1,6 +1,6 @@
 """The `PGQUEUE` setting, checked once and read through `settings()`."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
 from datetime import timedelta
 from functools import cache, partial
@@ -10,7 +10,7 @@ from django.conf import settings as django_settings
 from django.core.exceptions import ImproperlyConfigured
 from django.core.signals import setting_changed
 
-from pgqueue.names import as_channel
+from pgqueue.names import as_channel, as_identifier, as_slot
 from pgqueue.quantities import as_count, as_duration
 from pgqueue.retention import Retention, as_retention
 from pgqueue.retries import Backoff, Exponential, as_backoff, declare
@@ -20,6 +20,7 @@ from pgqueue.states import Outcome
 
 MONTH = timedelta(days=30)
 MOST_THREADS = 10_000
+FEEDS = ("poll", "wal")
 
 Schedules: TypeAlias = "Mapping[str, Entry]"
 
@@ -69,6 +70,14 @@ class Settings:
     """Whether a worker's thread keeps its Django connections open while it has work, although
     their CONN_MAX_AGE is 0. If not, it closes them after each task, as Django does after a request.
     """
+    feed: str = "poll"
+    """Who notifies those who wait for events: "poll", those who publish; "wal", a process that
+    follows PostgreSQL's write-ahead log (`manage.py pgqueue_replication`).
+    """
+    replication_slot: str = "pgqueue"
+    """The slot of the feed. Slots belong to the whole server: no two databases may share one."""
+    publication: str = "pgqueue"
+    """The publication of the feed."""
     schedules: Schedules = field(default_factory=dict)
     """Tasks that are enqueued by themselves: by name, what `Schedule` takes, and the `task`."""
 
@@ -76,6 +85,11 @@ class Settings:
     def heartbeat(self) -> timedelta:
         """How often leases are renewed: two heartbeats may fail before one runs out."""
         return self.lease / 3
+
+    @property
+    def fed_by(self) -> str | None:
+        """The slot of the process that notifies those who wait for events; None: there is none."""
+        return self.replication_slot if self.feed == "wal" else None
 
 
 @cache
@@ -136,7 +150,18 @@ def _retention(value: Any) -> Retention:
     return {**_for_a_month(), **as_retention(value)}
 
 
-_BY_NAME = {"THREADS": partial(as_count, most=MOST_THREADS)}
+def _feed(value: Any) -> str:
+    if value not in FEEDS:
+        raise ValueError(f"it must be one of {', '.join(map(repr, FEEDS))}.")
+    return str(value)
+
+
+_BY_NAME: Mapping[str, Callable[[Any], Any]] = {
+    "THREADS": partial(as_count, most=MOST_THREADS),
+    "FEED": _feed,
+    "REPLICATION_SLOT": as_slot,
+    "PUBLICATION": as_identifier,
+}
 _CHECKS = {
     str: as_channel,
     bool: _flag,

@@ -49,7 +49,7 @@ def connect(alias: str, *, name: str) -> psycopg.Connection[Any]:
     return connection
 
 
-def _open(alias: str, name: str) -> psycopg.Connection[Any]:
+def _open(alias: str, name: str, **more: str) -> psycopg.Connection[Any]:
     wrapper = connections[alias]
     lease = settings().lease.total_seconds()
     # A heartbeat must notice a dead server before a third of a lease is over.
@@ -65,7 +65,7 @@ def _open(alias: str, name: str) -> psycopg.Connection[Any]:
     parameters.setdefault("keepalives_count", 5)
     parameters.setdefault("tcp_user_timeout", int(2000 * patience))
     parameters["application_name"] = f"{theirs} pgqueue {name}".lstrip()
-    return psycopg.connect(**parameters, autocommit=True)
+    return psycopg.connect(**{**parameters, **more}, autocommit=True)
 
 
 def conninfo(alias: str) -> str:
@@ -190,11 +190,17 @@ class Contact:
 
 
 class Session:
-    """A connection that one service owns: opened at its first use, replaced when it is broken."""
+    """A connection that one service owns: opened at its first use, replaced when it is broken.
 
-    def __init__(self, alias: str, *, name: str) -> None:
+    Args:
+        name: its purpose.
+        parameters: of libpq, beside those of Django's settings.
+    """
+
+    def __init__(self, alias: str, *, name: str, **parameters: str) -> None:
         self.alias = alias
         self.name = name
+        self._parameters = parameters
         self._connection: psycopg.Connection[Any] | None = None
         self._is_set_up = False
 
@@ -213,18 +219,18 @@ class Session:
             self._is_set_up = True
         return connection
 
-    def open(self) -> None:
+    def open(self) -> psycopg.Connection[Any]:
         """Open the connection without configuring it yet; the first use does that.
 
         Raises:
             psycopg.OperationalError: the database can't be reached, at none of its addresses.
         """
-        self._opened()
+        return self._opened()
 
     def _opened(self) -> psycopg.Connection[Any]:
         if self._connection is None or self._connection.closed:
             self._is_set_up = False
-            self._connection = _open(self.alias, self.name)
+            self._connection = _open(self.alias, self.name, **self._parameters)
         return self._connection
 
     @property

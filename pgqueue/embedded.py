@@ -21,6 +21,7 @@ kernel tells the server to stop.
 import argparse
 import ctypes
 import hashlib
+import json
 import os
 import shutil
 import signal
@@ -28,7 +29,7 @@ import stat
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from datetime import timedelta
 from functools import partial
@@ -79,18 +80,23 @@ def address(*, version: int = 18, project: Path | None = None) -> dict[str, str]
 
 
 def hold(
-    *, version: int = 18, project: Path | None = None, throwaway: bool = False
+    *,
+    version: int = 18,
+    project: Path | None = None,
+    throwaway: bool = False,
+    settings: Mapping[str, str] | None = None,
 ) -> dict[str, str]:
     """Keep the project's server up while this process lives, and return its address.
 
     Start it unless it runs; calling again does no harm. A throwaway server has a home of its own,
-    whose data are removed after its last user.
+    whose data are removed after its last user. Settings of PostgreSQL's are those of whoever starts
+    the server.
 
     Raises EmbeddedServerError where PostgreSQL is missing or does not start.
     """
     home = _home(version, project, throwaway=throwaway)
     _join(home)
-    _start_unless_running(home, version)
+    _start_unless_running(home, version, settings or {})
     return _address(home)
 
 
@@ -99,13 +105,23 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m pgqueue.embedded", description=main.__doc__)
     parser.add_argument("--version", type=int, default=18, help="of PostgreSQL (%(default)s)")
     parser.add_argument("--throwaway", action="store_true", help="remove the data afterwards")
+    parser.add_argument(
+        "--set",
+        action="append",
+        type=_setting,
+        default=[],
+        metavar="NAME=VALUE",
+        help="a setting of PostgreSQL's, if this starts the server; may be repeated",
+    )
     parser.add_argument("command", nargs="+", metavar="COMMAND")
     options = parser.parse_args()
     if not shutil.which(options.command[0]):
         parser.error(f"no such command: {options.command[0]}")
 
     try:
-        found = hold(version=options.version, throwaway=options.throwaway)
+        found = hold(
+            version=options.version, throwaway=options.throwaway, settings=dict(options.set)
+        )
     except EmbeddedServerError as error:
         sys.exit(str(error))
     # For django-environ, which would leave libpq's %2F as it is.
@@ -115,6 +131,13 @@ def main() -> None:
     # Python ignores it, and the command would inherit that.
     signal.signal(signal.SIGPIPE, signal.SIG_DFL)
     os.execvp(options.command[0], options.command)  # noqa: S606
+
+
+def _setting(text: str) -> tuple[str, str]:
+    name, equals, value = text.partition("=")
+    if not name or not equals:
+        raise argparse.ArgumentTypeError(f"{text!r} must be NAME=VALUE.")
+    return name, value
 
 
 def _home(version: int, project: Path | None, *, throwaway: bool = False) -> Path:
@@ -187,7 +210,7 @@ def _locked(path: Path, how: int) -> Iterator[int]:
         os.close(lock)
 
 
-def _start_unless_running(home: Path, version: int) -> None:
+def _start_unless_running(home: Path, version: int, settings: Mapping[str, str]) -> None:
     """Return once the server takes connections; start it where nothing of it lives."""
     started = False
     with _locked(home / "start.lock", fcntl.LOCK_EX):
@@ -199,7 +222,7 @@ def _start_unless_running(home: Path, version: int) -> None:
             with suppress(BlockingIOError), alone as lock:
                 if started:
                     break
-                _start_supervisor(home, version, lock)
+                _start_supervisor(home, version, lock, settings)
                 started = True
             time.sleep(nap.total_seconds())
     raise EmbeddedServerError(_last_words(home))
@@ -237,14 +260,14 @@ def _last_words(home: Path) -> str:
     return "\n".join([head, *lines, f"Without {home} it would begin afresh."])
 
 
-def _start_supervisor(home: Path, version: int, lock: int) -> None:
+def _start_supervisor(home: Path, version: int, lock: int, settings: Mapping[str, str]) -> None:
     """Run this file, detached, as the server's supervisor."""
     programs = _runnable(_programs(version))
     # Isolated: nothing of ours on its path can stand in for the standard library.
     command = [sys.executable, "-IS", str(Path(__file__).resolve()), "--supervise"]
     with (home / "server.log").open("wb") as log:
         subprocess.run(
-            [*command, str(home), str(programs), str(lock)],
+            [*command, str(home), str(programs), str(lock), json.dumps(dict(settings))],
             check=True,
             cwd="/",
             pass_fds=[lock],
@@ -305,13 +328,13 @@ def _copy(folders: list[Path], packages: Path, copy: Path) -> None:
 # What its supervisor does.
 
 
-def supervise(home: Path, programs: Path, lock: int) -> None:
+def supervise(home: Path, programs: Path, lock: int, settings: Mapping[str, str]) -> None:
     """Be the server's parent until its last user is gone, or it dies by itself."""
     # The starter waits for the process that ends here, so no zombie stays with it.
     if os.fork():
         os._exit(0)
     users = _open_lock(home / "users.lock")
-    server = _start_server(home, programs, lock)
+    server = _start_server(home, programs, lock, settings)
     # In a thread: the server would be stopped with the thread that started it, this one.
     Thread(target=_stop_without_users, args=[server, users], daemon=True).start()
     server.wait()
@@ -323,7 +346,9 @@ def supervise(home: Path, programs: Path, lock: int) -> None:
             shutil.rmtree(home / "draft")
 
 
-def _start_server(home: Path, programs: Path, lock: int) -> subprocess.Popen[bytes]:
+def _start_server(
+    home: Path, programs: Path, lock: int, settings: Mapping[str, str]
+) -> subprocess.Popen[bytes]:
     """Start the server, on a new cluster where there is none.
 
     Holding its lock, we know that none is alive. So what a killed one left behind is removed, not
@@ -337,8 +362,8 @@ def _start_server(home: Path, programs: Path, lock: int) -> subprocess.Popen[byt
         _make_cluster(home, programs, lock)
     socket = _make_for_server(home / "socket")
     places = {"listen_addresses": "", "port": "5432", "unix_socket_directories": str(socket)}
-    settings = [f"--{name}={value}" for name, value in {**SETTINGS, **places}.items()]
-    return _run([programs / "postgres", "-D", home / "data", *settings], lock)
+    given = [f"--{name}={value}" for name, value in {**SETTINGS, **settings, **places}.items()]
+    return _run([programs / "postgres", "-D", home / "data", *given], lock)
 
 
 def _make_cluster(home: Path, programs: Path, lock: int) -> None:
@@ -391,6 +416,6 @@ def _stop_without_users(server: subprocess.Popen[bytes], users: int) -> None:
 
 if __name__ == "__main__":
     if sys.argv[1:2] == ["--supervise"]:
-        supervise(Path(sys.argv[2]), Path(sys.argv[3]), int(sys.argv[4]))
+        supervise(Path(sys.argv[2]), Path(sys.argv[3]), int(sys.argv[4]), json.loads(sys.argv[5]))
     else:
         main()

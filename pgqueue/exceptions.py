@@ -214,6 +214,10 @@ class PositionAhead(PGQueueError):
         self.head = head
 
 
+class FeedUnavailable(PGQueueError):
+    """The WAL can't be followed: the message says why, and what to do about it."""
+
+
 class InvalidGroup(PGQueueError, ValueError):
     """This can't be a group of readers: the message names the option and says why."""
 

@@ -18,7 +18,7 @@ from psycopg.errors import InsufficientPrivilege
 from pgqueue.conf import settings
 from pgqueue.connections import borrow
 from pgqueue.duties.all import all_duties
-from pgqueue.engine import channels, event_retention, exports, health, partitions
+from pgqueue.engine import channels, event_retention, exports, health, partitions, replication
 from pgqueue.engine.stats import Stats, measure
 from pgqueue.engine.values import Connection
 from pgqueue.events import subscribing
@@ -30,6 +30,7 @@ DONE_AT_LEAST_EVERY = timedelta(hours=3)
 """Each duty, even one that is put off again and again as it fails."""
 TRANSACTIONS = 10_000_000
 """That a replication slot may lie behind, of which no time is known."""
+MAKE_FEED = "see pgqueue_replication --status"
 DISPATCH = "the dispatch"
 """The group of the log that makes messages for subscriptions; it has no name."""
 OTHERS = {"consumer": "consumers", "driver": "drivers of a cluster", "duties": "for duties alone"}
@@ -63,7 +64,9 @@ class Limits:
         max_horizon: seconds for which a transaction may keep dead rows from being vacuumed.
         max_connections: the share of the connections that may be in use.
         max_export: seconds since the last export to each target, where retention waits for it.
-        max_lag: seconds that a group's next event may have waited; half of them warn.
+        max_lag: seconds that a group's next event, or one without a position, may have waited; half
+            of them warn.
+        max_wal: megabytes of WAL that the WAL feed may be behind.
     """
 
     host: str | None = None
@@ -77,6 +80,7 @@ class Limits:
     max_connections: float = 0.9
     max_export: float = 172_800
     max_lag: float = 300
+    max_wal: int = 1024
 
 
 @dataclass(frozen=True)
@@ -323,6 +327,49 @@ def _groups(queue: _Queue) -> Judgement:
     return status, said, figures
 
 
+def _feed(queue: _Queue) -> Judgement:
+    options, limits = settings(), queue.limits
+    if not options.fed_by:
+        return Status.OK, "by poll", {"feed": options.feed}
+    state = replication.state(queue.connection, options.replication_slot, options.publication)
+    slot = state.slot
+    figures = {
+        "feed": options.feed,
+        "wal_level": state.wal_level,
+        "has_publication": state.has_publication,
+        "seconds_waiting": state.waiting,
+        "slot": slot and slot._asdict(),
+    }
+    fault = _fault_of(state)
+    if fault or slot is None:
+        return Status.FAILING, f"{fault}: {MAKE_FEED}; events come by poll meanwhile", figures
+    megabytes, waited = (slot.lag or 0) / 2**20, state.waiting or 0.0
+    said = f"{megabytes:.1f} MB of WAL behind"
+    if waited > limits.max_lag / 2:
+        said += f"; an event has waited for its position for {waited:.0f} s"
+    if not slot.is_active:
+        said += "; nobody follows it: run pgqueue_replication; events come by poll meanwhile"
+    if slot.is_endangered:
+        said += "; that is about to be removed: see max_slot_wal_keep_size"
+    is_well = slot.is_active and not slot.is_endangered and megabytes <= limits.max_wal
+    late = _status(waited, warning=limits.max_lag / 2, failing=limits.max_lag)
+    status = max(late, Status.OK if is_well else Status.WARNING, key=list(Status).index)
+    return status, said, figures
+
+
+def _fault_of(state: replication.State) -> str:
+    """Return what is missing that the feed needs; "": nothing is."""
+    if state.wal_level != "logical":
+        return f"wal_level is {state.wal_level}"
+    if not state.has_publication:
+        return "the publication is missing"
+    if state.slot is None:
+        return "the slot is missing"
+    if not state.slot.is_ours:
+        return "the slot is of another database"
+    return "the slot has lost its WAL" if state.slot.is_lost else ""
+
+
 _Check = Callable[[_Queue], Judgement]
 CHECKS: Mapping[str, _Check] = {
     "workers": _workers,
@@ -335,6 +382,7 @@ CHECKS: Mapping[str, _Check] = {
     "connections": _connections,
     "export": _export,
     "groups": _groups,
+    "feed": _feed,
 }
 
 

@@ -11,7 +11,9 @@ CHANNEL_LIMIT = 200
 KEY_LIMIT = 1000
 PATH_LIMIT = 1000
 FOLDER_LIMIT = 1000
+IDENTIFIER_LIMIT = 63
 SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:/")
+SLOT = re.compile(r"[a-z0-9_]+")
 
 
 def as_channel(value: Any) -> str:
@@ -57,6 +59,30 @@ def as_folder(value: Any) -> str:
     if not folder:
         raise ValueError("it must be a folder, or a URL that begins with a scheme.")
     return folder.rstrip("/") if SCHEME.match(folder) else os.path.abspath(folder)
+
+
+def as_identifier(value: Any) -> str:
+    """Return `value` if it can be the name of something in PostgreSQL: it cuts longer ones.
+
+    Raises:
+        TypeError: it is no text.
+        ValueError: it is empty or too long, or can't be stored.
+    """
+    if value == "":
+        raise ValueError("it must be a name.")
+    return as_text(value, IDENTIFIER_LIMIT)
+
+
+def as_slot(value: Any) -> str:
+    """Return `value` if it can be the name of a replication slot.
+
+    Raises:
+        TypeError: it is no text.
+        ValueError: it is empty or too long, or has other characters than slots may have.
+    """
+    if not SLOT.fullmatch(as_identifier(value)):
+        raise ValueError("it may have small letters from a to z, digits and underscores only.")
+    return str(value)
 
 
 def as_text(value: Any, limit: int) -> str:

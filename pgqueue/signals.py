@@ -55,6 +55,13 @@ schedule_taken = Signal()
 subscription_taken = Signal()
 """Sent with `name` when a subscription in code has the name of one that was added in the admin."""
 
+feed_started = Signal()
+"""Sent with `slot` when this process begins to follow the WAL."""
+
+slot_lost = Signal()
+"""Sent with `slot` when another is made in its place, and whether it `is_there`: then the WAL that
+it needs was removed. No event is lost with it."""
+
 worker_started = Signal()
 """Sent with `channels` when a worker serves them. Sender: the Worker's class."""
 
@@ -182,6 +189,20 @@ def _log_taken(sender: Any, name: str, **kwargs: Any) -> None:
         "The schedule %s of the code is left out: another of that name exists. "
         "Delete that one, or rename this.",
         name,
+    )
+
+
+@receiver(feed_started)
+def _log_feed_started(sender: Any, slot: str, **kwargs: Any) -> None:
+    logger.info("Following the WAL, by the slot %s", slot)
+
+
+@receiver(slot_lost)
+def _log_slot_lost(sender: Any, slot: str, is_there: bool, **kwargs: Any) -> None:
+    logger.warning(
+        "The replication slot %s %s; another is made. The events are in their tables: none is lost",
+        slot,
+        "has lost its WAL (see max_slot_wal_keep_size)" if is_there else "is missing",
     )
 
 

@@ -16,12 +16,16 @@ WITHOUT_FLUSHES = {"fsync": "off", "full_page_writes": "off"}
 durable servers; `synchronous_commit` keeps its default, since the code under test changes it."""
 
 
+WITH_EVENTS = {"wal_level": "logical"}
+"""The WAL of the tests can be followed."""
+
+
 def hold() -> None:
     """Start the server, and keep it up while this process lives.
 
     Raises EmbeddedServerError where PostgreSQL is missing or does not start.
     """
-    found = embedded.hold(project=PROJECT)
+    found = embedded.hold(project=PROJECT, settings=WITH_EVENTS)
     with psycopg.connect(**found, autocommit=True) as connection:
         for name, value in WITHOUT_FLUSHES.items():
             connection.execute(f"ALTER SYSTEM SET {name} = {value}")

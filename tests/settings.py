@@ -41,6 +41,11 @@ PGQUEUE: dict[str, Any] = {
     for name in ("LEASE", "POLL_INTERVAL", "GRACE")
     if f"PGQUEUE_{name}" in env
 }
+PGQUEUE |= {
+    name: env.str(f"PGQUEUE_{name}")
+    for name in ("FEED", "REPLICATION_SLOT", "PUBLICATION")
+    if f"PGQUEUE_{name}" in env
+}
 if "PGQUEUE_SCHEDULES" in env:
     PGQUEUE["SCHEDULES"] = env.json("PGQUEUE_SCHEDULES")
 DATABASES["default"]["CONN_MAX_AGE"] = env.int("CONN_MAX_AGE", default=0)

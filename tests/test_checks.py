@@ -89,6 +89,22 @@ def test_an_older_postgresql_is_refused_in_a_sentence() -> None:
     assert check_server(None, databases=["default"]) == []
 
 
+@pytest.mark.django_db
+def test_a_server_whose_wal_has_no_events_is_refused_where_it_is_to_be_followed() -> None:
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT current_setting('wal_level')")
+        (level,) = cursor.fetchone()
+    with override_settings(PGQUEUE={"FEED": "wal"}):
+        found = check_server(None, databases=["default"])
+        with mock.patch("pgqueue.checks.LOGICAL", "more than logical"):
+            (error,) = check_server(None, databases=["default"])
+
+    assert (found == []) is (level == "logical")
+    assert error.id == "pgqueue.E009"
+    assert "wal_level = logical" in (error.hint or "")
+    assert check_server(None, databases=["default"]) == []
+
+
 def test_a_server_that_is_not_there_is_not_the_check_to_fail() -> None:
     with mock.patch.object(connection, "ensure_connection", side_effect=OperationalError):
         assert check_server(None, databases=["default"]) == []

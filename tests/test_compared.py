@@ -62,6 +62,7 @@ FEATURES = {
         "Tables",
         "Store",
         "Polling",
+        "Replication",
         "Ack manager",
         "Concurrency controllers",
         "Handling",

@@ -56,6 +56,14 @@ def test_events_are_kept_for_a_month_and_as_long_as_a_group_is_behind() -> None:
     assert read({"EVENT_MAX_AGE": None}).event_max_age is None
 
 
+def test_events_are_fed_by_poll_unless_the_wal_is_to_be_followed() -> None:
+    options = read({"REPLICATION_SLOT": "shop_1"})
+    by_wal = read({"FEED": "wal", "REPLICATION_SLOT": "shop_1", "PUBLICATION": "Shop's"})
+
+    assert (options.feed, options.fed_by) == ("poll", None)
+    assert (by_wal.feed, by_wal.fed_by, by_wal.publication) == ("wal", "shop_1", "Shop's")
+
+
 def test_a_list_is_a_backoff() -> None:
     assert read({"BACKOFF": [1, timedelta(seconds=5)]}).backoff == Delays((1.0, 5.0))
 
@@ -86,6 +94,13 @@ def test_a_list_is_a_backoff() -> None:
         ({"MAX_ATTEMPTS": True}, "whole number"),
         ({"DATABASE": ""}, "must be a name"),
         ({"BACKOFF": "soon"}, "no backoff"),
+        ({"FEED": "logical"}, "one of 'poll', 'wal'"),
+        ({"FEED": None}, "one of 'poll', 'wal'"),
+        ({"REPLICATION_SLOT": "Shop"}, "small letters"),
+        ({"REPLICATION_SLOT": "a" * 64}, "63 bytes"),
+        ({"REPLICATION_SLOT": 1}, "must be text"),
+        ({"PUBLICATION": ""}, "must be a name"),
+        ({"PUBLICATION": "é" * 32}, "63 bytes"),
     ],
 )
 def test_what_cannot_be_is_refused_by_name(given: dict[str, object], message: str) -> None:

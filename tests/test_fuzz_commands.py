@@ -256,6 +256,7 @@ LIMITS = {
     "--max-connections": ["0", "0.5", "1"],
     "--max-export": ["0", *SECONDS],
     "--max-lag": ["0", *SECONDS],
+    "--max-wal": ["0", "7"],
     "--host": ["web-1"],
     "--check": ["workers"],
 }
@@ -287,6 +288,7 @@ def test_the_command_for_health_refuses_a_limit_or_applies_it(
         *(["pgqueue_schedule", "list"], ["pgqueue_channel", "show", "mail"]),
         *(["pgqueue_group", "list"], ["pgqueue_group", "make", "billing"]),
         *(["pgqueue_subscription", "list"], ["pgqueue_subscription", "sync"]),
+        *(["pgqueue_replication"], ["pgqueue_replication", "--status"]),
     ],
     ids=" ".join,
 )

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from io import StringIO
@@ -22,7 +23,7 @@ from pgqueue import Channel, health, receive
 from pgqueue.connections import connect
 from pgqueue.duties.all import all_duties
 from pgqueue.duties.maintain import maintain
-from pgqueue.engine import groups, partitions, stats
+from pgqueue.engine import groups, partitions, replication, stats
 from pgqueue.engine import health as engine
 from pgqueue.engine.event_partitions import SIZE
 from pgqueue.engine.health import Holder
@@ -45,6 +46,7 @@ from tests.factories import (
     register,
     subscribed,
 )
+from tests.feeding import by_wal, feeding, slot_made
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -533,6 +535,63 @@ class TestGroups:
         assert made.said.endswith("kept beyond EVENT_RETENTION for export /lake")
 
 
+class TestTheFeed:
+    def test_is_well_where_nothing_follows_the_wal(self) -> None:
+        assert check("feed").status == Status.OK
+        assert check("feed").said == "by poll"
+
+    def test_fails_where_what_it_needs_is_missing(self, connection: Connection) -> None:
+        with by_wal(), slot_made() as slot:
+            replication.drop_slot(connection, slot)
+            made = check("feed")
+            connection.execute("DROP PUBLICATION tests")
+            without = check("feed")
+
+        assert (made.status, without.status) == (Status.FAILING, Status.FAILING)
+        assert "the slot is missing: see pgqueue_replication --status" in made.said
+        assert "the publication is missing" in without.said
+
+    def test_warns_where_nobody_follows(self) -> None:
+        with by_wal(), slot_made():
+            made = check("feed")
+
+        assert made.status == Status.WARNING
+        assert "nobody follows it: run pgqueue_replication" in made.said
+
+    def test_tells_how_far_it_is_behind(self, connection: Connection) -> None:
+        with by_wal(), slot_made(), feeding():
+            eventually(lambda: check("feed").status == Status.OK)
+            made = check("feed")
+
+        assert re.match(r"\d+\.\d MB of WAL behind$", made.said)
+        assert made.figures["slot"]["is_active"]
+
+    def test_warns_of_wal_that_is_kept_for_it(self, connection: Connection) -> None:
+        with by_wal(), slot_made(), ExitStack() as paused:
+            feed = paused.enter_context(feeding())
+            paused.enter_context(patch.object(feed._stream, "confirm"))
+            eventually(lambda: check("feed").status == Status.OK)
+            connection.execute(
+                "SELECT pg_logical_emit_message(false, 'filler', repeat('x', 1000000)) "
+                "FROM generate_series(1, 2)"
+            )
+            assert status("feed", max_wal=1) == Status.WARNING
+            assert status("feed", max_wal=100) == Status.OK
+
+    def test_fails_where_an_event_waits_for_its_position(self, connection: Connection) -> None:
+        with by_wal(), slot_made():
+            connection.execute(
+                "INSERT INTO pgqueue_event_inbox (topic, created_at) "
+                "VALUES ('a', statement_timestamp() - interval '200 s')"
+            )
+            made = check("feed")
+            assert status("feed", max_lag=199) == Status.FAILING
+            assert status("feed", max_lag=10**6) == Status.WARNING  # nobody follows it
+
+        assert made.status == Status.WARNING
+        assert "an event has waited for its position for 200 s" in made.said
+
+
 def test_what_the_role_may_not_see_is_unknown_and_the_rest_is_told(connection: Connection) -> None:
     register(connection)
 
@@ -666,6 +725,7 @@ class TestTheCommand:
             "max_connections": 0.8,
             "max_export": 9.5,
             "max_lag": 8.5,
+            "max_wal": 10,
         }
         asked = []
 

@@ -1,6 +1,6 @@
 from datetime import timedelta
 
-from pgqueue.engine import log, sequence
+from pgqueue.engine import log, readers, sequence
 from pgqueue.engine.values import Connection
 
 EVERY = timedelta(seconds=1)
@@ -25,5 +25,8 @@ class Sequence:
     def run(self, connection: Connection) -> timedelta:
         """Do a batch."""
         moved = sequence.sequence(connection) or 0
+        if moved:
+            # Those who wait for the WAL feed to tell them, which may be gone.
+            readers.tell(connection)
         self.did = {"events": moved}
         return timedelta() if moved == sequence.BATCH else EVERY

@@ -19,15 +19,23 @@ def beat(
     *,
     group: str | None = None,
     notify_for: timedelta | None = None,
+    fed_by: str | None = None,
 ) -> None:
     """Store that a reader lives.
 
     Args:
         group: that it reads for; None: it only waits.
         notify_for: how long it wants to be notified of events; None: not at all.
+        fed_by: the slot of the WAL feed, which notifies it while a process streams from the slot;
+            None, or else: those who publish do.
     """
-    given = {"id": id, "host": platform.node(), "pid": os.getpid()}
-    connection.execute(SQL["beat"], {**given, "group": group, "notify_for": notify_for})
+    given = {"id": id, "host": platform.node(), "pid": os.getpid(), "group": group}
+    connection.execute(SQL["beat"], {**given, "notify_for": notify_for, "slot": fed_by})
+
+
+def tell(connection: Connection) -> None:
+    """Notify the idle readers who left that to the WAL feed."""
+    connection.execute(SQL["tell"])
 
 
 def retire(connection: Connection, id: UUID) -> None:

@@ -2,7 +2,7 @@
 
 Events that were published have positions only once a session has sequenced them; whoever waits for
 events does that itself before it reads, so that no worker has to run. One row for each process and
-database says that it is idle: then those who publish notify it.
+database says that it is idle: then those who publish notify it, or the WAL feed where one runs.
 """
 
 from __future__ import annotations
@@ -93,8 +93,10 @@ class Growth:
         silent_for = now - self._asked_at
         wants = silent_for < WITHDRAW_AFTER
         if wants != self._wants_notice or now >= self._beat_at:
-            every = settings().heartbeat
-            readers.beat(connection, self._id, notify_for=2 * every if wants else None)
+            options = settings()
+            every = options.heartbeat
+            notify_for = 2 * every if wants else None
+            readers.beat(connection, self._id, notify_for=notify_for, fed_by=options.fed_by)
             self._beat_at = now + every.total_seconds()
             is_new = wants and not self._wants_notice
             self._wants_notice = wants

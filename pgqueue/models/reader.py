@@ -2,7 +2,7 @@ from django.db import models
 
 
 class Reader(models.Model):
-    """A process that waits for events, or reads for groups; those who publish notify it if idle."""
+    """A process that waits for events, or reads for groups; notified of events while it is idle."""
 
     id = models.UUIDField(primary_key=True)
     host = models.TextField()
@@ -13,6 +13,9 @@ class Reader(models.Model):
     last_seen = models.DateTimeField()
     notify_until = models.DateTimeField(
         null=True, help_text="Until then it is idle, and is notified of new events."
+    )
+    feed_until = models.DateTimeField(
+        null=True, help_text="The same, but it is the WAL feed that notifies it."
     )
 
     class Meta:

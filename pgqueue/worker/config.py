@@ -20,6 +20,7 @@ class WorkerConfig:
         processes: the number of processes, each with its own threads and event loop.
         grace: how long running tasks may go on after the request to stop.
         duties: whether it does duties.
+        replication: whether it follows the WAL, unless another process does.
         drain: stop when nothing is ready, running or waiting for a retry.
         poll_only: don't listen; always so behind a transaction pooler.
         max_tasks: after about this many tasks a process is replaced.
@@ -38,6 +39,7 @@ class WorkerConfig:
     processes: int = 1
     grace: timedelta
     duties: bool = True
+    replication: bool = False
     drain: bool = False
     poll_only: bool = False
     max_tasks: int | None = None

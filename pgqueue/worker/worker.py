@@ -25,6 +25,7 @@ from pgqueue.engine import lease, notifications, settle
 from pgqueue.engine.workers import WorkerInfo
 from pgqueue.events import subscribing
 from pgqueue.listener import Subscription, Topic, subscribe
+from pgqueue.replication.feed import Feed
 from pgqueue.service import Service
 from pgqueue.tasks import scheduling
 from pgqueue.transactions import is_pooled
@@ -110,6 +111,7 @@ class Worker:
             if config.duties
             else None
         )
+        self._feed = Feed(config.database) if config.replication else None
         self._pipeline = (
             Pipeline(
                 config,
@@ -217,7 +219,7 @@ class Worker:
     def _services(self) -> list[Service]:
         """Return the services in the order they start; they stop in the other."""
         pipeline = self._pipeline.services if self._pipeline else []
-        others = [self._duties, self._autoreload, self._drain, *self._others]
+        others = [self._duties, self._feed, self._autoreload, self._drain, *self._others]
         return [self._heartbeat, *pipeline[:-1], *filter(None, others), *pipeline[-1:]]
 
     def _wait(self) -> None:

@@ -17,13 +17,15 @@ NAMES = sorted(
 )
 LASTING = {"events"}
 """Those that may also be measured for minutes."""
+FED = {"events"}
+"""Those that may also be measured with another feed of the log."""
 
 
 def main() -> int:
     """Measure what was asked for, print it, and return the exit code."""
     options = _options()
     reports = []
-    with database():
+    with database(by_wal=options.feed == "wal"):
         for name in options.names or NAMES:
             for report in _measured(name, options):
                 reports.append(report)
@@ -42,6 +44,9 @@ def main() -> int:
 def _measured(name: str, options: argparse.Namespace) -> list[Report]:
     # Imported late: the tasks need Django, which needs the database.
     benchmark = import_module(f"tests.benchmarks.{name}")
+    if options.feed == "wal":
+        count = options.messages or benchmark.SIZES[0]
+        return [benchmark.measure_fed(messages=count, rounds=options.rounds)]
     if options.minutes:
         return [benchmark.measure_for(minutes=options.minutes, rounds=options.rounds)]
     # Several sizes only in the whole run: a user who names one benchmark waits for it.
@@ -64,6 +69,12 @@ def _options() -> argparse.Namespace:
     parser.add_argument(
         "--minutes", type=float, metavar="N", help=f"how long, of {', '.join(LASTING)} only"
     )
+    parser.add_argument(
+        "--feed",
+        choices=["poll", "wal"],
+        default="poll",
+        help=f"of the log, for {', '.join(FED)} only: wal needs a server with wal_level = logical",
+    )
     parser.add_argument("--format", choices=["text", "json"], default="text")
     parser.add_argument(
         "--write", action="store_true", help="to RESULTS.md; all together always do"
@@ -73,6 +84,8 @@ def _options() -> argparse.Namespace:
         parser.error(f"no such benchmark: {', '.join(sorted(unknown))}")
     if options.minutes and (not options.names or set(options.names) - LASTING):
         parser.error(f"--minutes needs a NAME of these: {', '.join(LASTING)}.")
+    if options.feed != "poll" and (not options.names or set(options.names) - FED):
+        parser.error(f"--feed needs a NAME of these: {', '.join(FED)}.")
     options.rounds = options.rounds or (1 if options.minutes else 3)
     if options.messages and not options.names:
         parser.error("--messages needs a NAME: sizes differ.")

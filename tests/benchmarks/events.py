@@ -16,6 +16,14 @@ publish_to_handler_…_ms   an idle reader, events at random gaps of 20 to 300 m
 publish_of_enqueue        `publish()` ÷ `Task.enqueue()`, a second, by turns of 50 in autocommit
 publish_one_by_one_per_s  the former
 
+With `--feed wal` (`pgqueue_replication` runs beside, and nobody who publishes notifies), by turns
+with the same by poll:
+
+group_per_s, in_per_s, out_per_s, publish_to_handler_…_ms
+                          as above; in and out with 200 B
+poll_group_per_s          by poll, in the same round and on the same server
+of_poll                   group_per_s ÷ poll_group_per_s
+
 With `--minutes`, 1 KiB in and out for so long, and retention after a minute: twenty samples.
 
 last_of_first             the last tenth of the samples ÷ the first, the worse of in and out
@@ -34,7 +42,9 @@ from statistics import mean, median, quantiles
 from tempfile import TemporaryDirectory
 
 from pgqueue import publish, publish_many
+from pgqueue.conf import settings
 from pgqueue.engine import groups
+from pgqueue.replication import slots
 from pgqueue.statements import load
 from testproject.shop.tasks import nothing
 from tests.benchmarks.harness import eventlog, messages, worker
@@ -50,6 +60,7 @@ MOST_GAPS = 200
 TURN = 50
 SAMPLES = 20
 KEPT_S = 60
+BY_WAL = {"PGQUEUE_FEED": "wal"}
 
 
 def measure(*, messages: int, rounds: int) -> Report:
@@ -62,6 +73,11 @@ def measure_for(*, minutes: float, rounds: int) -> Report:
     return repeat(
         "events", lambda _: _long_round(minutes * 60), messages=0, rounds=rounds, minutes=minutes
     )
+
+
+def measure_fed(*, messages: int, rounds: int) -> Report:
+    """Compare the log that is fed by the WAL with the one that is polled."""
+    return repeat("events", _fed_round, messages=messages, rounds=rounds, feed="wal")
 
 
 def _round(count: int) -> Round:
@@ -110,19 +126,21 @@ class Both:
         self.per_s = count / ask(SQL["took"])[0]
 
 
-def _both_ways(count: int, size: int, reader: Sequence[str], *, bare: bool = False) -> Both:
+def _both_ways(
+    count: int, size: int, reader: Sequence[str], *, bare: bool = False, **environment: str
+) -> Both:
     _empty()
     _make(GROUP)
-    with worker.started(reader) as reading:
+    with worker.started(reader, **environment) as reading:
         reading.wait_until(_is_read)
-        published = eventlog.publish_elsewhere(count=count, size=size, bare=bare)
+        published = eventlog.publish_elsewhere(count=count, size=size, bare=bare, **environment)
         reading.wait_until(
             lambda: _handled() == count, patience=worker.PATIENCE + count / 1000, every=0.1
         )
         return Both(count, published)
 
 
-def _delays(count: int) -> list[float]:
+def _delays(count: int, **environment: str) -> list[float]:
     """Return milliseconds from publish to handler."""
     _empty()
     _make(TIMES)
@@ -133,7 +151,7 @@ def _delays(count: int) -> list[float]:
         def noted() -> list[float]:
             return [1000 * float(line) for line in file.read_text().split()]
 
-        with worker.started(_group(TIMES), BENCH_TIMES=str(file)) as reading:
+        with worker.started(_group(TIMES), BENCH_TIMES=str(file), **environment) as reading:
             reading.wait_until(_is_awaited)
             gaps = Random(count)
             for _ in range(count):
@@ -163,6 +181,40 @@ def _by_turns(count: int) -> tuple[float, float]:
 
 def _percentile(delays: list[float], percent: int) -> float:
     return quantiles(delays, n=100, method="inclusive")[percent - 1]
+
+
+# --- By the WAL
+
+
+def _fed_round(count: int) -> Round:
+    poll = _both_ways(count, SHORT, _group())
+    with _fed():
+        wal = _both_ways(count, SHORT, _group(), **BY_WAL)
+        delays = _delays(max(2, min(MOST_GAPS, count // 1000)), **BY_WAL)
+    return Round(
+        figures={
+            "group_per_s": wal.per_s,
+            "poll_group_per_s": poll.per_s,
+            "in_per_s": wal.in_per_s,
+            "out_per_s": wal.out_per_s,
+            "publish_to_handler_p50_ms": _percentile(delays, 50),
+            "publish_to_handler_p99_ms": _percentile(delays, 99),
+        },
+        ratios={"of_poll": wal.per_s / poll.per_s},
+    )
+
+
+@contextmanager
+def _fed() -> Iterator[None]:
+    """Have a process follow the WAL."""
+    names = settings().replication_slot, settings().publication
+    slots.make(session(), *names)
+    try:
+        with worker.started(worker.command("pgqueue_replication"), **BY_WAL) as feed:
+            feed.wait_until(lambda: bool(ask(SQL["is_fed"], {"slot": names[0]})[0]))
+            yield
+    finally:
+        slots.drop(session(), *names)
 
 
 # --- For long
@@ -236,5 +288,5 @@ def _is_read() -> bool:
 
 
 def _is_awaited() -> bool:
-    """Say whether an idle reader waits to be notified."""
+    """Say whether an idle reader waits to be notified, by those who publish or by the WAL."""
     return bool(ask(SQL["is_awaited"])[0])

@@ -10,7 +10,10 @@ SELECT EXISTS (SELECT FROM pgqueue_cursor WHERE reader_id IS NOT NULL)
 
 -- name: is_awaited
 SELECT EXISTS (SELECT FROM pgqueue_cursor WHERE reader_id IS NOT NULL)
-   AND EXISTS (SELECT FROM pgqueue_reader WHERE notify_until > clock_timestamp())
+   AND EXISTS (SELECT FROM pgqueue_reader WHERE coalesce(notify_until, feed_until) > clock_timestamp())
+
+-- name: is_fed
+SELECT EXISTS (SELECT FROM pg_replication_slots WHERE slot_name = %(slot)s AND active)
 
 -- name: took
 -- From the first event to the last that was handled.

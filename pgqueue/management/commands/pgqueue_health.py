@@ -52,6 +52,7 @@ class Command(QueueCommand):
                 seconds,
                 "seconds that a group's next event may have waited, or it fails; half: a warning",
             ),
+            ("max_wal", whole, "megabytes that the WAL feed may be behind"),
         ):
             parser.add_argument(
                 f"--{name.replace('_', '-')}",

@@ -79,6 +79,11 @@ class Command(BaseCommand):
             help="leave to other workers, or to pgqueue_maintain, what is not running tasks.",
         )
         parser.add_argument(
+            "--replication",
+            action="store_true",
+            help="follow the WAL, too, as pgqueue_replication does, unless another process does.",
+        )
+        parser.add_argument(
             "--max-tasks",
             type=arguments.whole(least=1),
             metavar="N",
@@ -169,6 +174,8 @@ class Command(BaseCommand):
         cluster.check(options, threads)
         if not threads and not options["duties"]:
             raise CommandError("--threads 0 with --no-duties would do nothing.")
+        if options["replication"] and not defaults.fed_by:
+            raise CommandError("--replication needs PGQUEUE['FEED'] to be 'wal'.")
         return WorkerConfig(
             database=database,
             channels=options["channel"],
@@ -178,6 +185,7 @@ class Command(BaseCommand):
             processes=options["workers"] or options["processes"],
             grace=self._grace(options, defaults.grace),
             duties=options["duties"],
+            replication=options["replication"],
             drain=options["drain"],
             poll_only=options["poll_only"],
             max_tasks=options["max_tasks"],

@@ -15,11 +15,20 @@ ROOT = Path(__file__).resolve().parents[3]
 LOCK = 0x70677162  # "pgqb": one run of benchmarks at a time on a server
 
 
+WITH_EVENTS = {"wal_level": "logical"}
+
+
 @contextmanager
-def database() -> Iterator[None]:
-    """Make a database, and point Django and the workers to it while this lasts."""
+def database(*, by_wal: bool = False) -> Iterator[None]:
+    """Make a database, and point Django and the workers to it while this lasts.
+
+    Args:
+        by_wal: the WAL is to be followed; an embedded server that is started writes it so.
+    """
     os.environ.update(
-        DATABASE_URL=_url(), DJANGO_SETTINGS_MODULE="tests.benchmarks.harness.settings", DEBUG="0"
+        DATABASE_URL=_url(by_wal=by_wal),
+        DJANGO_SETTINGS_MODULE="tests.benchmarks.harness.settings",
+        DEBUG="0",
     )
     import django
 
@@ -42,19 +51,19 @@ def database() -> Iterator[None]:
             server.execute(Text("DROP DATABASE {} WITH (FORCE)").format(name))
 
 
-def _url() -> str:
+def _url(*, by_wal: bool) -> str:
     """Return the address of the server, with a database beside the one it names."""
-    address, query, options = server_url().partition("?")
+    address, query, options = server_url(by_wal=by_wal).partition("?")
     return f"{address}_bench{query}{options}"
 
 
-def server_url() -> str:
+def server_url(*, by_wal: bool = False) -> str:
     """Return the address of the server, and of a database on it."""
     if "DATABASE_URL" in os.environ:
         return os.environ["DATABASE_URL"]
     from pgqueue import embedded
 
-    found = embedded.hold(project=ROOT)
+    found = embedded.hold(project=ROOT, settings=WITH_EVENTS if by_wal else {})
     # For django-environ, which would leave libpq's %2F as it is.
     return "postgresql://{user}@:{port}/{host}/{dbname}".format_map(found)
 

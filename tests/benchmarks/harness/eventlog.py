@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import subprocess
 import sys
 import time
@@ -60,11 +61,12 @@ def command(role: str, *, bare: bool = False, **options: float) -> list[str]:
     return [*own, "--bare"] if bare else own
 
 
-def publish_elsewhere(*, count: int, size: int, bare: bool) -> Published:
+def publish_elsewhere(*, count: int, size: int, bare: bool, **environment: str) -> Published:
     """Publish in another process, as fast as it can."""
     ran = subprocess.run(
         command("publish", bare=bare, count=count, size=size),
         cwd=ROOT,
+        env={**os.environ, **environment},
         capture_output=True,
         text=True,
     )

@@ -28,6 +28,8 @@ class Must:
     """What it is compared with; where that can't be installed, nothing is asked."""
     is_lasting: bool = False
     """Whether it is asked where it was measured for minutes, and only there."""
+    feed: str = "poll"
+    """With which feed of the log it is asked."""
 
     @property
     def is_asked(self) -> bool:
@@ -104,6 +106,7 @@ MUSTS = (
     Must("sse", "figures.p99_ms", must=60, aim=20),
     Must("sse", "figures.rss_per_client_kb", must=100, aim=40),
     Must("sse", "figures.lost", must=0, aim=0),
+    Must("events", "ratios.of_poll", must=0.8, aim=1.2, feed="wal"),
     Must("recovery", "figures.child_s", must=1, aim=1),
     Must("recovery", "figures.worker_s", must=LEASE_S + 1, aim=LEASE_S + 1),
 )
@@ -115,7 +118,8 @@ def musts_of(report: Report) -> dict[str, Must]:
 
 
 def _is_about(must: Must, report: Report) -> bool:
-    return must.benchmark == report.benchmark and must.is_lasting == bool(report.minutes)
+    is_so = (must.is_lasting, must.feed) == (bool(report.minutes), report.feed)
+    return is_so and must.benchmark == report.benchmark
 
 
 def missed(report: Report, *, musts: Iterable[Must] = MUSTS) -> list[str]:

@@ -41,6 +41,8 @@ class Report:
     measured_at: str
     minutes: float = 0
     """How long it was measured, where that is what was asked for, not `messages`."""
+    feed: str = "poll"
+    """Who notified those who wait for events."""
     remarks: Mapping[str, str] = field(default_factory=dict)
     """What else is to be known: of what was measured, and of what could not be."""
     each: Sequence[Mapping[str, Mapping[str, float]]] = ()
@@ -66,6 +68,7 @@ def repeat(
     messages: int,
     rounds: int,
     minutes: float = 0,
+    feed: str = "poll",
     remarks: Mapping[str, str] | None = None,
 ) -> Report:
     """Measure several times and report the medians; say on stderr how far it is.
@@ -85,6 +88,7 @@ def repeat(
         messages=messages,
         rounds=rounds,
         minutes=minutes,
+        feed=feed,
         figures=_rounded({name: median(values) for name, values in figures.items()}),
         ratios=_rounded({name: median(values) for name, values in ratios.items()}),
         spread={

@@ -70,7 +70,8 @@ def markdown(table: Sequence[Sequence[str]]) -> list[str]:
 
 def _title(report: Report) -> str:
     size = f"--minutes {report.minutes:g}" if report.minutes else f"--messages {report.messages}"
-    return f"{report.benchmark} {size}"
+    feed = "" if report.feed == "poll" else f" --feed {report.feed}"
+    return f"{report.benchmark} {size}{feed}"
 
 
 def _circumstances(report: Report) -> str:

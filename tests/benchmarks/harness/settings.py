@@ -36,5 +36,7 @@ if find_spec("django_ox"):
     INSTALLED_APPS += ["django_ox"]
     TASKS["ox"] = {"BACKEND": "django_ox.backend.OxBackend"}
 
+PGQUEUE["FEED"] = env.str("PGQUEUE_FEED", default="poll")
+PGQUEUE["REPLICATION_SLOT"] = PGQUEUE["PUBLICATION"] = "pgqueue_bench"
 if "PGQUEUE_EVENT_RETENTION" in env:
     PGQUEUE["EVENT_RETENTION"] = env.float("PGQUEUE_EVENT_RETENTION")

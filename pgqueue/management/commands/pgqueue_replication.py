@@ -1,0 +1,145 @@
+"""Follow the WAL; make, drop or show what that needs."""
+
+from __future__ import annotations
+
+import logging
+from argparse import ArgumentParser
+from collections.abc import Callable, Mapping
+from contextlib import closing
+from datetime import timedelta
+from typing import Any
+
+import psycopg
+from django.core.management.base import CommandError
+
+from pgqueue.checks import AT_START
+from pgqueue.conf import settings
+from pgqueue.connections import connect
+from pgqueue.engine import replication as engine
+from pgqueue.engine.replication import State
+from pgqueue.engine.values import Connection
+from pgqueue.exceptions import FeedUnavailable
+from pgqueue.management.base import QueueCommand
+from pgqueue.management.databases import database_of
+from pgqueue.replication import slots
+from pgqueue.replication.feed import Feed
+from pgqueue.worker.logs import configure_logging
+from pgqueue.worker.stopping import SIGNALS, StopRequests
+
+LOOK = timedelta(seconds=1)
+GRACE = timedelta(seconds=5)
+LEVELS = {0: logging.ERROR, 1: logging.INFO, 2: logging.DEBUG, 3: logging.DEBUG}
+POLLED = (
+    "PGQUEUE['FEED'] is 'poll': those who publish notify readers themselves, beside this process."
+)
+
+
+class Command(QueueCommand):
+    help = (
+        "Follow PostgreSQL's write-ahead log until SIGTERM or SIGINT: give committed events their "
+        "positions, and wake idle readers. Stand by where another process does so."
+    )
+    requires_system_checks = [AT_START]
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        others = parser.add_mutually_exclusive_group()
+        for name, about in (
+            ("make", "make the publication and the slot, where they are missing, and end."),
+            ("drop", "drop them, and end: no WAL is kept for the slot any more."),
+            ("status", "say what there is, and end."),
+            ("takeover", "end the connection that streams from the slot, and follow in its place."),
+        ):
+            others.add_argument(f"--{name}", action="store_true", help=about)
+        parser.add_argument("--database", metavar="ALIAS", help="(PGQUEUE: DATABASE).")
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        configure_logging(LEVELS[options["verbosity"]])
+        alias = database_of(options["database"])
+        try:
+            with closing(connect(alias, name="replication")) as connection:
+                verb = next((verb for name, verb in VERBS.items() if options[name]), _ready)
+                if said := verb(connection, options):
+                    self.stdout.write(said)
+        except FeedUnavailable as error:
+            raise CommandError(str(error)) from error
+        except psycopg.errors.InsufficientPrivilege as error:
+            raise CommandError(
+                f"{error.diag.message_primary}. A publication is made by the owner of the tables, "
+                "who may create in the database; a slot by a role with REPLICATION "
+                "(rds_replication on Amazon RDS)."
+            ) from error
+        except psycopg.OperationalError as error:
+            raise CommandError(f"The database can't be reached: {error}") from error
+        if not any(options[name] for name in ENDS):
+            _run(alias)
+
+
+def _make(connection: Connection, options: Mapping[str, Any]) -> str:
+    made = slots.make(connection, settings().replication_slot, settings().publication)
+    return f"Made {' and '.join(made)}." if made else "Both are there."
+
+
+def _drop(connection: Connection, options: Mapping[str, Any]) -> str:
+    dropped = slots.drop(connection, settings().replication_slot, settings().publication)
+    return f"Dropped {' and '.join(dropped)}." if dropped else "There is neither."
+
+
+def _status(connection: Connection, options: Mapping[str, Any]) -> str:
+    known = settings()
+    state = engine.state(connection, known.replication_slot, known.publication)
+    lines = {
+        "feed": known.feed,
+        "wal_level": state.wal_level,
+        f"publication {known.publication}": "there" if state.has_publication else "missing",
+        f"slot {known.replication_slot}": _of_slot(state),
+        "events without a position": "none"
+        if state.waiting is None
+        else f"the first for {state.waiting:.1f} s",
+    }
+    width = max(map(len, lines)) + 2
+    return "\n".join(f"{name:<{width}}{said}" for name, said in lines.items())
+
+
+def _of_slot(state: State) -> str:
+    slot = state.slot
+    if slot is None:
+        return "missing"
+    if slot.is_lost:
+        return "lost: the WAL that it needs was removed"
+    who = f"followed by pid {slot.pid}" if slot.is_active else "followed by nobody"
+    danger = ", which is about to be removed" if slot.is_endangered else ""
+    return f"{who}; {(slot.lag or 0) / 2**20:.1f} MB of WAL behind{danger}"
+
+
+def _takeover(connection: Connection, options: Mapping[str, Any]) -> str:
+    said = _ready(connection, options)
+    engine.take_over(connection, settings().replication_slot)
+    return said
+
+
+def _ready(connection: Connection, options: Mapping[str, Any]) -> str:
+    """Say at once what would fail again and again."""
+    known = settings()
+    slots.with_publication(connection, known.replication_slot, known.publication)
+    return "" if known.fed_by else POLLED
+
+
+VERBS: Mapping[str, Callable[[Connection, Mapping[str, Any]], str]] = {
+    "make": _make,
+    "drop": _drop,
+    "status": _status,
+    "takeover": _takeover,
+}
+ENDS = ("make", "drop", "status")
+
+
+def _run(alias: str) -> None:
+    requests = StopRequests()
+    feed = Feed(alias)
+    with requests.on_signals(*SIGNALS):
+        feed.start()
+        while not requests.count and feed.is_alive():
+            requests.wait(LOOK)
+        feed.stop()
+        feed.stopped(GRACE)
+    requests.close()

@@ -1,0 +1,1 @@
+"""The WAL feed: commits that PostgreSQL tells of give events their positions, and wake readers."""

@@ -1,0 +1,120 @@
+"""What the WAL feed needs in the database: a publication, and a slot that keeps the WAL for it."""
+
+from __future__ import annotations
+
+import psycopg
+
+from pgqueue import signals
+from pgqueue.engine import replication as engine
+from pgqueue.engine.replication import Slot, State
+from pgqueue.engine.values import Connection
+from pgqueue.exceptions import FeedUnavailable
+
+MAKE = "run manage.py pgqueue_replication --make"
+LEVEL = (
+    "The WAL has no events: wal_level is {level!r}. Set wal_level = logical in postgresql.conf (or "
+    "what your provider has for it) and restart the server, or set PGQUEUE['FEED'] to 'poll'."
+)
+
+
+def as_it_should_be(connection: Connection, slot: str, publication: str) -> bool:
+    """Make the slot, if there is none or it was lost; return whether it is free.
+
+    A slot that is made has none of what was published before: that is still in the inbox.
+
+    Raises:
+        FeedUnavailable: it can't be; the message says what to do.
+    """
+    found = with_publication(connection, slot, publication).slot
+    if found is None or found.is_lost:
+        signals.send(signals.slot_lost, Slot, slot=slot, is_there=found is not None)
+        make_slot(connection, slot, instead_of=found)
+        return True
+    return not found.is_active
+
+
+def make(connection: Connection, slot: str, publication: str) -> list[str]:
+    """Make what is missing of the publication and the slot; return what was made.
+
+    Raises:
+        FeedUnavailable: it can't be; the message says what to do.
+    """
+    state = checked(connection, slot, publication)
+    made = []
+    if not state.has_publication:
+        engine.make_publication(connection, publication)
+        made.append(f"the publication {publication}")
+    if state.slot is None or state.slot.is_lost:
+        make_slot(connection, slot, instead_of=state.slot)
+        made.append(f"the slot {slot}")
+    return made
+
+
+def make_slot(connection: Connection, slot: str, *, instead_of: Slot | None) -> None:
+    """Make the slot, in place of one that was lost.
+
+    Raises:
+        FeedUnavailable: transactions are open that it has to wait for.
+    """
+    if instead_of:
+        engine.drop_slot(connection, slot)
+    try:
+        engine.make_slot(connection, slot)
+    except psycopg.errors.QueryCanceled as error:
+        raise FeedUnavailable(
+            f"The slot {slot!r} can't be made yet: PostgreSQL waits for transactions that began "
+            "before, in any database of the server. It is tried again. See pg_stat_activity for "
+            "those whose backend_xid is old."
+        ) from error
+
+
+def drop(connection: Connection, slot: str, publication: str) -> list[str]:
+    """Drop the slot, whose WAL is kept no longer, and the publication; return what was dropped.
+
+    Raises:
+        FeedUnavailable: a process streams from the slot, or it is another database's.
+    """
+    state = checked(connection, slot, publication)
+    dropped = []
+    if state.slot:
+        if state.slot.is_active:
+            raise FeedUnavailable(
+                f"A process streams from the slot {slot!r} (pid {state.slot.pid} in PostgreSQL): "
+                "stop pgqueue_replication, and workers with --replication, first."
+            )
+        engine.drop_slot(connection, slot)
+        dropped.append(f"the slot {slot}")
+    if state.has_publication:
+        engine.drop_publication(connection, publication)
+        dropped.append(f"the publication {publication}")
+    return dropped
+
+
+def with_publication(connection: Connection, slot: str, publication: str) -> State:
+    """Return what there is, with the publication at least.
+
+    Raises:
+        FeedUnavailable: it can't be followed; the message says what to do.
+    """
+    state = checked(connection, slot, publication)
+    if not state.has_publication:
+        raise FeedUnavailable(f"There is no publication {publication!r}: {MAKE}.")
+    return state
+
+
+def checked(connection: Connection, slot: str, publication: str) -> State:
+    """Return what there is.
+
+    Raises:
+        FeedUnavailable: the server writes no logical WAL, or the slot is not one of ours.
+    """
+    state = engine.state(connection, slot, publication)
+    if state.wal_level != "logical":
+        raise FeedUnavailable(LEVEL.format(level=state.wal_level))
+    if state.slot and not state.slot.is_ours:
+        raise FeedUnavailable(
+            f"The slot {slot!r} is of the database {state.slot.database!r} and its plugin is "
+            f"{state.slot.plugin!r}; slots belong to the whole server: name another one in "
+            "PGQUEUE['REPLICATION_SLOT']."
+        )
+    return state

@@ -1,0 +1,267 @@
+"""The feed: events get their positions as their transactions commit, and readers are told."""
+
+from __future__ import annotations
+
+import threading
+from datetime import timedelta
+from typing import Any
+
+import psycopg
+import pytest
+from django.db import transaction
+
+from pgqueue import signals
+from pgqueue.engine import log, replication, sequence
+from pgqueue.engine.values import Connection
+from pgqueue.events.publishing import publish, publish_many
+from pgqueue.events.tailing import tail
+from pgqueue.replication import feed as module
+from pgqueue.replication.stream import Stream
+from tests.eventually import eventually
+from tests.factories import one
+from tests.feeding import feeding
+
+pytestmark = pytest.mark.usefixtures("slot")
+
+
+CONFIRMED = """
+SELECT (confirmed_flush_lsn - '0/0')::bigint FROM pg_replication_slots WHERE slot_name = %s
+"""
+
+
+def head(connection: Connection) -> int:
+    return log.bounds(connection).head
+
+
+def confirmed(connection: Connection, slot: str) -> int:
+    """Return the position in the WAL that the server knows to be confirmed."""
+    return int(one(connection, CONFIRMED, slot)[0])
+
+
+def written(connection: Connection) -> int:
+    return int(one(connection, "SELECT (pg_current_wal_lsn() - '0/0')::bigint")[0])
+
+
+class TestACommit:
+    def test_has_its_events_given_positions_by_nobody_but_the_feed(
+        self, connection: Connection
+    ) -> None:
+        with feeding():
+            publish("order.paid", 1)
+            publish_many([("order.paid", number) for number in range(2, 5)])
+
+            eventually(lambda: head(connection) == 4)
+
+        stored = log.read(connection, after=0, limit=10).events
+        assert [each.payload for each in stored] == ["1", "2", "3", "4"]
+
+    def test_that_never_comes_moves_nothing(self, connection: Connection) -> None:
+        with feeding():
+            with pytest.raises(ZeroDivisionError), transaction.atomic():
+                publish("order.paid", 1)
+                _ = 1 / 0
+            publish("order.paid", 2)
+            eventually(lambda: head(connection) == 1)
+
+        assert [each.payload for each in log.read(connection, after=0, limit=9).events] == ["2"]
+
+    def test_is_confirmed_when_it_is_in_the_log(self, connection: Connection, slot: str) -> None:
+        with feeding():
+            publish("order.paid", 1)
+            at = written(connection)
+            eventually(lambda: confirmed(connection, slot) >= at)
+
+            assert head(connection) == 1
+
+    def test_is_not_confirmed_while_its_event_can_not_be_moved(
+        self, connection: Connection, other: Connection, slot: str
+    ) -> None:
+        with feeding() as feed, other.transaction():
+            assert other.execute(sequence.SQL["lead"]).fetchone()[0]  # another one is at it
+            before = written(connection)
+            publish("order.paid", 1)
+            at = written(connection)
+            eventually(lambda: feed._announced, what="it was told")
+            # It goes on to ask, and the server to write.
+            eventually(lambda: feed._nap == module.BEHIND_NAP)
+            assert confirmed(connection, slot) < at
+            assert min(feed._announced.values()) >= before
+
+        assert head(connection) in (0, 1)
+
+    def test_that_is_not_confirmed_is_told_again_and_moves_nothing_twice(
+        self, connection: Connection, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        with monkeypatch.context() as patched:
+            patched.setattr(Stream, "confirm", lambda self, lsn: None)
+            with feeding():
+                publish("order.paid", 1)
+                eventually(lambda: head(connection) == 1)
+        seen: list[int] = []
+        ask = replication.unseen
+
+        def unseen(connection: Connection, xids: Any) -> list[int]:
+            seen.extend(xids)
+            return ask(connection, xids)
+
+        monkeypatch.setattr("pgqueue.engine.replication.unseen", unseen)
+        with feeding():
+            eventually(lambda: seen, what="it is told again")
+            publish("order.paid", 2)
+            eventually(lambda: head(connection) == 2)
+
+    def test_of_other_tables_is_confirmed_too(self, connection: Connection, slot: str) -> None:
+        """Or the WAL that they write would be kept for ever where few events are published."""
+        connection.execute("CREATE TABLE elsewhere (id int)")
+        try:
+            with feeding():
+                connection.execute("INSERT INTO elsewhere SELECT generate_series(1, 1000)")
+                at = written(connection)
+                connection.execute("CHECKPOINT")
+                eventually(lambda: confirmed(connection, slot) >= at, within=15)
+        finally:
+            connection.execute("DROP TABLE elsewhere")
+
+
+class TestATransactionThatIsNotSeen:
+    def test_is_asked_for_again(
+        self, connection: Connection, slot: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """It has committed in the WAL, and waits for a standby: nobody sees its events yet."""
+        hidden = threading.Event()
+        hidden.set()
+        ask, move = replication.unseen, sequence.advance
+        monkeypatch.setattr(
+            replication,
+            "unseen",
+            lambda connection, xids: list(xids) if hidden.is_set() else ask(connection, xids),
+        )
+        monkeypatch.setattr(
+            sequence, "advance", lambda connection: False if hidden.is_set() else move(connection)
+        )
+        with feeding() as feed:
+            publish("order.paid", 1)
+            at = written(connection)
+            eventually(lambda: feed._nap == module.LONGEST_NAP, what="it asks less often")
+            assert (head(connection), confirmed(connection, slot) < at) == (0, True)
+
+            hidden.clear()
+
+            # Without another commit that would have it look.
+            eventually(lambda: head(connection) == 1)
+            eventually(lambda: confirmed(connection, slot) >= at)
+
+    def test_is_known_by_its_number(self, connection: Connection, other: Connection) -> None:
+        with other.transaction():
+            (xid,) = one(other, "SELECT pg_current_xact_id()::text::bigint")
+            ended = [xid - 1, xid - 2]
+
+            assert replication.unseen(connection, [xid, *ended]) == [xid]
+        assert replication.unseen(connection, [xid, *ended]) == []
+
+    def test_is_known_by_the_lower_half_of_its_number(
+        self, connection: Connection, other: Connection
+    ) -> None:
+        """One that is behind the newest of which the snapshot knows is not seen."""
+        (newest,) = one(connection, "SELECT pg_snapshot_xmax(pg_current_snapshot())::text::bigint")
+        soon, old = (newest + 5) % 2**32, (newest - 5) % 2**32
+
+        assert replication.unseen(connection, [soon, old]) == [soon]
+
+
+class TestReaders:
+    def test_that_are_idle_are_told_by_the_feed_and_not_by_those_who_publish(
+        self, connection: Connection
+    ) -> None:
+        with feeding(), tail() as events:
+            came: list[Any] = []
+            following = threading.Thread(
+                target=lambda: came.extend(each.payload for each in events), daemon=True
+            )
+            following.start()
+            eventually(lambda: one(connection, ASKING) == (1, 0), what="it asks the feed")
+
+            publish("order.paid", 1)
+
+            # Much earlier than it would look by itself.
+            eventually(lambda: came == [1], within=2)
+            events.close()
+            following.join(10)
+
+    def test_are_told_by_those_who_publish_where_no_feed_runs(self, connection: Connection) -> None:
+        with tail() as events:
+            came: list[Any] = []
+            following = threading.Thread(
+                target=lambda: came.extend(each.payload for each in events), daemon=True
+            )
+            following.start()
+            eventually(lambda: one(connection, ASKING) == (0, 1), what="it asks them")
+            publish("order.paid", 1)
+            eventually(lambda: came == [1], within=2)
+            events.close()
+            following.join(10)
+
+
+ASKING = "SELECT count(feed_until), count(notify_until) FROM pgqueue_reader"
+
+
+class TestTwoFeeds:
+    def test_are_never_at_it_at_once_and_the_second_takes_over(
+        self, connection: Connection
+    ) -> None:
+        with feeding() as first, feeding(waits=False) as second:
+            publish("order.paid", 1)
+            eventually(lambda: head(connection) == 1)
+            assert not second.is_streaming
+
+            first.stop()
+            assert first.stopped(timedelta(seconds=10))
+
+            eventually(lambda: second.is_streaming)
+            publish("order.paid", 2)
+            eventually(lambda: head(connection) == 2)
+
+    def test_may_take_turns_with_those_who_read(
+        self, connection: Connection, other: Connection
+    ) -> None:
+        with feeding():
+            for number in range(20):
+                publish("order.paid", number)
+                if number % 2:
+                    sequence.advance(other)
+            eventually(lambda: head(connection) == 20)
+        payloads = [each.payload for each in log.read(connection, after=0, limit=99).events]
+        assert payloads == [str(number) for number in range(20)]
+
+
+class TestASlot:
+    def test_that_was_dropped_is_made_again_and_no_event_is_lost(
+        self, connection: Connection, slot: str
+    ) -> None:
+        lost: list[Any] = []
+
+        def hear(**said: Any) -> None:
+            lost.append(said["is_there"])
+
+        signals.slot_lost.connect(hear)
+        try:
+            with feeding() as feed:
+                replication.take_over(connection, slot)
+                eventually(lambda: drops(connection, slot), what="the slot is dropped")
+                publish("order.paid", 1)
+
+                eventually(lambda: head(connection) == 1, what="what nobody announced is moved")
+                eventually(lambda: feed.is_streaming)
+                publish("order.paid", 2)
+                eventually(lambda: head(connection) == 2)
+        finally:
+            signals.slot_lost.disconnect(hear)
+        assert lost == [False]
+
+
+def drops(connection: Connection, slot: str) -> bool:
+    try:
+        replication.drop_slot(connection, slot)
+    except psycopg.errors.ObjectInUse:
+        return False
+    return True

@@ -79,6 +79,7 @@ def verbs() -> list[Callable[[], object]]:
         promote,
         purge,
         readers,
+        replication,
         retention,
         route,
         schedule,
@@ -92,6 +93,7 @@ def verbs() -> list[Callable[[], object]]:
     from pgqueue.events import subscribing, subscriptions, trail
     from pgqueue.filters import Filter
     from pgqueue.models import Duty, Message, Schedule, Subscription
+    from pgqueue.replication import slots
     from pgqueue.tasks import scheduling
 
     plain = tasks.plain.using(channel="odd")
@@ -361,6 +363,16 @@ def verbs() -> list[Callable[[], object]]:
             connection.prepare_threshold = None  # as behind a transaction pooler
             event_retention.drop(connection, **ages)
 
+    def replicate() -> None:
+        named = ("odd", "odd")
+        with closing(connect("default", name="operator")) as connection:
+            slots.drop(connection, *named)
+            slots.make(connection, *named)
+            replication.take_over(connection, "odd")
+            replication.unseen(connection, [1, 2])
+            readers.tell(connection)
+            slots.drop(connection, *named)
+
     # Verbs that the others reach by chance only, or never.
     def the_rest() -> None:
         on_its_own(lease.begin, [])
@@ -387,15 +399,19 @@ def verbs() -> list[Callable[[], object]]:
         *(look, hear, do_duties, keep_schedules, trace, examine),
         *(look_after, drop_days, drop_events),
         subscribe_some,
-        *(write_the_log, read_for_a_group, the_rest),
+        *(write_the_log, read_for_a_group, replicate, the_rest),
     ]
 
 
 def clear_away() -> None:
     """End what failures on the way have left."""
     from pgqueue import Channel
+    from pgqueue.connections import connect
     from pgqueue.models import Schedule, Subscription
+    from pgqueue.replication import slots
 
+    with closing(connect("default", name="operator")) as connection:
+        slots.drop(connection, "odd", "odd")
     Schedule.objects.all().delete()
     Subscription.objects.all().delete()
     for name in ("odd", "idle", "bounded", "parked", "plenty", "by hand"):

@@ -16,6 +16,7 @@ DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 PGQUEUE = {
     "LEASE": env.float("PGQUEUE_LEASE", default=2.0),
     "MAX_LOST": env.int("PGQUEUE_MAX_LOST", default=100),
+    "FEED": env.str("PGQUEUE_FEED", default="poll"),
 }
 
 

@@ -11,6 +11,7 @@ from typing import Any
 import psycopg
 from psycopg.types.json import Jsonb
 
+from pgqueue.replication import slots
 from tests.chaos.harness.processes import Process
 from tests.chaos.harness.stage import SEED, Stage, stop
 from tests.chaos.producer import NUMBERS_EACH
@@ -18,6 +19,7 @@ from tests.eventually import eventually
 
 EXACTLY_ONCE = ("atomic", "batches")
 LEASE = 2.0
+SLOT = "pgqueue"
 
 Connection = psycopg.Connection[Any]
 
@@ -51,6 +53,19 @@ class LogStage(Stage):
         assert reader.is_alive, reader.log
         return reader
 
+    def feed(self, *, port: int | None = None, is_first: bool = True) -> Process:
+        """Start a process that follows the WAL, or the first of them stands by."""
+        self.environment["PGQUEUE_FEED"] = "wal"
+        with closing(self.server.connect()) as connection:
+            slots.make(connection, SLOT, SLOT)
+        name = f"feed-{len(self.others)}"
+        feed = self._process(name, ["-m", "manage", "pgqueue_replication"], port, {}, None)
+        self.others.append(feed)
+        if is_first:
+            eventually(lambda: self.is_followed or not feed.is_alive, within=40, what="it follows")
+        assert feed.is_alive, feed.log
+        return feed
+
     def publish(self, *, rests: float = 0, key: str = "") -> str:
         """Publish an event whose first handler rests; return the file that it makes then."""
         [number] = self.numbers("event", 1)
@@ -65,6 +80,11 @@ class LogStage(Stage):
         """Return which partitions a process has, by the database's word."""
         row = self.ask(PARTITIONS, reader.pid)
         return row[0] if row and row[0] else []
+
+    @property
+    def is_followed(self) -> bool:
+        """Whether a process follows the WAL."""
+        return bool(self.ask(FOLLOWED, SLOT) == (True,))
 
     def handles(self, group: str, count: int, *, within: float = 60) -> None:
         """Wait until so many more have been handled."""
@@ -190,6 +210,9 @@ class LogStage(Stage):
         return times.total() - len(times)
 
 
+FOLLOWED = """
+SELECT active AND confirmed_flush_lsn IS NOT NULL FROM pg_replication_slots WHERE slot_name = %s
+"""
 # Its process has a second row, by which it is told of events.
 READER = 'SELECT id FROM pgqueue_reader WHERE pid = %s AND "group" IS NOT NULL'
 PARTITIONS = """

@@ -29,6 +29,8 @@ SETTINGS = {
     # A standby follows at once, and a test's own statement may hang for no longer than this.
     "wal_receiver_status_interval": "1s",
     "autovacuum_naptime": "5s",
+    # The WAL may be followed.
+    "wal_level": "logical",
 }
 STOPS = {"fast": signal.SIGINT, "immediate": signal.SIGQUIT, "killed": signal.SIGKILL}
 

@@ -76,6 +76,8 @@ class Stage:
         self.workers: list[Process] = []
         self.others: list[Process] = []
         self.complaints: list[str] = []
+        self.environment: dict[str, str] = {}
+        """What all its processes are told from then on."""
         self._producers: list[Process] = []
         self._proxies: list[Proxy] = []
         self._dead: set[int] = set()
@@ -182,6 +184,7 @@ class Stage:
         known = {
             "DJANGO_SETTINGS_MODULE": "tests.chaos.settings",
             "DATABASE_URL": url(port or self.server.port),
+            **self.environment,
             **environment,
         }
         at = {} if root is None else {"root": root}

@@ -1,0 +1,184 @@
+"""The WAL feed under faults: each event is in the log once, and somebody follows again."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from collections.abc import Sequence
+
+import pytest
+
+from tests.chaos.harness.logstage import SLOT, LogStage
+from tests.chaos.harness.processes import Process
+from tests.chaos.harness.server import nap
+from tests.chaos.harness.statements import names_of
+from tests.eventually import eventually
+
+ALSO = pytest.mark.chaos
+DROP = """
+SELECT pg_terminate_backend(active_pid, 5000), pg_drop_replication_slot(slot_name)
+FROM pg_replication_slots WHERE slot_name = %s
+"""
+STATUS = "SELECT wal_status FROM pg_replication_slots WHERE slot_name = %s"
+CONFIRMED = "SELECT confirmed_flush_lsn < %s FROM pg_replication_slots WHERE slot_name = %s"
+HEAD = "SELECT coalesce(max(position), 0) FROM pgqueue_event"
+FILLER = """
+SELECT pg_logical_emit_message(false, 'filler', repeat('x', 1000000)) FROM generate_series(1, 40)
+"""
+
+
+def followed_again(stage: LogStage, feed: Process, times: int) -> None:
+    """Wait until it has begun to follow so many times, and does."""
+    eventually(
+        lambda: feed.log.count("Following the WAL") >= times and stage.is_followed,
+        within=60,
+        what=stage.later(lambda: f"it follows again: {feed.log}"),
+    )
+
+
+def test_a_slot_that_is_dropped_is_made_again_and_nothing_is_lost(log_stage: LogStage) -> None:
+    stage = log_stage
+    feed = stage.feed()
+    stage.publisher()
+    stage.reader("atomic")
+    stage.handles("atomic", 30)
+
+    with stage.recovers("atomic"):
+        # In vain, where the feed has come back before the slot is dropped.
+        eventually(lambda: stage.ask(DROP, SLOT), within=30, what="it is dropped")
+
+    eventually(lambda: "is missing" in feed.log, within=30, what="it is noticed")
+    followed_again(stage, feed, 2)
+    stage.handles("atomic", 100)
+    stage.end_log()
+
+
+@ALSO
+def test_a_connection_that_is_cut_is_made_again_and_nothing_is_lost(log_stage: LogStage) -> None:
+    stage = log_stage
+    proxy = stage.proxy()
+    feed = stage.feed(port=proxy.port)
+    stage.publisher()
+    stage.reader("atomic")
+
+    for times in range(2, 7):
+        stage.handles("atomic", 30)
+        with stage.recovers("atomic"):
+            proxy.snap()
+        followed_again(stage, feed, times)
+
+    stage.handles("atomic", 100)
+    stage.end_log()
+
+
+def test_a_feed_that_is_killed_between_the_move_and_its_confirmation_repeats_nothing(
+    log_stage: LogStage,
+) -> None:
+    stage = log_stage
+    proxy = stage.proxy()
+    victim = stage.feed(port=proxy.port)
+    other = stage.feed(is_first=False)
+    stage.publisher()
+
+    def kill(sent: str, before: Sequence[str]) -> None:
+        if victim.is_alive and sent == "COMMIT" and "sequence.move" in names_of(before[-1]):
+            stage.lose(victim)
+
+    proxy.meddler = kill
+    eventually(lambda: not victim.is_alive, within=30, what="it moves, and is killed")
+    followed_again(stage, other, 1)
+
+    with stage.recovers("atomic"):
+        stage.reader("atomic")
+    stage.handles("atomic", 100)
+    stage.end_log()
+
+
+@pytest.mark.parametrize(
+    "hows", [["killed"], pytest.param(["immediate", "killed", "fast", "killed"], marks=ALSO)]
+)
+def test_a_server_that_is_killed_is_followed_again_and_nothing_is_lost(
+    log_stage: LogStage, hows: list[str]
+) -> None:
+    stage = log_stage
+    feed = stage.feed()
+    stage.publisher()
+    stage.reader("atomic")
+
+    for times, how in enumerate(hows, 2):
+        stage.handles("atomic", 30)
+        with stage.recovers("atomic"):
+            stage.server.stop(how)
+            nap(stage.random.uniform(0, 0.5))
+            stage.server.start()
+        followed_again(stage, feed, times)
+
+    stage.handles("atomic", 100)
+    stage.end_log()
+
+
+@ALSO
+def test_a_slot_that_has_lost_its_wal_is_made_again_and_nothing_is_lost(
+    log_stage: LogStage,
+) -> None:
+    stage = log_stage
+    with stage.server.connect() as connection:
+        connection.execute("ALTER SYSTEM SET max_slot_wal_keep_size = '16MB'")
+        connection.execute("ALTER SYSTEM SET max_wal_size = '64MB'")
+        connection.execute("SELECT pg_reload_conf()")
+    feed = stage.feed()
+    stage.publisher()
+    stage.reader("atomic")
+    stage.handles("atomic", 30)
+
+    with stage.recovers("atomic"):
+        feed.signal(signal.SIGSTOP)
+
+        def is_lost() -> bool:
+            with stage.server.connect() as connection:
+                connection.execute(FILLER)
+                connection.execute("SELECT pg_switch_wal()")
+                connection.execute("CHECKPOINT")
+            return bool(stage.ask(STATUS, SLOT) == ("lost",))
+
+        eventually(is_lost, within=60)
+        # Meanwhile readers give positions themselves.
+        stage.handles("atomic", 30)
+        feed.signal(signal.SIGCONT)
+
+    followed_again(stage, feed, 2)
+    assert "has lost its WAL" in feed.log
+    stage.handles("atomic", 100)
+    stage.end_log()
+
+
+def test_an_event_whose_commit_waits_for_a_standby_is_in_the_log_once_it_can_be_seen(
+    log_stage: LogStage,
+) -> None:
+    """The WAL announces it long before; and nothing else has anybody look again."""
+    stage = log_stage
+    stage.feed()
+    with stage.server.connect() as connection:
+        connection.execute("ALTER SYSTEM SET synchronous_standby_names = 'nobody'")
+        connection.execute("SELECT pg_reload_conf()")
+        eventually(
+            lambda: connection.execute("SHOW synchronous_standby_names").fetchone() == ("nobody",)
+        )
+        publishing = threading.Thread(target=stage.publish)
+        publishing.start()
+        eventually(lambda: stage.ask(WAITS) == (1,), what="it waits for a standby")
+        (at,) = stage.ask("SELECT pg_current_wal_lsn()")
+        nap(1)  # for which the feed asks again and again
+        assert stage.ask(CONFIRMED, at, SLOT) == (True,)
+        assert stage.ask(HEAD) == (0,)
+
+        connection.execute("ALTER SYSTEM RESET synchronous_standby_names")
+        connection.execute("SELECT pg_reload_conf()")
+        publishing.join(20)
+
+    eventually(lambda: stage.ask(HEAD) == (1,), what="it is moved")
+    eventually(lambda: stage.ask(CONFIRMED, at, SLOT) == (False,), what="it is confirmed")
+    stage.end_log()
+
+
+WAITS = "SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'SyncRep'"

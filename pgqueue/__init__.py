@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from pgqueue.exceptions import ChannelNotWatched as ChannelNotWatched
     from pgqueue.exceptions import ChannelPaused as ChannelPaused
     from pgqueue.exceptions import Defer as Defer
+    from pgqueue.exceptions import DeliveryFailed as DeliveryFailed
     from pgqueue.exceptions import Discard as Discard
     from pgqueue.exceptions import DuplicateMessage as DuplicateMessage
     from pgqueue.exceptions import EventsRemoved as EventsRemoved
@@ -52,6 +53,7 @@ if TYPE_CHECKING:
     from pgqueue.exceptions import InvalidSubscription as InvalidSubscription
     from pgqueue.exceptions import InvalidTask as InvalidTask
     from pgqueue.exceptions import InvalidTracking as InvalidTracking
+    from pgqueue.exceptions import InvalidWebhook as InvalidWebhook
     from pgqueue.exceptions import LeaseLost as LeaseLost
     from pgqueue.exceptions import NothingToHear as NothingToHear
     from pgqueue.exceptions import OtherTransactionWarning as OtherTransactionWarning
@@ -70,6 +72,7 @@ if TYPE_CHECKING:
     from pgqueue.exceptions import UnreadablePayload as UnreadablePayload
     from pgqueue.exceptions import WaitInTransaction as WaitInTransaction
     from pgqueue.exceptions import WaitTimeout as WaitTimeout
+    from pgqueue.exceptions import WebhookDisabled as WebhookDisabled
     from pgqueue.exceptions import WriteConflict as WriteConflict
     from pgqueue.inbox.aggregates import AggregateMessage as AggregateMessage
     from pgqueue.inbox.receiving import Received as Received
@@ -110,6 +113,7 @@ _HOMES = {
     "ChannelPaused": "pgqueue.exceptions",
     "Defer": "pgqueue.exceptions",
     "Delivery": "pgqueue.tasks",
+    "DeliveryFailed": "pgqueue.exceptions",
     "Discard": "pgqueue.exceptions",
     "DuplicateMessage": "pgqueue.exceptions",
     "Event": "pgqueue.events.typed",
@@ -133,6 +137,7 @@ _HOMES = {
     "InvalidSubscription": "pgqueue.exceptions",
     "InvalidTask": "pgqueue.exceptions",
     "InvalidTracking": "pgqueue.exceptions",
+    "InvalidWebhook": "pgqueue.exceptions",
     "LeaseLost": "pgqueue.exceptions",
     "NotMigrated": "pgqueue.tables",
     "NothingToHear": "pgqueue.exceptions",
@@ -160,6 +165,7 @@ _HOMES = {
     "UnreadablePayload": "pgqueue.exceptions",
     "WaitInTransaction": "pgqueue.exceptions",
     "WaitTimeout": "pgqueue.exceptions",
+    "WebhookDisabled": "pgqueue.exceptions",
     "WriteConflict": "pgqueue.exceptions",
     "acting_as": "pgqueue.events.acting",
     "apublish": "pgqueue.events.publishing",
@@ -201,6 +207,7 @@ __all__ = [
     "ChannelPaused",
     "Defer",
     "Delivery",
+    "DeliveryFailed",
     "Discard",
     "DuplicateMessage",
     "Event",
@@ -224,6 +231,7 @@ __all__ = [
     "InvalidSubscription",
     "InvalidTask",
     "InvalidTracking",
+    "InvalidWebhook",
     "LeaseLost",
     "NotMigrated",
     "NothingToHear",
@@ -251,6 +259,7 @@ __all__ = [
     "UnreadablePayload",
     "WaitInTransaction",
     "WaitTimeout",
+    "WebhookDisabled",
     "WriteConflict",
     "acting_as",
     "apublish",

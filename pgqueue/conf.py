@@ -10,6 +10,7 @@ from django.conf import settings as django_settings
 from django.core.exceptions import ImproperlyConfigured
 from django.core.signals import setting_changed
 
+from pgqueue.endpoints import Endpoints, as_endpoints
 from pgqueue.names import as_channel, as_identifier, as_slot
 from pgqueue.quantities import as_count, as_duration
 from pgqueue.retention import Retention, as_retention
@@ -80,6 +81,10 @@ class Settings:
     """The publication of the feed."""
     schedules: Schedules = field(default_factory=dict)
     """Tasks that are enqueued by themselves: by name, what `Schedule` takes, and the `task`."""
+    webhooks: Endpoints = field(default_factory=Endpoints)
+    """What holds for all webhooks: a dict of TIMEOUT, HEADERS, BACKOFF, MAX_ATTEMPTS, PAUSE_AFTER,
+    ALLOW_PRIVATE and SOURCE.
+    """
 
     @property
     def heartbeat(self) -> timedelta:
@@ -171,6 +176,7 @@ _CHECKS = {
     Backoff: _backoff,
     Retention: _retention,
     Schedules: as_entries,
+    Endpoints: as_endpoints,
 }
 
 

@@ -230,6 +230,33 @@ class InvalidSecret(PGQueueError, ValueError):
     """This can't be a secret that webhooks are signed with: the message says why."""
 
 
+class InvalidWebhook(PGQueueError, ValueError):
+    """This can't be a webhook: the message names the option and says why."""
+
+
+class DeliveryFailed(PGQueueError):
+    """The endpoint of a webhook did not take what was posted to it.
+
+    Attributes:
+        backoff: of the webhook; None: that of the settings.
+        asked_for: how long the endpoint asks to be left alone.
+    """
+
+    def __init__(
+        self, text: str = "", *, backoff: Any = None, asked_for: timedelta | None = None
+    ) -> None:
+        super().__init__(text)
+        self.backoff = backoff
+        self.asked_for = asked_for
+
+    def __str__(self) -> str:
+        return Exception.__str__(self) or "The endpoint did not take what was posted to it."
+
+
+class WebhookDisabled(PGQueueError):
+    """The webhook is disabled, so nothing is posted to its endpoint: replay this when it is not."""
+
+
 class InvalidTracking(PGQueueError, ValueError):
     """This table can't be tracked, or not so: the message names the option and says why."""
 

@@ -62,6 +62,11 @@ slot_lost = Signal()
 """Sent with `slot` when another is made in its place, and whether it `is_there`: then the WAL that
 it needs was removed. No event is lost with it."""
 
+
+webhook_stopped = Signal()
+"""Sent with `name` and the `reason` when a worker pauses a webhook whose endpoint has failed for
+too long, or disables one whose endpoint is gone. Sender: the model."""
+
 worker_started = Signal()
 """Sent with `channels` when a worker serves them. Sender: the Worker's class."""
 
@@ -180,6 +185,16 @@ def _log_subscription_taken(sender: Any, name: str, **kwargs: Any) -> None:
         "The subscription %s of the code is left out: another of that name exists. "
         "Delete that one, or rename this.",
         name,
+    )
+
+
+@receiver(webhook_stopped)
+def _log_webhook_stopped(sender: Any, name: str, reason: str, **kwargs: Any) -> None:
+    logger.warning(
+        "Nothing is posted to the webhook %s any more: %s Its events wait in the channel or in the "
+        "log until it is resumed, or are dead letters if it was disabled.",
+        name,
+        reason,
     )
 
 

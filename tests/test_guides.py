@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import sys
 import unittest
@@ -30,13 +31,15 @@ from pgqueue.engine import dispatch
 from pgqueue.events import consumers, groups, growth, subscribing, subscriptions, typed
 from pgqueue.events.consuming import GroupReader
 from pgqueue.filters import Filter
-from pgqueue.models import Group, History, Message, Subscription
+from pgqueue.models import Group, History, Message, Subscription, Webhook
 from pgqueue.sse import StreamedMessage
 from pgqueue.states import Outcome, State
 from pgqueue.tasks import scheduling
+from pgqueue.webhooks import bodies
 from tests.brokers import Redis
 from tests.eventually import eventually
 from tests.processes import worker
+from tests.webhooks.receiver import receiving
 
 GUIDE = Path(__file__).parent.parent / "docs" / "guide"
 
@@ -382,6 +385,40 @@ def test_the_code_that_moves_from_an_outbox_publishes_and_listens(
         "paid: 7",
     ]
     assert [each.key for each in read()] == ["customer 3", "customer 3", "1"]
+
+
+def test_the_webhooks_of_the_guide_post_what_it_says(
+    subscribed: ModuleType, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bodies, "_declared", {})
+    text = (GUIDE / "webhooks.md").read_text()
+    _, _, of_settings = text.partition("## Settings")
+    (given,) = re.findall(r"^```python\n(.*?)^```", of_settings, re.M | re.S)
+    exec(given, subscribed.__dict__)  # noqa: S102
+    own = {**subscribed.PGQUEUE["WEBHOOKS"], "ALLOW_PRIVATE": True}
+
+    with receiving() as receiver, override_settings(PGQUEUE={"WEBHOOKS": own}):
+        made, operated = (
+            "\n".join(re.findall(r"^```python\n(.*?)^```", part, re.M | re.S)).replace(
+                "https://example.com/hooks", receiver.url
+            )
+            for part in text.partition("## Settings")[0].split("## What becomes of an answer")
+        )
+        made = made.replace("https://example.com/csv", receiver.url)
+        exec(compile(made, "webhooks.md", "exec"), subscribed.__dict__)  # noqa: S102
+        publish("order.paid", {"order": 8, "total": 1})
+        run_subscriptions()
+        exec(compile(operated, "webhooks.md", "exec"), subscribed.__dict__)  # noqa: S102
+
+    assert capsys.readouterr().out == "whsec_\n"
+    standard, csv = sorted(receiver.posts, key=lambda post: post.headers["content-type"])
+    posted = json.loads(standard.body)
+    said = json.loads(re.findall(r"^    (\{.*?\})\n\n", text, re.M | re.S)[0])
+    assert posted.keys() == said.keys()
+    assert {**posted, "timestamp": "", "position": 0} == {**said, "timestamp": "", "position": 0}
+    assert csv.headers["content-type"] == "text/csv"
+    assert csv.body.endswith(b",8\n")
+    assert not Webhook.objects.filter(name="shop").exists()
 
 
 @pytest.mark.usefixtures("django_db_setup")

@@ -181,6 +181,10 @@ class SubscriptionAdmin(QueueAdmin):
     search_fields = ("name", "task", "channel")
     ordering = ("name",)
 
+    def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
+        # Webhooks have pages of their own.
+        return super().get_queryset(request).filter(webhook=None)
+
     def get_changelist(self, request: HttpRequest, **kwargs: Any) -> type[ChangeList]:
         return SubscriptionChangeList
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from datetime import timedelta
-from typing import Any
+from typing import Any, TypeVar
 
 from django.db import IntegrityError, connections, transaction
 from django.utils import timezone
@@ -14,14 +14,16 @@ from pgqueue.engine import dispatch as engine
 from pgqueue.engine import predicates
 from pgqueue.events import groups, subscribing
 from pgqueue.events.consumers import Start
-from pgqueue.exceptions import InvalidGroup, InvalidMessage, InvalidSubscription
+from pgqueue.events.reading import as_alias
+from pgqueue.exceptions import InvalidGroup, InvalidSubscription
 from pgqueue.filters import as_filter
 from pgqueue.models import Subscription
 from pgqueue.names import as_channel
 from pgqueue.spelling import shown
 from pgqueue.tables import needing_tables
 from pgqueue.tasks import Task, scheduling
-from pgqueue.tasks.options import checked_message
+
+S = TypeVar("S", bound=Subscription)
 
 
 def create(
@@ -56,23 +58,55 @@ def create(
         InvalidSubscription, InvalidFilter: an option can't be, or the name is taken.
         UnknownTask: no task has this name here.
     """
-    try:
-        checked_message({"database": database})
-    except InvalidMessage as error:
-        raise InvalidSubscription(str(error)) from error
-    alias = database or settings().database
-    own = scheduling.known(task) if isinstance(task, str) and task else task or None
-    wanted = as_filter(topics, where)
-    given = subscribing.checked_options(
+    alias = checked_alias(database)
+    columns, begins = described(
         name=name,
+        task=task,
+        topics=topics,
+        where=where,
         predicate=predicate,
         params=params,
+        channel=channel,
         key=key,
+        ordered=ordered,
         batch=batch,
         split_by=split_by,
         start=start,
         expires_after=expires_after,
     )
+    return stored(Subscription(**columns), begins, alias)
+
+
+def checked_alias(database: str | None) -> str:
+    """Return the alias of a subscription's database; None: the one of `PGQUEUE`.
+
+    Raises:
+        InvalidSubscription: it can't be.
+    """
+    try:
+        return as_alias(database)
+    except ValueError as error:
+        raise InvalidSubscription(str(error)) from error
+
+
+def described(
+    *,
+    task: Task[Any, Any] | str,
+    topics: str | Iterable[str] | None,
+    where: Mapping[str, Any] | None,
+    channel: str | None,
+    ordered: bool,
+    **options: Any,
+) -> tuple[dict[str, Any], Start]:
+    """Return a subscription's columns, checked, and where it begins.
+
+    Raises:
+        InvalidSubscription, InvalidFilter: an option can't be.
+        UnknownTask: no task has this name here.
+    """
+    own = scheduling.known(task) if isinstance(task, str) and task else task or None
+    wanted = as_filter(topics, where)
+    given = subscribing.checked_options(**options)
     if own is not None and not isinstance(own, Task):
         raise InvalidSubscription(f"task={shown(task)}: it must be a task, or the name of one.")
     if not isinstance(ordered, bool):
@@ -84,25 +118,34 @@ def create(
     except (TypeError, ValueError) as error:
         raise InvalidSubscription(f"channel={shown(channel)}: {error}") from error
     begins = given.pop("start")
-    row = Subscription(
-        task=own.name if own else "",
-        topics=list(wanted.topics),
-        where=dict(wanted.where),
-        channel=channel,
-        ordered=ordered or bool(own and own.ordered),
-        max_attempts=(own and own.max_attempts) or settings().max_attempts,
-        priority=own.priority if own else 0,
-        metadata=dict(own.metadata) if own else {},
+    columns = {
+        "task": own.name if own else "",
+        "topics": list(wanted.topics),
+        "where": dict(wanted.where),
+        "channel": channel,
+        "ordered": ordered or bool(own and own.ordered),
+        "max_attempts": (own and own.max_attempts) or settings().max_attempts,
+        "priority": own.priority if own else 0,
+        "metadata": dict(own.metadata) if own else {},
         **given,
-    )
+    }
+    return columns, begins
+
+
+def stored(row: S, begins: Start, alias: str) -> S:
+    """Store a new subscription, in the caller's transaction, and return it.
+
+    Raises:
+        InvalidSubscription: its name is taken, or the log has no position where it is to begin.
+    """
     try:
         with needing_tables(alias), transaction.atomic(using=alias):
             row.position = groups.resolve(connections[alias], begins)
             row.save(using=alias, force_insert=True)
     except InvalidGroup as error:
-        raise InvalidSubscription(f"start={shown(start)}: {error}") from error
+        raise InvalidSubscription(f"start={shown(begins)}: {error}") from error
     except IntegrityError as error:
-        raise InvalidSubscription(f"There is a subscription {shown(name)} already.") from error
+        raise InvalidSubscription(f"There is a subscription {shown(row.name)} already.") from error
     return row
 
 

@@ -18,6 +18,7 @@ from pgqueue.models.schedule import Schedule
 from pgqueue.models.staged import Staged
 from pgqueue.models.subscription import Subscription
 from pgqueue.models.waiter import Waiter
+from pgqueue.models.webhook import Webhook
 from pgqueue.models.worker import Worker
 from pgqueue.models.write import Write
 
@@ -44,6 +45,7 @@ __all__ = [
     "Staged",
     "Subscription",
     "Waiter",
+    "Webhook",
     "Worker",
     "Write",
 ]

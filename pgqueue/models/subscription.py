@@ -2,6 +2,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from datetime import timedelta
+from typing import ClassVar
 
 from django.db import connections, models, router
 from django.db.models import Q
@@ -37,6 +38,8 @@ class Subscription(models.Model):
     Workers write those that are declared in code, and everybody else may add others, at run time
     and in a transaction of theirs.
     """
+
+    of_workers: ClassVar[frozenset[str]] = frozenset(OF_WORKERS)
 
     name = models.TextField(db_collation="C", primary_key=True)
     task = models.TextField(
@@ -166,7 +169,7 @@ class Subscription(models.Model):
             self.position = log.bounds(connections[using]).head
         if update_fields is None and not self._state.adding:
             own = {field.name for field in self._meta.concrete_fields if not field.primary_key}
-            update_fields = {"paused"} if self.declared else own - OF_WORKERS
+            update_fields = {"paused"} if self.declared else own - self.of_workers
             if self.error and not self.paused:
                 self.error = ""
                 update_fields |= {"error"}

@@ -1,0 +1,1 @@
+ALTER TABLE pgqueue_webhook DROP CONSTRAINT pgqueue_webhook_subscription;

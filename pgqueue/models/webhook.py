@@ -1,0 +1,187 @@
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from datetime import datetime, timedelta
+from typing import Any, ClassVar
+from uuid import uuid4
+
+from django.db import models
+from django.db.models import Q
+from django.db.models.base import ModelBase
+from django.utils import timezone
+
+from pgqueue.conf import settings
+from pgqueue.endpoints import as_headers, as_secret, as_timeout, as_url, new_secret
+from pgqueue.exceptions import InvalidWebhook
+from pgqueue.models.subscription import OF_WORKERS, Subscription
+from pgqueue.retries import load_backoff
+
+DELIVER = "pgqueue.webhooks.delivering.deliver"
+DELIVER_BATCH = "pgqueue.webhooks.delivering.deliver_batch"
+KEPT_SECRETS = 5
+"""That were rotated, and still sign."""
+
+
+class Webhook(Subscription):
+    """A subscription whose messages are posted to a URL.
+
+    Its messages have its name as their key, so that webhooks take turns on their channel.
+    """
+
+    of_workers: ClassVar[frozenset[str]] = frozenset(OF_WORKERS | {"failures", "failing_since"})
+
+    # The migration's own constraint: the dispatch deletes a subscription that expires by SQL.
+    subscription = models.OneToOneField(
+        Subscription,
+        on_delete=models.CASCADE,
+        parent_link=True,
+        primary_key=True,
+        db_constraint=False,
+        related_name="webhook",
+    )
+    url = models.TextField("URL", help_text="https://example.com/hooks")
+    secret = models.TextField(
+        blank=True,
+        default=new_secret,
+        help_text="What posts are signed with: whsec_ and base64. Empty: a new one.",
+    )
+    rotated = models.JSONField(
+        db_default=[],
+        default=list,
+        editable=False,
+        help_text="Secrets before this one, and until when posts are signed with them, too.",
+    )
+    headers = models.JSONField(
+        db_default={}, default=dict, blank=True, help_text="What is sent with each post."
+    )
+    enabled = models.BooleanField(
+        db_default=True,
+        default=True,
+        help_text="If not, nothing is posted; what happens meanwhile is skipped.",
+    )
+    cloudevents = models.BooleanField(
+        "CloudEvents", db_default=False, default=False, help_text="Post CloudEvents, as JSON."
+    )
+    gzip = models.BooleanField(
+        db_default=True, default=True, help_text="Compress bodies of 1 KiB or more."
+    )
+    serializer = models.TextField(
+        blank=True,
+        db_default="",
+        default="",
+        help_text="The import path of a function that makes the body.",
+    )
+    timeout = models.DurationField(
+        null=True, blank=True, help_text="How long a post may take. Empty: as PGQUEUE says."
+    )
+    backoff = models.JSONField(
+        null=True,
+        blank=True,
+        help_text='Seconds to wait after each failure: [10, 60, 3600], or {"base": 10, "cap": '
+        "3600}. Empty: as PGQUEUE says.",
+    )
+    salt = models.UUIDField(default=uuid4, editable=False, help_text="A part of each webhook-id.")
+
+    failures = models.IntegerField(
+        db_default=0,
+        default=0,
+        editable=False,
+        help_text="Noted since the last success: at most one a second by each worker.",
+    )
+    failing_since = models.DateTimeField(null=True, editable=False)
+
+    objects: ClassVar[models.Manager[Webhook]] = models.Manager()  # type: ignore[assignment]
+
+    class Meta:
+        db_table = "pgqueue_webhook"
+        permissions = [("operate_webhook", "Can rotate, resume and test webhooks")]
+        constraints = [
+            models.CheckConstraint(
+                condition=~Q(url="") & ~Q(secret=""), name="pgqueue_webhook_texts"
+            )
+        ]
+
+    def save(
+        self,
+        *,
+        force_insert: bool | tuple[ModelBase, ...] = False,
+        force_update: bool = False,
+        using: str | None = None,
+        update_fields: Iterable[str] | None = None,
+    ) -> None:
+        """Save it and its subscription, checked.
+
+        One that is not enabled makes no messages. In a row that is there, what workers write is
+        left.
+
+        Raises:
+            InvalidWebhook: an option can't be.
+            InvalidFilter, InvalidSubscription: as for a subscription.
+        """
+        self.check_options()
+        self.key = self.name
+        self.task = DELIVER if self.batch is None else DELIVER_BATCH
+        if not self.enabled:
+            self.paused = True
+        if force_insert:
+            # By its name alone, a subscription that is there already would become a webhook.
+            force_insert = (Subscription,)
+        if update_fields is not None:
+            update_fields = set(update_fields)
+            update_fields |= {"task"} if "batch" in update_fields else set()
+            update_fields |= {"paused"} if "enabled" in update_fields else set()
+        super().save(
+            force_insert=force_insert,
+            force_update=force_update,
+            using=using,
+            update_fields=update_fields,
+        )
+
+    def check_options(self) -> None:
+        """Say no to what could not be posted to.
+
+        Raises:
+            InvalidWebhook: names the option.
+        """
+        options = settings().webhooks
+        self.secret = self.secret or new_secret()
+        checks: dict[str, Callable[[Any], Any]] = {
+            "name": _name,
+            "url": lambda url: as_url(url, options.allow_private),
+            "headers": as_headers,
+            "secret": as_secret,
+            "timeout": lambda timeout: None if timeout is None else as_timeout(timeout),
+            "backoff": lambda backoff: None if backoff is None else load_backoff(backoff),
+        }
+        for name, check in checks.items():
+            try:
+                check(getattr(self, name))
+            except (TypeError, ValueError) as error:
+                # Not what was given: a URL, too, may be what lets one in.
+                raise InvalidWebhook(f"{name}: {error}") from error
+
+    def rotate(self, secret: str, *, keep_old_for: timedelta) -> None:
+        """Have posts signed with another secret, and with those before it for a while."""
+        now = timezone.now()
+        kept = [*self.signing_secrets(now)[1:]]
+        if keep_old_for > timedelta():
+            kept.insert(0, self.secret)
+        until = {each["secret"]: each["until"] for each in self.rotated}
+        until[self.secret] = (now + keep_old_for).isoformat()
+        self.rotated = [
+            {"secret": each, "until": until[each]} for each in kept[:KEPT_SECRETS] if each != secret
+        ]
+        self.secret = secret
+
+    def signing_secrets(self, now: datetime) -> list[str]:
+        """Return what posts are signed with now, the newest first."""
+        rotated = [
+            each["secret"] for each in self.rotated if datetime.fromisoformat(each["until"]) > now
+        ]
+        return [self.secret, *rotated]
+
+
+def _name(value: str) -> str:
+    if value.startswith("{"):
+        raise ValueError("it must not begin with a brace: it is the key of its messages.")
+    return value

@@ -1,0 +1,167 @@
+"""What is posted: an event, or a list of them, as JSON, as CloudEvents, or as a function says."""
+
+from __future__ import annotations
+
+from base64 import b64encode
+from collections.abc import Callable, Sequence
+from datetime import UTC
+from functools import partial
+from json import JSONEncoder
+from typing import Any, NamedTuple, TypeAlias, TypeVar
+
+from django.core.serializers.json import DjangoJSONEncoder
+
+from pgqueue.discovery import import_declaring
+from pgqueue.events.recorded import RecordedEvent
+from pgqueue.exceptions import InvalidWebhook
+from pgqueue.spelling import shown
+
+Serializer: TypeAlias = "Callable[[list[RecordedEvent]], tuple[bytes | str, str]]"
+F = TypeVar("F", bound="Callable[..., tuple[bytes | str, str]]")
+
+JSON = "application/json"
+
+_declared: dict[str, Serializer] = {}
+
+
+class Body(NamedTuple):
+    """What a post contains, and what that is."""
+
+    content: bytes
+    kind: str
+
+
+def serializer(function: F) -> F:
+    """Declare a function that makes the bodies of webhooks: of a list of events, one without batch.
+
+        @webhooks.serializer
+        def as_csv(events):
+            return "".join(f"{each.position},{each.topic}\\n" for each in events), "text/csv"
+
+    It returns the body, bytes or text, and its content type. A webhook stores its name, and workers
+    call only functions that are declared.
+
+    Raises:
+        InvalidWebhook: it is no function at the top of a module.
+    """
+    name = getattr(function, "__qualname__", "")
+    if not name.isidentifier() or isinstance(function, type):
+        raise InvalidWebhook(f"{shown(function)} must be a function at the top of a module.")
+    _declared[f"{function.__module__}.{name}"] = function
+    return function
+
+
+def find(name: str) -> Serializer:
+    """Return the declared function of this name, importing the module of the project that has it.
+
+    Raises:
+        InvalidWebhook: there is none.
+    """
+    if name not in _declared:
+        import_declaring(name)
+    if name not in _declared:
+        raise InvalidWebhook(
+            f"serializer: no function is named {shown(name)} here, and declared by "
+            "@webhooks.serializer."
+        )
+    return _declared[name]
+
+
+def name_of(given: Serializer | str | None) -> str:
+    """Return the name of a serializer that a webhook may have; "": none.
+
+    Raises:
+        InvalidWebhook: it is not declared.
+    """
+    if not given:
+        return ""
+    if isinstance(given, str):
+        find(given)
+        return given
+    for name, declared in _declared.items():
+        if declared is given:
+            return name
+    raise InvalidWebhook(f"serializer={shown(given)}: declare it by @webhooks.serializer.")
+
+
+def serialized(name: str, events: Sequence[RecordedEvent]) -> Body:
+    """Return the body that a declared function makes.
+
+    Raises:
+        InvalidWebhook: there is none of this name, or what it returned is no body.
+        Exception: its own.
+    """
+    made: Any = find(name)(list(events))
+    try:
+        content, kind = made
+        if isinstance(content, str):
+            content = content.encode()
+        if not isinstance(content, bytes) or not isinstance(kind, str) or not kind.isprintable():
+            raise TypeError
+    except (TypeError, ValueError) as error:
+        raise InvalidWebhook(
+            f"{name} returned {shown(made)}: it must return a body, as bytes or text, and its "
+            "content type."
+        ) from error
+    return Body(content, kind)
+
+
+def plain(events: Sequence[RecordedEvent], *, is_batch: bool) -> Body:
+    """Return events in the form that Standard Webhooks proposes."""
+    made = [_plain(event) for event in events]
+    return Body(_to_json(made if is_batch else made[0]).encode(), JSON)
+
+
+def _plain(event: RecordedEvent) -> dict[str, Any]:
+    # Not its metadata: who acted is nobody else's business.
+    return {
+        "type": event.topic,
+        "timestamp": _time(event),
+        "key": event.key,
+        "position": event.position,
+        "data": event.payload,
+    }
+
+
+def cloudevents(events: Sequence[RecordedEvent], *, source: str, is_batch: bool) -> Body:
+    """Return events as CloudEvents 1.0, in their JSON format."""
+    made = [_cloudevent(event, source) for event in events]
+    if is_batch:
+        return Body(_to_json(made).encode(), "application/cloudevents-batch+json")
+    return Body(_to_json(made[0]).encode(), "application/cloudevents+json")
+
+
+def _cloudevent(event: RecordedEvent, source: str) -> dict[str, Any]:
+    # A subject must not be empty.
+    subject = {"subject": event.key} if event.key else {}
+    return {
+        "specversion": "1.0",
+        # A test has no position.
+        "id": str(event.position) if event.position else f"test-{_time(event)}",
+        "source": source,
+        "type": event.topic,
+        **subject,
+        "time": _time(event),
+        "datacontenttype": JSON,
+        "data": event.payload,
+    }
+
+
+def _time(event: RecordedEvent) -> str:
+    return event.created_at.astimezone(UTC).isoformat()
+
+
+class _Encoder(DjangoJSONEncoder):
+    """Writes for others what only we would know by its tag."""
+
+    def default(self, o: Any) -> Any:
+        if isinstance(o, bytes):
+            return b64encode(o).decode()
+        if isinstance(o, set | frozenset):
+            return list(o)
+        return super().default(o)
+
+
+_to_json: Callable[[Any], str] = partial(
+    JSONEncoder.encode, _Encoder(ensure_ascii=False, separators=(",", ":"))
+)

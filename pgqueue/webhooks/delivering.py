@@ -1,0 +1,189 @@
+"""The tasks that post to webhooks: an event each, or a list of them."""
+
+from __future__ import annotations
+
+import gzip
+import time
+from collections.abc import Sequence
+from datetime import UTC, timedelta
+from email.utils import parsedate_to_datetime
+from typing import TYPE_CHECKING, Any
+
+from django.utils import timezone
+
+from pgqueue import __version__
+from pgqueue.conf import settings
+from pgqueue.events.recorded import RecordedEvent
+from pgqueue.exceptions import Defer, DeliveryFailed, Discard, WebhookDisabled
+from pgqueue.quantities import as_timedelta
+from pgqueue.tasks import TaskContext, task
+from pgqueue.webhooks import bodies, health, signing, targets
+from pgqueue.webhooks.bodies import Body
+from pgqueue.webhooks.targets import Target
+
+if TYPE_CHECKING:
+    from pgqueue.webhooks.sending import Response
+
+CHANNEL = "webhooks"
+TEST = "webhook_test"
+"""In the metadata of a message: it is sent whatever holds for the webhook."""
+COMPRESSED_FROM = 1024
+AGENT = f"pgqueue/{__version__}"
+GONE, UNPROCESSABLE = 410, 422
+LOOK_AGAIN, LOOK_AGAIN_AT_MOST = 60.0, 3600.0
+"""Seconds until a delivery looks whether its webhook is paused still; doubled each time."""
+LONGEST_WAIT = timedelta(days=1)
+"""That an endpoint may ask for."""
+REDACTED_FROM = 6
+"""Characters of a header's value that a response must not repeat into history."""
+
+
+def patience(error: BaseException, result: Any) -> Any:
+    """Return how long a delivery waits: as its webhook says, and no less than was asked for."""
+    if isinstance(error, WebhookDisabled):
+        return None
+    delay = (getattr(error, "backoff", None) or settings().webhooks.backoff)(error, result)
+    asked_for = getattr(error, "asked_for", None)
+    if delay is None or asked_for is None:
+        return delay
+    return max(as_timedelta(delay), asked_for)
+
+
+@task(channel=CHANNEL, takes_context=True, backoff=patience)
+def deliver(context: TaskContext, event: RecordedEvent) -> dict[str, Any]:
+    """Post an event to the webhook whose name is the message's key."""
+    return _deliver(context, [event], is_batch=False)
+
+
+@task(channel=CHANNEL, takes_context=True, backoff=patience)
+def deliver_batch(context: TaskContext, events: list[RecordedEvent]) -> dict[str, Any]:
+    """Post a list of events to the webhook whose name is the message's key."""
+    return _deliver(context, events, is_batch=True)
+
+
+def _deliver(
+    context: TaskContext, events: Sequence[RecordedEvent], *, is_batch: bool
+) -> dict[str, Any]:
+    target = targets.find(context.database, context.claim.key)
+    if target is None:
+        raise Discard("The webhook was deleted.")
+    is_test = TEST in context.metadata
+    if not is_test:
+        _check(target, context)
+    body = _body(target, events, is_batch=is_batch)
+    parts = [context.id] if is_test else [event.position for event in events]
+    try:
+        response = _post(target, signing.id_of(target.salt, parts), body)
+    except DeliveryFailed as error:
+        if not is_test:
+            health.failed(target)
+        error.backoff = target.backoff
+        raise
+    return _judged(target, response, is_test=is_test)
+
+
+def _check(target: Target, context: TaskContext) -> None:
+    """Go on only if the webhook is to be posted to.
+
+    Raises:
+        WebhookDisabled: it is not.
+        Defer: not now.
+    """
+    if not target.enabled:
+        raise WebhookDisabled
+    if target.paused:
+        # `resume()` makes it ready at once.
+        waited = float(context.progress or LOOK_AGAIN / 2)
+        delay = min(2 * waited, LOOK_AGAIN_AT_MOST)
+        raise Defer(delay, progress=delay)
+
+
+def _body(target: Target, events: Sequence[RecordedEvent], *, is_batch: bool) -> Body:
+    if target.serializer:
+        return bodies.serialized(target.serializer, events)
+    if target.cloudevents:
+        source = settings().webhooks.source
+        return bodies.cloudevents(events, source=source, is_batch=is_batch)
+    return bodies.plain(events, is_batch=is_batch)
+
+
+def _post(target: Target, id: str, body: Body) -> Response:
+    try:
+        # Others need no urllib3.
+        from pgqueue.webhooks.sending import post
+    except ImportError as error:
+        raise ImportError("Webhooks need urllib3: pip install 'pgqueue[webhooks]'.") from error
+    content = body.content
+    headers = {
+        "user-agent": AGENT,
+        "content-type": body.kind,
+        **target.headers,
+        # What is signed is what a receiver has after it has decompressed it.
+        **signing.headers(id, time.time(), content, target.signing_keys),
+    }
+    if target.gzip and len(content) >= COMPRESSED_FROM:
+        headers["content-encoding"] = "gzip"
+        content = gzip.compress(content, 5, mtime=0)
+    return post(
+        target.origin,
+        target.path,
+        content,
+        headers,
+        timeout=target.timeout.total_seconds(),
+        networks=settings().webhooks.allow_private,
+    )
+
+
+def _judged(target: Target, response: Response, *, is_test: bool) -> dict[str, Any]:
+    """Return what is kept of a success; raise what any other status means.
+
+    Raises:
+        Discard: the endpoint will never take it.
+        WebhookDisabled: it will never take anything.
+        DeliveryFailed: it may take it later.
+    """
+    excerpt = _redacted(target, response.excerpt)
+    said = f"HTTP {response.status} after {response.seconds * 1000:.0f} ms"
+    said += f": {excerpt}" if excerpt else "."
+    if 200 <= response.status < 300:
+        if not is_test:
+            health.succeeded(target)
+        ms = round(response.seconds * 1000, 1)
+        return {"status": response.status, "ms": ms, "response": excerpt}
+    if response.status == UNPROCESSABLE:
+        if not is_test:
+            health.succeeded(target)
+        raise Discard(said)
+    if response.status == GONE and not is_test:
+        health.gone(target)
+        raise WebhookDisabled(said)
+    if not is_test:
+        health.failed(target)
+    asked_for = wait_of(response.retry_after)
+    raise DeliveryFailed(said, backoff=target.backoff, asked_for=asked_for)
+
+
+def _redacted(target: Target, excerpt: str) -> str:
+    """Return a response without what it repeats of the request's headers."""
+    for value in target.headers.values():
+        if len(value) >= REDACTED_FROM:
+            excerpt = excerpt.replace(value, "…")
+    return excerpt
+
+
+def wait_of(retry_after: str | None) -> timedelta | None:
+    """Return how long an endpoint asks to be left alone: seconds, or a date of HTTP.
+
+    Returns:
+        None: it does not, or nobody knows what it means.
+    """
+    text = (retry_after or "").strip()
+    if text.isascii() and text.isdecimal():
+        return min(timedelta(seconds=int(text[:9])), LONGEST_WAIT)
+    try:
+        until = parsedate_to_datetime(text)
+    except (ValueError, TypeError, IndexError):
+        return None
+    if until.tzinfo is None:
+        until = until.replace(tzinfo=UTC)
+    return min(max(until - timezone.now(), timedelta()), LONGEST_WAIT)

@@ -1,0 +1,88 @@
+"""Note whether endpoints answer, and pause the webhooks of those that have not for long.
+
+A row is written when an endpoint begins to fail, and when it has recovered; between these, while
+it fails, at most once a second by each process: all deliveries to an endpoint fail at once, and
+must not queue for its row.
+"""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from time import monotonic
+
+from django.db import DatabaseError, transaction
+from django.db.models import F
+from django.db.models.functions import Coalesce
+from django.utils import timezone
+
+from pgqueue import signals
+from pgqueue.conf import settings
+from pgqueue.models import Subscription, Webhook
+from pgqueue.models.clock import StatementTimestamp
+from pgqueue.webhooks import targets
+from pgqueue.webhooks.targets import Target
+
+NOTE_EVERY = 1.0  # seconds
+LEAST = 5
+"""Failures in a row that were noted before a webhook is paused: an old one and a new one are no
+outage."""
+GONE = "The endpoint answered 410 Gone."
+
+
+def succeeded(target: Target) -> None:
+    """Note that an endpoint has answered, if it had failed before."""
+    with target.lock:
+        had_failed, target.failing_since = target.failing_since is not None, None
+    if had_failed:
+        _note(target, failures=0, failing_since=None)
+
+
+def failed(target: Target) -> None:
+    """Note that an endpoint failed, and pause its webhook if it has for too long."""
+    with target.lock:
+        if monotonic() - target.noted_at < NOTE_EVERY:
+            return
+        target.noted_at = monotonic()
+        target.failing_since = target.failing_since or timezone.now()
+    since = Coalesce("failing_since", StatementTimestamp())
+    _note(target, failures=F("failures") + 1, failing_since=since)
+    after = settings().webhooks.pause_after
+    if after is not None and timezone.now() - target.failing_since >= after:
+        _pause(target, after)
+
+
+def gone(target: Target) -> None:
+    """Disable the webhook of an endpoint that says that it will never be back."""
+    if stop(target.alias, target.name, enabled=False, reason=GONE):
+        signals.send(signals.webhook_stopped, Webhook, name=target.name, reason=GONE)
+
+
+def stop(alias: str, name: str, *, enabled: bool, reason: str) -> bool:
+    """Have nothing posted; return whether something was, before."""
+    with transaction.atomic(using=alias):
+        rows = Webhook.objects.using(alias).filter(pk=name)
+        count = rows.filter(enabled=True).update(enabled=enabled)
+        if count:
+            own = Subscription.objects.using(alias).filter(pk=name)
+            stopped = own.filter(paused=False).update(paused=True, error=reason)
+            count = stopped or not enabled
+    targets.forget(alias, name)
+    return bool(count)
+
+
+def _note(target: Target, **columns: object) -> None:
+    try:
+        with transaction.atomic(using=target.alias):
+            Webhook.objects.using(target.alias).filter(pk=target.name).update(**columns)
+    except DatabaseError:
+        # It is noted the next time. The delivery is what counts.
+        targets.forget(target.alias, target.name)
+
+
+def _pause(target: Target, after: timedelta) -> None:
+    rows = Webhook.objects.using(target.alias).filter(pk=target.name, paused=False, enabled=True)
+    if not rows.filter(failures__gte=LEAST, failing_since__lte=timezone.now() - after).exists():
+        return
+    reason = f"Nothing but failures for {after}."
+    if stop(target.alias, target.name, enabled=True, reason=reason):
+        signals.send(signals.webhook_stopped, Webhook, name=target.name, reason=reason)

@@ -1,0 +1,332 @@
+"""Make webhooks at run time, and operate them by their names."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from datetime import timedelta
+from typing import Any
+
+from django.db import connections, transaction
+from django.db.models import Case, F, Value, When
+from django.db.models.functions import Greatest
+from django.utils import timezone
+
+from pgqueue.conf import settings
+from pgqueue.endpoints import as_secret, as_timeout, new_secret
+from pgqueue.events import groups, subscriptions
+from pgqueue.events.consumers import Start
+from pgqueue.events.recorded import RecordedEvent
+from pgqueue.exceptions import InvalidWebhook
+from pgqueue.models import Message, Subscription, Webhook
+from pgqueue.models.webhook import DELIVER, DELIVER_BATCH
+from pgqueue.quantities import as_age, as_count
+from pgqueue.retries import as_backoff, dump_backoff
+from pgqueue.spelling import shown
+from pgqueue.states import State
+from pgqueue.tables import needing_tables
+from pgqueue.tasks import TaskResult
+from pgqueue.webhooks import bodies, delivering, health, targets
+from pgqueue.webhooks.bodies import Serializer
+
+DAY = timedelta(days=1)
+TEST_TOPIC = "pgqueue.test"
+
+
+def create(
+    name: str,
+    url: str,
+    *,
+    topics: str | Iterable[str] | None = None,
+    where: Mapping[str, Any] | None = None,
+    predicate: str = "",
+    params: Mapping[str, Any] | None = None,
+    secret: str | None = None,
+    headers: Mapping[str, str] | None = None,
+    cloudevents: bool = False,
+    gzip: bool = True,
+    serializer: Serializer | str | None = None,
+    timeout: float | timedelta | None = None,
+    backoff: Any = None,
+    max_attempts: int | None = None,
+    channel: str = delivering.CHANNEL,
+    ordered: bool = False,
+    batch: int | None = None,
+    split_by: str = "",
+    start: Start = "now",
+    expires_after: float | timedelta | None = None,
+    database: str | None = None,
+) -> Webhook:
+    """Make a webhook, in the caller's transaction: events that match are posted to its URL.
+
+    Args:
+        name: no other webhook or subscription has it. It is the key of its messages.
+        secret: what posts are signed with: "whsec_" and 24 to 64 bytes in base64; None: a new one,
+            which is the `secret` of what is returned.
+        headers: sent with each post, beside those of the settings.
+        cloudevents: post CloudEvents 1.0, in their JSON format.
+        gzip: compress bodies of 1 KiB or more; signed is what they were before.
+        serializer: a function that makes the body, declared by `@serializer`, or its name.
+        timeout: seconds or a timedelta for a whole exchange; None: as the settings say.
+        backoff: `Exponential(…)`, a list of seconds, or a function declared by `@backoff`; None: as
+            the settings say.
+        max_attempts: failures after which a delivery is a dead letter; None: as the settings say.
+        channel: of its messages.
+        ordered: post one after the other, in the order of the log: what fails holds up the rest.
+        batch: post lists of up to so many events, as they are there; None: one event at a time.
+        topics, where, predicate, params, split_by, start, expires_after: as for `subscribe()`.
+
+    Raises:
+        InvalidWebhook: an option of the post can't be.
+        InvalidSubscription, InvalidFilter: one of what is posted can't be, or the name is taken.
+    """
+    alias = subscriptions.checked_alias(database)
+    columns, begins = subscriptions.described(
+        name=name,
+        task=DELIVER if batch is None else DELIVER_BATCH,
+        topics=topics,
+        where=where,
+        predicate=predicate,
+        params=params,
+        channel=channel,
+        key="",
+        ordered=ordered,
+        batch=batch,
+        split_by=split_by,
+        start=start,
+        expires_after=expires_after,
+    )
+    columns |= checked(
+        url=url,
+        secret=new_secret() if secret is None else secret,
+        headers={} if headers is None else headers,
+        cloudevents=cloudevents,
+        gzip=gzip,
+        serializer=serializer,
+        timeout=timeout,
+        backoff=backoff,
+        max_attempts=max_attempts,
+    )
+    return subscriptions.stored(Webhook(**columns), begins, alias)
+
+
+def checked(**options: Any) -> dict[str, Any]:
+    """Return options of the post as a webhook keeps them.
+
+    Raises:
+        InvalidWebhook: one can't be.
+    """
+    return {name: _checked(name, value) for name, value in options.items()}
+
+
+def _checked(name: str, value: Any) -> Any:
+    if value is None and name in ("timeout", "backoff"):
+        return None
+    try:
+        return _CHECKS[name](value) if name in _CHECKS else value
+    except (TypeError, ValueError) as error:
+        raise InvalidWebhook(f"{name}={shown(value)}: {error}") from error
+
+
+def _flag(value: Any) -> bool:
+    if not isinstance(value, bool):
+        raise TypeError("it must be True or False.")
+    return value
+
+
+def _attempts(value: Any) -> int:
+    return settings().webhooks.max_attempts if value is None else as_count(value)
+
+
+_CHECKS: dict[str, Callable[[Any], Any]] = {
+    "cloudevents": _flag,
+    "gzip": _flag,
+    "serializer": bodies.name_of,
+    "timeout": as_timeout,
+    "backoff": lambda value: dump_backoff(as_backoff(value)),
+    "max_attempts": _attempts,
+}
+"""Beside the row's own."""
+
+
+def rotate(
+    name: str,
+    secret: str | None = None,
+    *,
+    keep_old_for: float | timedelta = DAY,
+    database: str | None = None,
+) -> str:
+    """Have posts signed with another secret; for a while with the old one, too. Return the new one.
+
+    Args:
+        secret: None: a new one.
+        keep_old_for: seconds or a timedelta, in which the receiver is given the new one.
+
+    Raises:
+        InvalidWebhook: there is no such webhook, or it can't be a secret.
+    """
+    try:
+        wanted = new_secret() if secret is None else as_secret(secret)
+    except (TypeError, ValueError) as error:
+        raise InvalidWebhook(f"secret: {error}") from error
+    try:
+        lasting = as_age(keep_old_for)
+    except (TypeError, ValueError) as error:
+        raise InvalidWebhook(f"keep_old_for={shown(keep_old_for)}: {error}") from error
+    alias = subscriptions.checked_alias(database)
+    with needing_tables(alias), transaction.atomic(using=alias):
+        webhook = _locked(alias, name)
+        webhook.rotate(wanted, keep_old_for=lasting)
+        webhook.save(using=alias, update_fields={"secret", "rotated"})
+    return wanted
+
+
+def disable(name: str, *, database: str | None = None) -> None:
+    """Post nothing more: events are skipped until `enable()`, and what waits becomes dead letters.
+
+    Raises:
+        InvalidWebhook: there is no such webhook.
+    """
+    alias = subscriptions.checked_alias(database)
+    with needing_tables(alias):
+        _find(alias, name)
+        health.stop(alias, name, enabled=False, reason="")
+
+
+def enable(name: str, *, database: str | None = None) -> None:
+    """Post what is published from now on. What was not posted before is replayed by `replay()`.
+
+    Raises:
+        InvalidWebhook: there is no such webhook.
+    """
+    alias = subscriptions.checked_alias(database)
+    with needing_tables(alias):
+        _find(alias, name)
+        head = groups.resolve(connections[alias], "now")
+        rows = Webhook.objects.using(alias).filter(pk=name, enabled=False)
+        with transaction.atomic(using=alias):
+            if not rows.update(enabled=True, failures=0, failing_since=None):
+                return
+            # One that follows still has missed nothing: the dispatch would have parted it.
+            begins = Case(
+                When(follows=True, then=F("position")),
+                default=Greatest(F("position"), Value(head)),
+            )
+            own = Subscription.objects.using(alias).filter(pk=name)
+            own.update(paused=False, error="", position=begins)
+    targets.forget(alias, name)
+
+
+def pause(name: str, *, database: str | None = None) -> None:
+    """Post nothing until `resume()`: what waits and what is published meanwhile is kept.
+
+    Raises:
+        InvalidWebhook: there is no such webhook.
+    """
+    alias = subscriptions.checked_alias(database)
+    with needing_tables(alias):
+        _find(alias, name)
+        health.stop(alias, name, enabled=True, reason="")
+
+
+def resume(name: str, *, database: str | None = None) -> int:
+    """Go on with what waits, at once; return how many deliveries that waited are made ready.
+
+    Raises:
+        InvalidWebhook: there is no such webhook, or it is disabled.
+    """
+    alias = subscriptions.checked_alias(database)
+    with needing_tables(alias):
+        webhook = _find(alias, name)
+        if not webhook.enabled:
+            raise InvalidWebhook(f"The webhook {shown(name)} is disabled: enable it instead.")
+        with transaction.atomic(using=alias):
+            own = Webhook.objects.using(alias).filter(pk=name)
+            own.update(failures=0, failing_since=None)
+            Subscription.objects.using(alias).filter(pk=name).resume()
+        targets.forget(alias, name)
+        waiting = deliveries(webhook, alias).filter(state=State.SCHEDULED)
+        return len(waiting.run_now().done)
+
+
+def replay(name: str, *, database: str | None = None) -> int:
+    """Post again what has become dead letters, with all attempts before it; return how many.
+
+    Raises:
+        InvalidWebhook: there is no such webhook.
+    """
+    alias = subscriptions.checked_alias(database)
+    with needing_tables(alias):
+        webhook = _find(alias, name)
+        return len(deliveries(webhook, alias).filter(state=State.DEAD).replay().done)
+
+
+def delete(name: str, *, database: str | None = None) -> bool:
+    """Delete a webhook; return whether there was one. Deliveries that wait are discarded."""
+    alias = subscriptions.checked_alias(database)
+    with needing_tables(alias):
+        found = Webhook.objects.using(alias).filter(pk=name).first()
+        if found is None:
+            return False
+        found.delete()
+        return True
+
+
+def send_test(name: str, *, database: str | None = None) -> TaskResult[Any]:
+    """Post an event of the topic `pgqueue.test`, once, whether or not the webhook is paused.
+
+    It is in no log, and its end says nothing about the webhook's health.
+
+    Returns:
+        The message: its result or its errors have what was answered.
+
+    Raises:
+        InvalidWebhook: there is no such webhook.
+    """
+    alias = subscriptions.checked_alias(database)
+    with needing_tables(alias):
+        webhook = _find(alias, name)
+        event = RecordedEvent(
+            position=0,
+            topic=TEST_TOPIC,
+            key="",
+            payload_json='{"test":true}',
+            metadata_json="{}",
+            created_at=timezone.now(),
+        )
+        options: dict[str, Any] = {
+            "channel": webhook.channel,
+            "key": name,
+            "max_attempts": 1,
+            "metadata": {delivering.TEST: True, "subscription": name},
+            "database": alias,
+        }
+        if webhook.batch is None:
+            return delivering.deliver.using(**options).enqueue(event)
+        return delivering.deliver_batch.using(**options).enqueue([event])
+
+
+def deliveries(webhook: Webhook, alias: str) -> Any:
+    """Return the messages of a webhook that have not ended."""
+    rows = Message.objects.using(alias).in_channel(webhook.channel)
+    return rows.filter(key=webhook.name)
+
+
+def _find(alias: str, name: str) -> Webhook:
+    found = Webhook.objects.using(alias).filter(pk=_known(name)).first()
+    if found is None:
+        raise InvalidWebhook(f"There is no webhook {shown(name)}.")
+    return found
+
+
+def _locked(alias: str, name: str) -> Webhook:
+    rows = Webhook.objects.using(alias).select_for_update(no_key=True).filter(pk=_known(name))
+    found = rows.first()
+    if found is None:
+        raise InvalidWebhook(f"There is no webhook {shown(name)}.")
+    return found
+
+
+def _known(name: Any) -> str:
+    if not isinstance(name, str) or "\x00" in name:
+        raise InvalidWebhook(f"There is no webhook {shown(name)}.")
+    return name

@@ -1,0 +1,121 @@
+"""What a worker knows of the webhooks that it posts to: looked up at most once a second each."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from threading import Lock
+from time import monotonic
+from typing import Any
+from uuid import UUID
+
+from django.db.models.signals import post_delete, post_save
+from django.utils import timezone
+
+from pgqueue.conf import settings
+from pgqueue.endpoints import Origin, key_of, parsed
+from pgqueue.models import Webhook
+from pgqueue.retries import Backoff, load_backoff
+
+ASK_AGAIN = 1.0  # seconds
+MOST = 10_000
+"""Webhooks that are remembered."""
+
+_known: dict[tuple[str, str], tuple[Target, float]] = {}
+
+
+@dataclass(eq=False)
+class Target:
+    """A webhook as it was a moment ago."""
+
+    alias: str
+    name: str
+    origin: Origin
+    path: str = field(repr=False)
+    headers: Mapping[str, str] = field(repr=False)
+    keys: list[tuple[bytes, datetime | None]] = field(repr=False)
+    """What signs, and until when."""
+    salt: UUID
+    enabled: bool
+    paused: bool
+    cloudevents: bool
+    gzip: bool
+    serializer: str
+    timeout: timedelta
+    backoff: Backoff
+    failing_since: datetime | None
+    noted_at: float = float("-inf")
+    """When this process last noted a failure, by the monotonic clock."""
+    lock: Lock = field(default_factory=Lock, repr=False)
+
+    @property
+    def signing_keys(self) -> list[bytes]:
+        """What signs now."""
+        if len(self.keys) == 1:
+            return [self.keys[0][0]]
+        now = timezone.now()
+        return [key for key, until in self.keys if until is None or until > now]
+
+
+def find(alias: str, name: str) -> Target | None:
+    """Return a webhook by its name; None: there is none of this name."""
+    found, asked_at = _known.get((alias, name), (None, 0.0))
+    if found is not None and monotonic() - asked_at < ASK_AGAIN:
+        return found
+    webhook = Webhook.objects.using(alias).filter(pk=name).first()
+    if webhook is None:
+        forget(alias, name)
+        return None
+    target = _target(alias, webhook)
+    if found is not None:
+        target.noted_at = found.noted_at
+    if len(_known) >= MOST:
+        _known.clear()
+    _known[alias, name] = target, monotonic()
+    return target
+
+
+def forget(alias: str, name: str) -> None:
+    """Look a webhook up again before the next post."""
+    _known.pop((alias, name), None)
+
+
+def forget_all() -> None:
+    """Look all webhooks up again."""
+    _known.clear()
+
+
+def _target(alias: str, webhook: Webhook) -> Target:
+    options = settings().webhooks
+    origin, path = parsed(webhook.url)
+    rotated = [
+        (key_of(each["secret"]), datetime.fromisoformat(each["until"])) for each in webhook.rotated
+    ]
+    own = {name.lower(): value for name, value in webhook.headers.items()}
+    common = {name.lower(): value for name, value in options.headers.items()}
+    return Target(
+        alias=alias,
+        name=webhook.name,
+        origin=origin,
+        path=path,
+        headers={**common, **own},
+        keys=[(key_of(webhook.secret), None), *rotated],
+        salt=webhook.salt,
+        enabled=webhook.enabled,
+        paused=webhook.paused,
+        cloudevents=webhook.cloudevents,
+        gzip=webhook.gzip,
+        serializer=webhook.serializer,
+        timeout=webhook.timeout or options.timeout,
+        backoff=options.backoff if webhook.backoff is None else load_backoff(webhook.backoff),
+        failing_since=webhook.failing_since,
+    )
+
+
+def _forget_saved(instance: Any, using: str, **kwargs: Any) -> None:
+    forget(using, instance.name)
+
+
+post_save.connect(_forget_saved, sender=Webhook, dispatch_uid="pgqueue.webhooks.targets.saved")
+post_delete.connect(_forget_saved, sender=Webhook, dispatch_uid="pgqueue.webhooks.targets.deleted")

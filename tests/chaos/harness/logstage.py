@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import socket
 import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from typing import Any
 
 import psycopg
@@ -26,6 +27,8 @@ Connection = psycopg.Connection[Any]
 
 class LogStage(Stage):
     """Everybody who takes part in a scenario of the log. `end()` closes the books."""
+
+    _web_servers = 0
 
     # Who takes part.
 
@@ -65,6 +68,25 @@ class LogStage(Stage):
             eventually(lambda: self.is_followed or not feed.is_alive, within=40, what="it follows")
         assert feed.is_alive, feed.log
         return feed
+
+    def web_server(self, port: int) -> Process:
+        """Start a web server that streams the log, and return when it accepts connections."""
+        self._web_servers += 1
+        arguments = [
+            *("-m", "uvicorn", "tests.chaos.web:application", "--lifespan", "off"),
+            *("--port", str(port), "--timeout-graceful-shutdown", "1"),
+        ]
+        settings = {"DJANGO_SETTINGS_MODULE": "tests.chaos.web"}
+        server = self._process(f"web-{self._web_servers}", arguments, None, settings, None)
+
+        def accepts() -> bool:
+            assert server.is_alive, server.log
+            with suppress(OSError), socket.create_connection(("127.0.0.1", port), 1):
+                return True
+            return False
+
+        eventually(accepts, within=40, what="it serves")
+        return server
 
     def publish(self, *, rests: float = 0, key: str = "") -> str:
         """Publish an event whose first handler rests; return the file that it makes then."""

@@ -10,6 +10,7 @@ import pytest
 
 from pgqueue.events.publishing import publish_many
 from pgqueue.sse import client as clients_of
+from pgqueue.sse import feed
 from pgqueue.sse.client import Client
 from tests.eventually import eventually
 from tests.sse.serving import Server, Stream, clients
@@ -37,8 +38,10 @@ def read_all(sleeper: socket.socket) -> str:
 
 
 def test_one_that_does_not_read_is_dropped_and_goes_on_when_it_comes_back(
-    sleeper: socket.socket, open_stream: Callable[..., Stream]
+    sleeper: socket.socket, open_stream: Callable[..., Stream], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    # What it has missed is not too much to be sent again.
+    monkeypatch.setattr(feed, "MOST_BYTES", 100 * feed.MOST_BYTES)
     other = open_stream().begins()
     eventually(lambda: clients() == 2)
     for start in range(0, 400, 20):
@@ -51,12 +54,16 @@ def test_one_that_does_not_read_is_dropped_and_goes_on_when_it_comes_back(
     read = read_all(sleeper)
     assert "dropped: too slow" in read
     ids = [line.removeprefix("id: ") for line in read.split("\n") if line.startswith("id: ")]
-    again = open_stream(Last_Event_ID=ids[-1])
-    if len(other.events) - int(ids[-1]) > 45:  # more than a megabyte
-        eventually(lambda: again.events)
-        assert again.events[0].data["reason"] == "too_many"
-    else:
-        eventually(lambda: len(again.events) == 400 - int(ids[-1]))
+    again = open_stream(Last_Event_ID=ids[-1]).begins()
+    assert [each.id for each in again.events] == [str(n) for n in range(int(ids[-1]) + 1, 401)]
+
+
+def test_what_is_too_large_to_be_sent_again_is_not(open_stream: Callable[..., Stream]) -> None:
+    publish_many([("a", {"n": n, "x": LARGE}) for n in range(60)])
+
+    again = open_stream(Last_Event_ID="1").begins()
+
+    assert [each.data["reason"] for each in again.events] == ["too_many"]
 
 
 class TestAClient:

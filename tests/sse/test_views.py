@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
 from asgiref.sync import async_to_sync
 from django.contrib.auth.models import User
 from django.core.exceptions import ImproperlyConfigured
+from django.db import connections
 from django.test import AsyncClient, Client
 
 from pgqueue.events.publishing import publish, publish_many
@@ -215,7 +217,31 @@ class TestComingBack:
 
         assert [each.id for each in last.events] == [str(n) for n in range(136, 301)]
 
-    @pytest.mark.parametrize("sent", ["abc", "-1", "1.5", "٣", "9" * 5000, "1 "])
+    def test_while_others_publish_leaves_none_out_and_repeats_none(self, open_stream: Open) -> None:
+        publish("a", 0)
+        published = threading.Event()
+
+        def publish_all() -> None:
+            for number in range(600):
+                publish("a", number)
+            published.set()
+            connections.close_all()
+
+        with ThreadPoolExecutor(1) as pool:
+            done = pool.submit(publish_all)
+            streams = []
+            while not published.is_set():
+                streams.append(open_stream(Last_Event_ID="1").begins())
+            done.result()
+
+        for each in streams:
+            eventually(lambda stream=each: stream.last_id == "601")
+            assert [event.id for event in each.events] == [str(n) for n in range(2, 602)]
+
+    @pytest.mark.parametrize(
+        "sent",
+        ["abc", "-1", "1.5", "٣", pytest.param("9" * 5000, id="too large"), "1 "],
+    )
     def test_with_what_is_no_position_is_told_so(self, open_stream: Open, sent: str) -> None:
         publish_many([("a", 1), ("a", 2)])
         stream = open_stream("/events/", {"last_event_id": sent})

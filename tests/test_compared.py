@@ -80,6 +80,8 @@ FEATURES = {
         "Fire-and-forget",
         "Publish",
         "SSE",
+        "Table events",
+        "Ops",
     ],
     "pg-transactional-outbox's handlers": [
         "Handlers",

@@ -22,7 +22,8 @@ from pgqueue import (
     receive_external,
 )
 from pgqueue.connections import connect as open_connection
-from pgqueue.engine import expire
+from pgqueue.engine import expire, received
+from pgqueue.engine.values import Tuples
 from pgqueue.events.later import publish_now
 from pgqueue.models import Dedupe, EventInbox, Message
 from pgqueue.states import Outcome
@@ -394,6 +395,22 @@ def test_whatever_many_do_at_once_it_is_stored_once(
     assert sum(map(bool, found)) == 5
     assert Dedupe.objects.count() == 5
     assert stored() == (5 if to else 0)
+
+
+def test_two_that_remember_several_do_not_deadlock(
+    connection: Connection, other: Connection, step: Start
+) -> None:
+    def remember(own: Connection, *ids: str) -> set[str]:
+        with own.transaction():
+            return received.remember(Tuples(own), ids, lasting=MINUTE)
+
+    with connection.transaction():
+        assert remember(connection, "a") == {"a"}
+        second = step(remember, other, "b", "a")
+        second.waits()
+        assert remember(connection, "b") == {"b"}
+
+    assert second.result() == set()
 
 
 def test_a_serializable_transaction_is_told_to_try_again(

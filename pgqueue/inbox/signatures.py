@@ -5,20 +5,14 @@ https://github.com/standard-webhooks/standard-webhooks/blob/main/spec/standard-w
 
 from __future__ import annotations
 
-import binascii
 import hmac
-from base64 import b64decode
 from collections.abc import Iterable, Mapping
 from datetime import timedelta
-from hashlib import sha256
 from typing import Any
 
+from pgqueue.endpoints import SECRET, SECRET_BYTES, key_of
 from pgqueue.exceptions import InvalidSecret, PGQueueError
-
-PREFIX = "whsec_"
-VERSION = "v1,"
-ID, TIMESTAMP, SIGNATURE = "webhook-id", "webhook-timestamp", "webhook-signature"
-SHORTEST, LONGEST = 24, 64  # bytes, as the specification has it
+from pgqueue.webhooks.signing import ID, SIGNATURE, TIMESTAMP, signature
 
 
 class Unverified(PGQueueError):
@@ -41,15 +35,16 @@ def _as_secret(number: int, value: Any) -> bytes:
     # Its value is in no error: these are logged.
     try:
         text = value.decode() if isinstance(value, bytes) else value
-        coded = text.removeprefix(PREFIX)
-        key = b64decode(coded + "=" * (-len(coded) % 4), validate=True)  # many leave "=" out
-    except (AttributeError, TypeError, ValueError, binascii.Error) as error:
+        coded = text.removeprefix(SECRET)
+        key = key_of(coded + "=" * (-len(coded) % 4))  # many leave "=" out
+    except (AttributeError, TypeError, ValueError) as error:
         raise InvalidSecret(
-            f"Secret {number} must be text in base64, which may begin with {PREFIX!r}."
+            f"Secret {number} must be text in base64, which may begin with {SECRET!r}."
         ) from error
-    if not SHORTEST <= len(key) <= LONGEST:
+    if len(key) not in SECRET_BYTES:
         raise InvalidSecret(
-            f"Secret {number} has {len(key)} bytes: it must have {SHORTEST} to {LONGEST}."
+            f"Secret {number} has {len(key)} bytes: "
+            f"it must have {SECRET_BYTES[0]} to {SECRET_BYTES[-1]}."
         )
     return key
 
@@ -81,16 +76,11 @@ def verify(
         raise Unverified(f"The header {TIMESTAMP} must be seconds since 1970.")
     if abs(now - int(sent_at[:20])) > tolerance.total_seconds():
         raise Unverified("The message is too old, or the clocks of the two ends differ.")
-    signatures = [
-        each.removeprefix(VERSION).encode()
-        for each in given[SIGNATURE].split()
-        if each.startswith(VERSION)
-    ]
+    signatures = [each.encode() for each in given[SIGNATURE].split()]
     secrets = list(secrets)
     for body in bodies:
-        signed = b".".join([id.encode(), sent_at.encode(), body])
         for secret in secrets:
-            expected = binascii.b2a_base64(hmac.digest(secret, signed, sha256), newline=False)
+            expected = signature(id, sent_at, body, secret).encode()
             if any(hmac.compare_digest(expected, each) for each in signatures):
                 return id
     raise Unverified("It was signed with another secret, or changed on its way.")

@@ -23,9 +23,18 @@ from django.core.asgi import get_asgi_application
 from django.core.wsgi import get_wsgi_application
 from django.test import Client, RequestFactory, override_settings
 
-from pgqueue import InvalidEvent, InvalidMessage, InvalidSecret, receive_webhook
+from pgqueue import (
+    InvalidEvent,
+    InvalidMessage,
+    InvalidSecret,
+    publish_many,
+    read,
+    receive_webhook,
+    webhooks,
+)
 from pgqueue.models import Dedupe, EventInbox, Message
 from pgqueue.testing import run_all
+from pgqueue.webhooks import targets
 from tests.eventually import eventually
 from tests.factories import limit
 from tests.inbox import urls
@@ -345,3 +354,20 @@ def test_a_server_of_either_kind_takes_it_once(deployed: Callable[[], Any]) -> N
     assert [plain, other, packed, large] == [204, 401, 204, 413]
     run_all(raise_errors=True)
     assert booked() == [7]
+
+
+@override_settings(ALLOWED_HOSTS=["127.0.0.1"])
+def test_what_webhooks_of_our_own_post_is_taken(
+    settings: Any, dispatch: Callable[[], None]
+) -> None:
+    settings.PGQUEUE = {**settings.PGQUEUE, "WEBHOOKS": {"ALLOW_PRIVATE": ["127.0.0.0/8"]}}
+    targets.forget_all()
+    with under_wsgi() as port:
+        url = f"http://127.0.0.1:{port}/type"
+        webhooks.create("out", url, topics="order.*", secret=SECRET)
+        publish_many([("order.paid", {"n": 1}), ("order.paid", {"n": 2, "zipped": "x" * 2000})])
+        dispatch()
+        run_all(raise_errors=True)
+    targets.forget_all()
+
+    assert [each.payload["data"]["n"] for each in read(topics="shop.**")] == [1, 2]

@@ -12,7 +12,7 @@ from pgqueue.migrations.sql import RunSQLFile
 class Migration(migrations.Migration):
 
     dependencies = [
-        ('pgqueue', '0011_feed'),
+        ('pgqueue', '0009_feed'),
     ]
 
     operations = [
@@ -43,5 +43,5 @@ class Migration(migrations.Migration):
             },
             bases=('pgqueue.subscription',),
         ),
-        RunSQLFile('0012_webhooks'),
+        RunSQLFile('0010_webhooks'),
     ]

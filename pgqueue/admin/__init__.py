@@ -12,6 +12,7 @@ from pgqueue.admin.message import MessageAdmin
 from pgqueue.admin.policy import PolicyAdmin
 from pgqueue.admin.schedule import ScheduleAdmin
 from pgqueue.admin.subscription import SubscriptionAdmin
+from pgqueue.admin.webhook import WebhookAdmin
 from pgqueue.admin.worker import WorkerAdmin
 
 __all__ = [
@@ -24,5 +25,6 @@ __all__ = [
     "PolicyAdmin",
     "ScheduleAdmin",
     "SubscriptionAdmin",
+    "WebhookAdmin",
     "WorkerAdmin",
 ]

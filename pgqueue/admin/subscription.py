@@ -176,7 +176,15 @@ class SubscriptionAdmin(QueueAdmin):
     """
 
     actions = ("pause", "resume")
-    list_display = ("name", "shown_topics", "conditions", "task", "channel", "state", "declared")
+    list_display = (
+        "name",
+        "shown_topics",
+        "conditions",
+        "task",
+        "channel",
+        "state",
+        "declared",
+    )
     list_filter = (StateFilter, "declared")
     search_fields = ("name", "task", "channel")
     ordering = ("name",)

@@ -12,7 +12,10 @@ from django.test import Client
 Connection = psycopg.Connection[Any]
 Login = Callable[..., Client]
 
-VIEWED = (*("message", "history", "channel", "policy", "worker", "event", "group", "subscription"),)
+VIEWED = (
+    *("message", "history", "channel", "policy", "worker", "event", "group", "subscription"),
+    "webhook",
+)
 EVERY_VIEW = tuple(f"view_{each}" for each in VIEWED)
 
 

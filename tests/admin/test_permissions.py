@@ -17,7 +17,7 @@ LISTS = [
     f"/admin/pgqueue/{model}/"
     for model in (
         *("message", "history", "channel", "policy", "worker", "duty", "event", "group"),
-        "subscription",
+        *("subscription", "webhook"),
     )
 ]
 

@@ -1,0 +1,266 @@
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+from urllib.parse import urlsplit
+
+from django.contrib import admin, messages
+from django.core.exceptions import ValidationError
+from django.db.models import QuerySet
+from django.http import HttpRequest, HttpResponse
+from django.template.response import TemplateResponse
+from django.urls import reverse
+from django.utils.html import format_html, format_html_join
+from django.utils.http import urlencode
+
+from pgqueue import webhooks
+from pgqueue.admin.base import QueueAdmin
+from pgqueue.admin.display import NOTHING
+from pgqueue.admin.subscription import NewSubscriptionForm, SubscriptionAdmin, SubscriptionForm
+from pgqueue.conf import settings
+from pgqueue.endpoints import as_headers, as_secret, as_timeout, as_url, new_secret
+from pgqueue.exceptions import PGQueueError
+from pgqueue.models import Subscription, Webhook
+from pgqueue.names import as_channel
+from pgqueue.retries import load_backoff
+from pgqueue.webhooks import bodies
+from pgqueue.webhooks.delivering import CHANNEL
+
+WANTED = ("topics", "where", "predicate", "params")
+POST = ("headers", "cloudevents", "gzip", "serializer", "timeout", "backoff", "max_attempts")
+MESSAGE = ("channel", "ordered", "batch", "split_by", "expires_after")
+NEW: Any = (
+    (None, {"fields": ("name", "url", "secret", *WANTED, "start")}),
+    ("Post", {"fields": POST}),
+    ("Messages", {"fields": MESSAGE}),
+)
+THERE: Any = (
+    (None, {"fields": ("name", "url", "enabled", *WANTED)}),
+    ("Post", {"fields": POST}),
+    ("Messages", {"fields": MESSAGE}),
+    ("State", {"fields": ("state", "failing_since", "failures", "deliveries", "created_at")}),
+)
+NOT_EDITED = ("name", *THERE[-1][1]["fields"])
+CREATED = (*NEW[0][1]["fields"][1:], *POST, *MESSAGE)
+
+
+class WebhookForm(SubscriptionForm):
+    """Refuses what could not be posted, or not to there."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        if "channel" in self.fields:
+            self.fields["channel"].help_text = f"Empty: {CHANNEL}."
+        if "max_attempts" in self.fields:
+            self.fields["max_attempts"].required = False
+            self.fields["max_attempts"].help_text = "Empty: as PGQUEUE says."
+
+    def clean_url(self) -> str:
+        allowed = settings().webhooks.allow_private
+        return str(self._checked("url", lambda value: as_url(value, allowed)))
+
+    def clean_secret(self) -> str:
+        return str(self._checked("secret", lambda value: as_secret(value or new_secret())))
+
+    def clean_headers(self) -> dict[str, str]:
+        return dict(self._checked("headers", lambda value: as_headers(value or {})))
+
+    def clean_serializer(self) -> str:
+        return str(self._checked("serializer", bodies.name_of))
+
+    def clean_timeout(self) -> Any:
+        return self._unless_none("timeout", as_timeout)
+
+    def clean_backoff(self) -> Any:
+        self._unless_none("backoff", load_backoff)
+        return self.cleaned_data["backoff"]
+
+    def clean_channel(self) -> str:
+        return str(self._checked("channel", lambda value: as_channel(value or CHANNEL)))
+
+    def clean_max_attempts(self) -> int:
+        if self.cleaned_data["max_attempts"] is None:
+            return settings().webhooks.max_attempts
+        return super().clean_max_attempts()
+
+    def _unless_none(self, name: str, check: Callable[[Any], Any]) -> Any:
+        return None if self.cleaned_data[name] is None else self._checked(name, check)
+
+
+class NewWebhookForm(WebhookForm, NewSubscriptionForm):
+    """Asks where it begins, too."""
+
+    def clean_name(self) -> str:
+        name = super().clean_name()
+        if name.startswith("{"):
+            raise ValidationError("It must not begin with a brace: it is the key of its messages.")
+        return name
+
+
+@admin.register(Webhook)
+class WebhookAdmin(SubscriptionAdmin):
+    """What posts events to URLs. A secret is shown once: when it is made."""
+
+    actions = ("pause", "resume", "send_test", "replay", "rotate")  # type: ignore[assignment]
+    list_display = ("name", "shown_url", "shown_topics", "state", "failing_since", "failures")  # type: ignore[assignment]
+    list_filter = ("enabled", "paused")  # type: ignore[assignment]
+    search_fields = ("name",)  # type: ignore[assignment]
+
+    def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
+        return QueueAdmin.get_queryset(self, request)
+
+    def get_form(
+        self, request: HttpRequest, obj: Any = None, change: bool = False, **kwargs: Any
+    ) -> Any:
+        form = WebhookForm if obj else NewWebhookForm
+        return QueueAdmin.get_form(self, request, obj, change, form=form, **kwargs)
+
+    def get_fieldsets(self, request: HttpRequest, obj: Any = None) -> Any:
+        if obj is None:
+            return NEW
+        if self.has_change_permission(request, obj):
+            return THERE
+        # What lets one in is for those who may write it.
+        (_, post), *rest = THERE[1:]
+        shown = ["header_names" if name == "headers" else name for name in post["fields"]]
+        wanted = [
+            {"url": "shown_url", "topics": "shown_topics", "where": "conditions"}.get(name, name)
+            for name in THERE[0][1]["fields"]
+        ]
+        return ((None, {"fields": wanted}), ("Post", {"fields": shown}), *rest)
+
+    def get_readonly_fields(self, request: HttpRequest, obj: Any = None) -> tuple[str, ...]:
+        if obj is None:
+            return ()
+        return (*NOT_EDITED, "header_names", "shown_url", "shown_topics", "conditions")
+
+    def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        return QueueAdmin.has_delete_permission(self, request, obj)
+
+    def get_deleted_objects(self, objs: Any, request: HttpRequest) -> Any:
+        # Its subscription goes with it, whoever may delete subscriptions.
+        found, counts, needed, protected = super().get_deleted_objects(objs, request)
+        return found, counts, needed - {Subscription._meta.verbose_name}, protected
+
+    def has_operate_permission(self, request: HttpRequest) -> bool:
+        return request.user.has_perms(["pgqueue.operate_webhook"]) or self.has_change_permission(
+            request
+        )
+
+    def has_replay_permission(self, request: HttpRequest) -> bool:
+        return request.user.has_perm("pgqueue.operate_message")
+
+    def save_model(self, request: HttpRequest, obj: Any, form: Any, change: bool) -> None:
+        database = settings().database
+        if not change:
+            given = {name: form.cleaned_data[name] for name in CREATED}
+            if given["backoff"] is not None:
+                given["backoff"] = load_backoff(given["backoff"])
+            url = given.pop("url")
+            created = webhooks.create(obj.name, url, database=database, **given)
+            obj.position, obj.secret = created.position, created.secret
+            return
+        changed = set(form.changed_data) - {"enabled"}
+        if changed:
+            obj.save(using=database, update_fields=changed)
+        if "enabled" in form.changed_data:
+            switch = webhooks.enable if obj.enabled else webhooks.disable
+            switch(obj.name, database=database)
+
+    def response_add(self, request: HttpRequest, obj: Any, *args: Any, **kwargs: Any) -> Any:
+        return self._tell(request, [(obj.name, obj.secret)])
+
+    @admin.display(description="URL")
+    def shown_url(self, webhook: Webhook) -> str:
+        """Return whom it posts to, without what may let one in."""
+        parts = urlsplit(webhook.url)
+        return f"{parts.scheme}://{parts.netloc}/…"
+
+    @admin.display(description="headers")
+    def header_names(self, webhook: Webhook) -> str:
+        return ", ".join(webhook.headers) or NOTHING
+
+    @admin.display
+    def state(self, subscription: Any) -> str:
+        """Say whether it posts, and if not, why."""
+        if not subscription.enabled:
+            return f"disabled: {subscription.error}" if subscription.error else "disabled"
+        return super().state(subscription)
+
+    @admin.display
+    def deliveries(self, webhook: Webhook) -> str:
+        """Link to its messages, and to those that ended."""
+        own = {"channel": webhook.channel, "q": webhook.name}
+        links = [
+            ("messages", "message", own),
+            ("dead letters", "message", {**own, "state": "dead"}),
+            ("history", "history", own),
+        ]
+        return format_html_join(
+            " · ",
+            '<a href="{}?{}">{}</a>',
+            (
+                (reverse(f"admin:pgqueue_{model}_changelist"), urlencode(query), label)
+                for label, model, query in links
+            ),
+        )
+
+    @admin.action(permissions=["operate"], description="Pause: post nothing, keep everything")
+    def pause(self, request: HttpRequest, queryset: QuerySet[Any]) -> None:
+        self._each(request, queryset, webhooks.pause, "paused")
+
+    @admin.action(permissions=["operate"], description="Resume: post what waits, at once")
+    def resume(self, request: HttpRequest, queryset: QuerySet[Any]) -> None:
+        self._each(request, queryset, webhooks.resume, "resumed")
+
+    @admin.action(permissions=["operate"], description="Send a test event")
+    def send_test(self, request: HttpRequest, queryset: QuerySet[Any]) -> None:
+        for webhook in queryset:
+            result = webhooks.send_test(webhook.name, database=settings().database)
+            self.log_change(request, webhook, "Sent a test event.")
+            url = reverse("admin:pgqueue_message_change", args=[result.id])
+            said = '{}: the test event is <a href="{}">message {}</a>.'
+            self.message_user(request, format_html(said, webhook.name, url, result.id))
+
+    @admin.action(permissions=["replay"], description="Replay dead letters")
+    def replay(self, request: HttpRequest, queryset: QuerySet[Any]) -> None:
+        for webhook in queryset:
+            count = webhooks.replay(webhook.name, database=settings().database)
+            self.log_change(request, webhook, f"Replayed {count} dead letters.")
+            self.message_user(request, f"{webhook}: {count} dead letters replayed.")
+
+    @admin.action(permissions=["change"], description="Rotate the secret: both sign for a day")
+    def rotate(self, request: HttpRequest, queryset: QuerySet[Any]) -> HttpResponse:
+        made = []
+        for webhook in queryset:
+            secret = webhooks.rotate(webhook.name, database=settings().database)
+            self.log_change(request, webhook, "Rotated its secret.")
+            made.append((webhook.name, secret))
+        return self._tell(request, made)
+
+    def _tell(self, request: HttpRequest, made: Sequence[tuple[str, str]]) -> HttpResponse:
+        """Show new secrets: on this page, and never again."""
+        context = {
+            **self.admin_site.each_context(request),
+            "title": "Give this to the receiver: it is shown only now",
+            "opts": self.opts,
+            "made": made,
+        }
+        return TemplateResponse(request, "admin/pgqueue/webhook/secret.html", context)
+
+    def _each(
+        self,
+        request: HttpRequest,
+        queryset: QuerySet[Any],
+        verb: Callable[..., Any],
+        done: str,
+    ) -> None:
+        changed = []
+        for webhook in queryset:
+            try:
+                verb(webhook.name, database=settings().database)
+            except PGQueueError as error:
+                self.message_user(request, str(error), messages.ERROR)
+                continue
+            changed.append(webhook)
+        self._report(request, changed, done)

@@ -8,6 +8,7 @@ not the name. `is_global` alone lets some of these pass.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from functools import lru_cache
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
 from typing import Any, TypeAlias
 
@@ -55,7 +56,8 @@ def _network(value: Any) -> Network:
         raise ValueError(f"{shown(value)} is no network: {error}.") from error
 
 
-def is_allowed(text: str, networks: Iterable[Network] = ()) -> bool:
+@lru_cache(1024)
+def is_allowed(text: str, networks: tuple[Network, ...] = ()) -> bool:
     """Return whether this address may be posted to.
 
     Args:

@@ -6,7 +6,7 @@ import re
 import socket
 from base64 import b64decode, b64encode
 from binascii import Error as NoBase64
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from datetime import timedelta
 from secrets import token_bytes
@@ -130,7 +130,7 @@ def as_headers(value: Any) -> dict[str, str]:
     return dict(value)
 
 
-def as_url(value: Any, networks: Iterable[Network] = ()) -> str:
+def as_url(value: Any, networks: tuple[Network, ...] = ()) -> str:
     """Return `value` if it can be the URL of a webhook, as far as that is known without its name.
 
     Args:
@@ -179,7 +179,7 @@ def parsed(url: str) -> tuple[Origin, str]:
     return Origin(parts.scheme, ascii_host.lower(), port or SCHEMES[parts.scheme]), target
 
 
-def may_be_posted_to(host: str, networks: Iterable[Network]) -> bool:
+def may_be_posted_to(host: str, networks: tuple[Network, ...]) -> bool:
     """Return whether a host that is an address may be posted to; what a name means is not known."""
     name = host.rstrip(".")
     if name == "localhost" or name.endswith(".localhost"):

@@ -56,6 +56,7 @@ FIGURES = {
     "sleepers": {"s"},
     "sse": {"p50_ms", "p99_ms", "rss_per_client_kb", "to_all_p50_ms", "lost"},
     "subscriptions": {"per_s", "match_s"},
+    "webhooks": {"per_s"},
     "spark": {
         *("read_s", "reader_per_s", "export_per_s", "enqueue_per_s", "stream_p50_s"),
         "events_per_s",
@@ -110,6 +111,7 @@ def run(*arguments: str) -> list[dict[str, Any]]:
         (["drain", "enqueue", "fair", "pinned"], "2000"),
         (["backlog", "governed", "ordered", "orm"], "2000"),
         (["subscriptions"], "2000"),
+        (["webhooks"], "200"),
         (["latency"], "5"),
         (["sse"], "20"),
         (["events"], "3000"),

@@ -103,6 +103,12 @@ FEATURES = {
         "Scheduling",
         "Buffering",
     ],
+    "PGMB's webhooks": [
+        "Webhooks",
+        "Idempotency key",
+        "Signatures",
+        "Answers",
+    ],
 }
 
 

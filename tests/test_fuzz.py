@@ -35,6 +35,7 @@ from pgqueue import (
     send,
     subscribe,
     tail,
+    webhooks,
 )
 from pgqueue.codec import raw
 from pgqueue.codec.encoding import to_json
@@ -708,6 +709,62 @@ class TestASubscription:
     @example(value={"a__gte": math.inf})
     def test_in_code_refuses_an_option_or_stores_it(self, name: str, value: Any) -> None:
         attempt(lambda: declare_subscription(name, value), PGQueueError)
+
+
+OF_WEBHOOKS: Mapping[str, list[Any]] = {
+    **{name: OF_CREATE[name] for name in OF_CREATE if name not in ("task", "key", "channel")},
+    "channel": ["webhooks", "x" * 200],
+    "url": [
+        "https://example.com",
+        "http://example.com:8080/a?b=c",
+        "https://\u00fc.example/\u00fc",
+    ],
+    "secret": [None, f"whsec_{'A' * 32}"],
+    "headers": [None, {}, {"X-From": "shop", "Authorization": "Bearer \u00fc"}],
+    "cloudevents": [True, False],
+    "gzip": [True, False],
+    "serializer": [None, ""],
+    "timeout": [None, 0.5, 300, timedelta(seconds=3)],
+    "backoff": [None, [1, 2], (0, CENTURY), Exponential(base=1)],
+    "max_attempts": [None, 1, 2**31 - 1],
+}
+
+
+def make_webhook(name: str, value: Any) -> None:
+    """Make a webhook with this option, and look at what is stored."""
+    given = {"name": "s", "url": "https://example.com", name: value}
+    if name == "split_by":
+        given["batch"] = 2
+    webhooks.create(**given)
+    row = models.Webhook.objects.get()
+    if name in ("secret", "headers", "serializer"):
+        assert value is None or getattr(row, name) == value
+    elif name == "timeout":
+        assert row.timeout == (value and timedelta(seconds=seconds(value)))
+    elif name == "backoff":
+        assert row.backoff is None if value is None else load_backoff(row.backoff)
+    elif name == "max_attempts":
+        assert row.max_attempts == (value or 16)
+    elif name == "channel":
+        assert row.channel == (value or "webhooks")
+    else:
+        assert has_option(row, name, value), (name, value)
+
+
+class TestAnEndpoint:
+    @pytest.mark.parametrize(("name", "value"), each(OF_WEBHOOKS))
+    def test_accepts_and_stores_each_option(self, name: str, value: Any) -> None:
+        assert attempt(lambda: make_webhook(name, value), PGQueueError)
+
+    @pytest.mark.parametrize("name", OF_WEBHOOKS)
+    @EXAMPLES
+    @given(value=ANYTHING)
+    @example(value=2**62)
+    @example(value="https://user:word@example.com")
+    @example(value={"X": "a\r\nY: b"})
+    @example(value={"a" * 1001: "1"})
+    def test_refuses_an_option_or_stores_it(self, name: str, value: Any) -> None:
+        attempt(lambda: make_webhook(name, value), PGQueueError)
 
 
 OF_PUBLISHERS: Mapping[str, list[Any]] = {

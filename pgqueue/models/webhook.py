@@ -144,7 +144,8 @@ class Webhook(Subscription):
             InvalidWebhook: names the option.
         """
         options = settings().webhooks
-        self.secret = self.secret or new_secret()
+        if self.secret == "":
+            self.secret = new_secret()
         checks: dict[str, Callable[[Any], Any]] = {
             "name": _name,
             "url": lambda url: as_url(url, options.allow_private),

@@ -73,7 +73,7 @@ def name_of(given: Serializer | str | None) -> str:
     Raises:
         InvalidWebhook: it is not declared.
     """
-    if not given:
+    if given is None or given == "":
         return ""
     if isinstance(given, str):
         find(given)

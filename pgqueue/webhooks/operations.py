@@ -124,7 +124,8 @@ def _checked(name: str, value: Any) -> Any:
     try:
         return _CHECKS[name](value) if name in _CHECKS else value
     except (TypeError, ValueError) as error:
-        raise InvalidWebhook(f"{name}={shown(value)}: {error}") from error
+        said = name if name == "secret" else f"{name}={shown(value)}"
+        raise InvalidWebhook(f"{said}: {error}") from error
 
 
 def _flag(value: Any) -> bool:
@@ -138,6 +139,7 @@ def _attempts(value: Any) -> int:
 
 
 _CHECKS: dict[str, Callable[[Any], Any]] = {
+    "secret": as_secret,
     "cloudevents": _flag,
     "gzip": _flag,
     "serializer": bodies.name_of,

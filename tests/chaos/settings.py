@@ -17,6 +17,10 @@ PGQUEUE = {
     "LEASE": env.float("PGQUEUE_LEASE", default=2.0),
     "MAX_LOST": env.int("PGQUEUE_MAX_LOST", default=100),
     "FEED": env.str("PGQUEUE_FEED", default="poll"),
+    "WEBHOOKS": {
+        "ALLOW_PRIVATE": ["127.0.0.0/8"],
+        "PAUSE_AFTER": env.float("PGQUEUE_PAUSE_AFTER", default=86_400),
+    },
 }
 
 

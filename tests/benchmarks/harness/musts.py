@@ -81,6 +81,7 @@ MUSTS = (
     Must("peers", "ratios.connecting_orm_drain_of_best_django_peer", must=4, aim=8),
     Must("subscriptions", "figures.per_s", must=8_000, aim=20_000),
     Must("subscriptions", "figures.match_s", must=1.5, aim=0.75),
+    Must("webhooks", "figures.per_s", must=400, aim=1_500),
     Must("sleepers", "figures.s", must=2, aim=1.2),
     Must("cluster", "ratios.cluster_of_processes", must=0.85, aim=1, needs="pyspark"),
     Must("spark", "ratios.of_jdbc", must=0.5, aim=1),

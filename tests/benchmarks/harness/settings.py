@@ -38,5 +38,6 @@ if find_spec("django_ox"):
 
 PGQUEUE["FEED"] = env.str("PGQUEUE_FEED", default="poll")
 PGQUEUE["REPLICATION_SLOT"] = PGQUEUE["PUBLICATION"] = "pgqueue_bench"
+PGQUEUE["WEBHOOKS"] = {"ALLOW_PRIVATE": ["127.0.0.0/8"]}
 if "PGQUEUE_EVENT_RETENTION" in env:
     PGQUEUE["EVENT_RETENTION"] = env.float("PGQUEUE_EVENT_RETENTION")

@@ -27,7 +27,7 @@ INSTALLED = $(VENV)/installed
 PLOTTING = $(VENV)/installed-soak
 PIPELINE = $(VENV)/installed-spark
 
-.PHONY: demo history test test-postgres test-spark test-browser model chaos soak bench bench-smoke bench-peers lint types imports migrations check constraints clean
+.PHONY: demo history test test-postgres test-wal test-spark test-browser model chaos soak bench bench-smoke bench-peers lint types imports migrations check constraints clean
 
 # With SPARK=1 a report about it follows, which needs Python 3.11 to 3.13, and no Java on the machine.
 demo: $(if $(SPARK),$(PIPELINE),$(INSTALLED))
@@ -44,6 +44,10 @@ test: $(TESTED)
 # The suite on a throwaway server of another version: VERSION=15 or 16.
 test-postgres: $(TESTED)
 	$(RUN) -m pgqueue.embedded --version $(VERSION) --set wal_level=logical --throwaway -- $(PYTEST)
+
+# The tests of the event log once more, while the WAL is followed.
+test-wal: $(TESTED)
+	$(PYTEST) --feed wal $(or $(TESTS),tests/events)
 
 # The data pipeline: what needs a session of Spark, and what takes long.
 test-spark: $(PIPELINE)

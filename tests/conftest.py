@@ -21,6 +21,11 @@ settings.register_profile("repeatable", derandomize=True)
 settings.load_profile("repeatable")
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Have `--feed wal` run the tests of the event log while the WAL is followed."""
+    parser.addoption("--feed", choices=["poll", "wal"], default="poll", help="of the event log")
+
+
 def pytest_configure(config: pytest.Config) -> None:
     """Start the embedded server and keep it up while the tests run."""
     if "DATABASE_URL" not in os.environ and not _is_xdist_worker(config):

@@ -29,8 +29,16 @@ def own_slot() -> str:
 
 def by_wal(**more: Any) -> Any:
     """Have the settings say that the WAL is followed."""
-    named = {"FEED": "wal", "REPLICATION_SLOT": own_slot(), "PUBLICATION": "tests"}
-    return override_settings(PGQUEUE={**settings.PGQUEUE, **named, **more})
+    return override_settings(PGQUEUE={**settings.PGQUEUE, **_named(), **more})
+
+
+def in_environment() -> dict[str, str]:
+    """Return what tells another process the same."""
+    return {f"PGQUEUE_{name}": value for name, value in _named().items()}
+
+
+def _named() -> dict[str, str]:
+    return {"FEED": "wal", "REPLICATION_SLOT": own_slot(), "PUBLICATION": "tests"}
 
 
 @contextmanager

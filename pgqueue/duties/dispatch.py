@@ -137,7 +137,7 @@ class Dispatch:
         known = engine.known(connection, [each.name for each in declared])
         if len(known) < len(declared) and connection.info.transaction_status == IDLE:
             # What was published before is not for one that begins now.
-            sequence.advance(connection)
+            sequence.catch_up(connection)
         ready = [each if each.name in known else self._begun(each) for each in declared]
         with suppress(psycopg.errors.LockNotAvailable):  # the next time, then
             taken = set(engine.declare(connection, [each for each in ready if each]))

@@ -8,6 +8,8 @@ is seen, not by when it was published. A long transaction delays only its own ev
 
 from __future__ import annotations
 
+from time import monotonic, sleep
+
 from psycopg.errors import CheckViolation
 
 from pgqueue.engine import event_partitions, log
@@ -18,6 +20,10 @@ from pgqueue.transactions import in_short
 SQL = load(__name__)
 
 BATCH = 50_000
+PATIENCE = 2.0
+"""Seconds: longer than a batch takes."""
+NAP = 0.002
+"""Seconds between two looks whether another session has ended."""
 READ_COMMITTED = "read committed"
 
 
@@ -36,6 +42,20 @@ def advance(connection: Connection) -> bool:
             return True
         if moved < BATCH:
             return False
+
+
+def catch_up(connection: Connection, *, patience: float = PATIENCE) -> None:
+    """Give positions to all that was published before; also where another session is at it.
+
+    Its move may have what was published just now, and is not to be seen before it has ended.
+
+    Args:
+        connection: in autocommit.
+        patience: seconds to wait for another session.
+    """
+    until = monotonic() + patience
+    while advance(connection) and monotonic() < until:
+        sleep(NAP)
 
 
 def sequence(connection: Connection, *, limit: int = BATCH) -> int | None:

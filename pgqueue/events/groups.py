@@ -12,7 +12,7 @@ from django.db import connections, transaction
 from pgqueue.engine import groups as engine
 from pgqueue.engine import log
 from pgqueue.engine.groups import GroupState
-from pgqueue.engine.sequence import advance
+from pgqueue.engine.sequence import catch_up
 from pgqueue.events.consumers import Start, as_partitions, as_start, checked_name
 from pgqueue.events.reading import as_alias
 from pgqueue.exceptions import InvalidGroup
@@ -106,7 +106,7 @@ def resolve(connection: Any, start: Start) -> int:
     """
     if not connection.in_atomic_block and connection.get_autocommit():
         connection.ensure_connection()
-        advance(connection.connection)
+        catch_up(connection.connection)
     if isinstance(start, datetime):
         return log.position_at(connection, start)
     floor, head = log.bounds(connection)

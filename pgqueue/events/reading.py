@@ -11,7 +11,7 @@ from django.db import connections
 from pgqueue.conf import settings
 from pgqueue.engine import log
 from pgqueue.engine.log import Bounds, Stretch
-from pgqueue.engine.sequence import advance
+from pgqueue.engine.sequence import catch_up
 from pgqueue.engine.values import Connection, Cursors
 from pgqueue.events.recorded import RecordedEvent
 from pgqueue.exceptions import EventsRemoved, InvalidMessage, PositionAhead
@@ -57,7 +57,7 @@ def read(
         django = connections[alias]
         django.ensure_connection()
         if not django.in_atomic_block and django.get_autocommit():
-            advance(django.connection)
+            catch_up(django.connection)
         return _read(django, wanted, after, limit)
 
 

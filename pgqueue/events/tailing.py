@@ -13,7 +13,7 @@ import psycopg
 
 from pgqueue.connections import Session
 from pgqueue.engine import log
-from pgqueue.engine.sequence import advance
+from pgqueue.engine.sequence import advance, catch_up
 from pgqueue.events.growth import Waiter
 from pgqueue.events.reading import as_alias, as_position, read_stretch
 from pgqueue.events.recorded import RecordedEvent
@@ -109,7 +109,7 @@ class Tail:
         with self._using:
             if self._after is None and not self._is_closed:
                 with needing_tables(self._alias):
-                    advance(self._session.connection)
+                    catch_up(self._session.connection)
                     self._after = log.bounds(self._session.connection).head
 
     def _fill(self) -> None:

@@ -19,7 +19,7 @@ from django.db.models import Model
 
 from pgqueue.conf import settings
 from pgqueue.engine import trail as engine
-from pgqueue.engine.sequence import advance
+from pgqueue.engine.sequence import catch_up
 from pgqueue.events.recorded import RecordedEvent
 from pgqueue.events.tables import EVENTS, parts_of_model, topic_of
 from pgqueue.tables import needing_tables
@@ -65,7 +65,7 @@ def trail(
         django = connections[alias]
         django.ensure_connection()
         if not django.in_atomic_block and django.get_autocommit():
-            advance(django.connection)
+            catch_up(django.connection)
         return _look_back(django, topics, key, limit, monotonic() + look_for)
 
 

@@ -95,8 +95,8 @@ class Feed(Service):
         except psycopg.errors.ObjectInUse:
             return False
         # What was published while there was no slot is announced by nobody.
-        self._announced.clear()
-        self._move(connection)
+        sequence.catch_up(connection)
+        readers.tell(connection)
         signals.send(signals.feed_started, type(self), slot=self._slot)
         return True
 

@@ -8,9 +8,9 @@ raises the floor, which is looked at after each read.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from datetime import datetime
 from itertools import pairwise
-from time import monotonic, sleep
 from typing import Any, NamedTuple
 
 import psycopg
@@ -24,7 +24,6 @@ from pgqueue.statements import load
 SQL_TEXTS = load(__name__)
 PATIENCE = 10.0
 """Seconds to wait for another session that gives positions to what was published before."""
-NAP = 0.005
 # A standby, and a role that may only read: others give positions there.
 _NOT_HERE = (psycopg.errors.ReadOnlySqlTransaction, psycopg.errors.InsufficientPrivilege)
 
@@ -43,18 +42,8 @@ def advance(connection: psycopg.Connection[Any], *, patience: float | None = Non
         connection: in autocommit.
         patience: seconds to wait for another session that is at it; None: `PATIENCE`.
     """
-    until = monotonic() + (PATIENCE if patience is None else patience)
-    try:
-        while log.is_anything_waiting(connection):
-            moved = sequence.sequence(connection)
-            if moved is None:
-                if monotonic() >= until:
-                    return
-                sleep(NAP)
-            elif moved < sequence.BATCH:
-                return
-    except _NOT_HERE:
-        return
+    with suppress(*_NOT_HERE):
+        sequence.catch_up(connection, patience=PATIENCE if patience is None else patience)
 
 
 def cluster(connection: psycopg.Connection[Any]) -> str:

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import timedelta
 from typing import Any
+from unittest.mock import patch
 
 import psycopg
 import pytest
 from django.db import connections
+from pytest_django import DjangoDbBlocker
 
 from pgqueue.connections import Contact
 from pgqueue.duties.dispatch import Dispatch
 from pgqueue.duties.run import run_duty
-from pgqueue.engine import duty
+from pgqueue.engine import duty, sequence
 from pgqueue.events import growth, subscribing
 from tests.engine.conftest import (  # noqa: F401
     broom,
@@ -25,6 +28,7 @@ from tests.engine.conftest import (  # noqa: F401
     transactional_db,
 )
 from tests.factories import LEASE
+from tests.feeding import by_wal, feeding, in_environment, slot_made
 
 Connection = psycopg.Connection[Any]
 
@@ -32,6 +36,37 @@ Connection = psycopg.Connection[Any]
 @pytest.fixture(autouse=True)
 def _every_test_commits(transactional_db: None) -> None:  # noqa: F811
     pass
+
+
+@pytest.fixture(scope="session")
+def _slot(
+    request: pytest.FixtureRequest, django_db_setup: None, django_db_blocker: DjangoDbBlocker
+) -> Iterator[None]:
+    """With `--feed wal`: a slot for this process's tests, and their processes are told of it."""
+    if request.config.getoption("feed") == "poll":
+        yield
+        return
+    with (
+        django_db_blocker.unblock(),
+        by_wal(),
+        slot_made(),
+        patch.dict(os.environ, in_environment()),
+    ):
+        yield
+
+
+@pytest.fixture(autouse=True)
+def _feed(
+    request: pytest.FixtureRequest,
+    _slot: None,
+    transactional_db: None,  # noqa: F811
+) -> Iterator[None]:
+    """With `--feed wal`: the WAL is followed, except in tests of what happens without that."""
+    if request.config.getoption("feed") == "poll" or request.node.get_closest_marker("polled"):
+        yield
+        return
+    with by_wal(), feeding():
+        yield
 
 
 @pytest.fixture(autouse=True)
@@ -54,6 +89,7 @@ def dispatching(connection: Connection) -> Iterator[Callable[[], None]]:  # noqa
 
     def dispatch() -> None:
         duty.due(connection, ["dispatch"])
+        sequence.catch_up(connection)
         own.look(connection)
         while run_duty(connection, own, contact=Contact(lease=LEASE), early=True) == timedelta():
             pass

@@ -237,6 +237,7 @@ def test_a_group_that_was_made_anew_is_read_as_it_is_now(
     assert sorted(handled) == list(range(1, 9))
 
 
+@pytest.mark.polled
 def test_a_reader_behind_what_was_removed_says_so_and_goes_on_after_a_reset(
     connection: Connection, read: Read
 ) -> None:
@@ -264,6 +265,7 @@ def test_a_reader_behind_what_was_removed_says_so_and_goes_on_after_a_reset(
     reader._leases.finish()
 
 
+@pytest.mark.polled
 def test_a_reader_takes_again_at_once_what_it_was_wrongly_told_is_lost(
     connection: Connection, read: Read
 ) -> None:

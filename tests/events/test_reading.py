@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Any
@@ -10,7 +12,7 @@ from typing import Any
 import pytest
 from django.db import connections, transaction
 
-from pgqueue.engine import log
+from pgqueue.engine import log, sequence
 from pgqueue.events.publishing import publish, publish_many
 from pgqueue.events.reading import aread, read
 from pgqueue.events.recorded import RecordedEvent
@@ -22,6 +24,7 @@ from pgqueue.exceptions import (
     UnreadablePayload,
 )
 from pgqueue.models import Event, EventInbox
+from tests.eventually import eventually
 from tests.factories import Connection
 
 
@@ -59,6 +62,40 @@ class TestRead:
         publish_many([("a", number) for number in range(1001)])
 
         assert positions() == list(range(1, 1001))
+
+    @pytest.mark.polled
+    def test_waits_for_another_session_that_is_giving_positions(
+        self, other: Connection, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """It may have what was published before, which is not to be seen until it commits."""
+        waiting = threading.Event()
+        monkeypatch.setattr("pgqueue.engine.sequence.sleep", lambda _: waiting.set())
+        publish("a")
+
+        def in_thread() -> list[int]:
+            try:
+                return positions()
+            finally:
+                connections.close_all()
+
+        with ThreadPoolExecutor(1) as thread:
+            with other.transaction():
+                other.execute(sequence.SQL["lead"])
+                other.execute(sequence.SQL["move"], {"limit": 10})
+                reading = thread.submit(in_thread)
+                eventually(lambda: waiting.is_set() or reading.done())
+            assert reading.result(10) == [1]
+
+    @pytest.mark.polled
+    def test_waits_no_longer_than_it_has_patience(
+        self, connection: Connection, other: Connection
+    ) -> None:
+        publish("a")
+        with other.transaction():
+            other.execute(sequence.SQL["lead"])
+            sequence.catch_up(connection, patience=0.05)
+
+        assert positions() == [1]
 
     def test_finds_what_topics_and_conditions_say(self) -> None:
         publish_many(

@@ -21,7 +21,7 @@ from pgqueue import (
 )
 from pgqueue.engine import dispatch as engine
 from pgqueue.engine.publish import NewEvent
-from pgqueue.engine.sequence import advance
+from pgqueue.engine.sequence import catch_up
 from pgqueue.events import subscriptions
 from pgqueue.models import Event, Message, Subscription
 from pgqueue.states import State
@@ -33,7 +33,7 @@ Connection = psycopg.Connection[Any]
 
 def dispatch(connection: Connection) -> None:
     """Match all events that are there with all subscriptions."""
-    advance(connection)
+    catch_up(connection)
     while True:
         with connection.transaction():
             if engine.step(connection).is_last:
@@ -57,7 +57,7 @@ class TestExactlyOnce:
     ) -> None:
         make()
         publish_many([("order.paid", n) for n in range(3)])
-        advance(connection)
+        catch_up(connection)
 
         with pytest.raises(ZeroDivisionError), connection.transaction():
             engine.step(connection)
@@ -74,7 +74,7 @@ class TestExactlyOnce:
         make()
         dispatch(connection)
         publish("order.paid", 1)
-        advance(connection)
+        catch_up(connection)
 
         with connection.transaction():
             engine.step(connection)
@@ -180,7 +180,7 @@ class TestABeginning:
     ) -> None:
         positions = Event.objects.order_by("position")
         publish_many([("order.paid", n) for n in range(2)])
-        advance(connection)
+        catch_up(connection)
         first = positions[0].position
 
         make(start=first if start == 1 else start)
@@ -193,12 +193,12 @@ class TestABeginning:
     def test_far_back_holds_no_other_up(self, connection: Connection) -> None:
         make("new")
         publish_many([("order.paid", n) for n in range(5)])
-        advance(connection)
+        catch_up(connection)
         make("old", start="beginning")
         with connection.transaction():
             engine.step(connection, limit=5)
         publish("order.paid", 5)
-        advance(connection)
+        catch_up(connection)
 
         with connection.transaction():
             engine.step(connection, limit=2)
@@ -316,7 +316,7 @@ class TestPublishLater:
         Message.objects.update(state=State.READY)
 
         call_command("runworker", "--drain")
-        advance(connection)
+        catch_up(connection)
 
         assert list(Event.objects.values_list("topic", "key", "payload")) == [
             ("order.late", "k", {"order": 7})
@@ -328,7 +328,7 @@ class TestPublishLater:
         publish_later("order.late", run_after=0).cancel()
 
         call_command("runworker", "--drain")
-        advance(connection)
+        catch_up(connection)
 
         assert not Event.objects.exists()
 
@@ -340,7 +340,7 @@ class TestABufferedPublisher:
                 publisher.publish("page.seen", n)
 
             def is_there() -> bool:
-                advance(connection)
+                catch_up(connection)
                 return Event.objects.count() == 10
 
             eventually(is_there)
@@ -350,7 +350,7 @@ class TestABufferedPublisher:
         publisher.publish("page.seen", 1)
 
         publisher.close()
-        advance(connection)
+        catch_up(connection)
 
         assert Event.objects.count() == 1
 

@@ -93,7 +93,7 @@ def pooled(connection: Connection, monkeypatch: pytest.MonkeyPatch) -> Iterator[
 
 def idle() -> None:
     """Return when this process asks to be notified."""
-    eventually(lambda: Reader.objects.filter(notify_until__isnull=False).exists())
+    eventually(lambda: Reader.objects.exclude(notify_until=None, feed_until=None).exists())
 
 
 def sessions(connection: Connection, name: str = "tail") -> list[int]:

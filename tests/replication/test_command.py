@@ -23,7 +23,7 @@ from pgqueue.engine.values import Connection
 from pgqueue.events.publishing import publish
 from pgqueue.replication import slots
 from tests.eventually import eventually
-from tests.feeding import by_wal, feeding
+from tests.feeding import by_wal, feeding, in_environment
 from tests.processes import ROOT, database_url, worker
 
 
@@ -34,7 +34,7 @@ def told(*arguments: str) -> str:
 
 
 @contextmanager
-def running(slot: str, *arguments: str) -> Iterator[subprocess.Popen[str]]:
+def running(*arguments: str) -> Iterator[subprocess.Popen[str]]:
     """The command, in a process of its own."""
     process = subprocess.Popen(
         [sys.executable, "manage.py", "pgqueue_replication", *arguments],
@@ -43,7 +43,7 @@ def running(slot: str, *arguments: str) -> Iterator[subprocess.Popen[str]]:
             **os.environ,
             "DJANGO_SETTINGS_MODULE": "tests.worker_settings",
             "DATABASE_URL": database_url(),
-            **environment(slot),
+            **in_environment(),
         },
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
@@ -54,11 +54,6 @@ def running(slot: str, *arguments: str) -> Iterator[subprocess.Popen[str]]:
     finally:
         process.kill()
         process.communicate()
-
-
-def environment(slot: str) -> dict[str, str]:
-    named = {"FEED": "wal", "REPLICATION_SLOT": slot, "PUBLICATION": "tests"}
-    return {f"PGQUEUE_{name}": value for name, value in named.items()}
 
 
 def streamed_by(connection: Connection, slot: str) -> int | None:
@@ -75,7 +70,7 @@ class TestRun:
     def test_follows_the_wal_until_it_is_told_to_end(
         self, connection: Connection, slot: str
     ) -> None:
-        with running(slot) as process:
+        with running() as process:
             eventually(lambda: streamed_by(connection, slot), within=20)
             publish("order.paid", 1)
             eventually(lambda: head(connection) == 1)
@@ -89,9 +84,9 @@ class TestRun:
     def test_takes_over_from_a_process_that_is_killed(
         self, connection: Connection, slot: str
     ) -> None:
-        with running(slot) as first, ExitStack() as others:
+        with running() as first, ExitStack() as others:
             before = eventually(lambda: streamed_by(connection, slot), within=20)
-            others.enter_context(running(slot))
+            others.enter_context(running())
             first.kill()
             eventually(
                 lambda: streamed_by(connection, slot) not in (before, None),
@@ -106,7 +101,7 @@ class TestRun:
     ) -> None:
         with feeding():
             before = streamed_by(connection, slot)
-            with running(slot, "--takeover") as process:
+            with running("--takeover") as process:
                 eventually(lambda: streamed_by(connection, slot) not in (before, None), within=20)
                 process.send_signal(signal.SIGTERM)
                 process.communicate(timeout=10)
@@ -119,8 +114,7 @@ class TestRun:
 
     def test_in_a_worker_follows_the_wal(self, connection: Connection, slot: str) -> None:
         settings = {
-            name.removeprefix("PGQUEUE_").lower(): value
-            for name, value in environment(slot).items()
+            name.removeprefix("PGQUEUE_").lower(): value for name, value in in_environment().items()
         }
         with worker("--replication", "--threads", "1", "--no-duties", **settings) as process:
             eventually(lambda: streamed_by(connection, slot), within=20)

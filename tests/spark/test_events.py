@@ -272,7 +272,7 @@ class TestPositions:
     ) -> None:
         publish(connection, 3)
         tries: list[object] = []
-        monkeypatch.setattr(events, "sleep", tries.append)
+        monkeypatch.setattr("pgqueue.engine.sequence.sleep", tries.append)
         with psycopg.connect(url, autocommit=True) as other, ThreadPoolExecutor() as pool:
             other.execute(LOCK)
             reading = pool.submit(planned, url)

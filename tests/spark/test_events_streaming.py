@@ -133,7 +133,7 @@ class TestABatch:
         store(connection, 2)
         stream = Stream(url, **START)
         publish(connection, 3)
-        monkeypatch.setattr("pgqueue.spark.events.sleep", sleep)
+        monkeypatch.setattr("pgqueue.engine.sequence.sleep", sleep)
         with psycopg.connect(url, autocommit=True) as other:
             other.execute(LOCK)
 

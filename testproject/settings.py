@@ -97,4 +97,8 @@ else:
 DEFAULT_FROM_EMAIL = "shop@example.com"
 
 # A shorter lease lets the demo's second worker take over within seconds.
-PGQUEUE: dict[str, Any] = {"LEASE": env.float("PGQUEUE_LEASE", default=30.0)}
+PGQUEUE: dict[str, Any] = {
+    "LEASE": env.float("PGQUEUE_LEASE", default=30.0),
+    # The demo's partner is on loopback.
+    "WEBHOOKS": {"ALLOW_PRIVATE": ["127.0.0.0/8"], "BACKOFF": [0.1, 1]},
+}

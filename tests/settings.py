@@ -6,6 +6,7 @@ import django
 
 from testproject.settings import *  # noqa: F403
 from testproject.settings import INSTALLED_APPS, database, env
+from testproject.settings import PGQUEUE as OF_THE_PROJECT
 from tests import server
 
 DEBUG = False
@@ -46,6 +47,7 @@ PGQUEUE |= {
     for name in ("FEED", "REPLICATION_SLOT", "PUBLICATION")
     if f"PGQUEUE_{name}" in env
 }
+PGQUEUE["WEBHOOKS"] = OF_THE_PROJECT["WEBHOOKS"]
 if "PGQUEUE_SCHEDULES" in env:
     PGQUEUE["SCHEDULES"] = env.json("PGQUEUE_SCHEDULES")
 DATABASES["default"]["CONN_MAX_AGE"] = env.int("CONN_MAX_AGE", default=0)

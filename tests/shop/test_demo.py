@@ -21,14 +21,19 @@ from django.core.management.base import CommandError
 from django.db import connections
 from django.utils import timezone
 
+from pgqueue import RecordedEvent, webhooks
+from pgqueue.endpoints import new_secret
 from pgqueue.engine import log
-from pgqueue.models import History, Message
+from pgqueue.models import History, Message, Webhook
 from pgqueue.states import Outcome, State
+from pgqueue.testing import run_all
+from pgqueue.webhooks.delivering import deliver
 from testproject.shop.demo import CHANNEL, SKU_PREFIX, tour, traces
 from testproject.shop.demo.baskets import fill_baskets
 from testproject.shop.demo.ledger import FOLLOW_UPS, PROMISES, Ledger, audit
 from testproject.shop.demo.mailserver import MailServer
 from testproject.shop.demo.producers import Placed, place
+from testproject.shop.demo.receiver import Receiver
 from testproject.shop.demo.workers import BOUND_TO_PARENT, database_url
 from testproject.shop.events import STOCK_MOVED
 from testproject.shop.factories import OrderFactory, ProductFactory
@@ -42,11 +47,12 @@ WHOLE = Ledger(
     orders_rolled_back=1,
     orders_astray=0,
     orders_unmailed=0,
+    orders_unposted=0,
     orders_not_moved_once=0,
     events=9,
     events_astray=0,
-    enqueued=18,
-    succeeded=18,
+    enqueued=27,
+    succeeded=27,
     dead=0,
     missing=0,
     retries=2,
@@ -57,6 +63,8 @@ WHOLE = Ledger(
     audited_out_of_order=0,
     mails=10,
     mails_of_rolled_back_orders=0,
+    posts=10,
+    posts_of_rolled_back_orders=0,
     per_s=100.0,
     pickup_p50_ms=1.0,
     pickup_p99_ms=2.0,
@@ -66,8 +74,8 @@ BREACHES: list[dict[str, Any]] = [
     {"events_astray": 1},
     {"missing": 1},
     {"dead": 1},
-    {"succeeded": 17},
-    {"succeeded": 19},
+    {"succeeded": 26},
+    {"succeeded": 28},
     {"stock_movements": 8},
     {"stock_movements": 10},
     {"orders_not_moved_once": 1},
@@ -77,6 +85,9 @@ BREACHES: list[dict[str, Any]] = [
     {"orders_unmailed": 1},
     {"mails": 8},
     {"mails_of_rolled_back_orders": 1},
+    {"orders_unposted": 1},
+    {"posts": 8},
+    {"posts_of_rolled_back_orders": 1},
 ]
 
 
@@ -120,28 +131,31 @@ class Shop:
                 connections["default"], topic="order.placed", payload=json.dumps(event)
             )
             for number, task in enumerate(FOLLOW_UPS):
-                ended(2 * order.pk + number, task=task, payload=payload(order.pk))
+                ended(3 * order.pk + number, task=task, payload=payload(order.pk))
             move(order)
             note(order, 2 * position)
             note(order, 2 * position + 1, what=STOCK_MOVED)
         self.received = Counter({order.pk: 1 for order in self.orders})
+        self.posted = Counter(self.received)
         self.lost_id = self.orders[-1].pk + 1
         self.placed.append(Placed(self.lost_id, is_committed=False))
 
     def ended(self, **columns: Any) -> None:
         """Have the first message end once more."""
         order = self.orders[0].pk
-        ended(**{"id": 2 * order, "payload": payload(order), **columns})
+        ended(**{"id": 3 * order, "payload": payload(order), **columns})
 
     def wait(self, **columns: Any) -> None:
         """Have the first message not end."""
         order = self.orders[0].pk
-        History.objects.filter(pk=2 * order).delete()
+        History.objects.filter(pk=3 * order).delete()
         given = {"channel": CHANNEL, "task": FOLLOW_UPS[0], "payload": payload(order)}
-        Message.objects.create(id=2 * order, max_attempts=5, **given, **columns)
+        Message.objects.create(id=3 * order, max_attempts=5, **given, **columns)
 
     def audit(self) -> Ledger:
-        return audit(self.placed, self.received, timedelta(seconds=2), after=self.after)
+        return audit(
+            self.placed, self.received, self.posted, timedelta(seconds=2), after=self.after
+        )
 
 
 def payload(order: int) -> dict[str, Any]:
@@ -197,11 +211,12 @@ def test_an_audit_of_what_went_well_finds_nothing(shop: Shop) -> None:
         orders_rolled_back=1,
         orders_astray=0,
         orders_unmailed=0,
+        orders_unposted=0,
         orders_not_moved_once=0,
         events=2,
         events_astray=0,
-        enqueued=4,
-        succeeded=4,
+        enqueued=6,
+        succeeded=6,
         dead=0,
         missing=0,
         retries=0,
@@ -212,7 +227,9 @@ def test_an_audit_of_what_went_well_finds_nothing(shop: Shop) -> None:
         audited_out_of_order=0,
         mails=2,
         mails_of_rolled_back_orders=0,
-        per_s=2.0,
+        posts=2,
+        posts_of_rolled_back_orders=0,
+        per_s=3.0,
         pickup_p50_ms=1000.0,
         pickup_p99_ms=1000.0,
     )
@@ -229,7 +246,7 @@ def test_an_audit_leaves_out_what_is_not_the_demos(shop: Shop) -> None:
 
 
 def test_an_audit_counts_retries_and_lost_leases(shop: Shop) -> None:
-    History.objects.filter(pk=2 * shop.orders[0].pk).update(failures=2, lost=1)
+    History.objects.filter(pk=3 * shop.orders[0].pk).update(failures=2, lost=1)
 
     ledger = shop.audit()
 
@@ -238,7 +255,7 @@ def test_an_audit_counts_retries_and_lost_leases(shop: Shop) -> None:
 
 
 def test_an_audit_finds_a_message_missing(shop: Shop) -> None:
-    History.objects.filter(pk=2 * shop.orders[0].pk).delete()
+    History.objects.filter(pk=3 * shop.orders[0].pk).delete()
 
     assert shop.audit().missing == 1
 
@@ -246,7 +263,7 @@ def test_an_audit_finds_a_message_missing(shop: Shop) -> None:
 def test_an_audit_finds_a_message_that_succeeded_twice(shop: Shop) -> None:
     shop.ended()
 
-    assert shop.audit().succeeded == 5
+    assert shop.audit().succeeded == 7
 
 
 def test_an_audit_finds_a_message_of_a_transaction_that_was_rolled_back(shop: Shop) -> None:
@@ -254,7 +271,7 @@ def test_an_audit_finds_a_message_of_a_transaction_that_was_rolled_back(shop: Sh
 
     ledger = shop.audit()
 
-    assert ledger.succeeded == 5
+    assert ledger.succeeded == 7
     assert not ledger.kept
 
 
@@ -272,7 +289,7 @@ def test_an_audit_finds_a_message_that_has_not_ended(shop: Shop) -> None:
 
     ledger = shop.audit()
 
-    assert (ledger.dead, ledger.missing, ledger.succeeded) == (0, 0, 3)
+    assert (ledger.dead, ledger.missing, ledger.succeeded) == (0, 0, 5)
     assert not ledger.kept
 
 
@@ -349,6 +366,17 @@ def test_an_audit_finds_a_mail_of_an_order_that_was_rolled_back(shop: Shop) -> N
     assert shop.audit().mails_of_rolled_back_orders == 1
 
 
+def test_an_audit_finds_an_order_that_was_not_posted_and_one_that_should_not_be(
+    shop: Shop,
+) -> None:
+    shop.posted = Counter({shop.orders[0].pk: 2, shop.lost_id: 1})
+
+    ledger = shop.audit()
+
+    assert (ledger.posts, ledger.orders_unposted) == (3, 1)
+    assert ledger.posts_of_rolled_back_orders == 1
+
+
 def test_clearing_removes_the_demos_rows_and_no_others(shop: Shop) -> None:
     ended(10**9, channel="mail")
     Message.objects.create(channel=CHANNEL, task="shop", state=State.READY, max_attempts=5)
@@ -397,6 +425,26 @@ def test_the_mail_server_counts_receipts_by_order() -> None:
         client.send_message(mail)
 
     assert server.received == {42: 2}
+
+
+@pytest.mark.django_db
+def test_the_partner_counts_the_orders_that_are_signed_with_its_secret() -> None:
+    event = {"order_id": 42, "email": "ada@example.com", "total": "1"}
+
+    with Receiver() as partner:
+        for secret, times in ((partner.secret, 2), (new_secret(), 1)):
+            webhooks.delete("partner")
+            webhooks.create("partner", partner.url, secret=secret, max_attempts=1)
+            for _ in range(times):
+                deliver.using(key="partner", max_attempts=1).enqueue(placed(event))
+            run_all()
+
+    assert partner.received == {42: 2}
+    assert "HTTP 401" in Message.objects.get().errors[-1]["message"]
+
+
+def placed(payload: dict[str, Any]) -> RecordedEvent:
+    return RecordedEvent(1, "order.placed", "", json.dumps(payload), "{}", timezone.now())
 
 
 @pytest.mark.parametrize(
@@ -481,7 +529,9 @@ def test_the_demo_keeps_its_promises_though_its_worker_is_killed(say: Callable[.
     assert ledger["orders_committed"] == ledger["stock_movements"] == 270
     assert ledger["orders_rolled_back"] == 30
     assert (ledger["events"], ledger["audited"]) == (270, 540)
-    assert ledger["enqueued"] == ledger["succeeded"] == 540
+    assert ledger["enqueued"] == ledger["succeeded"] == 810
+    assert ledger["posts"] >= 270
+    assert not Webhook.objects.exists()
     assert ledger["dead"] == ledger["missing"] == ledger["mails_of_rolled_back_orders"] == 0
     assert ledger["mails"] >= 270
     assert ledger["retries"] > 0

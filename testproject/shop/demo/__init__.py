@@ -1,7 +1,7 @@
 """The demo: a rush of orders, a worker killed half-way, and the books checked at the end.
 
-tour ──▶ producers ──▶ (event log ──▶ messages) ◀── workers ──▶ mailserver
-  └────▶ ledger: what producers and mail server saw, against what the tables say
+tour ──▶ producers ──▶ (event log ──▶ messages) ◀── workers ──▶ mailserver, receiver
+  └────▶ ledger: what producers, mail server and receiver saw, against what the tables say
 """
 
 CHANNEL = "demo"

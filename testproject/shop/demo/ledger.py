@@ -14,6 +14,7 @@ from django.db.models import Count, F, QuerySet, Sum
 
 from pgqueue import read
 from pgqueue.models import History, Message
+from pgqueue.models.webhook import DELIVER
 from pgqueue.states import Outcome
 from testproject.shop.demo import CHANNEL, SKU_PREFIX
 from testproject.shop.demo.producers import Placed
@@ -22,7 +23,7 @@ from testproject.shop.models import AuditEntry, Order, StockMovement
 
 T = TypeVar("T")
 
-FOLLOW_UPS = (mail_receipt.name, take_from_stock.name)
+FOLLOW_UPS = (mail_receipt.name, take_from_stock.name, DELIVER)
 """The tasks that have a message for each order."""
 ORDER = "payload__args__0__payload__order_id"
 """Where a message has its event's order."""
@@ -36,6 +37,7 @@ class Ledger:
         orders_committed, orders_rolled_back: as the producers saw it.
         orders_astray: committed ones that are not in the table, rolled-back ones that are.
         orders_unmailed: committed ones without a receipt.
+        orders_unposted: committed ones that the partner does not know.
         orders_not_moved_once: committed ones with no stock movement, a wrong one, or several.
         events: of the orders that were placed, in the log.
         events_astray: committed orders without exactly one, and others with any.
@@ -55,6 +57,7 @@ class Ledger:
     orders_rolled_back: int
     orders_astray: int
     orders_unmailed: int
+    orders_unposted: int
     orders_not_moved_once: int
     events: int
     events_astray: int
@@ -70,6 +73,8 @@ class Ledger:
     audited_out_of_order: int
     mails: int
     mails_of_rolled_back_orders: int
+    posts: int
+    posts_of_rolled_back_orders: int
     per_s: float
     pickup_p50_ms: float
     pickup_p99_ms: float
@@ -113,16 +118,26 @@ PROMISES: Mapping[str, Callable[[Ledger], bool]] = {
     "No order that was rolled back was mailed one.": (
         lambda it: not it.mails_of_rolled_back_orders
     ),
+    "Each order was posted to the partner.": (
+        lambda it: not it.orders_unposted and it.posts >= it.orders_committed
+    ),
+    "No order that was rolled back was posted.": lambda it: not it.posts_of_rolled_back_orders,
 }
 
 
 def audit(
-    placed: Sequence[Placed], received: Counter[int], took: timedelta, *, after: int
+    placed: Sequence[Placed],
+    received: Counter[int],
+    posted: Counter[int],
+    took: timedelta,
+    *,
+    after: int,
 ) -> Ledger:
-    """Compare what the producers and the mail server saw with what the tables say.
+    """Compare what producers, mail server and partner saw with what the tables say.
 
     Args:
         received: mails by order id.
+        posted: posts by order id.
         after: the log's last position before the first order.
     """
     committed = {each.order_id for each in placed if each.is_committed}
@@ -160,6 +175,7 @@ def audit(
         orders_rolled_back=len(rolled_back),
         orders_astray=len(committed ^ stored),
         orders_unmailed=len(committed - received.keys()),
+        orders_unposted=len(committed - posted.keys()),
         orders_not_moved_once=len(committed - moved_once),
         events=published.total(),
         events_astray=_not_once(published, committed),
@@ -175,6 +191,8 @@ def audit(
         audited_out_of_order=sum(later < earlier for earlier, later in pairwise(positions)),
         mails=received.total(),
         mails_of_rolled_back_orders=sum(received[id] for id in rolled_back),
+        posts=posted.total(),
+        posts_of_rolled_back_orders=sum(posted[id] for id in rolled_back),
         per_s=round(successes / took.total_seconds(), 1),
         pickup_p50_ms=_percentile(waits, 0.50),
         pickup_p99_ms=_percentile(waits, 0.99),

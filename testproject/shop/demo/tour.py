@@ -14,6 +14,7 @@ from testproject.shop.demo.display import Display
 from testproject.shop.demo.ledger import FOLLOW_UPS, Ledger, audit
 from testproject.shop.demo.mailserver import MailServer
 from testproject.shop.demo.producers import Producers
+from testproject.shop.demo.receiver import Receiver
 from testproject.shop.demo.workers import Workers
 
 LOOK_EVERY = timedelta(seconds=0.1)
@@ -63,6 +64,7 @@ def _run(baskets: Sequence[Basket], plan: Plan) -> Ledger:
     with (
         Display(messages=messages) as display,
         MailServer() as mails,
+        _partner() as partner,
         Workers(mails.host, mails.port, verbosity=plan.verbosity) as workers,
         Producers(baskets, threads=plan.producers) as producers,
     ):
@@ -78,7 +80,7 @@ def _run(baskets: Sequence[Basket], plan: Plan) -> Ledger:
         took = timedelta(seconds=time.monotonic() - began)
         workers.stop()
         placed = producers.join()
-    return audit(placed, mails.received, took, after=head)
+    return audit(placed, mails.received, partner.received, took, after=head)
 
 
 class Watch:
@@ -111,6 +113,17 @@ class Watch:
             if ended != before:
                 before, moved_at = ended, time.monotonic()
             time.sleep(LOOK_EVERY.total_seconds())
+
+
+@contextmanager
+def _partner() -> Iterator[Receiver]:
+    """Have a partner to whom orders are posted."""
+    with Receiver() as receiver:
+        traces.post_to(receiver)
+        try:
+            yield receiver
+        finally:
+            traces.post_no_more()
 
 
 @contextmanager

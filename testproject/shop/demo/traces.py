@@ -4,15 +4,18 @@ from datetime import datetime
 
 from django.db import connection
 
+from pgqueue import webhooks
 from pgqueue.engine import dispatch, log
 from pgqueue.events import groups, subscriptions
 from pgqueue.models import History, Message
 from pgqueue.states import State
 from testproject.shop.demo import CHANNEL, SKU_PREFIX
-from testproject.shop.events import write_audit_trail
+from testproject.shop.demo.receiver import Receiver
+from testproject.shop.events import OURS, OrderPlaced, write_audit_trail
 from testproject.shop.models import Product
 
 SUBSCRIPTIONS = ("shop receipts", "shop stock", "shop audit")
+WEBHOOK = "shop partner"
 
 
 def clear() -> None:
@@ -27,6 +30,24 @@ def subscribe_anew() -> None:
     for name in SUBSCRIPTIONS:
         subscriptions.delete(name)
     subscriptions.synchronize()
+
+
+def post_to(receiver: Receiver) -> None:
+    """Have the shop's orders posted to a partner, from now on."""
+    webhooks.delete(WEBHOOK)
+    webhooks.create(
+        WEBHOOK,
+        receiver.url,
+        topics=OrderPlaced.topic,
+        where=OURS,
+        secret=receiver.secret,
+        channel=CHANNEL,
+    )
+
+
+def post_no_more() -> None:
+    """Remove the webhook: its receiver is gone."""
+    webhooks.delete(WEBHOOK)
 
 
 def head() -> int:

@@ -7,7 +7,7 @@ from datetime import timedelta
 from typing import Any
 
 from django.db import connections, transaction
-from django.db.models import Case, F, Value, When
+from django.db.models import F, Value
 from django.db.models.functions import Greatest
 from django.utils import timezone
 
@@ -208,13 +208,9 @@ def enable(name: str, *, database: str | None = None) -> None:
         with transaction.atomic(using=alias):
             if not rows.update(enabled=True, failures=0, failing_since=None):
                 return
-            # One that follows still has missed nothing: the dispatch would have parted it.
-            begins = Case(
-                When(follows=True, then=F("position")),
-                default=Greatest(F("position"), Value(head)),
-            )
+            # Of one that follows still, the position says nothing: it has missed nothing.
             own = Subscription.objects.using(alias).filter(pk=name)
-            own.update(paused=False, error="", position=begins)
+            own.update(paused=False, error="", position=Greatest(F("position"), Value(head)))
     targets.forget(alias, name)
 
 

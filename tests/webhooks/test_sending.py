@@ -253,7 +253,7 @@ class TestTime:
                 sent[0] += connection.send(b"x" * 4096)
 
         with speaking(pour) as (url, _):
-            response = post(url)
+            response = post(url, timeout=100)
 
         assert (response.status, response.excerpt) == (503, "x" * 1024)
         assert sent[0] < 16 * 1024 * 1024

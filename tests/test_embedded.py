@@ -438,7 +438,8 @@ import environ, psycopg
 found = environ.Env().db("DATABASE_URL")
 with psycopg.connect(host=found["HOST"], port=found["PORT"], user=found["USER"],
                      dbname=found["NAME"]) as connection:
-    print(found["HOST"], connection.info.server_version // 10000)
+    (level,) = connection.execute("SHOW wal_level").fetchone()
+    print(found["HOST"], connection.info.server_version // 10000, level)
 raise SystemExit(7)
 """
 
@@ -452,9 +453,10 @@ def test_a_command_finds_a_throwaway_server_and_ends_with_its_own_status(
     except embedded.EmbeddedServerError:
         programs.skip(f"PostgreSQL {version}", package=f"postgresql-{version}")
     command = [sys.executable, "-m", "pgqueue.embedded", "--version", str(version), "--throwaway"]
+    setting = ["--set", "wal_level=logical"]
 
     done = subprocess.run(
-        [*command, "--", sys.executable, "-c", COMMAND],
+        [*command, *setting, "--", sys.executable, "-c", COMMAND],
         cwd=project,
         env=ENVIRONMENT,
         capture_output=True,
@@ -463,8 +465,8 @@ def test_a_command_finds_a_throwaway_server_and_ends_with_its_own_status(
     )
 
     assert done.returncode == 7, done.stderr
-    host, ran = done.stdout.split()
-    assert int(ran) == version
+    host, ran, level = done.stdout.split()
+    assert (int(ran), level) == (version, "logical")
     home = Path(host).parent
     eventually(lambda: not (home / "data").exists() and not (home / "draft").exists())
     shutil.rmtree(home)

@@ -8,9 +8,10 @@ from collections.abc import Sequence
 
 import pytest
 
+from pgqueue.engine import replication
 from tests.chaos.harness.logstage import SLOT, LogStage
 from tests.chaos.harness.processes import Process
-from tests.chaos.harness.server import nap
+from tests.chaos.harness.server import Server, nap, run
 from tests.chaos.harness.statements import names_of
 from tests.eventually import eventually
 
@@ -181,4 +182,25 @@ def test_an_event_whose_commit_waits_for_a_standby_is_in_the_log_once_it_can_be_
     stage.end_log()
 
 
+def test_a_commit_is_known_by_the_lower_half_of_its_number_when_that_has_begun_anew(
+    server: Server,
+) -> None:
+    """Also one behind the newest that others know: the WAL may announce it before."""
+    run("pg_resetwal", "--epoch=1", "-D", server.data)
+    server.start()
+    with server.connect() as connection, server.connect() as other, other.transaction():
+        other.execute("SELECT pg_current_xact_id()")
+        row = connection.execute(OPEN_AND_NEWEST).fetchone()
+        assert row
+        is_open, newest = row
+        assert is_open > 2**32
+
+        asked = [number % 2**32 for number in (is_open - 5, is_open, newest + 5)]
+        assert replication.unseen(connection, asked) == asked[1:]
+
+
+OPEN_AND_NEWEST = """
+SELECT pg_snapshot_xmin(s)::text::bigint, pg_snapshot_xmax(s)::text::bigint
+FROM pg_current_snapshot() s
+"""
 WAITS = "SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'SyncRep'"

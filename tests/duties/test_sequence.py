@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from contextlib import closing
 from datetime import timedelta
+from uuid import uuid4
 
 import pytest
 
@@ -12,9 +13,10 @@ from pgqueue.connections import Contact, Session
 from pgqueue.duties.run import run_duty
 from pgqueue.duties.sequence import EVERY, Sequence
 from pgqueue.duties.service import Duties
-from pgqueue.engine import duty, sequence
+from pgqueue.engine import duty, readers, sequence
+from pgqueue.engine.notifications import EVENTS, listen_to
 from pgqueue.models import Event
-from tests.factories import LEASE, Connection
+from tests.factories import LEASE, Connection, Listening
 
 ALWAYS = Contact(lease=LEASE)
 
@@ -57,6 +59,23 @@ def test_a_batch_that_was_full_is_followed_at_once(
     assert run_duty(connection, own, contact=ALWAYS, early=True) == timedelta()
     assert run_duty(connection, own, contact=ALWAYS, early=True) == EVERY
     assert Event.objects.count() == 3
+
+
+def test_readers_that_wait_for_the_wal_feed_are_told_of_what_it_left(
+    connection: Connection, other: Connection
+) -> None:
+    duty.due(connection, ["sequence"])
+    reader = uuid4()
+    readers.beat(connection, reader)
+    connection.execute("UPDATE pgqueue_reader SET feed_until = now() + interval '1 minute'")
+    listening = Listening(other, lambda session: listen_to(session, EVENTS))
+    publish("a")
+    assert listening.heard() == []
+
+    run_duty(connection, Sequence(), contact=ALWAYS, early=True)
+    run_duty(connection, Sequence(), contact=ALWAYS, early=True)
+
+    assert listening.heard() == [""]
 
 
 def test_nothing_is_done_while_another_session_is_at_it(

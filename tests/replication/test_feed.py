@@ -5,13 +5,14 @@ from __future__ import annotations
 import threading
 from datetime import timedelta
 from typing import Any
+from uuid import uuid4
 
 import psycopg
 import pytest
 from django.db import transaction
 
 from pgqueue import signals
-from pgqueue.engine import log, replication, sequence
+from pgqueue.engine import log, notifications, readers, replication, sequence
 from pgqueue.engine.values import Connection
 from pgqueue.events.publishing import publish, publish_many
 from pgqueue.events.tailing import tail
@@ -187,6 +188,24 @@ class TestReaders:
             eventually(lambda: came == [1], within=2)
             events.close()
             following.join(10)
+
+    def test_are_notified_by_the_session_that_moves(
+        self, connection: Connection, other: Connection, slot: str
+    ) -> None:
+        told_by: list[int] = []
+        other.add_notify_handler(lambda notice: told_by.append(notice.pid))
+        notifications.listen_to(other, notifications.EVENTS)
+        with feeding() as feed:
+            publish("order.paid", 0)
+            eventually(lambda: head(connection) == 1)
+            other.execute("SELECT 1")
+            assert told_by == [], "nobody is idle"
+            readers.beat(connection, uuid4(), notify_for=timedelta(minutes=1), fed_by=slot)
+
+            publish("order.paid", 1)
+
+            eventually(lambda: other.execute("SELECT 1") and told_by)
+            assert set(told_by) == {feed._session.connection.info.backend_pid}
 
     def test_are_told_by_those_who_publish_where_no_feed_runs(self, connection: Connection) -> None:
         with tail() as events:

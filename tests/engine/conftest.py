@@ -19,7 +19,7 @@ TABLES = (
     *("message", "history", "worker", "channel", "duty"),
     *("policy", "lane", "gate", "bell", "waiter", "dedupe"),
     *("purged", "schedule", "log_floor", "export", "staged", "write", "backfill"),
-    *("event_inbox", "event", "reader", "group", "cursor", "subscription"),
+    *("event_inbox", "event", "reader", "group", "cursor", "webhook", "subscription"),
 )
 
 

@@ -35,11 +35,12 @@ def broker(tmp_path: Path) -> Iterator[Redis]:
 
 
 @pytest.fixture
-def code(monkeypatch: pytest.MonkeyPatch) -> Any:
+def code(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     """What runs the Python of a section of the guide, as a module that is alone in the project."""
     subscribing.declared("default")
     monkeypatch.setattr(registry, "_tasks", dict(registry._tasks))
     monkeypatch.setattr(subscribing, "_subscriptions", {})
+    modules: list[ModuleType] = []
 
     def run(section: str, **environment: str) -> ModuleType:
         for name, value in environment.items():
@@ -49,9 +50,14 @@ def code(monkeypatch: pytest.MonkeyPatch) -> Any:
         module = ModuleType("example")
         monkeypatch.setitem(sys.modules, "example", module)
         exec(compile(program, GUIDE.name, "exec"), module.__dict__)  # noqa: S102
+        modules.append(module)
         return module
 
-    return run
+    yield run
+    # Or its clients would look for their brokers until the process ends.
+    for each in [each for module in modules for each in vars(module).values()]:
+        if hasattr(each, "cache_clear"):
+            each.cache_clear()
 
 
 def publish_orders(count: int = 12) -> None:

@@ -96,8 +96,10 @@ def test_its_pages_and_those_of_its_indexes_are_bounded(connection: Connection) 
 
     half = ROUNDS // 2
     assert sum(sizes[-1].values()) < 200
+    # Where a snapshot, such as that of an autoanalyze, keeps dead rows between two vacuums, there
+    # are half as many pages again. Without a bound there would be twenty times as many.
     for name, at_most in largest(sizes[:half]).items():
-        assert largest(sizes[half:])[name] <= at_most + 2, name
+        assert largest(sizes[half:])[name] <= 1.5 * at_most + 2, name
 
 
 def test_the_tables_are_vacuumed_by_the_count_of_dead_rows(connection: Connection) -> None:

@@ -32,6 +32,7 @@ from pgqueue.engine.claim import Known, Search
 from pgqueue.engine.settle import Finish
 from pgqueue.filters import Filter
 from pgqueue.models import Channel
+from tests.eventually import eventually
 from tests.factories import Connection, ask, done, ended, failure, one, run, schedule
 
 ENGINE = files(pgqueue.engine)
@@ -184,6 +185,11 @@ def fill(
 STATISTICS = ("SELECT 'none yet'", "ANALYZE pgqueue_message")
 
 
+def is_vacuumed(connection: Connection) -> bool:
+    connection.execute("VACUUM ANALYZE pgqueue_message")
+    return bool(one(connection, "SELECT pg_relation_size('pgqueue_message')") == (0,))
+
+
 class TestAPlan:
     """How statements go about their work where 200 000 messages wait."""
 
@@ -298,8 +304,8 @@ class TestAPlan:
     def test_made_while_there_was_nothing_is_by_indexes_too(self, connection: Connection) -> None:
         claims = run(connection, 2)
         settle.complete(connection, [done(each) for each in claims])
-        connection.execute("VACUUM ANALYZE pgqueue_message")
-        assert one(connection, "SELECT pg_relation_size('pgqueue_message')") == (0,)
+        # An autoanalyze elsewhere may keep the dead rows for a moment.
+        eventually(lambda: is_vacuumed(connection))
 
         plans = [
             *explain(connection, ask, searched=[Search("default", None, 5, 5)], limit=5),

@@ -65,7 +65,13 @@ def receiving(*, tls: ssl.SSLContext | None = None, port: int = 0) -> Iterator[R
         def log_message(self, *arguments: Any) -> None:
             pass
 
+    accepted: list[socket.socket] = []
+
     class Server(ThreadingHTTPServer):
+        def process_request(self, request: Any, client_address: Any) -> None:
+            accepted.append(request)
+            super().process_request(request, client_address)
+
         def handle_error(self, *arguments: Any) -> None:
             pass  # a client that has gone
 
@@ -82,6 +88,10 @@ def receiving(*, tls: ssl.SSLContext | None = None, port: int = 0) -> Iterator[R
         server.shutdown()
         server.server_close()
         thread.join()
+        # Clients keep connections, and each of these has a thread here.
+        for each in accepted:
+            with suppress(OSError):
+                each.shutdown(socket.SHUT_RDWR)
 
 
 @contextmanager

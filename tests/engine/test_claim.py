@@ -38,11 +38,11 @@ class TestAClaim:
     def test_waits_for_a_flush_behind_a_pooler_only(
         self, connection: Connection, is_pooled: bool, waits: str
     ) -> None:
-        enqueue(connection)
+        enqueue(connection, 2)  # a claim that finds nothing has nothing to flush
         if is_pooled:
             connection.prepare_threshold = None
         with connection.transaction():
-            factories.claim(connection)
+            factories.claim(connection, limit=1)
             row = connection.execute("SHOW synchronous_commit").fetchone()
             connection.execute("SET LOCAL synchronous_commit = on")
             claim.claim_at_once(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import os
 import signal
 import subprocess
@@ -211,10 +212,11 @@ class TestStatus:
         missing = told("--status")
 
         assert "followed by pid" in followed
-        assert "followed by nobody; 0.0 MB of WAL behind" in idle
+        # Of all databases: others may write meanwhile.
+        assert re.search(r"followed by nobody; \d+\.\d MB of WAL behind", idle)
         assert f"slot {slot}" in missing
         assert missing.count("missing") == 2
-        assert "the first for 0." in missing
+        assert re.search(r"the first for \d", missing)
 
     def test_of_a_server_whose_wal_has_no_events(self, monkeypatch: pytest.MonkeyPatch) -> None:
         state = replication.State("replica", has_publication=False, waiting=None, slot=None)

@@ -12,8 +12,10 @@ import pytest
 from pyspark.sql import types as T
 
 from pgqueue.codec.arguments import Codec
+from pgqueue.exceptions import WriteConflict
 from pgqueue.models import Message, Staged
 from pgqueue.spark import InvalidColumn, InvalidOption, InvalidRow
+from pgqueue.spark.source import BatchWriter
 from pgqueue.spark.writeoptions import write_options
 from pgqueue.spark.writing import Rows
 from tests.factories import Connection
@@ -149,6 +151,25 @@ class TestAValue:
 
         expected = [f"{n} {i}" for n in range(9) for i in range(10)]
         assert [each.key for each in Message.objects.order_by("pk")] == expected
+        assert not Staged.objects.exists()
+
+    def test_that_is_refused_is_removed_when_spark_aborts_it(
+        self, url: str, connection: Connection
+    ) -> None:
+        # Not in Spark, which tries to abort a write once only, and goes on if it can't.
+        options = {"url": url, "task": "tests.task", "txnAppId": "import", "txnVersion": "2"}
+        batch = pa.record_batch({"key": pa.array(["k"])})
+        newer = BatchWriter(rows(options, key=T.StringType()))
+        older = BatchWriter(rows({**options, "txnVersion": "1"}, key=T.StringType()))
+        newer.commit([newer.write(iter([batch]))])
+        staged = older.write(iter([batch]))
+
+        with pytest.raises(WriteConflict):
+            older.commit([staged])
+        assert Staged.objects.count() == 1
+        older.abort([staged, None])
+
+        assert Message.objects.count() == 1
         assert not Staged.objects.exists()
 
 

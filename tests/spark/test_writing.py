@@ -79,7 +79,6 @@ class TestAWrite:
             write(frame, url, task="tests.task", txnAppId="import", txnVersion=1)
 
         assert Message.objects.count() == 1
-        assert not Staged.objects.exists()
 
     def test_that_fails_in_one_task_leaves_nothing(
         self, spark: SparkSession, url: str, connection: Connection

@@ -142,7 +142,7 @@ $(PIPELINE): $(INSTALLED)
 constraints:
 	for each in 52:3.11 60:3.12 61:3.12; do \
 		uv pip compile --quiet --universal --python-version $${each#*:} --extra embedded --extra dev --extra soak \
-			--extra spark --extra spark-java --no-emit-index-url --no-emit-find-links --no-header setup.cfg \
+			--extra spark --extra spark-java --extra docs --no-emit-index-url --no-emit-find-links --no-header setup.cfg \
 			--constraint requirements/django$${each%:*}.in -o requirements/django$${each%:*}.txt \
 		|| exit; \
 	done

@@ -13,7 +13,7 @@ from django.http import HttpRequest
 
 from pgqueue.admin.base import ReadOnlyAdmin
 from pgqueue.admin.filters import Choice, TextFilter
-from pgqueue.admin.listing import REACH, Listing, Stretch, estimated_count, without
+from pgqueue.listing.index import REACH, Listing, Stretch, estimated_count, without
 
 START_VAR = "start"
 LOOK_FOR = 0.1

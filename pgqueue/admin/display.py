@@ -8,7 +8,6 @@ from uuid import UUID
 
 from django.contrib import admin
 from django.db.models import Func, IntegerField, QuerySet, TextField
-from django.db.models.fields.json import KeyTextTransform, KeyTransform
 from django.db.models.functions import Left
 from django.http import HttpRequest
 from django.template.defaultfilters import filesizeformat
@@ -17,6 +16,7 @@ from django.urls import reverse
 from django.utils.html import format_html
 
 from pgqueue.admin.changelist import ListedAdmin
+from pgqueue.listing.messages import last_error
 
 EXCERPT = 64 * 1024
 """Characters of a JSON column that are shown."""
@@ -101,13 +101,10 @@ class ShownMessageAdmin(ExcerptAdmin):
     readonly_fields: ClassVar[tuple[str, ...]] = (*content, "worker", "parent", "failed_attempts")
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
-        last = KeyTransform(-1, "errors")
         rows: QuerySet[Any] = super().get_queryset(request)
-        light: QuerySet[Any] = rows.defer("body", "errors", *self.json_columns).annotate(
-            error_class=KeyTextTransform("class", last),
-            error_text=Left(KeyTextTransform("message", last), 200),
-        )
-        return light
+        light = rows.defer("body", "errors", *self.json_columns)
+        annotated: QuerySet[Any] = light.annotate(**last_error())
+        return annotated
 
     progress_text = excerpt_of("progress")
     options_text = excerpt_of("options")

@@ -12,9 +12,9 @@ from django.http import HttpRequest
 
 from pgqueue.admin.display import NOTHING, ExcerptAdmin
 from pgqueue.admin.filters import AfterFilter, TopicFilter, UptoFilter, as_position
-from pgqueue.admin.listing import Index, Listing
 from pgqueue.exceptions import InvalidFilter
 from pgqueue.filters import as_pattern, as_regex
+from pgqueue.listing.index import Index, Listing
 from pgqueue.models import Event
 
 BEGINNING = 100

@@ -12,7 +12,7 @@ from django.core.exceptions import ValidationError
 from django.db.models import Q, QuerySet
 from django.http import HttpRequest
 
-from pgqueue.admin.listing import channels_in_use
+from pgqueue.listing.index import channels_in_use
 from pgqueue.states import Outcome, State
 
 GOVERNED = "governed"

@@ -7,7 +7,7 @@ from django.http import HttpRequest
 
 from pgqueue.admin.display import ShownMessageAdmin, excerpt_of
 from pgqueue.admin.filters import ChannelFilter, DayFilter, OutcomeFilter, TaskFilter, ended_on
-from pgqueue.admin.listing import NEWEST_FIRST, Listing
+from pgqueue.listing.index import NEWEST_FIRST, Listing
 from pgqueue.models import History
 
 

@@ -4,46 +4,18 @@ from collections.abc import Mapping
 from typing import Any
 
 from django.contrib import admin
-from django.db.models import Q, QuerySet
+from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.urls import reverse
 
 from pgqueue.admin.display import ShownMessageAdmin
 from pgqueue.admin.filters import GOVERNED, ChannelFilter, StateFilter, TaskFilter
-from pgqueue.admin.listing import NEWEST_FIRST, Index, Listing, channels_in_use
 from pgqueue.admin.operations import CANCEL, DISCARD, REPLAY, RUN_NOW, operate
 from pgqueue.conf import settings
+from pgqueue.listing.index import NEWEST_FIRST, Listing
+from pgqueue.listing.messages import INDEXES, of_key
 from pgqueue.models import History, Message
 from pgqueue.states import State
-
-FREE = {"state": State.READY, "governed": False}
-LANE = ("channel", "key")
-
-INDEXES: dict[str, Index] = {
-    State.READY: Index(
-        where=FREE,
-        order=(*LANE, "rank", "run_at", "id"),
-        wording="By channel and key, the next to be run first",
-        prefix=LANE,
-    ),
-    State.RUNNING: Index(
-        where={"state": State.RUNNING},
-        order=(*LANE, "id"),
-        wording="By channel and key",
-        prefix=LANE,
-    ),
-    State.DEAD: Index(
-        where={"state": State.DEAD},
-        order=(*LANE, "id"),
-        wording="By channel and key, the oldest first",
-        prefix=LANE,
-    ),
-    State.SCHEDULED: Index(
-        where={"state": State.SCHEDULED},
-        order=("run_at", "id"),
-        wording="The next to be due first",
-    ),
-}
 
 
 @admin.register(Message)
@@ -80,7 +52,7 @@ class MessageAdmin(ShownMessageAdmin):
         if term:
             wanted["key"] = term
         if term and not state:
-            return _of_key(rows, wanted)
+            return of_key(rows, wanted)
         return INDEXES.get(state, NEWEST_FIRST).listing(rows, wanted)
 
     def has_operate_permission(self, request: HttpRequest) -> bool:
@@ -123,17 +95,6 @@ class MessageAdmin(ShownMessageAdmin):
         if self.has_view_permission(request) and _has_ended(object_id):
             return HttpResponseRedirect(reverse("admin:pgqueue_history_change", args=[object_id]))
         return super().change_view(request, object_id, *args, **kwargs)
-
-
-def _of_key(rows: QuerySet[Message], wanted: Mapping[str, str]) -> Listing:
-    """Look the key up in every channel: the indexes that know it begin with that."""
-    known = Q(**FREE) | Q(state=State.RUNNING) | Q(state=State.DEAD)
-    return Listing(
-        rows=rows.filter(known, channel__in=channels_in_use(rows.db), **wanted),
-        order=(),
-        wording="Ready, running and dead ones with this key; to look through others, "
-        "choose their state",
-    )
 
 
 def _has_ended(object_id: str) -> bool:

@@ -11,7 +11,8 @@ from django.db import connection, connections
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
 
-from pgqueue.admin import display, listing
+from pgqueue.admin import display
+from pgqueue.listing import index as listing
 from tests.admin.acting import listed, told
 from tests.admin.conftest import Connection, Login
 from tests.factories import record

@@ -12,9 +12,9 @@ from django.db import connection
 from django.test import Client
 from django.utils.html import escape
 
-from pgqueue.admin import listing
 from pgqueue.admin.filters import GOVERNED
-from pgqueue.admin.listing import estimated_count
+from pgqueue.listing import index as listing
+from pgqueue.listing.index import estimated_count
 from pgqueue.models import History, Message
 from tests.admin.acting import HISTORY, MESSAGES, listed
 from tests.admin.conftest import Connection

@@ -143,7 +143,7 @@ def test_only_what_the_filters_leave_is_chosen_with_all(queue: Connection, opera
 def test_no_more_than_a_stretch_is_chosen_with_all(
     queue: Connection, operator: Client, monkeypatch
 ):
-    monkeypatch.setattr("pgqueue.admin.listing.STRETCH", 5)
+    monkeypatch.setattr("pgqueue.listing.index.STRETCH", 5)
     monkeypatch.setattr("pgqueue.admin.message.MessageAdmin.list_per_page", 2)
     bury(queue, 8)
 

@@ -11,7 +11,7 @@ from django.db import connection
 from django.test import Client
 from psycopg.sql import Composable
 
-from pgqueue.admin import listing
+from pgqueue.listing import index as listing
 from tests.admin.conftest import Connection
 from tests.admin.measure_pages import analyze, fill, fill_log, fill_subscriptions, pages
 from tests.factories import register

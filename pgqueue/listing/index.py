@@ -31,6 +31,18 @@ NOT_IN_ORDER = ("seqscan", "bitmapscan", "sort")
 """How the planner would read everything, rather than walk along an index."""
 
 
+@dataclass(frozen=True)
+class Comparison:
+    """What a column has to be, where that is not one value.
+
+    Args:
+        template: SQL, with {} for the column and %s for the value.
+    """
+
+    template: str
+    value: Any
+
+
 @dataclass(frozen=True, kw_only=True)
 class Index:
     """What an index has in its order.
@@ -75,7 +87,8 @@ class Listing:
         rows: those that an index leads to.
         order: that of the index. Empty where it has none for them: only one stretch is seen.
         wording: the order in words.
-        sought: what columns must equal that it does not serve; or match, if it is a re.Pattern.
+        sought: what columns must equal that it does not serve; or match, if it is a re.Pattern; or
+            how else they compare, if it is a Comparison.
     """
 
     rows: QuerySet[Any]
@@ -101,20 +114,22 @@ class Listing:
         if start:
             rows = rows.filter(self._is_from(start))
         ids = self._find_sought(rows) if self.sought else list(_ids(rows)[: STRETCH + 1])
-        if len(ids) > STRETCH:
-            # By nothing but its id, or the planner might look for it through an index of the rest.
-            beyond = type(self.rows)(self.rows.model, using=self.rows.db).filter(pk=ids[STRETCH])
+        is_cut = len(ids) > STRETCH
+        if is_cut:
+            place = self.place(ids[STRETCH])
         elif self.sought:
-            beyond = rows[REACH : REACH + 1]
+            place = _as_place(rows[REACH : REACH + 1].values_list(*self._columns).first())
         else:
             return Stretch(ids)
-        place, is_cut = beyond.values_list(*self._columns).first(), len(ids) > STRETCH
         return Stretch(
-            ids[:STRETCH],
-            is_all=place is None and not is_cut,
-            is_cut=is_cut,
-            next=None if place is None else json.dumps(place, default=str),
+            ids[:STRETCH], is_all=place is None and not is_cut, is_cut=is_cut, next=place
         )
+
+    def place(self, id: int) -> str | None:
+        """Return where a stretch starts that begins with this row; None: it is gone."""
+        # By nothing but its id, or the planner might look for it through an index of the rest.
+        row = type(self.rows)(self.rows.model, using=self.rows.db).filter(pk=id)
+        return _as_place(row.values_list(*self._columns).first())
 
     @property
     def _columns(self) -> list[str]:
@@ -205,12 +220,22 @@ class _Row(Func):
     output_field = TextField()
 
 
+def _as_place(row: tuple[Any, ...] | None) -> str | None:
+    return None if row is None else json.dumps(row, default=str)
+
+
 def _condition(name: str, value: Any) -> Composed:
-    operator = "~" if isinstance(value, re.Pattern) else "="
-    return SQL("{} {} %s").format(Identifier(name), SQL(operator))
+    template = "{} = %s"
+    if isinstance(value, Comparison):
+        template = value.template
+    elif isinstance(value, re.Pattern):
+        template = "{} ~ %s"
+    return SQL(template).format(Identifier(name))
 
 
 def _parameter(value: Any) -> Any:
+    if isinstance(value, Comparison):
+        return value.value
     return value.pattern if isinstance(value, re.Pattern) else value
 
 

@@ -1,0 +1,108 @@
+"""Where messages are found: by which index, and in which order."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from datetime import timedelta
+from typing import Any
+
+from django.db.models import Q, QuerySet
+from django.db.models.fields.json import KeyTextTransform, KeyTransform
+from django.db.models.functions import Left
+
+from pgqueue.listing.index import NEWEST_FIRST, Comparison, Index, Listing, channels_in_use
+from pgqueue.models.message import LIVE
+from pgqueue.states import State
+
+ERROR_TEXT = 200
+"""Characters of an error that a list shows."""
+FREE = {"state": State.READY, "governed": False}
+LANE = ("channel", "key")
+
+INDEXES: dict[str, Index] = {
+    State.READY: Index(
+        where=FREE,
+        order=(*LANE, "rank", "run_at", "id"),
+        wording="By channel and key, the next to be run first",
+        prefix=LANE,
+    ),
+    State.RUNNING: Index(
+        where={"state": State.RUNNING},
+        order=(*LANE, "id"),
+        wording="By channel and key",
+        prefix=LANE,
+    ),
+    State.DEAD: Index(
+        where={"state": State.DEAD},
+        order=(*LANE, "id"),
+        wording="By channel and key, the oldest first",
+        prefix=LANE,
+    ),
+    State.SCHEDULED: Index(
+        where={"state": State.SCHEDULED},
+        order=("run_at", "id"),
+        wording="The next to be due first",
+    ),
+}
+
+
+GOVERNED = Index(
+    where={"state": State.READY, "governed": True, "ordered": False},
+    order=(*LANE, "rank", "run_at", "id"),
+    wording="By channel and key, the next to be run first",
+    prefix=LANE,
+)
+ORDERED = Index(
+    where={"ordered": True, "state__in": LIVE},
+    order=(*LANE, "id"),
+    wording="By channel and key, the oldest first",
+    prefix=LANE,
+)
+"""Those of a lane that run in their order, whatever their state."""
+
+
+def enqueued_before(age: timedelta) -> dict[str, Comparison]:
+    """Return the condition of messages that were enqueued longer ago."""
+    return {"created_at": Comparison("{} < statement_timestamp() - %s", age)}
+
+
+def failed_with(name: str) -> dict[str, Comparison]:
+    """Return the condition of messages whose last error is of a class.
+
+    Args:
+        name: its import path, or the end of that: ForkliftStuck.
+    """
+    # Compared from its end, so that the value is needed once.
+    last = "reverse('.' || ({} -> -1 ->> 'class'))"
+    return {"errors": Comparison(f"starts_with({last}, reverse('.' || %s))", name)}
+
+
+def last_error() -> dict[str, Any]:
+    """Return annotations: the class of the last error, and the beginning of its text."""
+    last = KeyTransform(-1, "errors")
+    return {
+        "error_class": KeyTextTransform("class", last),
+        "error_text": Left(KeyTextTransform("message", last), ERROR_TEXT),
+    }
+
+
+def of_key(rows: QuerySet[Any], wanted: Mapping[str, Any]) -> Listing:
+    """List those of a key in every channel: the indexes that know the key begin with that."""
+    known = Q(**FREE) | Q(state=State.RUNNING) | Q(state=State.DEAD)
+    return Listing(
+        rows=rows.filter(known, channel__in=channels_in_use(rows.db), **wanted),
+        order=(),
+        wording="Ready, running and dead ones with this key; to look through others, "
+        "choose their state",
+    )
+
+
+def everything(rows: QuerySet[Any], wanted: Mapping[str, Any]) -> Iterator[Listing]:
+    """Yield lists that have each live message that is wanted, each in one of them."""
+    state = wanted.get("state", "")
+    yield INDEXES.get(state, NEWEST_FIRST).listing(rows, wanted)
+    if state != State.READY:
+        return
+    # That was one index of the three which have what is ready.
+    yield GOVERNED.listing(rows, wanted)
+    yield ORDERED.listing(rows, {**wanted, "governed": True})

@@ -26,8 +26,9 @@ unexport PYTHONDONTWRITEBYTECODE
 INSTALLED = $(VENV)/installed
 PLOTTING = $(VENV)/installed-soak
 PIPELINE = $(VENV)/installed-spark
+DOCUMENTING = $(VENV)/installed-docs
 
-.PHONY: demo history test test-postgres test-wal test-spark test-browser model chaos soak bench bench-smoke bench-peers lint types imports migrations check constraints clean
+.PHONY: demo history test test-postgres test-wal test-spark test-browser model chaos soak bench bench-smoke bench-peers docs lint types imports migrations check constraints clean
 
 # With SPARK=1 a report about it follows, which needs Python 3.11 to 3.13, and no Java on the machine.
 demo: $(if $(SPARK),$(PIPELINE),$(INSTALLED))
@@ -102,6 +103,10 @@ bench-peers: $(PEERS_INSTALLED)
 	$(PEERS_VENV)/bin/python -m tests.benchmarks.peers $(PEERS) \
 		$(if $(ROUNDS),--rounds $(ROUNDS)) $(if $(MESSAGES),--messages $(MESSAGES))
 
+# A site of the Markdown files in build/docs; a broken link or reference is an error.
+docs: $(DOCUMENTING)
+	$(VENV)/bin/sphinx-build -W --keep-going -n -q -c docs . build/docs
+
 lint: $(INSTALLED)
 	$(VENV)/bin/ruff check .
 	$(VENV)/bin/ruff format --check .
@@ -132,6 +137,10 @@ $(PEERS_INSTALLED): setup.cfg requirements/peers.in requirements/peers.txt
 
 $(PLOTTING): $(INSTALLED)
 	$(RUN) -m pip install --quiet --disable-pip-version-check -c $(CONSTRAINTS) -e '.[soak]'
+	touch $@
+
+$(DOCUMENTING): $(INSTALLED)
+	$(RUN) -m pip install --quiet --disable-pip-version-check -c $(CONSTRAINTS) -e '.[docs]'
 	touch $@
 
 $(PIPELINE): $(INSTALLED)

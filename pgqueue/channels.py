@@ -288,11 +288,16 @@ class Channel:
         Raises:
             ValueError: a state is unknown, or running.
         """
-        meant = {State(state) for state in states}
-        if State.RUNNING in meant:
-            raise ValueError("What runs can't be purged: cancel() asks it to stop.")
         bounds = self._bounds(keep=None, older_than=None)
-        return self._discard(meant, bounds, up_to=bounds.newest or 0)
+        return self._discard(_purged(states), bounds, up_to=bounds.newest or 0)
+
+    def purgeable(self, states: Collection[str] = (*WAITING, State.DEAD)) -> MessageQuerySet:
+        """Return the messages that `purge()` would end now.
+
+        Raises:
+            ValueError: as `purge()` has it.
+        """
+        return self._messages.filter(state__in=_purged(states))
 
     def trim(self, *, older_than: timedelta | float | None = None, keep: int | None = None) -> int:
         """End as discarded what waits for too long, or is too much; return how many messages.
@@ -307,12 +312,22 @@ class Channel:
         Raises:
             ValueError: there is neither, or one has a value that can't be.
         """
-        if older_than is None and keep is None:
-            raise ValueError("Give older_than, or keep, or both.")
-        age = None if older_than is None else _argument("older_than", older_than, as_age)
-        keep = None if keep is None else _argument("keep", keep, partial(as_count, least=0))
-        bounds = self._bounds(keep=keep, older_than=age)
+        bounds = self._trimmed(older_than, keep)
         return self._discard(WAITING, bounds, up_to=bounds.surplus or 0)
+
+    def trimmable(
+        self, *, older_than: timedelta | float | None = None, keep: int | None = None
+    ) -> MessageQuerySet:
+        """Return the messages that `trim()` would end now.
+
+        Raises:
+            ValueError: as `trim()` has it.
+        """
+        bounds = self._trimmed(older_than, keep)
+        meant = Q(pk__lte=bounds.surplus or 0)
+        if bounds.before is not None:
+            meant |= Q(pk__lte=bounds.newest or 0, created_at__lt=bounds.before)
+        return self._messages.filter(meant, state__in=WAITING)
 
     def cancel(
         self,
@@ -389,7 +404,23 @@ class Channel:
         if older_than is not None:
             age = _argument("older_than", older_than, as_age)
             wanted["created_at__lt"] = StatementTimestamp() - age
-        return Message.objects.using(self.alias).in_channel(self.name).filter(**wanted)
+        return self._messages.filter(**wanted)
+
+    @property
+    def _messages(self) -> MessageQuerySet:
+        return Message.objects.using(self.alias).in_channel(self.name)
+
+    def _trimmed(self, older_than: timedelta | float | None, keep: int | None) -> Bounds:
+        """Return what is too old, or too much.
+
+        Raises:
+            ValueError: there is neither, or one has a value that can't be.
+        """
+        if older_than is None and keep is None:
+            raise ValueError("Give older_than, or keep, or both.")
+        age = None if older_than is None else _argument("older_than", older_than, as_age)
+        keep = None if keep is None else _argument("keep", keep, partial(as_count, least=0))
+        return self._bounds(keep=keep, older_than=age)
 
     def _is_unfinished(self) -> bool:
         with borrow(self.alias) as connection:
@@ -414,6 +445,18 @@ class Channel:
                 )
             total, last = total + step.ended, step.last
         return total
+
+
+def _purged(states: Collection[str]) -> set[State]:
+    """Return the states that are purged.
+
+    Raises:
+        ValueError: one is unknown, or running.
+    """
+    meant = {State(state) for state in states}
+    if State.RUNNING in meant:
+        raise ValueError("What runs can't be purged: cancel() asks it to stop.")
+    return meant
 
 
 def _scope(key: str | None, each_key: bool) -> dict[str, str]:

@@ -149,6 +149,33 @@ class TestRetention:
         assert not Row.objects.exists()
 
 
+class TestJSON:
+    @pytest.mark.parametrize(
+        ("words", "plain"),
+        [
+            (["pause"], {"paused": True, "changed": True}),
+            (["resume"], {"paused": False, "changed": False}),
+            (
+                ["policy", "--max-running=3"],
+                {"policies": [{"scope": "channel", "max_running": 3}]},
+            ),
+            (["policy", "--remove"], {"removed": False}),
+            (["retention", "--dead=60"], {"dead_retention": 60.0}),
+            (["purge"], {"dry_run": False, "discarded": 0}),
+            (["trim", "--keep=1"], {"dry_run": False, "discarded": 0}),
+        ],
+        ids=str,
+    )
+    def test_is_what_each_verb_can_say(
+        self, db: None, words: list[str], plain: dict[str, Any]
+    ) -> None:
+        verb, *rest = words
+
+        found = json.loads(said(verb, "mail", *rest, "--format=json"))
+
+        assert found == {"channel": "mail", **plain}
+
+
 class TestPausing:
     def test_is_said_once(self, db: None) -> None:
         assert said("pause", "mail") == "Paused."
@@ -159,19 +186,36 @@ class TestPausing:
 
 
 class TestEmptying:
-    def test_purge_trim_cancel_replay_and_discard_say_how_many(self, queue: Connection) -> None:
-        run(queue, channel="mail")
-        insert(queue, channel="mail", key="a")
-        enqueue(queue, 3, channel="mail", key="b")
-        dead = [insert(queue, channel="mail", state="dead", task="shop.send") for _ in range(3)]
+    def test_purge_and_trim_say_how_many(self, queue: Connection) -> None:
+        enqueue(queue, 3, channel="mail")
+        insert(queue, channel="mail", state="dead")
+        enqueue(queue, channel="other")
 
-        assert said("replay", "mail", "--task", "shop.send", "--id", str(dead[0])) == "1 replayed."
-        assert said("discard", "mail", "--id", str(dead[1])) == "1 discarded."
-        assert said("cancel", "mail", "--key", "a") == "1 cancelled."
-        assert said("trim", "mail", "--keep", "3") == "1 discarded."
-        assert said("purge", "mail") == "4 discarded."
-        assert said("cancel", "mail") == "0 cancelled, 1 running and asked to stop."
-        assert History.objects.count() == 7
+        assert said("trim", "mail", "--keep", "2") == "1 discarded."
+        assert said("purge", "mail") == "3 discarded."
+        assert History.objects.count() == 4
+        assert Message.objects.get().channel == "other"
+
+    def test_a_dry_run_counts_what_would_be_discarded_and_changes_nothing(
+        self, queue: Connection
+    ) -> None:
+        ids = enqueue(queue, 12, channel="mail")
+        run(queue, channel="busy")
+        insert(queue, channel="mail", state="dead")
+        old = insert(queue, channel="mail", created_at="2026-01-01T00:00Z")
+
+        def found(*words: str) -> Any:
+            return json.loads(said(*words, "--dry-run", "--format=json"))
+
+        assert found("purge", "mail")["found"] == 14
+        assert [each["id"] for each in found("purge", "mail")["sample"]] == ids[:10]
+        assert found("trim", "mail", "--keep=11")["found"] == 2
+        aged = found("trim", "mail", "--older-than=86400")
+        assert [each["id"] for each in aged["sample"]] == [old]
+        assert found("purge", "busy")["found"] == 0
+        assert said("purge", "mail", "--dry-run").startswith("14 would be discarded. Nothing")
+        assert Message.objects.count() == 15
+        assert not History.objects.exists()
 
     @pytest.mark.parametrize(
         ("arguments", "error"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Callable, Mapping
 from datetime import datetime, timedelta
@@ -123,16 +124,6 @@ class TestTheCommandForChannels:
     @pytest.mark.parametrize(
         ("verb", "option", "name", "values"),
         [
-            *(
-                (verb, *rest)
-                for verb in ("cancel", "replay", "discard")
-                for rest in (
-                    ("--id", "", ["1", "9" * 30]),
-                    ("--task", "task", ["tests.jobs.add"]),
-                    ("--key", "key", ["", "a"]),
-                    ("--older-than", "older_than", ["0", *SECONDS]),
-                )
-            ),
             ("trim", "--older-than", "older_than", ["0", *SECONDS]),
             ("trim", "--keep", "keep", ["0", *COUNTS]),
         ],
@@ -154,11 +145,11 @@ class TestTheCommandForChannels:
 
         assert attempt(run, CommandError) or value not in values
 
-    @pytest.mark.parametrize("verb", ["show", "pause", "resume", "purge", "cancel"])
+    @pytest.mark.parametrize("verb", ["show", "pause", "resume", "purge", "trim --keep=1"])
     @EXAMPLES
     @given(name=TEXTS)
     def test_refuses_a_name_or_knows_the_channel(self, verb: str, name: str) -> None:
-        attempt(lambda: call("pgqueue_channel", verb, name), CommandError)
+        attempt(lambda: call("pgqueue_channel", *verb.split(), name), CommandError)
 
     @pytest.mark.django_db(transaction=True)
     @pytest.mark.parametrize("verb", ["drain", "release"])
@@ -171,6 +162,130 @@ class TestTheCommandForChannels:
             call("pgqueue_channel", verb, "mail", f"--timeout={value}")
         except CommandError:
             assert value not in ("0", "1.5")
+
+
+FILTERS = {
+    "--channel": CHANNELS,
+    "--key": ["", "a", "é"],
+    "--task": ["tests.jobs.add"],
+    "--error": ["ForkliftStuck", "shop.tasks.ForkliftStuck"],
+    "--older-than": ["0", *SECONDS[:2], "31536000"],
+    "--state": ["ready", "dead"],
+}
+
+
+@pytest.mark.parametrize("command", ["pgqueue_cancel", "pgqueue_replay", "pgqueue_discard"])
+@pytest.mark.parametrize("option", [*FILTERS, "ID"])
+@EXAMPLES
+@given(data=st.data())
+@example(data="\ud800")
+@example(data="%s")
+@example(data="9" * 30)
+def test_the_commands_for_messages_refuse_what_to_choose_or_find_it(
+    command: str, option: str, data: st.DataObject | str
+) -> None:
+    good = {**FILTERS, "ID": ["1", str(2**63 - 1)]}[option]
+    value = data if isinstance(data, str) else data.draw(st.one_of(WORDS, st.sampled_from(good)))
+    word = value if option == "ID" else f"{option}={value}"
+    is_known = option != "--state" or command == "pgqueue_cancel"
+
+    def run() -> None:
+        for more in (["--dry-run"], []):
+            call(command, *more, "--format=json", "--", word) if option == "ID" else call(
+                command, *more, word
+            )
+
+    assert attempt(run, CommandError) or value not in good or not is_known
+
+
+LIST = {**FILTERS, "--state": ["ready", "succeeded", "ended"], "--limit": ["1", "10000"],
+        "--start": ["0:", "0:[5]"]}  # fmt: skip
+
+
+@pytest.mark.parametrize("option", LIST)
+@EXAMPLES
+@given(data=st.data())
+@example(data="0:[1e400]")
+@example(data='0:["\\u0000"]')
+@example(data="0:{}")
+def test_the_command_for_lists_refuses_an_option_or_obeys_it(
+    option: str, data: st.DataObject | str
+) -> None:
+    good = LIST[option]
+    value = data if isinstance(data, str) else data.draw(st.one_of(WORDS, st.sampled_from(good)))
+
+    def run() -> None:
+        call("pgqueue_list", f"{option}={value}")
+
+    assert attempt(run, CommandError) or value not in good
+
+
+@pytest.mark.parametrize("word", [[], ["--state=dead"], ["--state=ready"], ["--state=scheduled"]])
+@EXAMPLES
+@given(place=st.lists(st.one_of(TEXTS, NUMBERS), max_size=5).map(json.dumps))
+@example(place='["\\ud800", "", 1]')
+@example(place='["a", "\\u0000", 1]')
+@example(place='["a", "b", 1e400]')
+def test_the_command_for_lists_refuses_a_place_that_there_is_not(
+    word: list[str], place: str
+) -> None:
+    attempt(lambda: call("pgqueue_list", *word, f"--start=0:{place}"), CommandError)
+
+
+@EXAMPLES
+@given(id=st.one_of(WORDS, st.sampled_from(["1", str(2**63 - 1)])))
+def test_the_command_that_shows_a_message_refuses_an_id_that_there_is_not(id: str) -> None:
+    assert not attempt(lambda: call("pgqueue_show", "--", id), CommandError)
+
+
+ENQUEUE = {
+    "--channel": (CHANNELS, lambda message, value: message.channel == value),
+    "--key": (["", "a", "é"], lambda message, value: message.key == value),
+    "--priority": (["-100", "0", "100"], lambda message, value: message.priority == int(value)),
+    "--dedupe-key": (["a", "é"], lambda message, value: message.dedupe_key == value),
+    "--run-after": (
+        ["0", "60", "2126-01-01", "2126-01-01T00:00:00+02:00"],
+        lambda message, value: message.run_at >= message.created_at or message.state == "ready",
+    ),
+    "--args": (["[]", "[1, null, {}]"], lambda message, value: message.payload is not None),
+    "--kwargs": (["{}", '{"a": [1]}'], lambda message, value: message.payload is not None),
+    "NAME=JSON": (
+        ["a=1", 'a="b"', "é=null"],
+        lambda message, value: value.partition("=")[0] in message.payload["kwargs"],
+    ),
+}
+
+
+@pytest.mark.parametrize("option", ENQUEUE)
+@EXAMPLES
+@given(data=st.data())
+@example(data="[NaN]")
+@example(data="[" * 100_000)
+@example(data='a="\\u0000"')
+@example(data="1e400")
+@example(data="0001-01-01T00:00+14:00")
+def test_the_command_that_enqueues_refuses_an_option_or_obeys_it(
+    option: str, data: st.DataObject | str
+) -> None:
+    good, is_it = ENQUEUE[option]
+    value = data if isinstance(data, str) else data.draw(st.one_of(WORDS, st.sampled_from(good)))
+    words = ["--", "tests.jobs.anything", value] if option == "NAME=JSON" else [
+        "tests.jobs.anything", f"{option}={value}"
+    ]  # fmt: skip
+
+    def run() -> None:
+        call("pgqueue_enqueue", *words)
+        assert is_it(models.Message.objects.get(), value)
+
+    assert attempt(run, CommandError) or value not in good
+
+
+@EXAMPLES
+@given(name=TEXTS)
+@example(name="tests.jobs")
+@example(name="os.system")
+def test_the_command_that_enqueues_refuses_what_is_no_task(name: str) -> None:
+    assert not attempt(lambda: call("pgqueue_enqueue", "--", name), CommandError)
 
 
 @pytest.mark.parametrize("verb", ["pause", "resume", "run"])
@@ -289,6 +404,8 @@ def test_the_command_for_health_refuses_a_limit_or_applies_it(
         *(["pgqueue_group", "list"], ["pgqueue_group", "make", "billing"]),
         *(["pgqueue_subscription", "list"], ["pgqueue_subscription", "sync"]),
         *(["pgqueue_replication"], ["pgqueue_replication", "--status"]),
+        *(["pgqueue_list"], ["pgqueue_show", "1"], ["pgqueue_cancel", "--all"]),
+        *(["pgqueue_replay", "1"], ["pgqueue_enqueue", "tests.jobs.anything"]),
     ],
     ids=" ".join,
 )

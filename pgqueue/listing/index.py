@@ -22,6 +22,7 @@ from django.db.models import BooleanField, Func, QuerySet, TextField, Value
 from psycopg.sql import SQL, Composed, Identifier, Literal
 
 from pgqueue.engine import channels
+from pgqueue.names import as_text
 
 STRETCH = 10_000
 """Rows that can be paged through at once, or operated on."""
@@ -29,6 +30,9 @@ REACH = 10_000
 """Rows that a stretch looks at, where no index finds the ones that are sought."""
 NOT_IN_ORDER = ("seqscan", "bitmapscan", "sort")
 """How the planner would read everything, rather than walk along an index."""
+PLACE_LIMIT = 10_000
+NO_PLACE = (ValueError, TypeError, OverflowError, RecursionError, ValidationError)
+"""What a text may raise that is no place in a list."""
 
 
 @dataclass(frozen=True)
@@ -163,10 +167,10 @@ class Listing:
         kinds: list[Any] = [getattr(each, "output_field", each) for each in fields]
         try:
             place = [
-                Value(kind.clean(value, None), output_field=kind)
+                Value(kind.clean(_storable(value), None), output_field=kind)
                 for kind, value in zip(kinds, json.loads(start), strict=True)
             ]
-        except (ValueError, TypeError) as error:
+        except NO_PLACE as error:
             raise ValidationError(f"{start!r} is no place in this list.") from error
         return Func(
             _Row(*self._columns),
@@ -218,6 +222,10 @@ def channels_in_use(alias: str) -> list[str]:
 class _Row(Func):
     template = "ROW(%(expressions)s)"
     output_field = TextField()
+
+
+def _storable(value: Any) -> Any:
+    return as_text(value, PLACE_LIMIT) if isinstance(value, str) else value
 
 
 def _as_place(row: tuple[Any, ...] | None) -> str | None:

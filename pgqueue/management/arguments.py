@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from argparse import ArgumentTypeError
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from functools import wraps
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from pgqueue.events.consumers import Start, checked_name, parse_start
 from pgqueue.names import as_channel, as_folder, as_key, as_path, as_text
@@ -18,6 +19,8 @@ T = TypeVar("T")
 
 NAME_LIMIT = 1000
 QUERY_LIMIT = 1_000_000
+LAST_ID = 2**63 - 1
+JSON_LIMIT = 16 * 1024 * 1024
 
 
 def _kind(parse: Callable[[str], T]) -> Callable[[str], T]:
@@ -45,6 +48,14 @@ def whole(least: int = 0, most: int = LARGEST) -> Callable[[str], int]:
     return number
 
 
+@_kind
+def message(text: str) -> int:
+    """Read the id of a message."""
+    if not (text.isascii() and text.isdecimal() and len(text) <= len(str(LAST_ID))):
+        raise ValueError("it must be the id of a message, a whole number.")
+    return as_count(int(text), least=1, most=LAST_ID)
+
+
 def _number(text: str) -> float:
     try:
         return float(text)
@@ -61,14 +72,21 @@ def spark_option(text: str) -> tuple[str, str]:
     return name, value
 
 
-@_kind
-def moment(text: str) -> datetime:
-    """Read a time; without a zone it is one of UTC."""
+def moment_of(text: str) -> datetime:
+    """Return the time that a text is; without a zone it is one of UTC.
+
+    Raises:
+        ValueError: it is none.
+    """
     try:
         time = datetime.fromisoformat(text)
         return time.replace(tzinfo=UTC) if time.tzinfo is None else time.astimezone(UTC)
     except (ValueError, OverflowError):
         raise ValueError("it must be a time such as 2026-11-24T08:30:00Z.") from None
+
+
+moment = _kind(moment_of)
+"""Reads a time."""
 
 
 @_kind
@@ -139,6 +157,23 @@ def group(text: str) -> str:
 
 
 @_kind
+def dedupe_key(text: str) -> str:
+    """Read a dedupe key."""
+    if text == "":
+        raise ValueError("it must not be empty.")
+    return as_key(text)
+
+
+@_kind
+def due(text: str) -> timedelta | datetime:
+    """Read from when on a message may run: seconds from now, or a time."""
+    try:
+        return as_age(float(text))
+    except (ValueError, OverflowError):
+        return moment_of(text)
+
+
+@_kind
 def start(text: str) -> Start:
     """Read where a group of the event log begins."""
     return parse_start(text)
@@ -165,6 +200,60 @@ def query(text: str) -> str:
 def task(text: str) -> str:
     """Read the import path of a task."""
     return as_path(text)
+
+
+@_kind
+def error(text: str) -> str:
+    """Read the class of an error: its import path, or the end of that."""
+    if not text:
+        raise ValueError("it must be the name of a class.")
+    return as_path(text)
+
+
+def _json(text: str) -> Any:
+    try:
+        value = json.loads(text)
+        as_text(text, JSON_LIMIT)
+    except RecursionError as error:
+        raise ValueError("it is nested too deeply.") from error
+    except json.JSONDecodeError as error:
+        raise ValueError(f"it must be JSON, where text has double quotes: {error}.") from error
+    return value
+
+
+@_kind
+def json_list(text: str) -> list[Any]:
+    """Read a list in JSON."""
+    value = _json(text)
+    if not isinstance(value, list):
+        raise ValueError('it must be a list, such as [1, "a"].')
+    return value
+
+
+@_kind
+def json_object(text: str) -> dict[str, Any]:
+    """Read an object in JSON."""
+    value = _json(text)
+    if not isinstance(value, dict):
+        raise ValueError('it must be an object, such as {"order_id": 7}.')
+    return value
+
+
+@_kind
+def named_json(text: str) -> tuple[str, Any]:
+    """Read an argument's name and its value in JSON, with "=" between them."""
+    name, equals, value = text.partition("=")
+    if not equals or not name.isidentifier():
+        raise ValueError("it must be NAME=JSON, such as order_id=7.")
+    return name, _json(value)
+
+
+@_kind
+def priority(text: str) -> int:
+    """Read the priority of a message."""
+    digits = text.removeprefix("-")
+    is_number = digits.isascii() and digits.isdecimal() and len(digits) <= 3
+    return as_count(int(text) if is_number else text, least=-100, most=100)
 
 
 @_kind

@@ -29,12 +29,26 @@ def progress_bars(*names: str) -> Iterator[list[Callable[[int, int], None]]]:
     if not sys.stderr.isatty():
         yield [lambda done, total: None for _ in names]
         return
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TimeRemainingColumn
-
+    try:
+        from rich.console import Console
+        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TimeRemainingColumn
+    except ImportError:  # it comes with an extra
+        yield [_counter(name) for name in names]
+        print(file=sys.stderr)
+        return
     columns = ("{task.description}", BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     with Progress(*columns, console=Console(stderr=True)) as bar:
         yield [_shower(bar, name) for name in names]
+
+
+def _counter(name: str) -> Callable[[int, int], None]:
+    """Return what shows a count, in the terminal's last line."""
+
+    def show(done: int, total: int) -> None:
+        of = f" of {total}" if total else ""
+        print(f"\r{name}: {done}{of}", end="", file=sys.stderr, flush=True)
+
+    return show
 
 
 def _shower(bar: Progress, name: str) -> Callable[[int, int], None]:

@@ -2,6 +2,9 @@
 
 from collections.abc import Sequence
 
+WIDEST = 40
+"""Characters of a cell, where widths are bounded."""
+
 
 def aligned(lines: Sequence[Sequence[str]]) -> list[str]:
     """Return lines of cells as texts, whose columns begin below each other."""
@@ -10,3 +13,13 @@ def aligned(lines: Sequence[Sequence[str]]) -> list[str]:
         "  ".join(f"{cell:<{width}}" for cell, width in zip(line, widths, strict=True)).rstrip()
         for line in lines
     ]
+
+
+def bounded(lines: Sequence[Sequence[str]]) -> list[str]:
+    """Return the same with each cell in one line of no more than `WIDEST` characters."""
+    return aligned([[_short(cell) for cell in line] for line in lines])
+
+
+def _short(cell: str) -> str:
+    text = " ".join(cell.split())
+    return text if len(text) <= WIDEST else f"{text[: WIDEST - 1]}…"

@@ -3,19 +3,20 @@ from argparse import ArgumentParser
 from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from datetime import timedelta
-from typing import Any
+from typing import Any, NamedTuple
 
 from django.core.management.base import CommandError
 
 from pgqueue.channels import Channel
-from pgqueue.engine.operate import Operated
 from pgqueue.engine.stats import Stats
 from pgqueue.exceptions import PGQueueError
-from pgqueue.management import arguments
+from pgqueue.management import arguments, rows
 from pgqueue.management.base import QueueCommand
 from pgqueue.management.databases import database_of
-from pgqueue.models import Policy
+from pgqueue.management.operating import SAMPLE, would_be
+from pgqueue.models import Message, Policy
 from pgqueue.models.channel import RETENTIONS
+from pgqueue.models.message import MessageQuerySet
 from pgqueue.states import Outcome
 
 LIMITS = ("max_running", "rate", "per", "burst", "max_size", "weight")
@@ -35,11 +36,8 @@ class Command(QueueCommand):
     def add_arguments(self, parser: ArgumentParser) -> None:
         verbs = parser.add_subparsers(dest="verb", required=True, metavar="VERB")
 
-        listing = verbs.add_parser("list", help="what each channel has.")
+        verbs.add_parser("list", help="what each channel has.")
         showing = verbs.add_parser("show", help="what one has, and its policies.")
-        for verb in (listing, showing):
-            verb.add_argument("--format", choices=["text", "json"], default="text")
-
         count, size = arguments.whole(least=1), arguments.whole()
         seconds = arguments.seconds
 
@@ -78,20 +76,16 @@ class Command(QueueCommand):
         trim = verbs.add_parser("trim", help="end the oldest of what waits.")
         trim.add_argument("--older-than", type=seconds, metavar="S", help="seconds.")
         trim.add_argument("--keep", type=size, metavar="N", help="no more than so many.")
-
-        cancel = verbs.add_parser("cancel", help="end messages, and ask those that run to stop.")
-        replay = verbs.add_parser("replay", help="make dead letters ready.")
-        discard = verbs.add_parser("discard", help="end dead letters for good.")
-        for verb in (cancel, replay, discard):
-            verb.add_argument("--id", type=int, action="append", default=[], dest="ids")
-            verb.add_argument("--task", type=arguments.task, help="the import path of theirs.")
-            verb.add_argument("--key", type=arguments.key, help="theirs.")
-            verb.add_argument("--older-than", type=seconds, metavar="S", help="seconds.")
+        for verb in (purge, trim):
+            verb.add_argument(
+                "--dry-run", action="store_true", help="only say how many, and show the first ones."
+            )
 
         of_one = (showing, policy, retention, pausing, resuming, drain, release, purge, trim)
-        for verb in (*of_one, cancel, replay, discard):
+        for verb in of_one:
             verb.add_argument("name", type=arguments.channel, metavar="NAME", help="the channel's.")
         for verb in verbs.choices.values():
+            verb.add_argument("--format", choices=["text", "json"], default="text")
             verb.add_argument("--database", metavar="ALIAS", help="(PGQUEUE: DATABASE).")
 
     def handle(self, *args: Any, verb: str, **options: Any) -> None:
@@ -100,8 +94,9 @@ class Command(QueueCommand):
             if verb == "list":
                 self._list(Channel.all_stats(database=database), options["format"])
             else:
-                channel = Channel(options["name"], database=database)
-                self.stdout.write(VERBS[verb](channel, options))
+                said = VERBS[verb](Channel(options["name"], database=database), options)
+                is_json = options["format"] == "json"
+                self.stdout.write(json.dumps(said.plain) if is_json else said.text)
         except (PGQueueError, ValueError) as error:
             raise CommandError(str(error)) from error
 
@@ -115,15 +110,26 @@ class Command(QueueCommand):
             self.stdout.write(f"{name:<{width}} {_row(_cells(each))}")
 
 
-def _show(channel: Channel, options: Mapping[str, Any]) -> str:
+class Said(NamedTuple):
+    """What a verb says, in words and for programs."""
+
+    text: str
+    plain: Mapping[str, Any]
+
+
+def _said_of(channel: Channel, text: str, **plain: Any) -> Said:
+    return Said(text, {"channel": channel.name, **plain})
+
+
+def _show(channel: Channel, options: Mapping[str, Any]) -> Said:
     stats, policies = channel.stats(), [_said(each) for each in channel.policies()]
     kept = _kept(channel)
-    if options["format"] == "json":
-        seconds = {name: keep.total_seconds() for name, keep in kept.items()}
-        return json.dumps({**_plain(stats), "policies": policies, **seconds})
+    seconds = {name: keep.total_seconds() for name, keep in kept.items()}
+    plain = {**_plain(stats), "policies": policies, **seconds}
     lines = [f"{name:>20} {value}" for name, value in zip(NAMES, _cells(stats), strict=True)]
     lines += [f"{name.replace('_', ' '):>20} {keep}" for name, keep in kept.items()]
-    return "\n".join([*lines, *(f"{'policy':>20} {_in_words(each)}" for each in policies)])
+    lines += [f"{'policy':>20} {_in_words(each)}" for each in policies]
+    return Said("\n".join(lines), plain)
 
 
 def _kept(channel: Channel) -> dict[str, timedelta]:
@@ -133,76 +139,93 @@ def _kept(channel: Channel) -> dict[str, timedelta]:
     return {name: keep for name, keep in kept.items() if keep is not None}
 
 
-def _policy(channel: Channel, options: Mapping[str, Any]) -> str:
+def _policy(channel: Channel, options: Mapping[str, Any]) -> Said:
     scope = {"key": options["key"], "each_key": options["each_key"]}
     limits = {name: options[name] for name in LIMITS if options[name] is not None}
     if options["remove"]:
         if limits:
             raise CommandError(f"--remove lifts all of its limits: leave out {', '.join(limits)}.")
-        return "Removed." if channel.remove_policy(**scope) else "There was none."
+        removed = channel.remove_policy(**scope)
+        return _said_of(channel, "Removed." if removed else "There was none.", removed=removed)
     channel.policy(**scope, **limits)
-    return "Saved."
+    return _said_of(channel, "Saved.", policies=[_said(each) for each in channel.policies()])
 
 
-def _retention(channel: Channel, options: Mapping[str, Any]) -> str:
+def _retention(channel: Channel, options: Mapping[str, Any]) -> Said:
     """Save it as a whole; without a word, the channel keeps everything as all do."""
     named = {each: options[each] for each in Outcome.values if options[each] is not None}
     everything = options["history"]
     if named and everything is not None:
         named = {**dict.fromkeys(Outcome.values, everything), **named}
     channel.configure(retention=named or everything, dead_retention=options["dead"])
-    return "Saved."
+    kept = {name: keep.total_seconds() for name, keep in _kept(channel).items()}
+    return _said_of(channel, "Saved.", **kept)
 
 
-def _drain(channel: Channel, options: Mapping[str, Any]) -> str:
+def _pause(channel: Channel, options: Mapping[str, Any]) -> Said:
+    changed = channel.pause()
+    text = "Paused." if changed else "It was paused already."
+    return _said_of(channel, text, paused=True, changed=changed)
+
+
+def _resume(channel: Channel, options: Mapping[str, Any]) -> Said:
+    changed = channel.resume()
+    text = "Resumed." if changed else "It was not paused."
+    return _said_of(channel, text, paused=False, changed=changed)
+
+
+def _drain(channel: Channel, options: Mapping[str, Any]) -> Said:
     if not channel.drain(options["timeout"]):
         raise CommandError(f"After {options['timeout']:g} s there is still something to do.")
-    return "Nothing is left to do."
+    return _said_of(channel, "Nothing is left to do.", drained=True)
 
 
-def _release(channel: Channel, options: Mapping[str, Any]) -> str:
+def _release(channel: Channel, options: Mapping[str, Any]) -> Said:
     if not channel.release(options["timeout"]):
         raise CommandError(f"After {options['timeout']:g} s there is still something to do.")
-    return "Released."
+    return _said_of(channel, "Released.", released=True)
 
 
-def _operated(done: str) -> Callable[[Operated], str]:
-    def report(operated: Operated) -> str:
-        parts = [f"{len(operated.done)} {done}"]
-        if operated.asked:
-            parts.append(f"{len(operated.asked)} running and asked to stop")
-        if operated.busy:
-            parts.append(f"{len(operated.busy)} locked by another transaction, to be tried again")
-        return f"{', '.join(parts)}."
-
-    return report
+def _purge(channel: Channel, options: Mapping[str, Any]) -> Said:
+    if options["dry_run"]:
+        return _look(channel, channel.purgeable())
+    return _discarded(channel, channel.purge())
 
 
-def _chosen(options: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: options[name] for name in ("task", "key", "older_than")}
+def _trim(channel: Channel, options: Mapping[str, Any]) -> Said:
+    bounds = {"older_than": options["older_than"], "keep": options["keep"]}
+    if options["dry_run"]:
+        return _look(channel, channel.trimmable(**bounds))
+    return _discarded(channel, channel.trim(**bounds))
 
 
-VERBS: Mapping[str, Callable[[Channel, Mapping[str, Any]], str]] = {
+def _discarded(channel: Channel, count: int) -> Said:
+    return _said_of(channel, f"{count} discarded.", dry_run=False, discarded=count)
+
+
+def _look(channel: Channel, messages: MessageQuerySet) -> Said:
+    """Say what would be discarded: how many messages, and the first of them."""
+    ids = list(messages.order_by("pk").values_list("pk", flat=True)[:SAMPLE])
+    found, sample = messages.count(), rows.read(Message.objects.using(channel.alias), ids)
+    return _said_of(
+        channel,
+        "\n".join(would_be("discarded", found, sample)),
+        dry_run=True,
+        found=found,
+        sample=sample,
+    )
+
+
+VERBS: Mapping[str, Callable[[Channel, Mapping[str, Any]], Said]] = {
     "show": _show,
     "policy": _policy,
     "retention": _retention,
-    "pause": lambda channel, _: "Paused." if channel.pause() else "It was paused already.",
-    "resume": lambda channel, _: "Resumed." if channel.resume() else "It was not paused.",
+    "pause": _pause,
+    "resume": _resume,
     "drain": _drain,
     "release": _release,
-    "purge": lambda channel, _: f"{channel.purge()} discarded.",
-    "trim": lambda channel, options: (
-        f"{channel.trim(older_than=options['older_than'], keep=options['keep'])} discarded."
-    ),
-    "cancel": lambda channel, options: _operated("cancelled")(
-        channel.cancel(*options["ids"], **_chosen(options))
-    ),
-    "replay": lambda channel, options: _operated("replayed")(
-        channel.replay(*options["ids"], **_chosen(options))
-    ),
-    "discard": lambda channel, options: _operated("discarded")(
-        channel.discard(*options["ids"], **_chosen(options))
-    ),
+    "purge": _purge,
+    "trim": _trim,
 }
 NAMES = (*COLUMNS, "oldest ready", "enqueued a second", "finished a second")
 

@@ -50,6 +50,9 @@ class Command(QueueCommand):
         ):
             own = verbs.add_parser(verb, help=help)
             own.add_argument("group", type=arguments.group)
+        for verb in ("reset", "resume", "delete"):
+            own = verbs.choices[verb]
+            own.add_argument("--format", choices=["text", "json"], default="text")
 
     def handle(self, *args: Any, verb: str, **options: Any) -> None:
         options["database"] = database_of(options["database"])
@@ -121,16 +124,22 @@ def _make(options: Mapping[str, Any]) -> str:
 
 def _reset(options: Mapping[str, Any]) -> str:
     position = groups.reset(options["group"], options["to"], database=options["database"])
+    if options["format"] == "json":
+        return json.dumps({"name": options["group"], "position": position})
     return f"It goes on after position {position}."
 
 
 def _resume(options: Mapping[str, Any]) -> str:
     count = groups.resume(options["group"], database=options["database"])
+    if options["format"] == "json":
+        return json.dumps({"name": options["group"], "resumed": count})
     return f"Resumed {count} partition{'' if count == 1 else 's'}."
 
 
 def _delete(options: Mapping[str, Any]) -> str:
     groups.delete(options["group"], database=options["database"])
+    if options["format"] == "json":
+        return json.dumps({"name": options["group"], "deleted": True})
     return "Deleted."
 
 

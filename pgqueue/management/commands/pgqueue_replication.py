@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 from argparse import ArgumentParser
 from collections.abc import Callable, Mapping
@@ -50,6 +51,9 @@ class Command(QueueCommand):
             ("takeover", "end the connection that streams from the slot, and follow in its place."),
         ):
             others.add_argument(f"--{name}", action="store_true", help=about)
+        parser.add_argument(
+            "--format", choices=["text", "json"], default="text", help="of what it says and ends."
+        )
         parser.add_argument("--database", metavar="ALIAS", help="(PGQUEUE: DATABASE).")
 
     def handle(self, *args: Any, **options: Any) -> None:
@@ -76,17 +80,24 @@ class Command(QueueCommand):
 
 def _make(connection: Connection, options: Mapping[str, Any]) -> str:
     made = slots.make(connection, settings().replication_slot, settings().publication)
+    if options["format"] == "json":
+        return json.dumps({"made": list(made)})
     return f"Made {' and '.join(made)}." if made else "Both are there."
 
 
 def _drop(connection: Connection, options: Mapping[str, Any]) -> str:
     dropped = slots.drop(connection, settings().replication_slot, settings().publication)
+    if options["format"] == "json":
+        return json.dumps({"dropped": list(dropped)})
     return f"Dropped {' and '.join(dropped)}." if dropped else "There is neither."
 
 
 def _status(connection: Connection, options: Mapping[str, Any]) -> str:
     known = settings()
     state = engine.state(connection, known.replication_slot, known.publication)
+    if options["format"] == "json":
+        slot = None if state.slot is None else state.slot._asdict()
+        return json.dumps({"feed": known.feed, **state._asdict(), "slot": slot})
     lines = {
         "feed": known.feed,
         "wal_level": state.wal_level,

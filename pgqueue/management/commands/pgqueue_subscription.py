@@ -32,9 +32,8 @@ class Command(QueueCommand):
             ("delete", "make no messages any more; those that are there are left"),
         ):
             own = verbs.add_parser(verb, help=help)
-            if verb in ("list", "sync"):
-                own.add_argument("--format", choices=["text", "json"], default="text")
-            else:
+            own.add_argument("--format", choices=["text", "json"], default="text")
+            if verb not in ("list", "sync"):
                 own.add_argument("name", type=arguments.name)
 
     def handle(self, *args: Any, verb: str, **options: Any) -> None:
@@ -45,7 +44,7 @@ class Command(QueueCommand):
         elif verb == "sync":
             said = _sync(database, options["format"])
         else:
-            said = _do(verb, rows, options["name"], database)
+            said = _do(verb, rows, options["name"], database, options["format"])
         self.stdout.write(said)
 
 
@@ -57,14 +56,16 @@ def _sync(database: str, style: str) -> str:
     return json.dumps(names) if style == "json" else "\n".join(names) or "The code declares none."
 
 
-def _do(verb: str, rows: SubscriptionQuerySet, name: str, database: str) -> str:
+def _do(verb: str, rows: SubscriptionQuerySet, name: str, database: str, style: str) -> str:
     row = rows.filter(pk=name)
     if not row.exists():
         raise CommandError(f"There is no subscription {name!r}.")
     if verb == "delete":
         subscriptions.delete(name, database=database)
-        return "Deleted."
-    changed = row.pause() if verb == "pause" else row.resume()
+        return json.dumps({"name": name, "deleted": True}) if style == "json" else "Deleted."
+    changed = bool(row.pause() if verb == "pause" else row.resume())
+    if style == "json":
+        return json.dumps({"name": name, "paused": verb == "pause", "changed": changed})
     if verb == "pause":
         return "Paused." if changed else "It was paused already."
     return "Resumed." if changed else "It was not paused."

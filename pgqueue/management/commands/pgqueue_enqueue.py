@@ -1,0 +1,147 @@
+from __future__ import annotations
+
+import json
+from argparse import ArgumentParser
+from collections.abc import Mapping
+from typing import Any
+
+from django.core.exceptions import ObjectDoesNotExist
+from django.core.management.base import CommandError
+from django.utils.module_loading import autodiscover_modules
+
+from pgqueue import registry
+from pgqueue.exceptions import PGQueueError
+from pgqueue.management import arguments
+from pgqueue.management.base import QueueCommand
+from pgqueue.management.databases import database_of
+from pgqueue.management.selection import USAGE
+from pgqueue.spelling import hint, shown
+from pgqueue.tasks import Task, scheduling
+
+OPTIONS = ("channel", "key", "priority", "run_after", "dedupe_key")
+EXISTING = {
+    "stored": "Enqueued message {}.",
+    "replaced": "Message {} had its dedupe key: it has these arguments now.",
+    "existing": "Message {} has its dedupe key already.",
+}
+
+
+class Command(QueueCommand):
+    help = (
+        'Enqueue a task. Arguments are JSON, as a payload has them: a date is "2026-11-24", a '
+        "model instance its primary key, as the task's type hints say."
+    )
+    requires_system_checks = []
+    intermixes = True
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        parser.add_argument("task", type=arguments.task, metavar="TASK", help="its import path.")
+        parser.add_argument(
+            "named",
+            nargs="*",
+            type=arguments.named_json,
+            metavar="NAME=JSON",
+            help="an argument by its name: order_id=7, name='\"Ada\"'.",
+        )
+        parser.add_argument(
+            "--args",
+            dest="positional",  # Django keeps `args` for itself
+            type=arguments.json_list,
+            default=[],
+            metavar="JSON",
+            help="arguments by their position, a list: '[7]'.",
+        )
+        parser.add_argument(
+            "--kwargs",
+            type=arguments.json_object,
+            default={},
+            metavar="JSON",
+            help="arguments by their names, an object: '{\"order_id\": 7}'.",
+        )
+        parser.add_argument(
+            "--channel", type=arguments.channel, metavar="NAME", help="not its own."
+        )
+        parser.add_argument("--key", type=arguments.key, help="the sub-queue in the channel.")
+        parser.add_argument("--priority", type=arguments.priority, metavar="N", help="-100 to 100.")
+        parser.add_argument(
+            "--run-after",
+            type=arguments.due,
+            metavar="S",
+            help="seconds from now, or a time such as 2026-11-24T08:30:00Z.",
+        )
+        parser.add_argument(
+            "--dedupe-key",
+            type=arguments.dedupe_key,
+            metavar="KEY",
+            help="enqueue none where a message with this key waits or runs.",
+        )
+        parser.add_argument(
+            "--dry-run", action="store_true", help="only check the task and its arguments."
+        )
+        parser.add_argument("--format", choices=["text", "json"], default="text")
+        parser.add_argument("--database", metavar="ALIAS", help="(PGQUEUE: DATABASE).")
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        database = database_of(options["database"])
+        given = {name: options[name] for name in OPTIONS if options[name] is not None}
+        kwargs = _kwargs(options)
+        task = _known(options["task"])
+        try:
+            task = task.using(database=database, **given)
+            found = scheduling.arguments(
+                task, json.dumps(options["positional"]), json.dumps(kwargs)
+            )
+            if options["dry_run"]:
+                self._say(options, {"task": task.name, "dry_run": True},
+                          f"{task.name} can be called so. Nothing was enqueued.")  # fmt: skip
+                return
+            result = task.enqueue(*found[0], **found[1])
+        except (PGQueueError, ObjectDoesNotExist) as error:
+            raise CommandError(str(error)) from error
+        if result.came_of == "dropped":
+            raise CommandError(f"The channel {task.queue_name!r} is full: the message was dropped.")
+        said = {
+            "task": task.name,
+            "dry_run": False,
+            "id": int(result.id),
+            "state": result.status.value,
+            "channel": task.queue_name,
+            "came_of": result.came_of,
+        }
+        self._say(options, said, EXISTING[result.came_of].format(result.id))
+
+    def _say(self, options: Mapping[str, Any], said: Mapping[str, Any], text: str) -> None:
+        self.stdout.write(json.dumps(said) if options["format"] == "json" else text)
+
+
+def _kwargs(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Return all arguments that are named.
+
+    Raises:
+        CommandError: one is named twice.
+    """
+    kwargs = dict(options["kwargs"])
+    for name, value in options["named"]:
+        if name in kwargs:
+            raise CommandError(f"{name} is named twice.", returncode=USAGE)
+        kwargs[name] = value
+    return kwargs
+
+
+def _known(name: str) -> Task[Any, Any]:
+    """Return the task of this name.
+
+    Raises:
+        CommandError: there is none.
+    """
+    try:
+        task = registry.find(name)
+    except ImportError as error:
+        raise CommandError(f"{shown(name)}: {error}") from error
+    if task is None:
+        autodiscover_modules("tasks")
+        known = [each.name for each in registry.each()]
+        short = [each for each in known if each.endswith(f".{name}")]
+        meant = f"Did you mean {short[0]!r}?" if short else hint(name, known)
+        raise CommandError(f"No task is named {shown(name)} here. {meant}")
+    return task

@@ -1,0 +1,206 @@
+"""Commands that do something to many messages: in batches, each a transaction of its own."""
+
+from __future__ import annotations
+
+import json
+import threading
+from argparse import ArgumentParser
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, field
+from itertools import islice
+from typing import Any, ClassVar
+
+from pgqueue.engine.operate import Operated
+from pgqueue.management import arguments, rows
+from pgqueue.management.bars import progress_bar
+from pgqueue.management.base import QueueCommand
+from pgqueue.management.databases import database_of
+from pgqueue.management.selection import Selection, add_filters, selected
+from pgqueue.models import Message
+from pgqueue.states import State
+from pgqueue.worker.stopping import SIGNALS, StopRequests
+
+SAMPLE = 10
+"""Messages that a dry run shows."""
+NAMED = 10
+"""Ids of locked messages that are named."""
+STOPPED = 130
+"""The exit status of a command that Ctrl-C ended, as shells have it."""
+
+
+@dataclass
+class Tally:
+    """How many messages were operated on, and how many were not.
+
+    Attributes:
+        tried: those that were chosen, as far as it came.
+        done: what the verb did its work on.
+        asked: those that run, and were asked to stop.
+        busy: those that another transaction has locked.
+        busy_ids: the first of these.
+    """
+
+    tried: int = 0
+    done: int = 0
+    asked: int = 0
+    busy: int = 0
+    busy_ids: list[int] = field(default_factory=list)
+
+    @property
+    def unchanged(self) -> int:
+        """Those that were not there, or in no state that the verb is for."""
+        return self.tried - self.done - self.asked - self.busy
+
+    def add(self, tried: int, operated: Operated) -> None:
+        """Add what came of a batch."""
+        self.tried += tried
+        self.done += len(operated.done)
+        self.asked += len(operated.asked)
+        self.busy += len(operated.busy)
+        room = NAMED - len(self.busy_ids)
+        self.busy_ids += sorted(operated.busy)[:room]
+
+    def said(self, done: str, otherwise: str) -> str:
+        """Say it in a sentence.
+
+        Args:
+            done: what happened to those that it was done to, such as "cancelled".
+            otherwise: what is said of those that were left as they were.
+        """
+        parts = [f"{self.done} {done}"]
+        if self.asked:
+            parts.append(f"{self.asked} running and asked to stop")
+        if self.unchanged:
+            parts.append(f"{self.unchanged} {otherwise}")
+        if self.busy:
+            named = ", ".join(f"#{id}" for id in self.busy_ids)
+            more = ", …" if self.busy > len(self.busy_ids) else ""
+            parts.append(f"{self.busy} locked by another transaction, to be tried again "
+                         f"({named}{more})")  # fmt: skip
+        return f"{', '.join(parts)}."
+
+
+def operate(
+    batches: Iterable[list[int]],
+    verb: str,
+    *,
+    alias: str,
+    show: Callable[[int], None],
+    is_to_stop: Callable[[], bool] = lambda: False,
+) -> Tally:
+    """Do something to messages, a batch at a time.
+
+    Args:
+        batches: of ids.
+        verb: of `MessageQuerySet`.
+        show: is called with how many have been tried.
+        is_to_stop: says whether to begin no further batch.
+    """
+    tally = Tally()
+    for batch in batches:
+        if is_to_stop():
+            break
+        messages = Message.objects.using(alias).filter(pk__in=batch)
+        tally.add(len(batch), getattr(messages, verb)())
+        show(tally.tried)
+    return tally
+
+
+def would_be(done: str, found: int, sample: Sequence[rows.Row]) -> list[str]:
+    """Return the lines of a dry run."""
+    lines = [f"{found} would be {done}. Nothing was changed."]
+    if sample:
+        lines += rows.as_lines(sample)
+    if found > len(sample) > 0:
+        lines.append(f"… and {found - len(sample)} more.")
+    return lines
+
+
+def _heard(requests: StopRequests) -> AbstractContextManager[None]:
+    """Have signals end the command between two batches; a thread can't handle them."""
+    is_main = threading.current_thread() is threading.main_thread()
+    return requests.on_signals(*SIGNALS) if is_main else nullcontext()
+
+
+class OperatingCommand(QueueCommand):
+    """A command that does one thing to the messages that are chosen."""
+
+    requires_system_checks: list[str] = []
+    intermixes = True
+    verb: ClassVar[str]
+    done: ClassVar[str]
+    otherwise: ClassVar[str]
+    state: ClassVar[State | None] = None
+    """The state of the messages that it is for; None: any."""
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        parser.add_argument(
+            "ids", nargs="*", type=arguments.message, metavar="ID", help="of messages."
+        )
+        add_filters(parser)
+        if self.state is None:
+            parser.add_argument("--state", choices=State.values, help="theirs.")
+        parser.add_argument("--all", action="store_true", help="all that there are.")
+        parser.add_argument(
+            "--dry-run", action="store_true", help="only say how many, and show the first ones."
+        )
+        parser.add_argument("--format", choices=["text", "json"], default="text")
+        parser.add_argument("--database", metavar="ALIAS", help="(PGQUEUE: DATABASE).")
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        selection = selected(options, database_of(options["database"]), self.state)
+        if options["dry_run"]:
+            self._look(selection, options["format"])
+        else:
+            self._operate(selection, options["format"])
+
+    def _look(self, selection: Selection, style: str) -> None:
+        found, sample = 0, list[int]()
+        for batch in selection.existing():
+            found += len(batch)
+            sample += islice(batch, SAMPLE - len(sample))
+        shown = rows.read(selection.rows, sample)
+        if style == "json":
+            said = {"verb": self.verb, "dry_run": True, "found": found, "sample": shown}
+            self.stdout.write(json.dumps(said))
+            return
+        self.stdout.write("\n".join(would_be(self.done, found, shown)))
+
+    def _operate(self, selection: Selection, style: str) -> None:
+        requests = StopRequests()
+        total = len(set(selection.ids))
+        with _heard(requests), progress_bar(self.done) as show:
+            tally = operate(
+                selection.batches(),
+                self.verb,
+                alias=selection.alias,
+                show=lambda tried: show(tried, total),
+                is_to_stop=lambda: requests.count > 0,
+            )
+        is_stopped = requests.count > 0
+        requests.close()
+        self._report(tally, style, is_stopped=is_stopped)
+        if is_stopped:
+            raise SystemExit(STOPPED)
+        if tally.busy or (selection.ids and tally.unchanged):
+            raise SystemExit(1)
+
+    def _report(self, tally: Tally, style: str, *, is_stopped: bool) -> None:
+        if style == "json":
+            counts = {
+                "verb": self.verb,
+                "dry_run": False,
+                "found": tally.tried,
+                "done": tally.done,
+                "asked": tally.asked,
+                "unchanged": tally.unchanged,
+                "busy": tally.busy,
+                "busy_ids": tally.busy_ids,
+                "stopped": is_stopped,
+            }
+            self.stdout.write(json.dumps(counts))
+            return
+        self.stdout.write(tally.said(self.done, self.otherwise))
+        if is_stopped:
+            self.stdout.write("Stopped: run it again for the rest.")

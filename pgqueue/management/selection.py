@@ -1,0 +1,125 @@
+"""Which messages a command is about: some by their ids, or all that a filter finds."""
+
+from __future__ import annotations
+
+from argparse import ArgumentParser
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from django.core.management.base import CommandError
+
+from pgqueue.engine.operate import BATCH
+from pgqueue.listing.messages import enqueued_before, everything, failed_with
+from pgqueue.management import arguments
+from pgqueue.models import Message
+from pgqueue.models.message import MessageQuerySet
+
+USAGE = 2
+"""The exit status for options that don't go together, as argparse has it for each by itself."""
+
+
+def add_filters(parser: ArgumentParser) -> None:
+    """Add the options that choose messages by what they are."""
+    parser.add_argument("--channel", type=arguments.channel, metavar="NAME", help="of theirs.")
+    parser.add_argument("--key", type=arguments.key, help="theirs; '' for those without one.")
+    parser.add_argument("--task", type=arguments.task, help="the import path of theirs.")
+    parser.add_argument(
+        "--error",
+        type=arguments.error,
+        metavar="CLASS",
+        help="the class of their last error: shop.tasks.ForkliftStuck, or ForkliftStuck.",
+    )
+    parser.add_argument(
+        "--older-than",
+        type=arguments.duration,
+        metavar="S",
+        help="they were enqueued more than so many seconds ago.",
+    )
+
+
+def wanted(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what the options of `add_filters` want columns to be, for a listing."""
+    given = {
+        name: options[name] for name in ("channel", "key", "task") if options[name] is not None
+    }
+    if options["error"] is not None:
+        given |= failed_with(options["error"])
+    if options["older_than"] is not None:
+        given |= enqueued_before(options["older_than"])
+    return given
+
+
+@dataclass(frozen=True, kw_only=True)
+class Selection:
+    """Messages that are operated on.
+
+    Args:
+        alias: the database.
+        ids: those that were named; none: `wanted` finds them.
+        wanted: what their columns are.
+    """
+
+    alias: str
+    ids: Sequence[int] = ()
+    wanted: Mapping[str, Any]
+
+    def batches(self) -> Iterator[list[int]]:
+        """Yield their ids, 1 000 at a time at most; a stretch of them is looked for at a time.
+
+        What comes into the list meanwhile may be among them, and none is twice.
+        """
+        for ids in self._stretches():
+            for start in range(0, len(ids), BATCH):
+                yield ids[start : start + BATCH]
+
+    def existing(self) -> Iterator[list[int]]:
+        """Yield the same without the named ones that are no longer what is wanted."""
+        if not self.ids:
+            yield from self.batches()
+            return
+        for batch in self.batches():
+            rows = self.rows.filter(pk__in=batch, **self.wanted)
+            yield sorted(rows.values_list("pk", flat=True))
+
+    @property
+    def rows(self) -> MessageQuerySet:
+        """All messages."""
+        return Message.objects.using(self.alias)
+
+    def _stretches(self) -> Iterator[list[int]]:
+        if self.ids:
+            yield sorted(set(self.ids))
+            return
+        for listing in everything(self.rows, self.wanted):
+            stretch = listing.stretch()
+            yield stretch.ids
+            while stretch.next:
+                stretch = listing.stretch(stretch.next)
+                yield stretch.ids
+
+
+def selected(options: Mapping[str, Any], alias: str, state: str | None) -> Selection:
+    """Return what the options choose.
+
+    Args:
+        state: the one state in which the command does something to messages; None: it is chosen.
+
+    Raises:
+        CommandError: they name ids and a filter, or nothing.
+    """
+    filters = wanted(options)
+    if chosen := options.get("state"):
+        filters["state"] = chosen
+    if options["ids"] and (filters or options["all"]):
+        raise CommandError("Give ids, or filters: not both.", returncode=USAGE)
+    if options["all"] and filters:
+        raise CommandError("--all goes without filters.", returncode=USAGE)
+    if not (options["ids"] or filters or options["all"]):
+        raise CommandError(
+            "Which messages? Give their ids, a filter such as --channel, or --all.",
+            returncode=USAGE,
+        )
+    if state:
+        filters["state"] = state
+    return Selection(alias=alias, ids=options["ids"], wanted=filters)

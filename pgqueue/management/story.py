@@ -1,0 +1,68 @@
+"""What is known of one message, for commands."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from pgqueue.listing.index import without
+from pgqueue.management.rows import plain
+from pgqueue.models import History, Message, Worker
+from pgqueue.tables import needing_tables
+
+NEARBY = 10_000
+"""Ids behind its own among which children are looked for."""
+CHILDREN = 100
+"""Children that are named, at most."""
+COLUMNS = ("id", "task", "channel", "key", "priority", "attempt", "failures", "lost",
+           "max_attempts", "created_at", "run_at", "expires_at", "claimed_at", "started_at",
+           "cancel_requested_at", "ordered", "dedupe_key", "parent_id")  # fmt: skip
+JSON = ("payload", "metadata", "options", "progress")
+
+
+def story(alias: str, id: int) -> dict[str, Any] | None:
+    """Return what is known of a message; None: there is none of this id."""
+    with needing_tables(alias), without(alias, "seqscan"):
+        live = Message.objects.using(alias).filter(pk=id).first()
+        if live is not None:
+            return _told(alias, live, live.state, {"lease_until": plain(live.lease_until)})
+        ended = History.objects.using(alias).filter(pk=id).first()
+        if ended is not None:
+            return _told(alias, ended, ended.outcome, {"finished_at": plain(ended.finished_at)})
+    return None
+
+
+def _told(alias: str, row: Any, state: str, own: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        "id": row.id,
+        "state": state,
+        **{name: plain(getattr(row, name)) for name in COLUMNS[1:]},
+        "lease_until": None,
+        "finished_at": None,
+        **own,
+        "body_size": None if row.body is None else len(row.body),
+        **{name: getattr(row, name) for name in JSON},
+        "result": getattr(row, "result", None),
+        "worker": None if row.worker_id is None else _worker(alias, row.worker_id),
+        "children": _children(alias, row.id),
+        "errors": row.errors,
+    }
+
+
+def _worker(alias: str, id: Any) -> dict[str, Any]:
+    """Return what took it last; its row is gone a while after it has stopped."""
+    row = Worker.objects.using(alias).filter(pk=id).values("host", "pid").first()
+    return {"id": str(id), **(row or {"host": None, "pid": None})}
+
+
+def _children(alias: str, id: int) -> list[int]:
+    """Return the ids of the messages that it has enqueued, among those that were stored next.
+
+    No index has parents: only so many ids behind its own are looked at.
+    """
+    nearby = {"pk__gt": id, "pk__lte": id + NEARBY}
+    found: set[int] = set()
+    for table in (Message, History):
+        rows = table.objects.using(alias).filter(**nearby).order_by("pk")
+        found.update(pk for pk, parent in rows.values_list("pk", "parent_id") if parent == id)
+    return sorted(found)[:CHILDREN]

@@ -11,11 +11,12 @@ from django.contrib.admin.views.main import ChangeList
 from django.core.exceptions import ValidationError
 from django.db.models import Q, QuerySet
 from django.http import HttpRequest
+from django.utils.translation import gettext
+from django.utils.translation import gettext_lazy as _
 
+from pgqueue.bulk import GOVERNED
 from pgqueue.listing.index import channels_in_use
 from pgqueue.states import Outcome, State
-
-GOVERNED = "governed"
 
 
 class Choice(SimpleListFilter):
@@ -28,17 +29,20 @@ class Choice(SimpleListFilter):
 
 
 class StateFilter(Choice):
-    title = "state"
+    title = _("state")
     parameter_name = "state"
 
     def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, str]]:
-        ready = {State.READY.value: "Ready", GOVERNED: "Ready, under a limit or in order"}
+        ready = {
+            State.READY.value: gettext("Ready"),
+            GOVERNED: gettext("Ready, under a limit or in order"),
+        }
         others = dict(State.choices)
         return [*ready.items(), *((state, others[state]) for state in others if state not in ready)]
 
 
 class OutcomeFilter(Choice):
-    title = "outcome"
+    title = _("outcome")
     parameter_name = "outcome"
 
     def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, str]]:
@@ -65,12 +69,12 @@ class TextFilter(Choice):
         yield {
             "selected": self.value() is None,
             "query_string": changelist.get_query_string(remove=[self.parameter_name]),
-            "display": "All",
+            "display": _("All"),
         }
 
 
 class ChannelFilter(TextFilter):
-    title = "channel"
+    title = _("channel")
     parameter_name = "channel"
 
     def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, str]]:
@@ -79,20 +83,27 @@ class ChannelFilter(TextFilter):
 
 
 class TaskFilter(TextFilter):
-    title = "task"
+    title = _("task")
     parameter_name = "task"
+
+
+class ErrorFilter(TextFilter):
+    """The class of the last error: its import path, or the end of that."""
+
+    title = _("class of the last error")
+    parameter_name = "error"
 
 
 class DayFilter(TextFilter):
     """A UTC day: as history is partitioned."""
 
-    title = "day it ended (UTC)"
+    title = _("day it ended (UTC)")
     parameter_name = "day"
     input_type = "date"
 
 
 class TopicFilter(TextFilter):
-    title = "topic: order.paid, order.* or order.**"
+    title = _("topic: order.paid, order.* or order.**")
     parameter_name = "topic"
 
 
@@ -103,12 +114,12 @@ class PositionFilter(TextFilter):
 
 
 class AfterFilter(PositionFilter):
-    title = "position: after"
+    title = _("position: after")
     parameter_name = "after"
 
 
 class UptoFilter(PositionFilter):
-    title = "position: up to"
+    title = _("position: up to")
     parameter_name = "upto"
 
 

@@ -7,10 +7,21 @@ from django.contrib import admin
 from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.urls import reverse
+from django.utils.translation import gettext_lazy as _
 
+from pgqueue import bulk
+from pgqueue.admin.bulk import PARAMETERS, BulkAdmin, bulk_url
 from pgqueue.admin.display import ShownMessageAdmin
-from pgqueue.admin.filters import GOVERNED, ChannelFilter, StateFilter, TaskFilter
-from pgqueue.admin.operations import CANCEL, DISCARD, REPLAY, RUN_NOW, operate
+from pgqueue.admin.filters import ChannelFilter, ErrorFilter, StateFilter, TaskFilter
+from pgqueue.admin.operations import (
+    CANCEL,
+    DISCARD,
+    OPERATIONS,
+    REPLAY,
+    RUN_NOW,
+    Operation,
+    operate,
+)
 from pgqueue.conf import settings
 from pgqueue.listing.index import NEWEST_FIRST, Listing
 from pgqueue.listing.messages import INDEXES, of_key
@@ -19,7 +30,7 @@ from pgqueue.states import State
 
 
 @admin.register(Message)
-class MessageAdmin(ShownMessageAdmin):
+class MessageAdmin(BulkAdmin, ShownMessageAdmin):
     """The messages that have not ended, and what operators do to them."""
 
     actions = ("run_now", "cancel", "replay", "discard")
@@ -33,25 +44,23 @@ class MessageAdmin(ShownMessageAdmin):
         "failures",
         "last_error",
     )
-    list_filter = (StateFilter, ChannelFilter, TaskFilter)
-    search_help_text = "An id or a key"
+    list_filter = (StateFilter, ChannelFilter, TaskFilter, ErrorFilter)
+    search_help_text = _("An id or a key")
     fieldsets = (
         (None, {"fields": ("id", "task", "channel", "key", "state", "failed_attempts")}),
-        ("Content", {"fields": ShownMessageAdmin.content}),
-        ("Runs", {"fields": (*ShownMessageAdmin.runs, "lease_until")}),
-        ("Order", {"fields": (*ShownMessageAdmin.order, "governed")}),
+        (_("Content"), {"fields": ShownMessageAdmin.content}),
+        (_("Runs"), {"fields": (*ShownMessageAdmin.runs, "lease_until")}),
+        (_("Order"), {"fields": (*ShownMessageAdmin.order, "governed")}),
     )
 
     def get_listing(self, request: HttpRequest, chosen: Mapping[str, str], term: str) -> Listing:
         rows: QuerySet[Message] = self.get_queryset(request)
-        state, wanted = chosen.get("state", ""), dict[str, Any](chosen)
-        if state == GOVERNED:
-            wanted |= {"state": State.READY, "governed": True}
+        state, wanted = chosen.get("state", ""), bulk.wanted(chosen)
         if term.isdecimal() and rows.filter(pk=term).exists():
             return Listing(rows=rows.filter(pk=term, **wanted), order=(), wording="By its id")
         if term:
             wanted["key"] = term
-        if term and not state:
+        if "key" in wanted and not state:
             return of_key(rows, wanted)
         return INDEXES.get(state, NEWEST_FIRST).listing(rows, wanted)
 
@@ -61,21 +70,41 @@ class MessageAdmin(ShownMessageAdmin):
     def has_purge_permission(self, request: HttpRequest) -> bool:
         return request.user.has_perm("pgqueue.purge_message")
 
-    @admin.action(permissions=["operate"], description="Run now: don't wait until they are due")
+    @admin.action(permissions=["operate"], description=_("Run now: don't wait until they are due"))
     def run_now(self, request: HttpRequest, queryset: QuerySet[Message]) -> HttpResponse | None:
         return operate(self, request, queryset, RUN_NOW)
 
-    @admin.action(permissions=["operate"], description="Cancel")
+    @admin.action(permissions=["operate"], description=_("Cancel"))
     def cancel(self, request: HttpRequest, queryset: QuerySet[Message]) -> HttpResponse | None:
         return operate(self, request, queryset, CANCEL)
 
-    @admin.action(permissions=["operate"], description="Replay dead ones")
+    @admin.action(permissions=["operate"], description=_("Replay dead ones"))
     def replay(self, request: HttpRequest, queryset: QuerySet[Message]) -> HttpResponse | None:
         return operate(self, request, queryset, REPLAY)
 
-    @admin.action(permissions=["purge"], description="Discard dead ones")
+    @admin.action(permissions=["purge"], description=_("Discard dead ones"))
     def discard(self, request: HttpRequest, queryset: QuerySet[Message]) -> HttpResponse | None:
         return operate(self, request, queryset, DISCARD)
+
+    def changelist_view(
+        self, request: HttpRequest, extra_context: dict[str, Any] | None = None
+    ) -> HttpResponse:
+        response = super().changelist_view(request, extra_context)
+        context = getattr(response, "context_data", None) or {}
+        if "cl" in context:
+            context["bulk_links"] = self._bulk_links(request)
+        return response
+
+    def _bulk_links(self, request: HttpRequest) -> list[tuple[Operation, str]]:
+        """Return the operations that make sense for all that the list's filters find."""
+        query = {name: request.GET[name] for name in (*PARAMETERS, "q") if name in request.GET}
+        state = query.get("state")
+        state = State.READY if state == bulk.GOVERNED else state
+        return [
+            (operation, bulk_url(operation.name, **query))
+            for operation in OPERATIONS.values()
+            if operation.is_allowed(self, request) and (not state or state in operation.states)
+        ]
 
     def render_change_form(
         self, request: HttpRequest, context: dict[str, Any], *args: Any, **kwargs: Any
@@ -83,7 +112,7 @@ class MessageAdmin(ShownMessageAdmin):
         allowed, state = self.get_actions(request), context["original"].state
         context["operations"] = [
             operation
-            for operation in (RUN_NOW, CANCEL, REPLAY, DISCARD)
+            for operation in OPERATIONS.values()
             if operation.name in allowed and state in operation.states
         ]
         return super().render_change_form(request, context, *args, **kwargs)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import psycopg
 from django.contrib import messages
@@ -14,14 +14,20 @@ from django.contrib.admin.models import CHANGE, LogEntry
 from django.contrib.contenttypes.models import ContentType
 from django.db import DatabaseError
 from django.db.models import Count, QuerySet
-from django.http import HttpRequest
+from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.template.response import TemplateResponse
+from django.urls import reverse
+from django.utils.translation import gettext, ngettext
+from django.utils.translation import gettext_lazy as _
 
 from pgqueue.admin.base import QueueAdmin
 from pgqueue.engine.operate import BATCH, Operated
 from pgqueue.models.message import Message, MessageQuerySet
 from pgqueue.savepoints import TransactionLost, savepoints
 from pgqueue.states import State
+
+if TYPE_CHECKING:
+    from django_stubs_ext import StrOrPromise
 
 logger = logging.getLogger(__name__)
 
@@ -36,68 +42,77 @@ class Operation:
         name: of the action.
         states: in which a message it does something to is.
         otherwise: what is said of those that were in none of them.
+        permission: what allows it: "operate" or "purge".
         is_final: whether nothing brings them back, so that it is asked about first.
     """
 
     name: str
     run: Callable[[Any], Operated]
-    label: str
-    done: str
+    label: StrOrPromise
+    done: StrOrPromise
     states: Collection[State]
-    otherwise: str
+    otherwise: StrOrPromise
+    permission: str = "operate"
     is_final: bool = False
+
+    def is_allowed(self, admin: QueueAdmin, request: HttpRequest) -> bool:
+        """Return whether the user of a request may do it."""
+        return bool(getattr(admin, f"has_{self.permission}_permission")(request))
 
 
 RUN_NOW = Operation(
     name="run_now",
     run=MessageQuerySet.run_now,
-    label="Run now",
-    done="made ready",
+    label=_("Run now"),
+    done=_("made ready"),
     states={State.SCHEDULED},
-    otherwise="not scheduled any more",
+    otherwise=_("not scheduled any more"),
 )
 CANCEL = Operation(
     name="cancel",
     run=MessageQuerySet.cancel,
-    label="Cancel",
-    done="cancelled",
+    label=_("Cancel"),
+    done=_("cancelled"),
     states=set(State),
-    otherwise="had already ended",
+    otherwise=_("had already ended"),
     is_final=True,
 )
 REPLAY = Operation(
     name="replay",
     run=MessageQuerySet.replay,
-    label="Replay",
-    done="replayed",
+    label=_("Replay"),
+    done=_("replayed"),
     states={State.DEAD},
-    otherwise="no longer dead",
+    otherwise=_("no longer dead"),
 )
 DISCARD = Operation(
     name="discard",
     run=MessageQuerySet.discard,
-    label="Discard",
-    done="discarded",
+    label=_("Discard"),
+    done=_("discarded"),
     states={State.DEAD},
-    otherwise="no longer dead",
+    otherwise=_("no longer dead"),
+    permission="purge",
     is_final=True,
 )
+OPERATIONS = {each.name: each for each in (RUN_NOW, CANCEL, REPLAY, DISCARD)}
 
 
 def operate(
     admin: QueueAdmin, request: HttpRequest, queryset: QuerySet[Any], operation: Operation
-) -> TemplateResponse | None:
+) -> HttpResponse | None:
     """Do it to what was chosen, or first ask whether that is meant."""
     if "ids" in request.POST:
         _perform(admin, request, admin.clean_ids(request.POST["ids"].split(",")), operation)
         return None
-    across = request.POST.get("select_across", "0") != "0"
-    if across:
-        ids = list(queryset.values_list("pk", flat=True))
-    else:
-        # Not from `queryset`: what left the list meanwhile is to be reported.
-        ids = admin.clean_ids(request.POST.getlist(helpers.ACTION_CHECKBOX_NAME))
-    if across or operation.is_final:
+    if request.POST.get("select_across", "0") != "0":
+        # All that the filter finds, and not just what the list has counted of it.
+        query = request.GET.copy()
+        query["action"] = operation.name
+        return HttpResponseRedirect(f"{reverse('admin:pgqueue_message_bulk')}?{query.urlencode()}")
+    # Not from `queryset`: what left the list meanwhile is to be reported.
+    ids = admin.clean_ids(request.POST.getlist(helpers.ACTION_CHECKBOX_NAME))
+    if operation.is_final:
         return _ask(admin, request, ids, operation)
     _perform(admin, request, ids, operation)
     return None
@@ -112,7 +127,7 @@ def _ask(
     groups = chosen.values("task", "channel", "state").annotate(number=Count("pk"))
     context = {
         **admin.admin_site.each_context(request),
-        "title": f"{operation.label}: are you sure?",
+        "title": gettext("%s: are you sure?") % operation.label,
         "opts": admin.opts,
         "operation": operation,
         "number": len(ids),
@@ -144,7 +159,7 @@ def _perform(
             break
         operated, tried = operated | these, tried + len(batch)
         _log(request, operation.done, {id: names.get(id, "") for id in these.done})
-        _log(request, "asked to stop", {id: names.get(id, "") for id in these.asked})
+        _log(request, _("asked to stop"), {id: names.get(id, "") for id in these.asked})
     text = _report(operation, operated, tried=tried, chosen=len(ids))
     level = messages.SUCCESS if len(operated.done) == len(ids) else messages.WARNING
     admin.message_user(request, text, level if tried == len(ids) else messages.ERROR)
@@ -156,21 +171,25 @@ def _report(operation: Operation, operated: Operated, *, tried: int, chosen: int
     busy_ids = ", ".join(f"#{id}" for id in sorted(operated.busy)[:10])
     parts = [f"{done} {operation.done}"]
     if asked:
-        parts.append(f"{asked} running and asked to stop")
+        parts.append(gettext("%s running and asked to stop") % asked)
     if otherwise:
         parts.append(f"{otherwise} {operation.otherwise}")
     if busy:
-        parts.append(f"{busy} locked by the task that runs, to be tried again ({busy_ids})")
+        parts.append(
+            gettext("%(count)s locked by the task that runs, to be tried again (%(ids)s)")
+            % {"count": busy, "ids": busy_ids}
+        )
     if chosen > tried:
-        parts.append(f"{chosen - tried} not tried, since the database failed")
+        parts.append(gettext("%s not tried, since the database failed") % (chosen - tried))
     return f"{', '.join(parts)}."
 
 
-def _log(request: HttpRequest, change: str, names: dict[int, str]) -> None:
+def _log(request: HttpRequest, change: StrOrPromise, names: dict[int, str]) -> None:
     """Write what happened to each message, or, of very many, how many they were."""
     entries: list[tuple[int | None, str]] = sorted(names.items())
     if len(names) > LOGGED_ONE_BY_ONE:
-        entries = [(None, f"{len(names)} messages")]
+        number = len(names)
+        entries = [(None, ngettext("%d message", "%d messages", number) % number)]
     kind = ContentType.objects.get_for_model(Message)
     LogEntry.objects.bulk_create(
         LogEntry(
@@ -179,7 +198,7 @@ def _log(request: HttpRequest, change: str, names: dict[int, str]) -> None:
             object_id=id,
             object_repr=name[:200],
             action_flag=CHANGE,
-            change_message=f"{change.capitalize()}.",
+            change_message=f"{str(change).capitalize()}.",
         )
         for id, name in entries
     )

@@ -10,6 +10,7 @@ from django.test import Client
 
 MESSAGES = "/admin/pgqueue/message/"
 HISTORY = "/admin/pgqueue/history/"
+BULK = f"{MESSAGES}bulk/"
 
 
 def choose(

@@ -17,7 +17,7 @@ from pgqueue.admin import operations
 from pgqueue.connections import connect
 from pgqueue.models import History, Message
 from pgqueue.models.message import MessageQuerySet
-from tests.admin.acting import MESSAGES, act, choose, confirm, told
+from tests.admin.acting import BULK, MESSAGES, act, choose, confirm, told
 from tests.admin.conftest import Connection, Login
 from tests.factories import bury, enqueue, run, schedule
 
@@ -109,65 +109,16 @@ def test_what_nothing_brings_back_is_asked_about_first(
     assert not LogEntry.objects.exists()
 
 
-@pytest.mark.parametrize("action", ["run_now", "replay"])
-def test_all_rows_of_a_list_are_asked_about_first(queue: Connection, operator: Client, action):
+@pytest.mark.parametrize("action", ["run_now", "cancel", "replay"])
+def test_all_rows_of_a_list_are_everything_that_its_filters_find(
+    queue: Connection, operator: Client, action
+):
     ids = bury(queue, 3)
 
-    page = choose(operator, action, ids[:1], across=True, query="?state=dead")
+    page = choose(operator, action, ids[:1], across=True, query="?state=dead&channel=default")
 
-    assert sorted(map(int, page.context["ids"].split(","))) == ids
+    assert page.redirect_chain == [(f"{BULK}?state=dead&channel=default&action={action}", 302)]
     assert states() == dict.fromkeys(ids, "dead")
-
-
-def test_only_what_was_on_the_page_that_asked_is_operated_on(queue: Connection, operator: Client):
-    ids = bury(queue, 2)
-    page = choose(operator, "replay", ids[:1], across=True, query="?state=dead")
-    later = bury(queue, 2)
-
-    page = confirm(operator, page, query="?state=dead")
-
-    assert told(page) == ["2 replayed."]
-    assert states() == {**dict.fromkeys(ids, "ready"), **dict.fromkeys(later, "dead")}
-
-
-def test_only_what_the_filters_leave_is_chosen_with_all(queue: Connection, operator: Client):
-    ids = bury(queue, 2, channel="mail")
-    others = bury(queue, 2, channel="reports")
-
-    page = choose(operator, "replay", ids[:1], across=True, query="?state=dead&channel=mail")
-    confirm(operator, page, query="?state=dead&channel=mail")
-
-    assert states() == {**dict.fromkeys(ids, "ready"), **dict.fromkeys(others, "dead")}
-
-
-def test_no_more_than_a_stretch_is_chosen_with_all(
-    queue: Connection, operator: Client, monkeypatch
-):
-    monkeypatch.setattr("pgqueue.listing.index.STRETCH", 5)
-    monkeypatch.setattr("pgqueue.admin.message.MessageAdmin.list_per_page", 2)
-    bury(queue, 8)
-
-    page = choose(operator, "replay", [1], across=True, query="?state=dead")
-    page = confirm(operator, page, query="?state=dead")
-
-    assert told(page) == ["5 replayed."]
-    assert Message.objects.dead().count() == 3
-
-
-def test_thousands_are_operated_on_at_once(queue: Connection, purger: Client):
-    ids = bury(queue, 2500)
-
-    page = choose(purger, "discard", ids[:100], across=True)
-    page = confirm(purger, page)
-
-    assert told(page) == ["2500 discarded."]
-    assert History.objects.count() == 2500
-    # One for each batch: two and a half thousand would help no reader.
-    assert [str(entry.object_repr) for entry in LogEntry.objects.all()] == [
-        "500 messages",
-        "1000 messages",
-        "1000 messages",
-    ]
 
 
 def test_each_message_has_its_log_entry(queue: Connection, operator: Client):

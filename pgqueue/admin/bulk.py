@@ -1,0 +1,275 @@
+"""Operations on all messages that a filter finds: asked about, begun, followed and stopped."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from time import monotonic
+from typing import Any
+
+from django.contrib.admin.models import CHANGE, LogEntry
+from django.contrib.contenttypes.models import ContentType
+from django.core.exceptions import BadRequest, PermissionDenied, ValidationError
+from django.db import transaction
+from django.db.models import Count
+from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect, JsonResponse
+from django.template.response import TemplateResponse
+from django.urls import URLPattern, path, reverse
+from django.utils.http import urlencode
+from django.utils.translation import gettext as _
+
+from pgqueue import bulk
+from pgqueue.admin.base import QueueAdmin
+from pgqueue.admin.operations import OPERATIONS, Operation
+from pgqueue.conf import settings
+from pgqueue.listing.index import STRETCH, Listing, without
+from pgqueue.models import History, Message, Worker
+from pgqueue.models.message import MessageQuerySet
+from pgqueue.states import Outcome, State
+
+COUNT_FOR = 0.1
+"""Seconds for which messages are counted, at most."""
+GROUPS = 20
+PARAMETERS = ("state", "channel", "task", "error")
+"""Of a list, that an operation is narrowed by, too; and "q", which is a key."""
+NEWEST = "newest"
+
+
+@dataclass(frozen=True)
+class Counted:
+    """What an operation would be done to.
+
+    Attributes:
+        number: messages that were found.
+        is_all: whether there are no others.
+        groups: by task, channel and state.
+    """
+
+    number: int
+    is_all: bool
+    groups: list[Any]
+
+
+class BulkAdmin(QueueAdmin):
+    """Has pages that ask about an operation on everything that a filter finds, and follow it."""
+
+    def get_urls(self) -> list[URLPattern]:
+        wrap = self.admin_site.admin_view
+        return [
+            path("bulk/", wrap(self.bulk_view), name="pgqueue_message_bulk"),
+            path("bulk/<int:id>/", wrap(self.progress_view), name="pgqueue_message_bulk_progress"),
+            *super().get_urls(),
+        ]
+
+    def bulk_view(self, request: HttpRequest) -> HttpResponse:
+        """Ask whether an operation is meant, with a count; or begin it."""
+        operation = OPERATIONS.get(request.GET.get("action", ""))
+        if operation is None:
+            raise Http404
+        if not operation.is_allowed(self, request):
+            raise PermissionDenied
+        try:
+            chosen = filter_of(request.GET)
+        except (ValueError, TypeError, ValidationError) as error:
+            raise BadRequest(str(error)) from error
+        if request.method == "POST":
+            return self._begin(request, operation, chosen)
+        context = {
+            **self.admin_site.each_context(request),
+            "title": operation.label,
+            "opts": self.opts,
+            "operation": operation,
+            "chosen": [(_(name), value) for name, value in asdict(chosen).items() if value],
+            "counted": self._count(request, chosen, operation),
+            "most": STRETCH,
+            "newest": bulk.newest(),
+            "is_served": is_served(),
+            "channel": bulk.CHANNEL,
+            "back": list_url(chosen),
+        }
+        return TemplateResponse(request, "admin/pgqueue/message/bulk_confirmation.html", context)
+
+    def progress_view(self, request: HttpRequest, id: int) -> HttpResponse:
+        """Show how far an operation is, as a page or as JSON; or have it stopped."""
+        if not self.has_view_permission(request):
+            raise PermissionDenied
+        row = find(id)
+        if row is None:
+            raise Http404
+        arguments = (row.payload or {}).get("args", [])
+        operation = OPERATIONS.get(arguments[0] if arguments else "")
+        if operation is None:
+            raise Http404
+        if request.method == "POST":
+            if not operation.is_allowed(self, request):
+                raise PermissionDenied
+            Message.objects.using(settings().database).filter(pk=id).cancel()
+            self.log_change(request, row, str(_("Asked to stop.")))
+            return HttpResponseRedirect(request.path)
+        told = told_of(row, operation)
+        if "json" in request.GET:
+            return JsonResponse(told)
+        chosen = bulk.Filter(**arguments[2])
+        context = {
+            **self.admin_site.each_context(request),
+            "title": operation.label,
+            "opts": self.opts,
+            "row": row,
+            "told": told,
+            "operation": operation,
+            "chosen": [(_(name), value) for name, value in asdict(chosen).items() if value],
+            "may_stop": operation.is_allowed(self, request),
+            "back": list_url(chosen),
+        }
+        return TemplateResponse(request, "admin/pgqueue/message/bulk_progress.html", context)
+
+    def get_listing(self, request: HttpRequest, chosen: Mapping[str, str], term: str) -> Any:
+        """Return the listing of a filter."""
+        raise NotImplementedError
+
+    def _begin(
+        self, request: HttpRequest, operation: Operation, chosen: bulk.Filter
+    ) -> HttpResponse:
+        newest = request.POST.get(NEWEST, "")
+        if not (newest.isascii() and newest.isdecimal() and len(newest) < 19):
+            raise BadRequest(f"{NEWEST}={newest!r}: it must be an id.")
+        pk = request.user.pk
+        user = {"id": pk if isinstance(pk, int) else str(pk), "name": request.user.get_username()}
+        with transaction.atomic(using=settings().database):
+            message = bulk.start(operation.name, chosen, newest=int(newest), user=user)
+        words = ", ".join(f"{name}={value}" for name, value in asdict(chosen).items() if value)
+        LogEntry.objects.create(
+            user_id=pk,  # type: ignore[misc]
+            content_type=ContentType.objects.get_for_model(Message),
+            object_id=message.id,
+            object_repr=f"{bulk.operate.name} #{message.id}",
+            action_flag=CHANGE,
+            change_message=f"{operation.name}: asked for, of all messages up to #{newest} with "
+            f"{words or 'anything'}.",
+        )
+        url = reverse("admin:pgqueue_message_bulk_progress", args=[message.id])
+        return HttpResponseRedirect(url)
+
+    def _count(self, request: HttpRequest, chosen: bulk.Filter, operation: Operation) -> Counted:
+        """Count as far as a page may, in the order of an index."""
+        given = {name: value for name, value in asdict(chosen).items() if value is not None}
+        if chosen.state is None and len(operation.states) == 1:
+            # It does nothing to others.
+            given["state"] = next(iter(operation.states)).value
+        is_of_lane = chosen.key is not None and chosen.channel and "state" not in given
+        if is_of_lane:
+            in_channel = self._messages.in_channel(given["channel"]).filter(**chosen.wanted())
+            listing = Listing(rows=in_channel, order=(), wording="")
+        else:
+            listing = self.get_listing(request, given, "")
+        until = monotonic() + COUNT_FOR
+        stretch = listing.stretch()
+        while stretch.next and len(stretch.ids) < STRETCH and monotonic() < until:
+            stretch += listing.stretch(stretch.next)
+        rows = self._messages.filter(pk__in=stretch.ids[:STRETCH])
+        groups = rows.values("task", "channel", "state").annotate(number=Count("pk"))
+        with without(rows.db, "seqscan"):
+            found = list(groups.order_by("-number", "task", "channel", "state")[:GROUPS])
+        # A key's messages in every channel have no list of all states.
+        is_all = stretch.is_all and bool(is_of_lane or listing.order)
+        return Counted(len(stretch.ids), is_all, found)
+
+    @property
+    def _messages(self) -> MessageQuerySet:
+        return Message.objects.using(settings().database)
+
+
+def filter_of(query: Mapping[str, str]) -> bulk.Filter:
+    """Return the filter that the parameters of a list name.
+
+    Raises:
+        ValueError, TypeError: they name none.
+    """
+    given = {name: value for name in PARAMETERS if (value := query.get(name, ""))}
+    if "key" in query:
+        given["key"] = query["key"]
+    elif term := query.get("q", "").strip():
+        rows = Message.objects.using(settings().database)
+        if term.isascii() and term.isdecimal() and rows.filter(pk=term[:18]).exists():
+            raise ValueError(f"#{term} is one message: choose it in the list.")
+        given["key"] = term
+    return bulk.Filter(**given)
+
+
+def list_url(chosen: bulk.Filter) -> str:
+    """Return the address of the list of what a filter finds."""
+    query = {name: value for name in PARAMETERS if (value := getattr(chosen, name))}
+    if chosen.key:
+        query["q"] = chosen.key
+    return f"{reverse('admin:pgqueue_message_changelist')}?{urlencode(query)}"
+
+
+def bulk_url(operation: str, **given: str) -> str:
+    """Return the address of the page that asks about an operation."""
+    query = {"action": operation, **given}
+    return f"{reverse('admin:pgqueue_message_bulk')}?{urlencode(query)}"
+
+
+def serves(worker: Worker, channel: str) -> bool:
+    """Return whether a worker takes messages of a channel."""
+    own = worker.channels
+    return (own is None or channel in own) and channel not in worker.excluded
+
+
+def is_served() -> bool:
+    """Return whether a worker is alive that would run an operation."""
+    alive = Worker.objects.using(settings().database).alive(settings().lease)
+    return any(serves(worker, bulk.CHANNEL) for worker in alive.only("channels", "excluded"))
+
+
+def find(id: int) -> Any:
+    """Return the message of an operation, live or ended; None: there is none."""
+    for model in (Message, History):
+        rows = model._default_manager.using(settings().database)
+        row = rows.filter(pk=id, task=bulk.operate.name).first()
+        if row is not None:
+            return row
+    return None
+
+
+def told_of(row: Any, operation: Operation) -> dict[str, Any]:
+    """Return what the page of an operation shows, and what it is told while it goes on."""
+    given = row.progress or {"newest": row.payload["args"][1]}
+    progress = bulk.Progress(**given)
+    state = getattr(row, "outcome", None) or row.state
+    is_over = state == State.DEAD or state in Outcome.values
+    return {
+        "state": state,
+        "said": str(_said(state, row)),
+        "percent": round(100 * progress.share, 1),
+        "done": progress.done,
+        "counts": _counts(progress, operation),
+        "is_over": is_over,
+    }
+
+
+def _said(state: str, row: Any) -> str:
+    if state == State.RUNNING and row.cancel_requested_at:
+        return _("It was asked to stop, and will after the batch that it is at.")
+    words = {
+        State.READY: _("It waits for a worker."),
+        State.SCHEDULED: _("It has failed, and is tried again soon; it goes on from there."),
+        State.RUNNING: _("It goes on, whether or not this page is open."),
+        State.DEAD: _("It has failed too often. Replay it, and it goes on from there."),
+        Outcome.SUCCEEDED: _("It has ended."),
+        Outcome.CANCELLED: _("It was stopped."),
+    }
+    return words.get(state, state)  # type: ignore[call-overload,no-any-return]
+
+
+def _counts(progress: bulk.Progress, operation: Operation) -> str:
+    parts = [_("%(count)s %(done)s") % {"count": f"{progress.done:,}", "done": operation.done}]
+    if progress.asked:
+        parts.append(_("%s running and asked to stop") % f"{progress.asked:,}")
+    if progress.busy:
+        ids = ", ".join(f"#{id}" for id in progress.busy_ids)
+        parts.append(
+            _("%(count)s locked by the task that runs, and left as they were (%(ids)s)")
+            % {"count": f"{progress.busy:,}", "ids": ids}
+        )
+    return ", ".join(parts)

@@ -1,0 +1,239 @@
+"""Operate on all messages that a filter finds, however many: a message that does so batch by batch.
+
+The messages are walked through by their ids, from the newest one that there was when this was asked
+for. What a batch did and how far the walk is are committed together. So it goes on from there after
+an error, a restart or the death of its worker, and no message is met twice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass, field
+from time import monotonic
+from typing import Any
+
+from django.apps import apps
+from django.db import transaction
+
+from pgqueue.conf import settings
+from pgqueue.connections import borrow
+from pgqueue.engine.operate import BATCH, VERBS, Operated, unless_locked
+from pgqueue.exceptions import Cancel
+from pgqueue.listing.index import NEWEST_FIRST
+from pgqueue.listing.messages import failed_with
+from pgqueue.models import Message
+from pgqueue.models.message import MessageQuerySet
+from pgqueue.names import as_channel, as_key, as_path
+from pgqueue.spelling import hint
+from pgqueue.states import State
+from pgqueue.tasks import TaskContext, TaskResult, task
+
+CHANNEL = "operations"
+"""A channel of its own: an operation does not wait behind the messages that it is about."""
+RUN_FOR = 10.0
+"""Seconds after which a run hands its message back, so that a worker that stops need not wait."""
+NAMED = 10
+"""Ids of messages that are locked, in the progress."""
+GOVERNED = "governed"
+"""In the place of a state: ready, under a limit or in order."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Filter:
+    """Which messages are meant: all whose columns are what is given.
+
+    Args:
+        state: a state, or "governed".
+        key: "" is for those without one.
+        error: the class of their last error: its import path, or the end of that.
+
+    Raises:
+        ValueError, TypeError: a value can't be.
+    """
+
+    state: str | None = None
+    channel: str | None = None
+    task: str | None = None
+    key: str | None = None
+    error: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.state is not None and self.state not in (*State.values, GOVERNED):
+            raise ValueError(f"{self.state!r} is no state. {hint(self.state, State.values)}")
+        checks = {"channel": as_channel, "task": as_path, "key": as_key, "error": as_path}
+        for name, check in checks.items():
+            if getattr(self, name) is not None:
+                check(getattr(self, name))
+
+    def wanted(self) -> dict[str, Any]:
+        """Return what columns are to be, for a listing."""
+        return wanted({name: value for name, value in asdict(self).items() if value is not None})
+
+
+def wanted(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what columns are to be, for a listing, by the values of a filter's attributes."""
+    columns = dict(given)
+    if columns.get("state") == GOVERNED:
+        columns |= {"state": State.READY.value, "governed": True}
+    if error := columns.pop("error", None):
+        columns |= failed_with(error)
+    return columns
+
+
+@dataclass(kw_only=True)
+class Progress:
+    """How far an operation is.
+
+    Attributes:
+        newest: the id that the walk began at.
+        place: the id that it goes on from; None: at `newest`.
+        done, asked, busy: messages that it was done to; that run, and were asked to stop; that
+            were locked, and left as they were.
+        busy_ids: the first of these.
+        has_ended: whether the walk is over, and logged.
+    """
+
+    newest: int
+    place: int | None = None
+    done: int = 0
+    asked: int = 0
+    busy: int = 0
+    busy_ids: list[int] = field(default_factory=list)
+    has_ended: bool = False
+
+    def add(self, operated: Operated) -> None:
+        """Count what came of a batch."""
+        self.done += len(operated.done)
+        self.asked += len(operated.asked)
+        self.busy += len(operated.busy)
+        self.busy_ids = [*self.busy_ids, *sorted(operated.busy)][:NAMED]
+
+    @property
+    def share(self) -> float:
+        """How much of the ids it has walked through, from 0 to 1."""
+        if self.has_ended:
+            return 1.0
+        walked = 0 if self.place is None else self.newest - self.place
+        return max(0.0, min(walked / max(self.newest, 1), 0.99))
+
+
+def newest(database: str | None = None) -> int:
+    """Return the id of the newest message; 0: there is none."""
+    rows = Message.objects.using(database or settings().database).order_by("-pk")
+    return rows.values_list("pk", flat=True).first() or 0
+
+
+def start(
+    operation: str,
+    filter: Filter,
+    *,
+    newest: int,
+    user: Mapping[str, Any] | None = None,
+    database: str | None = None,
+) -> TaskResult[Any]:
+    """Enqueue an operation on all messages up to an id that the filter finds.
+
+    Args:
+        operation: "replay", "discard", "cancel" or "run_now".
+        newest: messages that came after this id are let alone.
+        user: who asked: an id and a name. It is kept in its metadata, and its end is logged for it.
+        database: the alias of the queue's database, if not the one of `PGQUEUE`.
+
+    Returns:
+        The message that does it: `cancel()` it, and it stops after the batch that it is at.
+
+    Raises:
+        ValueError: there is no such operation.
+    """
+    if operation not in VERBS:
+        raise ValueError(f"{operation!r} is no operation. {hint(operation, VERBS)}")
+    metadata = {"acting": {"user": dict(user)}} if user else {}
+    own = operate.using(database=database, metadata=metadata)
+    given = {name: value for name, value in asdict(filter).items() if value is not None}
+    return own.enqueue(operation, newest, given)
+
+
+@task(channel=CHANNEL, takes_context=True)
+def operate(
+    context: TaskContext, operation: str, newest: int, filter: dict[str, str]
+) -> dict[str, int]:
+    """Do it, from where it was; hand the message back after a while, so that workers may stop."""
+    verb, until = VERBS[operation], monotonic() + RUN_FOR
+    walk = _Walk(context, Filter(**filter), Progress(**(context.progress or {"newest": newest})))
+    for ids in walk.batches():
+        with transaction.atomic(using=context.database):
+            with borrow(context.database) as connection:
+                walk.progress.add(unless_locked(connection, verb, ids))
+            context.checkpoint(asdict(walk.progress))
+        if _is_to_stop(context):
+            _end(context, operation, walk.progress, "stopped")
+            raise Cancel("It was asked to stop.")
+        if monotonic() > until:
+            context.defer(0)
+    if not walk.progress.has_ended:
+        _end(context, operation, walk.progress, "ended")
+    return {name: getattr(walk.progress, name) for name in ("done", "asked", "busy")}
+
+
+@dataclass
+class _Walk:
+    """The ids that are left, newest first."""
+
+    context: TaskContext
+    filter: Filter
+    progress: Progress
+
+    def batches(self) -> Iterator[list[int]]:
+        """Yield ids in batches; as each is yielded, the progress is behind it."""
+        listing = NEWEST_FIRST.listing(self._rows, self.filter.wanted())
+        while not self.progress.has_ended and self.progress.place != 0:
+            place = self.progress.place
+            stretch = listing.stretch(None if place is None else f"[{place}]")
+            following = int(stretch.next.strip("[]")) if stretch.next else 0
+            for start in range(0, len(stretch.ids), BATCH):
+                batch = stretch.ids[start : start + BATCH]
+                is_last = start + BATCH >= len(stretch.ids)
+                self.progress.place = following if is_last else batch[-1] - 1
+                yield batch
+            if not stretch.ids:
+                self.progress.place = following
+                yield []
+
+    @property
+    def _rows(self) -> MessageQuerySet:
+        # An operation on everything would end itself, or others that go on.
+        rows = Message.objects.using(self.context.database).exclude(task=operate.name)
+        return rows.filter(pk__lte=self.progress.newest)
+
+
+def _is_to_stop(context: TaskContext) -> bool:
+    # Asked here, since heartbeats may be long in coming.
+    rows = Message.objects.using(context.database).filter(pk=context.id)
+    return rows.filter(cancel_requested_at__isnull=False).exists()
+
+
+def _end(context: TaskContext, operation: str, progress: Progress, how: str) -> None:
+    """Note the end, and write it to the log of the admin, for the user who asked."""
+    progress.has_ended = how == "ended"
+    with transaction.atomic(using=context.database):
+        context.checkpoint(asdict(progress))
+        user = context.metadata.get("acting", {}).get("user")
+        if user and apps.is_installed("django.contrib.admin"):
+            _log(context, user["id"], f"{operation}: {how}, {progress.done} done.")
+
+
+def _log(context: TaskContext, user_id: Any, text: str) -> None:
+    from django.contrib.admin.models import CHANGE, LogEntry
+    from django.contrib.auth import get_user_model
+    from django.contrib.contenttypes.models import ContentType
+
+    # The user may be gone by now.
+    if get_user_model()._default_manager.filter(pk=user_id).exists():
+        LogEntry.objects.create(
+            user_id=user_id,
+            content_type=ContentType.objects.get_for_model(Message),
+            object_id=context.id,
+            object_repr=f"{operate.name} #{context.id}",
+            action_flag=CHANGE,
+            change_message=f"{text[0].upper()}{text[1:]}",
+        )

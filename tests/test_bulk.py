@@ -1,0 +1,253 @@
+"""Operations on all messages that a filter finds."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from django.contrib.admin.models import LogEntry
+from django.contrib.auth.models import User
+from django.db import DatabaseError, connections
+
+from pgqueue import bulk
+from pgqueue.bulk import Filter
+from pgqueue.engine import operate as engine
+from pgqueue.models import History, Message
+from pgqueue.testing import run_all
+from tests.factories import Connection, bury, enqueue, hold, make_due, run, schedule
+
+
+@pytest.fixture
+def queue(db: None) -> Connection:
+    connections["default"].ensure_connection()
+    connection: Connection = connections["default"].connection
+    return connection
+
+
+@pytest.fixture(autouse=True)
+def _small_batches(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bulk, "BATCH", 2)
+    monkeypatch.setattr("pgqueue.listing.index.STRETCH", 5)
+    monkeypatch.setattr("pgqueue.listing.index.REACH", 7)
+
+
+def start(operation: str, **wanted: str) -> int:
+    return int(bulk.start(operation, Filter(**wanted), newest=bulk.newest()).id)
+
+
+def progress(id: int) -> Any:
+    rows = [*Message.objects.filter(pk=id), *History.objects.filter(pk=id)]
+    return rows[0].progress
+
+
+def states() -> dict[int, str]:
+    rows = Message.objects.exclude(task=bulk.operate.name)
+    return dict(rows.values_list("id", "state"))
+
+
+def test_all_that_the_filter_finds_is_operated_on_and_nothing_else(queue: Connection) -> None:
+    mail = bury(queue, 13, channel="mail")
+    others = [*bury(queue, 9, channel="reports"), *schedule(queue, 3, channel="mail")]
+    before = {id: state for id, state in states().items() if id in others}
+
+    id = start("replay", state="dead", channel="mail")
+    run_all()
+
+    assert History.objects.get(pk=id).result == {"done": 13, "asked": 0, "busy": 0}
+    after = states()
+    assert {after.get(id, "run") for id in mail} <= {"ready", "scheduled", "dead", "run"}
+    assert {id: after[id] for id in others} == before
+    assert progress(id)["done"] == 13
+
+
+@pytest.mark.parametrize(
+    ("wanted", "met"),
+    [
+        ({"task": "shop.tasks.send"}, {"task"}),
+        ({"key": "a"}, {"key"}),
+        ({"error": "ForkliftStuck"}, {"error"}),
+        ({"error": "shop.ForkliftStuck"}, {"error"}),
+        ({"error": "liftStuck"}, set()),
+        ({"state": "scheduled"}, {"scheduled"}),
+        ({}, {"task", "key", "error", "scheduled"}),
+    ],
+)
+def test_each_part_of_the_filter_counts(
+    queue: Connection, wanted: dict[str, str], met: set[str]
+) -> None:
+    made = {
+        "task": bury(queue, task="shop.tasks.send", channel="a"),
+        "key": hold(queue, key="a"),
+        "error": bury(queue, channel="b"),
+        "scheduled": schedule(queue),
+    }
+    Message.objects.filter(pk__in=made["error"]).update(errors=[{"class": "shop.ForkliftStuck"}])
+
+    start("cancel", **wanted)
+    run_all()
+
+    ended = set(History.objects.filter(outcome="cancelled").values_list("pk", flat=True))
+    assert ended == {id for name in met for id in made[name]}
+
+
+def test_what_came_after_it_was_asked_for_is_let_alone(queue: Connection) -> None:
+    old = bury(queue, 3)
+    newest = bulk.newest()
+    later = bury(queue, 3)
+
+    bulk.start("discard", Filter(state="dead"), newest=newest)
+    run_all()
+
+    assert set(states()) == set(later)
+    assert History.objects.filter(pk__in=old, outcome="discarded").count() == 3
+
+
+def test_an_error_undoes_its_batch_alone_and_the_next_run_goes_on_from_there(
+    queue: Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ids = bury(queue, 7)
+    seen: list[int] = []
+
+    def verb(connection: Connection, ids: Any) -> Any:
+        operated = engine.discard(connection, ids)
+        if len(seen) == 4 and not History.objects.filter(task=bulk.operate.name).exists():
+            seen.append(-1)
+            raise DatabaseError("gone")
+        seen.extend(sorted(operated.done, reverse=True))
+        return operated
+
+    monkeypatch.setitem(engine.VERBS, "discard", verb)
+    id = start("discard", state="dead")
+    run_all()
+    assert progress(id)["done"] == 4
+    assert Message.objects.dead().count() == 3
+
+    make_due(queue, [id])
+    run_all(retries=True)
+
+    assert [each for each in seen if each > 0] == sorted(ids, reverse=True)
+    assert History.objects.get(pk=id).result["done"] == 7
+
+
+def test_a_message_that_dies_again_meanwhile_is_not_replayed_twice(
+    queue: Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ids = bury(queue, 6)
+    replayed: list[int] = []
+
+    def verb(connection: Connection, batch: Any) -> Any:
+        operated = engine.replay(connection, batch)
+        replayed.extend(operated.done)
+        Message.objects.filter(pk__in=batch).update(state="dead")
+        return operated
+
+    monkeypatch.setitem(engine.VERBS, "replay", verb)
+    start("replay", state="dead")
+    run_all()
+
+    assert sorted(replayed) == ids
+
+
+def test_it_hands_its_message_back_after_a_while_and_goes_on(
+    queue: Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bulk, "RUN_FOR", -1)
+    bury(queue, 6)
+
+    id = start("discard", state="dead")
+    run_all()
+
+    row = History.objects.get(pk=id)
+    assert (row.result["done"], row.failures, row.attempt > 3) == (6, 0, True)
+
+
+def test_it_stops_after_the_batch_that_it_is_at_if_it_is_cancelled(
+    queue: Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bury(queue, 6)
+    id = start("discard", state="dead")
+
+    def verb(connection: Connection, batch: Any) -> Any:
+        Message.objects.filter(pk=id).cancel()
+        return engine.discard(connection, batch)
+
+    monkeypatch.setitem(engine.VERBS, "discard", verb)
+    run_all()
+
+    assert History.objects.get(pk=id).outcome == "cancelled"
+    assert progress(id)["done"] == 2
+    assert len(states()) == 4
+
+
+def test_an_operation_on_everything_does_not_end_operations(queue: Connection) -> None:
+    enqueue(queue, 2)
+    other = start("cancel", channel="nothing")
+
+    id = start("cancel")
+    run_all()
+
+    outcomes = dict(History.objects.filter(pk__in=[id, other]).values_list("pk", "outcome"))
+    assert outcomes == {id: "succeeded", other: "succeeded"}
+    assert states() == {}
+
+
+def test_what_runs_is_asked_to_stop_and_counted(queue: Connection) -> None:
+    run(queue, 2, channel="elsewhere")
+    enqueue(queue, channel="mail")
+
+    id = start("cancel")
+    run_all()
+
+    assert History.objects.get(pk=id).result == {"done": 1, "asked": 2, "busy": 0}
+
+
+def test_its_end_is_logged_once_for_who_asked(queue: Connection) -> None:
+    user = User.objects.create(username="op")
+    bury(queue, 3)
+
+    result = bulk.start(
+        "discard",
+        Filter(state="dead"),
+        newest=bulk.newest(),
+        user={"id": user.pk, "name": user.username},
+    )
+    run_all()
+
+    entry = LogEntry.objects.get()
+    assert (entry.user, entry.object_id) == (user, result.id)
+    assert entry.get_change_message() == "Discard: ended, 3 done."
+
+
+def test_one_whose_user_is_gone_ends_all_the_same(queue: Connection) -> None:
+    bury(queue)
+
+    gone = {"id": 77, "name": "gone"}
+    result = bulk.start("discard", Filter(state="dead"), newest=bulk.newest(), user=gone)
+    run_all()
+
+    assert History.objects.get(pk=result.id).outcome == "succeeded"
+
+
+@pytest.mark.parametrize(
+    "wanted", [{"state": "lost"}, {"channel": ""}, {"task": "a\0"}, {"key": "k" * 2000}]
+)
+def test_a_filter_that_can_not_be_is_refused(wanted: dict[str, str]) -> None:
+    with pytest.raises(ValueError, match="."):
+        Filter(**wanted)
+
+
+def test_an_operation_that_there_is_none_of_is_refused(db: None) -> None:
+    with pytest.raises(ValueError, match="no operation. Did you mean 'replay'?"):
+        bulk.start("repla", Filter(), newest=1)
+
+
+def test_the_share_of_the_ids_grows_to_all(queue: Connection) -> None:
+    shares = [
+        bulk.Progress(newest=10).share,
+        bulk.Progress(newest=10, place=5).share,
+        bulk.Progress(newest=10, place=0).share,
+        bulk.Progress(newest=10, place=0, has_ended=True).share,
+        bulk.Progress(newest=0).share,
+    ]
+
+    assert shares == [0.0, 0.5, 0.99, 1.0, 0.0]

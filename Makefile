@@ -103,9 +103,11 @@ bench-peers: $(PEERS_INSTALLED)
 	$(PEERS_VENV)/bin/python -m tests.benchmarks.peers $(PEERS) \
 		$(if $(ROUNDS),--rounds $(ROUNDS)) $(if $(MESSAGES),--messages $(MESSAGES))
 
-# A site of the Markdown files in build/docs; a broken link or reference is an error.
+# A site of the Markdown files in build/docs; a broken link or reference is an error. Then follows the
+# tutorial; all other code in the pages is run by the suite.
 docs: $(DOCUMENTING)
 	$(VENV)/bin/sphinx-build -W --keep-going -n -q -c docs . build/docs
+	$(RUN) -m pytest -m docs tests/docs
 
 lint: $(INSTALLED)
 	$(VENV)/bin/ruff check .

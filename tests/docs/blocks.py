@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
-BLOCK = re.compile(r"^( *)```(\w+)([^\n]*)\n(.*?)^\1```$", re.M | re.S)
+BLOCK = re.compile(r"^( *)```([\w{}]+)([^\n]*)\n(.*?)^\1```$", re.M | re.S)
 FILE = re.compile(r"\A# ([\w/]+\.py)\n")
 
 

@@ -1,0 +1,253 @@
+"""Every code block of the pages is run or parsed, or the table below says why it is not.
+
+A block that no table names is run here: those of a page one after the other, in one module, among
+the names of `names.py`.
+"""
+
+from __future__ import annotations
+
+import ast
+import json
+import re
+import shlex
+import subprocess
+import sys
+from collections.abc import Coroutine, Iterator, Mapping
+from contextlib import nullcontext
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+from asgiref.sync import async_to_sync
+from django.core.management import get_commands, load_command_class
+from django.core.management.base import CommandError
+from django.db import connection, transaction
+
+from pgqueue import registry
+from pgqueue.events import consumers, subscribing, typed
+from tests import programs
+from tests.docs import names
+from tests.docs.blocks import ROOT, Block, blocks, pages
+from tests.processes import worker
+from tests.test_compared import defined_in
+
+ALL = 0
+GUIDES = "tests/test_guides.py::"
+BROKERS = "tests/events/test_brokers.py::"
+TRIED = GUIDES + "test_what_one_is_to_try_works"
+TRIED_IN_SQL = GUIDES + "test_what_one_is_to_try_in_sql_works"
+
+RUN_BY: Mapping[str, Mapping[int, str]] = {
+    "README.md": {ALL: "tests/test_readme.py::test_its_examples_run_in_their_order"},
+    "docs/from-outbox.md": {
+        ALL: GUIDES + "test_the_code_that_moves_from_an_outbox_publishes_and_listens"
+    },
+    "docs/guide/batches.md": {1: TRIED},
+    "docs/guide/channels.md": {ALL: GUIDES + "test_an_example_runs"},
+    "docs/guide/dedupe.md": {1: TRIED},
+    "docs/guide/events.md": {
+        5: GUIDES + "test_the_sql_of_events_runs",
+        6: GUIDES + "test_the_sql_of_events_runs",
+        ALL: GUIDES + "test_the_examples_of_events_run",
+    },
+    "docs/guide/expiry.md": {1: TRIED},
+    "docs/guide/groups.md": {ALL: GUIDES + "test_the_handlers_of_groups_are_given_their_events"},
+    "docs/guide/holds.md": {1: TRIED},
+    "docs/guide/inbox.md": {1: TRIED, ALL: GUIDES + "test_what_the_guide_receives_is_handled_once"},
+    "docs/guide/inside-a-task.md": {ALL: GUIDES + "test_a_task_comes_back_until_everyone_is_told"},
+    "docs/guide/limits.md": {ALL: GUIDES + "test_an_example_runs"},
+    "docs/guide/order.md": {1: TRIED},
+    "docs/guide/publishing-later.md": {
+        ALL: GUIDES + "test_what_is_published_later_and_together_is"
+    },
+    "docs/guide/pull.md": {
+        1: "tests/tasks/test_receiving.py::test_the_guides_example_does_what_it_says"
+    },
+    "docs/guide/relay.md": {
+        1: GUIDES + "test_the_relays_of_the_guide_hand_on_and_give_up_as_it_says",
+        2: GUIDES + "test_the_relays_of_the_guide_hand_on_and_give_up_as_it_says",
+        3: BROKERS + "TestRedis::test_has_each_event_once_in_the_order_of_its_key",
+        4: BROKERS + "TestKafka::test_has_each_event_with_its_key_and_position",
+    },
+    "docs/guide/schedules.md": {
+        1: TRIED,
+        2: GUIDES + "test_the_schedules_of_the_example_are_those_it_describes",
+        3: GUIDES + "test_the_schedules_of_the_example_are_those_it_describes",
+    },
+    "docs/guide/sql.md": {1: TRIED_IN_SQL},
+    "docs/guide/sse.md": {
+        ALL: GUIDES + "test_the_views_of_the_browser_s_page_allow_whom_they_say",
+    },
+    "docs/guide/subscriptions.md": {
+        1: TRIED,
+        ALL: GUIDES + "test_the_functions_of_the_guide_are_run_with_the_events_they_want",
+    },
+    "docs/guide/table-events.md": dict.fromkeys(
+        (1, 2, 4), GUIDES + "test_the_table_of_the_example_publishes_what_it_says"
+    ),
+    "docs/guide/testing.md": {ALL: GUIDES + "test_the_tests_of_the_guide_pass"},
+    "docs/guide/waiting.md": {1: TRIED},
+    "docs/guide/webhooks.md": {ALL: GUIDES + "test_the_webhooks_of_the_guide_post_what_it_says"},
+    "docs/pipeline.md": {ALL: "tests/spark/test_docs.py::test_the_examples_run"},
+    "docs/scale.md": {ALL: "tests/spark/test_docs.py::test_the_queries_run"},
+    "docs/tutorial.md": {
+        ALL: "tests/docs/test_tutorial.py::test_the_tutorial_can_be_followed_to_the_letter"
+    },
+}
+"""What runs the blocks of a page, by their numbers there; ALL: those that are not named."""
+
+NOT_RUN: Mapping[tuple[str, int], str] = {
+    (
+        "docs/guide/pull.md",
+        3,
+    ): "It receives until it is closed: tests/tasks/test_receiving.py has it.",
+    (
+        "docs/guide/sql.md",
+        4,
+    ): "It has dots for an address and SQL: tests/tasks/test_send.py has both.",
+    (
+        "docs/guide/waiting.md",
+        4,
+    ): "It listens until the process ends; the first block does so, too.",
+}
+"""Why a block is only compiled, by its page and number."""
+
+
+def by_page(*languages: str) -> dict[str, list[Block]]:
+    """Return the blocks of all pages that nothing else runs."""
+    found = {page: blocks(page, *languages) for page in pages()}
+    return {
+        page: rest for page, all_ in found.items() if (rest := [b for b in all_ if not shown_by(b)])
+    }
+
+
+def shown_by(block: Block) -> str | None:
+    return RUN_BY.get(block.page, {}).get(block.number) or RUN_BY.get(block.page, {}).get(ALL)
+
+
+HERE = by_page("python", "sql")
+
+
+@pytest.fixture
+def module(transactional_db: None, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    """A module that has the names which the pages take for granted, and may declare anything."""
+    monkeypatch.setattr(registry, "_tasks", dict(registry._tasks))
+    monkeypatch.setattr(consumers, "_consumers", {})
+    monkeypatch.setattr(subscribing, "_subscriptions", {})
+    monkeypatch.setattr(typed, "_classes", {})
+    module = ModuleType("example")
+    vars(module).update({name: each for name, each in vars(names).items() if name[:2] != "__"})
+    vars(module).update(
+        id=names.send_receipt.enqueue(7).id, psycopg_connection=connection.connection
+    )
+    monkeypatch.setitem(sys.modules, "example", module)
+    return module
+
+
+@pytest.mark.parametrize("page", sorted(HERE))
+def test_the_blocks_of_a_page_run(page: str, module: ModuleType) -> None:
+    waits = any("wait" in block.code for block in HERE[page])
+    with worker() if waits else nullcontext():
+        for block in HERE[page]:
+            run(block, module)
+
+
+def run(block: Block, module: ModuleType) -> None:
+    if (block.page, block.number) in NOT_RUN:
+        compiled(block)
+    elif block.language == "sql":
+        execute(block)
+    elif running := eval(compiled(block), module.__dict__):  # noqa: S307
+        async_to_sync(waited_for)(running)
+
+
+async def waited_for(running: Coroutine[Any, Any, None]) -> None:
+    await running
+
+
+def compiled(block: Block) -> Any:
+    flags = ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
+    lines = "\n" * block.line
+    return compile(lines + block.code, block.page, "exec", flags=flags)
+
+
+def execute(block: Block) -> None:
+    with transaction.atomic(), connection.cursor() as cursor:
+        cursor.execute(block.code)
+        transaction.set_rollback(True)
+
+
+def test_what_is_json_is_json() -> None:
+    for page in pages():
+        for block in blocks(page, "json"):
+            json.loads(block.code)
+
+
+@pytest.mark.docs  # by a library that comes with what builds the pages
+def test_what_is_yaml_is_yaml() -> None:
+    import yaml
+
+    for page in pages():
+        for block in blocks(page, "yaml"):
+            list(yaml.safe_load_all(block.code))
+
+
+def test_what_is_javascript_compiles(tmp_path: Path) -> None:
+    node = programs.find("node", package="nodejs")
+    for page in pages():
+        for block in blocks(page, "js"):
+            file = tmp_path / "block.mjs"
+            file.write_text(block.code)
+            checked = subprocess.run([node, "--check", file], capture_output=True, text=True)
+            assert checked.returncode == 0, f"{block}\n{checked.stderr}"
+
+
+def commands(page: str) -> Iterator[tuple[str, list[str]]]:
+    """Return what a page has one type after `manage.py`, in blocks and in lines of code."""
+    text = (ROOT / page).read_text("utf-8").replace("\\\n", " ")
+    for line in re.findall(r"^(?: {4}|\$ ).*manage\.py (.*)$", text, re.M):
+        words = shlex.split(line, comments=True)
+        ends = [words.index(each) for each in ("&", "|", ">") if each in words]
+        yield line, words[: min(ends, default=len(words))]
+
+
+@pytest.mark.parametrize("page", [page for page in pages() if list(commands(page))])
+def test_commands_take_what_the_page_gives_them(page: str) -> None:
+    ours = get_commands()
+    for line, (name, *given) in commands(page):
+        assert name in ours, line
+        parser = load_command_class(ours[name], name).create_parser("manage.py", name)
+        if re.search(r"[…\[]|\b[A-Z]{2,}\b", line):  # words to be replaced
+            continue
+        try:
+            parser.parse_args(given)
+        except CommandError as error:
+            pytest.fail(f"{page}: {line}: {error}")
+
+
+def test_no_block_is_left_out() -> None:
+    """Each has a language that something runs or parses, here or where a table says."""
+    ways = {"python", "sql", "console", "json", "yaml", "js", "{toctree}"}
+    every = [block for page in pages() for block in blocks(page)]
+    unknown = [str(each) for each in every if each.language not in ways and not shown_by(each)]
+    fences = [len(re.findall(r"^ *```", (ROOT / page).read_text(), re.M)) for page in pages()]
+
+    assert unknown == []
+    assert sum(fences) == 2 * len(every) > 200  # none without a language, none that is not seen
+
+
+def test_the_tables_name_what_exists() -> None:
+    numbers = {(b.page, b.number) for page in pages() for b in blocks(page)}
+    named = {(page, n) for page, by_number in RUN_BY.items() for n in by_number if n != ALL}
+
+    assert set(RUN_BY) <= set(pages())
+    assert named | set(NOT_RUN) <= numbers
+    for page, by_number in RUN_BY.items():
+        for number, test in by_number.items():
+            path, _, name = test.partition("::")
+            assert name in defined_in(ROOT / path), test
+            if test in (TRIED, TRIED_IN_SQL):
+                assert blocks(page)[number - 1].section == "Try it"
+            else:
+                assert page.rpartition("/")[2] in (ROOT / path).read_text("utf-8"), (page, test)

@@ -28,7 +28,7 @@ PLOTTING = $(VENV)/installed-soak
 PIPELINE = $(VENV)/installed-spark
 DOCUMENTING = $(VENV)/installed-docs
 
-.PHONY: demo history test test-postgres test-wal test-spark test-browser model chaos soak bench bench-smoke bench-peers docs lint types imports migrations check constraints clean
+.PHONY: demo history test test-slow test-postgres test-wal test-spark test-browser model chaos soak bench bench-smoke bench-peers docs lint types imports migrations check constraints clean
 
 # With SPARK=1 a report about it follows, which needs Python 3.11 to 3.13, and no Java on the machine.
 demo: $(if $(SPARK),$(PIPELINE),$(INSTALLED))
@@ -42,6 +42,10 @@ PYTEST = $(RUN) -m pytest -n $(WORKERS) --dist loadgroup
 test: $(TESTED)
 	$(PYTEST) $(TESTS)
 
+# The rest of the suite: what starts many processes or servers, and what reads millions of rows.
+test-slow: $(TESTED)
+	$(PYTEST) -m "slow and not spark" $(TESTS)
+
 # The suite on a throwaway server of another version: VERSION=15 or 16.
 test-postgres: $(TESTED)
 	$(RUN) -m pgqueue.embedded --version $(VERSION) --set wal_level=logical --throwaway -- $(PYTEST)
@@ -50,9 +54,10 @@ test-postgres: $(TESTED)
 test-wal: $(TESTED)
 	$(PYTEST) --feed wal $(or $(TESTS),tests/events)
 
-# The data pipeline: what needs a session of Spark, and what takes long.
+# The data pipeline: what needs a session of Spark, and what takes long. MARKED="spark and not slow" is a part of it.
+test-spark: MARKED ?= spark
 test-spark: $(PIPELINE)
-	$(PYTEST) -n 2 -m spark tests/spark
+	$(PYTEST) -n 2 -m "$(MARKED)" tests/spark
 
 # Streams of events in headless Chromium, which has to be there: apt-get install chromium.
 test-browser: $(TESTED)
@@ -61,7 +66,7 @@ test-browser: $(TESTED)
 # Random histories held against two models, and then everybody at once, for half of the minutes.
 MINUTES ?= 10
 model: $(INSTALLED)
-	MODEL_MINUTES=$(MINUTES) $(RUN) -m pytest tests/model -x -s --timeout=0
+	MODEL_MINUTES=$(MINUTES) $(RUN) -m pytest tests/model -m "" -x -s --timeout=0
 
 # Every fault, under load; a table of how long each recovery took. CHAOS_SEED=… repeats its choices.
 chaos: $(PLOTTING)

@@ -90,6 +90,7 @@ def scans(node: dict[str, Any]) -> Iterator[tuple[str, float]]:
         yield from scans(child)
 
 
+@pytest.mark.slow
 def test_no_page_reads_more_than_its_share(full: None, admin_client: Client):
     explainer, excesses = Explainer(), {}
 

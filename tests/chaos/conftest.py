@@ -25,6 +25,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             continue
         # One scenario at a time: they share the template, and measure how long a recovery takes.
         item.add_marker(pytest.mark.xdist_group("chaos"))
+        if not item.get_closest_marker("chaos"):
+            item.add_marker(pytest.mark.slow)
         if not item.get_closest_marker("timeout"):
             item.add_marker(pytest.mark.timeout(240))
 

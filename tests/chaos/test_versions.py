@@ -31,7 +31,7 @@ WHERE claimed_at > %s AND worker_id IN (SELECT id FROM pgqueue_worker WHERE pid 
 
 @pytest.fixture
 def before(tmp_path: Path) -> Path:
-    """A checkout of the version before, with this suite's settings and tasks."""
+    """A checkout of the version before, with this suite's tasks."""
     root = tmp_path / "before"
     root.mkdir()
     git = programs.find("git", package="git")
@@ -41,7 +41,7 @@ def before(tmp_path: Path) -> Path:
         files.extractall(root)
     which = [sys.executable, "-c", "import pgqueue; print(pgqueue.__file__)"]
     assert str(root).encode() in subprocess.run(which, cwd=root, capture_output=True).stdout
-    for name in ("__init__.py", "settings.py", "tasks.py", "producer.py"):
+    for name in ("__init__.py", "tasks.py", "producer.py"):
         shutil.copy(OURS / name, root / "tests" / "chaos" / name)
     return root
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import pytest
 from hypothesis import seed
 from hypothesis.stateful import run_state_machine_as_test
 
@@ -16,6 +17,7 @@ from tests.model.log import Machine
 from tests.model.test_model import MINUTES, SEED, every_time, in_a_round, once_more, seeds
 
 
+@pytest.mark.slow
 def test_every_history_of_the_log_is_a_list(connect: Callable[..., Connection]) -> None:
     spare: list[Connection] = []
 

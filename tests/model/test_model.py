@@ -47,6 +47,7 @@ def connections(connect: Callable[..., Connection]) -> list[Connection]:
     return connections
 
 
+@pytest.mark.slow
 def test_every_history_is_as_the_model_allows(
     connections: list[Connection], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -6,6 +6,8 @@ import os
 import time
 from collections.abc import Callable
 
+import pytest
+
 from tests.engine.conftest import TABLES
 from tests.factories import Connection
 from tests.model.torture import Torture
@@ -15,6 +17,7 @@ A_ROUND = 20.0
 """Seconds: longer, and what ended would slow down the look at what did not."""
 
 
+@pytest.mark.slow
 def test_everything_ends_once_and_no_limit_is_exceeded(
     connect: Callable[..., Connection],
 ) -> None:

@@ -516,6 +516,7 @@ def say(capfd: pytest.CaptureFixture[str]) -> Callable[..., Any]:
     return run
 
 
+@pytest.mark.slow
 @pytest.mark.django_db(transaction=True)
 def test_the_demo_keeps_its_promises_though_its_worker_is_killed(say: Callable[..., Any]) -> None:
     place(fill_baskets(1, seed=7)[0])

@@ -81,6 +81,7 @@ def test_a_driver_that_is_asked_to_stop_lets_what_runs_end_and_hands_back_the_re
     assert not Worker.objects.exists()
 
 
+@pytest.mark.slow
 @pytest.mark.django_db(transaction=True)
 def test_workers_come_and_go_with_the_work_there_is() -> None:
     with starting(*CLUSTER, "--max-idle", "2") as process:
@@ -102,6 +103,7 @@ def test_workers_come_and_go_with_the_work_there_is() -> None:
     assert [(each.state, each.lost) for each in Message.objects.all()] == [(State.READY, 0)] * 2
 
 
+@pytest.mark.slow
 @pytest.mark.django_db(transaction=True)
 def test_a_driver_whose_workers_wait_for_executors_stops_at_once() -> None:
     with starting(*CLUSTER, "--conf", "spark.cores.max=1") as process:

@@ -96,6 +96,7 @@ def kill(
     assert process.returncode == -signal.SIGKILL
 
 
+@pytest.mark.slow
 @pytest.mark.spark
 @pytest.mark.timeout(600)
 def test_it_is_the_same_to_every_reader(

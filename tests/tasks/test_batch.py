@@ -169,6 +169,7 @@ class TestABatch:
             work.enqueue(other, 1)
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(300)
 def test_a_thousand_from_eight_processes_end_without_a_deadlock() -> None:
     Policy.objects.create(channel="c1", scope="channel", max_size=1_000_000)

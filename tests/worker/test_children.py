@@ -22,7 +22,7 @@ from tests import jobs, system
 from tests.eventually import eventually
 from tests.processes import own_connections, starting, worker
 
-pytestmark = pytest.mark.django_db(transaction=True)
+pytestmark = [pytest.mark.slow, pytest.mark.django_db(transaction=True)]
 
 SIGINT, SIGTERM, SIGKILL = signal.SIGINT, signal.SIGTERM, signal.SIGKILL
 

@@ -27,7 +27,7 @@ from tests.factories import store
 from tests.processes import manage, own_connections, starting, worker
 from tests.system import catches
 
-pytestmark = pytest.mark.django_db(transaction=True)
+pytestmark = [pytest.mark.slow, pytest.mark.django_db(transaction=True)]
 
 SIGINT, SIGTERM, SIGKILL = signal.SIGINT, signal.SIGTERM, signal.SIGKILL
 

@@ -1,0 +1,83 @@
+"""The pages for those who come from other systems: our side of each table is what can be called."""
+
+from __future__ import annotations
+
+import re
+import sys
+from dataclasses import fields
+from importlib import import_module
+from types import ModuleType
+
+import pytest
+from django.core.management import call_command
+
+import pgqueue
+from pgqueue import TaskContext, registry
+from pgqueue.conf import Settings
+from pgqueue.events import subscribing
+from pgqueue.exceptions import EndOfRun
+from tests.docs.blocks import ROOT, Block, blocks
+from tests.docs.test_blocks import parse, run
+
+PAGES = ["from-celery.md", "from-procrastinate.md", "from-huey.md", "from-django-rq.md",
+         "from-apscheduler.md", "from-hotmesh.md", "from-lonnymq.md", "from-sqlxmq.md",
+         "from-pgmb.md"]  # fmt: skip
+DECLARED = "\ndef declared(context, *args, **kwargs): ..."
+
+
+def calls(page: str) -> list[str]:
+    """Return the code in the second column of a page's tables."""
+    lines = (ROOT / "docs" / page).read_text("utf-8").splitlines()
+    cells = [line.split("|")[2] for line in lines if line.startswith("|")]
+    return [code for cell in cells for code in re.findall(r"`([^`]+)`", cell)]
+
+
+@pytest.fixture
+def module(transactional_db: None, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    monkeypatch.setattr(registry, "_tasks", dict(registry._tasks))
+    monkeypatch.setattr(subscribing, "_subscriptions", {})
+    module = ModuleType("example")
+    vars(module).update({name: getattr(pgqueue, name) for name in pgqueue.__all__})
+    monkeypatch.setitem(sys.modules, "example", module)
+    return module
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_our_side_of_a_page_runs(page: str, module: ModuleType) -> None:
+    for block in blocks(f"docs/{page}", "python"):
+        run(block, module)
+    if hasattr(module, "result"):
+        call_command("runworker", "--drain")
+    found = calls(page)
+
+    assert len(found) > 8
+    for code in found:
+        try:
+            use(page, code, module)
+        except Exception as error:
+            error.add_note(f"{page}: {code}")
+            raise
+
+
+def use(page: str, code: str, module: ModuleType) -> None:
+    """Do what a piece of code in a table says; or look up what it names."""
+    if code.startswith("manage.py "):
+        parse(code.removeprefix("manage.py "))
+    elif found := re.fullmatch(r'PGQUEUE\["(\w+)"\]', code):
+        assert found[1] in {each.name.upper() for each in fields(Settings)}
+    elif found := re.fullmatch(r"context\.(\w+)", code):
+        assert hasattr(TaskContext, found[1])
+    elif re.fullmatch(r"pgqueue(\.\w+)+", code):
+        home, _, name = code.rpartition(".")
+        assert hasattr(import_module(home), name)
+    elif code.startswith("receive("):
+        receiver, _, attribute = code.partition(").")
+        with eval(receiver.removesuffix(")") + ")", vars(module)) as deliveries:  # noqa: S307
+            assert not attribute or hasattr(deliveries, attribute)
+    elif code.startswith("@"):
+        exec(code + DECLARED, vars(module))  # noqa: S102
+    elif code.startswith("raise "):
+        with pytest.raises(EndOfRun):
+            exec(code, vars(module))  # noqa: S102
+    else:
+        run(Block(page, 0, "python", 0, "", code), module)

@@ -101,7 +101,10 @@ RUN_BY: Mapping[str, Mapping[int, str]] = {
     "docs/guide/waiting.md": {1: TRIED},
     "docs/guide/webhooks.md": {ALL: GUIDES + "test_the_webhooks_of_the_guide_post_what_it_says"},
     "docs/pipeline.md": {ALL: "tests/spark/test_docs.py::test_the_examples_run"},
-    "docs/scale.md": {ALL: "tests/spark/test_docs.py::test_the_queries_run"},
+    "docs/scale.md": {
+        4: "tests/docs/test_scale.py::test_keys_are_spread_over_databases_that_each_have_a_worker",
+        ALL: "tests/spark/test_docs.py::test_the_queries_run",
+    },
     "docs/tutorial.md": {
         ALL: "tests/docs/test_tutorial.py::test_the_tutorial_can_be_followed_to_the_letter"
     },

@@ -144,7 +144,7 @@ def test_every_feature_has_its_row_and_a_test_that_shows_it(system: str) -> None
     assert all(TEST.search(row["shown"]) for row in found)
 
 
-@pytest.mark.parametrize("page", ["compared.md", "guarantees.md"])
+@pytest.mark.parametrize("page", ["compared.md", "guarantees.md", "peers.md"])
 def test_every_test_that_is_named_exists(page: str) -> None:
     text = (ROOT / "docs" / page).read_text()
     named = {each.partition("::")[::2] for each in TEST.findall(text)}
@@ -153,6 +153,23 @@ def test_every_test_that_is_named_exists(page: str) -> None:
     known = {(path, test) for path in files for test in defined_in(ROOT / path)}
     assert named
     assert sorted(named - known) == []
+
+
+def test_each_yes_beside_the_peers_has_a_test_that_shows_it() -> None:
+    _, standing, shown = (ROOT / "docs/peers.md").read_text("utf-8").split("\n## ")
+    told, tests = cells(standing), cells(shown)
+
+    assert len(told) == 39
+    assert all(len(row) == len(told[0]) for row in told)
+    claimed = [feature for feature, *_, ours in told if ours.startswith(("✔", "~"))]
+    assert [feature for feature, _ in tests] == claimed
+    assert all(TEST.search(named) for _, named in tests)
+
+
+def cells(text: str) -> list[list[str]]:
+    """Return the rows of a table, but for its head."""
+    lines = [line for line in text.splitlines() if line.startswith("|")]
+    return [[cell.strip() for cell in line.strip("|").split(" | ")] for line in lines[2:]]
 
 
 def test_every_guide_that_is_named_exists() -> None:

@@ -14,7 +14,9 @@ import subprocess
 import sys
 from collections.abc import Coroutine, Mapping
 from contextlib import nullcontext
+from inspect import cleandoc
 from pathlib import Path
+from textwrap import dedent
 from types import ModuleType
 from typing import Any
 
@@ -24,6 +26,7 @@ from django.core.management import get_commands, load_command_class
 from django.core.management.base import CommandError
 from django.db import connection, transaction
 
+import pgqueue
 from pgqueue import registry
 from pgqueue.events import consumers, subscribing, typed
 from tests import programs
@@ -126,6 +129,9 @@ NOT_RUN: Mapping[tuple[str, int], str] = {
     ): "It listens until the process ends; the first block does so, too.",
 }
 """Why a block is only compiled, by its page and number."""
+
+
+SECTION = re.compile(r"^(?:Args|Attributes|Raises|Returns):$", re.M)
 
 
 def by_page(*languages: str) -> dict[str, list[Block]]:
@@ -241,6 +247,22 @@ def parse(line: str) -> None:
             command.create_parser("manage.py", name).parse_args(given)
         except CommandError as error:
             pytest.fail(f"{line}: {error}")
+
+
+def examples(text: str) -> list[str]:
+    """Return the indented blocks before the sections of a docstring."""
+    told, *_ = SECTION.split(cleandoc(text), maxsplit=1)
+    return [dedent(each) for each in re.findall(r"(?:^ {4}.*\n?|^\n(?= {4}))+", told, re.M)]
+
+
+def test_examples_of_docstrings_compile() -> None:
+    """They stand for what the pages run, and are too short to be run themselves."""
+    named = {name: examples(getattr(pgqueue, name).__doc__ or "") for name in pgqueue.__all__}
+
+    for name, found in named.items():
+        for number, code in enumerate(found):
+            compiled(Block(f"pgqueue.{name}", number, "python", 0, "", code))
+    assert sum(map(len, named.values())) > 10
 
 
 def test_no_block_is_left_out() -> None:

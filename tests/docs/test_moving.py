@@ -16,6 +16,7 @@ from pgqueue import TaskContext, registry
 from pgqueue.conf import Settings
 from pgqueue.events import subscribing
 from pgqueue.exceptions import EndOfRun
+from pgqueue.models import History, Message
 from tests.docs.blocks import ROOT, Block, blocks
 from tests.docs.test_blocks import parse, run
 
@@ -48,6 +49,8 @@ def test_our_side_of_a_page_runs(page: str, module: ModuleType) -> None:
         run(block, module)
     if hasattr(module, "result"):
         call_command("runworker", "--drain")
+        module.result.refresh()
+        assert module.result.status == "succeeded"
     found = calls(page)
 
     assert len(found) > 8
@@ -57,6 +60,19 @@ def test_our_side_of_a_page_runs(page: str, module: ModuleType) -> None:
         except Exception as error:
             error.add_note(f"{page}: {code}")
             raise
+
+
+def test_a_chord_as_the_page_for_celery_has_it_sums_its_parts(module: ModuleType) -> None:
+    for block in blocks("docs/from-celery.md", "python"):
+        run(block, module)
+    call_command("runworker", "--drain")
+    Message.objects.all().run_now()  # it looked before all of them had ended, perhaps
+    call_command("runworker", "--drain")
+
+    module.whole.refresh()
+    assert module.whole.return_value == 600
+    published = History.objects.filter(task="example.publish_page")
+    assert sorted(published.values_list("payload__args__0", flat=True)) == [1, 2, 3]
 
 
 def use(page: str, code: str, module: ModuleType) -> None:

@@ -14,6 +14,7 @@ from pgqueue.duties.purge import Purge
 from pgqueue.duties.rescue import Rescue
 from pgqueue.duties.schedule import Schedule, Scheduling
 from pgqueue.duties.sequence import Sequence
+from pgqueue.duties.statistics import Statistics
 
 
 def all_duties(*, database: str, scheduling: Scheduling, subscribing: Subscribing) -> list[Duty]:
@@ -44,6 +45,7 @@ def all_duties(*, database: str, scheduling: Scheduling, subscribing: Subscribin
             dead_retention=options.dead_retention,
             exports_first=options.export_before_drop,
         ),
+        Statistics(),
         Forget(),
     ]
 

@@ -16,6 +16,7 @@ from pgqueue.models.purged import Purged
 from pgqueue.models.reader import Reader
 from pgqueue.models.schedule import Schedule
 from pgqueue.models.staged import Staged
+from pgqueue.models.statistics import Statistic, Tally, Total
 from pgqueue.models.subscription import Subscription
 from pgqueue.models.waiter import Waiter
 from pgqueue.models.webhook import Webhook
@@ -43,7 +44,10 @@ __all__ = [
     "Reader",
     "Schedule",
     "Staged",
+    "Statistic",
     "Subscription",
+    "Tally",
+    "Total",
     "Waiter",
     "Webhook",
     "Worker",

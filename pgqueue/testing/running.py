@@ -28,6 +28,7 @@ from pgqueue.worker.leases import LeasedMessage, Leases
 from pgqueue.worker.quarantine import Quarantine
 from pgqueue.worker.runner import Runner
 from pgqueue.worker.settler import write
+from pgqueue.worker.tally import Tally
 from pgqueue.worker.timeouts import Timeouts
 
 
@@ -112,7 +113,7 @@ class _Bench:
         timeouts = Timeouts()
         quarantine = Quarantine(alias, Leases(), max_lost=settings().max_lost)
         is_inside = connections[alias].in_atomic_block
-        runner = Runner(alias, timeouts, Handlers(alias), quarantine, is_inside=is_inside)
+        runner = Runner(alias, timeouts, Handlers(alias), quarantine, Tally(), is_inside=is_inside)
         timeouts.start()
         try:
             with kept_open():

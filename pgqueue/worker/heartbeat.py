@@ -14,6 +14,7 @@ from pgqueue.connections import Session
 from pgqueue.engine import lease
 from pgqueue.service import Service
 from pgqueue.worker.leases import Leases
+from pgqueue.worker.tally import Tally
 
 
 class Heartbeat(Service):
@@ -24,6 +25,7 @@ class Heartbeat(Service):
         session: Session,
         leases: Leases,
         registration: Registration,
+        tally: Tally,
         *,
         lease: timedelta,
         every: timedelta,
@@ -32,6 +34,7 @@ class Heartbeat(Service):
         self._session = session
         self._leases = leases
         self._registration = registration
+        self._tally = tally
         self._lease = lease
         self._every = every
         # After an outage, other workers wait for one lease before they rescue messages.
@@ -49,6 +52,7 @@ class Heartbeat(Service):
         self._renew()
         self._give_back()
         self._registration.beat(self._session.connection)
+        self._tally.store(self._session.connection)
         return self._every * random.uniform(0.9, 1)  # noqa: S311
 
     def _connect(self) -> None:
@@ -87,7 +91,9 @@ class Heartbeat(Service):
         self._given_back = former
 
     def finish(self) -> None:
-        """Delete the worker's row; if that fails, a duty deletes it later."""
+        """Delete the worker's row, after what it has counted; if that fails, a duty does later."""
+        with suppress(psycopg.Error):
+            self._tally.store(self._session.connection)
         with suppress(psycopg.Error):
             self._registration.retire(self._session.connection)
         self._session.close()

@@ -24,6 +24,7 @@ from pgqueue.worker.recycling import TaskLimit
 from pgqueue.worker.runner import Runner
 from pgqueue.worker.settler import Settler
 from pgqueue.worker.sorting import Sorting
+from pgqueue.worker.tally import Tally
 from pgqueue.worker.thread_waker import ThreadWaker
 from pgqueue.worker.threads import Threads
 from pgqueue.worker.timeouts import Timeouts
@@ -34,6 +35,7 @@ class Pipeline:
 
     Args:
         leases: the messages that this worker has leased; other services read it, too.
+        tally: counts how runs end.
         listens: whether the fetcher listens for new messages.
         on_delayed: called when a message has become due at a later time, here or elsewhere.
         on_used_up: called when `max_tasks` tasks have run.
@@ -44,6 +46,7 @@ class Pipeline:
         config: WorkerConfig,
         leases: Leases,
         registration: Registration,
+        tally: Tally,
         *,
         listens: bool,
         on_delayed: Callable[[], None],
@@ -63,6 +66,7 @@ class Pipeline:
             self.timeouts,
             Handlers(config.database),
             Quarantine(config.database, leases, max_lost=options.max_lost),
+            tally,
         )
         ended = TaskLimit.of(config.max_tasks, self.settler.put, on_reached=self._finish)
 

@@ -39,6 +39,7 @@ from pgqueue.worker.failures import (
 from pgqueue.worker.handlers import Handlers
 from pgqueue.worker.leases import LeasedMessage
 from pgqueue.worker.quarantine import Quarantine
+from pgqueue.worker.tally import Tally
 from pgqueue.worker.timeouts import Timeouts, within
 
 logger = logging.getLogger(__name__)
@@ -68,6 +69,7 @@ class Runner:
         timeouts: bounds a run in time.
         handlers: know what to do with raw messages.
         quarantine: lets runs begin, one alone where it must be.
+        tally: counts how runs end.
         is_inside: each run is part of a transaction of the caller's, as in a TestCase.
     """
 
@@ -75,6 +77,7 @@ class Runner:
     timeouts: Timeouts
     handlers: Handlers
     quarantine: Quarantine
+    tally: Tally
     is_inside: bool = False
     _reported: dict[str, float] = field(default_factory=dict)
 
@@ -153,6 +156,7 @@ class Runner:
             ending = self._ended(run, value)
         except BaseException as error:
             ending = _ending_after(run, error)
+        self.tally.add(run.leased, ending)
         announce(run.task, run.context, ending)
         return ending
 
@@ -179,6 +183,7 @@ class Runner:
             ending = _ending_after(run, error)
         if not is_written:
             run.leased.end()
+        self.tally.add(run.leased, ending)
         announce(run.task, run.context, ending)
         return Closed(getattr(ending, "delay", NO_DELAY)) if is_written else ending
 

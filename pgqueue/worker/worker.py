@@ -42,6 +42,7 @@ from pgqueue.worker.parent import RETIRING, WELL, Superior
 from pgqueue.worker.pipeline import Pipeline
 from pgqueue.worker.recycling import memory
 from pgqueue.worker.stopping import SIGNALS, StopRequests
+from pgqueue.worker.tally import Tally
 from pgqueue.worker.unseen import warn_of_unseen
 from pgqueue.worker.watchdog import Watchdog, touch
 
@@ -92,10 +93,12 @@ class Worker:
         with self._main_session.connected() as connection:
             listens = not config.poll_only and not is_pooled(connection)
         self._registration = Registration(self._info(), notify_for=2 * options.heartbeat, ids=ids)
+        tally = Tally()
         self._heartbeat = Heartbeat(
             Session(config.database, name="heartbeat"),
             self._leases,
             self._registration,
+            tally,
             lease=options.lease,
             every=options.heartbeat,
         )
@@ -117,6 +120,7 @@ class Worker:
                 config,
                 self._leases,
                 self._registration,
+                tally,
                 listens=listens,
                 on_delayed=self._look_early,
                 on_used_up=lambda: self.retire(tasks=config.max_tasks or 0),

@@ -37,6 +37,7 @@ from pgqueue.worker.leases import LeasedMessage, Leases
 from pgqueue.worker.quarantine import Quarantine
 from pgqueue.worker.runner import Runner
 from pgqueue.worker.settler import Settler
+from pgqueue.worker.tally import Tally
 from pgqueue.worker.timeouts import Timeouts
 from tests.eventually import eventually
 from tests.factories import claim
@@ -91,7 +92,7 @@ def wait_until_cancelled(context: TaskContext) -> None:
 def run(message: LeasedMessage) -> Ending:
     """Run a message here, as one of a worker's threads would."""
     quarantine = Quarantine("default", Leases(), max_lost=3)
-    return Runner("default", Timeouts(), Handlers("default"), quarantine).run(message)
+    return Runner("default", Timeouts(), Handlers("default"), quarantine, Tally()).run(message)
 
 
 def claim_one() -> LeasedMessage:

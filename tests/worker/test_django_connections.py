@@ -26,6 +26,7 @@ from pgqueue.worker.leases import LeasedMessage, Leases
 from pgqueue.worker.quarantine import Quarantine
 from pgqueue.worker.runner import Runner
 from pgqueue.worker.settler import write
+from pgqueue.worker.tally import Tally
 from pgqueue.worker.timeouts import Timeouts
 from tests import jobs
 from tests.factories import claim
@@ -267,7 +268,7 @@ def run_one_to_its_end() -> None:
 
 def runner() -> Runner:
     quarantine = Quarantine("default", Leases(), max_lost=3)
-    return Runner("default", Timeouts(), Handlers("default"), quarantine)
+    return Runner("default", Timeouts(), Handlers("default"), quarantine, Tally())
 
 
 def run_one() -> Ending:

@@ -17,6 +17,7 @@ from pgqueue.worker.handlers import Handlers
 from pgqueue.worker.leases import LeasedMessage, Leases
 from pgqueue.worker.quarantine import Quarantine
 from pgqueue.worker.runner import Runner
+from pgqueue.worker.tally import Tally
 from pgqueue.worker.timeouts import Timeouts
 from tests.eventually import eventually
 from tests.factories import Connection, run
@@ -156,7 +157,7 @@ class TestWaiting:
     @pytest.fixture
     def runner(self, connection: Connection) -> Runner:
         quarantine = Quarantine("default", Leases(), max_lost=MAX_LOST)
-        return Runner("default", Timeouts(), Handlers("default"), quarantine)
+        return Runner("default", Timeouts(), Handlers("default"), quarantine, Tally())
 
     def test_what_lost_its_lease_meanwhile_does_not_run(
         self, connection: Connection, runner: Runner

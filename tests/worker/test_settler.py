@@ -30,6 +30,7 @@ from pgqueue.worker import watchdog
 from pgqueue.worker.heartbeat import Heartbeat
 from pgqueue.worker.leases import LeasedMessage, Leases
 from pgqueue.worker.settler import BATCH, Settler
+from pgqueue.worker.tally import Tally
 from tests.eventually import eventually
 from tests.factories import OVER, Connection, claim, run
 from tests.hearing import heard
@@ -112,7 +113,7 @@ def heart(session: Session, leases: Leases, *, lease: timedelta) -> Heartbeat:
         host="here", pid=1, started_at=datetime.now(UTC), channels=None, excluded=[], info={}
     )
     registration = Registration(info, notify_for=lease)
-    return Heartbeat(session, leases, registration, lease=lease, every=lease)
+    return Heartbeat(session, leases, registration, Tally(), lease=lease, every=lease)
 
 
 def test_leases_are_renewed_though_the_workers_row_is_locked(

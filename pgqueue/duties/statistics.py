@@ -1,0 +1,25 @@
+from datetime import timedelta
+
+from pgqueue.engine import statistics
+from pgqueue.engine.values import Connection
+
+EVERY = timedelta(seconds=10)
+
+
+class Statistics:
+    """Add up what workers have counted, and remove what was kept for long enough."""
+
+    name = "statistics"
+
+    def __init__(self) -> None:
+        self.did = {"added": 0, "removed": 0}
+
+    def may_run(self, answered_for: timedelta) -> bool:
+        """Any process may."""
+        return True
+
+    def run(self, connection: Connection) -> timedelta:
+        """Do a batch of each."""
+        added, removed = statistics.fold(connection), statistics.forget(connection)
+        self.did = {"added": added, "removed": removed}
+        return timedelta() if statistics.LIMIT in (added, removed) else EVERY

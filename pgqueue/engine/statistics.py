@@ -1,0 +1,181 @@
+"""Counts of runs by channel and task: what workers add, what a duty adds up, and what is read.
+
+A histogram has `BUCKETS` counts: of durations up to 1, 2, 4, … milliseconds, and of longer ones.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from datetime import datetime, timedelta
+from typing import Any, NamedTuple
+
+from pgqueue.engine.values import Cursors
+from pgqueue.statements import load
+
+SQL = load(__name__)
+
+BUCKETS = 24
+"""The last one has what took longer than 2 ** 22 ms: 70 minutes."""
+BOUNDS = [2**n / 1000 for n in range(BUCKETS - 1)]
+"""The upper bounds of the buckets but for the last one, in seconds."""
+LIMIT = 5000
+MINUTES_KEPT = timedelta(days=2)
+HOURS_KEPT = timedelta(days=30)
+MINUTE, HOUR = "minute", "hour"
+
+
+class Counts(NamedTuple):
+    """What came of runs of one task in one channel.
+
+    Attributes:
+        failed: those that raised and are tried again.
+        dead: those that raised, and were the last of their message.
+        waited: seconds from when the messages were due until they began, together.
+        ran: seconds that the runs took, together.
+        waits: the histogram of the waits.
+        runs: the histogram of what the runs took.
+    """
+
+    channel: str
+    task: str
+    succeeded: int
+    failed: int
+    dead: int
+    deferred: int
+    discarded: int
+    cancelled: int
+    waited: float
+    ran: float
+    waits: Sequence[int]
+    runs: Sequence[int]
+
+    @property
+    def total(self) -> int:
+        """How many runs."""
+        return sum(self[2:8])
+
+    @property
+    def failure_rate(self) -> float:
+        """The share of runs that raised, from 0 to 1."""
+        return (self.failed + self.dead) / self.total if self.total else 0.0
+
+
+class Period(NamedTuple):
+    """What came of all runs of a minute, or of an hour, that begins `at`."""
+
+    at: datetime
+    succeeded: int
+    failed: int
+    dead: int
+    waited: float
+    ran: float
+    total: int
+
+
+def bucket(seconds: float) -> int:
+    """Return the bucket of a duration, by its index."""
+    return min(int(max(seconds, 0.0) * 1000).bit_length(), BUCKETS - 1)
+
+
+def quantile(histogram: Sequence[int], share: float) -> float | None:
+    """Return the duration, in seconds, below which this share of the durations is.
+
+    It lies within a bucket, and is estimated as if durations were spread evenly over it.
+
+    Returns:
+        None: the histogram is empty.
+    """
+    wanted, seen = share * sum(histogram), 0
+    for index, count in enumerate(histogram):
+        if count and seen + count >= wanted:
+            low = BOUNDS[index - 1] if index else 0.0
+            high = BOUNDS[index] if index < len(BOUNDS) else 2 * low
+            return low + (high - low) * (wanted - seen) / count
+        seen += count
+    return None
+
+
+def add(connection: Cursors, counted: Collection[Counts]) -> None:
+    """Store what a worker has counted since it did so last."""
+    columns = dict(zip(Counts._fields, map(list, zip(*counted, strict=True)), strict=True))
+    with connection.cursor() as cursor:
+        cursor.execute(
+            SQL["add"],
+            {
+                **columns,
+                "channels": columns["channel"],
+                "tasks": columns["task"],
+                "waits": [_text(each) for each in columns["waits"]],
+                "runs": [_text(each) for each in columns["runs"]],
+            },
+        )
+
+
+def fold(connection: Cursors) -> int:
+    """Add up what workers have stored, `LIMIT` rows at most; return how many."""
+    return _count(connection, "fold", {"limit": LIMIT})
+
+
+def forget(connection: Cursors) -> int:
+    """Remove minutes and hours that were kept for long enough, and totals of what ran before them.
+
+    Returns:
+        How many rows.
+    """
+    kept = {"minutes_kept": MINUTES_KEPT, "hours_kept": HOURS_KEPT}
+    return _count(connection, "forget", {**kept, "limit": LIMIT})
+
+
+def totals(connection: Cursors) -> list[Counts]:
+    """Return the counts of all runs so far, of each channel and task. They only grow."""
+    return [Counts(*row) for row in _rows(connection, "totals", {})]
+
+
+def over_time(
+    connection: Cursors, *, period: str, span: timedelta, channel: str | None = None
+) -> list[Period]:
+    """Return what ran in each minute or hour of late, the earliest first; without those of no run.
+
+    Args:
+        period: `MINUTE` (they are kept for two days) or `HOUR` (for thirty).
+        span: how far back.
+        channel: None: all channels.
+    """
+    given = {"period": period, "span": span, "channel": channel}
+    return [Period(*row) for row in _rows(connection, "over_time", given)]
+
+
+def by_task(
+    connection: Cursors,
+    *,
+    period: str,
+    span: timedelta,
+    channel: str | None = None,
+    limit: int = 100,
+) -> list[Counts]:
+    """Return what ran of late, of each channel and task; those with the most runs first.
+
+    Args:
+        period: as in `over_time`.
+        span: as there.
+        channel: None: all channels.
+        limit: of the channels and tasks.
+    """
+    given = {"period": period, "span": span, "channel": channel, "limit": limit}
+    return [Counts(*row) for row in _rows(connection, "by_task", given)]
+
+
+def _count(connection: Cursors, name: str, parameters: dict[str, Any]) -> int:
+    [[count]] = _rows(connection, name, parameters)
+    return int(count)
+
+
+def _rows(connection: Cursors, name: str, parameters: dict[str, Any]) -> list[Any]:
+    with connection.cursor() as cursor:
+        cursor.execute(SQL[name], parameters)
+        rows: list[Any] = cursor.fetchall()
+    return rows
+
+
+def _text(histogram: Sequence[int]) -> str:
+    return "{" + ",".join(map(str, histogram)) + "}"

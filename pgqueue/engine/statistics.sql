@@ -1,0 +1,150 @@
+-- Workers insert what they have counted since their last heartbeat, and wait for nobody. A duty adds it up: by minute,
+-- by hour, and for ever.
+
+-- name: add
+INSERT INTO pgqueue_tally
+    (at, channel, task, succeeded, failed, dead, deferred, discarded, cancelled, waited, ran, waits, runs)
+SELECT statement_timestamp(), channel, task, succeeded, failed, dead, deferred, discarded, cancelled, waited, ran,
+       waits::bigint[], runs::bigint[]
+FROM unnest(%(channels)s::text[], %(tasks)s::text[], %(succeeded)s::bigint[], %(failed)s::bigint[], %(dead)s::bigint[],
+            %(deferred)s::bigint[], %(discarded)s::bigint[], %(cancelled)s::bigint[], %(waited)s::float8[],
+            %(ran)s::float8[], %(waits)s::text[], %(runs)s::text[])
+    AS t (channel, task, succeeded, failed, dead, deferred, discarded, cancelled, waited, ran, waits, runs)
+
+-- name: sums
+-- Of rows with these columns.
+sum(succeeded)::bigint AS succeeded, sum(failed)::bigint AS failed, sum(dead)::bigint AS dead,
+sum(deferred)::bigint AS deferred, sum(discarded)::bigint AS discarded, sum(cancelled)::bigint AS cancelled,
+sum(waited) AS waited, sum(ran) AS ran,
+-- include: buckets_of_waits
+AS waits,
+-- include: buckets_of_runs
+AS runs
+
+-- name: buckets_of_waits
+-- Written out: to unnest the arrays and to put them together again takes ten times as long.
+ARRAY[
+    sum(waits[1]), sum(waits[2]), sum(waits[3]), sum(waits[4]), sum(waits[5]), sum(waits[6]), sum(waits[7]), sum(waits[8]),
+    sum(waits[9]), sum(waits[10]), sum(waits[11]), sum(waits[12]), sum(waits[13]), sum(waits[14]), sum(waits[15]),
+    sum(waits[16]), sum(waits[17]), sum(waits[18]), sum(waits[19]), sum(waits[20]), sum(waits[21]), sum(waits[22]),
+    sum(waits[23]), sum(waits[24])]::bigint[]
+
+-- name: buckets_of_runs
+ARRAY[
+    sum(runs[1]), sum(runs[2]), sum(runs[3]), sum(runs[4]), sum(runs[5]), sum(runs[6]), sum(runs[7]), sum(runs[8]),
+    sum(runs[9]), sum(runs[10]), sum(runs[11]), sum(runs[12]), sum(runs[13]), sum(runs[14]), sum(runs[15]),
+    sum(runs[16]), sum(runs[17]), sum(runs[18]), sum(runs[19]), sum(runs[20]), sum(runs[21]), sum(runs[22]),
+    sum(runs[23]), sum(runs[24])]::bigint[]
+
+-- name: counted
+succeeded, failed, dead, deferred, discarded, cancelled, waited, ran, waits, runs
+
+-- name: both
+-- Ends "ON CONFLICT … DO UPDATE SET".
+succeeded = t.succeeded + excluded.succeeded,
+failed = t.failed + excluded.failed,
+dead = t.dead + excluded.dead,
+deferred = t.deferred + excluded.deferred,
+discarded = t.discarded + excluded.discarded,
+cancelled = t.cancelled + excluded.cancelled,
+waited = t.waited + excluded.waited,
+ran = t.ran + excluded.ran,
+waits = ARRAY(SELECT a + b FROM unnest(t.waits, excluded.waits) WITH ORDINALITY AS u (a, b, n) ORDER BY n),
+runs = ARRAY(SELECT a + b FROM unnest(t.runs, excluded.runs) WITH ORDINALITY AS u (a, b, n) ORDER BY n)
+
+-- name: fold
+-- One statement: who reads totals and tallies together counts each run once, before it and after it.
+WITH gone AS MATERIALIZED (
+    DELETE FROM pgqueue_tally
+    WHERE id = ANY (ARRAY(SELECT id FROM pgqueue_tally ORDER BY id LIMIT %(limit)s))
+    RETURNING *
+), periods AS (
+    INSERT INTO pgqueue_statistic AS t (period, at, channel, task,
+-- include: counted
+    )
+    SELECT period, date_trunc(period, at, 'UTC') AS begins, channel, task,
+-- include: sums
+    FROM gone CROSS JOIN (VALUES ('minute'), ('hour')) AS p (period)
+    GROUP BY period, begins, channel, task
+    ON CONFLICT (period, at, channel, task) DO UPDATE SET
+-- include: both
+), totals AS (
+    INSERT INTO pgqueue_total AS t (channel, task, counted_at,
+-- include: counted
+    )
+    SELECT channel, task, max(at),
+-- include: sums
+    FROM gone
+    GROUP BY channel, task
+    ON CONFLICT (channel, task) DO UPDATE SET counted_at = greatest(t.counted_at, excluded.counted_at),
+-- include: both
+)
+SELECT count(*) FROM gone
+
+-- name: forget
+WITH old AS (
+    DELETE FROM pgqueue_statistic
+    WHERE (period, at, channel, task) IN (
+        SELECT period, at, channel, task FROM (
+            (SELECT period, at, channel, task FROM pgqueue_statistic
+             WHERE period = 'minute' AND at < statement_timestamp() - %(minutes_kept)s::interval
+             ORDER BY at, channel, task LIMIT %(limit)s)
+            UNION ALL
+            (SELECT period, at, channel, task FROM pgqueue_statistic
+             WHERE period = 'hour' AND at < statement_timestamp() - %(hours_kept)s::interval
+             ORDER BY at, channel, task LIMIT %(limit)s)) o)
+    RETURNING true
+), silent AS (
+    DELETE FROM pgqueue_total WHERE counted_at < statement_timestamp() - %(hours_kept)s::interval RETURNING true
+)
+SELECT (SELECT count(*) FROM old) + (SELECT count(*) FROM silent)
+
+-- name: totals
+-- With what is not added up yet.
+SELECT channel, task,
+-- include: sums
+FROM (
+    SELECT channel, task,
+-- include: counted
+    FROM pgqueue_total
+    UNION ALL
+    SELECT channel, task,
+-- include: counted
+    FROM pgqueue_tally) everything
+GROUP BY channel, task
+ORDER BY channel, task
+
+-- name: recent
+-- What is in the table, and what is not added up yet. The last `periods` of them, the present one included.
+recent AS MATERIALIZED (
+    SELECT at, channel, task,
+-- include: counted
+    FROM pgqueue_statistic
+    WHERE period = %(period)s AND at > statement_timestamp() - %(span)s::interval
+    UNION ALL
+    SELECT date_trunc(%(period)s, at, 'UTC'), channel, task,
+-- include: counted
+    FROM pgqueue_tally
+)
+
+-- name: over_time
+WITH
+-- include: recent
+SELECT at, sum(succeeded)::bigint, sum(failed)::bigint, sum(dead)::bigint, sum(waited), sum(ran),
+       sum(succeeded + failed + dead + deferred + discarded + cancelled)::bigint
+FROM recent
+WHERE (%(channel)s::text IS NULL OR channel = %(channel)s) AND at > statement_timestamp() - %(span)s::interval
+GROUP BY at
+ORDER BY at
+
+-- name: by_task
+-- Those with the most runs.
+WITH
+-- include: recent
+SELECT channel, task,
+-- include: sums
+FROM recent
+WHERE (%(channel)s::text IS NULL OR channel = %(channel)s) AND at > statement_timestamp() - %(span)s::interval
+GROUP BY channel, task
+ORDER BY sum(succeeded + failed + dead + deferred + discarded + cancelled) DESC, channel, task
+LIMIT %(limit)s

@@ -1,0 +1,87 @@
+"""Counts of runs, by channel and task."""
+
+from django.db import migrations, models
+
+import pgqueue.models.buckets
+from pgqueue.migrations.sql import RunSQLFile
+
+
+class Migration(migrations.Migration):
+
+    dependencies = [
+        ('pgqueue', '0010_webhooks'),
+    ]
+
+    operations = [
+        migrations.CreateModel(
+            name='Statistic',
+            fields=[
+                ('channel', models.TextField(db_collation='C')),
+                ('task', models.TextField(db_collation='C')),
+                ('succeeded', models.BigIntegerField()),
+                ('failed', models.BigIntegerField(help_text='Runs that raised, and are tried again.')),
+                ('dead', models.BigIntegerField(help_text='Runs that raised, and were the last of their message.')),
+                ('deferred', models.BigIntegerField()),
+                ('discarded', models.BigIntegerField()),
+                ('cancelled', models.BigIntegerField()),
+                ('waited', models.FloatField(help_text='Seconds from when messages were due to their starts.')),
+                ('ran', models.FloatField(help_text='Seconds of all runs together.')),
+                ('waits', pgqueue.models.buckets.BucketsField(help_text='How many waited for up to 1 ms, 2 ms, 4 ms, …; the rest.')),
+                ('runs', pgqueue.models.buckets.BucketsField(help_text='How many ran for up to 1 ms, 2 ms, 4 ms, …; the rest.')),
+                ('pk', models.CompositePrimaryKey('period', 'at', 'channel', 'task', blank=True, editable=False, primary_key=True, serialize=False)),
+                ('period', models.TextField(help_text='minute or hour')),
+                ('at', models.DateTimeField(help_text='When the period begins.')),
+            ],
+            options={
+                'db_table': 'pgqueue_statistic',
+                'default_permissions': (),
+            },
+        ),
+        migrations.CreateModel(
+            name='Tally',
+            fields=[
+                ('channel', models.TextField(db_collation='C')),
+                ('task', models.TextField(db_collation='C')),
+                ('succeeded', models.BigIntegerField()),
+                ('failed', models.BigIntegerField(help_text='Runs that raised, and are tried again.')),
+                ('dead', models.BigIntegerField(help_text='Runs that raised, and were the last of their message.')),
+                ('deferred', models.BigIntegerField()),
+                ('discarded', models.BigIntegerField()),
+                ('cancelled', models.BigIntegerField()),
+                ('waited', models.FloatField(help_text='Seconds from when messages were due to their starts.')),
+                ('ran', models.FloatField(help_text='Seconds of all runs together.')),
+                ('waits', pgqueue.models.buckets.BucketsField(help_text='How many waited for up to 1 ms, 2 ms, 4 ms, …; the rest.')),
+                ('runs', pgqueue.models.buckets.BucketsField(help_text='How many ran for up to 1 ms, 2 ms, 4 ms, …; the rest.')),
+                ('id', models.BigAutoField(primary_key=True, serialize=False)),
+                ('at', models.DateTimeField()),
+            ],
+            options={
+                'db_table': 'pgqueue_tally',
+                'default_permissions': (),
+            },
+        ),
+        migrations.CreateModel(
+            name='Total',
+            fields=[
+                ('channel', models.TextField(db_collation='C')),
+                ('task', models.TextField(db_collation='C')),
+                ('succeeded', models.BigIntegerField()),
+                ('failed', models.BigIntegerField(help_text='Runs that raised, and are tried again.')),
+                ('dead', models.BigIntegerField(help_text='Runs that raised, and were the last of their message.')),
+                ('deferred', models.BigIntegerField()),
+                ('discarded', models.BigIntegerField()),
+                ('cancelled', models.BigIntegerField()),
+                ('waited', models.FloatField(help_text='Seconds from when messages were due to their starts.')),
+                ('ran', models.FloatField(help_text='Seconds of all runs together.')),
+                ('waits', pgqueue.models.buckets.BucketsField(help_text='How many waited for up to 1 ms, 2 ms, 4 ms, …; the rest.')),
+                ('runs', pgqueue.models.buckets.BucketsField(help_text='How many ran for up to 1 ms, 2 ms, 4 ms, …; the rest.')),
+                ('pk', models.CompositePrimaryKey('channel', 'task', blank=True, editable=False, primary_key=True, serialize=False)),
+                ('counted_at', models.DateTimeField(help_text='The last time that something was added.')),
+            ],
+            options={
+                'db_table': 'pgqueue_total',
+                'default_permissions': (),
+            },
+        ),
+        RunSQLFile('0011_statistics'),
+    ]

@@ -1,0 +1,138 @@
+"""What workers have counted is added up, and is counted once whenever it is read."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import timedelta
+
+import pytest
+
+from pgqueue.engine import statistics
+from pgqueue.engine.statistics import BOUNDS, BUCKETS, HOUR, MINUTE, Counts
+from pgqueue.models import Statistic, Tally, Total
+from tests.factories import Connection
+
+DAY = timedelta(days=1)
+
+
+def counted(channel: str = "mail", task: str = "send", **counts: float) -> Counts:
+    histogram = [0] * BUCKETS
+    histogram[3] = int(counts.get("succeeded", 0))
+    zeros = dict.fromkeys(Counts._fields[2:10], 0)
+    given = {**zeros, "channel": channel, "task": task, **counts}
+    return Counts(**given, waits=histogram, runs=histogram)  # type: ignore[arg-type]
+
+
+def age(connection: Connection, by: timedelta) -> None:
+    connection.execute("UPDATE pgqueue_tally SET at = at - %s", [by])
+
+
+class TestABucket:
+    @pytest.mark.parametrize(
+        ("seconds", "bucket"),
+        [(-1, 0), (0, 0), (0.0009, 0), (0.0011, 1), (0.003, 2), (1.5, 11), (10**9, BUCKETS - 1)],
+    )
+    def test_has_what_its_bound_allows(self, seconds: float, bucket: int) -> None:
+        assert statistics.bucket(seconds) == bucket
+        if bucket < len(BOUNDS):
+            assert seconds <= BOUNDS[bucket]
+        if bucket:
+            assert seconds > BOUNDS[bucket - 1]
+
+    def test_is_where_a_quantile_is_found(self) -> None:
+        histogram = [0, 90, 0, 10, *([0] * (BUCKETS - 4))]
+
+        assert statistics.quantile([0] * BUCKETS, 0.5) is None
+        assert statistics.quantile(histogram, 0.45) == pytest.approx(0.0015)
+        assert BOUNDS[2] < (statistics.quantile(histogram, 0.95) or 0) <= BOUNDS[3]
+
+
+class TestFolding:
+    def test_adds_up_by_minute_by_hour_and_for_ever(self, connection: Connection) -> None:
+        for failed in (1, 2):
+            statistics.add(connection, [counted(succeeded=5, failed=failed, waited=1.5, ran=2)])
+        statistics.add(connection, [counted(task="other", dead=1)])
+
+        assert statistics.fold(connection) == 3
+
+        assert not Tally.objects.exists()
+        periods = Statistic.objects.filter(task="send").values_list("period", "succeeded", "failed")
+        assert sorted(periods) == [("hour", 10, 3), ("minute", 10, 3)]
+        total = Total.objects.get(task="send")
+        assert (total.succeeded, total.failed, total.waited, total.ran) == (10, 3, 3, 4)
+        assert total.waits == [0, 0, 0, 10, *([0] * (BUCKETS - 4))]
+
+    def test_changes_nothing_of_what_is_read(self, connection: Connection) -> None:
+        statistics.add(connection, [counted(succeeded=5)])
+        statistics.fold(connection)
+        statistics.add(connection, [counted(succeeded=2), counted(task="other", failed=3)])
+        before = (
+            statistics.totals(connection),
+            statistics.by_task(connection, period=MINUTE, span=DAY),
+            statistics.over_time(connection, period=HOUR, span=DAY),
+        )
+
+        statistics.fold(connection)
+
+        assert statistics.totals(connection) == before[0]
+        assert statistics.by_task(connection, period=MINUTE, span=DAY) == before[1]
+        assert statistics.over_time(connection, period=HOUR, span=DAY) == before[2]
+        assert [(each.task, each.total) for each in before[1]] == [("send", 7), ("other", 3)]
+        assert sum(each.total for each in before[2]) == 10
+
+    def test_beside_another_counts_nothing_twice(
+        self, connect: Callable[..., Connection], connection: Connection
+    ) -> None:
+        other = connect()
+        statistics.add(connection, [counted(succeeded=5)])
+        with connection.transaction():
+            assert statistics.fold(connection) == 1
+            # It sees the row, and what was not committed of the totals it does not.
+            assert [each.succeeded for each in statistics.totals(other)] == [5]
+
+        assert [each.succeeded for each in statistics.totals(other)] == [5]
+        assert statistics.fold(other) == 0
+
+    def test_goes_in_steps(self, connection: Connection, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(statistics, "LIMIT", 2)
+        for _ in range(3):
+            statistics.add(connection, [counted(succeeded=1)])
+
+        assert [statistics.fold(connection) for _ in range(2)] == [2, 1]
+        assert Total.objects.get().succeeded == 3
+
+
+class TestForgetting:
+    def test_is_of_minutes_after_days_and_of_all_after_a_month(
+        self, connection: Connection
+    ) -> None:
+        for task, days in (("old", 31), ("recent", 3)):
+            statistics.add(connection, [counted(task=task, succeeded=1)])
+            age(connection, timedelta(days=days))
+            statistics.fold(connection)
+        statistics.add(connection, [counted(task="new", succeeded=1)])
+        statistics.fold(connection)
+
+        statistics.forget(connection)
+
+        kept = Statistic.objects.values_list("task", "period")
+        assert sorted(kept) == [("new", "hour"), ("new", "minute"), ("recent", "hour")]
+        assert sorted(Total.objects.values_list("task", flat=True)) == ["new", "recent"]
+
+
+class TestReading:
+    def test_is_of_the_last_periods_and_of_one_channel(self, connection: Connection) -> None:
+        statistics.add(connection, [counted(succeeded=1), counted("else", succeeded=7)])
+        age(connection, timedelta(hours=2))
+        statistics.add(connection, [counted(succeeded=2)])
+        hour = timedelta(hours=1)
+
+        recent = statistics.by_task(connection, period=MINUTE, span=hour)
+        of_one = statistics.by_task(connection, period=MINUTE, span=DAY, channel="mail")
+        most = statistics.by_task(connection, period=MINUTE, span=DAY, limit=1)
+
+        assert [(each.channel, each.total) for each in recent] == [("mail", 2)]
+        assert [(each.channel, each.total) for each in of_one] == [("mail", 3)]
+        assert [(each.channel, each.total) for each in most] == [("else", 7)]
+        ends = statistics.over_time(connection, period=MINUTE, span=DAY, channel="mail")
+        assert [each.succeeded for each in ends] == [1, 2]

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from collections.abc import Iterator
 
 import pytest
 
-from tests.chaos.harness.server import Server, home, run
+from tests.chaos.harness.server import Server, home, run, url
 from tests.chaos.harness.stage import Stage
 from tests.eventually import eventually
+from tests.processes import ROOT
 
 
 @pytest.fixture
@@ -80,3 +84,44 @@ def test_workers_that_were_led_to_a_standby_come_back_by_themselves(
 
     stage.settles(200)
     stage.end()
+
+
+READ = """
+import django
+
+django.setup()
+from django.db import transaction
+from pgqueue import Channel, publish, read
+from pgqueue.models import History
+
+{publishing}
+with transaction.atomic():
+    print([event.topic for event in read()], History.objects.count(), Channel("raw").stats().dead)
+"""
+
+
+def test_a_standby_that_follows_tells_what_the_primary_has(stage: Stage, standby: Server) -> None:
+    """In a transaction nobody gives positions, which a standby could not."""
+    stage.producer(rate=50)
+    stage.worker()
+    stage.settles(20)
+    stage.end()
+
+    first = asked(stage.server, 'publish("order.paid")\nread()')
+
+    assert "'order.paid'" in first
+    eventually(lambda: asked(standby) == first, what="it has replayed that")
+
+
+def asked(server: Server, publishing: str = "") -> str:
+    environment = {
+        "DJANGO_SETTINGS_MODULE": "tests.chaos.settings",
+        "DATABASE_URL": url(server.port),
+    }
+    code = READ.format(publishing=publishing)
+    command = [sys.executable, "-c", code]
+    done = subprocess.run(
+        command, env={**os.environ, **environment}, cwd=ROOT, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout.strip()

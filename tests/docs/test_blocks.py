@@ -105,7 +105,8 @@ RUN_BY: Mapping[str, Mapping[int, str]] = {
     "docs/guide/webhooks.md": {ALL: GUIDES + "test_the_webhooks_of_the_guide_post_what_it_says"},
     "docs/pipeline.md": {ALL: "tests/spark/test_docs.py::test_the_examples_run"},
     "docs/scale.md": {
-        4: "tests/docs/test_scale.py::test_keys_are_spread_over_databases_that_each_have_a_worker",
+        4: "tests/docs/test_scale.py::test_an_event_of_one_database_is_received_once_in_another",
+        5: "tests/docs/test_scale.py::test_keys_are_spread_over_databases_that_each_have_a_worker",
         ALL: "tests/spark/test_docs.py::test_the_queries_run",
     },
     "docs/tutorial.md": {

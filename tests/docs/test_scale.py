@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import sys
+from types import ModuleType, SimpleNamespace
+
 import pytest
 from django.core.management import call_command
 
+from pgqueue import registry
+from pgqueue.events import subscribing
 from pgqueue.models import History, Message
 from tests.docs.blocks import blocks
 
+pytestmark = pytest.mark.django_db(transaction=True, databases=["default", "second"])
 
-@pytest.mark.django_db(transaction=True, databases=["default", "second"])
+
 def test_keys_are_spread_over_databases_that_each_have_a_worker() -> None:
-    [block] = blocks("docs/scale.md", "python")
+    _, block = blocks("docs/scale.md", "python")
     names: dict[str, object] = {"__name__": "example"}
 
     exec(block.code, names)  # noqa: S102
@@ -23,3 +29,21 @@ def test_keys_are_spread_over_databases_that_each_have_a_worker() -> None:
     assert all(waiting.values())
     for alias, messages in waiting.items():
         assert History.objects.using(alias).count() == messages
+
+
+def test_an_event_of_one_database_is_received_once_in_another(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(registry, "_tasks", dict(registry._tasks))
+    monkeypatch.setattr(subscribing, "_subscriptions", {})
+    block, _ = blocks("docs/scale.md", "python")
+    module = ModuleType("example")
+    monkeypatch.setitem(sys.modules, "example", module)
+
+    exec(block.code, vars(module))  # noqa: S102
+    event = SimpleNamespace(position=7, payload={"order": 7})
+    for _ in range(2):
+        module.hand_over.func(event)
+
+    assert Message.objects.using("second").get().task == "example.book"
+    assert not Message.objects.exists()

@@ -266,6 +266,24 @@ def test_examples_of_docstrings_compile() -> None:
     assert sum(map(len, named.values())) > 10
 
 
+def test_what_the_pages_import_is_public() -> None:
+    promised = set(
+        re.findall(r"`(pgqueue[\w.]*)`", (ROOT / "docs/stability.md").read_text("utf-8"))
+    )
+    imported = {
+        (module, name)
+        for page in pages()
+        for block in blocks(page, "python")
+        for module, names_ in re.findall(r"^from (pgqueue[\w.]*) import (.*)$", block.code, re.M)
+        for name in names_.split(", ")
+    }
+
+    assert len(imported) > 40
+    public = {(module, name) for module, name in imported if module in promised}
+    public |= {(module, name) for module, name in imported if f"{module}.{name}" in promised}
+    assert sorted(imported - public) == []
+
+
 def test_no_block_is_left_out() -> None:
     """Each has a language that something runs or parses, here or where a table says."""
     ways = {"python", "sql", "console", "json", "yaml", "js", "{toctree}"}

@@ -75,4 +75,4 @@ html_copy_source = False
 html_show_sphinx = False
 # Indented blocks are what one types into a shell.
 highlight_language = "text"
-copybutton_exclude = ".linenos, .gp, .go"
+copybutton_prompt_text = "$ "

@@ -161,7 +161,7 @@ def test_each_yes_beside_the_peers_has_a_test_that_shows_it() -> None:
 
     assert len(told) == 39
     assert all(len(row) == len(told[0]) for row in told)
-    claimed = [feature for feature, *_, ours in told if ours.startswith(("✔", "~"))]
+    claimed = [feature for feature, ours, *_ in told if ours.startswith(("✔", "~"))]
     assert [feature for feature, _ in tests] == claimed
     assert all(TEST.search(named) for _, named in tests)
 

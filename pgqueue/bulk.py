@@ -7,23 +7,27 @@ an error, a restart or the death of its worker, and no message is met twice.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import asdict, dataclass, field
+from datetime import datetime, timedelta
 from time import monotonic
 from typing import Any
 
 from django.apps import apps
 from django.db import transaction
 
+from pgqueue.channels import WAITING
 from pgqueue.conf import settings
 from pgqueue.connections import borrow
+from pgqueue.engine import purge as purging
 from pgqueue.engine.operate import BATCH, VERBS, Operated, unless_locked
 from pgqueue.exceptions import Cancel
-from pgqueue.listing.index import NEWEST_FIRST
+from pgqueue.listing.index import NEWEST_FIRST, NOT_IN_ORDER, without
 from pgqueue.listing.messages import failed_with
 from pgqueue.models import Message
 from pgqueue.models.message import MessageQuerySet
 from pgqueue.names import as_channel, as_key, as_path
+from pgqueue.quantities import as_age, as_count
 from pgqueue.spelling import hint
 from pgqueue.states import State
 from pgqueue.tasks import TaskContext, TaskResult, task
@@ -85,21 +89,26 @@ class Progress:
     """How far an operation is.
 
     Attributes:
-        newest: the id that the walk began at.
-        place: the id that it goes on from; None: at `newest`.
+        newest: the id of the newest message that is meant.
+        place: the id that the walk goes on from; None: it has not begun.
+        walked: how many ids are behind it.
         done, asked, busy: messages that it was done to; that run, and were asked to stop; that
             were locked, and left as they were.
         busy_ids: the first of these.
         has_ended: whether the walk is over, and logged.
+        up_to, before: of a purge: what has an id up to this, or is older than this, goes.
     """
 
     newest: int
     place: int | None = None
+    walked: int = 0
     done: int = 0
     asked: int = 0
     busy: int = 0
     busy_ids: list[int] = field(default_factory=list)
     has_ended: bool = False
+    up_to: int | None = None
+    before: str | None = None
 
     def add(self, operated: Operated) -> None:
         """Count what came of a batch."""
@@ -113,14 +122,18 @@ class Progress:
         """How much of the ids it has walked through, from 0 to 1."""
         if self.has_ended:
             return 1.0
-        walked = 0 if self.place is None else self.newest - self.place
-        return max(0.0, min(walked / max(self.newest, 1), 0.99))
+        return max(0.0, min(self.walked / max(self.newest, 1), 0.99))
+
+    def move(self, place: int, *, walked: int) -> None:
+        """Note how far the walk is."""
+        self.place, self.walked = place, walked
 
 
 def newest(database: str | None = None) -> int:
     """Return the id of the newest message; 0: there is none."""
     rows = Message.objects.using(database or settings().database).order_by("-pk")
-    return rows.values_list("pk", flat=True).first() or 0
+    with without(rows.db, *NOT_IN_ORDER):
+        return rows.values_list("pk", flat=True).first() or 0
 
 
 def start(
@@ -153,26 +166,91 @@ def start(
     return own.enqueue(operation, newest, given)
 
 
+def start_purge(
+    channel: str,
+    *,
+    newest: int,
+    states: Collection[str] = (*WAITING, State.DEAD),
+    older_than: float | None = None,
+    keep: int | None = None,
+    user: Mapping[str, Any] | None = None,
+    database: str | None = None,
+) -> TaskResult[Any]:
+    """Enqueue what `Channel.purge()` does; or, with `older_than` or `keep`, `Channel.trim()`.
+
+    Args:
+        states: that are purged; a trim is of what waits.
+        older_than: seconds. keep: messages that stay, the newest.
+        newest, user, database: as `start()` has them.
+
+    Raises:
+        ValueError: a value can't be.
+    """
+    chosen = sorted(State(state).value for state in states)
+    if State.RUNNING in chosen:
+        raise ValueError("What runs can't be purged: cancel it.")
+    own = purge.using(database=database, metadata={"acting": {"user": dict(user)}} if user else {})
+    older_than = None if older_than is None else as_age(older_than).total_seconds()
+    keep = None if keep is None else as_count(keep, least=0)
+    return own.enqueue("purge", newest, as_channel(channel), chosen, older_than, keep)
+
+
+@task(channel=CHANNEL, takes_context=True)
+def purge(
+    context: TaskContext,
+    operation: str,
+    newest: int,
+    channel: str,
+    states: list[str],
+    older_than: float | None,
+    keep: int | None,
+) -> dict[str, int]:
+    """Discard what is in these states, or what is too old or too much, from where it was."""
+    until, progress = monotonic() + RUN_FOR, _progress(context, newest)
+    if progress.up_to is None:
+        # Once: what is too old, or too much, is what was so when this began.
+        is_trim = older_than is not None or keep is not None
+        age = None if older_than is None else timedelta(seconds=older_than)
+        with borrow(context.database) as connection:
+            bounds = purging.bounds(connection, channel, keep=keep, older_than=age)
+        progress.up_to = min((bounds.surplus or 0) if is_trim else newest, newest)
+        progress.before = bounds.before.isoformat() if bounds.before else None
+    while not progress.has_ended and (progress.place or 0) < newest:
+        with transaction.atomic(using=context.database):
+            with borrow(context.database) as connection:
+                step = purging.discard(
+                    connection,
+                    channel,
+                    states=[State(state) for state in states],
+                    after=progress.place or 0,
+                    up_to=progress.up_to,
+                    before=datetime.fromisoformat(progress.before) if progress.before else None,
+                )
+            progress.done += step.ended
+            place = newest if step.last is None else step.last
+            progress.move(place, walked=place)
+            context.checkpoint(asdict(progress))
+        _go_on(context, operation, progress, until)
+    return _ended(context, operation, progress)
+
+
 @task(channel=CHANNEL, takes_context=True)
 def operate(
     context: TaskContext, operation: str, newest: int, filter: dict[str, str]
 ) -> dict[str, int]:
     """Do it, from where it was; hand the message back after a while, so that workers may stop."""
     verb, until = VERBS[operation], monotonic() + RUN_FOR
-    walk = _Walk(context, Filter(**filter), Progress(**(context.progress or {"newest": newest})))
+    walk = _Walk(context, Filter(**filter), _progress(context, newest))
     for ids in walk.batches():
         with transaction.atomic(using=context.database):
             with borrow(context.database) as connection:
                 walk.progress.add(unless_locked(connection, verb, ids))
             context.checkpoint(asdict(walk.progress))
-        if _is_to_stop(context):
-            _end(context, operation, walk.progress, "stopped")
-            raise Cancel("It was asked to stop.")
-        if monotonic() > until:
-            context.defer(0)
-    if not walk.progress.has_ended:
-        _end(context, operation, walk.progress, "ended")
-    return {name: getattr(walk.progress, name) for name in ("done", "asked", "busy")}
+        _go_on(context, operation, walk.progress, until)
+    return _ended(context, operation, walk.progress)
+
+
+TASKS = (operate.name, purge.name)
 
 
 @dataclass
@@ -193,23 +271,46 @@ class _Walk:
             for start in range(0, len(stretch.ids), BATCH):
                 batch = stretch.ids[start : start + BATCH]
                 is_last = start + BATCH >= len(stretch.ids)
-                self.progress.place = following if is_last else batch[-1] - 1
+                self._move(following if is_last else batch[-1] - 1)
                 yield batch
             if not stretch.ids:
-                self.progress.place = following
+                self._move(following)
                 yield []
+
+    def _move(self, place: int) -> None:
+        self.progress.move(place, walked=self.progress.newest - place)
 
     @property
     def _rows(self) -> MessageQuerySet:
         # An operation on everything would end itself, or others that go on.
-        rows = Message.objects.using(self.context.database).exclude(task=operate.name)
+        rows = Message.objects.using(self.context.database).exclude(task__in=TASKS)
         return rows.filter(pk__lte=self.progress.newest)
 
 
-def _is_to_stop(context: TaskContext) -> bool:
+def _progress(context: TaskContext, newest: int) -> Progress:
+    return Progress(**(context.progress or {"newest": newest}))
+
+
+def _go_on(context: TaskContext, operation: str, progress: Progress, until: float) -> None:
+    """Go on with the next batch, unless it was asked to stop, or it is time for another run.
+
+    Raises:
+        EndOfRun: it is.
+    """
     # Asked here, since heartbeats may be long in coming.
     rows = Message.objects.using(context.database).filter(pk=context.id)
-    return rows.filter(cancel_requested_at__isnull=False).exists()
+    if rows.filter(cancel_requested_at__isnull=False).exists():
+        _end(context, operation, progress, "stopped")
+        raise Cancel("It was asked to stop.")
+    if monotonic() > until:
+        context.defer(0)
+
+
+def _ended(context: TaskContext, operation: str, progress: Progress) -> dict[str, int]:
+    """Note that the walk is over; return what came of it."""
+    if not progress.has_ended:
+        _end(context, operation, progress, "ended")
+    return {name: getattr(progress, name) for name in ("done", "asked", "busy")}
 
 
 def _end(context: TaskContext, operation: str, progress: Progress, how: str) -> None:
@@ -233,7 +334,7 @@ def _log(context: TaskContext, user_id: Any, text: str) -> None:
             user_id=user_id,
             content_type=ContentType.objects.get_for_model(Message),
             object_id=context.id,
-            object_repr=f"{operate.name} #{context.id}",
+            object_repr=f"{context.task.name} #{context.id}",
             action_flag=CHANGE,
             change_message=f"{text[0].upper()}{text[1:]}",
         )

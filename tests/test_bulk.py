@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import Any
 
 import pytest
 from django.contrib.admin.models import LogEntry
 from django.contrib.auth.models import User
 from django.db import DatabaseError, connections
+from django.utils import timezone
 
 from pgqueue import bulk
 from pgqueue.bulk import Filter
+from pgqueue.channels import WAITING
 from pgqueue.engine import operate as engine
 from pgqueue.models import History, Message
 from pgqueue.testing import run_all
@@ -41,7 +44,7 @@ def progress(id: int) -> Any:
 
 
 def states() -> dict[int, str]:
-    rows = Message.objects.exclude(task=bulk.operate.name)
+    rows = Message.objects.exclude(task__in=bulk.TASKS)
     return dict(rows.values_list("id", "state"))
 
 
@@ -244,10 +247,70 @@ def test_an_operation_that_there_is_none_of_is_refused(db: None) -> None:
 def test_the_share_of_the_ids_grows_to_all(queue: Connection) -> None:
     shares = [
         bulk.Progress(newest=10).share,
-        bulk.Progress(newest=10, place=5).share,
-        bulk.Progress(newest=10, place=0).share,
-        bulk.Progress(newest=10, place=0, has_ended=True).share,
+        bulk.Progress(newest=10, walked=5).share,
+        bulk.Progress(newest=10, walked=10).share,
+        bulk.Progress(newest=10, walked=10, has_ended=True).share,
         bulk.Progress(newest=0).share,
     ]
 
     assert shares == [0.0, 0.5, 0.99, 1.0, 0.0]
+
+
+class TestAPurge:
+    def test_ends_what_is_in_its_states_and_nothing_else(self, queue: Connection) -> None:
+        gone = [*enqueue(queue, 5, channel="mail"), *schedule(queue, channel="mail")]
+        newest = bulk.newest()
+        later = enqueue(queue, channel="mail")
+        others = [*enqueue(queue, 3), *[claim.id for claim in run(queue, channel="runs")]]
+
+        id = bulk.start_purge("mail", newest=newest).id
+        run_all()
+
+        ended = History.objects.filter(outcome="discarded").values_list("pk", flat=True)
+        assert sorted(ended) == sorted(gone)
+        assert {*later, *others} <= states().keys()
+        assert History.objects.get(pk=id).result["done"] == 6
+
+    def test_may_be_of_one_state(self, queue: Connection) -> None:
+        dead, waiting = bury(queue, 2), schedule(queue, 2)
+
+        bulk.start_purge("default", newest=bulk.newest(), states=["scheduled"])
+        run_all()
+
+        assert states().keys() == set(dead)
+        assert not set(waiting) & states().keys()
+
+    def test_may_keep_the_newest(self, queue: Connection) -> None:
+        ids = schedule(queue, 5)
+
+        bulk.start_purge("default", newest=bulk.newest(), states=WAITING, keep=2)
+        run_all()
+
+        assert sorted(states()) == ids[3:]
+
+    def test_may_be_of_what_is_too_old(self, queue: Connection) -> None:
+        old, young = schedule(queue, 3), schedule(queue, 2)
+        Message.objects.filter(pk__in=old).update(created_at=timezone.now() - timedelta(hours=2))
+
+        bulk.start_purge("default", newest=bulk.newest(), states=WAITING, older_than=3600)
+        run_all()
+
+        assert sorted(states()) == young
+
+    def test_goes_on_where_it_was_and_keeps_what_it_was_to_keep(
+        self, queue: Connection, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(bulk, "RUN_FOR", -1)
+        monkeypatch.setattr("pgqueue.engine.purge.BATCH", 2)
+        ids = schedule(queue, 8)
+
+        id = bulk.start_purge("default", newest=bulk.newest(), states=WAITING, keep=3).id
+        run_all()
+
+        row = History.objects.get(pk=id)
+        assert (row.result["done"], row.attempt > 2, row.failures) == (5, True, 0)
+        assert sorted(states()) == ids[5:]
+
+    def test_what_runs_is_refused(self, db: None) -> None:
+        with pytest.raises(ValueError, match="cancel it"):
+            bulk.start_purge("mail", newest=1, states=["running"])

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 
 from django.contrib import admin
 from django.contrib.admin import helpers
@@ -23,6 +23,9 @@ class QueueAdmin(ModelAdmin):
 
     show_full_result_count = False
     show_facets = admin.ShowFacets.NEVER
+
+    class Media:
+        css: ClassVar[dict[str, tuple[str, ...]]] = {"all": ("pgqueue/pages.css",)}
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
         return super().get_queryset(request).using(settings().database)

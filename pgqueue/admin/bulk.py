@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
+from datetime import timedelta
 from time import monotonic
 from typing import Any
 
@@ -20,10 +21,13 @@ from django.utils.translation import gettext as _
 
 from pgqueue import bulk
 from pgqueue.admin.base import QueueAdmin
-from pgqueue.admin.operations import OPERATIONS, Operation
+from pgqueue.admin.lane import serving
+from pgqueue.admin.links import page_url
+from pgqueue.admin.operations import OPERATIONS, PURGE, Operation
 from pgqueue.conf import settings
-from pgqueue.listing.index import STRETCH, Listing, without
-from pgqueue.models import History, Message, Worker
+from pgqueue.listing import index
+from pgqueue.listing.index import Listing, without
+from pgqueue.models import History, Message
 from pgqueue.models.message import MessageQuerySet
 from pgqueue.states import Outcome, State
 
@@ -79,11 +83,11 @@ class BulkAdmin(QueueAdmin):
             "title": operation.label,
             "opts": self.opts,
             "operation": operation,
-            "chosen": [(_(name), value) for name, value in asdict(chosen).items() if value],
+            "chosen": _shown(chosen),
             "counted": self._count(request, chosen, operation),
-            "most": STRETCH,
+            "most": index.STRETCH,
             "newest": bulk.newest(),
-            "is_served": is_served(),
+            "is_served": bool(serving(bulk.CHANNEL)),
             "channel": bulk.CHANNEL,
             "back": list_url(chosen),
         }
@@ -97,7 +101,7 @@ class BulkAdmin(QueueAdmin):
         if row is None:
             raise Http404
         arguments = (row.payload or {}).get("args", [])
-        operation = OPERATIONS.get(arguments[0] if arguments else "")
+        operation = {**OPERATIONS, PURGE.name: PURGE}.get(arguments[0] if arguments else "")
         if operation is None:
             raise Http404
         if request.method == "POST":
@@ -109,7 +113,11 @@ class BulkAdmin(QueueAdmin):
         told = told_of(row, operation)
         if "json" in request.GET:
             return JsonResponse(told)
-        chosen = bulk.Filter(**arguments[2])
+        if operation is PURGE:
+            shown, back = _purged(arguments), page_url("channel_page", name=arguments[2])
+        else:
+            chosen = bulk.Filter(**arguments[2])
+            shown, back = _shown(chosen), list_url(chosen)
         context = {
             **self.admin_site.each_context(request),
             "title": operation.label,
@@ -117,9 +125,9 @@ class BulkAdmin(QueueAdmin):
             "row": row,
             "told": told,
             "operation": operation,
-            "chosen": [(_(name), value) for name, value in asdict(chosen).items() if value],
+            "chosen": shown,
             "may_stop": operation.is_allowed(self, request),
-            "back": list_url(chosen),
+            "back": back,
         }
         return TemplateResponse(request, "admin/pgqueue/message/bulk_progress.html", context)
 
@@ -164,9 +172,9 @@ class BulkAdmin(QueueAdmin):
             listing = self.get_listing(request, given, "")
         until = monotonic() + COUNT_FOR
         stretch = listing.stretch()
-        while stretch.next and len(stretch.ids) < STRETCH and monotonic() < until:
+        while stretch.next and len(stretch.ids) < index.STRETCH and monotonic() < until:
             stretch += listing.stretch(stretch.next)
-        rows = self._messages.filter(pk__in=stretch.ids[:STRETCH])
+        rows = self._messages.filter(pk__in=stretch.ids[: index.STRETCH])
         groups = rows.values("task", "channel", "state").annotate(number=Count("pk"))
         with without(rows.db, "seqscan"):
             found = list(groups.order_by("-number", "task", "channel", "state")[:GROUPS])
@@ -210,23 +218,36 @@ def bulk_url(operation: str, **given: str) -> str:
     return f"{reverse('admin:pgqueue_message_bulk')}?{urlencode(query)}"
 
 
-def serves(worker: Worker, channel: str) -> bool:
-    """Return whether a worker takes messages of a channel."""
-    own = worker.channels
-    return (own is None or channel in own) and channel not in worker.excluded
+def _shown(chosen: bulk.Filter) -> list[tuple[str, str]]:
+    """Return what a filter says, in words."""
+    labels = {
+        "state": _("State"),
+        "channel": _("Channel"),
+        "task": _("Task"),
+        "key": _("Key"),
+        "error": _("Class of the last error"),
+    }
+    given = asdict(chosen)
+    return [(label, given[name]) for name, label in labels.items() if given[name] is not None]
 
 
-def is_served() -> bool:
-    """Return whether a worker is alive that would run an operation."""
-    alive = Worker.objects.using(settings().database).alive(settings().lease)
-    return any(serves(worker, bulk.CHANNEL) for worker in alive.only("channels", "excluded"))
+def _purged(arguments: list[Any]) -> list[tuple[str, Any]]:
+    """Return what is purged, in words."""
+    _operation, _newest, channel, states, older_than, keep = arguments
+    given = {
+        _("Channel"): channel,
+        _("State"): ", ".join(states),
+        _("Older than"): None if older_than is None else timedelta(seconds=older_than),
+        _("Keep the newest"): keep,
+    }
+    return [(label, value) for label, value in given.items() if value is not None]
 
 
 def find(id: int) -> Any:
     """Return the message of an operation, live or ended; None: there is none."""
     for model in (Message, History):
         rows = model._default_manager.using(settings().database)
-        row = rows.filter(pk=id, task=bulk.operate.name).first()
+        row = rows.filter(pk=id, task__in=bulk.TASKS).first()
         if row is not None:
             return row
     return None

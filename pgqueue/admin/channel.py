@@ -12,8 +12,11 @@ from django.urls import reverse
 from django.utils.html import format_html
 from django.utils.http import urlencode
 from django.utils.safestring import SafeString
+from django.utils.translation import gettext
+from django.utils.translation import gettext_lazy as _
 
-from pgqueue.admin.base import QueueAdmin
+from pgqueue.admin.channel_page import ChannelPages
+from pgqueue.admin.links import to_page
 from pgqueue.conf import settings
 from pgqueue.engine import channels
 from pgqueue.models import Channel
@@ -27,17 +30,20 @@ class ChannelForm(forms.ModelForm):  # type: ignore[type-arg]
         # Django looks for it where its routers say.
         name: str = self.cleaned_data["name"]
         if Channel.objects.using(settings().database).filter(pk=name).exists():
-            raise ValidationError("There is such a channel already.")
+            raise ValidationError(gettext("There is such a channel already."))
         return name
 
 
 @admin.register(Channel)
-class ChannelAdmin(QueueAdmin):
+class ChannelAdmin(ChannelPages):
     """The channels that don't work by the defaults."""
 
     form = ChannelForm
     actions = ("pause", "resume")
-    list_display = ("name", "paused", "retention", "on_dead", "on_full", "messages", "policies")
+    list_display = (
+        *("name", "paused", "retention", "on_dead", "on_full"),
+        *("page", "messages", "policies"),
+    )
     list_filter = ("paused",)
     search_fields = ("name",)
     ordering = ("name",)
@@ -46,37 +52,41 @@ class ChannelAdmin(QueueAdmin):
         fields = [name for name in self.get_fields(request, obj) if name not in RETENTIONS]
         kept = {
             "fields": RETENTIONS,
-            "description": "As days and hours: 7 12:00:00. What is empty is kept as all is.",
+            "description": _("As days and hours: 7 12:00:00. What is empty is kept as all is."),
         }
-        return [(None, {"fields": fields}), ("How long messages are kept", kept)]
+        return [(None, {"fields": fields}), (_("How long messages are kept"), kept)]
 
     def get_readonly_fields(
         self, request: HttpRequest, obj: Channel | None = None
     ) -> tuple[str, ...]:
         # Another name would be another channel.
-        return ("name", "messages", "policies", "lanes") if obj else ()
+        return ("name", "page", "messages", "policies", "lanes") if obj else ()
 
-    @admin.display
+    @admin.display(description=_("now"))
+    def page(self, channel: Channel) -> str:
+        return to_page("channel_page", _("What it has"), name=channel.name)
+
+    @admin.display(description=_("messages"))
     def messages(self, channel: Channel) -> SafeString:
-        return _of_channel("message", "Messages", channel)
+        return _of_channel("message", gettext("Messages"), channel)
 
-    @admin.display
+    @admin.display(description=_("policies"))
     def policies(self, channel: Channel) -> SafeString:
-        return _of_channel("policy", "Policies", channel)
+        return _of_channel("policy", gettext("Policies"), channel)
 
-    @admin.display(description="lanes under a limit or in order")
+    @admin.display(description=_("lanes under a limit or in order"))
     def lanes(self, channel: Channel) -> SafeString:
         seen = channels.lanes(connections[settings().database], channel.name)
         shown = {"lanes": seen, "limit": channels.LANES, "bound": channels.LANE_BOUND}
         return render_to_string("admin/pgqueue/lanes.html", shown)
 
-    @admin.action(permissions=["change"], description="Pause: start none of their messages")
+    @admin.action(permissions=["change"], description=_("Pause: start none of their messages"))
     def pause(self, request: HttpRequest, queryset: ChannelQuerySet) -> None:
         changed = list(queryset.filter(paused=False))
         queryset.pause()
         self._report(request, changed, "paused")
 
-    @admin.action(permissions=["change"], description="Resume")
+    @admin.action(permissions=["change"], description=_("Resume"))
     def resume(self, request: HttpRequest, queryset: ChannelQuerySet) -> None:
         changed = list(queryset.filter(paused=True))
         queryset.resume()

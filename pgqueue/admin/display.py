@@ -9,13 +9,16 @@ from uuid import UUID
 from django.contrib import admin
 from django.db.models import Func, IntegerField, QuerySet, TextField
 from django.db.models.functions import Left
-from django.http import HttpRequest
+from django.http import HttpRequest, HttpResponse
 from django.template.defaultfilters import filesizeformat
-from django.template.loader import render_to_string
 from django.urls import reverse
 from django.utils.html import format_html
+from django.utils.translation import gettext_lazy as _
 
 from pgqueue.admin.changelist import ListedAdmin
+from pgqueue.admin.instances import instances
+from pgqueue.admin.links import page_url
+from pgqueue.admin.story import children, story
 from pgqueue.listing.messages import last_error
 
 EXCERPT = 64 * 1024
@@ -43,10 +46,9 @@ def excerpt_of(name: str) -> Callable[[Any, Any], str]:
         if text is None:
             return NOTHING
         return format_html(
-            '<pre style="{}">{}</pre>{}',
-            "margin: 0; white-space: pre-wrap; overflow-wrap: anywhere;",
+            '<pre class="pgqueue-excerpt">{}</pre>{}',
             text[:EXCERPT],
-            "" if len(text) <= EXCERPT else f"… (the first {filesizeformat(EXCERPT)})",
+            "" if len(text) <= EXCERPT else _("… (the first %s)") % filesizeformat(EXCERPT),
         )
 
     return shown
@@ -76,6 +78,7 @@ class ExcerptAdmin(ListedAdmin):
 class ShownMessageAdmin(ExcerptAdmin):
     """Shows a message, live or ended."""
 
+    change_form_template = "admin/pgqueue/shown_message.html"
     json_columns: tuple[str, ...] = ("payload", "metadata", "options", "progress")
     expressions: ClassVar[dict[str, Any]] = {"body_size": _Size("body")}
     content = ("payload_text", "metadata_text", "progress_text", "options_text", "body_size")
@@ -98,7 +101,7 @@ class ShownMessageAdmin(ExcerptAdmin):
         "dedupe_key",
         "parent",
     )
-    readonly_fields: ClassVar[tuple[str, ...]] = (*content, "worker", "parent", "failed_attempts")
+    readonly_fields: ClassVar[tuple[str, ...]] = (*content, "worker", "parent", "last_error")
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
         rows: QuerySet[Any] = super().get_queryset(request)
@@ -109,17 +112,23 @@ class ShownMessageAdmin(ExcerptAdmin):
     progress_text = excerpt_of("progress")
     options_text = excerpt_of("options")
 
-    @admin.display(description="body")
+    def render_change_form(
+        self, request: HttpRequest, context: dict[str, Any], *args: Any, **kwargs: Any
+    ) -> HttpResponse:
+        message = context["original"]
+        payload = message.excerpts.get("payload_text") or ""
+        context["story"] = story(request, message)
+        context["children"] = children(request, message.pk)
+        context["channel_url"] = page_url("channel_page", name=message.channel)
+        context["key_url"] = page_url("message_key", channel=message.channel, key=message.key)
+        if message.task and len(payload) <= EXCERPT:
+            context["instances"] = instances(request, self.admin_site, message.task, payload)
+        return super().render_change_form(request, context, *args, **kwargs)
+
+    @admin.display(description=_("body"))
     def body_size(self, message: Any) -> str:
         size = message.excerpts.get("body_size")
         return NOTHING if size is None else filesizeformat(size)
-
-    @admin.display
-    def failed_attempts(self, message: Any) -> str:
-        """Show each error that is kept, the last one first."""
-        if not message.errors:
-            return NOTHING
-        return render_to_string("admin/pgqueue/errors.html", {"errors": message.errors[::-1]})
 
     @admin.display
     def worker(self, message: Any) -> str:

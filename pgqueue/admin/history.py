@@ -4,9 +4,18 @@ from collections.abc import Mapping
 
 from django.contrib import admin
 from django.http import HttpRequest
+from django.utils.translation import gettext_lazy as _
 
+from pgqueue import bulk
 from pgqueue.admin.display import ShownMessageAdmin, excerpt_of
-from pgqueue.admin.filters import ChannelFilter, DayFilter, OutcomeFilter, TaskFilter, ended_on
+from pgqueue.admin.filters import (
+    ChannelFilter,
+    DayFilter,
+    ErrorFilter,
+    OutcomeFilter,
+    TaskFilter,
+    ended_on,
+)
 from pgqueue.listing.index import NEWEST_FIRST, Listing
 from pgqueue.models import History
 
@@ -30,8 +39,8 @@ class HistoryAdmin(ShownMessageAdmin):
         "failures",
         "last_error",
     )
-    list_filter = (DayFilter, OutcomeFilter, ChannelFilter, TaskFilter)
-    search_help_text = "An id or a key"
+    list_filter = (DayFilter, OutcomeFilter, ChannelFilter, TaskFilter, ErrorFilter)
+    search_help_text = _("An id or a key")
     fieldsets = (
         (
             None,
@@ -44,20 +53,20 @@ class HistoryAdmin(ShownMessageAdmin):
                     "outcome",
                     "finished_at",
                     "result_text",
-                    "failed_attempts",
+                    "last_error",
                 )
             },
         ),
-        ("Content", {"fields": ShownMessageAdmin.content}),
-        ("Runs", {"fields": ShownMessageAdmin.runs}),
-        ("Order", {"fields": ShownMessageAdmin.order}),
+        (_("Content"), {"fields": ShownMessageAdmin.content}),
+        (_("Runs"), {"fields": ShownMessageAdmin.runs}),
+        (_("Order"), {"fields": ShownMessageAdmin.order}),
     )
     readonly_fields = (*ShownMessageAdmin.readonly_fields, "result_text")
 
     result_text = excerpt_of("result")
 
     def get_listing(self, request: HttpRequest, chosen: Mapping[str, str], term: str) -> Listing:
-        rows, wanted = self.get_queryset(request), dict(chosen)
+        rows, wanted = self.get_queryset(request), bulk.wanted(chosen)
         if day := wanted.pop("day", None):
             rows = rows.filter(ended_on(day))
         if term.isdecimal() and rows.filter(pk=term).exists():

@@ -4,15 +4,19 @@ from collections.abc import Mapping
 from typing import Any
 
 from django.contrib import admin
+from django.core.exceptions import BadRequest, PermissionDenied
 from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
-from django.urls import reverse
+from django.template.response import TemplateResponse
+from django.urls import URLPattern, path, reverse
 from django.utils.translation import gettext_lazy as _
 
 from pgqueue import bulk
 from pgqueue.admin.bulk import PARAMETERS, BulkAdmin, bulk_url
 from pgqueue.admin.display import ShownMessageAdmin
 from pgqueue.admin.filters import ChannelFilter, ErrorFilter, StateFilter, TaskFilter
+from pgqueue.admin.lane import Seen
+from pgqueue.admin.links import page_url, to_page, to_row, with_urls
 from pgqueue.admin.operations import (
     CANCEL,
     DISCARD,
@@ -22,10 +26,12 @@ from pgqueue.admin.operations import (
     Operation,
     operate,
 )
+from pgqueue.admin.preview import in_words
 from pgqueue.conf import settings
 from pgqueue.listing.index import NEWEST_FIRST, Listing
 from pgqueue.listing.messages import INDEXES, of_key
 from pgqueue.models import History, Message
+from pgqueue.names import as_channel, as_key
 from pgqueue.states import State
 
 
@@ -47,7 +53,7 @@ class MessageAdmin(BulkAdmin, ShownMessageAdmin):
     list_filter = (StateFilter, ChannelFilter, TaskFilter, ErrorFilter)
     search_help_text = _("An id or a key")
     fieldsets = (
-        (None, {"fields": ("id", "task", "channel", "key", "state", "failed_attempts")}),
+        (None, {"fields": ("id", "task", "channel", "key", "state", "last_error")}),
         (_("Content"), {"fields": ShownMessageAdmin.content}),
         (_("Runs"), {"fields": (*ShownMessageAdmin.runs, "lease_until")}),
         (_("Order"), {"fields": (*ShownMessageAdmin.order, "governed")}),
@@ -106,6 +112,56 @@ class MessageAdmin(BulkAdmin, ShownMessageAdmin):
             if operation.is_allowed(self, request) and (not state or state in operation.states)
         ]
 
+    def get_urls(self) -> list[URLPattern]:
+        view = self.admin_site.admin_view(self.key_view)
+        return [path("key/", view, name="pgqueue_message_key"), *super().get_urls()]
+
+    def key_view(self, request: HttpRequest) -> HttpResponse:
+        """Show one key of a channel, and what holds its messages back."""
+        if not self.has_view_permission(request):
+            raise PermissionDenied
+        try:
+            name, key = (
+                as_channel(request.GET.get("channel", "")),
+                as_key(request.GET.get("key", "")),
+            )
+        except ValueError as error:
+            raise BadRequest(str(error)) from error
+        seen = Seen.of(name, key)
+        context = {
+            **self.admin_site.each_context(request),
+            "title": _("Key “%(key)s” of the channel “%(channel)s”") % {"key": key, "channel": name}
+            if key
+            else _("Messages without a key of the channel “%s”") % name,
+            "opts": self.opts,
+            "back": page_url("message_changelist", channel=name, q=key),
+            "seen": seen,
+            "reasons": seen.why(request),
+            "tables": [(caption, with_urls(rows)) for caption, rows in seen.tables()],
+            "channel_url": page_url("channel_page", name=name),
+            "policies": _policies(request, seen),
+            "links": self._key_links(request, name, key),
+        }
+        return TemplateResponse(request, "admin/pgqueue/message/key.html", context)
+
+    def _key_links(self, request: HttpRequest, name: str, key: str) -> list[str]:
+        """Return links to what the user may do to all messages of a key."""
+        links = [
+            to_page(
+                "message_bulk",
+                _("%s all …") % operation.label,
+                action=operation.name,
+                channel=name,
+                key=key,
+            )
+            for operation in OPERATIONS.values()
+            if operation.is_allowed(self, request)
+        ]
+        if key and request.user.has_perm("pgqueue.add_policy"):
+            given = {"channel": name, "scope": "key", "key": key}
+            links.append(to_page("policy_add", _("Limit this key …"), **given))
+        return links
+
     def render_change_form(
         self, request: HttpRequest, context: dict[str, Any], *args: Any, **kwargs: Any
     ) -> HttpResponse:
@@ -131,3 +187,12 @@ def _has_ended(object_id: str) -> bool:
         object_id.isdecimal()
         and History.objects.using(settings().database).filter(pk=object_id).exists()
     )
+
+
+def _policies(request: HttpRequest, seen: Seen) -> list[tuple[str, str]]:
+    shown = {_("Limits of the key"): seen.policy, _("Limits of the channel"): seen.of_channel}
+    return [
+        (str(label), to_row(request, "policy", policy.pk, in_words(policy)))
+        for label, policy in shown.items()
+        if policy is not None
+    ]

@@ -95,6 +95,17 @@ DISCARD = Operation(
     permission="purge",
     is_final=True,
 )
+PURGE = Operation(
+    name="purge",
+    run=MessageQuerySet.discard,
+    label=_("Purge"),
+    done=_("discarded"),
+    states=set(State) - {State.RUNNING},
+    otherwise=_("had already ended"),
+    permission="purge",
+    is_final=True,
+)
+"""Of a channel: it is not offered for chosen messages."""
 OPERATIONS = {each.name: each for each in (RUN_NOW, CANCEL, REPLAY, DISCARD)}
 
 

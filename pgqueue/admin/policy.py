@@ -4,26 +4,48 @@ from typing import Any
 
 from django import forms
 from django.contrib import admin
+from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
+from django.utils.translation import gettext_lazy as _
 
 from pgqueue.admin.base import QueueAdmin
+from pgqueue.admin.links import page_url
+from pgqueue.admin.preview import digest, effect
 from pgqueue.conf import settings
 from pgqueue.models import Policy
 
+PREVIEWED = "_previewed"
+"""A parameter: the digest of the policy whose effect was shown."""
+
+
+AGAIN = "_again"
+
 
 class PolicyForm(forms.ModelForm):  # type: ignore[type-arg]
-    """Checked as the queue's database has it."""
+    """Checked as the queue's database has it, and valid only once its effect was shown."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         # Django asks where its routers say, or where the instance is from.
         self.instance._state.db = settings().database
 
+    def is_valid(self) -> bool:
+        """Return whether it may be saved: the page is shown again without errors if not."""
+        if not super().is_valid() or AGAIN in self.data:
+            return False
+        return bool(self.data.get(PREVIEWED) == digest(self.instance))
+
+    @property
+    def is_to_be_previewed(self) -> bool:
+        """Whether it could be saved, but for its preview."""
+        return self.is_bound and not self.errors
+
 
 @admin.register(Policy)
 class PolicyAdmin(QueueAdmin):
-    """What channels and keys are limited to."""
+    """What channels and keys are limited to. What it would change is shown before it is saved."""
 
     form = PolicyForm
+    change_form_template = "admin/pgqueue/policy.html"
     list_display = (
         *("channel", "scope", "key"),
         *("max_running", "rate", "per", "burst", "max_size", "weight"),
@@ -33,5 +55,25 @@ class PolicyAdmin(QueueAdmin):
     ordering = ("channel", "scope", "key")
     fieldsets = (
         (None, {"fields": ("channel", "scope", "key")}),
-        ("Limits", {"fields": ("max_running", "rate", "per", "burst", "max_size", "weight")}),
+        (_("Limits"), {"fields": ("max_running", "rate", "per", "burst", "max_size", "weight")}),
     )
+
+    def render_change_form(
+        self, request: HttpRequest, context: dict[str, Any], *args: Any, **kwargs: Any
+    ) -> HttpResponse:
+        form = context["adminform"].form
+        if getattr(form, "is_to_be_previewed", False):
+            context["preview"] = effect(form.instance)
+            context["previewed"] = digest(form.instance)
+        return super().render_change_form(request, context, *args, **kwargs)
+
+    def response_post_save_add(self, request: HttpRequest, obj: Any) -> HttpResponseRedirect:
+        return self._to_channel(request, obj) or super().response_post_save_add(request, obj)
+
+    def response_post_save_change(self, request: HttpRequest, obj: Any) -> HttpResponseRedirect:
+        return self._to_channel(request, obj) or super().response_post_save_change(request, obj)
+
+    def _to_channel(self, request: HttpRequest, policy: Policy) -> HttpResponseRedirect | None:
+        if not request.user.has_perm("pgqueue.view_channel"):
+            return None
+        return HttpResponseRedirect(page_url("channel_page", name=policy.channel))

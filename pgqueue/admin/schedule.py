@@ -1,7 +1,9 @@
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
-from datetime import UTC
+from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Any
 from zoneinfo import ZoneInfo
 
@@ -9,14 +11,21 @@ from django import forms
 from django.contrib import admin, messages
 from django.core.exceptions import ObjectDoesNotExist, ValidationError
 from django.db import transaction
-from django.http import HttpRequest
+from django.http import HttpRequest, HttpResponse
+from django.template.loader import render_to_string
 from django.urls import reverse
 from django.utils import timezone
 from django.utils.html import format_html, format_html_join
+from django.utils.translation import gettext
+from django.utils.translation import gettext_lazy as _
 
 from pgqueue.admin.base import QueueAdmin
 from pgqueue.admin.display import NOTHING
 from pgqueue.conf import settings
+from pgqueue.connections import borrow
+from pgqueue.engine import lookup
+from pgqueue.engine.lookup import Found
+from pgqueue.engine.values import Tuples
 from pgqueue.exceptions import InvalidSchedule, PGQueueError
 from pgqueue.models import Message, Schedule
 from pgqueue.models.schedule import ScheduleQuerySet
@@ -24,16 +33,45 @@ from pgqueue.schedules import project_timezone
 from pgqueue.tasks import scheduling
 from pgqueue.ticks import upcoming
 
-SHOWN = 5
+SHOWN = 10
 FIELDS: Any = (
     (None, {"fields": ("name", "task", "args", "kwargs", "paused")}),
-    ("When", {"fields": ("cron", "every", "timezone", "missed", "overlap")}),
-    ("Message", {"fields": ("channel", "priority")}),
+    (_("When"), {"fields": ("cron", "every", "timezone", "missed", "overlap")}),
+    (_("Message"), {"fields": ("channel", "priority")}),
 )
 DONE: Any = (
-    "Ticks",
-    {"fields": ("when", "next_ticks", "ticked_at", "message", "error", "seen_at")},
+    _("Ticks"),
+    {"fields": ("when", "next_ticks", "runs", "ticked_at", "message", "error", "seen_at")},
 )
+
+
+@dataclass(frozen=True)
+class Ran:
+    """A tick's message, as the page of its schedule has it."""
+
+    url: str
+    id: int
+    state: str
+    tick: str
+    began: datetime | None
+    seconds: float | None
+    error: str
+
+    @classmethod
+    def of(cls, row: Found) -> Ran:
+        """Return what a message, live or ended, tells."""
+        model = "history" if row.finished_at else "message"
+        ran = row.finished_at - row.started_at if row.finished_at and row.started_at else None
+        errors = json.loads(row.errors)
+        return cls(
+            reverse(f"admin:pgqueue_{model}_change", args=[row.id]),
+            row.id,
+            row.state,
+            json.loads(row.metadata).get("tick", ""),
+            row.started_at or row.claimed_at,
+            ran.total_seconds() if ran else None,
+            str(errors[-1].get("class", "")) if errors and row.state != "succeeded" else "",
+        )
 
 
 class ScheduleForm(forms.ModelForm):  # type: ignore[type-arg]
@@ -47,7 +85,7 @@ class ScheduleForm(forms.ModelForm):  # type: ignore[type-arg]
     def clean_name(self) -> str:
         name: str = self.cleaned_data["name"]
         if Schedule.objects.using(settings().database).filter(pk=name).exists():
-            raise ValidationError("There is such a schedule already.")
+            raise ValidationError(gettext("There is such a schedule already."))
         return name
 
     def clean(self) -> dict[str, Any]:
@@ -70,6 +108,7 @@ class ScheduleAdmin(QueueAdmin):
     """When tasks are enqueued by themselves. What code says may only be paused here."""
 
     form = ScheduleForm
+    change_form_template = "admin/pgqueue/schedule.html"
     actions = ("pause", "resume", "run_now")
     list_display = ("name", "task", "when", "paused", "next_at", "ticked_at", "failed", "declared")
     list_filter = ("paused", "declared")
@@ -101,7 +140,18 @@ class ScheduleAdmin(QueueAdmin):
         # Only this field: a worker may have declared the schedule again meanwhile.
         obj.save(using=settings().database, update_fields=form.changed_data)
 
-    @admin.display
+    def render_change_form(
+        self, request: HttpRequest, context: dict[str, Any], *args: Any, **kwargs: Any
+    ) -> HttpResponse:
+        schedule = context.get("original")
+        allowed = self.get_actions(request)
+        if schedule is not None:
+            switch = "resume" if schedule.paused else "pause"
+            labels = {switch: gettext(switch.capitalize()), "run_now": gettext("Run now")}
+            context["buttons"] = [(name, labels[name]) for name in labels if name in allowed]
+        return super().render_change_form(request, context, *args, **kwargs)
+
+    @admin.display(description=_("when"))
     def when(self, schedule: Schedule) -> str:
         """Return when it ticks, or why that is unknown."""
         try:
@@ -109,7 +159,7 @@ class ScheduleAdmin(QueueAdmin):
         except InvalidSchedule as error:
             return str(error)
 
-    @admin.display
+    @admin.display(description=_("next ticks"))
     def next_ticks(self, schedule: Schedule) -> str:
         try:
             rhythm, zone = schedule.rhythm, ZoneInfo(schedule.timezone)
@@ -122,7 +172,17 @@ class ScheduleAdmin(QueueAdmin):
             ((f"{tick.astimezone(zone):%a %Y-%m-%d %H:%M:%S %Z}",) for tick in ticks),
         )
 
-    @admin.display
+    @admin.display(description=_("last runs"))
+    def runs(self, schedule: Schedule) -> str:
+        """Show the messages of the last ticks, with how they ended and how long they ran."""
+        with borrow(settings().database) as connection:
+            found = lookup.find_each(Tuples(connection), map(int, schedule.recent))
+        rows = [found[id] for id in map(int, schedule.recent) if id in found]
+        if not rows:
+            return NOTHING
+        return render_to_string("admin/pgqueue/runs.html", {"runs": [Ran.of(row) for row in rows]})
+
+    @admin.display(description=_("message"))
     def message(self, schedule: Schedule) -> str:
         """Link to the last message, live or ended."""
         if schedule.message_id is None:
@@ -136,19 +196,19 @@ class ScheduleAdmin(QueueAdmin):
     def failed(self, schedule: Schedule) -> bool | None:
         return False if schedule.error else None
 
-    @admin.action(permissions=["change"], description="Pause: enqueue nothing")
+    @admin.action(permissions=["change"], description=_("Pause: enqueue nothing"))
     def pause(self, request: HttpRequest, queryset: ScheduleQuerySet) -> None:
         changed = list(queryset.filter(paused=False))
         queryset.pause()
         self._report(request, changed, "paused")
 
-    @admin.action(permissions=["change"], description="Resume")
+    @admin.action(permissions=["change"], description=_("Resume"))
     def resume(self, request: HttpRequest, queryset: ScheduleQuerySet) -> None:
         changed = list(queryset.filter(paused=True))
         queryset.resume()
         self._report(request, changed, "resumed")
 
-    @admin.action(permissions=["change"], description="Run now, besides its ticks")
+    @admin.action(permissions=["change"], description=_("Run now, besides its ticks"))
     def run_now(self, request: HttpRequest, queryset: ScheduleQuerySet) -> None:
         ran = []
         for schedule in queryset:

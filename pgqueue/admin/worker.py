@@ -1,29 +1,37 @@
 from __future__ import annotations
 
+from datetime import datetime, timedelta
 from typing import Any
 
 from django.contrib import admin
 from django.db.models import BooleanField, ExpressionWrapper, Q, QuerySet
 from django.http import HttpRequest
+from django.template.loader import render_to_string
 from django.urls import reverse
+from django.utils import timezone
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
+from django.utils.translation import gettext
+from django.utils.translation import gettext_lazy as _
 
 from pgqueue.admin.base import ReadOnlyAdmin
+from pgqueue.admin.lane import ended
+from pgqueue.admin.links import with_urls
 from pgqueue.conf import settings
 from pgqueue.models import Message, Worker
 from pgqueue.models.clock import StatementTimestamp
 from pgqueue.states import State
 
 SHOWN = 50
+RECENT = 20
 
 
 class AliveFilter(admin.SimpleListFilter):
-    title = "alive"
+    title = _("alive")
     parameter_name = "alive"
 
     def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, str]]:
-        return [("1", "Alive"), ("0", "Silent for a whole lease")]
+        return [("1", gettext("Alive")), ("0", gettext("Silent for a whole lease"))]
 
     def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
         return queryset.filter(is_alive=self.value() == "1") if self.value() else queryset
@@ -38,10 +46,10 @@ class WorkerAdmin(ReadOnlyAdmin):
     search_fields = ("host",)
     ordering = ("host", "pid")
     fieldsets = (
-        (None, {"fields": ("id", "host", "pid", "alive", "last_seen", "started_at")}),
-        ("Work", {"fields": ("serves", "runs", "driver", "notify_until", "messages")}),
+        (None, {"fields": ("id", "host", "pid", "alive", "heartbeat", "started_at")}),
+        (_("Work"), {"fields": ("serves", "runs", "driver", "notify_until", "messages", "recent")}),
     )
-    readonly_fields = ("alive", "serves", "runs", "driver", "messages")
+    readonly_fields = ("alive", "heartbeat", "serves", "runs", "driver", "messages", "recent")
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
         seen_lately = Q(last_seen__gt=StatementTimestamp() - settings().lease)
@@ -53,17 +61,30 @@ class WorkerAdmin(ReadOnlyAdmin):
     def alive(self, worker: Any) -> bool:
         return bool(worker.is_alive)
 
-    @admin.display
-    def serves(self, worker: Worker) -> str:
-        served = "every channel" if worker.channels is None else ", ".join(worker.channels)
-        return f"{served} except {', '.join(worker.excluded)}" if worker.excluded else served
+    @admin.display(description=_("last heartbeat"))
+    def heartbeat(self, worker: Worker) -> str:
+        return format_html(
+            gettext("{} ago; after {} without one, others take its messages over"),
+            timesince_in_seconds(worker.last_seen),
+            in_seconds(settings().lease),
+        )
 
-    @admin.display
+    @admin.display(description=_("serves"))
+    def serves(self, worker: Worker) -> str:
+        served = gettext("every channel") if worker.channels is None else ", ".join(worker.channels)
+        if not worker.excluded:
+            return served
+        return gettext("%(served)s except %(excluded)s") % {
+            "served": served,
+            "excluded": ", ".join(worker.excluded),
+        }
+
+    @admin.display(description=_("threads, version"))
     def runs(self, worker: Worker) -> str:
         told = {name: value for name, value in worker.info.items() if name != "driver"}
         return ", ".join(f"{name} {value}" for name, value in told.items())
 
-    @admin.display(description="driver, of a worker on a cluster")
+    @admin.display(description=_("driver, of a worker on a cluster"))
     def driver(self, worker: Worker) -> str:
         id = worker.info.get("driver")
         if not id:
@@ -72,7 +93,7 @@ class WorkerAdmin(ReadOnlyAdmin):
             '<a href="{}">{}</a>', reverse("admin:pgqueue_worker_change", args=[id]), id
         )
 
-    @admin.display(description="messages it holds")
+    @admin.display(description=_("messages it holds"))
     def messages(self, worker: Worker) -> SafeString:
         held = Message.objects.using(settings().database).filter(
             state=State.RUNNING, worker_id=worker.pk
@@ -84,4 +105,22 @@ class WorkerAdmin(ReadOnlyAdmin):
                 (reverse("admin:pgqueue_message_change", args=[message.pk]), message)
                 for message in held.only("task").order_by("channel", "key")[:SHOWN]
             ),
-        ) or format_html("None")
+        ) or format_html("{}", gettext("None"))
+
+    @admin.display(description=_("messages that ended on it lately"))
+    def recent(self, worker: Worker) -> str:
+        rows = with_urls(ended({"worker_id": worker.pk}, RECENT))
+        if not rows:
+            return gettext("None")
+        shown = {"caption": "", "rows": rows}
+        return render_to_string("admin/pgqueue/messages.html", shown)
+
+
+def timesince_in_seconds(moment: datetime) -> str:
+    """Return how long ago it was."""
+    return in_seconds(max(timezone.now() - moment, timedelta()))
+
+
+def in_seconds(duration: timedelta) -> str:
+    """Return a duration as seconds."""
+    return gettext("%s s") % f"{duration.total_seconds():,.0f}"

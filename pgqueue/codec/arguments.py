@@ -80,6 +80,24 @@ class Codec:
             return args, kwargs
         return self._parameters.each(self._read, args, kwargs)
 
+    def registered(self, text: str | bytes | memoryview) -> list[tuple[str, type, Any]]:
+        """Return the arguments that stand for values of registered classes, such as models.
+
+        Each has its name, its class and its key. Nothing is fetched.
+
+        Raises:
+            UnreadablePayload: it isn't a payload, or not one for this function.
+        """
+        args, kwargs = self._split(text)
+        found: list[tuple[str, type, Any]] = []
+
+        def step(name: str, hint: Hint, plain: Any) -> None:
+            if known := hint.registered(plain):
+                found.append((name, *known))
+
+        self._parameters.each(step, args, kwargs)
+        return found
+
     def encode_result(self, value: Any) -> str:
         """Return as JSON what the function returned.
 

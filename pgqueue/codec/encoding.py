@@ -133,6 +133,18 @@ class Hint:
             raise ValueError(f"{plain!r:.200} has no tag that is known here")
         return self._by_tag[plain[TAG]].read(plain["value"])
 
+    def registered(self, plain: Any) -> tuple[type, Any] | None:
+        """Return which registered class's value plain JSON is, and its key; None: of none.
+
+        Nothing is fetched.
+        """
+        form, value = self._by_kind.get(type(plain)), plain
+        if is_tagged(plain):
+            form, value = self._by_tag.get(plain[TAG]), plain.get("value")
+        if form is None or form.of in KNOWN or registered_form(form.of) is None:
+            return None
+        return form.of, ANYTHING.read(value)
+
     @cached_property
     def untouched(self) -> frozenset[type]:
         """The types whose values are their own JSON here."""

@@ -153,13 +153,12 @@ class Schedule:
             ends = [(first, TickMissed())]
         stored = [(tick, end) for tick, end in ends if isinstance(end, int)]
         failed = {_said(end): end for _, end in ends if isinstance(end, Exception)}
-        ticked_at, message_id = stored[-1] if stored else (None, None)
         engine.move(
             connection,
             scheduled,
             next_at=later[0] if later else _next(rhythm, scheduled),
-            ticked_at=ticked_at,
-            message_id=message_id,
+            ticked_at=stored[-1][0] if stored else None,
+            message_ids=[id for _, id in reversed(stored)],
             # Of ticks that are left out, one that was due before may have said why it had none.
             error=next(reversed(failed), None if first and not ticks else ""),
         )

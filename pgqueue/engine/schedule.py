@@ -133,13 +133,13 @@ def move(
     *,
     next_at: datetime | None,
     ticked_at: datetime | None = None,
-    message_id: int | None = None,
+    message_ids: Sequence[int] = (),
     error: str | None = "",
 ) -> None:
     """Store that all ticks before `next_at` are done.
 
     Args:
-        message_id: the message of the last tick; None: unchanged.
+        message_ids: those of the ticks, the newest first.
         error: why there is no message; None: unchanged.
     """
     connection.execute(
@@ -148,7 +148,7 @@ def move(
             "name": scheduled.name,
             "next_at": next_at,
             "ticked_at": ticked_at,
-            "message_id": message_id,
+            "message_ids": list(message_ids),
             "error": error,
         },
     )

@@ -29,7 +29,9 @@ WHERE
 -- name: move
 UPDATE pgqueue_schedule
 SET next_at = %(next_at)s, ticked_at = coalesce(%(ticked_at)s, ticked_at),
-    message_id = coalesce(%(message_id)s, message_id), error = coalesce(%(error)s, error)
+    message_id = coalesce((%(message_ids)s::bigint[])[1], message_id),
+    recent = jsonb_path_query_array(to_jsonb(%(message_ids)s::bigint[]) || recent, '$[0 to 9]'),
+    error = coalesce(%(error)s, error)
 WHERE name = %(name)s
 
 -- name: note

@@ -11,7 +11,7 @@ from pgqueue.models.names import NamesField
 from pgqueue.schedules import rhythm_of
 from pgqueue.ticks import LONGEST, SHORTEST, Rhythm
 
-OF_WORKERS = {"next_at", "ticked_at", "message_id", "error"}
+OF_WORKERS = {"next_at", "ticked_at", "message_id", "recent", "error"}
 OF_OPERATORS = {"paused", "channel", "priority"}
 """What code doesn't say of the schedules that it declares."""
 WHEN = {"cron", "every", "timezone", "paused"}
@@ -97,6 +97,12 @@ class Schedule(models.Model):
     )
     message_id = models.BigIntegerField(
         null=True, editable=False, help_text="The message of that tick."
+    )
+    recent = models.JSONField(
+        db_default=[],
+        default=list,
+        editable=False,
+        help_text="The messages of the last ten ticks that had one, the newest first.",
     )
     error = models.TextField(
         db_default="", default="", editable=False, help_text="Why the last tick had no message."

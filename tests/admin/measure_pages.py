@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 DAYS = 30
 RARE = "shop.tasks.once_a_year"
+WORKER = "00000000-0000-0000-0000-000000000001"
 
 # The dead are the oldest, as they are kept the longest, and what is scheduled is the newest:
 # a search for one of them from the other end walks past everything.
@@ -169,7 +170,7 @@ def analyze() -> None:
 
 def pages() -> dict[str, str]:
     """Return the paths of the pages that are measured, by name."""
-    from pgqueue.models import Event, History, Message
+    from pgqueue.models import Event, History, Message, Schedule, Worker
 
     message, history = "/admin/pgqueue/message/", "/admin/pgqueue/history/"
     event, group = "/admin/pgqueue/event/", "/admin/pgqueue/group/"
@@ -177,6 +178,13 @@ def pages() -> dict[str, str]:
     newest = Message.objects.latest("pk").pk
     dead = Message.objects.dead().order_by("channel", "key", "pk")[0].pk
     ended = History.objects.order_by("-pk")[100].pk
+    seen = datetime.now(UTC)
+    about = {"host": "host", "pid": 1, "started_at": seen, "last_seen": seen}
+    worker, _ = Worker.objects.get_or_create(pk=WORKER, defaults=about)
+    recent = list(History.objects.order_by("-pk").values_list("pk", flat=True)[:10])
+    Schedule.objects.update_or_create(
+        name="nightly", defaults={"task": RARE, "cron": "0 3 * * *", "recent": recent}
+    )
     day = (datetime.now(UTC) - timedelta(days=5)).date()
     found = {
         "messages": message,
@@ -209,6 +217,20 @@ def pages() -> dict[str, str]:
         "history by key": f"{history}?q=customer:77",
         "history by key and day": f"{history}?q=customer:77&day={day}",
         "ended message": f"{history}{ended}/change/",
+        "messages with an error": f"{message}?state=dead&error=ValueError",
+        "messages with no such error": f"{message}?error=Nothing",
+        "all of a channel, replayed": f"{message}bulk/?action=replay&channel=mail",
+        "all of a rare task, cancelled": f"{message}bulk/?action=cancel&task={RARE}",
+        "all of a key, cancelled": f"{message}bulk/?action=cancel&channel=mail&key=customer:77",
+        "all of a key in every channel": f"{message}bulk/?action=cancel&key=customer:77",
+        "everything, cancelled": f"{message}bulk/?action=cancel",
+        "key": f"{message}key/?channel=mail&key=customer:77",
+        "no key": f"{message}key/?channel=default",
+        "channel page": "/admin/pgqueue/channel/page/?name=mail",
+        "rare channel page": "/admin/pgqueue/channel/page/?name=rare",
+        "purge": "/admin/pgqueue/channel/purge/?name=mail",
+        "worker": f"/admin/pgqueue/worker/{worker.pk}/change/",
+        "schedule": "/admin/pgqueue/schedule/nightly/change/",
         "channels": "/admin/pgqueue/channel/",
         "policies": "/admin/pgqueue/policy/",
         "workers": "/admin/pgqueue/worker/",

@@ -72,7 +72,6 @@ def test_very_many_are_counted_up_to_a_bound(
     queue: Connection, operator: Client, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setattr("pgqueue.listing.index.STRETCH", 5)
-    monkeypatch.setattr("pgqueue.admin.bulk.STRETCH", 5)
     bury(queue, 8)
 
     page = ask(operator, "replay", state="dead")

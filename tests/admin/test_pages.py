@@ -70,7 +70,8 @@ def test_a_dead_letter_shows_each_attempts_error_with_its_traceback(
     assert "the first" in page
     assert "Attempt 2" in page
     assert page.count("in raised") == 2
-    assert page.index("KeyError") < page.index("ValueError")
+    story = page[page.index("pgqueue-timeline") :]
+    assert story.index("ValueError") < story.index("KeyError")
     # As text, whatever it says.
     assert "<i>the last</i>" not in page
     assert "&lt;i&gt;the last&lt;/i&gt;" in page
@@ -205,6 +206,23 @@ def test_a_worker_shows_the_messages_it_holds(queue: Connection, viewer: Client)
 
     assert f"shop.tasks.send #{held.id}" in page
     assert "shop.tasks.receive" not in page
+
+
+def test_a_worker_shows_its_heartbeat_and_what_ended_on_it_lately(
+    queue: Connection, viewer: Client
+):
+    worker = register(queue)
+    (held,) = run(queue, worker_id=worker)
+    (other,) = run(queue, channel="other")
+    settle.complete(queue, [done(held), done(other)])
+    Worker.objects.update(last_seen=timezone.now() - timedelta(seconds=75), info={"version": "9.1"})
+
+    page = text(viewer, f"{WORKERS}{worker}/change/")
+
+    assert "75 s ago; after 30 s without one" in page
+    assert "version 9.1" in page
+    assert f'href="{HISTORY}{held.id}/change/"' in page
+    assert f'href="{HISTORY}{other.id}/change/"' not in page
 
 
 def test_a_channel_is_paused_and_resumed(db, login: Login):

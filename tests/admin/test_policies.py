@@ -33,8 +33,17 @@ def editor(db: None, login: Login) -> Client:
     return login("view_policy", "add_policy", "change_policy", "delete_policy")
 
 
+def save(client: Client, path: str, **changed: str) -> Any:
+    """Have the effect shown, and save that; or return the page that says why not."""
+    shown = client.post(path, {**COLUMNS, **changed})
+    previewed = shown.context.get("previewed") if shown.context else None
+    if previewed is None:
+        return shown
+    return client.post(path, {**COLUMNS, **changed, "_previewed": previewed})
+
+
 def add(client: Client, **changed: str) -> Any:
-    return client.post(f"{POLICIES}add/", {**COLUMNS, **changed})
+    return save(client, f"{POLICIES}add/", **changed)
 
 
 def test_a_policy_is_added_changed_and_deleted_and_each_is_logged(editor: Client):
@@ -42,7 +51,7 @@ def test_a_policy_is_added_changed_and_deleted_and_each_is_logged(editor: Client
     policy = Policy.objects.get()
     assert (policy.max_running, policy.rate, policy.per) == (3, 5.0, timedelta(minutes=1))
 
-    changed = editor.post(f"{POLICIES}{policy.pk}/change/", {**COLUMNS, "max_running": "4"})
+    changed = save(editor, f"{POLICIES}{policy.pk}/change/", max_running="4")
     assert Policy.objects.values_list("max_running", "rate").get() == (4, None)
 
     deleted = editor.post(f"{POLICIES}{policy.pk}/delete/", {"post": "yes"})

@@ -7,11 +7,14 @@ from typing import Any
 
 import pytest
 from django.contrib.admin.models import LogEntry
+from django.db.models import F
 from django.test import Client, override_settings
 
-from pgqueue.models import Message, Schedule
+from pgqueue.engine import settle
+from pgqueue.models import History, Message, Schedule
 from tests.admin.acting import told
-from tests.admin.conftest import Login
+from tests.admin.conftest import Connection, Login
+from tests.factories import done, enqueue, run
 
 SCHEDULES = "/admin/pgqueue/schedule/"
 COLUMNS = {
@@ -156,7 +159,7 @@ class TestThePage:
         shown = page(editor, f"{SCHEDULES}nightly/change/")
 
         assert "At 09:30 on Monday through Friday (Europe/Berlin)" in shown
-        assert shown.count("09:30:00 CE") == 5
+        assert shown.count("09:30:00 CE") == 10
         assert "At 09:30 on Monday" in page(editor, SCHEDULES)
 
     def test_says_why_the_next_tick_is_unknown(self, editor: Client):
@@ -166,6 +169,29 @@ class TestThePage:
 
         assert "no cron line" in shown
         assert "no cron line" in page(editor, SCHEDULES)
+
+    def test_shows_its_last_runs_with_how_they_ended(self, queue: Connection, editor: Client):
+        (held,), (waiting,) = run(queue, channel="runs"), enqueue(queue)
+        settle.complete(queue, [done(held)])
+        History.objects.update(started_at=F("finished_at") - timedelta(seconds=2.5))
+        stored(recent=[waiting, held.id, 10**9])
+
+        shown = page(editor, f"{SCHEDULES}nightly/change/")
+
+        assert f'<a href="/admin/pgqueue/message/{waiting}/change/">#{waiting}</a>' in shown
+        assert f'<a href="/admin/pgqueue/history/{held.id}/change/">#{held.id}</a>' in shown
+        assert "2.500 s" in shown
+        assert "1000000000" not in shown
+
+    def test_runs_it_now_and_pauses_it(self, editor: Client):
+        stored()
+
+        shown = page(editor, f"{SCHEDULES}nightly/change/")
+
+        action = f'value="{{}}" formaction="{SCHEDULES}"'
+        assert action.format("run_now") in shown
+        assert action.format("pause") in shown
+        assert action.format("resume") not in shown
 
     def test_links_to_the_last_message(self, editor: Client):
         stored()

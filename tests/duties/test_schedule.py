@@ -110,6 +110,7 @@ class TestATick:
         assert message.metadata == {"schedule": "s", "tick": tick.astimezone(UTC).isoformat()}
         row = Schedule.objects.get()
         assert (row.ticked_at, row.next_at, row.message_id) == (tick, tick + DAY, message.pk)
+        assert row.recent == [message.pk]
 
     def test_is_done_once_however_often_one_looks(
         self, connection: Connection, duty_of: Callable[[], kind.Schedule]

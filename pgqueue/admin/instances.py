@@ -1,0 +1,54 @@
+"""The model instances among the arguments of a message."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from typing import Any
+
+from django.core.exceptions import ObjectDoesNotExist, ValidationError
+from django.db.models import Model
+from django.http import HttpRequest
+from django.utils.html import format_html
+from django.utils.translation import gettext as _
+
+from pgqueue import registry
+from pgqueue.admin.links import to_object
+from pgqueue.exceptions import PGQueueError
+
+logger = logging.getLogger(__name__)
+
+
+def instances(request: HttpRequest, site: Any, task: str, payload: str) -> list[tuple[str, str]]:
+    """Return the arguments of a message that are model instances: each name, and a link.
+
+    Args:
+        task: the name of the message's task: no other code than a task's module is imported.
+        payload: its JSON.
+    """
+    return [(name, _link(request, site, *row)) for name, *row in _rows(task, payload)]
+
+
+def _rows(task: str, payload: str) -> Iterator[tuple[str, type[Model], Any]]:
+    try:
+        declared = registry.find(task)
+        found = [] if declared is None else declared.codec.registered(payload)
+    except PGQueueError:
+        return  # it does not fit the task
+    except Exception:
+        logger.exception("The task %s can't be imported", task)
+        return
+    for name, cls, pk in found:
+        if issubclass(cls, Model):
+            yield name, cls, pk
+
+
+def _link(request: HttpRequest, site: Any, cls: type[Model], pk: Any) -> str:
+    its = site._registry.get(cls)
+    rows = its.get_queryset(request) if its else cls._base_manager.all()
+    try:
+        return to_object(request, site, rows.get(pk=pk))
+    except (ObjectDoesNotExist, ValidationError, ValueError, TypeError):
+        return format_html(
+            "{}", _("%(kind)s %(pk)s: not there") % {"kind": cls._meta.verbose_name, "pk": pk}
+        )

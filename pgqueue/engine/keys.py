@@ -1,0 +1,42 @@
+"""Count the messages of a channel by key, up to a bound: which keys have much, and which run."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from pgqueue.engine.values import Cursors
+from pgqueue.statements import load
+
+SQL = load(__name__)
+
+LAST = chr(0x10FFFF)
+"""Behind every key."""
+
+
+class KeySeen(NamedTuple):
+    """A key, and its messages as far as they were counted; `waiting` are those not ready yet."""
+
+    key: str
+    running: int
+    ready: int
+    waiting: int
+
+    @property
+    def size(self) -> int:
+        """How many count for a policy's max_size."""
+        return self.running + self.ready + self.waiting
+
+
+def by_key(
+    connection: Cursors, channel: str, *, bound: int, first: str = "", last: str = LAST
+) -> list[KeySeen]:
+    """Return the keys that have a message, with the largest backlog first.
+
+    Args:
+        bound: messages of each kind that are counted at most, in the order of the keys.
+        first, last: the keys that are looked at.
+    """
+    given = {"channel": channel, "bound": bound, "first": first, "last": last}
+    with connection.cursor() as cursor:
+        cursor.execute(SQL["by_key"], given)
+        return [KeySeen(*row) for row in cursor.fetchall()]

@@ -1,0 +1,201 @@
+"""The page of a message tells what happened to it, in order."""
+
+from __future__ import annotations
+
+import json
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from django.contrib.auth.models import Group, Permission, User
+from django.db.models import F
+from django.test import Client
+from django.utils.html import strip_tags
+
+from pgqueue import task
+from pgqueue.engine import settle
+from pgqueue.models import History, Message
+from pgqueue.testing import run_all
+from tests.admin.acting import HISTORY, MESSAGES
+from tests.admin.conftest import EVERY_VIEW, Connection, Login
+from tests.factories import claim, done, enqueue, failure, hold, register, run, schedule
+from tests.jobs import add
+
+
+@task
+def greet(group: Group, other: Group | None = None, name: str = "") -> None: ...
+
+
+def steps(client: Client, id: int | str, path: str = MESSAGES) -> list[str]:
+    response: Any = client.get(f"{path}{id}/change/", follow=True)
+    assert response.status_code == 200
+    return [strip_tags(str(step.text)) for step in response.context["story"]]
+
+
+def page(client: Client, id: int | str) -> str:
+    return client.get(f"{MESSAGES}{id}/change/", follow=True).content.decode()
+
+
+def test_one_that_failed_and_succeeded_tells_each_attempt_in_order(
+    queue: Connection, viewer: Client
+):
+    worker = register(queue)
+    (held,) = run(queue, worker_id=worker)
+    error = {"class": "a.Oops", "message": "no", "attempt": 1, "worker": str(worker)}
+    settle.retry(queue, [failure(held, json.dumps(error))])
+    (held,) = claim(queue, worker_id=worker)
+    settle.complete(queue, [done(held)])
+    History.objects.update(started_at=F("finished_at") - timedelta(seconds=2))
+
+    story = steps(viewer, held.id)
+
+    assert story[0] == "Enqueued"
+    assert story[1] == f"Attempt 1 failed on {worker}"
+    assert story[2] == f"Attempt 2 was taken by {worker}"
+    assert story[3].startswith("It began, ")
+    assert story[4] == "Succeeded after it had run for 2 s"
+    assert "a.Oops" in page(viewer, held.id)
+
+
+@pytest.mark.parametrize(
+    ("metadata", "said"),
+    [
+        ({"schedule": "nightly", "tick": "2026-01-01T03:00"}, "by the schedule nightly, for the"),
+        (
+            {"subscription": "welcome", "position": 12},
+            "the subscription welcome, for the event 12",
+        ),
+        ({"acting": {"user": {"id": 1, "name": "ada"}}}, "Enqueued, by ada"),
+        ({"acting": {"user": "batch"}}, "Enqueued, by batch"),
+        ({"acting": "odd"}, "Enqueued, by odd"),
+        ({"replayed_from": 7}, "and replayed since: #7"),
+    ],
+)
+def test_it_tells_who_enqueued_it(
+    queue: Connection, viewer: Client, metadata: dict[str, Any], said: str
+):
+    (message,) = enqueue(queue)
+    Message.objects.update(metadata=metadata)
+
+    assert said in steps(viewer, message)[0]
+
+
+def test_links_are_for_those_who_may_see_where_they_lead(
+    queue: Connection, viewer: Client, login: Login
+):
+    (message,) = enqueue(queue)
+    Message.objects.update(metadata={"subscription": "a/b", "position": 12}, parent_id=message)
+    href = 'href="/admin/pgqueue/subscription/a_2Fb/change/"'
+
+    assert href in page(viewer, message)
+    assert href not in page(login("view_message", "view_history"), message)
+
+
+def test_what_waits_says_for_what(queue: Connection, viewer: Client):
+    (later,), (held,), (ready,) = schedule(queue), hold(queue), enqueue(queue)
+    (running,) = run(queue, channel="runs")
+
+    assert steps(viewer, later)[1].startswith("Delayed until")
+    assert steps(viewer, later)[-1].startswith("It is due at")
+    assert steps(viewer, held)[-1] == "It waits to be committed."
+    assert steps(viewer, ready)[-1] == "Now it waits for a worker: what holds its key back"
+    assert steps(viewer, running.id)[-1] == "It runs now."
+
+
+def test_a_retry_that_waits_says_until_when(queue: Connection, viewer: Client):
+    (held,) = run(queue)
+    settle.retry(queue, [failure(held, delay=timedelta(hours=1))])
+
+    assert steps(viewer, held.id)[-1].startswith("Now it waits for its next attempt, at")
+
+
+def test_attempts_that_are_not_kept_are_counted(queue: Connection, viewer: Client):
+    (message,) = enqueue(queue)
+    errors = [{"class": "E", "attempt": attempt} for attempt in (1, 5, 6)]
+    Message.objects.update(errors=errors, attempt=6, state="dead", lost=2)
+
+    story = steps(viewer, message)
+
+    assert "3 attempts more, not kept" in story
+    assert "2 workers died while they ran it" in story
+    assert story[-1] == "Dead: it waits for a replay."
+
+
+def test_a_request_to_stop_is_told(queue: Connection, viewer: Client):
+    (held,) = run(queue)
+    Message.objects.all().cancel()
+
+    assert "It was asked to stop." in steps(viewer, held.id)
+
+
+def test_the_messages_that_it_has_enqueued_are_linked(queue: Connection, viewer: Client):
+    (parent,) = enqueue(queue)
+    live, ended, other = enqueue(queue, 3)
+    Message.objects.filter(pk__in=[live, ended]).update(parent_id=parent)
+    Message.objects.filter(pk=ended).cancel()
+
+    shown = page(viewer, parent)
+
+    assert f'href="{MESSAGES}{live}/change/"' in shown
+    assert f'href="{MESSAGES}{ended}/change/"' in shown
+    assert f'href="{MESSAGES}{other}/change/"' not in shown
+    assert f'href="{MESSAGES}{parent}/change/"' in page(viewer, live)
+
+
+class TestTheModelInstancesInItsArguments:
+    def test_are_linked_for_those_who_may_see_them(self, db: None, viewer: Client, login: Login):
+        group = Group.objects.create(name="<staff>")
+        message = greet.enqueue(group, name="7").id
+        href = f'href="/admin/auth/group/{group.pk}/change/"'
+
+        seeing = login(*EVERY_VIEW)
+        user = User.objects.get(pk=seeing.session["_auth_user_id"])
+        user.user_permissions.add(
+            Permission.objects.get(codename="view_group", content_type__app_label="auth")
+        )
+
+        assert href in page(seeing, message)
+        assert "“&lt;staff&gt;”" in page(seeing, message)
+        assert href not in page(viewer, message)
+        assert f"group {group.pk}" in page(viewer, message)
+
+    def test_are_said_to_be_gone_if_they_are(self, db: None, viewer: Client):
+        group = Group.objects.create(name="staff")
+        message = greet.enqueue(group).id
+        pk = group.pk
+        group.delete()
+
+        assert f"group {pk}: not there" in page(viewer, message)
+
+    def test_are_none_of_a_task_that_is_not_there_or_has_changed(
+        self, queue: Connection, viewer: Client
+    ):
+        (gone,) = enqueue(queue, task="tests.jobs.gone", payloads=['{"args": [1], "kwargs": {}}'])
+        (odd,) = enqueue(queue, task=greet.name, payloads=['{"what": 1}'])
+        (tagged,) = enqueue(queue, task=greet.name, payloads=['{"args": [{"@": "x", "value": 1}]}'])
+
+        for message in (gone, odd, tagged):
+            assert "not there" not in page(viewer, message)
+
+    def test_are_told_of_ended_messages_too(self, db: None, viewer: Client):
+        group = Group.objects.create(name="staff")
+        message = greet.enqueue(group).id
+        run_all()
+
+        assert History.objects.filter(pk=message).exists()
+        assert f"group {group.pk}" in page(viewer, message)
+
+
+def test_what_runs_without_a_model_has_none(db: None, viewer: Client):
+    result = add.enqueue(1)
+
+    response: Any = viewer.get(f"{MESSAGES}{result.id}/change/")
+
+    assert response.context["instances"] == []
+
+
+def test_history_tells_the_same(queue: Connection, viewer: Client):
+    (held,) = run(queue)
+    settle.complete(queue, [done(held)])
+
+    assert steps(viewer, held.id, HISTORY)[-1].startswith("Succeeded")

@@ -138,9 +138,9 @@ class Seen:
 
     def _later(self) -> Iterator[str]:
         rows = _rows(self.channel.name, self.key, State.SCHEDULED)[: index.REACH // KINDS]
-        retries = [
-            run_at for run_at, failures in rows.values_list("run_at", "failures") if failures
-        ]
+        with without(settings().database, *NOT_IN_ORDER):
+            pairs = list(rows.values_list("run_at", "failures"))
+        retries = [run_at for run_at, failures in pairs if failures]
         if retries:
             text = ngettext(
                 "%d message has failed, and waits for its next attempt: the first at",

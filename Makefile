@@ -59,9 +59,9 @@ test-spark: MARKED ?= spark
 test-spark: $(PIPELINE)
 	$(PYTEST) -n 2 -m "$(MARKED)" tests/spark
 
-# Streams of events in headless Chromium, which has to be there: apt-get install chromium.
+# Pages in headless Chromium, which has to be there: apt-get install chromium. PGQUEUE_SCREENSHOTS=1 makes those of the docs.
 test-browser: $(TESTED)
-	$(PYTEST) -n 2 -m browser tests/sse
+	$(PYTEST) -n 2 -m browser tests/sse tests/admin
 
 # Random histories held against two models, and then everybody at once, for half of the minutes.
 MINUTES ?= 10

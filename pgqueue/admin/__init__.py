@@ -9,6 +9,7 @@ from pgqueue.admin.event import EventAdmin
 from pgqueue.admin.group import GroupAdmin
 from pgqueue.admin.history import HistoryAdmin
 from pgqueue.admin.message import MessageAdmin
+from pgqueue.admin.overview import OverviewAdmin
 from pgqueue.admin.policy import PolicyAdmin
 from pgqueue.admin.schedule import ScheduleAdmin
 from pgqueue.admin.subscription import SubscriptionAdmin
@@ -22,6 +23,7 @@ __all__ = [
     "GroupAdmin",
     "HistoryAdmin",
     "MessageAdmin",
+    "OverviewAdmin",
     "PolicyAdmin",
     "ScheduleAdmin",
     "SubscriptionAdmin",

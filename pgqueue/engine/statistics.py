@@ -71,6 +71,21 @@ class Period(NamedTuple):
     ran: float
     total: int
 
+    @property
+    def raised(self) -> int:
+        """How many runs raised."""
+        return self.failed + self.dead
+
+    @property
+    def mean_wait(self) -> float | None:
+        """How long messages waited on average, in seconds; None: nothing ran."""
+        return self.waited / self.total if self.total else None
+
+    @property
+    def mean_run(self) -> float | None:
+        """How long runs took on average, in seconds; None: nothing ran."""
+        return self.ran / self.total if self.total else None
+
 
 def bucket(seconds: float) -> int:
     """Return the bucket of a duration, by its index."""

@@ -11,6 +11,7 @@ from pgqueue.models.history import History
 from pgqueue.models.lane import Bell, Gate, Lane
 from pgqueue.models.log_floor import LogFloor
 from pgqueue.models.message import Message
+from pgqueue.models.overview import Overview
 from pgqueue.models.policy import Policy
 from pgqueue.models.purged import Purged
 from pgqueue.models.reader import Reader
@@ -39,6 +40,7 @@ __all__ = [
     "Lane",
     "LogFloor",
     "Message",
+    "Overview",
     "Policy",
     "Purged",
     "Reader",

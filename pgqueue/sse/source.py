@@ -100,6 +100,17 @@ class Source(Service, Generic[C]):
         self._session.close()
 
 
+def is_unused() -> bool:
+    """Return whether this process serves no client: for tests, which stop their server."""
+    with _lock:
+        each = [source for (pid, *_), source in _open.items() if pid == os.getpid()]
+    for source in each:
+        with source._lock:
+            if source._coming or not source._is_unused():
+                return False
+    return True
+
+
 def end_all() -> None:
     """End what this process reads: for tests, which empty the tables."""
     with _lock:

@@ -9,6 +9,8 @@ from django.contrib.auth.models import Permission, User
 from django.db import connections
 from django.test import Client
 
+from tests.browsing import browser, page  # noqa: F401
+
 Connection = psycopg.Connection[Any]
 Login = Callable[..., Client]
 

@@ -187,6 +187,7 @@ def pages() -> dict[str, str]:
     )
     day = (datetime.now(UTC) - timedelta(days=5)).date()
     found = {
+        "overview": "/admin/pgqueue/overview/",
         "messages": message,
         "messages, page 2": f"{message}?p=2",
         "messages, last page": f"{message}?p=100",

@@ -17,6 +17,7 @@ from typing import Any
 from urllib.parse import urlencode
 
 import uvicorn
+from django.contrib.staticfiles.handlers import ASGIStaticFilesHandler
 from django.core.asgi import get_asgi_application
 
 from pgqueue.sse import source
@@ -32,7 +33,7 @@ class Server(threading.Thread):
     def __init__(self) -> None:
         super().__init__(daemon=True)
         config = uvicorn.Config(
-            get_asgi_application(),
+            ASGIStaticFilesHandler(get_asgi_application()),
             port=0,
             lifespan="off",
             log_config=None,

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from decimal import Decimal
 
 import pytest
-from playwright.sync_api import Browser, Page, expect, sync_playwright
+from playwright.sync_api import Browser, Page, expect
 
 from pgqueue import publish, publish_many
 from testproject.shop.events import OrderPlaced
-from tests import programs
+from tests.browsing import PATIENCE
 from tests.processes import worker
 from tests.sse import serving
 
@@ -27,38 +26,6 @@ FOLLOW = """
 }
 """
 COUNT = "(name) => window.seen.filter(([type]) => type === name).length"
-PATIENCE = 20_000  # milliseconds
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    """Chromium, as it is installed."""
-    chromium = programs.find("chromium", package="chromium")
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(
-            executable_path=chromium,
-            args=["--no-sandbox", "--disable-dev-shm-usage", "--disable-gpu"],
-        )
-        yield browser
-        browser.close()
-
-
-@pytest.fixture(autouse=True)
-def _orm_beside_a_loop(monkeypatch: pytest.MonkeyPatch) -> None:
-    # Playwright keeps an event loop in this thread.
-    monkeypatch.setenv("DJANGO_ALLOW_ASYNC_UNSAFE", "1")
-
-
-@pytest.fixture
-def page(browser: Browser) -> Iterator[Page]:
-    context = browser.new_context()
-    context.set_default_timeout(PATIENCE)
-    complaints: list[str] = []
-    page = context.new_page()
-    page.on("pageerror", lambda error: complaints.append(str(error)))
-    yield page
-    context.close()
-    assert complaints == []
 
 
 def follow(page: Page, server: serving.Process, address: str) -> None:

@@ -1,0 +1,92 @@
+"""The overview: what the queue does now, on one page, which goes on by itself."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.contrib import admin
+from django.core.exceptions import PermissionDenied
+from django.core.handlers.asgi import ASGIRequest
+from django.http import HttpRequest, HttpResponse, JsonResponse
+from django.http.response import HttpResponseBase
+from django.template.response import TemplateResponse
+from django.urls import URLPattern, path, reverse
+from django.utils import translation
+from django.utils.translation import gettext as _
+
+from pgqueue.admin.base import ReadOnlyAdmin
+from pgqueue.admin.overview_data import WINDOWS, Window, look
+from pgqueue.admin.overview_sections import payload, rendered
+from pgqueue.admin.overview_stream import OverviewClient
+from pgqueue.conf import settings
+from pgqueue.models import Overview
+from pgqueue.sse import requests
+
+
+@admin.register(Overview)
+class OverviewAdmin(ReadOnlyAdmin):
+    """One page in the place of a list."""
+
+    def has_module_permission(self, request: HttpRequest) -> bool:
+        return self.has_view_permission(request)
+
+    def get_urls(self) -> list[URLPattern]:
+        wrap = self.admin_site.admin_view
+        return [
+            path("", wrap(self.changelist_view), name="pgqueue_overview_changelist"),
+            path("data/", wrap(self.data_view), name="pgqueue_overview_data"),
+            path("stream/", wrap(self.stream_view), name="pgqueue_overview_stream"),
+        ]
+
+    def changelist_view(
+        self, request: HttpRequest, extra_context: dict[str, Any] | None = None
+    ) -> HttpResponse:
+        """Show the page."""
+        window = self._window(request)
+        snapshot = look(settings().database, window)
+        is_streamed = isinstance(request, ASGIRequest)
+        context = {
+            **self.admin_site.each_context(request),
+            **(extra_context or {}),
+            "title": _("Overview"),
+            "opts": self.opts,
+            "window": window,
+            "windows": WINDOWS.values(),
+            "sections": rendered(snapshot),
+            "live": {
+                "chart": snapshot.chart,
+                "data": f"{reverse('admin:pgqueue_overview_data')}?window={window.name}",
+                "stream": f"{reverse('admin:pgqueue_overview_stream')}?window={window.name}"
+                if is_streamed
+                else None,
+                "words": {
+                    "succeeded": _("succeeded"),
+                    "failed": _("failed"),
+                    "wait": _("mean wait (s)"),
+                    "run": _("mean run time (s)"),
+                    "live": _("Live"),
+                    "lost": _("Not live: the connection is lost, and is tried again"),
+                },
+            },
+        }
+        return TemplateResponse(request, "admin/pgqueue/overview/page.html", context)
+
+    def data_view(self, request: HttpRequest) -> HttpResponse:
+        """Return what has changed, for pages of a server without streams."""
+        return JsonResponse(payload(look(settings().database, self._window(request))))
+
+    def stream_view(self, request: HttpRequest) -> HttpResponseBase:
+        """Stream what changes."""
+        window = self._window(request)
+        language = translation.get_language() or "en"
+        return requests.refusal(request) or requests.respond(
+            request,
+            lambda: OverviewClient(window.name, language),
+            alias=settings().database,
+            heartbeat=requests.HEARTBEAT,
+        )
+
+    def _window(self, request: HttpRequest) -> Window:
+        if not self.has_view_permission(request):
+            raise PermissionDenied
+        return WINDOWS.get(request.GET.get("window", ""), WINDOWS["hour"])

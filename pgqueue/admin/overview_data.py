@@ -1,0 +1,227 @@
+"""What the overview shows: read at once, in statements that each read a bounded number of rows."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from functools import cached_property
+from typing import Any, NamedTuple
+
+from django.db.models import Q
+from django.utils import timezone
+from django.utils.functional import Promise
+from django.utils.translation import gettext_lazy as _
+
+from pgqueue.conf import settings
+from pgqueue.connections import borrow
+from pgqueue.engine import channels, health, overview, statistics
+from pgqueue.engine.overview import DeadGroup, Limited, Running
+from pgqueue.engine.statistics import HOUR, MINUTE, Counts, Period, quantile
+from pgqueue.engine.stats import Stats, measure
+from pgqueue.models import Channel, Duty, Schedule, Subscription, Webhook, Worker
+
+CHANNELS = 50
+TASKS = 50
+WORKERS = 50
+ROWS = 25
+LATE = timedelta(minutes=5)
+STARTED_BEFORE = timedelta(minutes=15)
+"""A worker that started so long before the first of some failures may have brought their cause."""
+
+
+class Window(NamedTuple):
+    """How far back the overview looks."""
+
+    name: str
+    label: str | Promise
+    period: str
+    span: timedelta
+
+
+WINDOWS = {
+    each.name: each
+    for each in (
+        Window("hour", _("The last hour"), MINUTE, timedelta(hours=1)),
+        Window("day", _("The last 24 hours"), HOUR, timedelta(days=1)),
+        Window("month", _("The last 30 days"), HOUR, timedelta(days=30)),
+    )
+}
+
+
+class ChannelRow(NamedTuple):
+    """A channel, and what it has now."""
+
+    name: str
+    stats: Stats
+    is_paused: bool
+    about: frozenset[str]
+
+
+class TaskRow(NamedTuple):
+    """A task in a channel, and what came of its runs."""
+
+    counts: Counts
+    wait_p50: float | None
+    wait_p95: float | None
+    run_p50: float | None
+    run_p95: float | None
+
+    @property
+    def failure_percent(self) -> float:
+        """The share of runs that raised."""
+        return 100 * self.counts.failure_rate
+
+
+class WorkerRow(NamedTuple):
+    """A worker, and some of what it runs."""
+
+    worker: Worker
+    is_alive: bool
+    running: Sequence[Running]
+
+
+class DutyRow(NamedTuple):
+    """A duty, and whether it is long overdue."""
+
+    duty: Duty
+    is_late: bool
+
+
+class DeadRow(NamedTuple):
+    """A group of dead letters, and the last worker that started before they began to fail."""
+
+    group: DeadGroup
+    started: Worker | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Snapshot:
+    """What the overview shows of one moment."""
+
+    at: datetime
+    window: Window
+    channels: Sequence[ChannelRow]
+    tasks: Sequence[TaskRow]
+    periods: Sequence[Period]
+    workers: Sequence[WorkerRow]
+    limited: Sequence[Limited]
+    dead: Sequence[DeadRow]
+    duties: Sequence[DutyRow]
+    schedules: Sequence[Schedule]
+    groups: Sequence[health.GroupSeen]
+    subscriptions: Sequence[Subscription]
+    webhooks: Sequence[Webhook]
+
+    @cached_property
+    def totals(self) -> Mapping[str, Any]:
+        """The sums, for the headline."""
+        runs = sum(each.total for each in self.periods)
+        failures = sum(each.raised for each in self.periods)
+        waited = sum(each.waited for each in self.periods)
+        return {
+            "ready": sum(each.stats.ready for each in self.channels),
+            "running": sum(each.stats.running for each in self.channels),
+            "dead": sum(each.stats.dead for each in self.channels),
+            "workers": sum(each.is_alive for each in self.workers),
+            "runs": runs,
+            "per_minute": runs / (self.window.span / timedelta(minutes=1)),
+            "failure_percent": 100 * failures / runs if runs else 0.0,
+            "wait": waited / runs if runs else None,
+        }
+
+    @cached_property
+    def chart(self) -> Mapping[str, Sequence[float | None]]:
+        """What is drawn: by time in seconds since 1970, without gaps."""
+        step = timedelta(minutes=1) if self.window.period == MINUTE else timedelta(hours=1)
+        known = {each.at: each for each in self.periods}
+        last = self.at.replace(second=0, microsecond=0)
+        if self.window.period == HOUR:
+            last = last.replace(minute=0)
+        times = [last - n * step for n in range(self.window.span // step)][::-1]
+        none = Period(last, 0, 0, 0, 0.0, 0.0, 0)
+        each = [known.get(time, none) for time in times]
+        return {
+            "at": [time.timestamp() for time in times],
+            "succeeded": [period.succeeded for period in each],
+            "failed": [period.raised for period in each],
+            "wait": [period.mean_wait for period in each],
+            "run": [period.mean_run for period in each],
+        }
+
+
+def look(alias: str, window: Window) -> Snapshot:
+    """Read what the overview shows.
+
+    Args:
+        alias: of the queue's database.
+        window: how far back counts of runs go.
+
+    Raises:
+        django.db.Error, psycopg.Error: the database refused, or can't be reached.
+    """
+    now = timezone.now()
+    with borrow(alias) as connection:
+        in_use = channels.in_use(connection)[:CHANNELS]
+        stats = measure(connection, in_use)
+        period, span = window.period, window.span
+        counts = statistics.by_task(connection, period=period, span=span, limit=TASKS)
+        periods = statistics.over_time(connection, period=period, span=span)
+        running = overview.running(connection)
+        limited = overview.limited(connection)
+        dead = overview.dead(connection)
+        groups = health.groups(connection)
+    paused = set(Channel.objects.using(alias).filter(paused=True).values_list("name", flat=True))
+    workers = _workers(alias)
+    lease = settings().lease
+    return Snapshot(
+        at=now,
+        window=window,
+        channels=[
+            ChannelRow(name, stats[name], name in paused, stats[name].estimated) for name in in_use
+        ],
+        tasks=[_task_row(each) for each in counts],
+        periods=periods,
+        workers=[
+            WorkerRow(each, each.last_seen > now - lease, running.get(each.pk, []))
+            for each in workers
+        ],
+        limited=limited,
+        dead=[DeadRow(group, _started_before(group.first_at, workers)) for group in dead],
+        duties=[
+            DutyRow(each, each.due_at < now - LATE)
+            for each in Duty.objects.using(alias).order_by("name")
+        ],
+        schedules=list(Schedule.objects.using(alias).order_by("paused", "next_at", "name")[:ROWS]),
+        groups=groups,
+        subscriptions=list(
+            Subscription.objects.using(alias)
+            .filter(Q(paused=True) | Q(follows=False) | ~Q(error=""))
+            .order_by("position", "name")[:ROWS]
+        ),
+        webhooks=list(
+            Webhook.objects.using(alias)
+            .filter(Q(failing_since__isnull=False) | Q(paused=True) | Q(enabled=False))
+            .order_by("failing_since", "name")[:ROWS]
+        ),
+    )
+
+
+def _task_row(counts: Counts) -> TaskRow:
+    return TaskRow(
+        counts,
+        quantile(counts.waits, 0.5),
+        quantile(counts.waits, 0.95),
+        quantile(counts.runs, 0.5),
+        quantile(counts.runs, 0.95),
+    )
+
+
+def _workers(alias: str) -> list[Worker]:
+    return list(Worker.objects.using(alias).order_by("-last_seen", "host", "pid")[:WORKERS])
+
+
+def _started_before(moment: datetime, workers: Sequence[Worker]) -> Worker | None:
+    """Return the worker that started last before a moment, if that was shortly before it."""
+    before = [each for each in workers if moment - STARTED_BEFORE <= each.started_at <= moment]
+    return max(before, key=lambda each: each.started_at, default=None)

@@ -1,0 +1,93 @@
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import NamedTuple
+from uuid import UUID
+
+from pgqueue.engine.values import Connection
+from pgqueue.statements import load
+
+SQL = load(__name__)
+
+RUNNING = 5000
+"""Messages that run of which some are shown."""
+RUNNING_EACH = 5
+LIMITED = 25
+DEAD_EACH = 500
+"""The newest dead letters of each channel, which are grouped."""
+DEAD_CHANNELS = 10
+DEAD_GROUPS = 25
+
+
+class Running(NamedTuple):
+    """A message that a worker runs."""
+
+    id: int
+    channel: str
+    task: str
+    claimed_at: datetime
+
+
+class Limited(NamedTuple):
+    """A key, or a channel, whose messages may not start now.
+
+    Attributes:
+        what: "key" or "channel".
+        state: "saturated" (as many run as may) or "throttled" (its rate is used up).
+        wake_at: when its rate lets it go on.
+        running: how many run.
+    """
+
+    what: str
+    channel: str
+    key: str
+    state: str
+    wake_at: datetime | None
+    max_running: int | None
+    rate: float | None
+    per: timedelta | None
+    running: int
+
+
+class DeadGroup(NamedTuple):
+    """Dead letters of one task that ended with the same error.
+
+    Attributes:
+        error: the class of the last error.
+        message: what the newest of them said.
+        first_at: when the first of them failed for the first time.
+        last_at: when the newest was claimed the last time.
+        newest: its id.
+    """
+
+    channel: str
+    task: str
+    error: str
+    message: str | None
+    letters: int
+    first_at: datetime
+    last_at: datetime
+    newest: int
+
+
+def running(connection: Connection) -> Mapping[UUID, Sequence[Running]]:
+    """Return some of what each worker runs, the longest first."""
+    found: defaultdict[UUID, list[Running]] = defaultdict(list)
+    given = {"bound": RUNNING, "each": RUNNING_EACH}
+    for worker, *row in connection.execute(SQL["running"], given):
+        found[worker].append(Running(*row))
+    return found
+
+
+def limited(connection: Connection) -> list[Limited]:
+    """Return lanes and channels that a limit holds back, and by which limit."""
+    given = {"bound": RUNNING, "limit": LIMITED}
+    return [Limited(*row) for row in connection.execute(SQL["limited"], given)]
+
+
+def dead(connection: Connection) -> list[DeadGroup]:
+    """Return the newest dead letters by channel, task and error; the last group to grow first."""
+    given = {"each": DEAD_EACH, "channels": DEAD_CHANNELS, "limit": DEAD_GROUPS}
+    return [DeadGroup(*row) for row in connection.execute(SQL["dead"], given)]

@@ -1,0 +1,65 @@
+-- What an overview shows beside counts. Each statement reads a bounded number of rows.
+
+-- name: running
+-- Some of what each worker runs, the longest first.
+WITH running AS MATERIALIZED (
+    SELECT id, channel, task, worker_id, claimed_at FROM pgqueue_message WHERE state = 'running' LIMIT %(bound)s
+)
+SELECT worker_id, id, channel, task, claimed_at
+FROM (SELECT *, row_number() OVER (PARTITION BY worker_id ORDER BY claimed_at, id) AS n FROM running) r
+WHERE n <= %(each)s
+
+-- name: limited
+-- Lanes and channels that have messages and may not start them, and the policy that says so. A lane is
+-- marked as saturated or throttled by the claim that met the limit.
+(SELECT 'key' AS what, lane.channel, lane.key, lane.state, lane.wake_at, p.max_running, p.rate, p.per,
+        (SELECT count(*) FROM (SELECT FROM pgqueue_message m
+                               WHERE m.state = 'running' AND m.channel = lane.channel AND m.key = lane.key
+                               LIMIT %(bound)s) r)
+ FROM (SELECT * FROM pgqueue_lane
+       WHERE state = 'saturated' OR state = 'throttled' AND wake_at > statement_timestamp()
+       LIMIT %(limit)s) lane
+ LEFT JOIN LATERAL (
+     SELECT * FROM pgqueue_policy p
+     WHERE p.channel = lane.channel AND p.scope IN ('each', 'key') AND p.key IN ('', lane.key) AND lane.key <> ''
+     ORDER BY p.scope = 'key' DESC LIMIT 1) p ON true)
+UNION ALL
+(SELECT * FROM (
+     SELECT 'channel', p.channel, '',
+            CASE WHEN gate.wake_at > statement_timestamp() THEN 'throttled' ELSE 'saturated' END,
+            gate.wake_at, p.max_running, p.rate, p.per,
+            (SELECT count(*) FROM (SELECT FROM pgqueue_message m
+                                   WHERE m.state = 'running' AND m.channel = p.channel
+                                   LIMIT %(bound)s) r) AS running
+     FROM pgqueue_policy p LEFT JOIN pgqueue_gate gate ON gate.channel = p.channel
+     WHERE p.scope = 'channel') c
+ WHERE c.running >= c.max_running OR c.wake_at > statement_timestamp()
+ LIMIT %(limit)s)
+ORDER BY 2, 3
+
+-- name: dead
+-- The newest dead letters of each channel, by task and by the class of the last error.
+WITH RECURSIVE channels AS (
+    (SELECT channel FROM pgqueue_message WHERE state = 'dead' ORDER BY channel LIMIT 1)
+    UNION ALL
+    SELECT next.channel FROM channels c CROSS JOIN LATERAL (
+        SELECT channel FROM pgqueue_message WHERE state = 'dead' AND channel > c.channel
+        ORDER BY channel LIMIT 1) next
+), first_channels AS MATERIALIZED (
+    SELECT channel FROM channels LIMIT %(channels)s
+), looked_at AS MATERIALIZED (
+    SELECT d.*
+    FROM first_channels c CROSS JOIN LATERAL (
+        SELECT m.id, m.channel, m.task, m.claimed_at, m.errors -> -1 ->> 'class' AS error,
+               left(m.errors -> -1 ->> 'message', 200) AS message, (m.errors -> 0 ->> 'at')::timestamptz AS failed_at
+        FROM pgqueue_message m
+        WHERE m.state = 'dead' AND m.claimed_at IS NOT NULL AND m.channel = c.channel
+        ORDER BY m.claimed_at DESC
+        LIMIT %(each)s) d
+)
+SELECT channel, task, coalesce(error, ''), (array_agg(message ORDER BY claimed_at DESC))[1], count(*),
+       min(coalesce(failed_at, claimed_at)), max(claimed_at), max(id)
+FROM looked_at
+GROUP BY channel, task, error
+ORDER BY max(claimed_at) DESC
+LIMIT %(limit)s

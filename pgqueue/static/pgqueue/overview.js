@@ -1,0 +1,75 @@
+// Draw the overview's charts, and take over what changes while the page is open: from a stream where the
+// server has them, else by asking every few seconds. Without this file the page is one of a moment.
+"use strict";
+(() => {
+  const POLL = 5000;
+  const HEIGHT = 180;
+  const live = JSON.parse(document.getElementById("pgqueue-overview-data").textContent);
+  const state = document.getElementById("pgqueue-live");
+  const charts = [];
+
+  function colour(name, otherwise) {
+    return getComputedStyle(document.documentElement).getPropertyValue(name).trim() || otherwise;
+  }
+
+  function draw(chart) {
+    for (const each of charts.splice(0)) each.destroy();
+    const axis = { stroke: colour("--body-quiet-color", "#666"), grid: { stroke: colour("--hairline-color", "#ddd"), width: 1 }, ticks: { show: false } };
+    const good = colour("--link-fg", "#417893"), bad = colour("--error-fg", "#ba2121");
+    const plots = [
+      ["pgqueue-runs", [["succeeded", good], ["failed", bad]]],
+      ["pgqueue-times", [["wait", bad], ["run", good]]],
+    ];
+    for (const [id, series] of plots) {
+      const place = document.getElementById(id);
+      charts.push(new uPlot({
+        width: Math.max(place.clientWidth, 200),
+        height: HEIGHT,
+        cursor: { show: false },
+        legend: { live: false },
+        axes: [axis, { ...axis, size: 55 }],
+        series: [{}, ...series.map(([name, stroke]) => ({ label: live.words[name], stroke, width: 2, spanGaps: true, points: { show: true, size: 4, fill: stroke } }))],
+      }, [chart.at, ...series.map(([name]) => chart[name])], place));
+    }
+  }
+
+  function take(told) {
+    for (const [name, html] of Object.entries(told.sections)) {
+      const section = document.querySelector(`[data-section="${name}"]`);
+      // A part that is in use is left as it is: a link that has the focus, or text that is selected.
+      if (section.contains(document.activeElement) || section.contains(getSelection().isCollapsed ? null : getSelection().anchorNode)) continue;
+      if (section.innerHTML !== html) section.innerHTML = html;
+    }
+    live.chart = told.chart;
+    draw(told.chart);
+    say(live.words.live);
+  }
+
+  function say(words) {
+    if (state.textContent !== words) state.textContent = words;
+  }
+
+  async function poll() {
+    try {
+      const answer = await fetch(live.data, { headers: { Accept: "application/json" } });
+      if (!answer.ok) throw new Error(answer.status);
+      take(await answer.json());
+    } catch {
+      say(live.words.lost);
+    }
+    setTimeout(poll, POLL);
+  }
+
+  draw(live.chart);
+  const redraw = () => draw(live.chart);
+  addEventListener("resize", redraw);
+  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", redraw);
+  new MutationObserver(redraw).observe(document.documentElement, { attributes: true, attributeFilter: ["data-theme"] });
+  if (live.stream) {
+    const source = new EventSource(live.stream);
+    source.addEventListener("overview", (event) => take(JSON.parse(event.data)));
+    source.addEventListener("error", () => say(live.words.lost));
+  } else {
+    setTimeout(poll, POLL);
+  }
+})();

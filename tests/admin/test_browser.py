@@ -1,0 +1,125 @@
+"""The admin's pages in a real browser, which goes on with them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from django.contrib.auth.models import User
+from django.core.management import call_command
+from django.test import Client
+from playwright.sync_api import Browser, Page, expect
+
+from pgqueue.sse import source
+from tests import jobs
+from tests.browsing import shoot
+from tests.eventually import eventually
+from tests.sse.serving import Server, serving
+
+pytestmark = [pytest.mark.browser, pytest.mark.django_db(transaction=True)]
+
+OVERVIEW = "/admin/pgqueue/overview/"
+SLOWLY = 15_000  # milliseconds
+
+
+@pytest.fixture
+def server(settings: Any) -> Iterator[Server]:
+    settings.ALLOWED_HOSTS = ["127.0.0.1"]
+    settings.ROOT_URLCONF = "tests.admin.urls"
+    settings.MIDDLEWARE = ["tests.admin.urls.strict", *settings.MIDDLEWARE]
+    with serving() as server:
+        yield server
+    source.end_all()
+
+
+@pytest.fixture
+def admin(page: Page, server: Server) -> Iterator[Page]:
+    """A page of a superuser who has logged in."""
+    User.objects.create_superuser("operator", password="secret")
+    page.goto(f"http://127.0.0.1:{server.port}/admin/")
+    page.get_by_label("Username").fill("operator")
+    page.get_by_label("Password").fill("secret")
+    page.get_by_role("button", name="Log in").click()
+    yield page
+    page.goto("about:blank")
+    # Or the server cancels a stream that is about to end, and Django leaves a file open.
+    eventually(source.is_unused)
+
+
+def drain() -> None:
+    call_command("runworker", "--drain", verbosity=0)
+
+
+def make_something_to_see() -> None:
+    for number in range(40):
+        jobs.add.enqueue(number)
+    for each in ("the host is unknown", "the host is unknown", "450 mailbox busy"):
+        jobs.fail.using(max_attempts=2).enqueue(each)
+    drain()
+    jobs.keyed.using(channel="mail", run_after=3600).enqueue(1)
+    jobs.add.using(channel="mail").enqueue(1)
+
+
+def test_the_overview_goes_on_by_itself(admin: Page, server: Server) -> None:
+    admin.goto(f"http://127.0.0.1:{server.port}{OVERVIEW}")
+    expect(admin.get_by_text("Nothing ran.").first).to_be_visible()
+
+    jobs.fail.using(max_attempts=1).enqueue("no use")
+    drain()
+
+    group = admin.get_by_role("link", name="builtins.ValueError")
+    expect(group).to_be_visible(timeout=SLOWLY)
+    expect(admin.locator("#pgqueue-live")).to_have_text("Live")
+    group.click()
+    expect(admin.get_by_text("tests.jobs.fail").first).to_be_visible()
+
+
+def test_the_overview_says_when_it_is_not_live(admin: Page, server: Server) -> None:
+    admin.route("**/overview/stream/**", lambda route: route.abort())
+
+    admin.goto(f"http://127.0.0.1:{server.port}{OVERVIEW}")
+
+    expect(admin.locator("#pgqueue-live")).to_contain_text("Not live", timeout=SLOWLY)
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_the_overview_fits_and_is_under_a_strict_policy(
+    admin: Page,
+    server: Server,
+    scheme: Any,
+) -> None:
+    make_something_to_see()
+    refused: list[str] = []
+    admin.on("console", lambda message: refused.append(message.text))
+    admin.emulate_media(color_scheme=scheme)
+    admin.set_viewport_size({"width": 1280, "height": 900})
+
+    admin.goto(f"http://127.0.0.1:{server.port}{OVERVIEW}")
+
+    expect(admin.locator("#pgqueue-runs canvas")).to_be_visible()
+    if scheme == "light":
+        shoot(admin, "overview")
+    admin.set_viewport_size({"width": 390, "height": 844})
+    width = admin.evaluate("document.documentElement.scrollWidth")
+    assert width <= 390
+    if scheme == "dark":
+        shoot(admin, "overview-phone")
+    assert [text for text in refused if "Content Security Policy" in text] == []
+
+
+def test_without_scripts_the_overview_says_the_same(
+    browser: Browser, server: Server, client: Client
+) -> None:
+    make_something_to_see()
+    client.force_login(User.objects.create_superuser("reader"))
+    context = browser.new_context(java_script_enabled=False)
+    session = client.cookies["sessionid"].value
+    host = f"http://127.0.0.1:{server.port}"
+    context.add_cookies([{"name": "sessionid", "value": session, "url": host}])
+    page = context.new_page()
+
+    page.goto(f"{host}{OVERVIEW}")
+
+    expect(page.get_by_role("rowheader", name="tests.jobs.add").first).to_be_visible()
+    context.close()

@@ -1,0 +1,125 @@
+"""The overview: what the queue does now, on one page."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from uuid import UUID
+
+import pytest
+from django.contrib.auth.models import Permission, User
+from django.core.management import call_command
+from django.db import connection
+from django.test import Client
+from django.utils import timezone
+
+from pgqueue.admin.overview_data import WINDOWS, look
+from pgqueue.models import Message, Worker
+from pgqueue.states import State
+from tests import jobs
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+URL = "/admin/pgqueue/overview/"
+HOUR = WINDOWS["hour"]
+
+
+@pytest.fixture
+def viewer(client: Client) -> Client:
+    """A client of somebody who may see the overview, and nothing else."""
+    user = User.objects.create_user("viewer", is_staff=True)
+    user.user_permissions.add(Permission.objects.get(codename="view_overview"))
+    client.force_login(user)
+    return client
+
+
+def test_it_has_a_permission_of_its_own(viewer: Client) -> None:
+    assert viewer.get(URL).status_code == 200
+    assert viewer.get(f"{URL}data/").status_code == 200
+    assert URL in viewer.get("/admin/").text
+
+    User.objects.get(username="viewer").user_permissions.clear()
+
+    for path in (URL, f"{URL}data/", f"{URL}stream/"):
+        assert viewer.get(path).status_code == 403
+
+
+def test_it_shows_what_ran_and_why_it_failed(viewer: Client) -> None:
+    jobs.add.enqueue_many([(each,) for each in range(20)])
+    jobs.fail.using(max_attempts=2).enqueue("no use")
+    call_command("runworker", "--drain", verbosity=0)
+
+    page = viewer.get(URL).text
+
+    snapshot = look("default", HOUR)
+    tasks = {each.counts.task: each for each in snapshot.tasks}
+    assert tasks[jobs.add.name].counts.succeeded == 20
+    assert tasks[jobs.add.name].wait_p50 is not None
+    assert tasks[jobs.fail.name].failure_percent == 100
+    assert snapshot.totals["runs"] == 22
+    assert sum(snapshot.chart["succeeded"]) == 20  # type: ignore[arg-type]
+    assert sum(snapshot.chart["failed"]) == 2  # type: ignore[arg-type]
+    assert len(snapshot.chart["at"]) == 60
+    [dead] = snapshot.dead
+    assert (dead.group.error, dead.group.letters) == ("builtins.ValueError", 1)
+    assert "no use" in (dead.group.message or "")
+    assert "state=dead&amp;channel=default" in page
+    assert "builtins.ValueError" in page
+
+
+def test_a_worker_that_started_shortly_before_failures_stands_beside_them() -> None:
+    now = timezone.now()
+    old, new, later = (
+        Worker.objects.create(
+            id=UUID(int=n), host=name, pid=n, started_at=now - timedelta(minutes=age), last_seen=now
+        )
+        for n, name, age in ((1, "old", 60), (2, "new", 10), (3, "later", 1))
+    )
+    message = Message.objects.create(
+        channel="mail",
+        task="send",
+        state=State.DEAD,
+        max_attempts=1,
+        claimed_at=now,
+        errors=[{"class": "E", "message": "", "at": (now - timedelta(minutes=5)).isoformat()}],
+    )
+
+    [dead] = look("default", HOUR).dead
+
+    assert dead.group.newest == message.pk
+    assert dead.started == new
+    assert {each.worker for each in look("default", HOUR).workers} == {old, new, later}
+
+
+@pytest.mark.parametrize("window", [*WINDOWS, "", "anything"])
+def test_each_window_has_a_page_and_what_pages_ask_for(viewer: Client, window: str) -> None:
+    told = viewer.get(f"{URL}data/?window={window}").json()
+
+    assert viewer.get(f"{URL}?window={window}").status_code == 200
+    assert set(told["chart"]) == {"at", "succeeded", "failed", "wait", "run"}
+    assert "headline" in told["sections"]
+
+
+def test_limits_that_hold_back_are_named(viewer: Client) -> None:
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "INSERT INTO pgqueue_policy (channel, scope, key, max_running, per) "
+            "VALUES ('mail', 'each', '', 1, '1 s'), ('all', 'channel', '', 1, '1 s')"
+        )
+        cursor.execute(
+            "INSERT INTO pgqueue_lane (channel, key, state, turn_at, tat) "
+            "VALUES ('mail', 'ada', 'saturated', now(), now())"
+        )
+    for channel, key in (("mail", "ada"), ("all", "x")):
+        Message.objects.create(
+            channel=channel, key=key, task="t", state=State.RUNNING, max_attempts=1
+        )
+
+    limited = look("default", HOUR).limited
+
+    assert [(each.what, each.channel, each.key, each.running) for each in limited] == [
+        ("channel", "all", "", 1),
+        ("key", "mail", "ada", 1),
+    ]
+    page = viewer.get(URL).text
+    assert "Key ada of mail" in page
+    assert "as many run as may: 1" in page

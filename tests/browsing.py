@@ -1,0 +1,56 @@
+"""Chromium, for tests that are marked `browser`: its fixtures, and screenshots for the docs."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests import programs
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser, Page
+
+PATIENCE = 20_000
+"""Milliseconds."""
+SCREENSHOTS = Path(__file__).parent.parent / "docs" / "screenshots"
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    """Chromium, as it is installed."""
+    from playwright.sync_api import sync_playwright
+
+    chromium = programs.find("chromium", package="chromium")
+    # Playwright keeps an event loop in this thread, until after the tables are swept.
+    with pytest.MonkeyPatch.context() as patch, sync_playwright() as playwright:
+        patch.setenv("DJANGO_ALLOW_ASYNC_UNSAFE", "1")
+        browser = playwright.chromium.launch(
+            executable_path=chromium,
+            args=["--no-sandbox", "--disable-dev-shm-usage", "--disable-gpu"],
+        )
+        yield browser
+        browser.close()
+
+
+@pytest.fixture
+def page(browser: Browser) -> Iterator[Page]:
+    """A page whose scripts must raise nothing."""
+    context = browser.new_context()
+    context.set_default_timeout(PATIENCE)
+    complaints: list[str] = []
+    page = context.new_page()
+    page.on("pageerror", lambda error: complaints.append(str(error)))
+    yield page
+    context.close()
+    assert complaints == [], complaints
+
+
+def shoot(page: Page, name: str) -> None:
+    """Make a screenshot for the docs, if PGQUEUE_SCREENSHOTS is set: no test changes files else."""
+    if os.environ.get("PGQUEUE_SCREENSHOTS"):
+        SCREENSHOTS.mkdir(exist_ok=True)
+        page.screenshot(path=SCREENSHOTS / f"{name}.png", full_page=True)

@@ -6,7 +6,7 @@ from django.db import migrations
 class Migration(migrations.Migration):
 
     dependencies = [
-        ('pgqueue', '0011_statistics'),
+        ('pgqueue', '0012_schedule_recent'),
     ]
 
     operations = [

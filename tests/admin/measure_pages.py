@@ -321,6 +321,7 @@ def main() -> None:
         live, ended, events = map(int, sys.argv[1:])
         fill(live, ended)
         fill_log(events)
+        fill_subscriptions(400)
         from django.db import connection
 
         with connection.cursor() as cursor:

@@ -5,9 +5,10 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 
 from django.contrib import admin
 from django.contrib.admin import helpers
+from django.contrib.admin.widgets import AdminTextInputWidget
 from django.core.exceptions import BadRequest, ValidationError
 from django.core.validators import ProhibitNullCharactersValidator
-from django.db.models import Model, QuerySet
+from django.db.models import Model, QuerySet, TextField
 from django.http import HttpRequest
 
 from pgqueue.conf import settings
@@ -16,6 +17,10 @@ if TYPE_CHECKING:
     ModelAdmin: TypeAlias = admin.ModelAdmin[Any]
 else:
     ModelAdmin = admin.ModelAdmin
+
+
+ON_ONE_LINE: dict[Any, Any] = {TextField: {"widget": AdminTextInputWidget}}
+"""Names are of no length that the database knows, and no paragraphs."""
 
 
 class QueueAdmin(ModelAdmin):

@@ -15,6 +15,7 @@ from django.utils.safestring import SafeString
 from django.utils.translation import gettext
 from django.utils.translation import gettext_lazy as _
 
+from pgqueue.admin.base import ON_ONE_LINE
 from pgqueue.admin.channel_page import ChannelPages
 from pgqueue.admin.links import to_page
 from pgqueue.conf import settings
@@ -39,6 +40,7 @@ class ChannelAdmin(ChannelPages):
     """The channels that don't work by the defaults."""
 
     form = ChannelForm
+    formfield_overrides = ON_ONE_LINE
     actions = ("pause", "resume")
     list_display = (
         *("name", "paused", "retention", "on_dead", "on_full"),

@@ -7,7 +7,7 @@ from django.contrib import admin
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.utils.translation import gettext_lazy as _
 
-from pgqueue.admin.base import QueueAdmin
+from pgqueue.admin.base import ON_ONE_LINE, QueueAdmin
 from pgqueue.admin.links import page_url
 from pgqueue.admin.preview import digest, effect
 from pgqueue.conf import settings
@@ -45,6 +45,7 @@ class PolicyAdmin(QueueAdmin):
     """What channels and keys are limited to. What it would change is shown before it is saved."""
 
     form = PolicyForm
+    formfield_overrides = ON_ONE_LINE
     change_form_template = "admin/pgqueue/policy.html"
     list_display = (
         *("channel", "scope", "key"),

@@ -19,7 +19,7 @@ from django.utils.html import format_html, format_html_join
 from django.utils.translation import gettext
 from django.utils.translation import gettext_lazy as _
 
-from pgqueue.admin.base import QueueAdmin
+from pgqueue.admin.base import ON_ONE_LINE, QueueAdmin
 from pgqueue.admin.display import NOTHING
 from pgqueue.conf import settings
 from pgqueue.connections import borrow
@@ -108,6 +108,7 @@ class ScheduleAdmin(QueueAdmin):
     """When tasks are enqueued by themselves. What code says may only be paused here."""
 
     form = ScheduleForm
+    formfield_overrides = ON_ONE_LINE
     change_form_template = "admin/pgqueue/schedule.html"
     actions = ("pause", "resume", "run_now")
     list_display = ("name", "task", "when", "paused", "next_at", "ticked_at", "failed", "declared")
@@ -119,7 +120,7 @@ class ScheduleAdmin(QueueAdmin):
         return {"timezone": project_timezone(), **super().get_changeform_initial_data(request)}
 
     def get_fieldsets(self, request: HttpRequest, obj: Schedule | None = None) -> Any:
-        return (*FIELDS, DONE) if obj else FIELDS
+        return (FIELDS[0], DONE, *FIELDS[1:]) if obj else FIELDS
 
     def get_readonly_fields(
         self, request: HttpRequest, obj: Schedule | None = None

@@ -116,7 +116,7 @@ def test_one_that_is_there_is_not_added_again(editor: Client):
 
 @override_settings(TIME_ZONE="Europe/Berlin")
 def test_a_new_one_is_in_the_projects_time_zone(editor: Client):
-    assert "Europe/Berlin</textarea>" in page(editor, f"{SCHEDULES}add/")
+    assert 'name="timezone" value="Europe/Berlin"' in page(editor, f"{SCHEDULES}add/")
 
 
 class TestEditing:

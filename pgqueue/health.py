@@ -28,6 +28,8 @@ from pgqueue.tasks import scheduling
 PATIENCE = "10s"
 DONE_AT_LEAST_EVERY = timedelta(hours=3)
 """Each duty, even one that is put off again and again as it fails."""
+SHOWN = 3
+"""Webhooks that are named with the reason why they were stopped."""
 TRANSACTIONS = 10_000_000
 """That a replication slot may lie behind, of which no time is known."""
 MAKE_FEED = "see pgqueue_replication --status"
@@ -67,6 +69,7 @@ class Limits:
         max_lag: seconds that a group's next event, or one without a position, may have waited; half
             of them warn.
         max_wal: megabytes of WAL that the WAL feed may be behind.
+        max_failing: seconds for which a webhook's endpoint may have failed.
     """
 
     host: str | None = None
@@ -81,6 +84,7 @@ class Limits:
     max_export: float = 172_800
     max_lag: float = 300
     max_wal: int = 1024
+    max_failing: float = 300
 
 
 @dataclass(frozen=True)
@@ -370,6 +374,23 @@ def _fault_of(state: replication.State) -> str:
     return "the slot has lost its WAL" if state.slot.is_lost else ""
 
 
+def _webhooks(queue: _Queue) -> Judgement:
+    seen = health.webhooks(queue.connection)
+    figures = {"webhooks": [each._asdict() for each in seen]}
+    said = []
+    if stopped := [each for each in seen if each.stopped]:
+        why = "; ".join(f"{each.name}: {each.stopped}" for each in stopped[:SHOWN])
+        said.append(f"{len(stopped)} stopped ({why}): resume them in the admin")
+    if failing := [
+        each
+        for each in seen
+        if not each.stopped and (each.failing_for or 0) > queue.limits.max_failing
+    ]:
+        first = max(failing, key=lambda each: each.failing_for or 0)
+        said.append(f"{len(failing)} failing, {first.name} for {first.failing_for:.0f} s")
+    return (Status.WARNING if said else Status.OK), "; ".join(said) or "none fails", figures
+
+
 _Check = Callable[[_Queue], Judgement]
 CHECKS: Mapping[str, _Check] = {
     "workers": _workers,
@@ -383,6 +404,7 @@ CHECKS: Mapping[str, _Check] = {
     "export": _export,
     "groups": _groups,
     "feed": _feed,
+    "webhooks": _webhooks,
 }
 
 

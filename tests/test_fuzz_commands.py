@@ -372,6 +372,7 @@ LIMITS = {
     "--max-export": ["0", *SECONDS],
     "--max-lag": ["0", *SECONDS],
     "--max-wal": ["0", "7"],
+    "--max-failing": ["0", "7.5"],
     "--host": ["web-1"],
     "--check": ["workers"],
 }

@@ -19,10 +19,11 @@ import pytest
 from django.core.management import CommandError, call_command
 from django.db import connections
 
-from pgqueue import Channel, health, receive
+from pgqueue import Channel, health, receive, webhooks
 from pgqueue.connections import connect
 from pgqueue.duties.all import all_duties
 from pgqueue.duties.maintain import maintain
+from pgqueue.endpoints import new_secret
 from pgqueue.engine import groups, partitions, replication, stats
 from pgqueue.engine import health as engine
 from pgqueue.engine.event_partitions import SIZE
@@ -30,7 +31,7 @@ from pgqueue.engine.health import Holder
 from pgqueue.engine.values import Position
 from pgqueue.events import subscribing
 from pgqueue.health import Check, Limits, Status
-from pgqueue.models import LogFloor
+from pgqueue.models import LogFloor, Subscription, Webhook
 from pgqueue.tasks import scheduling
 from tests.eventually import eventually
 from tests.factories import (
@@ -624,7 +625,7 @@ def test_a_database_without_the_tables_fails_and_says_what_to_do(without_tables:
     assert code == 2
     lines = [line for line in text.splitlines() if "failing" in line]
     assert [line.split()[0] for line in lines[1:]] == [
-        *("workers", "age", "dead", "duties", "partitions", "bloat", "groups")
+        *("workers", "age", "dead", "duties", "partitions", "bloat", "groups", "webhooks")
     ]
     assert all(line.endswith("does not exist: run manage.py migrate") for line in lines[1:])
 
@@ -645,6 +646,38 @@ def test_nothing_is_changed_by_looking(connection: Connection) -> None:
 
     with connections["default"].cursor() as cursor:
         assert cursor.execute("SHOW statement_timeout").fetchone() == before
+
+
+def hooked(connection: Connection, name: str, **columns: Any) -> None:
+    """Store a webhook, and what workers and operators have written in its rows."""
+    webhooks.create(name, "https://shop.example/hooks", topics="order.#", secret=new_secret())
+    own = {each: columns.pop(each) for each in ("paused", "error") if each in columns}
+    Subscription.objects.filter(pk=name).update(**own)
+    Webhook.objects.filter(pk=name).update(**columns)
+
+
+class TestWebhooks:
+    def test_that_work_or_rest_are_well(self, connection: Connection) -> None:
+        hooked(connection, "works")
+        hooked(connection, "rests", paused=True)
+
+        assert check("webhooks") == Check("webhooks", Status.OK, "none fails", {"webhooks": []})
+
+    def test_that_a_worker_has_stopped_warn_and_say_why(self, connection: Connection) -> None:
+        hooked(connection, "gone", paused=True, error="Nothing but failures.", failures=9)
+
+        found = check("webhooks")
+
+        assert found.status == Status.WARNING
+        assert found.said.startswith("1 stopped (gone: Nothing but failures.)")
+
+    def test_that_fail_warn_after_a_while(self, connection: Connection) -> None:
+        since = datetime.now(UTC) - timedelta(seconds=60)
+        hooked(connection, "slow", failures=3, failing_since=since)
+
+        assert status("webhooks", max_failing=300) == Status.OK
+        assert status("webhooks", max_failing=50) == Status.WARNING
+        assert check("webhooks").figures["webhooks"][0]["failures"] == 3
 
 
 class TestTheCommand:
@@ -727,6 +760,7 @@ class TestTheCommand:
             "max_export": 9.5,
             "max_lag": 8.5,
             "max_wal": 10,
+            "max_failing": 11.5,
         }
         asked = []
 

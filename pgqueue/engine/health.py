@@ -67,6 +67,21 @@ class GroupSeen(NamedTuple):
     seconds: float | None
 
 
+class WebhookSeen(NamedTuple):
+    """A webhook that was stopped, or whose endpoint failed the last time.
+
+    Attributes:
+        stopped: why it was paused or disabled by a worker; "": it was not.
+        failures: that were noted since its last success.
+        failing_for: seconds since the first of them; None: there is none.
+    """
+
+    name: str
+    stopped: str
+    failures: int
+    failing_for: float | None
+
+
 def workers(connection: Connection) -> list[WorkerSeen]:
     """Return all workers and consumers that have a row, alive or not."""
     return [WorkerSeen(*row) for row in connection.execute(SQL["workers"])]
@@ -111,6 +126,21 @@ def connections(connection: Connection) -> tuple[int, int]:
 def groups(connection: Connection) -> list[GroupSeen]:
     """Return all groups of the log, by their names."""
     return [GroupSeen(*row) for row in connection.execute(SQL["groups"])]
+
+
+def schedules(connection: Connection, *, limit: int) -> list[tuple[str, float]]:
+    """Return schedules, and for how many seconds their next tick has been due; latest first."""
+    return connection.execute(SQL["schedules"], {"limit": limit}).fetchall()
+
+
+def subscriptions(connection: Connection, *, limit: int) -> list[tuple[str, int]]:
+    """Return subscriptions with a position of their own, and their events; most first."""
+    return connection.execute(SQL["subscriptions"], {"limit": limit}).fetchall()
+
+
+def webhooks(connection: Connection) -> list[WebhookSeen]:
+    """Return the webhooks that a worker has stopped or that fail now, by their names."""
+    return [WebhookSeen(*row) for row in connection.execute(SQL["webhooks"])]
 
 
 def _row(connection: Connection, name: str) -> tuple[Any, ...]:

@@ -84,3 +84,29 @@ CROSS JOIN (
 -- include: bounds
 ) b
 ORDER BY c."group"
+
+-- name: webhooks
+-- What a worker stopped has an error; what an operator paused has none.
+SELECT s.name, CASE WHEN s.paused THEN s.error ELSE '' END, w.failures,
+       extract(epoch FROM statement_timestamp() - w.failing_since)::float8
+FROM pgqueue_webhook w JOIN pgqueue_subscription s ON s.name = w.subscription_id
+WHERE (s.paused AND s.error <> '') OR (w.enabled AND w.failures > 0)
+ORDER BY s.name
+
+-- name: schedules
+SELECT name, greatest(extract(epoch FROM statement_timestamp() - next_at), 0)::float8
+FROM pgqueue_schedule
+WHERE NOT paused AND next_at IS NOT NULL
+ORDER BY next_at, name
+LIMIT %(limit)s
+
+-- name: subscriptions
+-- Those that follow are as far as the dispatch. One that is paused keeps its events.
+SELECT s.name, greatest(b.head - s.position, 0)
+FROM pgqueue_subscription s
+CROSS JOIN (
+-- include: bounds
+) b
+WHERE NOT s.follows
+ORDER BY s.position, s.name
+LIMIT %(limit)s

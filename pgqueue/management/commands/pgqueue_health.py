@@ -53,6 +53,7 @@ class Command(QueueCommand):
                 "seconds that a group's next event may have waited, or it fails; half: a warning",
             ),
             ("max_wal", whole, "megabytes that the WAL feed may be behind"),
+            ("max_failing", seconds, "seconds for which a webhook's endpoint may have failed"),
         ):
             parser.add_argument(
                 f"--{name.replace('_', '-')}",

@@ -21,6 +21,9 @@ from pgqueue.states import Outcome
 
 MONTH = timedelta(days=30)
 MOST_THREADS = 10_000
+SHORTEST_TOKEN = 16
+SECRET = {"METRICS_TOKEN"}
+"""Options whose values no error shows."""
 FEEDS = ("poll", "wal")
 
 Schedules: TypeAlias = "Mapping[str, Entry]"
@@ -85,6 +88,10 @@ class Settings:
     """What holds for all webhooks: a dict of TIMEOUT, HEADERS, BACKOFF, MAX_ATTEMPTS, PAUSE_AFTER,
     ALLOW_PRIVATE and SOURCE.
     """
+    metrics_token: str = field(default="", repr=False)
+    """What Prometheus authenticates with at `pgqueue.metrics.view`, as a bearer token or a
+    password; 16 characters at least. "": only staff may see the figures.
+    """
 
     @property
     def heartbeat(self) -> timedelta:
@@ -132,7 +139,8 @@ def _checked(name: str, value: Any, kind: Any) -> Any:
     try:
         return _BY_NAME[name](value) if name in _BY_NAME else _CHECKS[kind](value)
     except (TypeError, ValueError) as error:
-        raise ImproperlyConfigured(f"PGQUEUE[{name!r}] = {shown(value)}: {error}") from error
+        seen = "…" if name in SECRET else shown(value)
+        raise ImproperlyConfigured(f"PGQUEUE[{name!r}] = {seen}: {error}") from error
 
 
 def _flag(value: Any) -> bool:
@@ -161,11 +169,20 @@ def _feed(value: Any) -> str:
     return str(value)
 
 
+def _token(value: Any) -> str:
+    if not isinstance(value, str) or not value.isprintable() or not value.isascii():
+        raise TypeError("it must be text, in printable ASCII.")
+    if 0 < len(value) < SHORTEST_TOKEN:
+        raise ValueError(f"it must have {SHORTEST_TOKEN} characters or more.")
+    return value
+
+
 _BY_NAME: Mapping[str, Callable[[Any], Any]] = {
     "THREADS": partial(as_count, most=MOST_THREADS),
     "FEED": _feed,
     "REPLICATION_SLOT": as_slot,
     "PUBLICATION": as_identifier,
+    "METRICS_TOKEN": _token,
 }
 _CHECKS = {
     str: as_channel,

@@ -1,0 +1,32 @@
+"""Write figures as Prometheus reads them."""
+
+from __future__ import annotations
+
+from prometheus_client import CollectorRegistry
+from prometheus_client.exposition import choose_encoder
+from prometheus_client.registry import Collector
+
+from pgqueue.connections import borrow
+from pgqueue.metrics.fleet import Fleet
+
+PATIENCE = "10s"
+
+
+def of_the_queue(alias: str, *, accept: str) -> tuple[bytes, str]:
+    """Return the figures of the whole queue, and their content type.
+
+    Args:
+        alias: of the queue's database.
+        accept: the header of the request.
+    """
+    with borrow(alias) as connection, connection.transaction(force_rollback=True):
+        connection.execute("SELECT set_config('statement_timeout', %s, true)", [PATIENCE])
+        return encoded(Fleet(connection), accept=accept)
+
+
+def encoded(collector: Collector, *, accept: str) -> tuple[bytes, str]:
+    """Return what a collector gives, and its content type."""
+    registry = CollectorRegistry()
+    registry.register(collector)
+    encode, kind = choose_encoder(accept)
+    return encode(registry), kind

@@ -1,0 +1,260 @@
+"""Figures of the whole queue, read from its tables at each scrape.
+
+Their number is bounded: of channels, tasks, groups and the like, `LIMIT` are told, and the figure
+`pgqueue_scrape_left_out` says how many are not. A series is left out as a whole, so none goes back.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from itertools import accumulate
+from typing import TypeVar
+
+import psycopg
+from prometheus_client.core import (
+    CounterMetricFamily,
+    GaugeMetricFamily,
+    HistogramMetricFamily,
+    Metric,
+)
+from prometheus_client.registry import Collector
+
+from pgqueue.conf import settings
+from pgqueue.engine import channels, health, replication, statistics
+from pgqueue.engine.stats import measure
+from pgqueue.engine.values import Connection
+
+T = TypeVar("T")
+
+LIMIT = 500
+DISPATCH = "(dispatch)"
+"""The group of the log that makes messages for subscriptions; it has no name."""
+STATES = ("ready", "scheduled", "held", "running", "dead")
+OUTCOMES = ("succeeded", "failed", "dead", "deferred", "discarded", "cancelled")
+
+Part = Callable[[Connection, "Counter[str]"], Iterable[Metric]]
+
+
+class Fleet(Collector):
+    """Collects the figures of the queue on one connection, in its transaction.
+
+    A part that can't be told, for example since the role may not see it, is left out, and counted
+    in `pgqueue_scrape_failed`.
+    """
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+
+    def describe(self) -> Iterable[Metric]:
+        """Say nothing, so that registering asks the database nothing."""
+        return []
+
+    def collect(self) -> Iterator[Metric]:
+        """Return the figures."""
+        left_out: Counter[str] = Counter(dict.fromkeys(PARTS, 0))
+        failed = GaugeMetricFamily(
+            "pgqueue_scrape_failed", "Whether a part of the figures can't be told.", labels=["part"]
+        )
+        for name, part in PARTS.items():
+            found: list[Metric] = []
+            try:
+                with self._connection.transaction():
+                    found = list(part(self._connection, left_out))
+            except psycopg.Error:
+                if self._connection.closed:
+                    raise
+            failed.add_metric([name], not found)
+            yield from found
+        yield failed
+        yield _gauge(
+            "pgqueue_scrape_left_out",
+            "How many channels, tasks, … were not told, beyond the first 500.",
+            "part",
+            left_out,
+        )
+
+
+def _messages(connection: Connection, left_out: Counter[str]) -> Iterator[Metric]:
+    names = channels.in_use(connection, limit=LIMIT + 1)
+    if len(names) > LIMIT:
+        left_out["messages"] = 1  # at least: they are not counted
+        names = names[:LIMIT]
+    found = measure(connection, names)
+    depth = GaugeMetricFamily(
+        "pgqueue_messages",
+        "Live messages. Beyond 10 000 of a channel and state it is an estimate.",
+        labels=["channel", "state"],
+    )
+    for name, stats in found.items():
+        for state in STATES:
+            depth.add_metric([name, state], getattr(stats, state))
+    yield depth
+    yield _gauge(
+        "pgqueue_oldest_ready_age_seconds",
+        "How long the oldest message that could run has been waiting; 0: none waits.",
+        "channel",
+        {
+            name: stats.oldest_ready_age.total_seconds() if stats.oldest_ready_age else 0
+            for name, stats in found.items()
+        },
+    )
+    paused = health.paused(connection)
+    yield _gauge(
+        "pgqueue_channel_paused",
+        "Whether a channel is paused.",
+        "channel",
+        {name: name in paused for name in names},
+    )
+
+
+def _workers(connection: Connection, left_out: Counter[str]) -> Iterator[Metric]:
+    lease = settings().lease.total_seconds()
+    alive = Counter(dict.fromkeys(("worker", "consumer", "driver", "duties"), 0))
+    alive.update(each.kind for each in health.workers(connection) if each.silent_for < lease)
+    yield _gauge(
+        "pgqueue_workers",
+        "Processes that are alive: workers run tasks, consumers receive messages, drivers have "
+        "workers on a cluster, the others do duties alone.",
+        "kind",
+        alive,
+    )
+
+
+def _runs(connection: Connection, left_out: Counter[str]) -> Iterator[Metric]:
+    found = sorted(statistics.totals(connection), key=lambda each: each.total, reverse=True)
+    left_out["runs"] = max(0, len(found) - LIMIT)
+    labels = ["channel", "task"]
+    runs = CounterMetricFamily(
+        "pgqueue_runs",
+        "Runs that have ended: failed ones are tried again, dead ones are not.",
+        labels=[*labels, "outcome"],
+    )
+    waits = HistogramMetricFamily(
+        "pgqueue_wait_seconds", "From when messages were due until they began.", labels=labels
+    )
+    times = HistogramMetricFamily("pgqueue_run_seconds", "What runs took.", labels=labels)
+    for each in found[:LIMIT]:
+        pair = [each.channel, each.task]
+        for outcome in OUTCOMES:
+            runs.add_metric([*pair, outcome], getattr(each, outcome))
+        waits.add_metric(pair, _buckets(each.waits), each.waited)
+        times.add_metric(pair, _buckets(each.runs), each.ran)
+    yield from (runs, waits, times)
+
+
+def _buckets(histogram: Iterable[int]) -> list[tuple[str, float]]:
+    bounds = [*(str(bound) for bound in statistics.BOUNDS), "+Inf"]
+    return list(zip(bounds, accumulate(histogram), strict=True))
+
+
+def _duties(connection: Connection, left_out: Counter[str]) -> Iterator[Metric]:
+    yield _gauge(
+        "pgqueue_duty_late_seconds",
+        "For how long a duty has been due; 0: it is not.",
+        "duty",
+        {each.name: max(each.late, 0) for each in health.duties(connection)},
+    )
+
+
+def _schedules(connection: Connection, left_out: Counter[str]) -> Iterator[Metric]:
+    yield _gauge(
+        "pgqueue_schedule_late_seconds",
+        "For how long the next tick of a schedule has been due; 0: it is not.",
+        "schedule",
+        _first("schedules", health.schedules(connection, limit=LIMIT + 1), left_out),
+    )
+
+
+def _groups(connection: Connection, left_out: Counter[str]) -> Iterator[Metric]:
+    groups = {each.name or DISPATCH: each for each in health.groups(connection)}
+    told = _first("groups", groups.items(), left_out)
+    yield _gauge(
+        "pgqueue_group_lag_events",
+        "Positions of the log behind the slowest partition of a group.",
+        "group",
+        {name: each.lag for name, each in told.items()},
+    )
+    yield _gauge(
+        "pgqueue_group_lag_seconds",
+        "How long the next event of a group has been waiting; 0: there is none.",
+        "group",
+        {name: max(each.seconds or 0, 0) for name, each in told.items()},
+    )
+    yield _gauge(
+        "pgqueue_group_stopped_partitions",
+        "Partitions of a group that an event has stopped.",
+        "group",
+        {name: each.stopped for name, each in told.items()},
+    )
+
+
+def _subscriptions(connection: Connection, left_out: Counter[str]) -> Iterator[Metric]:
+    found = health.subscriptions(connection, limit=LIMIT + 1)
+    yield _gauge(
+        "pgqueue_subscription_lag_events",
+        "Positions of the log behind a subscription that does not follow the dispatch.",
+        "subscription",
+        _first("subscriptions", found, left_out),
+    )
+
+
+def _webhooks(connection: Connection, left_out: Counter[str]) -> Iterator[Metric]:
+    seen = {each.name: each for each in health.webhooks(connection)}
+    told = _first("webhooks", seen.items(), left_out)
+    yield _gauge(
+        "pgqueue_webhook_stopped",
+        "Whether a failing webhook was paused or disabled by a worker. Only failing ones are told.",
+        "webhook",
+        {name: bool(each.stopped) for name, each in told.items()},
+    )
+    yield _gauge(
+        "pgqueue_webhook_failing_seconds",
+        "Since when the endpoint of a webhook fails. Only failing ones are told.",
+        "webhook",
+        {name: max(each.failing_for or 0, 0) for name, each in told.items()},
+    )
+
+
+def _feed(connection: Connection, left_out: Counter[str]) -> Iterator[Metric]:
+    lag = GaugeMetricFamily(
+        "pgqueue_wal_lag_bytes",
+        "Bytes of WAL behind the WAL feed. Without one there is no series.",
+    )
+    active = GaugeMetricFamily(
+        "pgqueue_wal_feed_active",
+        "Whether a process follows the WAL. Without FEED = 'wal' there is no series.",
+    )
+    options = settings()
+    if options.fed_by:
+        state = replication.state(connection, options.replication_slot, options.publication)
+        active.add_metric([], bool(state.slot and state.slot.is_active))
+        if state.slot:
+            lag.add_metric([], state.slot.lag or 0)
+    yield from (lag, active)
+
+
+PARTS: Mapping[str, Part] = {
+    "messages": _messages,
+    "workers": _workers,
+    "runs": _runs,
+    "duties": _duties,
+    "schedules": _schedules,
+    "groups": _groups,
+    "subscriptions": _subscriptions,
+    "webhooks": _webhooks,
+    "feed": _feed,
+}
+
+
+def _first(part: str, found: Iterable[tuple[str, T]], left_out: Counter[str]) -> dict[str, T]:
+    rows = list(found)
+    left_out[part] = max(0, len(rows) - LIMIT)
+    return dict(rows[:LIMIT])
+
+
+def _gauge(name: str, text: str, label: str, values: Mapping[str, float]) -> Metric:
+    family = GaugeMetricFamily(name, text, labels=[label])
+    for each, value in values.items():
+        family.add_metric([each], value)
+    return family

@@ -1,0 +1,217 @@
+"""`pgqueue.metrics.view`, scraped as Prometheus does."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from typing import Any
+from unittest.mock import patch
+
+import psycopg
+import pytest
+from django.contrib.auth.models import Permission, User
+from django.core.management import call_command
+from django.test import Client
+from django.urls import path
+from prometheus_client.parser import text_string_to_metric_families
+
+from pgqueue import Channel, metrics, publish, task
+from pgqueue.connections import connect
+from pgqueue.metrics import fleet
+from pgqueue.models import Schedule
+from tests.factories import bury, enqueue, register, subscribed
+
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.urls(__name__)]
+urlpatterns = [path("metrics", metrics.view)]
+
+TOKEN = "a token of many letters"
+Scrape = Callable[[], dict[tuple[str, ...], float]]
+
+
+@task(channel="mail", max_attempts=2, backoff=[0])
+def divide(by: int) -> None:
+    1 / by
+
+
+@pytest.fixture
+def connection(transactional_db: None) -> Iterator[psycopg.Connection[Any]]:
+    with closing(connect("default", name="test")) as connection:
+        yield connection
+
+
+@pytest.fixture
+def scrape(settings: Any) -> Scrape:
+    """Return a function that scrapes: the samples by their name and the values of their labels."""
+    settings.PGQUEUE = {**settings.PGQUEUE, "METRICS_TOKEN": TOKEN}
+
+    def samples() -> dict[tuple[str, ...], float]:
+        return {
+            (sample.name, *(sample.labels[each] for each in sorted(sample.labels, key=_order))): (
+                sample.value
+            )
+            for family in families()
+            for sample in family.samples
+        }
+
+    return samples
+
+
+def _order(label: str) -> bool:
+    return label not in ("channel", "task")
+
+
+def families() -> list[Any]:
+    response = Client().get("/metrics", headers={"Authorization": f"Bearer {TOKEN}"})
+    assert response.status_code == 200
+    assert response.headers["Content-Type"].startswith("text/plain; version=")
+    return list(text_string_to_metric_families(response.text))
+
+
+class TestAScrape:
+    def test_has_the_depth_of_each_channel_by_state(
+        self, scrape: Scrape, connection: psycopg.Connection[Any]
+    ) -> None:
+        enqueue(connection, 3, channel="mail")
+        bury(connection, 2, channel="images")
+        Channel("images").pause()
+        register(connection)
+
+        found = scrape()
+
+        assert found["pgqueue_messages", "mail", "ready"] == 3
+        assert found["pgqueue_messages", "images", "dead"] == 2
+        assert found["pgqueue_oldest_ready_age_seconds", "mail"] > 0
+        assert found["pgqueue_channel_paused", "images"] == 1
+        assert found["pgqueue_channel_paused", "mail"] == 0
+        assert found["pgqueue_workers", "worker"] == 1
+        assert not any(found["pgqueue_scrape_failed", part] for part in fleet.PARTS)
+
+    def test_counts_runs_and_their_times(self, scrape: Scrape) -> None:
+        divide.enqueue_many([(1,), (1,), (0,)])
+
+        call_command("runworker", "--drain", verbosity=0)
+        found = scrape()
+
+        pair = ("mail", divide.name)
+        ended = {name: found["pgqueue_runs_total", *pair, name] for name in fleet.OUTCOMES}
+        assert ended == {**dict.fromkeys(fleet.OUTCOMES, 0), "succeeded": 2, "failed": 1, "dead": 1}
+        for name in ("pgqueue_wait_seconds", "pgqueue_run_seconds"):
+            assert found[f"{name}_count", *pair] == found[f"{name}_bucket", *pair, "+Inf"] == 4
+            assert found[f"{name}_sum", *pair] > 0
+
+    def test_has_counters_that_never_go_back_while_they_are_added_up(self, scrape: Scrape) -> None:
+        before: dict[tuple[str, ...], float] = {}
+        for _ in range(4):
+            divide.enqueue_many([(1,)] * 20)
+            call_command("runworker", "--drain", verbosity=0)
+            found = scrape()
+            for name, value in before.items():
+                if name[0].endswith(("_total", "_bucket", "_count", "_sum")):
+                    assert found[name] >= value, name
+            before = found
+            call_command("pgqueue_maintain", verbosity=0)
+
+        assert scrape()["pgqueue_runs_total", "mail", divide.name, "succeeded"] == 80
+
+    def test_has_the_lag_of_groups_and_subscriptions(
+        self, scrape: Scrape, connection: psycopg.Connection[Any]
+    ) -> None:
+        publish("order.paid", {"id": 7})
+        call_command("pgqueue_maintain", verbosity=0)
+        call_command("pgqueue_group", "make", "books", "--start", "beginning", verbosity=0)
+        subscribed(connection, "slow", position=0)
+
+        found = scrape()
+
+        assert found["pgqueue_group_lag_events", "books"] >= 1
+        assert found["pgqueue_group_lag_seconds", "books"] > 0
+        assert found["pgqueue_subscription_lag_events", "slow"] >= 1
+
+    def test_says_how_late_duties_and_schedules_are(
+        self, scrape: Scrape, connection: psycopg.Connection[Any]
+    ) -> None:
+        Schedule.objects.create(name="nightly", task=divide.name, cron="@daily")
+        connection.execute(
+            "UPDATE pgqueue_schedule SET next_at = statement_timestamp() - interval '1 hour'"
+        )
+        connection.execute(
+            "UPDATE pgqueue_duty SET due_at = statement_timestamp() - interval '2 hours' "
+            "WHERE name = 'purge'"
+        )
+
+        found = scrape()
+
+        assert 3600 <= found["pgqueue_schedule_late_seconds", "nightly"] < 3700
+        if ("pgqueue_duty_late_seconds", "purge") in found:
+            assert found["pgqueue_duty_late_seconds", "purge"] >= 7200
+
+    def test_leaves_series_out_beyond_a_limit_and_says_so(
+        self, scrape: Scrape, connection: psycopg.Connection[Any]
+    ) -> None:
+        for name in ("a", "b", "c"):
+            enqueue(connection, channel=name)
+
+        with patch.object(fleet, "LIMIT", 2):
+            found = scrape()
+
+        assert len([name for name in found if name[0] == "pgqueue_channel_paused"]) == 2
+        assert found["pgqueue_scrape_left_out", "messages"] == 1
+
+    def test_goes_on_without_a_part_that_can_t_be_told(
+        self, scrape: Scrape, connection: psycopg.Connection[Any]
+    ) -> None:
+        with patch.dict(fleet.PARTS, groups=_failing):  # type: ignore[dict-item]
+            found = scrape()
+
+        assert found["pgqueue_scrape_failed", "groups"] == 1
+        assert found["pgqueue_scrape_failed", "webhooks"] == 0
+        assert ("pgqueue_workers", "worker") in found
+
+    def test_names_units_and_types_as_prometheus_has_them(self, scrape: Scrape) -> None:
+        divide.enqueue(1)
+        call_command("runworker", "--drain", verbosity=0)
+
+        types = {family.name: family.type for family in families()}
+
+        assert types["pgqueue_runs"] == "counter"
+        assert types["pgqueue_wait_seconds"] == types["pgqueue_run_seconds"] == "histogram"
+        assert all(family.documentation for family in families())
+        rest = {name for name, kind in types.items() if kind == "gauge"}
+        assert rest | {"pgqueue_runs", "pgqueue_wait_seconds", "pgqueue_run_seconds"} == set(types)
+
+
+def _failing(connection: psycopg.Connection[Any], left_out: Any) -> Any:
+    return connection.execute("SELECT nothing FROM nowhere").fetchall()
+
+
+class TestWhoMayScrape:
+    def test_nobody_where_no_token_is_set(self) -> None:
+        assert Client().get("/metrics").status_code == 403
+        assert _get("Bearer ").status_code == 403
+        assert _get("Basic Og==").status_code == 403
+
+    def test_who_knows_the_token(self, scrape: Scrape) -> None:
+        password = base64.b64encode(f"prometheus:{TOKEN}".encode()).decode()
+
+        assert _get(f"Bearer {TOKEN}").status_code == 200
+        assert _get(f"Basic {password}").status_code == 200
+        for wrong in ("", "Bearer", f"Bearer {TOKEN}x", "Basic x", f"Digest {TOKEN}"):
+            assert _get(wrong).status_code == 401
+
+    def test_staff_who_may_view_messages(self) -> None:
+        clerk = User.objects.create_user("clerk", is_staff=True)
+        client = Client()
+        client.force_login(clerk)
+
+        before = client.get("/metrics").status_code
+        clerk.user_permissions.add(Permission.objects.get(codename="view_message"))
+
+        assert (before, client.get("/metrics").status_code) == (403, 200)
+
+    def test_only_to_read(self) -> None:
+        assert Client().post("/metrics").status_code == 405
+
+
+def _get(authorization: str) -> Any:
+    return Client().get("/metrics", headers={"Authorization": authorization})

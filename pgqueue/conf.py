@@ -89,8 +89,8 @@ class Settings:
     ALLOW_PRIVATE and SOURCE.
     """
     metrics_token: str = field(default="", repr=False)
-    """What Prometheus authenticates with at `pgqueue.metrics.view`, as a bearer token or a
-    password; 16 characters at least. "": only staff may see the figures.
+    """What Prometheus sends to the view of metrics, as a bearer token or a password; 16 characters
+    at least. Without one, only staff may see the figures.
     """
 
     @property

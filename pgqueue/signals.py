@@ -139,9 +139,24 @@ def log_finished(task: Any, context: Any, ending: Any) -> None:
             context.attempt,
             ending.consequence,
             exc_info=(type(ending.error), ending.error, tracebacks.shown(ending.error)),
+            extra=fields_of(task, context),
         )
     elif logger.isEnabledFor(logging.DEBUG):
-        logger.debug("%s #%s %s", task.name, context.id, ending.word)
+        logger.debug(
+            "%s #%s %s", task.name, context.id, ending.word, extra=fields_of(task, context)
+        )
+
+
+def fields_of(task: Any, context: Any) -> dict[str, Any]:
+    """Return what a record of the log says of a run, beside its text."""
+    claim = context.claim
+    return {
+        "message_id": context.id,
+        "task": task.name,
+        "attempt": context.attempt,
+        "channel": claim.channel,
+        "key": claim.key,
+    }
 
 
 @receiver(task_unknown)
@@ -166,7 +181,18 @@ def _log_missing(sender: Any, channel: str, delay: float, **kwargs: Any) -> None
 
 @receiver(lease_lost)
 def _log_lost(sender: Any, claim: Any, **kwargs: Any) -> None:
-    logger.warning("%s #%s: the lease was lost; what it did is not recorded", claim.task, claim.id)
+    logger.warning(
+        "%s #%s: the lease was lost; what it did is not recorded",
+        claim.task,
+        claim.id,
+        extra={
+            "message_id": str(claim.id),
+            "task": claim.task,
+            "attempt": claim.attempt,
+            "channel": claim.channel,
+            "key": claim.key,
+        },
+    )
 
 
 @receiver(message_rescued)

@@ -71,6 +71,9 @@ RUN_BY: Mapping[str, Mapping[int, str]] = {
     "docs/guide/inbox.md": {1: TRIED, ALL: GUIDES + "test_what_the_guide_receives_is_handled_once"},
     "docs/guide/inside-a-task.md": {ALL: GUIDES + "test_a_task_comes_back_until_everyone_is_told"},
     "docs/guide/limits.md": {ALL: GUIDES + "test_an_example_runs"},
+    "docs/guide/observability.md": {
+        1: "tests/test_logs.py::test_the_settings_of_the_guide_write_lines_of_json"
+    },
     "docs/guide/order.md": {1: TRIED},
     "docs/guide/publishing-later.md": {
         ALL: GUIDES + "test_what_is_published_later_and_together_is"

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 
 import pytest
+from django.db import connection as django_connection
 
 from pgqueue.engine import statistics
 from pgqueue.engine.statistics import BOUNDS, BUCKETS, HOUR, MINUTE, Counts
 from pgqueue.models import Statistic, Tally, Total
+from tests.eventually import eventually
 from tests.factories import Connection
 
 DAY = timedelta(days=1)
@@ -21,6 +24,18 @@ def counted(channel: str = "mail", task: str = "send", **counts: float) -> Count
     zeros = dict.fromkeys(Counts._fields[2:10], 0)
     given = {**zeros, "channel": channel, "task": task, **counts}
     return Counts(**given, waits=histogram, runs=histogram)  # type: ignore[arg-type]
+
+
+def _waiting(pids: list[int]) -> int:
+    """Return how many of these sessions wait for a lock."""
+    with django_connection.cursor() as cursor:
+        cursor.execute(
+            "SELECT count(*) FROM pg_stat_activity WHERE pid = ANY (%s) "
+            "AND wait_event_type = 'Lock'",
+            [pids],
+        )
+        [count] = cursor.fetchone()
+    return int(count)
 
 
 def age(connection: Connection, by: timedelta) -> None:
@@ -92,6 +107,23 @@ class TestFolding:
 
         assert [each.succeeded for each in statistics.totals(other)] == [5]
         assert statistics.fold(other) == 0
+
+    def test_at_the_same_time_as_another_waits_and_adds_nothing_again(
+        self, connect: Callable[..., Connection], connection: Connection
+    ) -> None:
+        others = [connect(), connect()]
+        pids = [each.info.backend_pid for each in others]
+        statistics.add(connection, [counted(succeeded=5), counted(task="other", failed=2)])
+        with ThreadPoolExecutor(len(others)) as pool:
+            with connection.transaction():
+                statistics.fold(connection)
+                folding = [pool.submit(statistics.fold, each) for each in others]
+                eventually(lambda: _waiting(pids) == len(others))
+            folded = [each.result() for each in folding]
+
+        assert folded == [0, 0]
+        totals = {each.task: each.total for each in statistics.totals(connection)}
+        assert totals == {"send": 5, "other": 2}
 
     def test_goes_in_steps(self, connection: Connection, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(statistics, "LIMIT", 2)

@@ -50,3 +50,10 @@ def find_each(connection: Cursors, ids: Iterable[int]) -> dict[int, Found]:
     with connection.cursor() as cursor:
         cursor.execute(SQL["find"], {"ids": possible})
         return {row[0]: Found(*row) for row in cursor.fetchall()}
+
+
+def may_read(connection: Cursors) -> bool:
+    """Return whether this session's role may look messages up."""
+    with connection.cursor() as cursor:
+        cursor.execute(SQL["may_read"])
+        return bool(cursor.fetchone()[0])

@@ -11,3 +11,7 @@ SELECT id, outcome, channel, task, payload::text, metadata::text, options::text,
        worker_id, result::text
 FROM pgqueue_history
 WHERE id = ANY (%(ids)s::bigint[])
+
+-- name: may_read
+-- A role that may only produce is refused what is in messages, also those of its own.
+SELECT has_table_privilege('pgqueue_message', 'SELECT')

@@ -112,6 +112,7 @@ def make(
                     table, parent
                 )
             )
+            _share_rights(connection, parent, table)
             connection.execute(
                 Text("ALTER TABLE {} ATTACH PARTITION {} FOR VALUES FROM ({}) TO ({})").format(
                     parent, table, Literal(first), Literal(end)
@@ -122,6 +123,13 @@ def make(
         # DuplicateObject where the other one commits between the looks for the table and its type.
         return False
     return True
+
+
+def _share_rights(connection: Connection, parent: Identifier, table: Identifier) -> None:
+    """Grant on a partition what others have on its table: parts of a log are read by name."""
+    names = {"parent": parent.as_string(connection), "table": table.as_string(connection)}
+    for (grant,) in connection.execute(SQL["rights"], names).fetchall():
+        connection.execute(Text(grant))
 
 
 def drop(connection: Connection, log: Log) -> list[Past] | None:

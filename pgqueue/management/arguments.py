@@ -20,6 +20,7 @@ T = TypeVar("T")
 NAME_LIMIT = 1000
 QUERY_LIMIT = 1_000_000
 LAST_ID = 2**63 - 1
+ROLE_PREFIX_LIMIT = 50
 JSON_LIMIT = 16 * 1024 * 1024
 
 
@@ -254,6 +255,14 @@ def priority(text: str) -> int:
     digits = text.removeprefix("-")
     is_number = digits.isascii() and digits.isdecimal() and len(digits) <= 3
     return as_count(int(text) if is_number else text, least=-100, most=100)
+
+
+@_kind
+def role_prefix(text: str) -> str:
+    """Read what the names of roles begin with."""
+    if text.startswith("pg_"):
+        raise ValueError("it must not begin with pg_, which PostgreSQL keeps for itself.")
+    return as_text(text, ROLE_PREFIX_LIMIT)
 
 
 @_kind

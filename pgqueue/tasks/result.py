@@ -148,9 +148,13 @@ class TaskResult(Generic[T]):
         self._note(_find(self.task, self.id, connections[self.task.alias]))
 
     def look(self) -> None:
-        """Look at the message, where it is stored, if it is there and this task's."""
+        """Look at the message, where it is stored, if it is there and this task's.
+
+        A role that may only enqueue may not: a refusal would end its transaction.
+        """
         with suppress(TaskResultDoesNotExist, TaskResultMismatch):
-            self._note(_find(self.task, self.id, self.task.cursors))
+            if lookup.may_read(self.task.cursors):
+                self._note(_find(self.task, self.id, self.task.cursors))
 
     async def arefresh(self) -> None:
         """Look at the message again, from async code."""

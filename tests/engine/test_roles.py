@@ -3,25 +3,44 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from datetime import timedelta
+from datetime import date, timedelta
+from io import StringIO
+from typing import Any
 from uuid import uuid4
 
 import psycopg
 import pytest
+from django.apps import apps
+from django.core.management import CommandError, call_command
+from django.db import connections, transaction
+from psycopg.errors import InsufficientPrivilege
+from psycopg.sql import SQL, Identifier
+from pytest_django import DjangoDbBlocker
 
-from pgqueue.engine import lease, promote, settle
-from pgqueue.models import Message
+from pgqueue import Channel, batch, publish, publish_many, read, send, webhooks
+from pgqueue.duties.all import all_duties
+from pgqueue.duties.maintain import maintain
+from pgqueue.engine import event_partitions, lease, partitions, promote, settle
+from pgqueue.events import groups, subscribing, subscriptions
+from pgqueue.exceptions import ChannelFull
+from pgqueue.models import Event, History, Message, Schedule, Subscription, Webhook
+from pgqueue.roles import PARTS, script
+from pgqueue.tasks import scheduling
+from tests import jobs
 from tests.claims import GovernedClaims
 from tests.factories import (
     OVER,
     Connection,
+    bury,
     claim,
     done,
     enqueue,
     limit,
+    one,
     register,
     schedule,
 )
+from tests.processes import database_url, starting
 
 
 @pytest.fixture
@@ -76,3 +95,365 @@ def test_a_producer_may_be_let_in_by_a_function_alone(
 
     message = Message.objects.get()
     assert (message.channel, message.payload) == ("mail", {"to": "ada"})
+
+
+@pytest.fixture(scope="module")
+def prefix(broom: Connection, django_db_blocker: DjangoDbBlocker) -> Iterator[str]:
+    """What the names of the roles begin with that the script has made, twice."""
+    prefix = f"r{uuid4().hex[:12]}_"
+    text = script(broom, prefix=prefix)
+    broom.execute(text)
+    broom.execute(text)
+    yield prefix
+    for part in PARTS:
+        name = Identifier(prefix + part)
+        broom.execute(SQL("DROP OWNED BY {}").format(name))
+        broom.execute(SQL("DROP ROLE {}").format(name))
+
+
+@pytest.fixture(autouse=True)
+def _aliases(request: pytest.FixtureRequest) -> Iterator[None]:
+    """An alias of the database for each role, whose sessions have that role."""
+    if "prefix" not in request.fixturenames:
+        yield
+        return
+    prefix = request.getfixturevalue("prefix")
+    settings = connections["default"].settings_dict
+    for part in PARTS:
+        options = {**settings["OPTIONS"], "options": f"-c role={prefix}{part}"}
+        connections.databases[part] = {**settings, "OPTIONS": options}
+    yield
+    for part in PARTS:
+        connections[part].close()
+        del connections[part]
+        del connections.databases[part]
+
+
+def refused(part: str, *statements: str) -> None:
+    """Check that a role may do none of these."""
+    for statement in statements:
+        with connections[part].cursor() as cursor:
+            with pytest.raises(Exception) as raised:
+                cursor.execute(statement)
+            assert isinstance(raised.value.__cause__, InsufficientPrivilege), statement
+
+
+def tables(connection: Connection) -> list[str]:
+    """Return all tables of ours, but for partitions."""
+    rows = connection.execute(
+        "SELECT relname FROM pg_class WHERE relname ~ '^pgqueue_' AND relkind IN ('r', 'p') "
+        "AND NOT relispartition AND relnamespace = 'public'::regnamespace ORDER BY 1"
+    )
+    return [name for (name,) in rows]
+
+
+def rights(connection: Connection, prefix: str) -> set[tuple[Any, ...]]:
+    """Return everything that is granted to the roles."""
+    rows = connection.execute(
+        "SELECT table_name, NULL, grantee, privilege_type FROM information_schema.table_privileges "
+        "WHERE starts_with(grantee, %(prefix)s) UNION "
+        "SELECT table_name, column_name, grantee, privilege_type "
+        "FROM information_schema.column_privileges WHERE starts_with(grantee, %(prefix)s)",
+        {"prefix": prefix},
+    )
+    return set(rows)
+
+
+class TestTheScript:
+    def test_decides_about_every_table(self, connection: Connection, prefix: str) -> None:
+        unseen = {
+            part: [
+                name
+                for name in tables(connection)
+                if not one(connection, "SELECT has_any_column_privilege(%s, %s, 'SELECT')",
+                           prefix + part, name)[0]
+            ]
+            for part in ("worker", "operator", "reader")
+        }  # fmt: skip
+
+        assert unseen == {
+            "worker": [],
+            "operator": ["pgqueue_purged"],
+            "reader": ["pgqueue_staged"],
+        }
+
+    def test_takes_back_what_it_does_not_grant_and_else_changes_nothing(
+        self, connection: Connection, prefix: str
+    ) -> None:
+        before = rights(connection, prefix)
+        connection.execute(f"GRANT DELETE, SELECT (payload) ON pgqueue_message TO {prefix}producer")
+        assert rights(connection, prefix) > before
+
+        connection.execute(script(connection, prefix=prefix))
+
+        assert rights(connection, prefix) == before
+
+    def test_leaves_the_tables_of_others_alone(self, connection: Connection, prefix: str) -> None:
+        connection.execute(f"GRANT SELECT ON auth_user TO {prefix}reader")
+
+        connection.execute(script(connection, prefix=prefix))
+
+        assert one(connection, "SELECT has_table_privilege(%s, 'auth_user', 'SELECT')",
+                   f"{prefix}reader") == (True,)  # fmt: skip
+        assert {name for name, *_ in rights(connection, prefix)} - {"auth_user"} == {
+            name for name, *_ in rights(connection, prefix) if name.startswith("pgqueue_")
+        }
+
+    def test_gives_later_partitions_the_rights_of_their_table(
+        self, connection: Connection, prefix: str
+    ) -> None:
+        assert partitions._make(connection, "public", date(2020, 2, 1))
+        assert event_partitions._make(connection, "public", 77)
+        try:
+            for name in ("pgqueue_history_20200201", "pgqueue_event_77"):
+                for part in ("worker", "operator", "reader"):
+                    with connections[part].cursor() as cursor:
+                        cursor.execute(f"SELECT * FROM {name}")  # noqa: S608
+                refused("producer", f"SELECT * FROM {name}")  # noqa: S608
+        finally:
+            connection.execute("DROP TABLE pgqueue_history_20200201, pgqueue_event_77")
+
+    def test_is_printed_by_a_command(self, connection: Connection) -> None:
+        output = StringIO()
+        call_command("pgqueue_roles", "--prefix=shop_", stdout=output)
+
+        assert output.getvalue().strip() == script(connection, prefix="shop_").strip()
+        assert "'shop_producer'" in output.getvalue()
+        with pytest.raises(CommandError, match="must not begin with pg_"):
+            call_command("pgqueue_roles", "--prefix=pg_")
+
+    def test_is_for_the_schema_that_has_the_tables(self, connection: Connection) -> None:
+        with connection.transaction(force_rollback=True):
+            connection.execute('CREATE SCHEMA "My queue"; ALTER TABLE pgqueue_message '
+                               'SET SCHEMA "My queue"; SET search_path = "My queue"')  # fmt: skip
+
+            assert "place constant text := 'My queue';" in script(connection)
+
+
+class TestAProducer:
+    def test_enqueues_in_every_way(self, connection: Connection, prefix: str) -> None:
+        Channel("bounded").policy(max_size=1)
+        Channel("bounded").policy(max_running=1, each_key=True)
+        Channel("watched").configure(watched=True)
+        register(connection, notify_for=timedelta(minutes=1))
+        add = jobs.add.using(database="producer")
+
+        add.enqueue(1)
+        add.enqueue_many([(n,) for n in range(3)])
+        add.using(run_after=60, ttl=100).enqueue(1)
+        add.using(key="a", ordered=True).enqueue(1)
+        add.using(channel="watched").enqueue(1)
+        add.hold(for_=60).enqueue(1)
+        add.using(channel="bounded", key="a").enqueue(1)
+        with pytest.raises(ChannelFull):
+            add.using(channel="bounded", key="a").enqueue(1)
+        send("mail", {"to": "ada"}, database="producer")
+        with batch(database="producer") as work:
+            work.enqueue(add, 1)
+            work.enqueue(add.using(dedupe_key="in a batch"), 1)
+        with connections["producer"].cursor() as cursor:
+            cursor.execute("SELECT pgqueue_enqueue('tests.jobs.add')")
+
+        assert Message.objects.count() == 13
+
+    def test_is_told_of_duplicates_and_no_more(self, connection: Connection, prefix: str) -> None:
+        add = jobs.add.using(database="producer", dedupe_key="once", dedupe_for=60)
+
+        with transaction.atomic(using="producer"):
+            first, second = add.enqueue(1), add.enqueue(2)
+            add.enqueue_many([(3,), (4,)])
+
+        assert (first.came_of, second.came_of, second.id) == ("stored", "existing", first.id)
+        assert Message.objects.get().payload == {"args": [1], "kwargs": {}}
+
+    def test_publishes(self, connection: Connection, prefix: str) -> None:
+        publish("order.paid", {"order": 7}, key="ada", database="producer")
+        with transaction.atomic(using="producer"):
+            publish_many([("order.paid", {"order": 8})], database="producer")
+        with connections["producer"].cursor() as cursor:
+            cursor.execute("SELECT pgqueue_publish('order.paid')")
+
+        assert len(read()) == 3
+
+    def test_reads_no_content_and_changes_nothing(
+        self, connection: Connection, prefix: str
+    ) -> None:
+        enqueue(connection)
+        publish("order.paid", {"order": 7})
+
+        refused(
+            "producer",
+            *("SELECT * FROM pgqueue_message", "SELECT payload FROM pgqueue_message"),
+            *("SELECT body, metadata, errors, progress FROM pgqueue_message",),
+            *("SELECT * FROM pgqueue_history", "SELECT * FROM pgqueue_event"),
+            *("SELECT payload FROM pgqueue_event_inbox", "SELECT * FROM pgqueue_webhook"),
+            *("UPDATE pgqueue_message SET state = 'dead'", "DELETE FROM pgqueue_message"),
+            *("UPDATE pgqueue_dedupe SET channel = ''", "DELETE FROM pgqueue_dedupe"),
+            *("INSERT INTO pgqueue_history (id) VALUES (1)", "DELETE FROM pgqueue_event_inbox"),
+            *("INSERT INTO pgqueue_event (position) VALUES (1)",),
+            *("UPDATE pgqueue_channel SET paused = true", "DELETE FROM pgqueue_policy"),
+            *("TRUNCATE pgqueue_message", "ALTER TABLE pgqueue_message ADD x int"),
+            *("SELECT pgqueue_enqueue('a', dedupe_key => 'k', replaces => true)",),
+        )
+
+
+class TestAWorker:
+    def test_does_every_duty_but_making_partitions(
+        self, connection: Connection, prefix: str
+    ) -> None:
+        publish("order.paid", {"order": 7})
+        limit(max_running=1)
+        enqueue(connection, 2, key="a")
+        schedule(connection, expires_after=timedelta(microseconds=1))
+        subscriptions.create("all", task=jobs.anything, topics="**", start="beginning")
+        duties = all_duties(database="worker", scheduling=scheduling, subscribing=subscribing)
+
+        reports = {each.name: each for each in maintain("worker", duties)}
+
+        assert {name: str(each.error) for name, each in reports.items() if each.error} == {}
+        assert len(reports) == len(duties)
+        assert Message.objects.filter(task="tests.jobs.anything").exists()
+
+    def test_runs_tasks_schedules_and_subscriptions_in_a_process(
+        self, connection: Connection, prefix: str
+    ) -> None:
+        login = f"{prefix}login"
+        connection.execute(f"CREATE ROLE {login} LOGIN PASSWORD 'secret' IN ROLE {prefix}worker")
+        try:
+            subscriptions.create("all", task=jobs.anything, topics="**")
+            Channel("default").policy(max_running=5)
+            jobs.add.enqueue(1, 2)
+            jobs.fail.enqueue("no such order")
+            jobs.attempt_number_atomically.enqueue()
+            url = database_url()
+            account, at, rest = url.removeprefix("postgresql://").rpartition("@")
+            assert at
+            with starting("--drain", database=f"postgresql://{login}:secret@{rest}") as worker:
+                assert worker.exit_status(within=30) == 0
+        finally:
+            connection.execute(f"DROP OWNED BY {login}; DROP ROLE {login}")
+
+        assert "denied" not in worker.log
+        assert History.objects.filter(outcome="succeeded").count() == 2
+        assert Message.objects.dead().count() == 1
+        assert account
+
+    def test_evaluates_conditions_in_sql(self, connection: Connection, prefix: str) -> None:
+        for part in ("worker", "operator"):
+            assert one(connection, "SELECT pg_has_role(%s, 'pgqueue_predicates', 'MEMBER')",
+                       prefix + part) == (True,)  # fmt: skip
+
+    def test_configures_nothing_and_makes_no_tables(
+        self, connection: Connection, prefix: str
+    ) -> None:
+        refused(
+            "worker",
+            *("UPDATE pgqueue_channel SET paused = true", "DELETE FROM pgqueue_channel"),
+            *("DELETE FROM pgqueue_policy", "UPDATE pgqueue_policy SET rate = 1"),
+            *("DELETE FROM pgqueue_webhook", "DELETE FROM pgqueue_event"),
+            *("UPDATE pgqueue_history SET result = NULL", "UPDATE pgqueue_event SET key = ''"),
+            *("CREATE TABLE pgqueue_history_20200201 PARTITION OF pgqueue_history FOR VALUES "
+              "FROM ('2020-02-01 00:00Z') TO ('2020-02-02 00:00Z')",),
+            *("DROP TABLE pgqueue_history", "TRUNCATE pgqueue_message"),
+        )  # fmt: skip
+
+
+class TestAnOperator:
+    def test_does_what_the_admin_and_the_commands_do(
+        self, connection: Connection, prefix: str
+    ) -> None:
+        dead, waiting = bury(connection, 3, channel="mail"), enqueue(connection, 3, channel="mail")
+        Schedule.objects.create(name="nightly", task="tests.jobs.add", cron="0 3 * * *", args=[1])
+        mail = Channel("mail", database="operator")
+
+        assert mail.replay(dead[0]).done == {dead[0]}
+        assert mail.discard(dead[1]).done == {dead[1]}
+        assert mail.cancel(waiting[0]).done == {waiting[0]}
+        assert mail.trim(keep=2) == 1
+        assert mail.purge() == 3
+        mail.policy(max_running=3)
+        mail.policy(max_running=4)
+        mail.configure(retention=60, watched=True)
+        assert mail.pause()
+        assert mail.resume()
+        assert mail.stats().ready == 0
+        assert mail.remove_policy()
+        scheduling.run("nightly", database="operator")
+        Schedule.objects.using("operator").pause()
+        jobs.add.using(database="operator", on_conflict="replace", dedupe_key="a").enqueue(1)
+        jobs.add.using(database="operator", on_conflict="replace", dedupe_key="a").enqueue(2)
+        jobs.add.using(database="operator").hold(for_=60).enqueue(1).commit()
+
+        assert Message.objects.count() == 3
+        assert History.objects.count() == 6
+
+    def test_operates_the_event_log(self, connection: Connection, prefix: str) -> None:
+        publish("order.paid", {"order": 7}, database="operator")
+        groups.make("billing", partitions=2, start="now", database="operator")
+        groups.reset("billing", "beginning", database="operator")
+        groups.delete("billing", database="operator")
+        subscriptions.create("all", task=jobs.anything, topics="**", database="operator")
+        Subscription.objects.using("operator").pause()
+        Subscription.objects.using("operator").resume()
+        webhooks.create("shop", "https://example.com/hook", database="operator")
+        webhooks.rotate("shop", database="operator")
+        webhooks.delete("shop", database="operator")
+        subscriptions.delete("all", database="operator")
+
+        assert not Webhook.objects.exists()
+        assert [each.topic for each in read(database="operator")] == ["order.paid"]
+
+    def test_rewrites_no_history_and_makes_no_tables(
+        self, connection: Connection, prefix: str
+    ) -> None:
+        refused(
+            "operator",
+            *("UPDATE pgqueue_history SET result = NULL", "DELETE FROM pgqueue_history"),
+            *("UPDATE pgqueue_event SET key = ''", "DELETE FROM pgqueue_event"),
+            *("DELETE FROM pgqueue_worker", "UPDATE pgqueue_duty SET due_at = now()"),
+            *("TRUNCATE pgqueue_message", "ALTER TABLE pgqueue_message ADD x int"),
+            *("DROP TABLE pgqueue_history", "CREATE TABLE pgqueue_mine (id int)"),
+        )
+
+
+class TestAReader:
+    def test_sees_what_there_is(self, connection: Connection, prefix: str) -> None:
+        ids = enqueue(connection, 2, channel="mail")
+        publish("order.paid", {"order": 7})
+        read()
+
+        for model in apps.get_app_config("pgqueue").get_models():
+            if model._meta.db_table not in ("pgqueue_webhook", "pgqueue_staged"):
+                list(model._base_manager.using("reader").all())
+        assert Channel.all_stats(database="reader")["mail"].ready == 2
+        assert jobs.add.using(database="reader").alias == "reader"
+        for words in (
+            ["pgqueue_list"],
+            ["pgqueue_show", str(ids[0])],
+            ["pgqueue_channel", "list"],
+            ["pgqueue_schedule", "list"],
+        ):
+            call_command(*words, "--database=reader", stdout=StringIO())
+        for name in ("pgqueue_group", "pgqueue_subscription"):
+            call_command(name, "--database=reader", "list", stdout=StringIO())
+        assert Event.objects.using("reader").count() == 1
+
+    def test_sees_no_secrets(self, connection: Connection, prefix: str) -> None:
+        webhooks.create("shop", "https://example.com/hook")
+
+        rows = Webhook.objects.using("reader").values_list("subscription_id", "enabled")
+        assert list(rows) == [("shop", True)]
+        for column in ("secret", "rotated", "headers", "url"):
+            refused("reader", f"SELECT {column} FROM pgqueue_webhook")  # noqa: S608
+
+    @pytest.mark.parametrize("verb", ["INSERT", "UPDATE", "DELETE", "TRUNCATE"])
+    def test_changes_nothing(self, connection: Connection, prefix: str, verb: str) -> None:
+        for name in tables(connection):
+            assert one(connection, "SELECT has_table_privilege(%s, %s, %s)",
+                       f"{prefix}reader", name, verb) == (False,), name  # fmt: skip
+        refused(
+            "reader",
+            "SELECT nextval('pgqueue_message_id_seq')",
+            "SELECT pgqueue_enqueue('tests.jobs.add')",
+            "SELECT pgqueue_publish('order.paid')",
+        )

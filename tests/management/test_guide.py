@@ -43,7 +43,7 @@ def test_the_keys_are_those_that_are_tested() -> None:
 @pytest.mark.parametrize("name", OURS)
 def test_a_command_that_says_something_can_say_it_in_json_on_any_database(name: str) -> None:
     long_lived = {"runworker", "pgqueue_worker"}
-    with_spark = {"pgqueue_backfill", "pgqueue_deadletters", "pgqueue_export"}
+    of_tables = {"pgqueue_backfill", "pgqueue_deadletters", "pgqueue_export", "pgqueue_roles"}
     parser = parser_of(name)
     verbs = [
         each
@@ -54,8 +54,8 @@ def test_a_command_that_says_something_can_say_it_in_json_on_any_database(name: 
     texts = " ".join(each.format_help() for each in (parser, *verbs))
 
     for each in (parser, *verbs):
-        is_long_lived = name in long_lived | with_spark or each.prog.endswith(" run")
-        assert "--format" in each.format_help() or (each is parser and verbs) or is_long_lived
+        is_another_kind = name in long_lived | of_tables or each.prog.endswith(" run")
+        assert "--format" in each.format_help() or (each is parser and verbs) or is_another_kind
     assert "--database" in texts or name == "pgqueue_import"
 
 

@@ -1,0 +1,119 @@
+-- Roles with the rights that each part of a queue needs, and no others. The owner of the tables runs it, who may
+-- also create roles (CREATEROLE), and runs it again after `migrate`: then rights are as below, whatever they were.
+--
+-- They are groups, which nobody logs in as: GRANT pgqueue_worker TO shop_worker;
+--
+-- What is below is about the tables of pgqueue alone. Tasks need rights on your own tables, too.
+DO $roles$
+DECLARE
+    groups constant text[] := ARRAY[{producer}, {worker}, {operator}, {reader}];
+    place constant text := {schema};
+    role text;
+    granted record;
+BEGIN
+    FOREACH role IN ARRAY groups LOOP
+        IF NOT EXISTS (SELECT FROM pg_roles WHERE rolname = role) THEN
+            EXECUTE format('CREATE ROLE %I NOLOGIN', role);
+        END IF;
+        FOR granted IN
+            SELECT c.oid::regclass AS name, c.relkind = 'S' AS is_sequence
+            FROM pg_class c
+            WHERE c.relnamespace = quote_ident(place)::regnamespace AND c.relname ~ '^pgqueue_' AND c.relkind IN ('r', 'p', 'S')
+        LOOP
+            EXECUTE format('REVOKE ALL ON %s %s FROM %I',
+                           CASE WHEN granted.is_sequence THEN 'SEQUENCE' ELSE 'TABLE' END, granted.name, role);
+        END LOOP;
+        EXECUTE format('GRANT USAGE ON SCHEMA %I TO %I', place, role);
+        FOR granted IN
+            -- A function that runs as its owner is for the trigger that it was made for.
+            SELECT p.oid::regprocedure AS name
+            FROM pg_proc p
+            WHERE p.pronamespace = quote_ident(place)::regnamespace AND p.proname ~ '^pgqueue_' AND NOT p.prosecdef
+        LOOP
+            EXECUTE format('GRANT EXECUTE ON FUNCTION %s TO %I', granted.name, role);
+        END LOOP;
+    END LOOP;
+
+    -- a: INSERT, r: SELECT, w: UPDATE, d: DELETE, as PostgreSQL abbreviates them.
+    FOR granted IN
+        SELECT format('%I.%I', place, 'pgqueue_' || m.name) AS name, g.role, g.letters
+        FROM (VALUES
+            --              producer  worker  operator  reader
+            ('message',     'a',      'arwd', 'arwd',   'r'),
+            ('history',     '',       'ard',  'ar',     'r'),
+            ('bell',        'ar',     'ard',  'ar',     'r'),
+            ('lane',        '',       'arwd', 'r',      'r'),
+            ('gate',        '',       'arw',  'ar',     'r'),
+            ('dedupe',      'ar',     'arwd', 'arw',    'r'),
+            ('waiter',      '',       'arwd', 'arwd',   'r'),
+            ('worker',      'r',      'arwd', 'r',      'r'),
+            ('duty',        'r',      'arw',  'r',      'r'),
+            ('channel',     'r',      'r',    'arwd',   'r'),
+            ('policy',      'r',      'r',    'arwd',   'r'),
+            ('schedule',    '',       'arwd', 'arwd',   'r'),
+            ('purged',      '',       'arwd', '',       'r'),
+            ('log_floor',   '',       'arw',  'r',      'r'),
+            ('event_inbox', 'a',      'ard',  'ard',    'r'),
+            ('event',       '',       'ar',   'ar',     'r'),
+            ('reader',      'r',      'arwd', 'r',      'r'),
+            ('group',       '',       'ard',  'ard',    'r'),
+            ('cursor',      '',       'arwd', 'arwd',   'r'),
+            ('subscription', '',      'arwd', 'arwd',   'r'),
+            ('webhook',     '',       'rw',   'arwd',   ''),
+            ('export',      '',       'r',    'ard',    'r'),
+            ('staged',      '',       'rd',   'ard',    ''),
+            ('write',       '',       'ard',  'ar',     'r'),
+            ('backfill',    '',       'r',    'arw',    'r'),
+            ('tally',       '',       'ard',  'r',      'r'),
+            ('statistic',   '',       'arwd', 'r',      'r'),
+            ('total',       '',       'arwd', 'r',      'r')
+        ) AS m (name, producer, worker, operator, reader)
+        CROSS JOIN LATERAL unnest(groups, ARRAY[m.producer, m.worker, m.operator, m.reader]) AS g (role, letters)
+        WHERE g.letters <> ''
+    LOOP
+        EXECUTE format('GRANT %s ON %s TO %I', (
+            SELECT string_agg(l.word, ', ')
+            FROM (VALUES ('a', 'INSERT'), ('r', 'SELECT'), ('w', 'UPDATE'), ('d', 'DELETE')) AS l (letter, word)
+            WHERE strpos(granted.letters, l.letter) > 0), granted.name, granted.role);
+    END LOOP;
+
+    -- A partition is read by its name where a stretch of it is read. One that is made later has what its table has.
+    FOR granted IN
+        SELECT c.oid::regclass AS name, g.role
+        FROM pg_class c CROSS JOIN unnest(groups[2:]) AS g (role)
+        WHERE c.relnamespace = quote_ident(place)::regnamespace AND c.relkind = 'r'
+          AND c.relname ~ '^pgqueue_(history|event)_[0-9]+$'
+    LOOP
+        EXECUTE format('GRANT SELECT ON %s TO %I', granted.name, granted.role);
+    END LOOP;
+
+    -- A producer sees that there are messages, as max_size and dedupe keys need, and nothing that is in them.
+    EXECUTE format('GRANT SELECT (id, channel, key, state, governed, ordered, dedupe_key, created_at)
+                    ON %I.pgqueue_message TO %I', place, groups[1]);
+    EXECUTE format('GRANT UPDATE (message_id, expires_at) ON %I.pgqueue_dedupe TO %I', place, groups[1]);
+    EXECUTE format('GRANT SELECT (id) ON %I.pgqueue_event_inbox TO %I', place, groups[1]);
+    -- A reader does not see what lets one in elsewhere: secrets and headers.
+    EXECUTE format('GRANT SELECT (%s) ON %I.pgqueue_webhook TO %I', (
+        SELECT string_agg(quote_ident(attname), ', ' ORDER BY attnum)
+        FROM pg_attribute
+        WHERE attrelid = format('%I.pgqueue_webhook', place)::regclass AND attnum > 0 AND NOT attisdropped
+          AND attname NOT IN ('secret', 'rotated', 'headers', 'url')), place, groups[4]);
+
+    FOR granted IN
+        SELECT c.oid::regclass AS name
+        FROM pg_class c
+        WHERE c.relnamespace = quote_ident(place)::regnamespace AND c.relname ~ '^pgqueue_' AND c.relkind = 'S'
+    LOOP
+        EXECUTE format('GRANT USAGE ON SEQUENCE %s TO %I, %I, %I', granted.name, groups[1], groups[2], groups[3]);
+        EXECUTE format('GRANT SELECT ON SEQUENCE %s TO %I, %I, %I', granted.name, groups[2], groups[3], groups[4]);
+    END LOOP;
+
+    -- Conditions of subscriptions in SQL are checked by operators, and evaluated by workers, as this role.
+    IF EXISTS (SELECT FROM pg_roles WHERE rolname = 'pgqueue_predicates') THEN
+        BEGIN
+            EXECUTE format('GRANT pgqueue_predicates TO %I, %I', groups[2], groups[3]);
+        EXCEPTION WHEN insufficient_privilege THEN
+            RAISE NOTICE 'Only a superuser can grant pgqueue_predicates: conditions in SQL are off for these roles.';
+        END;
+    END IF;
+END $roles$;

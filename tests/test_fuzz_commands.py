@@ -6,12 +6,14 @@ import json
 import math
 from collections.abc import Callable, Mapping
 from datetime import datetime, timedelta
+from io import StringIO
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
 import pytest
 from django.core.management import CommandError, call_command
+from django.db import connection
 from hypothesis import example, given
 from hypothesis import strategies as st
 
@@ -280,6 +282,34 @@ def test_the_command_that_enqueues_refuses_an_option_or_obeys_it(
     assert attempt(run, CommandError) or value not in good
 
 
+@pytest.mark.parametrize("option", ["--channel", "--window"])
+@EXAMPLES
+@given(value=st.one_of(WORDS, st.sampled_from(["hour", "mail"])))
+def test_the_command_for_statistics_refuses_an_option_or_obeys_it(option: str, value: str) -> None:
+    good = {"--channel": "mail", "--window": "hour"}[option]
+
+    assert (
+        attempt(lambda: call("pgqueue_stats", f"{option}={value}"), CommandError) or value != good
+    )
+
+
+@EXAMPLES
+@given(prefix=TEXTS)
+@example(prefix="{}")
+@example(prefix="'; DROP TABLE pgqueue_message; --")
+@example(prefix="pg_")
+def test_the_command_for_roles_refuses_a_prefix_or_makes_names_of_it(prefix: str) -> None:
+    def run() -> None:
+        output = StringIO()
+        call_command("pgqueue_roles", f"--prefix={prefix}", stdout=output)
+        with connection.cursor() as cursor:
+            cursor.execute(output.getvalue().replace("%", "%%"), ())
+            cursor.execute("SELECT FROM pg_roles WHERE rolname = %s", [f"{prefix}reader"])
+            assert cursor.fetchall()
+
+    attempt(run, CommandError)
+
+
 @EXAMPLES
 @given(name=TEXTS)
 @example(name="tests.jobs")
@@ -407,6 +437,7 @@ def test_the_command_for_health_refuses_a_limit_or_applies_it(
         *(["pgqueue_replication"], ["pgqueue_replication", "--status"]),
         *(["pgqueue_list"], ["pgqueue_show", "1"], ["pgqueue_cancel", "--all"]),
         *(["pgqueue_replay", "1"], ["pgqueue_enqueue", "tests.jobs.anything"]),
+        *(["pgqueue_stats"], ["pgqueue_watch"], ["pgqueue_roles"]),
     ],
     ids=" ".join,
 )

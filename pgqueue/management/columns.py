@@ -17,9 +17,10 @@ def aligned(lines: Sequence[Sequence[str]]) -> list[str]:
 
 def bounded(lines: Sequence[Sequence[str]]) -> list[str]:
     """Return the same with each cell in one line of no more than `WIDEST` characters."""
-    return aligned([[_short(cell) for cell in line] for line in lines])
+    return aligned([[short(cell) for cell in line] for line in lines])
 
 
-def _short(cell: str) -> str:
+def short(cell: str) -> str:
+    """Return a cell in one line of no more than `WIDEST` characters."""
     text = " ".join(cell.split())
     return text if len(text) <= WIDEST else f"{text[: WIDEST - 1]}…"

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import json
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from pgqueue.listing.index import without
+from pgqueue.management.columns import aligned
 from pgqueue.management.rows import plain
 from pgqueue.models import History, Message, Worker
 from pgqueue.tables import needing_tables
@@ -18,6 +20,9 @@ COLUMNS = ("id", "task", "channel", "key", "priority", "attempt", "failures", "l
            "max_attempts", "created_at", "run_at", "expires_at", "claimed_at", "started_at",
            "cancel_requested_at", "ordered", "dedupe_key", "parent_id")  # fmt: skip
 JSON = ("payload", "metadata", "options", "progress")
+INDENT = "    "
+OF_THE_BODY = ("payload", "metadata", "options", "progress", "result")
+APART = (*OF_THE_BODY, "errors", "worker", "children")
 
 
 def story(alias: str, id: int) -> dict[str, Any] | None:
@@ -66,3 +71,34 @@ def _children(alias: str, id: int) -> list[int]:
         rows = table.objects.using(alias).filter(**nearby).order_by("pk")
         found.update(pk for pk, parent in rows.values_list("pk", "parent_id") if parent == id)
     return sorted(found)[:CHILDREN]
+
+
+def as_lines(found: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the lines in which a story is told to people."""
+    facts = {name: value for name, value in found.items() if name not in APART}
+    cells = [(name.replace("_", " "), str(value)) for name, value in facts.items()
+             if value is not None and value != ""]  # fmt: skip
+    if worker := found["worker"]:
+        cells.append(("worker", _named(worker)))
+    if children := found["children"]:
+        cells.append(("children", ", ".join(map(str, children))))
+    yield from aligned(cells)
+    for name in OF_THE_BODY:
+        if found[name] not in (None, {}):
+            yield f"{name}:"
+            yield from _indented(json.dumps(found[name], indent=2, ensure_ascii=False))
+    for error in found["errors"]:
+        yield f"attempt {error.get('attempt')} failed at {error.get('at')}:"
+        yield from _indented(error.get("traceback") or f"{error.get('class')}: "
+                             f"{error.get('message')}")  # fmt: skip
+
+
+def _named(worker: Mapping[str, Any]) -> str:
+    if worker["host"] is None:
+        return f"{worker['id']}, gone"
+    return f"{worker['host']}:{worker['pid']} ({worker['id']})"
+
+
+def _indented(text: str) -> Iterator[str]:
+    for line in text.rstrip().splitlines():
+        yield f"{INDENT}{line}"

@@ -11,7 +11,7 @@ import pytest
 from django.core.management import get_commands, load_command_class
 from django.db import connection
 
-from tests.management import test_list, test_show
+from tests.management import test_list, test_show, test_stats
 from tests.management.calling import call
 
 PAGE = (Path(__file__).parent.parent.parent / "docs/guide/commands.md").read_text("utf-8")
@@ -38,11 +38,12 @@ def test_the_table_has_every_command() -> None:
 def test_the_keys_are_those_that_are_tested() -> None:
     assert keys("pgqueue_list") == test_list.KEYS
     assert keys("pgqueue_show") == test_show.KEYS
+    assert keys("pgqueue_stats") == test_stats.KEYS
 
 
 @pytest.mark.parametrize("name", OURS)
 def test_a_command_that_says_something_can_say_it_in_json_on_any_database(name: str) -> None:
-    long_lived = {"runworker", "pgqueue_worker"}
+    long_lived = {"runworker", "pgqueue_worker", "pgqueue_watch"}
     of_tables = {"pgqueue_backfill", "pgqueue_deadletters", "pgqueue_export", "pgqueue_roles"}
     parser = parser_of(name)
     verbs = [

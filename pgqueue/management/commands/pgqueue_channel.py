@@ -1,7 +1,6 @@
 import json
 from argparse import ArgumentParser
 from collections.abc import Callable, Mapping
-from dataclasses import asdict
 from datetime import timedelta
 from typing import Any, NamedTuple
 
@@ -14,14 +13,14 @@ from pgqueue.management import arguments, rows
 from pgqueue.management.base import QueueCommand
 from pgqueue.management.databases import database_of
 from pgqueue.management.operating import SAMPLE, would_be
+from pgqueue.management.snapshot import stats_as_json
+from pgqueue.management.tables import COUNTS, of_stats
 from pgqueue.models import Message, Policy
 from pgqueue.models.channel import RETENTIONS
 from pgqueue.models.message import MessageQuerySet
 from pgqueue.states import Outcome
 
 LIMITS = ("max_running", "rate", "per", "burst", "max_size", "weight")
-COLUMNS = ("ready", "scheduled", "held", "running", "dead")
-ABOUT = "~"
 ENDED = {
     Outcome.SUCCEEDED: "succeeded",
     Outcome.CANCELLED: "was cancelled",
@@ -102,12 +101,14 @@ class Command(QueueCommand):
 
     def _list(self, found: Mapping[str, Stats], style: str) -> None:
         if style == "json":
-            self.stdout.write(json.dumps({name: _plain(each) for name, each in found.items()}))
+            self.stdout.write(
+                json.dumps({name: stats_as_json(each) for name, each in found.items()})
+            )
             return
         width = max([7, *map(len, found)])
-        self.stdout.write(f"{'channel':<{width}} {_row([*COLUMNS, 'oldest', 'in/s', 'out/s'])}")
+        self.stdout.write(f"{'channel':<{width}} {_row([*COUNTS, 'oldest', 'in/s', 'out/s'])}")
         for name, each in found.items():
-            self.stdout.write(f"{name:<{width}} {_row(_cells(each))}")
+            self.stdout.write(f"{name:<{width}} {_row(of_stats(each))}")
 
 
 class Said(NamedTuple):
@@ -125,8 +126,8 @@ def _show(channel: Channel, options: Mapping[str, Any]) -> Said:
     stats, policies = channel.stats(), [_said(each) for each in channel.policies()]
     kept = _kept(channel)
     seconds = {name: keep.total_seconds() for name, keep in kept.items()}
-    plain = {**_plain(stats), "policies": policies, **seconds}
-    lines = [f"{name:>20} {value}" for name, value in zip(NAMES, _cells(stats), strict=True)]
+    plain = {**stats_as_json(stats), "policies": policies, **seconds}
+    lines = [f"{name:>20} {value}" for name, value in zip(NAMES, of_stats(stats), strict=True)]
     lines += [f"{name.replace('_', ' '):>20} {keep}" for name, keep in kept.items()]
     lines += [f"{'policy':>20} {_in_words(each)}" for each in policies]
     return Said("\n".join(lines), plain)
@@ -227,36 +228,11 @@ VERBS: Mapping[str, Callable[[Channel, Mapping[str, Any]], Said]] = {
     "purge": _purge,
     "trim": _trim,
 }
-NAMES = (*COLUMNS, "oldest ready", "enqueued a second", "finished a second")
-
-
-def _cells(stats: Stats) -> list[str]:
-    """Write what a channel has; what is an estimate with a tilde before it."""
-    counts = [f"{_about(stats, name)}{getattr(stats, name)}" for name in COLUMNS]
-    age = stats.oldest_ready_age
-    oldest = "-" if age is None else f"{_about(stats, 'oldest_ready_age')}{_rounded(age)}"
-    return [*counts, oldest, f"{stats.enqueued_per_second:.1f}", f"{stats.finished_per_second:.1f}"]
-
-
-def _about(stats: Stats, name: str) -> str:
-    return ABOUT if name in stats.estimated else ""
-
-
-def _rounded(age: timedelta) -> timedelta:
-    return timedelta(seconds=round(age.total_seconds()))
+NAMES = (*COUNTS, "oldest ready", "enqueued a second", "finished a second")
 
 
 def _row(cells: list[str]) -> str:
     return " ".join(f"{cell:>10}" for cell in cells)
-
-
-def _plain(stats: Stats) -> dict[str, Any]:
-    age = stats.oldest_ready_age
-    return {
-        **asdict(stats),
-        "oldest_ready_age": None if age is None else age.total_seconds(),
-        "estimated": sorted(stats.estimated),
-    }
 
 
 def _said(policy: Policy) -> dict[str, Any]:

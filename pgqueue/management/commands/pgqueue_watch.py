@@ -1,0 +1,53 @@
+from __future__ import annotations
+
+import sys
+from argparse import ArgumentParser
+from typing import Any
+
+from django.core.management.base import CommandError
+from django.db import DatabaseError, InterfaceError
+
+from pgqueue.management.base import QueueCommand
+from pgqueue.management.databases import database_of
+from pgqueue.management.snapshot import WINDOWS
+from pgqueue.management.watch.source import Source
+from pgqueue.tables import lack_of
+
+
+class Command(QueueCommand):
+    help = (
+        "Watch the queue in the terminal: channels, workers and what they run, runs by task, dead "
+        "letters. It needs textual: pip install 'pgqueue[watch]'."
+    )
+    requires_system_checks = []
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        parser.add_argument(
+            "--window",
+            choices=WINDOWS,
+            default="hour",
+            help="how far back runs are counted (%(default)s).",
+        )
+        parser.add_argument("--database", metavar="ALIAS", help="(PGQUEUE: DATABASE).")
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        alias = database_of(options["database"])
+        try:
+            from pgqueue.management.watch.app import Watch
+        except ImportError as error:
+            raise CommandError(
+                "pgqueue_watch needs textual: pip install 'pgqueue[watch]'."
+            ) from error
+        if not (sys.stdin.isatty() and sys.stdout.isatty()):
+            raise CommandError("pgqueue_watch needs a terminal; pgqueue_stats needs none.")
+        source = Source(alias, options["window"])
+        try:
+            # What is wrong at the start is an error, and not a view that waits.
+            source.look().result()
+            Watch(source).run()
+        except (DatabaseError, InterfaceError) as error:
+            if lack_of(error, alias):
+                raise
+            raise CommandError(f"The database can't be used: {error}") from error
+        finally:
+            source.close()

@@ -1,0 +1,90 @@
+"""The tables in which a snapshot of the queue is shown, in a terminal or live: heads and cells."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import timedelta
+
+from pgqueue.engine.statistics import quantile
+from pgqueue.engine.stats import Stats
+from pgqueue.management.snapshot import Snapshot
+
+ABOUT = "~"
+"""Before an estimate."""
+COUNTS = ("ready", "scheduled", "held", "running", "dead")
+HEADS = {
+    "channels": ("channel", *COUNTS, "oldest", "in/s", "out/s", "failures", ""),
+    "workers": ("worker", "silent", "serves", "runs"),
+    "tasks": ("task", "channel", "runs", "failures", "wait p50", "wait p95", "run p50", "run p95"),
+    "dead": ("error", "task", "channel", "letters", "last", "newest", "message"),
+}
+"""By the names of a snapshot's parts."""
+
+
+def cells(seen: Snapshot) -> dict[str, list[tuple[str, ...]]]:
+    """Return the lines of each table; the first cell names what a line is about."""
+    return {
+        "channels": [
+            (
+                each.name,
+                *of_stats(each.stats),
+                str(each.raised),
+                "paused" if each.is_paused else "",
+            )
+            for each in seen.channels
+        ],
+        "workers": [
+            (
+                f"{each.host}:{each.pid}",
+                rounded(each.silent_for) if each.is_alive else f"{rounded(each.silent_for)}, dead",
+                "every channel" if each.channels is None else ", ".join(each.channels) or "duties",
+                ", ".join(f"{run.task} #{run.id}" for run in each.running) or "-",
+            )
+            for each in seen.workers
+        ],
+        "tasks": [
+            (
+                each.task or "-",
+                each.channel,
+                str(each.total),
+                f"{each.failed + each.dead} ({each.failure_rate:.0%})",
+                *(_seconds(each.waits, share) for share in (0.5, 0.95)),
+                *(_seconds(each.runs, share) for share in (0.5, 0.95)),
+            )
+            for each in seen.tasks
+        ],
+        "dead": [
+            (
+                each.error or "-",
+                each.task or "-",
+                each.channel,
+                str(each.letters),
+                f"{each.last_at:%Y-%m-%d %H:%M:%S}",
+                str(each.newest),
+                each.message or "",
+            )
+            for each in seen.dead
+        ],
+    }
+
+
+def of_stats(stats: Stats) -> list[str]:
+    """Return the counts, the age and the rates of a channel; estimates with a tilde before them."""
+    counts = [f"{_about(stats, name)}{getattr(stats, name)}" for name in COUNTS]
+    age = stats.oldest_ready_age
+    oldest = "-" if age is None else f"{_about(stats, 'oldest_ready_age')}{rounded(age)}"
+    return [*counts, oldest, f"{stats.enqueued_per_second:.1f}", f"{stats.finished_per_second:.1f}"]
+
+
+def rounded(age: timedelta) -> str:
+    """Return a duration in whole seconds."""
+    return str(timedelta(seconds=round(age.total_seconds())))
+
+
+def _about(stats: Stats, name: str) -> str:
+    return ABOUT if name in stats.estimated else ""
+
+
+def _seconds(histogram: Sequence[int], share: float) -> str:
+    value = quantile(histogram, share)
+    return "-" if value is None else f"{value:.3g} s"

@@ -11,6 +11,7 @@ from django.http import HttpRequest, HttpResponse
 from django.http.response import HttpResponseBase
 
 from pgqueue.events.reading import MOST, as_alias
+from pgqueue.exceptions import InvalidFilter
 from pgqueue.filters import Filter, as_filter
 from pgqueue.quantities import as_count
 from pgqueue.spelling import shown
@@ -48,8 +49,8 @@ def event_stream(
 
     Args:
         authorize: is given the request and the filter of what it asks for; returns True, a filter
-            of what it may have, or an HttpResponse in place of the stream. It may be async, and may
-            use the ORM if it is not. None: nobody may.
+            of what it may have of that, or an HttpResponse in place of the stream. It may be async,
+            and may use the ORM if it is not. None: nobody may.
         topics: patterns of what it offers; None: all topics.
         where: conditions that each event must meet, whatever else a request asks for.
         max_events, max_age: what is sent of what a browser has missed while it was away, at most:
@@ -79,22 +80,27 @@ def event_stream(
             asked = _asked(request, offered)
         except ValueError as error:
             return requests.refused(str(error), status=400)
-        answer = await requests.answer_of(authorize, request, asked)
+        try:
+            answer = await requests.answer_of(authorize, request, asked)
+            if isinstance(answer, Filter):
+                # What a project makes anew may lack what this view, or the request, leaves out.
+                asked, answer = asked.narrowed(answer), True
+        except InvalidFilter as error:
+            return requests.refused(str(error), status=400)
         if isinstance(answer, HttpResponse):
             return answer
         if answer is None or answer is False:
             return requests.denied()
-        if answer is not True and not isinstance(answer, Filter):
+        if answer is not True:
             raise TypeError(
                 f"authorize returned {shown(answer)}: it must return True, False, a Filter or an "
                 "HttpResponse."
             )
-        wanted = asked if answer is True else answer
         # A browser that comes back sends the header; the page's script can only write the address.
         seen = request.headers.get("Last-Event-ID") or request.GET.get("last_event_id", "")
         seen = seen[:LONGEST_ID]
         make = partial(
-            EventClient, wanted, last_event_id=seen, after=_as_position(seen), limits=limits
+            EventClient, asked, last_event_id=seen, after=_as_position(seen), limits=limits
         )
         return requests.respond(request, make, alias=as_alias(database), heartbeat=patience)
 

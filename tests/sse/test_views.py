@@ -380,6 +380,21 @@ class TestWhoMaySee:
 
         stream.sees({"user": 7, "n": 1}, {"user": 7, "n": 2})
 
+    def test_is_never_more_than_what_is_asked_for(self, open_stream: Open) -> None:
+        stream = open_stream("/too-much/", {"topic": "order.paid"}).begins()
+
+        publish_many([(topic, {"user": 7, "total": 20}) for topic in ("order.sent", "cart.left")])
+        publish_many([("order.paid", {"user": user, "total": 20}) for user in (7, 8)])
+        publish_many([("order.paid", {"user": 7, "total": total}) for total in (5, 30)])
+
+        stream.sees({"user": 7, "total": 20}, {"user": 7, "total": 30})
+
+    @pytest.mark.parametrize("path", ["/own/", "/too-much/"])
+    def test_is_not_who_asks_for_what_is_another_s(self, open_stream: Open, path: str) -> None:
+        response = open_stream(path, {"user": "7", "where": '{"user": 8}'}).response
+
+        assert (response.status, b"where['user']" in response.read()) == (400, True)
+
     def test_is_answered_as_the_project_likes(self, open_stream: Open) -> None:
         response = open_stream("/elsewhere/").response
         assert (response.status, response.read()) == (401, b"log in")

@@ -26,6 +26,10 @@ def own(request: HttpRequest, wanted: Filter) -> Filter:
     return wanted.narrowed(Filter(where={"user": int(request.GET["user"])}))
 
 
+def too_much(request: HttpRequest, wanted: Filter) -> Filter:
+    return Filter(where={"user": 7})
+
+
 def elsewhere(request: HttpRequest, wanted: object) -> HttpResponse:
     return HttpResponse("log in", status=401)
 
@@ -49,6 +53,7 @@ urlpatterns = [
     path("nobody/", event_stream()),
     path("staff/", event_stream(authorize=staff)),
     path("own/", event_stream(authorize=own)),
+    path("too-much/", event_stream(authorize=too_much, topics="order.*", where={"total__gte": 10})),
     path("elsewhere/", event_stream(authorize=elsewhere)),
     path("undecided/", event_stream(authorize=undecided)),
     path("orders/", event_stream(authorize=anyone, topics="order.*", where={"total__gte": 10})),

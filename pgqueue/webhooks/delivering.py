@@ -165,9 +165,15 @@ def _judged(target: Target, response: Response, *, is_test: bool) -> dict[str, A
 
 def _redacted(target: Target, excerpt: str) -> str:
     """Return a response without what it repeats of the request's headers."""
-    for value in target.headers.values():
-        if len(value) >= REDACTED_FROM:
-            excerpt = excerpt.replace(value, "…")
+    known = {part for value in target.headers.values() for part in (value, *value.split())}
+    for part in sorted(known, key=len, reverse=True):
+        if len(part) < REDACTED_FROM:
+            continue
+        excerpt = excerpt.replace(part, "…")
+        # An excerpt may end within it.
+        sizes = range(len(part) - 1, REDACTED_FROM - 1, -1)
+        if size := next((size for size in sizes if excerpt.endswith(part[:size])), 0):
+            excerpt = f"{excerpt[:-size]}…"
     return excerpt
 
 

@@ -324,6 +324,26 @@ class TestAnAnswer:
         for secret in ("hidden-", made.secret, made.secret.removeprefix("whsec_")):
             assert secret not in kept + caplog.text
 
+    @pytest.mark.parametrize(
+        ("said", "kept"),
+        [
+            ("no token hidden-too here", "no token \u2026 here"),
+            ("Bearer hidden-too", "\u2026"),
+            ("x" * (1024 - 7) + "hidden-too", "x" * (1024 - 7) + "\u2026"),
+        ],
+        ids=["without its scheme", "whole", "cut"],
+    )
+    def test_a_part_of_what_lets_one_in_is_not_kept(
+        self, receiver: Receiver, said: str, kept: str
+    ) -> None:
+        create(receiver, headers={"Authorization": "Bearer hidden-too"})
+        receiver.answer(200, said.encode())
+
+        enqueue()
+        run_all(raise_errors=True)
+
+        assert History.objects.get().result["response"] == kept
+
 
 class TestRetryAfter:
     @pytest.mark.parametrize(

@@ -43,11 +43,11 @@ def failed(target: Target) -> None:
         if monotonic() - target.noted_at < NOTE_EVERY:
             return
         target.noted_at = monotonic()
-        target.failing_since = target.failing_since or timezone.now()
+        began = target.failing_since = target.failing_since or timezone.now()
     since = Coalesce("failing_since", StatementTimestamp())
     _note(target, failures=F("failures") + 1, failing_since=since)
     after = settings().webhooks.pause_after
-    if after is not None and timezone.now() - target.failing_since >= after:
+    if after is not None and timezone.now() - began >= after:
         _pause(target, after)
 
 

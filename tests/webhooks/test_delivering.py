@@ -484,6 +484,25 @@ class TestPausing:
 
         assert (row().failures, row().paused) == (2, False)
 
+    def test_one_that_answers_while_a_failure_is_noted_is_not(
+        self, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        create(receiver)
+        receiver.answer(500, b"busy")
+        note = health._note
+
+        def answered_meanwhile(target: targets.Target, **columns: object) -> None:
+            note(target, **columns)
+            if columns["failures"]:
+                health.succeeded(target)
+
+        monkeypatch.setattr(health, "_note", answered_meanwhile)
+        enqueue()
+        run_all()
+
+        assert error().endswith("busy")
+        assert (row().failures, row().failing_since) == (0, None)
+
     def test_one_may_never_be_paused(
         self,
         receiver: Receiver,

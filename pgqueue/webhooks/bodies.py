@@ -96,8 +96,10 @@ def serialized(name: str, events: Sequence[RecordedEvent]) -> Body:
         content, kind = made
         if isinstance(content, str):
             content = content.encode()
-        if not isinstance(content, bytes) or not isinstance(kind, str) or not kind.isprintable():
+        if not isinstance(content, bytes) or not isinstance(kind, str):
             raise TypeError
+        if not (kind and kind.isascii() and kind.isprintable()):
+            raise ValueError
     except (TypeError, ValueError) as error:
         raise InvalidWebhook(
             f"{name} returned {shown(made)}: it must return a body, as bytes or text, and its "

@@ -127,7 +127,19 @@ def test_a_function_says_what_is_posted() -> None:
     assert made == ("7\xe4\n8\xe4\n".encode(), "text/plain")
 
 
-@pytest.mark.parametrize("made", [None, "body", ("body",), (1, "text/plain"), ("a", "b\r\nc"), ()])
+@pytest.mark.parametrize(
+    "made",
+    [
+        None,
+        "body",
+        ("body",),
+        (1, "text/plain"),
+        ("a", "b\r\nc"),
+        ("a", "text/\u20ac"),
+        ("a", ""),
+        (),
+    ],
+)
 def test_what_is_no_body_is_refused(made: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(bodies._declared, "own", lambda events: made)
 

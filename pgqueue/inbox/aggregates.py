@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Literal
 from uuid import UUID
@@ -33,6 +33,7 @@ class AggregateMessage:
         segment: whose order is kept; None: the aggregate's.
         concurrency: "sequential", or "parallel" for one that may be handled beside others of its
             segment. An event only says so: whoever subscribes decides.
+        metadata: None: none, as in a column that may be NULL.
         locked_until: when it is to be published, or handled; None: at once.
     """
 
@@ -43,7 +44,7 @@ class AggregateMessage:
     id: str | UUID = ""
     segment: str | None = None
     concurrency: Literal["sequential", "parallel"] = "sequential"
-    metadata: Mapping[str, Any] = field(default_factory=dict)
+    metadata: Mapping[str, Any] | None = None
     locked_until: datetime | None = None
 
     def __post_init__(self) -> None:
@@ -51,6 +52,8 @@ class AggregateMessage:
             raise InvalidEvent(
                 f"concurrency={shown(self.concurrency)}: it must be 'sequential' or 'parallel'."
             )
+        if not isinstance(self.metadata, Mapping | None):
+            raise InvalidEvent(f"metadata={shown(self.metadata)}: it must be a dict.")
 
     @property
     def topic(self) -> str:
@@ -72,7 +75,7 @@ class AggregateMessage:
             "message_id": str(self.id),
             "concurrency": self.concurrency,
         }
-        return {**self.metadata, AGGREGATE: own}
+        return {**(self.metadata or {}), AGGREGATE: own}
 
     def publish(
         self, *, database: str | None = None, connection: psycopg.Connection[Any] | None = None

@@ -100,3 +100,9 @@ class TestAMessage:
             placed().receive()
         with pytest.raises(InvalidEvent, match="metadata"):
             placed(metadata={"a": object()}).publish()
+        for metadata in ([1], "text", 5):
+            with pytest.raises(InvalidEvent, match="metadata=.* must be a dict"):
+                placed(metadata=metadata)
+
+    def test_may_have_no_metadata_as_its_column_may_be_null(self) -> None:
+        assert placed(metadata=None).known == placed().known

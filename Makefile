@@ -28,7 +28,7 @@ PLOTTING = $(VENV)/installed-soak
 PIPELINE = $(VENV)/installed-spark
 DOCUMENTING = $(VENV)/installed-docs
 
-.PHONY: demo history test test-slow test-postgres test-wal test-spark test-browser model chaos soak bench bench-smoke bench-peers docs lint types imports migrations check constraints clean
+.PHONY: demo history test test-slow test-postgres test-wal test-spark test-browser model fuzz chaos soak bench bench-smoke bench-peers docs lint types imports migrations check constraints clean
 
 # With SPARK=1 a report about it follows, which needs Python 3.11 to 3.13, and no Java on the machine.
 demo: $(if $(SPARK),$(PIPELINE),$(INSTALLED))
@@ -67,6 +67,12 @@ test-browser: $(TESTED)
 MINUTES ?= 10
 model: $(INSTALLED)
 	MODEL_MINUTES=$(MINUTES) $(RUN) -m pytest tests/model -m "" -x -s --timeout=0
+
+# Bytes and texts that others send, other ones in each round, until the minutes are over or something fails.
+fuzz: FUZZED = tests/test_fuzz_received.py tests/inbox/test_signatures.py tests/sse/test_wire.py tests/test_ticks.py tests/codec/test_arguments.py
+fuzz: $(INSTALLED)
+	@end=$$(( $$(date +%s) + 60 * $(MINUTES) )); while [ $$(date +%s) -lt $$end ]; do \
+	$(RUN) -m pytest -q -n 0 --timeout=0 --hypothesis-profile=many $(FUZZED) || exit 1; done
 
 # Every fault, under load; a table of how long each recovery took. CHAOS_SEED=… repeats its choices.
 chaos: $(PLOTTING)

@@ -18,6 +18,7 @@ from tests import programs, server, template
 # The same examples each time: what lands is not a matter of luck. To look for more,
 # `pytest --hypothesis-profile=default`, which finds others in each run.
 settings.register_profile("repeatable", derandomize=True)
+settings.register_profile("many", max_examples=5_000, deadline=None)
 settings.load_profile("repeatable")
 
 

@@ -71,6 +71,9 @@ def verify(
     given = {name.lower(): value for name, value in headers.items()}
     if missing := [name for name in (ID, TIMESTAMP, SIGNATURE) if not given.get(name)]:
         raise Unverified(f"The header {missing[0]} is missing.")
+    for name in (ID, SIGNATURE):
+        if not _is_text(given[name]):
+            raise Unverified(f"The header {name} is no text.")
     id, sent_at = given[ID], given[TIMESTAMP]
     if not (sent_at.isascii() and sent_at.isdigit()):
         raise Unverified(f"The header {TIMESTAMP} must be seconds since 1970.")
@@ -84,3 +87,12 @@ def verify(
             if any(hmac.compare_digest(expected, each) for each in signatures):
                 return id
     raise Unverified("It was signed with another secret, or changed on its way.")
+
+
+def _is_text(value: str) -> bool:
+    """Return whether it has a form in bytes; half of a pair of surrogates has none."""
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        return False
+    return True

@@ -11,6 +11,8 @@ import struct
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
+from pgqueue.exceptions import FeedUnavailable
+
 EPOCH = datetime(2000, 1, 1, tzinfo=UTC)
 
 _DATA, _KEEPALIVE = b"wk"
@@ -59,7 +61,19 @@ class Decoder:
 
         Args:
             data: bytes, or a view of them.
+
+        Raises:
+            FeedUnavailable: it ends too early.
         """
+        try:
+            return self._read(data)
+        except (IndexError, struct.error) as error:
+            raise FeedUnavailable(
+                f"The server has sent a message of {len(data)} bytes, which ends too early: "
+                "is there a proxy between it and the worker?"
+            ) from error
+
+    def _read(self, data: Any) -> Committed | KeepAlive | None:
         if data[0] == _DATA:
             kind = data[_HEAD]
             # The rows come by the hundred thousand, and are of no interest by themselves.

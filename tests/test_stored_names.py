@@ -312,3 +312,23 @@ def test_no_other_file_imports_or_evaluates_by_name() -> None:
         ("discovery.py", "import_module"),
         ("worker/migrations.py", "import_module"),  # the migrations, by their files' names
     }
+
+
+def test_no_file_imports_what_runs_code_as_it_reads_data() -> None:
+    unsafe = {"pickle", "cPickle", "cloudpickle", "dill", "marshal", "shelve", "jsonpickle", "yaml"}
+    package = Path(pgqueue.__file__).parent
+    imported = [
+        (str(path.relative_to(package)), name)
+        for path in package.rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text()))
+        for name in _imported(node)
+    ]
+
+    assert ("discovery.py", "ast") in imported
+    assert [each for each in imported if each[1].partition(".")[0] in unsafe] == []
+
+
+def _imported(node: ast.AST) -> list[str]:
+    if isinstance(node, ast.Import):
+        return [each.name for each in node.names]
+    return [node.module or ""] if isinstance(node, ast.ImportFrom) and not node.level else []

@@ -1,4 +1,4 @@
-"""Figures for Prometheus: of the whole queue by a view, of one worker's process by a port."""
+"""Figures of the whole queue for Prometheus, by a view."""
 
 from pgqueue.metrics.views import view
 

@@ -15,8 +15,8 @@ SELECT pg_try_advisory_xact_lock(%(table)s::regclass::oid::bigint)
 
 -- name: rights
 -- The statements that grant on a partition what its table's owner has granted to others.
-SELECT format('GRANT %%s ON %%s TO %%s', string_agg(a.privilege_type, ', '), %(table)s::text,
-              CASE a.grantee WHEN 0 THEN 'PUBLIC' ELSE quote_ident(r.rolname) END)
+SELECT 'GRANT ' || string_agg(a.privilege_type, ', ') || ' ON ' || %(table)s::text || ' TO '
+       || CASE a.grantee WHEN 0 THEN 'PUBLIC' ELSE quote_ident(r.rolname) END
 FROM pg_class c
 CROSS JOIN LATERAL aclexplode(c.relacl) AS a
 LEFT JOIN pg_roles r ON r.oid = a.grantee

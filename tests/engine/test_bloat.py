@@ -52,6 +52,17 @@ SETTINGS = {
         "autovacuum_vacuum_insert_threshold=-1",
         "autovacuum_vacuum_cost_delay=0",
     ],
+    "tally": [
+        "autovacuum_vacuum_scale_factor=0",
+        "autovacuum_vacuum_threshold=1000",
+        "autovacuum_vacuum_insert_threshold=-1",
+    ],
+    "total": [
+        "fillfactor=50",
+        "autovacuum_vacuum_scale_factor=0",
+        "autovacuum_vacuum_threshold=1000",
+    ],
+    "statistic": ["fillfactor=70"],
     "subscription": [
         "fillfactor=70",
         "autovacuum_vacuum_threshold=200",

@@ -60,7 +60,7 @@ def settings() -> Iterator[str]:
 
 
 def _short(value: Any) -> str:
-    text = {"Endpoints()": "{}"}.get(str(value), str(value))
+    text = {"Endpoints()": "{}"}.get(str(value), str(value)) or "''"
     if isinstance(value, dict) and len(set(value.values())) == 1:
         text = str(next(iter(value.values())))
     return re.sub(r", 0:00:00$", "", text) if len(text) < 60 else "…"

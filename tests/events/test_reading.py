@@ -134,6 +134,7 @@ class TestRead:
         assert positions() == [1]
         assert not EventInbox.objects.exists()
 
+    @pytest.mark.polled
     def test_gives_no_positions_within_a_transaction(self) -> None:
         publish("a")
         read()
@@ -146,6 +147,7 @@ class TestRead:
         assert EventInbox.objects.count() == 2
         assert [each.topic for each in read()] == ["a", "b", "c"]
 
+    @pytest.mark.polled
     def test_gives_no_positions_where_django_is_not_in_autocommit(self) -> None:
         publish("a")
         transaction.set_autocommit(False)

@@ -89,7 +89,11 @@ class Period(NamedTuple):
 
 def bucket(seconds: float) -> int:
     """Return the bucket of a duration, by its index."""
-    return min(int(max(seconds, 0.0) * 1000).bit_length(), BUCKETS - 1)
+    # Called twice for each run of a worker: min() and max() would take half of the time.
+    if seconds <= 0:
+        return 0
+    index = int(seconds * 1000).bit_length()
+    return index if index < BUCKETS else BUCKETS - 1
 
 
 def quantile(histogram: Sequence[int], share: float) -> float | None:

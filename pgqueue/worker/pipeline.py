@@ -58,6 +58,7 @@ class Pipeline:
         self.settler = Settler(
             Session(config.database, name="settler"),
             leases,
+            tally,
             on_settled=self._make_room,
             on_delayed=on_delayed,
         )

@@ -69,7 +69,7 @@ class Runner:
         timeouts: bounds a run in time.
         handlers: know what to do with raw messages.
         quarantine: lets runs begin, one alone where it must be.
-        tally: counts how runs end.
+        tally: counts atomic runs, which are settled here.
         is_inside: each run is part of a transaction of the caller's, as in a TestCase.
     """
 
@@ -156,7 +156,6 @@ class Runner:
             ending = self._ended(run, value)
         except BaseException as error:
             ending = _ending_after(run, error)
-        self.tally.add(run.leased, ending)
         announce(run.task, run.context, ending)
         return ending
 
@@ -181,9 +180,10 @@ class Runner:
             close_after(error)
             # Even SystemExit: a task doesn't end its worker. Of an atomic task, nothing is written.
             ending = _ending_after(run, error)
-        if not is_written:
+        if is_written:
+            self.tally.add([(run.leased, ending)])
+        else:
             run.leased.end()
-        self.tally.add(run.leased, ending)
         announce(run.task, run.context, ending)
         return Closed(getattr(ending, "delay", NO_DELAY)) if is_written else ending
 

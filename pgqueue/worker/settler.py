@@ -30,6 +30,7 @@ from pgqueue.engine.settle import Deferral, Done, Failure, Finish
 from pgqueue.engine.values import Connection
 from pgqueue.service import NO_NAP, Service
 from pgqueue.worker.leases import LeasedMessage, Leases
+from pgqueue.worker.tally import Tally
 
 BATCH = 1000
 RESULTS = 64 * 1024 * 1024
@@ -55,6 +56,7 @@ class Settler(Service):
     found to be lost.
 
     Args:
+        tally: counts what was settled.
         on_settled: called when fewer messages are leased than before.
         on_delayed: called when a message was given a time to be due at.
     """
@@ -63,6 +65,7 @@ class Settler(Service):
         self,
         session: Session,
         leases: Leases,
+        tally: Tally,
         *,
         on_settled: Callable[[], None],
         on_delayed: Callable[[], None],
@@ -70,6 +73,7 @@ class Settler(Service):
         super().__init__()
         self._session = session
         self._leases = leases
+        self._tally = tally
         self._on_settled = on_settled
         self._on_delayed = on_delayed
         self._ended: deque[Ended] = deque()
@@ -138,6 +142,7 @@ class Settler(Service):
         if any(getattr(ending, "delay", None) for _, ending in batch):
             self._on_delayed()
         if len(settled) == len(batch):  # as nearly always
+            self._tally.add(batch)
             self._let_go(*(leased for leased, _ in batch))
             return []
         missing = []
@@ -147,6 +152,7 @@ class Settler(Service):
             # it may be claimed again by now, having been handed back.
             id = each[0].claim.id
             if id in settled and (runs[id] == 1 or self._leases.has(each[0])):
+                self._tally.add([each])
                 self._let_go(each[0])
             else:
                 missing.append(each)

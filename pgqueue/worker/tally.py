@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 import threading
-from collections import deque
 from collections.abc import Iterable
-from datetime import datetime
-from typing import TypeAlias
 
 from pgqueue.endings import Cancelled, Deferred, Died, Discarded, Ending, Retried, Succeeded
 from pgqueue.engine import statistics
-from pgqueue.engine.statistics import BUCKETS, Counts
+from pgqueue.engine.statistics import BUCKETS, Counts, bucket
 from pgqueue.engine.values import Connection
 from pgqueue.worker.leases import LeasedMessage
 
-GATHERED = 500
 MOST = 1000
 """Channels and tasks that are counted apart between two heartbeats."""
 OTHER = "(other)"
@@ -26,9 +22,6 @@ ORDER: dict[type, int] = {
     Discarded: 4,
     Cancelled: 5,
 }
-
-
-_Run: TypeAlias = tuple[str, str, type, datetime, datetime, float, float, float]
 
 
 class _Sums:
@@ -43,26 +36,33 @@ class _Sums:
 
 
 class Tally:
-    """Counts runs. Any thread may add; one at a time adds up, and none waits for it."""
+    """Counts runs. Any thread may add: the settler does for a batch, an atomic run for itself."""
 
     def __init__(self) -> None:
-        self._gathered: deque[_Run] = deque()
         self._sums: dict[tuple[str, str], _Sums] = {}
-        self._adding_up = threading.Lock()
+        self._changing = threading.Lock()
 
-    def add(self, leased: LeasedMessage, ending: Ending) -> None:
-        """Count a run that has ended."""
+    def add(self, ended: Iterable[tuple[LeasedMessage, Ending]]) -> None:
+        """Count runs that have ended, and are settled."""
+        with self._changing:
+            for leased, ending in ended:
+                index = ORDER.get(type(ending))
+                if index is not None:
+                    self._count(leased, index)
+
+    def _count(self, leased: LeasedMessage, index: int) -> None:
+        # For each run of a worker, so in few steps.
         claim = leased.claim
-        # Not the message itself, which may be large.
-        self._gathered.append(
-            (claim.channel, claim.task, type(ending), claim.run_at, claim.claimed_at,
-             leased.claimed, leased.started, leased.finished)
-        )  # fmt: skip
-        if len(self._gathered) >= GATHERED and self._adding_up.acquire(blocking=False):
-            try:
-                self._add_up()
-            finally:
-                self._adding_up.release()
+        sums = self._sums.get((claim.channel, claim.task)) or self._new(claim.channel, claim.task)
+        waited = leased.started - leased.claimed
+        if claim.run_at < claim.claimed_at:
+            waited += (claim.claimed_at - claim.run_at).total_seconds()
+        ran = leased.finished - leased.started
+        sums.ended[index] += 1
+        sums.waited += waited
+        sums.ran += ran
+        sums.waits[bucket(waited)] += 1
+        sums.runs[bucket(ran)] += 1
 
     def store(self, connection: Connection) -> None:
         """Store what was counted since the last time; where that fails, it is kept.
@@ -70,46 +70,24 @@ class Tally:
         Raises:
             psycopg.Error: the database refused, or can't be reached.
         """
-        with self._adding_up:
-            self._add_up()
+        with self._changing:
             taken, self._sums = self._sums, {}
         if not taken:
             return
         try:
             statistics.add(connection, [_counts(*each) for each in taken.items()])
         except BaseException:
-            with self._adding_up:
+            with self._changing:
                 self._put_back(taken.items())
             raise
 
-    def _add_up(self) -> None:
-        for _ in range(len(self._gathered)):
-            channel, task, ended, due, claimed_at, claimed, started, finished = (
-                self._gathered.popleft()
-            )
-            index = ORDER.get(ended)
-            if index is None:
-                continue
-            sums = self._of((channel, task))
-            waited = max((claimed_at - due).total_seconds(), 0.0) + started - claimed
-            ran = finished - started
-            sums.ended[index] += 1
-            sums.waited += waited
-            sums.ran += ran
-            sums.waits[statistics.bucket(waited)] += 1
-            sums.runs[statistics.bucket(ran)] += 1
-
-    def _of(self, pair: tuple[str, str]) -> _Sums:
-        sums = self._sums.get(pair)
-        if sums is None:
-            if len(self._sums) >= MOST:
-                pair = (OTHER, OTHER)
-            sums = self._sums.setdefault(pair, _Sums())
-        return sums
+    def _new(self, channel: str, task: str) -> _Sums:
+        pair = (channel, task) if len(self._sums) < MOST else (OTHER, OTHER)
+        return self._sums.setdefault(pair, _Sums())
 
     def _put_back(self, taken: Iterable[tuple[tuple[str, str], _Sums]]) -> None:
         for pair, of in taken:
-            sums = self._of(pair)
+            sums = self._sums.get(pair) or self._new(*pair)
             sums.ended = [a + b for a, b in zip(sums.ended, of.ended, strict=True)]
             sums.waited += of.waited
             sums.ran += of.ran

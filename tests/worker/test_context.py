@@ -430,6 +430,7 @@ class TestDeferring:
         settler = Settler(
             Session("default", name="test"),
             Leases(),
+            Tally(),
             on_settled=lambda: None,
             on_delayed=lambda: told.append("delayed"),
         )

@@ -78,7 +78,11 @@ def settler(leases: Leases, made_room: list[bool]) -> Iterator[Settler]:
     session = Session("default", name="test")
     with closing(session):
         settler = Settler(
-            session, leases, on_settled=lambda: made_room.append(True), on_delayed=lambda: None
+            session,
+            leases,
+            Tally(),
+            on_settled=lambda: made_room.append(True),
+            on_delayed=lambda: None,
         )
         yield settler
         settler.stop()

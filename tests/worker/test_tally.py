@@ -47,10 +47,10 @@ def test_runs_are_counted_by_their_ends_their_waits_and_what_they_took(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     tally = Tally()
-    tally.add(ended(waited=2, ran=0.5), SUCCEEDED)
-    tally.add(ended(waited=-1, ran=1), Retried(ValueError(), "", timedelta()))
-    tally.add(ended(), HandedBack())
-    tally.add(ended(), Closed())
+    tally.add([(ended(waited=2, ran=0.5), SUCCEEDED)])
+    tally.add([(ended(waited=-1, ran=1), Retried(ValueError(), "", timedelta()))])
+    tally.add([(ended(), HandedBack())])
+    tally.add([(ended(), Closed())])
 
     [counts] = stored(tally, monkeypatch)
 
@@ -68,7 +68,7 @@ def test_threads_lose_nothing_of_what_they_count_at_once(monkeypatch: pytest.Mon
 
     def count() -> None:
         for _ in range(20_000):
-            tally.add(ended(), SUCCEEDED)
+            tally.add([(ended(), SUCCEEDED)])
 
     threads = [threading.Thread(target=count) for _ in range(4)]
     for each in threads:
@@ -84,11 +84,11 @@ def test_threads_lose_nothing_of_what_they_count_at_once(monkeypatch: pytest.Mon
 
 def test_what_could_not_be_stored_is_stored_the_next_time(monkeypatch: pytest.MonkeyPatch) -> None:
     tally = Tally()
-    tally.add(ended(ran=1), SUCCEEDED)
+    tally.add([(ended(ran=1), SUCCEEDED)])
     monkeypatch.setattr(statistics, "add", Mock(side_effect=psycopg.OperationalError))
     with pytest.raises(psycopg.OperationalError):
         tally.store(Mock())
-    tally.add(ended(ran=1), SUCCEEDED)
+    tally.add([(ended(ran=1), SUCCEEDED)])
 
     [counts] = stored(tally, monkeypatch)
 
@@ -100,7 +100,7 @@ def test_very_many_tasks_are_counted_together(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(module, "MOST", 2)
     tally = Tally()
     for task in ("a", "b", "c", "d", "a"):
-        tally.add(ended(task), SUCCEEDED)
+        tally.add([(ended(task), SUCCEEDED)])
 
     counts = {each.task: each.succeeded for each in stored(tally, monkeypatch)}
 

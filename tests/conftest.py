@@ -7,6 +7,7 @@ from functools import cache
 from typing import Any
 from unittest.mock import patch
 
+import psycopg
 import pytest
 from django.db import OperationalError, connections, transaction
 from django.test import TransactionTestCase
@@ -137,3 +138,11 @@ def looks_are_expensive(monkeypatch: pytest.MonkeyPatch) -> None:
     constants = {"EXPENSIVE": 0, "LOOK_AGAIN_COST_WHEN_IDLE": math.inf, "LOOK_AGAIN_COST": math.inf}
     for name, value in {**constants, "LOOK_AGAIN_AT_LATEST": 1.0}.items():
         monkeypatch.setattr(f"pgqueue.claiming.free_lanes.{name}", value)
+
+
+@pytest.fixture
+def queue(db: None) -> psycopg.Connection[Any]:
+    """Django's own connection, in the transaction of the test, for the engine's verbs."""
+    connections["default"].ensure_connection()
+    connection: psycopg.Connection[Any] = connections["default"].connection
+    return connection

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from django.contrib.admin.models import LogEntry
 from django.contrib.auth.models import User
-from django.db import DatabaseError, connections
+from django.db import DatabaseError
 from django.utils import timezone
 
 from pgqueue import bulk
@@ -18,13 +18,6 @@ from pgqueue.engine import operate as engine
 from pgqueue.models import History, Message
 from pgqueue.testing import run_all
 from tests.factories import Connection, bury, enqueue, hold, make_due, run, schedule
-
-
-@pytest.fixture
-def queue(db: None) -> Connection:
-    connections["default"].ensure_connection()
-    connection: Connection = connections["default"].connection
-    return connection
 
 
 @pytest.fixture(autouse=True)

@@ -33,14 +33,6 @@ MAIL = Channel("mail")
 MINUTE = timedelta(minutes=1)
 
 
-@pytest.fixture
-def queue(db: None) -> Connection:
-    """Django's own connection, in the transaction of the test, for the engine's verbs."""
-    connections["default"].ensure_connection()
-    connection: Connection = connections["default"].connection
-    return connection
-
-
 def claim_ruled(queue: Connection) -> list[str]:
     """Claim what policies let, as a worker does; return the keys."""
     while route.adopt(queue):

@@ -20,14 +20,6 @@ from tests.factories import bury, enqueue, insert, run, schedule
 Connection = psycopg.Connection[Any]
 
 
-@pytest.fixture
-def queue(db: None) -> Connection:
-    """Django's own connection, in the transaction of the test, for the engine's verbs."""
-    connections["default"].ensure_connection()
-    connection: Connection = connections["default"].connection
-    return connection
-
-
 def said(*arguments: str) -> str:
     """Return what the command says."""
     output = StringIO()

@@ -15,10 +15,11 @@ from django.utils import translation
 from django.utils.translation import gettext as _
 
 from pgqueue.admin.base import ReadOnlyAdmin
-from pgqueue.admin.overview_data import WINDOWS, Window, look
+from pgqueue.admin.overview_data import LABELS, look
 from pgqueue.admin.overview_sections import payload, rendered
 from pgqueue.admin.overview_stream import OverviewClient
 from pgqueue.conf import settings
+from pgqueue.engine.statistics import WINDOWS, Window
 from pgqueue.models import Overview
 from pgqueue.sse import requests
 
@@ -51,7 +52,7 @@ class OverviewAdmin(ReadOnlyAdmin):
             "title": _("Overview"),
             "opts": self.opts,
             "window": window,
-            "windows": WINDOWS.values(),
+            "windows": LABELS.items(),
             "sections": rendered(snapshot),
             "live": {
                 "chart": snapshot.chart,

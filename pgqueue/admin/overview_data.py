@@ -9,44 +9,30 @@ from functools import cached_property
 from typing import Any, NamedTuple
 
 from django.db.models import Q
-from django.utils import timezone
-from django.utils.functional import Promise
 from django.utils.translation import gettext_lazy as _
 
 from pgqueue.conf import settings
 from pgqueue.connections import borrow
-from pgqueue.engine import channels, health, overview, statistics
+from pgqueue.engine import health, overview, statistics
 from pgqueue.engine.overview import DeadGroup, Limited, Running
-from pgqueue.engine.statistics import HOUR, MINUTE, Counts, Period, quantile
-from pgqueue.engine.stats import Stats, measure
-from pgqueue.models import Channel, Duty, Schedule, Subscription, Webhook, Worker
+from pgqueue.engine.statistics import HOUR, MINUTE, Counts, Period, Window, quantile
+from pgqueue.engine.stats import Stats
+from pgqueue.models import Duty, Schedule, Subscription, Webhook, Worker
 
-CHANNELS = 50
-TASKS = 50
-WORKERS = 50
+ROWS_OF_MANY = 50
+"""Channels, tasks and workers that are shown, at most."""
 ROWS = 25
 LATE = timedelta(minutes=5)
 STARTED_BEFORE = timedelta(minutes=15)
 """A worker that started so long before the first of some failures may have brought their cause."""
 
 
-class Window(NamedTuple):
-    """How far back the overview looks."""
-
-    name: str
-    label: str | Promise
-    period: str
-    span: timedelta
-
-
-WINDOWS = {
-    each.name: each
-    for each in (
-        Window("hour", _("The last hour"), MINUTE, timedelta(hours=1)),
-        Window("day", _("The last 24 hours"), HOUR, timedelta(days=1)),
-        Window("month", _("The last 30 days"), HOUR, timedelta(days=30)),
-    )
+LABELS = {
+    "hour": _("The last hour"),
+    "day": _("The last 24 hours"),
+    "month": _("The last 30 days"),
 }
+"""Those of `WINDOWS`."""
 
 
 class ChannelRow(NamedTuple):
@@ -160,34 +146,28 @@ def look(alias: str, window: Window) -> Snapshot:
     Raises:
         django.db.Error, psycopg.Error: the database refused, or can't be reached.
     """
-    now = timezone.now()
     with borrow(alias) as connection:
-        in_use = channels.in_use(connection)[:CHANNELS]
-        stats = measure(connection, in_use)
-        period, span = window.period, window.span
-        counts = statistics.by_task(connection, period=period, span=span, limit=TASKS)
-        periods = statistics.over_time(connection, period=period, span=span)
-        running = overview.running(connection)
+        seen = overview.look(connection, window, limit=ROWS_OF_MANY)
+        periods = statistics.over_time(connection, period=window.period, span=window.span)
         limited = overview.limited(connection)
-        dead = overview.dead(connection)
         groups = health.groups(connection)
-    paused = set(Channel.objects.using(alias).filter(paused=True).values_list("name", flat=True))
-    workers = _workers(alias)
+    now, workers = seen.at, _workers(alias)
     lease = settings().lease
     return Snapshot(
         at=now,
         window=window,
         channels=[
-            ChannelRow(name, stats[name], name in paused, stats[name].estimated) for name in in_use
+            ChannelRow(name, stats, name in seen.paused, stats.estimated)
+            for name, stats in seen.stats.items()
         ],
-        tasks=[_task_row(each) for each in counts],
+        tasks=[_task_row(each) for each in seen.counts],
         periods=periods,
         workers=[
-            WorkerRow(each, each.last_seen > now - lease, running.get(each.pk, []))
+            WorkerRow(each, each.last_seen > now - lease, seen.running.get(each.pk, []))
             for each in workers
         ],
         limited=limited,
-        dead=[DeadRow(group, _started_before(group.first_at, workers)) for group in dead],
+        dead=[DeadRow(group, _started_before(group.first_at, workers)) for group in seen.dead],
         duties=[
             DutyRow(each, each.due_at < now - LATE)
             for each in Duty.objects.using(alias).order_by("name")
@@ -218,7 +198,7 @@ def _task_row(counts: Counts) -> TaskRow:
 
 
 def _workers(alias: str) -> list[Worker]:
-    return list(Worker.objects.using(alias).order_by("-last_seen", "host", "pid")[:WORKERS])
+    return list(Worker.objects.using(alias).order_by("-last_seen", "host", "pid")[:ROWS_OF_MANY])
 
 
 def _started_before(moment: datetime, workers: Sequence[Worker]) -> Worker | None:

@@ -11,8 +11,9 @@ from functools import partial
 from django.db import close_old_connections, connections
 from django.utils import translation
 
-from pgqueue.admin.overview_data import WINDOWS, look
+from pgqueue.admin.overview_data import look
 from pgqueue.admin.overview_sections import payload
+from pgqueue.engine.statistics import WINDOWS
 from pgqueue.service import NO_NAP
 from pgqueue.sse import wire
 from pgqueue.sse.client import Client

@@ -19,9 +19,7 @@ from django.utils.translation import ngettext
 
 from pgqueue.admin.links import to_page, to_row
 from pgqueue.conf import settings
-from pgqueue.listing import index
-from pgqueue.listing.index import without
-from pgqueue.models import History, Message
+from pgqueue.listing import messages
 from pgqueue.states import Outcome, State
 
 CHILDREN = 20
@@ -61,19 +59,11 @@ def story(request: HttpRequest, message: Any) -> list[Step]:
 
 
 def children(request: HttpRequest, id: int) -> str:
-    """Return links to messages that this one has enqueued; "": none was found.
-
-    No index has parents: a bounded number of messages is looked at, those that were stored next.
-    """
-    found: set[int] = set()
-    nearby = {"pk__gt": id, "pk__lte": id + index.REACH}
-    for model in (Message, History):
-        rows = model._default_manager.using(settings().database).filter(**nearby).order_by("pk")
-        with without(rows.db, "seqscan"):
-            pairs = rows.values_list("pk", "parent_id")[: index.REACH]
-            found.update(pk for pk, parent in pairs if parent == id)
-    shown = sorted(found)[:CHILDREN]
-    text = format_html_join(", ", "{}", ((to_row(request, "message", pk),) for pk in shown))
+    """Return links to messages that this one has enqueued, as far as they are found; "": none."""
+    found = messages.children(settings().database, id)
+    text = format_html_join(
+        ", ", "{}", ((to_row(request, "message", pk),) for pk in found[:CHILDREN])
+    )
     return format_html("{} …", text) if len(found) > CHILDREN else text
 
 
@@ -213,7 +203,6 @@ def _lasting(duration: timedelta) -> str:
 
 
 def _local(moment: datetime) -> str:
-
     return date_format(localtime(moment), "DATETIME_FORMAT")
 
 

@@ -1,11 +1,15 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import NamedTuple
 from uuid import UUID
 
+from pgqueue.engine import health, statistics
+from pgqueue.engine.channels import in_use
+from pgqueue.engine.statistics import Counts, Window
+from pgqueue.engine.stats import Stats, measure
 from pgqueue.engine.values import Connection
 from pgqueue.statements import load
 
@@ -70,6 +74,49 @@ class DeadGroup(NamedTuple):
     first_at: datetime
     last_at: datetime
     newest: int
+
+
+class Seen(NamedTuple):
+    """What the queue does at one moment.
+
+    Attributes:
+        at: by the database's clock, as all instants in its tables.
+        stats: of each channel that was looked at.
+        paused: all channels that are.
+        counts: of runs within the window, by channel and task.
+        running: some of what each worker runs.
+        dead: dead letters by channel, task and error.
+    """
+
+    at: datetime
+    stats: Mapping[str, Stats]
+    paused: Collection[str]
+    counts: Sequence[Counts]
+    running: Mapping[UUID, Sequence[Running]]
+    dead: Sequence[DeadGroup]
+
+
+def look(
+    connection: Connection, window: Window, *, channels: Collection[str] = (), limit: int
+) -> Seen:
+    """Look at the queue.
+
+    Args:
+        window: how far back runs are counted.
+        channels: these; none: those in use, the first ones by name.
+        limit: of channels in use; and of tasks, those with the most runs.
+    """
+    [[at]] = connection.execute(SQL["now"]).fetchall()
+    names = sorted(channels) or in_use(connection)[:limit]
+    stats = measure(connection, names)
+    return Seen(
+        at,
+        {name: stats[name] for name in names},
+        health.paused(connection),
+        statistics.by_task(connection, period=window.period, span=window.span, limit=limit),
+        running(connection),
+        dead(connection),
+    )
 
 
 def running(connection: Connection) -> Mapping[UUID, Sequence[Running]]:

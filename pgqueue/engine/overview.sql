@@ -1,5 +1,8 @@
 -- What an overview shows beside counts. Each statement reads a bounded number of rows.
 
+-- name: now
+SELECT statement_timestamp()
+
 -- name: running
 -- Some of what each worker runs, the longest first.
 WITH running AS MATERIALIZED (

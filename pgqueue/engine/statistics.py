@@ -22,6 +22,26 @@ LIMIT = 5000
 MINUTES_KEPT = timedelta(days=2)
 HOURS_KEPT = timedelta(days=30)
 MINUTE, HOUR = "minute", "hour"
+OUTCOMES = ("succeeded", "failed", "dead", "deferred", "discarded", "cancelled")
+"""How runs end: the attributes of `Counts` that count them."""
+
+
+class Window(NamedTuple):
+    """How far back counts are read, and in which periods they are kept for so long."""
+
+    name: str
+    period: str
+    span: timedelta
+
+
+WINDOWS = {
+    each.name: each
+    for each in (
+        Window("hour", MINUTE, timedelta(hours=1)),
+        Window("day", HOUR, timedelta(days=1)),
+        Window("month", HOUR, timedelta(days=30)),
+    )
+}
 
 
 class Counts(NamedTuple):
@@ -55,9 +75,14 @@ class Counts(NamedTuple):
         return sum(self[2:8])
 
     @property
+    def raised(self) -> int:
+        """How many runs raised."""
+        return self.failed + self.dead
+
+    @property
     def failure_rate(self) -> float:
         """The share of runs that raised, from 0 to 1."""
-        return (self.failed + self.dead) / self.total if self.total else 0.0
+        return self.raised / self.total if self.total else 0.0
 
 
 class Period(NamedTuple):

@@ -10,7 +10,9 @@ from django.db.models import Q, QuerySet
 from django.db.models.fields.json import KeyTextTransform, KeyTransform
 from django.db.models.functions import Left
 
+from pgqueue.listing import index
 from pgqueue.listing.index import NEWEST_FIRST, Comparison, Index, Listing, channels_in_use
+from pgqueue.models import History, Message
 from pgqueue.models.message import LIVE
 from pgqueue.states import State
 
@@ -106,3 +108,18 @@ def everything(rows: QuerySet[Any], wanted: Mapping[str, Any]) -> Iterator[Listi
     # That was one index of the three which have what is ready.
     yield GOVERNED.listing(rows, wanted)
     yield ORDERED.listing(rows, {**wanted, "governed": True})
+
+
+def children(alias: str, id: int) -> list[int]:
+    """Return the ids of messages that a message has enqueued, live or ended.
+
+    No index has parents: of live and of ended ones, `REACH` that were stored next are looked at.
+    """
+    found: set[int] = set()
+    nearby = {"pk__gt": id, "pk__lte": id + index.REACH}
+    for model in (Message, History):
+        rows = model._default_manager.using(alias).filter(**nearby).order_by("pk")
+        with index.without(alias, "seqscan"):
+            pairs = rows.values_list("pk", "parent_id")[: index.REACH]
+            found.update(pk for pk, parent in pairs if parent == id)
+    return sorted(found)

@@ -9,8 +9,9 @@ from typing import Any
 
 from django.core.management.base import CommandError
 
+from pgqueue import bulk
 from pgqueue.engine.operate import BATCH
-from pgqueue.listing.messages import enqueued_before, everything, failed_with
+from pgqueue.listing.messages import enqueued_before, everything
 from pgqueue.management import arguments
 from pgqueue.models import Message
 from pgqueue.models.message import MessageQuerySet
@@ -40,11 +41,8 @@ def add_filters(parser: ArgumentParser) -> None:
 
 def wanted(options: Mapping[str, Any]) -> dict[str, Any]:
     """Return what the options of `add_filters` want columns to be, for a listing."""
-    given = {
-        name: options[name] for name in ("channel", "key", "task") if options[name] is not None
-    }
-    if options["error"] is not None:
-        given |= failed_with(options["error"])
+    names = ("channel", "key", "task", "error")
+    given = bulk.wanted({name: options[name] for name in names if options[name] is not None})
     if options["older_than"] is not None:
         given |= enqueued_before(options["older_than"])
     return given

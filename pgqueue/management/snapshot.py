@@ -2,33 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import asdict, dataclass
 from datetime import timedelta
 from typing import Any, NamedTuple
 
-from django.db.models import DurationField, ExpressionWrapper, F, QuerySet
-
 from pgqueue.conf import settings
 from pgqueue.connections import borrow
-from pgqueue.engine import channels, health, overview, statistics
-from pgqueue.engine.overview import DeadGroup, Running
-from pgqueue.engine.statistics import HOUR, MINUTE, Counts, quantile
-from pgqueue.engine.stats import Stats, measure
+from pgqueue.engine import overview
+from pgqueue.engine.overview import DeadGroup, Running, Seen
+from pgqueue.engine.statistics import OUTCOMES, WINDOWS, Counts, quantile
+from pgqueue.engine.stats import Stats
 from pgqueue.management.rows import plain
 from pgqueue.models import Worker
-from pgqueue.models.clock import StatementTimestamp
 
-CHANNELS = 100
-TASKS = 100
-WORKERS = 100
-WINDOWS = {
-    "hour": (MINUTE, timedelta(hours=1)),
-    "day": (HOUR, timedelta(days=1)),
-    "month": (HOUR, timedelta(days=30)),
-}
-"""How far back runs are counted, and in which periods they are kept."""
-OUTCOMES = ("succeeded", "failed", "dead", "deferred", "discarded", "cancelled")
+LIMIT = 100
+"""Channels, tasks and workers that are shown, at most."""
 
 
 class ChannelSeen(NamedTuple):
@@ -73,41 +62,36 @@ def look(alias: str, window: str, only: Collection[str] = ()) -> Snapshot:
     Raises:
         django.db.Error: the database refused, or can't be reached.
     """
-    period, span = WINDOWS[window]
     with borrow(alias) as connection:
-        names = sorted(only) or channels.in_use(connection)[:CHANNELS]
-        stats, paused = measure(connection, names), health.paused(connection)
-        counts = statistics.by_task(connection, period=period, span=span, limit=TASKS)
-        running, dead = overview.running(connection), overview.dead(connection)
+        seen = overview.look(connection, WINDOWS[window], channels=only, limit=LIMIT)
     return Snapshot(
         window=window,
         channels=[
-            ChannelSeen(name, stats[name], name in paused, _raised(counts, name)) for name in names
+            ChannelSeen(name, stats, name in seen.paused, _raised(seen.counts, name))
+            for name, stats in seen.stats.items()
         ],
-        tasks=[each for each in counts if not only or each.channel in only],
-        workers=_workers(alias, running),
-        dead=[each for each in dead if not only or each.channel in only],
+        tasks=[each for each in seen.counts if not only or each.channel in only],
+        workers=_workers(alias, seen),
+        dead=[each for each in seen.dead if not only or each.channel in only],
     )
 
 
 def _raised(counts: Sequence[Counts], channel: str) -> int:
-    return sum(each.failed + each.dead for each in counts if each.channel == channel)
+    return sum(each.raised for each in counts if each.channel == channel)
 
 
-def _workers(alias: str, running: Mapping[Any, Sequence[Running]]) -> list[WorkerSeen]:
-    silent_for = ExpressionWrapper(StatementTimestamp() - F("last_seen"), DurationField())
-    rows: QuerySet[Any] = Worker.objects.using(alias).annotate(silent_for=silent_for)
+def _workers(alias: str, seen: Seen) -> list[WorkerSeen]:
     lease = settings().lease
     return [
         WorkerSeen(
             each.host,
             each.pid,
             each.channels,
-            max(each.silent_for, timedelta()),
-            each.silent_for < lease,
-            running.get(each.pk, []),
+            silent_for := max(seen.at - each.last_seen, timedelta()),
+            silent_for < lease,
+            seen.running.get(each.pk, []),
         )
-        for each in rows.order_by("-last_seen", "host", "pid")[:WORKERS]
+        for each in Worker.objects.using(alias).order_by("-last_seen", "host", "pid")[:LIMIT]
     ]
 
 

@@ -7,13 +7,12 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from pgqueue.listing.index import without
+from pgqueue.listing.messages import children
 from pgqueue.management.columns import aligned
 from pgqueue.management.rows import plain
 from pgqueue.models import History, Message, Worker
 from pgqueue.tables import needing_tables
 
-NEARBY = 10_000
-"""Ids behind its own among which children are looked for."""
 CHILDREN = 100
 """Children that are named, at most."""
 COLUMNS = ("id", "task", "channel", "key", "priority", "attempt", "failures", "lost",
@@ -49,7 +48,7 @@ def _told(alias: str, row: Any, state: str, own: Mapping[str, Any]) -> dict[str,
         **{name: getattr(row, name) for name in JSON},
         "result": getattr(row, "result", None),
         "worker": None if row.worker_id is None else _worker(alias, row.worker_id),
-        "children": _children(alias, row.id),
+        "children": children(alias, row.id)[:CHILDREN],
         "errors": row.errors,
     }
 
@@ -60,19 +59,6 @@ def _worker(alias: str, id: Any) -> dict[str, Any]:
     return {"id": str(id), **(row or {"host": None, "pid": None})}
 
 
-def _children(alias: str, id: int) -> list[int]:
-    """Return the ids of the messages that it has enqueued, among those that were stored next.
-
-    No index has parents: only so many ids behind its own are looked at.
-    """
-    nearby = {"pk__gt": id, "pk__lte": id + NEARBY}
-    found: set[int] = set()
-    for table in (Message, History):
-        rows = table.objects.using(alias).filter(**nearby).order_by("pk")
-        found.update(pk for pk, parent in rows.values_list("pk", "parent_id") if parent == id)
-    return sorted(found)[:CHILDREN]
-
-
 def as_lines(found: Mapping[str, Any]) -> Iterator[str]:
     """Yield the lines in which a story is told to people."""
     facts = {name: value for name, value in found.items() if name not in APART}
@@ -80,8 +66,8 @@ def as_lines(found: Mapping[str, Any]) -> Iterator[str]:
              if value is not None and value != ""]  # fmt: skip
     if worker := found["worker"]:
         cells.append(("worker", _named(worker)))
-    if children := found["children"]:
-        cells.append(("children", ", ".join(map(str, children))))
+    if found["children"]:
+        cells.append(("children", ", ".join(map(str, found["children"]))))
     yield from aligned(cells)
     for name in OF_THE_BODY:
         if found[name] not in (None, {}):

@@ -22,6 +22,7 @@ from prometheus_client.registry import Collector
 
 from pgqueue.conf import settings
 from pgqueue.engine import channels, health, replication, statistics
+from pgqueue.engine.statistics import OUTCOMES
 from pgqueue.engine.stats import measure
 from pgqueue.engine.values import Connection
 
@@ -31,7 +32,6 @@ LIMIT = 500
 DISPATCH = "(dispatch)"
 """The group of the log that makes messages for subscriptions; it has no name."""
 STATES = ("ready", "scheduled", "held", "running", "dead")
-OUTCOMES = ("succeeded", "failed", "dead", "deferred", "discarded", "cancelled")
 
 Part = Callable[[Connection, "Counter[str]"], Iterable[Metric]]
 

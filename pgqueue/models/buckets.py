@@ -1,12 +1,6 @@
-from typing import TYPE_CHECKING, Any
-
-from django.db import models
 from django.db.backends.base.base import BaseDatabaseWrapper
 
-if TYPE_CHECKING:
-    Field = models.Field[Any, Any]
-else:
-    Field = models.Field  # generic only to who reads types
+from pgqueue.models.names import Field
 
 
 class BucketsField(Field):

@@ -6,7 +6,6 @@ from typing import Any
 import psycopg
 import pytest
 from django.contrib.auth.models import Permission, User
-from django.db import connections
 from django.test import Client
 
 from tests.browsing import browser, page  # noqa: F401
@@ -19,14 +18,6 @@ VIEWED = (
     "webhook",
 )
 EVERY_VIEW = tuple(f"view_{each}" for each in VIEWED)
-
-
-@pytest.fixture
-def queue(db: None) -> Connection:
-    """Django's own connection, in the transaction of the test, for the engine's verbs."""
-    connections["default"].ensure_connection()
-    connection: Connection = connections["default"].connection
-    return connection
 
 
 @pytest.fixture

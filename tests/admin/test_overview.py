@@ -12,7 +12,8 @@ from django.db import connection
 from django.test import Client
 from django.utils import timezone
 
-from pgqueue.admin.overview_data import WINDOWS, look
+from pgqueue.admin.overview_data import LABELS, look
+from pgqueue.engine.statistics import WINDOWS
 from pgqueue.models import Message, Worker
 from pgqueue.states import State
 from tests import jobs
@@ -94,7 +95,9 @@ def test_a_worker_that_started_shortly_before_failures_stands_beside_them() -> N
 def test_each_window_has_a_page_and_what_pages_ask_for(viewer: Client, window: str) -> None:
     told = viewer.get(f"{URL}data/?window={window}").json()
 
-    assert viewer.get(f"{URL}?window={window}").status_code == 200
+    page = viewer.get(f"{URL}?window={window}")
+    assert page.status_code == 200
+    assert all(str(LABELS[name]) in page.text for name in WINDOWS)
     assert set(told["chart"]) == {"at", "succeeded", "failed", "wait", "run"}
     assert "headline" in told["sections"]
 

@@ -10,9 +10,8 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
 from pgqueue.models import Message
-from tests.factories import bury, ended, enqueue, insert, run, schedule
+from tests.factories import Connection, bury, ended, enqueue, insert, run, schedule
 from tests.management.calling import Called, call
-from tests.management.conftest import Connection
 
 KEYS = {
     *("id", "state", "task", "channel", "key", "priority", "attempt", "failures", "max_attempts"),

@@ -15,9 +15,8 @@ from django.db import connections
 from pgqueue.engine import operate
 from pgqueue.engine.operate import Operated
 from pgqueue.models import History, Message
-from tests.factories import bury, enqueue, hold, insert, run, schedule
+from tests.factories import Connection, bury, enqueue, hold, insert, run, schedule
 from tests.management.calling import call
-from tests.management.conftest import Connection
 from tests.processes import manage
 
 BROKEN = '[{"class": "builtins.OSError"}, {"class": "shop.tasks.ForkliftStuck", "message": "no"}]'

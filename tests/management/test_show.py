@@ -12,9 +12,8 @@ from pgqueue.engine import settle
 from pgqueue.models import History, Message
 from pgqueue.testing import run_all
 from tests import jobs
-from tests.factories import done, enqueue, insert, register, run
+from tests.factories import Connection, done, enqueue, insert, register, run
 from tests.management.calling import call
-from tests.management.conftest import Connection
 
 KEYS = {
     *("id", "state", "task", "channel", "key", "priority", "attempt", "failures", "lost"),

@@ -7,9 +7,8 @@ import pytest
 from pgqueue import Channel
 from pgqueue.engine import statistics
 from pgqueue.engine.statistics import BUCKETS, Counts
-from tests.factories import enqueue, insert, register, run
+from tests.factories import Connection, enqueue, insert, register, run
 from tests.management.calling import call
-from tests.management.conftest import Connection
 
 ERROR = '[{"class": "shop.tasks.ForkliftStuck", "message": "It is free again soon."}]'
 

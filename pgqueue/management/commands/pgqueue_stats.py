@@ -4,11 +4,12 @@ import json
 from argparse import ArgumentParser
 from typing import Any
 
+from pgqueue.engine.statistics import WINDOWS
 from pgqueue.management import arguments
 from pgqueue.management.base import QueueCommand
 from pgqueue.management.columns import bounded
 from pgqueue.management.databases import database_of
-from pgqueue.management.snapshot import WINDOWS, as_json, look
+from pgqueue.management.snapshot import as_json, look
 from pgqueue.management.tables import HEADS, cells
 
 TITLES = {

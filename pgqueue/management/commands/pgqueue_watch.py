@@ -7,9 +7,9 @@ from typing import Any
 from django.core.management.base import CommandError
 from django.db import DatabaseError, InterfaceError
 
+from pgqueue.engine.statistics import WINDOWS
 from pgqueue.management.base import QueueCommand
 from pgqueue.management.databases import database_of
-from pgqueue.management.snapshot import WINDOWS
 from pgqueue.management.watch.source import Source
 from pgqueue.tables import lack_of
 

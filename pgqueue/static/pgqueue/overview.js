@@ -12,8 +12,12 @@
     return getComputedStyle(document.documentElement).getPropertyValue(name).trim() || otherwise;
   }
 
-  function draw(chart) {
-    for (const each of charts.splice(0)) each.destroy();
+  function columns(series) {
+    return [live.chart.at, ...series.map(([name]) => live.chart[name])];
+  }
+
+  function draw() {
+    for (const each of charts.splice(0)) each.plot.destroy();
     const axis = { stroke: colour("--body-quiet-color", "#666"), grid: { stroke: colour("--hairline-color", "#ddd"), width: 1 }, ticks: { show: false } };
     const good = colour("--link-fg", "#417893"), bad = colour("--error-fg", "#ba2121");
     const plots = [
@@ -22,14 +26,15 @@
     ];
     for (const [id, series] of plots) {
       const place = document.getElementById(id);
-      charts.push(new uPlot({
+      const plot = new uPlot({
         width: Math.max(place.clientWidth, 200),
         height: HEIGHT,
         cursor: { show: false },
         legend: { live: false },
         axes: [axis, { ...axis, size: 55 }],
         series: [{}, ...series.map(([name, stroke]) => ({ label: live.words[name], stroke, width: 2, spanGaps: true, points: { show: true, size: 4, fill: stroke } }))],
-      }, [chart.at, ...series.map(([name]) => chart[name])], place));
+      }, columns(series), place);
+      charts.push({ plot, series });
     }
   }
 
@@ -41,7 +46,7 @@
       if (section.innerHTML !== html) section.innerHTML = html;
     }
     live.chart = told.chart;
-    draw(told.chart);
+    for (const { plot, series } of charts) plot.setData(columns(series));
     say(live.words.live);
   }
 
@@ -60,11 +65,11 @@
     setTimeout(poll, POLL);
   }
 
-  draw(live.chart);
-  const redraw = () => draw(live.chart);
-  addEventListener("resize", redraw);
-  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", redraw);
-  new MutationObserver(redraw).observe(document.documentElement, { attributes: true, attributeFilter: ["data-theme"] });
+  // Their width and their colours are those of the moment in which they are drawn.
+  draw();
+  addEventListener("resize", draw);
+  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", draw);
+  new MutationObserver(draw).observe(document.documentElement, { attributes: true, attributeFilter: ["data-theme"] });
   if (live.stream) {
     const source = new EventSource(live.stream);
     source.addEventListener("overview", (event) => take(JSON.parse(event.data)));

@@ -104,8 +104,9 @@ def within(
                 return await function(*args, **kwargs)
         except TimeoutError as error:
             if limit.expired():
-                # The traceback of the cancellation leads to where the task was.
-                cancelled = error.__cause__ or error
+                # The traceback of the cancellation leads to where the task was. It is the context
+                # of the error, and not its cause, in the first versions of Python 3.11.
+                cancelled = error.__cause__ or error.__context__ or error
                 raise TaskTimeout().with_traceback(cancelled.__traceback__) from None
             raise
 

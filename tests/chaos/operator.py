@@ -70,10 +70,13 @@ def verbs() -> list[Callable[[], object]]:
         exports,
         groups,
         held,
+        keys,
         lease,
         log,
+        lookup,
         notifications,
         operate,
+        overview,
         partitions,
         predicates,
         promote,
@@ -85,6 +88,7 @@ def verbs() -> list[Callable[[], object]]:
         schedule,
         sequence,
         staged,
+        statistics,
         stats,
         wait,
         workers,
@@ -92,6 +96,7 @@ def verbs() -> list[Callable[[], object]]:
     from pgqueue.events import groups as named
     from pgqueue.events import subscribing, subscriptions, trail
     from pgqueue.filters import Filter
+    from pgqueue.metrics import exposition
     from pgqueue.models import Duty, Message, Schedule, Subscription
     from pgqueue.replication import slots
     from pgqueue.tasks import scheduling
@@ -222,6 +227,16 @@ def verbs() -> list[Callable[[], object]]:
         parked.trim(keep=100)
         parked.purge()
         idle.drain(timeout=0.01)
+
+    def look_over() -> None:
+        exposition.of_the_queue("default", accept="")
+        on_its_own(overview.look, statistics.WINDOWS["hour"], limit=5)
+        on_its_own(overview.limited)
+        on_its_own(statistics.over_time, period=statistics.MINUTE, span=SOON)
+        on_its_own(statistics.fold)
+        on_its_own(statistics.forget)
+        on_its_own(keys.by_key, "odd", bound=10)
+        on_its_own(lookup.may_read)
 
     def hear() -> None:
         idle.configure(watched=True)
@@ -396,7 +411,7 @@ def verbs() -> list[Callable[[], object]]:
     return [
         *(hold, deduplicate, fill, keep_order, operate_on_some, write_from_spark, fill_back),
         *(operate_on_what_is_locked, wait_for, wait_by_hand, receive_some),
-        *(look, hear, do_duties, keep_schedules, trace, examine),
+        *(look, look_over, hear, do_duties, keep_schedules, trace, examine),
         *(look_after, drop_days, drop_events),
         subscribe_some,
         *(write_the_log, read_for_a_group, replicate, the_rest),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,10 +13,11 @@ import pytest
 from tests import programs
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Browser, Page
+    from playwright.sync_api import Browser, Locator, Page
 
 PATIENCE = 20_000
 """Milliseconds."""
+COLOURS = 64
 SCREENSHOTS = Path(__file__).parent.parent / "docs" / "screenshots"
 
 
@@ -49,8 +51,19 @@ def page(browser: Browser) -> Iterator[Page]:
     assert complaints == [], complaints
 
 
-def shoot(page: Page, name: str) -> None:
-    """Make a screenshot for the docs, if PGQUEUE_SCREENSHOTS is set: no test changes files else."""
-    if os.environ.get("PGQUEUE_SCREENSHOTS"):
-        SCREENSHOTS.mkdir(exist_ok=True)
-        page.screenshot(path=SCREENSHOTS / f"{name}.png", full_page=True)
+def shoot(shown: Page | Locator, name: str) -> None:
+    """Make a screenshot for the docs, if PGQUEUE_SCREENSHOTS is set: no test changes files else.
+
+    Args:
+        shown: a page, or a part of a page that is long.
+    """
+    if not os.environ.get("PGQUEUE_SCREENSHOTS"):
+        return
+    from PIL import Image
+
+    whole = {"full_page": True} if hasattr(shown, "goto") else {}
+    taken = Image.open(BytesIO(shown.screenshot(**whole)))
+    # Pages have few colours, but for the shades of their letters: a third of the bytes is enough.
+    few = taken.convert("RGB").quantize(COLOURS, dither=Image.Dither.NONE)
+    SCREENSHOTS.mkdir(exist_ok=True)
+    few.save(SCREENSHOTS / f"{name}.png", optimize=True)

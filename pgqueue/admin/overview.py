@@ -16,8 +16,9 @@ from django.utils.translation import gettext as _
 
 from pgqueue.admin.base import ReadOnlyAdmin
 from pgqueue.admin.overview_data import LABELS, look
-from pgqueue.admin.overview_sections import payload, rendered
+from pgqueue.admin.overview_sections import in_words, payload, rendered
 from pgqueue.admin.overview_stream import OverviewClient
+from pgqueue.admin.visitors import Visitor
 from pgqueue.conf import settings
 from pgqueue.engine.statistics import WINDOWS, Window
 from pgqueue.models import Overview
@@ -54,6 +55,7 @@ class OverviewAdmin(ReadOnlyAdmin):
             "window": window,
             "windows": LABELS.items(),
             "sections": rendered(snapshot),
+            "in_words": in_words(snapshot),
             "live": {
                 "chart": snapshot.chart,
                 "data": f"{reverse('admin:pgqueue_overview_data')}?window={window.name}",
@@ -67,6 +69,7 @@ class OverviewAdmin(ReadOnlyAdmin):
                     "run": _("mean run time (s)"),
                     "live": _("Live"),
                     "lost": _("Not live: the connection is lost, and is tried again"),
+                    "denied": _("Not live: you may not see this any more. Log in again."),
                 },
             },
         }
@@ -80,12 +83,16 @@ class OverviewAdmin(ReadOnlyAdmin):
         """Stream what changes."""
         window = self._window(request)
         language = translation.get_language() or "en"
+        visitor = Visitor(request, self._may_see)
         return requests.refusal(request) or requests.respond(
             request,
-            lambda: OverviewClient(window.name, language),
+            lambda: OverviewClient(window.name, language, visitor),
             alias=settings().database,
             heartbeat=requests.HEARTBEAT,
         )
+
+    def _may_see(self, request: HttpRequest) -> bool:
+        return self.admin_site.has_permission(request) and self.has_view_permission(request)
 
     def _window(self, request: HttpRequest) -> Window:
         if not self.has_view_permission(request):

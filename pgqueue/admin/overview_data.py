@@ -14,7 +14,7 @@ from django.utils.translation import gettext_lazy as _
 from pgqueue.conf import settings
 from pgqueue.connections import borrow
 from pgqueue.engine import health, overview, statistics
-from pgqueue.engine.overview import DeadGroup, Limited, Running
+from pgqueue.engine.overview import DeadGroup, HeldBack, Running
 from pgqueue.engine.statistics import HOUR, MINUTE, Counts, Period, Window, quantile
 from pgqueue.engine.stats import Stats
 from pgqueue.models import Duty, Schedule, Subscription, Webhook, Worker
@@ -91,7 +91,7 @@ class Snapshot:
     tasks: Sequence[TaskRow]
     periods: Sequence[Period]
     workers: Sequence[WorkerRow]
-    limited: Sequence[Limited]
+    limited: HeldBack
     dead: Sequence[DeadRow]
     duties: Sequence[DutyRow]
     schedules: Sequence[Schedule]
@@ -105,15 +105,18 @@ class Snapshot:
         runs = sum(each.total for each in self.periods)
         failures = sum(each.raised for each in self.periods)
         waited = sum(each.waited for each in self.periods)
+        ran = sum(each.ran for each in self.periods)
         return {
             "ready": sum(each.stats.ready for each in self.channels),
             "running": sum(each.stats.running for each in self.channels),
             "dead": sum(each.stats.dead for each in self.channels),
             "workers": sum(each.is_alive for each in self.workers),
             "runs": runs,
+            "failures": failures,
             "per_minute": runs / (self.window.span / timedelta(minutes=1)),
             "failure_percent": 100 * failures / runs if runs else 0.0,
             "wait": waited / runs if runs else None,
+            "run": ran / runs if runs else None,
         }
 
     @cached_property

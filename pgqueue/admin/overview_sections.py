@@ -3,8 +3,11 @@ from __future__ import annotations
 from typing import Any
 
 from django.template.loader import render_to_string
+from django.utils.translation import gettext as _
+from django.utils.translation import ngettext
 
 from pgqueue.admin.overview_data import Snapshot
+from pgqueue.templatetags.pgqueue_admin import duration
 
 SECTIONS = (
     "headline",
@@ -30,6 +33,25 @@ def rendered(snapshot: Snapshot) -> dict[str, str]:
     }
 
 
+def in_words(snapshot: Snapshot) -> dict[str, str]:
+    """Say what each chart shows, to those who don't see it."""
+    totals = snapshot.totals
+    if not totals["runs"]:
+        return dict.fromkeys(("runs", "times"), _("Nothing ran."))
+    runs = ngettext(
+        "%(runs)s run, %(failures)s failed.", "%(runs)s runs, %(failures)s failed.", totals["runs"]
+    )
+    times = _("Mean wait %(wait)s, mean run time %(run)s.")
+    return {
+        "runs": runs % {"runs": f"{totals['runs']:,}", "failures": f"{totals['failures']:,}"},
+        "times": times % {name: duration(totals[name]) for name in ("wait", "run")},
+    }
+
+
 def payload(snapshot: Snapshot) -> dict[str, Any]:
     """Return what an open page takes over."""
-    return {"sections": rendered(snapshot), "chart": snapshot.chart}
+    return {
+        "sections": rendered(snapshot),
+        "chart": snapshot.chart,
+        "in_words": in_words(snapshot),
+    }

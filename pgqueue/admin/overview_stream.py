@@ -5,14 +5,17 @@ from __future__ import annotations
 import asyncio
 import json
 from collections import defaultdict
+from collections.abc import Iterable
 from datetime import timedelta
 from functools import partial
+from time import monotonic
 
 from django.db import close_old_connections, connections
 from django.utils import translation
 
 from pgqueue.admin.overview_data import look
 from pgqueue.admin.overview_sections import payload
+from pgqueue.admin.visitors import Visitor
 from pgqueue.engine.statistics import WINDOWS
 from pgqueue.service import NO_NAP
 from pgqueue.sse import wire
@@ -20,6 +23,9 @@ from pgqueue.sse.client import Client
 from pgqueue.sse.source import LINGER, Source
 
 EVERY = timedelta(seconds=2)
+ASKED_EVERY = timedelta(seconds=10)
+"""How often it is asked whether those who look still may."""
+DENIED = wire.block("", event="denied")
 
 
 class OverviewClient(Client):
@@ -28,14 +34,17 @@ class OverviewClient(Client):
     Attributes:
         window: the name of what it shows.
         language: its language.
+        asked_at: when it was looked up whether the visitor may see it, by the monotonic clock.
     """
 
-    __slots__ = ("_overviews", "language", "window")
+    __slots__ = ("_overviews", "asked_at", "language", "visitor", "window")
 
-    def __init__(self, window: str, language: str) -> None:
+    def __init__(self, window: str, language: str, visitor: Visitor) -> None:
         super().__init__()
         self.window = window
         self.language = language
+        self.visitor = visitor
+        self.asked_at = monotonic()
         self._overviews: Overviews | None = None
 
     def join(self, alias: str) -> None:
@@ -73,17 +82,32 @@ class Overviews(Source[OverviewClient]):
         with self._lock:
             self._clients.update(self._coming)
             self._coming.clear()
-            alike: defaultdict[tuple[str, str], list[OverviewClient]] = defaultdict(list)
-            for client in self._clients:
-                alike[client.window, client.language].append(client)
-        if not alike:
+            clients = list(self._clients)
+        if not clients:
             return LINGER / 2
         close_old_connections()
-        for (window, language), clients in alike.items():
-            block = self._block(window, language)
-            for client in clients:
-                self.tell(client.loop, partial(client.tell, block))
+        self._look([client for client in clients if self._may_see(client)])
         return EVERY
+
+    def _may_see(self, client: OverviewClient) -> bool:
+        """Ask from time to time whether a client still may be served; end it if not."""
+        if monotonic() < client.asked_at + ASKED_EVERY.total_seconds():
+            return True
+        may = client.visitor.still_may_see()
+        client.asked_at = monotonic()
+        if not may:
+            self.leave(client)
+            self.tell(client.loop, partial(client.end, DENIED))
+        return may
+
+    def _look(self, clients: Iterable[OverviewClient]) -> None:
+        alike: defaultdict[tuple[str, str], list[OverviewClient]] = defaultdict(list)
+        for client in clients:
+            alike[client.window, client.language].append(client)
+        for (window, language), same in alike.items():
+            block = self._block(window, language)
+            for client in same:
+                self.tell(client.loop, partial(client.tell, block))
 
     def _block(self, window: str, language: str) -> bytes:
         with translation.override(language):

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import NamedTuple
@@ -19,6 +19,9 @@ RUNNING = 5000
 """Messages that run of which some are shown."""
 RUNNING_EACH = 5
 LIMITED = 25
+"""Keys that a limit holds back, and channels, at most."""
+GATES = 200
+"""Channels with a policy for the channel as a whole that are looked at, the first by name."""
 DEAD_EACH = 500
 """The newest dead letters of each channel, which are grouped."""
 DEAD_CHANNELS = 10
@@ -53,6 +56,18 @@ class Limited(NamedTuple):
     rate: float | None
     per: timedelta | None
     running: int
+
+
+class HeldBack(NamedTuple):
+    """What limits hold back.
+
+    Attributes:
+        found: keys and channels, by name.
+        is_all: whether there may be no others.
+    """
+
+    found: Sequence[Limited]
+    is_all: bool
 
 
 class DeadGroup(NamedTuple):
@@ -128,10 +143,13 @@ def running(connection: Connection) -> Mapping[UUID, Sequence[Running]]:
     return found
 
 
-def limited(connection: Connection) -> list[Limited]:
+def limited(connection: Connection) -> HeldBack:
     """Return lanes and channels that a limit holds back, and by which limit."""
-    given = {"bound": RUNNING, "limit": LIMITED}
-    return [Limited(*row) for row in connection.execute(SQL["limited"], given)]
+    given = {"bound": RUNNING, "limit": LIMITED, "gates": GATES}
+    found = [Limited(*row) for row in connection.execute(SQL["limited"], given)]
+    [[has_more]] = connection.execute(SQL["has_more_gates"], given).fetchall()
+    by_kind = Counter(each.what for each in found)
+    return HeldBack(found, not has_more and max(by_kind.values(), default=0) < LIMITED)
 
 
 def dead(connection: Connection) -> list[DeadGroup]:

@@ -14,7 +14,8 @@ WHERE n <= %(each)s
 
 -- name: limited
 -- Lanes and channels that have messages and may not start them, and the policy that says so. A lane is
--- marked as saturated or throttled by the claim that met the limit.
+-- marked as saturated or throttled by the claim that met the limit. A channel that has a policy of its own
+-- has a gate, by which the first ones are found: any number of keys may have policies.
 (SELECT 'key' AS what, lane.channel, lane.key, lane.state, lane.wake_at, p.max_running, p.rate, p.per,
         (SELECT count(*) FROM (SELECT FROM pgqueue_message m
                                WHERE m.state = 'running' AND m.channel = lane.channel AND m.key = lane.key
@@ -34,11 +35,16 @@ UNION ALL
             (SELECT count(*) FROM (SELECT FROM pgqueue_message m
                                    WHERE m.state = 'running' AND m.channel = p.channel
                                    LIMIT %(bound)s) r) AS running
-     FROM pgqueue_policy p LEFT JOIN pgqueue_gate gate ON gate.channel = p.channel
-     WHERE p.scope = 'channel') c
+     FROM (SELECT * FROM pgqueue_gate ORDER BY channel LIMIT %(gates)s) gate
+     CROSS JOIN LATERAL (
+         SELECT * FROM pgqueue_policy p
+         WHERE p.channel = gate.channel AND p.scope = 'channel' AND p.key = '' LIMIT 1) p) c
  WHERE c.running >= c.max_running OR c.wake_at > statement_timestamp()
  LIMIT %(limit)s)
 ORDER BY 2, 3
+
+-- name: has_more_gates
+SELECT EXISTS (SELECT FROM (SELECT channel FROM pgqueue_gate ORDER BY channel OFFSET %(gates)s LIMIT 1) g)
 
 -- name: dead
 -- The newest dead letters of each channel, by task and by the class of the last error.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -11,6 +12,7 @@ from django.core.management import call_command
 from django.test import Client
 from playwright.sync_api import Browser, Page, expect
 
+from pgqueue.admin import overview_stream
 from pgqueue.sse import source
 from tests import jobs
 from tests.browsing import shoot
@@ -123,3 +125,47 @@ def test_without_scripts_the_overview_says_the_same(
 
     expect(page.get_by_role("rowheader", name="tests.jobs.add").first).to_be_visible()
     context.close()
+
+
+def test_a_chart_is_said_in_words_to_those_who_do_not_see_it(admin: Page, server: Server) -> None:
+    make_something_to_see()
+
+    admin.goto(f"http://127.0.0.1:{server.port}{OVERVIEW}")
+
+    expect(admin.locator("canvas")).to_have_count(2)
+    expect(admin.get_by_role("img", name="46 runs, 6 failed.")).to_be_visible()
+    expect(admin.get_by_role("img", name="Mean wait")).to_be_visible()
+    assert admin.evaluate(
+        "[...document.querySelectorAll('#content-main :is(canvas, svg, img)')]"
+        ".every((each) => each.closest('[role=img][aria-label]') || each.alt || each.ariaHidden)"
+    )
+    jobs.add.enqueue(1)
+    drain()
+    expect(admin.get_by_role("img", name="48 runs")).to_be_visible(timeout=SLOWLY)
+
+
+def test_nothing_moves_for_those_who_want_less_motion(admin: Page, server: Server) -> None:
+    make_something_to_see()
+    admin.emulate_media(reduced_motion="reduce")
+
+    admin.goto(f"http://127.0.0.1:{server.port}{OVERVIEW}")
+
+    expect(admin.locator("#pgqueue-runs canvas")).to_be_visible()
+    moving = admin.evaluate(
+        "[...document.querySelectorAll('.pgqueue-page *')].map((each) => getComputedStyle(each))"
+        ".filter((it) => it.animationName !== 'none' || parseFloat(it.transitionDuration))"
+        ".length"
+    )
+    assert moving == 0
+
+
+def test_a_page_says_when_it_may_not_be_seen_any_more(
+    admin: Page, server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(overview_stream, "ASKED_EVERY", timedelta())
+    admin.goto(f"http://127.0.0.1:{server.port}{OVERVIEW}")
+    expect(admin.locator("#pgqueue-live")).to_have_text("Live", timeout=SLOWLY)
+
+    User.objects.update(is_active=False)
+
+    expect(admin.locator("#pgqueue-live")).to_contain_text("Log in again", timeout=SLOWLY)

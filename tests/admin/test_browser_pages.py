@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator
 from datetime import timedelta
 from typing import Any
@@ -14,12 +13,12 @@ from django.db import connection
 from django.http import HttpRequest
 from django.http.response import HttpResponseBase
 from django.utils import timezone
-from playwright.sync_api import Browser, Locator, Page, expect
+from playwright.sync_api import Browser, Page, expect
 
 from pgqueue.models import History, Lane, Message, Policy, Schedule, Worker
 from tests.admin.acting import MESSAGES
 from tests.admin.test_story import greet
-from tests.browsing import PATIENCE, SCREENSHOTS, shoot
+from tests.browsing import PATIENCE, shoot
 from tests.factories import bury, enqueue, insert, limit, register, run, schedule
 from tests.processes import worker
 
@@ -74,12 +73,6 @@ def page(
     yield page
     context.close()
     assert complaints == []
-
-
-def shoot_part(part: Locator, name: str) -> None:
-    """Make a screenshot of a part of a page, which is long."""
-    if os.environ.get("PGQUEUE_SCREENSHOTS"):
-        part.screenshot(path=SCREENSHOTS / f"{name}.png")
 
 
 def fits(page: Page) -> None:
@@ -166,7 +159,7 @@ def test_a_message_tells_its_story(page: Page) -> None:
 
     expect(page.get_by_role("heading", name="What happened to it")).to_be_visible()
     expect(page.get_by_role("link", name="group “Support”")).to_be_visible()
-    shoot_part(page.locator("section[aria-labelledby=story-heading]"), "message")
+    shoot(page.locator("section[aria-labelledby=story-heading]"), "message")
     page.get_by_role("link", name="Its key").click()
     expect(page.get_by_role("heading", name="What holds it back")).to_be_visible()
 

@@ -13,10 +13,13 @@ from django.test import Client
 from django.utils import timezone
 
 from pgqueue.admin.overview_data import LABELS, look
+from pgqueue.admin.overview_sections import in_words
+from pgqueue.engine import overview
 from pgqueue.engine.statistics import WINDOWS
-from pgqueue.models import Message, Worker
+from pgqueue.models import Lane, Message, Worker
 from pgqueue.states import State
 from tests import jobs
+from tests.factories import limit
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -57,6 +60,8 @@ def test_it_shows_what_ran_and_why_it_failed(viewer: Client) -> None:
     assert tasks[jobs.add.name].wait_p50 is not None
     assert tasks[jobs.fail.name].failure_percent == 100
     assert snapshot.totals["runs"] == 22
+    assert in_words(snapshot)["runs"] == "22 runs, 2 failed."
+    assert in_words(snapshot)["times"].startswith("Mean wait ")
     assert sum(snapshot.chart["succeeded"]) == 20  # type: ignore[arg-type]
     assert sum(snapshot.chart["failed"]) == 2  # type: ignore[arg-type]
     assert len(snapshot.chart["at"]) == 60
@@ -100,6 +105,7 @@ def test_each_window_has_a_page_and_what_pages_ask_for(viewer: Client, window: s
     assert all(str(LABELS[name]) in page.text for name in WINDOWS)
     assert set(told["chart"]) == {"at", "succeeded", "failed", "wait", "run"}
     assert "headline" in told["sections"]
+    assert told["in_words"] == {"runs": "Nothing ran.", "times": "Nothing ran."}
 
 
 def test_limits_that_hold_back_are_named(viewer: Client) -> None:
@@ -119,10 +125,41 @@ def test_limits_that_hold_back_are_named(viewer: Client) -> None:
 
     limited = look("default", HOUR).limited
 
-    assert [(each.what, each.channel, each.key, each.running) for each in limited] == [
+    assert limited.is_all
+    assert [(each.what, each.channel, each.key, each.running) for each in limited.found] == [
         ("channel", "all", "", 1),
         ("key", "mail", "ada", 1),
     ]
     page = viewer.get(URL).text
     assert "Key ada of mail" in page
     assert "as many run as may: 1" in page
+
+
+def test_limits_of_very_many_channels_are_not_all_looked_at_and_the_page_says_so(
+    viewer: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(overview, "GATES", 2)
+    for name in ("a", "b", "c"):
+        limit(name, "channel", max_running=1)
+        Message.objects.create(channel=name, task="t", state=State.RUNNING, max_attempts=1)
+
+    limited = look("default", HOUR).limited
+
+    assert [each.channel for each in limited.found] == ["a", "b"]
+    assert not limited.is_all
+    assert "Not all were looked at" in viewer.get(URL).text
+
+
+def test_very_many_keys_that_are_held_back_are_not_all_listed_and_the_page_says_so(
+    viewer: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(overview, "LIMITED", 2)
+    now = timezone.now()
+    for key in ("ada", "bob", "cleo"):
+        Lane.objects.create(channel="mail", key=key, state="saturated", turn_at=now, tat=now)
+
+    limited = look("default", HOUR).limited
+
+    assert len(limited.found) == 2
+    assert not limited.is_all
+    assert "Not all were looked at" in viewer.get(URL).text

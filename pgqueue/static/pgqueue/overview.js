@@ -47,6 +47,7 @@
     }
     live.chart = told.chart;
     for (const { plot, series } of charts) plot.setData(columns(series));
+    for (const [name, words] of Object.entries(told.in_words)) document.getElementById(`pgqueue-${name}`).setAttribute("aria-label", words);
     say(live.words.live);
   }
 
@@ -57,6 +58,8 @@
   async function poll() {
     try {
       const answer = await fetch(live.data, { headers: { Accept: "application/json" } });
+      // Who is logged out is led to the page that asks who they are.
+      if (answer.status === 403 || answer.redirected) return say(live.words.denied);
       if (!answer.ok) throw new Error(answer.status);
       take(await answer.json());
     } catch {
@@ -74,6 +77,10 @@
     const source = new EventSource(live.stream);
     source.addEventListener("overview", (event) => take(JSON.parse(event.data)));
     source.addEventListener("error", () => say(live.words.lost));
+    source.addEventListener("denied", () => {
+      source.close();
+      say(live.words.denied);
+    });
   } else {
     setTimeout(poll, POLL);
   }

@@ -217,9 +217,13 @@ class SubscriptionAdmin(QueueAdmin):
             kwargs["show_hidden_initial"] = False
         return super().formfield_for_dbfield(db_field, request, **kwargs)
 
+    def has_sql_permission(self, request: HttpRequest) -> bool:
+        """Return whether the user of a request may write conditions in SQL."""
+        return bool(request.user.is_superuser)
+
     def get_fieldsets(self, request: HttpRequest, obj: Subscription | None = None) -> Any:
         if obj is None:
-            return NEW
+            return NEW if self.has_sql_permission(request) else without_sql(NEW)
         (_, rule), *rest = THERE
         # As text: Django would show the array as Python has it.
         shown = [SHOWN.get(name, name) if obj.declared else name for name in rule["fields"]]
@@ -228,11 +232,12 @@ class SubscriptionAdmin(QueueAdmin):
     def get_readonly_fields(
         self, request: HttpRequest, obj: Subscription | None = None
     ) -> tuple[str, ...]:
+        sql = () if self.has_sql_permission(request) else ("predicate",)
         if obj is None:
-            return ()
+            return sql
         of_code = [name for _, part in THERE for name in part["fields"] if name != "paused"]
         fixed = [*of_code, *SHOWN.values()] if obj.declared else ["name"]
-        return tuple(dict.fromkeys((*fixed, *NOT_EDITED)))
+        return tuple(dict.fromkeys((*fixed, *NOT_EDITED, *sql)))
 
     def get_object(
         self, request: HttpRequest, object_id: str, from_field: str | None = None
@@ -252,7 +257,7 @@ class SubscriptionAdmin(QueueAdmin):
 
     def save_model(self, request: HttpRequest, obj: Any, form: Any, change: bool) -> None:
         if not change:
-            given = {name: form.cleaned_data[name] for name in CREATED}
+            given = {name: value for name, value in form.cleaned_data.items() if name in CREATED}
             created = subscriptions.create(obj.name, database=settings().database, **given)
             obj.position = created.position
             return
@@ -298,6 +303,14 @@ class SubscriptionAdmin(QueueAdmin):
 
 
 CREATED = (*RULE, *MESSAGE, "expires_after", "start")
+
+
+def without_sql(fieldsets: Any) -> Any:
+    """Return the parts of a page for those who may not write SQL."""
+    return tuple(
+        (title, {"fields": tuple(name for name in part["fields"] if name != "predicate")})
+        for title, part in fieldsets
+    )
 
 
 def _placed(found: Sequence[Any]) -> list[Any]:

@@ -16,7 +16,12 @@ from django.utils.http import urlencode
 from pgqueue import webhooks
 from pgqueue.admin.base import QueueAdmin
 from pgqueue.admin.display import NOTHING
-from pgqueue.admin.subscription import NewSubscriptionForm, SubscriptionAdmin, SubscriptionForm
+from pgqueue.admin.subscription import (
+    NewSubscriptionForm,
+    SubscriptionAdmin,
+    SubscriptionForm,
+    without_sql,
+)
 from pgqueue.conf import settings
 from pgqueue.endpoints import as_headers, as_secret, as_timeout, as_url, new_secret
 from pgqueue.exceptions import PGQueueError
@@ -117,7 +122,7 @@ class WebhookAdmin(SubscriptionAdmin):
 
     def get_fieldsets(self, request: HttpRequest, obj: Any = None) -> Any:
         if obj is None:
-            return NEW
+            return NEW if self.has_sql_permission(request) else without_sql(NEW)
         if self.has_change_permission(request, obj):
             return THERE
         # What lets one in is for those who may write it.
@@ -130,9 +135,10 @@ class WebhookAdmin(SubscriptionAdmin):
         return ((None, {"fields": wanted}), ("Post", {"fields": shown}), *rest)
 
     def get_readonly_fields(self, request: HttpRequest, obj: Any = None) -> tuple[str, ...]:
+        sql = () if self.has_sql_permission(request) else ("predicate",)
         if obj is None:
-            return ()
-        return (*NOT_EDITED, "header_names", "shown_url", "shown_topics", "conditions")
+            return sql
+        return (*NOT_EDITED, "header_names", "shown_url", "shown_topics", "conditions", *sql)
 
     def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
         return QueueAdmin.has_delete_permission(self, request, obj)
@@ -153,7 +159,7 @@ class WebhookAdmin(SubscriptionAdmin):
     def save_model(self, request: HttpRequest, obj: Any, form: Any, change: bool) -> None:
         database = settings().database
         if not change:
-            given = {name: form.cleaned_data[name] for name in CREATED}
+            given = {name: value for name, value in form.cleaned_data.items() if name in CREATED}
             if given["backoff"] is not None:
                 given["backoff"] = load_backoff(given["backoff"])
             url = given.pop("url")

@@ -5,11 +5,15 @@ may use what PostgreSQL itself brings and what changes nothing, no table and no 
 is evaluated by a role that has no rights, over events and parameters that the statement is given.
 What is checked is the statement that is evaluated: its tree, as PostgreSQL has parsed it, must be
 that of the predicate `true` but for the condition.
+
+Both are sent by the extended protocol, which takes one statement. By the simple one, which psycopg
+prefers, a predicate might end the statement that it is a part of, and bring others.
 """
 
 from __future__ import annotations
 
 import re
+from typing import Any
 
 import psycopg
 from psycopg import Rollback
@@ -28,7 +32,7 @@ COUNTED = ("{QUERY", "{RTE", "{RANGETBLENTRY", "{SUBLINK", "{AGGREF", "{WINDOWFU
            "{GROUPINGFUNC", "{SORTGROUPCLAUSE", "{SETOPERATIONSTMT")  # fmt: skip
 """Parts of a statement's tree of which a predicate may add none."""
 FUNCTIONS = re.compile(r":(?:funcid|opfuncid|hashfuncid|negfuncid) (\d+)")
-OPERATORS = re.compile(r":opno (\d+)")
+OPERATORS = re.compile(r":opnos? (?:\(o )?([\d ]+)")
 TYPES = re.compile(
     r":(?:resulttype|funcresulttype|opresulttype|consttype|array_typeid|element_typeid) (\d+)"
 )
@@ -58,6 +62,8 @@ def check(connection: Connection, predicate: str) -> None:
     if "\x00" in predicate or len(predicate) > LIMIT:
         raise InvalidSubscription(f"predicate={shown(predicate)}: it may be {LIMIT} characters.")
     plain, own = _tree(connection, "true"), _tree(connection, predicate)
+    # One that ends the parenthesis it stands in, and begins another, is no expression here.
+    _tree(connection, f"CASE WHEN\n{predicate}\nTHEN true END")
     for part in COUNTED:
         if own.count(part) > plain.count(part):
             raise InvalidSubscription(
@@ -67,7 +73,7 @@ def check(connection: Connection, predicate: str) -> None:
     if foreign := _foreign(connection, own):
         raise InvalidSubscription(
             f"predicate={shown(predicate)}: it may not use {listed(foreign)}: only functions and "
-            "types of PostgreSQL itself that change nothing."
+            "types of PostgreSQL itself that change nothing and look at their arguments alone."
         )
 
 
@@ -83,7 +89,7 @@ def _tree(connection: Connection, predicate: str) -> str:
         with connection.transaction():
             view = Text("CREATE TEMPORARY VIEW pgqueue_checked AS {}")
             nothing = Literal("[]")
-            connection.execute(view.format(_evaluating(predicate, nothing, nothing)))
+            _send(connection, view.format(_evaluating(predicate, nothing, nothing)))
             row = connection.execute(SQL["tree"]).fetchone()
             tree = row[0] if row else ""
             raise Rollback
@@ -98,7 +104,7 @@ def _foreign(connection: Connection, tree: str) -> list[str]:
     """Return the names of what a tree uses that it may not."""
     given = {
         "functions": list(map(int, FUNCTIONS.findall(tree))),
-        "operators": list(map(int, OPERATORS.findall(tree))),
+        "operators": [int(id) for ids in OPERATORS.findall(tree) for id in ids.split()],
         "types": list(map(int, TYPES.findall(tree))),
     }
     return [name for (name,) in connection.execute(SQL["foreign"], given)]
@@ -109,6 +115,13 @@ def _evaluating(predicate: str, events: Composable, subscriptions: Composable) -
     return Text(SQL["evaluate"]).format(
         predicate=Text("\n" + predicate + "\n"), events=events, subscriptions=subscriptions
     )
+
+
+def _send(connection: Connection, statement: Composed, *values: str) -> psycopg.Cursor[Any]:
+    """Execute one statement: if these are several, PostgreSQL refuses them all."""
+    # Not the connection's own kind of cursor: Django's puts values into the text, and sends that
+    # by the simple protocol. Without values, only `binary` makes psycopg use the extended one.
+    return psycopg.Cursor(connection).execute(statement, values or None, binary=True)
 
 
 def evaluate(
@@ -127,7 +140,7 @@ def evaluate(
     statement = _evaluating(predicate.replace("%", "%%"), Text("%s::jsonb"), Text("%s::jsonb"))
     with connection.transaction():
         connection.execute(Text("SET LOCAL ROLE {}").format(Identifier(ROLE)))
-        rows = connection.execute(statement, [events, subscriptions])
+        rows = _send(connection, statement, events, subscriptions)
         found = [(position, name) for position, name in rows]
         # The role is given back.
         raise Rollback

@@ -367,3 +367,28 @@ def test_they_are_those_of_the_queues_database(settings, login: Login):
     row = Subscription.objects.using("second").get()
     assert (row.topics, row.paused) == (["stock.*"], True)
     assert not Subscription.objects.exists()
+
+
+def test_a_condition_in_sql_is_written_by_superusers_alone(editor: Client, admin_client: Client):
+    bare = '"predicate"'
+
+    assert "name=" + bare in page(admin_client, f"{SUBSCRIPTIONS}add/")
+    assert "name=" + bare not in page(editor, f"{SUBSCRIPTIONS}add/")
+    add(editor, predicate="e.key = 'a'")
+    assert Subscription.objects.get().predicate == ""
+
+    change(admin_client, channel="mail", predicate="e.key = 'b'", params="{}")
+    assert Subscription.objects.get().predicate == "e.key = 'b'"
+    change(editor, channel="other", predicate="e.key = 'c'", params="{}")
+    row = Subscription.objects.get()
+    assert (row.predicate, row.channel) == ("e.key = 'b'", "other")
+    # It is shown, since it decides what the subscription does.
+    assert "e.key = 'b'" in page(editor, f"{SUBSCRIPTIONS}thanks/change/")
+    assert "name=" + bare not in page(editor, f"{SUBSCRIPTIONS}thanks/change/")
+
+
+def test_a_condition_in_sql_that_may_do_anything_is_refused_beside_its_field(admin_client: Client):
+    response = add(admin_client, predicate="true); DELETE FROM auth_user; SELECT (true")
+
+    assert "multiple commands" in unescape(response.content.decode())
+    assert not Subscription.objects.exists()

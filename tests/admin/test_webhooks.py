@@ -102,11 +102,11 @@ def test_one_is_made_and_its_secret_is_shown_once(editor: Client) -> None:
         assert "whsec_" not in page(editor, path)
 
 
-def test_all_options_are_kept(editor: Client) -> None:
+def test_all_options_are_kept(admin_client: Client) -> None:
     secret = new_secret()
 
     add(
-        editor,
+        admin_client,
         secret=secret,
         cloudevents="on",
         timeout="00:00:03",
@@ -292,3 +292,18 @@ def test_subscriptions_are_listed_without_them(db: None, login: Login) -> None:
     webhooks.create("shop", URL)
 
     assert "shop" not in page(login("view_subscription"), "/admin/pgqueue/subscription/")
+
+
+def test_a_condition_in_sql_is_written_by_superusers_alone(
+    editor: Client, admin_client: Client
+) -> None:
+    add(editor, predicate="e.key = 'a'")
+    assert row().predicate == ""
+
+    change(admin_client, predicate="e.key = 'b'")
+    change(editor, predicate="e.key = 'c'", batch="7")
+
+    assert (row().predicate, row().batch) == ("e.key = 'b'", 7)
+    assert "e.key = 'b'" in page(editor, f"{WEBHOOKS}shop/change/")
+    for path in (f"{WEBHOOKS}shop/change/", f"{WEBHOOKS}add/"):
+        assert 'name="predicate"' not in page(editor, path)

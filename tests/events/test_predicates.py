@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from datetime import timedelta
 from typing import Any
 
+import django.db
+import psycopg
 import pytest
 from django.db import transaction
 
@@ -40,6 +43,20 @@ def create(name: str, predicate: str, **options: Any) -> Subscription:
     return subscriptions.create(name, handlers.plain, predicate=predicate, **options)
 
 
+def django_session() -> Connection:
+    """Return the session that requests have."""
+    django.db.connection.ensure_connection()
+    session: Connection = django.db.connection.connection
+    return session
+
+
+@contextmanager
+def rolled_back(session: Connection) -> Iterator[None]:
+    """A transaction of which nothing is left."""
+    with session.transaction(force_rollback=True):
+        yield
+
+
 def numbers(name: str) -> list[int]:
     """Return what the messages of a subscription are of."""
     rows = Message.objects.filter(metadata__subscription=name).order_by("id")
@@ -54,6 +71,8 @@ ALLOWED = (
     "jsonb_array_length(coalesce(e.payload -> 'lines', '[]')) < 3",
     "CASE WHEN e.position > 5 THEN true ELSE s.name = 'x' END",
     "(e.payload ->> 'n') = ANY (ARRAY['1', '2'])",
+    "(e.key, e.position) > ('a', 5) AND e.created_at < now() - interval '1 day'",
+    "to_jsonb(e.topic) <> s.params -> 'topic' AND e.key NOT LIKE '%;%' /* ; */",
 )
 REFUSED = (
     "EXISTS (SELECT FROM pgqueue_message)",
@@ -74,6 +93,49 @@ REFUSED = (
     "e.payload ->> 'n'",
     "",
     "1",
+    # What others have, by tables or without naming one.
+    "(SELECT count(*) FROM auth_user) > 0",
+    "e.key = ANY (ARRAY(SELECT password FROM auth_user))",
+    "EXISTS (TABLE auth_user)",
+    "(VALUES (1)) = 1",
+    "table_to_xml('auth_user', true, true, '') IS NOT NULL",
+    "schema_to_xml('public', true, true, '') IS NOT NULL",
+    "database_to_xml(true, true, '') IS NOT NULL",
+    "current_setting('data_directory') <> ''",
+    "pg_stat_get_backend_activity(1) <> ''",
+    "pg_get_functiondef(1) <> ''",
+    "has_table_privilege('auth_user', 'SELECT')",
+    "'auth_user'::regclass IS NOT NULL",
+    "pg_read_file('/etc/passwd') <> ''",
+    "pg_read_binary_file('/etc/passwd') IS NOT NULL",
+    "pg_ls_dir('/') <> ''",
+    "lo_get(1) IS NOT NULL",
+    "dblink('dbname=postgres', 'SELECT 1') IS NULL",
+    # What does something.
+    "pg_catalog.set_config('role', 'none', true) <> ''",
+    "ts_rewrite('a'::tsquery, 'SELECT 1, 2') IS NULL",
+    "pg_terminate_backend(pg_backend_pid())",
+    "pg_advisory_lock(1) IS NULL",
+    "pg_notify('a', 'b') IS NULL",
+    "pg_current_xact_id() IS NOT NULL",
+    "setseed(0.5) IS NULL",
+    "random() < 0.5",
+    "DO $$ BEGIN PERFORM 1; END $$",
+    "$1 = 1",
+    # What ends the parenthesis that it stands in, or the statement.
+    "true) OR (true",
+    "true) LIMIT (1",
+    "true) OFFSET (1",
+    "true THEN true WHEN true",
+    "true) THEN true END) OR (CASE WHEN (true",
+    "true /*",
+    "true) -- ",
+    "true */ OR true",
+    "$$ OR true",
+    "true); SELECT (true",
+    "true); CREATE TABLE pgqueue_made (); SELECT (true",
+    "true); COMMIT; CREATE TABLE pgqueue_made (); BEGIN; SAVEPOINT a; SELECT (true",
+    "true); RESET ROLE; CREATE TABLE pgqueue_made (); SELECT (true",
 )
 
 
@@ -91,7 +153,58 @@ def test_what_reads_or_does_anything_else_is_refused_and_leaves_nothing(
     with pytest.raises(InvalidSubscription, match="predicate="):
         predicates.check(connection, predicate)
 
-    assert one(connection, "SELECT to_regclass('pg_temp.pgqueue_checked')::text") == (None,)
+    for name in ("pg_temp.pgqueue_checked", "pgqueue_made"):
+        assert one(connection, "SELECT to_regclass(%s)::text", name) == (None,)
+
+
+@pytest.mark.django_db
+def test_one_that_brings_other_statements_is_refused_on_djangos_connection_too() -> None:
+    bad = "true); CREATE TABLE pgqueue_made (); SELECT (true"
+
+    with pytest.raises(InvalidSubscription, match="multiple commands"):
+        subscriptions.checked_predicate(bad)
+
+
+ESCAPES = (
+    "true); RESET ROLE; CREATE TABLE pgqueue_made (); SELECT (1, 'x'",
+    "true); COMMIT; CREATE TABLE pgqueue_made (); SELECT (1, 'x'",
+)
+
+
+@pytest.mark.parametrize("predicate", ESCAPES)
+@pytest.mark.parametrize("of", ["a worker", "Django"])
+def test_one_that_nobody_checked_is_evaluated_as_one_statement(
+    connection: Connection, predicate: str, of: str
+) -> None:
+    session = connection if of == "a worker" else django_session()
+
+    with pytest.raises(psycopg.errors.SyntaxError, match="multiple commands"), rolled_back(session):
+        predicates.evaluate(session, predicate, "[]", "[]")
+
+    assert one(connection, "SELECT to_regclass('pgqueue_made')::text") == (None,)
+
+
+LOOKS = (
+    "(SELECT count(*) FROM auth_user) >= 0",
+    "(SELECT count(*) FROM pgqueue_message) >= 0",
+    "table_to_xml('auth_user', true, true, '') IS NOT NULL",
+    "pg_read_file('/etc/passwd') <> ''",
+    "pg_ls_dir('/') IS NULL",
+    "lo_import('/etc/passwd') > 0",
+    "nextval('pgqueue_message_id_seq') > 0",
+)
+
+
+@pytest.mark.parametrize("predicate", LOOKS)
+def test_one_that_nobody_checked_has_no_rights_to_look(
+    connection: Connection, predicate: str
+) -> None:
+    refused = (psycopg.errors.InsufficientPrivilege, psycopg.errors.FeatureNotSupported)
+    event = '[{"position": 1, "topic": "a"}]'
+    subscription = '[{"name": "s", "is_any": true, "path": "", "exact": [], "regex": ""}]'
+
+    with pytest.raises(refused), rolled_back(connection):
+        predicates.evaluate(connection, predicate, event, subscription)
 
 
 def test_a_function_of_the_project_is_refused_and_named(connection: Connection) -> None:

@@ -22,6 +22,7 @@ from pgqueue.states import Outcome
 MONTH = timedelta(days=30)
 MOST_THREADS = 10_000
 SHORTEST_TOKEN = 16
+LONGEST_RELEASE = 200
 SECRET = {"METRICS_TOKEN"}
 """Options whose values no error shows."""
 FEEDS = ("poll", "wal")
@@ -88,6 +89,8 @@ class Settings:
     """What holds for all webhooks: a dict of TIMEOUT, HEADERS, BACKOFF, MAX_ATTEMPTS, PAUSE_AFTER,
     ALLOW_PRIVATE and SOURCE.
     """
+    release: str = ""
+    """What is deployed: a version, or a commit. Workers, and the errors of their runs, tell it."""
     metrics_token: str = field(default="", repr=False)
     """What Prometheus sends to the view of metrics, as a bearer token or a password; 16 characters
     at least. Without one, only staff may see the figures.
@@ -169,6 +172,14 @@ def _feed(value: Any) -> str:
     return str(value)
 
 
+def _release(value: Any) -> str:
+    if not isinstance(value, str) or not value.isprintable():
+        raise TypeError("it must be text, in one line.")
+    if len(value) > LONGEST_RELEASE:
+        raise ValueError(f"it must have {LONGEST_RELEASE} characters or fewer.")
+    return value
+
+
 def _token(value: Any) -> str:
     if not isinstance(value, str) or not value.isprintable() or not value.isascii():
         raise TypeError("it must be text, in printable ASCII.")
@@ -183,6 +194,7 @@ _BY_NAME: Mapping[str, Callable[[Any], Any]] = {
     "REPLICATION_SLOT": as_slot,
     "PUBLICATION": as_identifier,
     "METRICS_TOKEN": _token,
+    "RELEASE": _release,
 }
 _CHECKS = {
     str: as_channel,

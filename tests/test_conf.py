@@ -101,6 +101,9 @@ def test_a_list_is_a_backoff() -> None:
         ({"REPLICATION_SLOT": 1}, "must be text"),
         ({"PUBLICATION": ""}, "must be a name"),
         ({"PUBLICATION": "é" * 32}, "63 bytes"),
+        ({"RELEASE": 7}, "must be text"),
+        ({"RELEASE": "1.0\n"}, "in one line"),
+        ({"RELEASE": "a" * 201}, "200 characters"),
     ],
 )
 def test_what_cannot_be_is_refused_by_name(given: dict[str, object], message: str) -> None:

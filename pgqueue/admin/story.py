@@ -138,6 +138,8 @@ def _failed(request: HttpRequest, error: Mapping[str, Any], *, is_open: bool) ->
     worker = error.get("worker")
     where = to_row(request, "worker", worker) if _is_uuid(worker) else worker or "?"
     text = format_html("{} {}", _("Attempt %s failed on") % error.get("attempt", "?"), where)
+    if release := error.get("release"):
+        text = format_html("{}, {}", text, _("in the release %s") % release)
     name, said, traceback = (str(error.get(each, "")) for each in ("class", "message", "traceback"))
     at = _parsed(error.get("at"))
     return Step(at, text, BAD, (name, said, traceback or said), is_open)

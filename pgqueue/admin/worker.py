@@ -15,6 +15,7 @@ from django.utils.translation import gettext
 from django.utils.translation import gettext_lazy as _
 
 from pgqueue.admin.base import ReadOnlyAdmin
+from pgqueue.admin.display import NOTHING
 from pgqueue.admin.lane import ended
 from pgqueue.admin.links import with_urls
 from pgqueue.conf import settings
@@ -41,15 +42,33 @@ class AliveFilter(admin.SimpleListFilter):
 class WorkerAdmin(ReadOnlyAdmin):
     """The processes that serve channels."""
 
-    list_display = ("__str__", "alive", "last_seen", "started_at", "serves", "runs", "driver")
+    list_display = (
+        "__str__",
+        "alive",
+        "last_seen",
+        "started_at",
+        "release",
+        "serves",
+        "runs",
+        "driver",
+    )
     list_filter = (AliveFilter,)
     search_fields = ("host",)
     ordering = ("host", "pid")
     fieldsets = (
-        (None, {"fields": ("id", "host", "pid", "alive", "heartbeat", "started_at")}),
+        (None, {"fields": ("id", "host", "pid", "alive", "heartbeat", "started_at", "release")}),
         (_("Work"), {"fields": ("serves", "runs", "driver", "notify_until", "messages", "recent")}),
     )
-    readonly_fields = ("alive", "heartbeat", "serves", "runs", "driver", "messages", "recent")
+    readonly_fields = (
+        "alive",
+        "heartbeat",
+        "release",
+        "serves",
+        "runs",
+        "driver",
+        "messages",
+        "recent",
+    )
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
         seen_lately = Q(last_seen__gt=StatementTimestamp() - settings().lease)
@@ -81,8 +100,14 @@ class WorkerAdmin(ReadOnlyAdmin):
 
     @admin.display(description=_("threads, version"))
     def runs(self, worker: Worker) -> str:
-        told = {name: value for name, value in worker.info.items() if name != "driver"}
+        apart = {"driver", "release"}
+        told = {name: value for name, value in worker.info.items() if name not in apart}
         return ", ".join(f"{name} {value}" for name, value in told.items())
+
+    @admin.display(description=_("release"), empty_value=NOTHING)
+    def release(self, worker: Worker) -> str | None:
+        release: str | None = worker.info.get("release")
+        return release
 
     @admin.display(description=_("driver, of a worker on a cluster"))
     def driver(self, worker: Worker) -> str:

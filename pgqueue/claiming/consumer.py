@@ -14,7 +14,6 @@ from typing import NamedTuple
 
 from psycopg import Error, InternalError, OperationalError
 
-import pgqueue
 from pgqueue import signals
 from pgqueue.claiming.claimer import Claimer
 from pgqueue.claiming.idle import SHORTEST_PAUSE, Idle
@@ -27,7 +26,7 @@ from pgqueue.duties.inline import InlineDuties
 from pgqueue.engine import lease as leases
 from pgqueue.engine import promote, settle
 from pgqueue.engine.values import Claim, Connection
-from pgqueue.engine.workers import WorkerInfo
+from pgqueue.engine.workers import WorkerInfo, versions
 from pgqueue.tables import needing_tables
 
 
@@ -251,5 +250,5 @@ class Consumer:
             started_at=datetime.now(UTC),
             channels=self._channels,
             excluded=[],
-            info={"receives": self._limit, "version": pgqueue.__version__},
+            info={"receives": self._limit, **versions()},
         )

@@ -12,7 +12,6 @@ from itertools import count
 from typing import TYPE_CHECKING
 from uuid import UUID
 
-import pgqueue
 from pgqueue.claiming.registration import WorkerIds
 from pgqueue.cluster.backlog import Backlog
 from pgqueue.cluster.host import SETTINGS, Order
@@ -23,7 +22,7 @@ from pgqueue.connections import Session, connect
 from pgqueue.duties.all import all_duties
 from pgqueue.duties.service import Duties
 from pgqueue.engine import notifications
-from pgqueue.engine.workers import WorkerInfo
+from pgqueue.engine.workers import WorkerInfo, versions
 from pgqueue.events import subscribing
 from pgqueue.listener import Subscription, Topic, subscribe
 from pgqueue.service import Service
@@ -73,7 +72,7 @@ class Cluster:
                 "master": master,
                 "workers": config.processes,
                 "duties": config.duties,
-                "version": pgqueue.__version__,
+                **versions(),
             },
         )
         self._presence = Presence(

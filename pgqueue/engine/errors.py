@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable
 
 from pgqueue import tracebacks
+from pgqueue.conf import settings
 
 TRACEBACK_LIMIT = 16 * 1024
 
@@ -30,15 +31,17 @@ def describe(error: BaseException, *, attempt: int, worker: str) -> str:
     formatted, whatever that raises (even SystemExit), the entry says so in their place.
     """
     kind = type(error)
-    return json.dumps(
-        {
-            "attempt": attempt,
-            "worker": worker,
-            "class": _text(lambda: f"{kind.__module__}.{kind.__qualname__}"),
-            "message": _text(lambda: str(error))[:TRACEBACK_LIMIT],
-            "traceback": _text(lambda: tracebacks.text(error))[-TRACEBACK_LIMIT:],
-        }
-    )
+    entry = {
+        "attempt": attempt,
+        "worker": worker,
+        "class": _text(lambda: f"{kind.__module__}.{kind.__qualname__}"),
+        "message": _text(lambda: str(error))[:TRACEBACK_LIMIT],
+        "traceback": _text(lambda: tracebacks.text(error))[-TRACEBACK_LIMIT:],
+    }
+    if release := settings().release:
+        # A worker's row is gone a day after the worker: the error has to say it itself.
+        entry["release"] = release
+    return json.dumps(entry)
 
 
 def _text(form: Callable[[], str]) -> str:

@@ -3,6 +3,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime, timedelta
+from itertools import starmap
 from typing import NamedTuple
 from uuid import UUID
 
@@ -79,6 +80,7 @@ class DeadGroup(NamedTuple):
         first_at: when the first of them failed for the first time.
         last_at: when the newest was claimed the last time.
         newest: its id.
+        releases: in which they failed, that of the first failure first (`PGQUEUE["RELEASE"]`).
     """
 
     channel: str
@@ -89,6 +91,7 @@ class DeadGroup(NamedTuple):
     first_at: datetime
     last_at: datetime
     newest: int
+    releases: Sequence[str]
 
 
 class Seen(NamedTuple):
@@ -155,4 +158,11 @@ def limited(connection: Connection) -> HeldBack:
 def dead(connection: Connection) -> list[DeadGroup]:
     """Return the newest dead letters by channel, task and error; the last group to grow first."""
     given = {"each": DEAD_EACH, "channels": DEAD_CHANNELS, "limit": DEAD_GROUPS}
-    return [DeadGroup(*row) for row in connection.execute(SQL["dead"], given)]
+    rows = connection.execute(SQL["dead"], given)
+    return [
+        group._replace(releases=_distinct(group.releases)) for group in starmap(DeadGroup, rows)
+    ]
+
+
+def _distinct(releases: Sequence[str | None]) -> list[str]:
+    return [each for each in dict.fromkeys(releases) if each is not None]

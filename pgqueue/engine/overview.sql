@@ -60,14 +60,17 @@ WITH RECURSIVE channels AS (
     SELECT d.*
     FROM first_channels c CROSS JOIN LATERAL (
         SELECT m.id, m.channel, m.task, m.claimed_at, m.errors -> -1 ->> 'class' AS error,
-               left(m.errors -> -1 ->> 'message', 200) AS message, (m.errors -> 0 ->> 'at')::timestamptz AS failed_at
+               left(m.errors -> -1 ->> 'message', 200) AS message, (m.errors -> 0 ->> 'at')::timestamptz AS failed_at,
+               m.errors -> 0 ->> 'release' AS first_release, m.errors -> -1 ->> 'release' AS last_release
         FROM pgqueue_message m
         WHERE m.state = 'dead' AND m.claimed_at IS NOT NULL AND m.channel = c.channel
         ORDER BY m.claimed_at DESC
         LIMIT %(each)s) d
 )
 SELECT channel, task, coalesce(error, ''), (array_agg(message ORDER BY claimed_at DESC))[1], count(*),
-       min(coalesce(failed_at, claimed_at)), max(claimed_at), max(id)
+       min(coalesce(failed_at, claimed_at)), max(claimed_at), max(id),
+       array_agg(first_release ORDER BY coalesce(failed_at, claimed_at))
+           || array_agg(last_release ORDER BY claimed_at)
 FROM looked_at
 GROUP BY channel, task, error
 ORDER BY max(claimed_at) DESC

@@ -7,6 +7,8 @@ from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
 
+from pgqueue import __version__
+from pgqueue.conf import settings
 from pgqueue.engine.values import Connection
 from pgqueue.statements import load
 
@@ -23,6 +25,12 @@ class WorkerInfo:
     channels: Sequence[str] | None
     excluded: Sequence[str]
     info: Mapping[str, Any]
+
+
+def versions() -> dict[str, str]:
+    """Return what a process tells of its code: our version, and the release of the project."""
+    release = settings().release
+    return {"version": __version__, **({"release": release} if release else {})}
 
 
 def register(

@@ -76,4 +76,6 @@ def plain(value: Any) -> Any:
     """Return a value as JSON has it: a time as UTC in ISO 8601, what has no JSON as text."""
     if isinstance(value, datetime):
         return value.astimezone(UTC).isoformat()
+    if isinstance(value, list):
+        return [plain(each) for each in value]
     return value if isinstance(value, str | int | float | None) else str(value)

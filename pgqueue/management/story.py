@@ -74,7 +74,8 @@ def as_lines(found: Mapping[str, Any]) -> Iterator[str]:
             yield f"{name}:"
             yield from _indented(json.dumps(found[name], indent=2, ensure_ascii=False))
     for error in found["errors"]:
-        yield f"attempt {error.get('attempt')} failed at {error.get('at')}:"
+        release = f", in the release {error['release']}" if error.get("release") else ""
+        yield f"attempt {error.get('attempt')} failed at {error.get('at')}{release}:"
         yield from _indented(error.get("traceback") or f"{error.get('class')}: "
                              f"{error.get('message')}")  # fmt: skip
 

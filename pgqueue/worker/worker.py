@@ -13,7 +13,6 @@ from typing import Any
 
 from django.utils.module_loading import autodiscover_modules
 
-import pgqueue
 from pgqueue import signals
 from pgqueue.claiming.registration import Registration, WorkerIds
 from pgqueue.conf import settings
@@ -22,7 +21,7 @@ from pgqueue.duties.all import all_duties
 from pgqueue.duties.service import Duties
 from pgqueue.endings import HandedBack
 from pgqueue.engine import lease, notifications, settle
-from pgqueue.engine.workers import WorkerInfo
+from pgqueue.engine.workers import WorkerInfo, versions
 from pgqueue.events import subscribing
 from pgqueue.listener import Subscription, Topic, subscribe
 from pgqueue.replication.feed import Feed
@@ -443,7 +442,7 @@ class Worker:
                 "threads": config.threads,
                 "async": config.coroutines,
                 "duties": config.duties,
-                "version": pgqueue.__version__,
+                **versions(),
                 **self._told,
             },
         )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from typing import Any
 from uuid import UUID
 
 import pytest
@@ -17,6 +18,7 @@ from pgqueue.admin.overview_sections import in_words
 from pgqueue.engine import overview
 from pgqueue.engine.statistics import WINDOWS
 from pgqueue.models import Lane, Message, Worker
+from pgqueue.signals import task_started
 from pgqueue.states import State
 from tests import jobs
 from tests.factories import limit
@@ -94,6 +96,51 @@ def test_a_worker_that_started_shortly_before_failures_stands_beside_them() -> N
     assert dead.group.newest == message.pk
     assert dead.started == new
     assert {each.worker for each in look("default", HOUR).workers} == {old, new, later}
+
+
+def test_dead_letters_tell_in_which_release_they_began_to_fail(viewer: Client) -> None:
+    at = timezone.now()
+    for release, age in (("2026.11.3", 1), ("2026.11.2", 5), ("2026.11.3", 3)):
+        failed = {"class": "E", "at": (at - timedelta(minutes=age)).isoformat(), "release": release}
+        last = {"class": "E", "at": at.isoformat(), "release": "2026.11.4"}
+        Message.objects.create(
+            channel="mail",
+            task="send",
+            state=State.DEAD,
+            max_attempts=2,
+            claimed_at=at,
+            errors=[failed, last],
+        )
+
+    [dead] = look("default", HOUR).dead
+
+    assert dead.group.releases == ["2026.11.2", "2026.11.3", "2026.11.4"]
+    page = viewer.get(URL).text
+    assert page.index("2026.11.2") < page.index("2026.11.3")
+
+
+def test_workers_and_the_errors_of_their_runs_tell_the_release(
+    viewer: Client, settings: Any
+) -> None:
+    settings.PGQUEUE = {**settings.PGQUEUE, "RELEASE": "2026.11.3"}
+    message = jobs.fail.using(max_attempts=1).enqueue("no use").id
+    pages: list[str] = []
+
+    def look_at_the_workers(**_: Any) -> None:
+        pages.append(viewer.get(URL).text)
+        assert Worker.objects.get().info["release"] == "2026.11.3"
+
+    task_started.connect(look_at_the_workers)
+    try:
+        call_command("runworker", "--drain", verbosity=0)
+    finally:
+        task_started.disconnect(look_at_the_workers)
+
+    [error] = Message.objects.get(pk=message).errors
+    assert error["release"] == "2026.11.3"
+    assert "2026.11.3" in pages[0]
+    [dead] = look("default", HOUR).dead
+    assert dead.group.releases == ["2026.11.3"]
 
 
 @pytest.mark.parametrize("window", [*WINDOWS, "", "anything"])

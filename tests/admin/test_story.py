@@ -41,7 +41,13 @@ def test_one_that_failed_and_succeeded_tells_each_attempt_in_order(
 ):
     worker = register(queue)
     (held,) = run(queue, worker_id=worker)
-    error = {"class": "a.Oops", "message": "no", "attempt": 1, "worker": str(worker)}
+    error = {
+        "class": "a.Oops",
+        "message": "no",
+        "attempt": 1,
+        "worker": str(worker),
+        "release": "2026.11.3",
+    }
     settle.retry(queue, [failure(held, json.dumps(error))])
     (held,) = claim(queue, worker_id=worker)
     settle.complete(queue, [done(held)])
@@ -50,7 +56,7 @@ def test_one_that_failed_and_succeeded_tells_each_attempt_in_order(
     story = steps(viewer, held.id)
 
     assert story[0] == "Enqueued"
-    assert story[1] == f"Attempt 1 failed on {worker}"
+    assert story[1] == f"Attempt 1 failed on {worker}, in the release 2026.11.3"
     assert story[2] == f"Attempt 2 was taken by {worker}"
     assert story[3].startswith("It began, ")
     assert story[4] == "Succeeded after it had run for 2 s"

@@ -10,7 +10,10 @@ from pgqueue.engine.statistics import BUCKETS, Counts
 from tests.factories import Connection, enqueue, insert, register, run
 from tests.management.calling import call
 
-ERROR = '[{"class": "shop.tasks.ForkliftStuck", "message": "It is free again soon."}]'
+ERROR = (
+    '[{"class": "shop.tasks.ForkliftStuck", "message": "It is free again soon.", '
+    '"release": "2026.11.3"}]'
+)
 
 
 KEYS = {"window", "channels", "tasks", "workers", "dead"}
@@ -56,6 +59,7 @@ def test_the_document_has_the_keys_that_are_documented(busy: int) -> None:
     [dead] = found["dead"]
     assert (dead["error"], dead["letters"]) == ("shop.tasks.ForkliftStuck", 2)
     assert dead["message"] == "It is free again soon."
+    assert dead["releases"] == ["2026.11.3"]
     assert dead["last_at"] == "2026-01-02T00:00:00+00:00"
 
 

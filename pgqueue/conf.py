@@ -13,6 +13,7 @@ from django.core.signals import setting_changed
 from pgqueue.endpoints import Endpoints, as_endpoints
 from pgqueue.names import as_channel, as_identifier, as_slot
 from pgqueue.quantities import as_count, as_duration
+from pgqueue.redaction import FIELDS, as_fields
 from pgqueue.retention import Retention, as_retention
 from pgqueue.retries import Backoff, Exponential, as_backoff, declare
 from pgqueue.schedules import Entry, as_entries
@@ -28,6 +29,7 @@ SECRET = {"METRICS_TOKEN"}
 FEEDS = ("poll", "wal")
 
 Schedules: TypeAlias = "Mapping[str, Entry]"
+Fields: TypeAlias = "tuple[str, ...]"
 
 
 def _for_a_month() -> Retention:
@@ -91,6 +93,11 @@ class Settings:
     """
     release: str = ""
     """What is deployed: a version, or a commit. Workers, and the errors of their runs, tell it."""
+    redact: Fields = FIELDS
+    """The names of fields whose values the admin, commands, logs and exports do not show: a list,
+    in the place of `pgqueue.redaction.FIELDS`. Whole words are compared, whatever their case:
+    "token" is also the access_token and the accessToken.
+    """
     metrics_token: str = field(default="", repr=False)
     """What Prometheus sends to the view of metrics, as a bearer token or a password; 16 characters
     at least. Without one, only staff may see the figures.
@@ -206,6 +213,7 @@ _CHECKS = {
     Retention: _retention,
     Schedules: as_entries,
     Endpoints: as_endpoints,
+    Fields: as_fields,
 }
 
 

@@ -7,12 +7,14 @@ neither the message nor the rest of the transaction.
 """
 
 import logging
+from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
 from django.dispatch import Signal, receiver
 
 from pgqueue import spelling, tables, tracebacks
+from pgqueue.redaction import Hidden, stand_in
 from pgqueue.savepoints import GuardedSignal
 
 logger = logging.getLogger("pgqueue")
@@ -129,16 +131,21 @@ def send(signal: Signal, sender: Any, **named: Any) -> None:
             logger.exception("A receiver of a signal failed")
 
 
-def log_finished(task: Any, context: Any, ending: Any) -> None:
-    """Log how a run ended. Called, not sent: as a receiver it would cost more than small tasks."""
+def log_finished(task: Any, context: Any, ending: Any, hiding: Callable[[Any], Hidden]) -> None:
+    """Log how a run ended. Called, not sent: as a receiver it would cost more than small tasks.
+
+    Args:
+        hiding: returns, of a claim, what is kept out of the log.
+    """
     if ending.error is not None:
+        error = stand_in(ending.error, hiding(context.claim))
         logger.warning(
             "%s #%s failed on attempt %s: %s",
             task.name,
             context.id,
             context.attempt,
             ending.consequence,
-            exc_info=(type(ending.error), ending.error, tracebacks.shown(ending.error)),
+            exc_info=(type(error), error, tracebacks.shown(error)),
             extra=fields_of(task, context),
         )
     elif logger.isEnabledFor(logging.DEBUG):

@@ -930,6 +930,7 @@ OF_SETTINGS: Mapping[str, list[Any]] = {
     "dead_retention": [60, CENTURY],
     "export_before_drop": [True, False],
     "keep_connections": [True, False],
+    "redact": [[], ["iban"], ["x" * 200, "É", "a-b"]],
     "schedules": [{}, {"a": {"task": "tests.jobs.add", "when": "@daily"}}],
 }
 
@@ -945,6 +946,8 @@ def configure_project(name: str, value: Any) -> None:
         assert set(read.values()) == {timedelta(seconds=seconds(value))}
     elif name == "schedules":
         assert read.keys() == value.keys()
+    elif name == "redact":
+        assert read == tuple(value)
     elif name != "retention":
         assert read == value
 

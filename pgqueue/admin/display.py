@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, ClassVar
 from uuid import UUID
 
@@ -20,6 +20,7 @@ from pgqueue.admin.instances import instances
 from pgqueue.admin.links import page_url
 from pgqueue.admin.story import children, story
 from pgqueue.listing.messages import last_error
+from pgqueue.tasks import redacting
 
 EXCERPT = 64 * 1024
 """Characters of a JSON column that are shown."""
@@ -68,8 +69,15 @@ class ExcerptAdmin(ListedAdmin):
         if row is not None:
             texts = {f"{name}_text": Left(_Pretty(name), EXCERPT + 1) for name in self.json_columns}
             itself = self.get_queryset(request).filter(pk=row.pk)
-            row.excerpts = itself.values(**texts, **self.expressions).first() or {}
+            found = itself.values(**texts, **self.expressions).first() or {}
+            shown = self.redact(row, {name: found.get(name) for name in texts})
+            row.excerpts = {**found, **shown}
         return row
+
+    def redact(self, row: Any, texts: Mapping[str, str | None]) -> Mapping[str, str | None]:
+        """Return the excerpts of a row without what nobody is shown."""
+        by_names = redacting.fields()
+        return {name: text and by_names.redact(text) for name, text in texts.items()}
 
     payload_text = excerpt_of("payload")
     metadata_text = excerpt_of("metadata")
@@ -108,6 +116,12 @@ class ShownMessageAdmin(ExcerptAdmin):
         light = rows.defer("body", "errors", *self.json_columns)
         annotated: QuerySet[Any] = light.annotate(**last_error())
         return annotated
+
+    def redact(self, row: Any, texts: Mapping[str, str | None]) -> Mapping[str, str | None]:
+        shown, hidden = redacting.redacted(row.task, texts)
+        row.errors = hidden.in_value(row.errors)
+        row.error_text = row.error_text and hidden(row.error_text)
+        return shown
 
     progress_text = excerpt_of("progress")
     options_text = excerpt_of("options")

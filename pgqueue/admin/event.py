@@ -16,6 +16,7 @@ from pgqueue.exceptions import InvalidFilter
 from pgqueue.filters import as_pattern, as_regex
 from pgqueue.listing.index import Index, Listing
 from pgqueue.models import Event
+from pgqueue.tasks import redacting
 
 BEGINNING = 100
 """Characters of a payload that the list shows."""
@@ -63,9 +64,10 @@ class EventAdmin(ExcerptAdmin):
     @admin.display(description="payload", empty_value=NOTHING)
     def beginning(self, event: Any) -> str | None:
         text: str | None = event.payload_beginning
-        if text is None or len(text) <= BEGINNING:
-            return text
-        return f"{text[:BEGINNING]}…"
+        if text is None:
+            return None
+        shown = redacting.fields().redact(text[:BEGINNING])
+        return shown if len(text) <= BEGINNING else f"{shown}…"
 
 
 def _topic(pattern: str) -> str | re.Pattern[str]:

@@ -15,6 +15,7 @@ from django.utils.translation import gettext as _
 from pgqueue import registry
 from pgqueue.admin.links import to_object
 from pgqueue.exceptions import PGQueueError
+from pgqueue.redaction import MASK
 
 logger = logging.getLogger(__name__)
 
@@ -39,7 +40,7 @@ def _rows(task: str, payload: str) -> Iterator[tuple[str, type[Model], Any]]:
         logger.exception("The task %s can't be imported", task)
         return
     for name, cls, pk in found:
-        if issubclass(cls, Model):
+        if issubclass(cls, Model) and pk != MASK:
             yield name, cls, pk
 
 

@@ -15,6 +15,7 @@ from pgqueue.admin.base import ModelAdmin
 from pgqueue.codec.arguments import parse
 from pgqueue.events.recorded import RecordedEvent
 from pgqueue.events.trail import Trail, key_of, topic_of_model, trail
+from pgqueue.tasks import redacting
 
 
 @dataclass(frozen=True)
@@ -37,7 +38,8 @@ class Step:
     @classmethod
     def of(cls, event: RecordedEvent) -> Step:
         """Return what an event says."""
-        payload = parse(f"the payload of {event}", event.payload_json or "null")
+        text = redacting.fields().redact(event.payload_json or "null")
+        payload = parse(f"the payload of {event}", text)
         rows = payload if isinstance(payload, dict) else {}
         acting = event.metadata.get("acting")
         said = dict(acting) if isinstance(acting, Mapping) else {"user": acting or ""}

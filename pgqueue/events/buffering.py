@@ -25,8 +25,10 @@ from pgqueue.events.publishing import made
 from pgqueue.events.typed import Event
 from pgqueue.exceptions import InvalidEvent, InvalidMessage
 from pgqueue.quantities import as_count, as_duration
+from pgqueue.redaction import Hidden, stand_in
 from pgqueue.service import Service
 from pgqueue.spelling import shown
+from pgqueue.tasks import redacting
 from pgqueue.tasks.options import checked_message
 
 logger = logging.getLogger("pgqueue")
@@ -190,7 +192,7 @@ class BufferedPublisher:
         except (*FAULTS, psycopg.OperationalError) as error:
             if not _is_fault(error):
                 raise
-            logger.exception("An event could not be published: %s", event._asdict())
+            _log_unpublished(event, error)
         self._remove(1)
 
     def _insert(self, batch: list[NewEvent]) -> None:
@@ -216,7 +218,7 @@ class BufferedPublisher:
                     "%d events could not be published. They follow.", len(self._events)
                 )
                 for each in self._events:
-                    logger.error("An event could not be published: %s", each._asdict())
+                    _log_unpublished(each)
                 return self._events.clear()
 
 
@@ -234,6 +236,16 @@ class _Flusher(Service):
     def tick(self) -> timedelta:
         """Publish what is due; return how long nothing is."""
         return timedelta(seconds=max(self._publisher.flush_due(), 0.001))
+
+
+def _log_unpublished(event: NewEvent, error: BaseException | None = None) -> None:
+    by_names, given = redacting.fields(), event._asdict()
+    texts = {name: given[name] for name in ("payload", "metadata") if given[name]}
+    hidden = Hidden(value for text in texts.values() for value in by_names.values(text))
+    shown = given | {name: by_names.redact(text) for name, text in texts.items()}
+    logger.error(
+        "An event could not be published: %s", shown, exc_info=error and stand_in(error, hidden)
+    )
 
 
 def _is_fault(error: BaseException) -> bool:

@@ -34,8 +34,10 @@ from pgqueue.events.reading import check_bounds
 from pgqueue.events.recorded import RecordedEvent
 from pgqueue.exceptions import EventsRemoved, PositionAhead
 from pgqueue.quantities import as_timedelta
+from pgqueue.redaction import Hidden, stand_in
 from pgqueue.retries import Exponential
 from pgqueue.service import NO_NAP, Service
+from pgqueue.tasks import redacting
 
 logger = logging.getLogger("pgqueue")
 
@@ -294,25 +296,27 @@ class GroupReader(Service):
     ) -> bool:
         """Note a failure; return whether the event was given up, so that the next one follows."""
         name, event = self._consumer.name, events[0]
+        hidden = redacting.hiding_of_events(events)
+        shown = stand_in(error, hidden)
         if len(events) > 1:
             # Which of them it was is not known.
             logger.warning(
                 "%s and %d more failed in the group %s: each is tried by itself, now",
                 *(event, len(events) - 1, name),
-                exc_info=error,
+                exc_info=shown,
             )
             held.alone_until = events[-1].position
             return False
         failures = held.failures + 1
-        delay = self._delay(error, failures)
+        delay = self._delay(error, failures, hidden)
         is_last = failures >= self._consumer.max_attempts or delay is None
         then = self._in_words(None if is_last else delay)
-        logger.warning("%s failed in the group %s: %s", event, name, then, exc_info=error)
+        logger.warning("%s failed in the group %s: %s", event, name, then, exc_info=shown)
         if is_last or delay is None:
-            return self._give_up(connection, held, event, error, failures)
+            return self._give_up(connection, held, event, shown, failures)
         held.failures = failures
         held.retry_at = monotonic() + delay.total_seconds()
-        self._note(connection, held, error, delay)
+        self._note(connection, held, shown, delay)
         return False
 
     def _give_up(
@@ -320,7 +324,7 @@ class GroupReader(Service):
         connection: Connection,
         held: Held,
         event: RecordedEvent,
-        error: Exception,
+        error: BaseException,
         failures: int,
     ) -> bool:
         held.failures = failures
@@ -352,7 +356,7 @@ class GroupReader(Service):
                 raise Lost
 
     def _note(
-        self, connection: Connection, held: Held, error: Exception, delay: timedelta | None
+        self, connection: Connection, held: Held, error: BaseException, delay: timedelta | None
     ) -> None:
         if engine.fail(
             connection,
@@ -373,13 +377,14 @@ class GroupReader(Service):
             return f"tried again in {delay.total_seconds():.1f} s"
         return "dead letter" if self._consumer.on_failure == "park" else "the partition stops there"
 
-    def _delay(self, error: Exception, failures: int) -> timedelta | None:
+    def _delay(self, error: Exception, failures: int, hidden: Hidden) -> timedelta | None:
         result: Any = Failed(failures)
         try:
             delay = self._consumer.backoff(error, result)
             return None if delay is None else max(as_timedelta(delay), NO_NAP)
-        except Exception:
-            logger.exception("The backoff of the group %s failed", self._consumer.name)
+        except Exception as second:
+            shown = stand_in(second, hidden)
+            logger.error("The backoff of the group %s failed", self._consumer.name, exc_info=shown)
             return timedelta(seconds=Exponential()(error, result))
 
 

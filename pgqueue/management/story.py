@@ -12,13 +12,13 @@ from pgqueue.management.columns import aligned
 from pgqueue.management.rows import plain
 from pgqueue.models import History, Message, Worker
 from pgqueue.tables import needing_tables
+from pgqueue.tasks import redacting
 
 CHILDREN = 100
 """Children that are named, at most."""
 COLUMNS = ("id", "task", "channel", "key", "priority", "attempt", "failures", "lost",
            "max_attempts", "created_at", "run_at", "expires_at", "claimed_at", "started_at",
            "cancel_requested_at", "ordered", "dedupe_key", "parent_id")  # fmt: skip
-JSON = ("payload", "metadata", "options", "progress")
 INDENT = "    "
 OF_THE_BODY = ("payload", "metadata", "options", "progress", "result")
 APART = (*OF_THE_BODY, "errors", "worker", "children")
@@ -37,6 +37,8 @@ def story(alias: str, id: int) -> dict[str, Any] | None:
 
 
 def _told(alias: str, row: Any, state: str, own: Mapping[str, Any]) -> dict[str, Any]:
+    columns = {name: getattr(row, name, None) for name in OF_THE_BODY}
+    shown, hidden = redacting.redacted_values(row.task, columns)
     return {
         "id": row.id,
         "state": state,
@@ -45,11 +47,10 @@ def _told(alias: str, row: Any, state: str, own: Mapping[str, Any]) -> dict[str,
         "finished_at": None,
         **own,
         "body_size": None if row.body is None else len(row.body),
-        **{name: getattr(row, name) for name in JSON},
-        "result": getattr(row, "result", None),
+        **shown,
         "worker": None if row.worker_id is None else _worker(alias, row.worker_id),
         "children": children(alias, row.id)[:CHILDREN],
-        "errors": row.errors,
+        "errors": hidden.in_value(row.errors),
     }
 
 

@@ -38,6 +38,7 @@ from pgqueue.spelling import shown
 from pgqueue.states import State
 from pgqueue.tables import needing_tables
 from pgqueue.tasks import options as task_options
+from pgqueue.tasks import redacting
 from pgqueue.tasks.context import RunState, TaskContext
 from pgqueue.tasks.options import Atomic, Options
 from pgqueue.tasks.result import TaskResult, fetch
@@ -85,6 +86,7 @@ class Task(Generic[P, T]):
     connection: psycopg.Connection[Any] | None = None
     takes_context: bool = False
     schedule: tuple[Schedule, ...] = ()
+    redact: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if self.dedupe_for is not None and self.on_conflict == "replace":
@@ -159,12 +161,13 @@ class Task(Generic[P, T]):
         return _codec(self.func, skip_first=self.takes_context)
 
     def using(self, **options: Unpack[Options]) -> Task[P, T]:
-        """Return a copy with other options: any that `@task` takes, but takes_context and schedule.
+        """Return a copy with other options: any that `@task` takes, but takes_context, schedule and
+        redact.
 
         Raises:
             InvalidTask: an option is unknown, or has a value that can't be.
         """
-        for name in {"takes_context", "schedule"} & options.keys():
+        for name in {"takes_context", "schedule", "redact"} & options.keys():
             raise InvalidTask(f"{name} belongs to the function: give it to @task.")
         return replace(self, **task_options.checked(options))
 
@@ -508,13 +511,21 @@ def task(function: Callable[P, T], /) -> Task[P, T]: ...
 
 @overload
 def task(
-    *, takes_context: Literal[True], schedule: Any = ..., **options: Unpack[Options]
+    *,
+    takes_context: Literal[True],
+    schedule: Any = ...,
+    redact: Sequence[str] = ...,
+    **options: Unpack[Options],
 ) -> Callable[[Callable[Concatenate[TaskContext, P], T]], Task[P, T]]: ...
 
 
 @overload
 def task(
-    *, takes_context: Literal[False] = ..., schedule: Any = ..., **options: Unpack[Options]
+    *,
+    takes_context: Literal[False] = ...,
+    schedule: Any = ...,
+    redact: Sequence[str] = ...,
+    **options: Unpack[Options],
 ) -> Callable[[Callable[P, T]], Task[P, T]]: ...
 
 
@@ -559,6 +570,8 @@ def task(function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
         takes_context: pass a `TaskContext` as the first argument.
         schedule: when it is enqueued by itself: a cron line, an interval as seconds or a timedelta,
             a `Schedule(…)`, or a list of them.
+        redact: a list of arguments that nobody is shown, or of paths into them: `"card"`,
+            `"user.email"`, also in each item of a list; `"return"` is what the function returns.
 
     Raises:
         InvalidTask: an option is unknown or can't be, or the function can't be imported by name.
@@ -573,6 +586,8 @@ def _declare(function: Callable[..., Any], options: Mapping[str, Any]) -> Task[A
         raise InvalidTask(f"{function!r} must be a function at the top of a module to be a task.")
     declared: Task[Any, Any] = Task(func=function, **task_options.checked(options))
     declare(declared.backoff)
+    if declared.redact:
+        redacting.check(declared)
     registry.add(declared)
     return declared
 

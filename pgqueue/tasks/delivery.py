@@ -23,6 +23,8 @@ from pgqueue.engine.settle import Deferral, Done, Failure
 from pgqueue.engine.values import Claim, Connection
 from pgqueue.exceptions import InvalidMessage, LeaseLost, RetryRequested, UnreadablePayload
 from pgqueue.quantities import as_timedelta
+from pgqueue.redaction import stand_in
+from pgqueue.tasks import redacting
 from pgqueue.tasks.options import checked_message
 
 T = TypeVar("T")
@@ -149,7 +151,8 @@ class Delivery:
         failed = replace(self, claim=self.claim._replace(failures=self.failures + 1))
         if delay is None:
             delay = settings().backoff(cause, failed)
-        entry = describe(cause, attempt=self.attempt, worker=str(self.claim.worker_id))
+        shown = stand_in(cause, redacting.hiding(self.claim))
+        entry = describe(shown, attempt=self.attempt, worker=str(self.claim.worker_id))
         if delay is None or failed.failures >= self.claim.max_attempts:
             self._settle(settle.bury, Failure(self.claim, entry, self.started))
         else:

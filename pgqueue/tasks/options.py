@@ -16,6 +16,7 @@ from django.utils import timezone
 from pgqueue.exceptions import InvalidMessage, InvalidTask, UnreadablePayload
 from pgqueue.names import as_channel, as_key
 from pgqueue.quantities import LONGEST, as_count, as_timedelta
+from pgqueue.redaction import as_paths
 from pgqueue.retries import Backoff, as_backoff, dump_backoff, load_backoff
 from pgqueue.schedules import as_schedules
 from pgqueue.spelling import hint, shown
@@ -235,6 +236,7 @@ _CHECKS: dict[str, Callable[[Any], Any]] = {
     "connection": _connection,
     "takes_context": _flag,
     "schedule": as_schedules,
+    "redact": as_paths,
 }
 
 # What the worker needs to know; everything else is in columns of its own, or the producer's.

@@ -16,6 +16,8 @@ from pgqueue.endings import Closed, Ending
 from pgqueue.engine import lease
 from pgqueue.engine.errors import is_caused_by
 from pgqueue.exceptions import LeaseLost
+from pgqueue.redaction import stand_in
+from pgqueue.tasks import redacting
 from pgqueue.tasks.options import Atomic
 from pgqueue.worker.failures import AWAY, NotBegun
 from pgqueue.worker.leases import LeasedMessage
@@ -101,7 +103,12 @@ def _run_once(
         if not committed:
             raise
         # The task's own on_commit hooks come after the commit: too late to fail it.
-        logger.exception("%s #%s: an on_commit hook failed", leased.claim.task, leased.claim.id)
+        logger.error(
+            "%s #%s: an on_commit hook failed",
+            leased.claim.task,
+            leased.claim.id,
+            exc_info=stand_in(error, redacting.hiding(leased.claim)),
+        )
     finally:
         leased.lock = None
     return ending

@@ -23,8 +23,9 @@ from pgqueue.exceptions import (
     UnreadablePayload,
 )
 from pgqueue.quantities import as_timedelta
+from pgqueue.redaction import stand_in
 from pgqueue.retries import Exponential
-from pgqueue.tasks import Task, TaskContext
+from pgqueue.tasks import Task, TaskContext, redacting
 
 logger = logging.getLogger(__name__)
 
@@ -94,13 +95,18 @@ def _delay(
     try:
         delay = backoff(error, context.failed(failures))
         return None if delay is None else max(as_timedelta(delay), NO_DELAY)
-    except BaseException:
+    except BaseException as failed:
         # Also an EndOfRun, or SystemExit, which mean nothing here.
-        logger.exception("The backoff of %s failed; waiting as by default", task.name)
+        logger.error(
+            "The backoff of %s failed; waiting as by default",
+            task.name,
+            exc_info=stand_in(failed, redacting.hiding(context.claim)),
+        )
         return timedelta(seconds=Exponential()(error, context.claim._replace(failures=failures)))
 
 
 def _described(context: TaskContext, error: BaseException) -> str:
     """Return an error of a run as it is kept with the message."""
     claim = context.claim
-    return describe(error, attempt=claim.attempt, worker=str(claim.worker_id))
+    shown = stand_in(error, redacting.hiding(claim))
+    return describe(shown, attempt=claim.attempt, worker=str(claim.worker_id))

@@ -17,7 +17,7 @@ from pgqueue import registry, signals
 from pgqueue.endings import Closed, Deferred, Ending, HandedBack, Succeeded
 from pgqueue.engine.values import Claim
 from pgqueue.exceptions import Defer, TransactionLeftOpen
-from pgqueue.tasks import Task, TaskContext
+from pgqueue.tasks import Task, TaskContext, redacting
 from pgqueue.tasks.around import around
 from pgqueue.tracebacks import calls_user_code
 from pgqueue.worker import atomic
@@ -313,7 +313,7 @@ def _ending_after(run: Run, error: BaseException) -> Ending:
 
 def announce(task: Task[Any, Any], context: TaskContext, ending: Ending) -> None:
     """Tell how a run ended; of an atomic one, when that is in the database."""
-    _tell(signals.log_finished, task, context, ending)
+    _tell(signals.log_finished, task, context, ending, redacting.hiding)
     if ending.error is None:
         _tell(task.send_finished, context, ending)
         return

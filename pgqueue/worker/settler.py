@@ -28,7 +28,9 @@ from pgqueue.engine import lease, settle
 from pgqueue.engine.errors import describe
 from pgqueue.engine.settle import Deferral, Done, Failure, Finish
 from pgqueue.engine.values import Connection
+from pgqueue.redaction import stand_in
 from pgqueue.service import NO_NAP, Service
+from pgqueue.tasks import redacting
 from pgqueue.worker.leases import LeasedMessage, Leases
 from pgqueue.worker.tally import Tally
 
@@ -177,7 +179,8 @@ class Settler(Service):
                 if isinstance(ending, HandedBack) or error.diag.source_function == NOTIFYING:
                     raise  # what can't be stored is not of this run
                 claim = leased.claim
-                entry = describe(error, attempt=claim.attempt, worker=str(claim.worker_id))
+                shown = stand_in(error, redacting.hiding(claim))
+                entry = describe(shown, attempt=claim.attempt, worker=str(claim.worker_id))
                 locked += self._write([(leased, Died(error, entry))])
         return locked
 

@@ -1,0 +1,389 @@
+"""Redact JSON: values under certain names, or at certain places, are replaced by `MASK`.
+
+It works on the text and not on parsed values: numbers stay as they are, and the beginning of a
+document that was cut off is redacted, too. Django is not imported, since Spark's executors use
+this.
+
+The rule for names follows Sentry's and Django's: what is compared is whole words, so that
+`access_token`, `accessToken` and `X-Access-Token` are tokens, while `token_count` is not.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import reprlib
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property, lru_cache
+from itertools import takewhile
+from traceback import TracebackException
+from types import MappingProxyType
+from typing import Any, TypeAlias
+
+MASK = "[redacted]"
+"""What is shown in the place of a value."""
+FIELDS = (
+    # What lets one in …
+    *("password", "passwords", "passwd", "passphrase", "pwd", "passcode", "pin", "otp"),
+    *("secret", "secrets", "token", "tokens", "credential", "credentials", "authorization"),
+    *("api_key", "access_key", "private_key", "secret_key", "signing_key", "encryption_key"),
+    *("cookie", "cookies", "session_id", "session_key", "csrf", "jwt"),
+    # … also where names are written as one word …
+    *("access_token", "auth_token", "refresh_token", "csrf_token", "csrfmiddlewaretoken"),
+    *("client_secret", "set_cookie"),
+    # … and what payment cards and offices forbid to show.
+    *("card_number", "credit_card", "cvc", "cvv", "ssn"),
+)
+"""The names of fields that are redacted by default."""
+LEAST_TEXT, LEAST_DIGITS = 4, 6
+"""Characters of a text, and digits of a number, that are looked for in other texts."""
+HEAD = 32
+"""Characters by which a longer value is found, even where its end was cut off."""
+MOST_VALUES = 1000
+"""Values that are looked for in other texts; of more, the whole text is redacted."""
+
+Tree: TypeAlias = "Mapping[str, Tree | None]"
+"""Places in JSON: names, and what is below each; None: all of it is redacted. In a list, each item
+is at the place of the list, unless there are places such as "[0]", or "[*]" for all others.
+"""
+NOWHERE: Tree = MappingProxyType({})
+
+_TOKEN = re.compile(r'"(?:[^"\\]|\\.)*+"?|[{}\[\],:]|[^\s"{}\[\],:]+', re.DOTALL)
+_NEW_WORD = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
+_BETWEEN = re.compile(r"[\W_]+")
+_NUMBER = re.compile(r"-?[0-9]")
+
+
+def as_fields(value: Any) -> tuple[str, ...]:
+    """Return `value` if it can be the names of fields that are redacted.
+
+    Raises:
+        TypeError: it is no list of texts.
+        ValueError: a name has no letter and no digit.
+    """
+    if not isinstance(value, list | tuple):
+        raise TypeError("it must be a list of names.")
+    for name in value:
+        if not isinstance(name, str):
+            raise TypeError(f"{name!r:.99} is no name.")
+        if not _plain(name):
+            raise ValueError(f"the name {name!r} has no letter.")
+    return tuple(value)
+
+
+def as_paths(value: Any) -> tuple[str, ...]:
+    """Return `value` if it can be paths to what is redacted: names with dots between them.
+
+    Raises:
+        TypeError: it is no list of texts.
+        ValueError: there is nothing before, behind or between dots.
+    """
+    if not isinstance(value, list | tuple):
+        raise TypeError('it must be a list of names: ["card", "user.email"].')
+    for path in value:
+        if not isinstance(path, str):
+            raise TypeError(f"{path!r:.99} is no name.")
+        if not all(path.split(".")):
+            raise ValueError(f"the path {path!r} has an empty name.")
+    return tuple(value)
+
+
+def tree_of(paths: Iterable[str]) -> dict[str, Any]:
+    """Return paths as a tree."""
+    tree: dict[str, Any] = {}
+    for path in paths:
+        node: dict[str, Any] | None = tree
+        *names, last = path.split(".")
+        for name in names:
+            node = None if node is None else node.setdefault(name, {})
+        if node is not None:  # else all that is above it is redacted
+            node[last] = None
+    return tree
+
+
+@dataclass(frozen=True)
+class Redactor:
+    """Redacts JSON texts.
+
+    Args:
+        fields: names of fields that are redacted at any depth (see the module).
+        tree: places that are redacted beside these; None: everything.
+    """
+
+    fields: tuple[str, ...] = FIELDS
+    tree: Tree | None = field(default_factory=lambda: NOWHERE, hash=False)
+
+    def redact(self, text: str) -> str:
+        """Return a JSON text, or the beginning of one, with `MASK` for what is redacted."""
+        return "".join(self._pieces(text))
+
+    def values(self, text: str) -> list[str]:
+        """Return the texts and numbers in what is redacted of a JSON text."""
+        return [value for start, end in self._spans(text) for value in _scalars(text[start:end])]
+
+    def _pieces(self, text: str) -> Iterator[str]:
+        before = 0
+        for start, end in self._spans(text):
+            yield text[before:start]
+            yield f'"{MASK}"'
+            before = end
+        yield text[before:]
+
+    def _spans(self, text: str) -> Iterator[tuple[int, int]]:
+        """Yield where each value begins and ends that is redacted."""
+        if self.tree == NOWHERE and not self.mention.search(text):
+            return
+        open_: list[_Open] = []
+        tokens = _TOKEN.finditer(text)
+        for token in tokens:
+            kind = text[token.start()]
+            if kind in "}]":
+                if open_:
+                    open_.pop()
+            elif kind == ",":
+                if open_:
+                    open_[-1].go_on()
+            elif kind == ":":
+                continue
+            elif open_ and open_[-1].awaits_name:
+                open_[-1].name(_text(token[0]), self.is_field)
+            else:
+                below = open_[-1].below() if open_ else self.tree
+                if below is None:
+                    if token[0] != "null":
+                        yield token.start(), _end(text, token, tokens)
+                elif kind in "{[":
+                    open_.append(_Open(below, is_list=kind == "["))
+
+    @cached_property
+    def mention(self) -> re.Pattern[str]:
+        """What each JSON text matches that has a field of these names, and few others."""
+        names = ("[\\W_]*".join(map(re.escape, name)) for name in sorted(self._names))
+        return re.compile("|".join(names) or "(?!)", re.IGNORECASE)
+
+    def is_field(self, name: str) -> bool:
+        """Return whether a field of this name is redacted."""
+        return _is_one_of(name, self._names)
+
+    @cached_property
+    def _names(self) -> frozenset[str]:
+        return frozenset(map(_plain, self.fields))
+
+
+class _Open:
+    """An object or a list whose end was not read yet."""
+
+    __slots__ = ("_index", "_name", "_next", "_tree", "awaits_name")
+
+    def __init__(self, tree: Tree, *, is_list: bool) -> None:
+        self._tree = tree
+        self._index = 0 if is_list else None
+        self._name: str | None = None
+        self._next: Tree | None = tree
+        self.awaits_name = not is_list
+
+    def go_on(self) -> None:
+        if self._index is None:
+            self.awaits_name = True
+        else:
+            self._index += 1
+
+    def name(self, name: str, is_field: Callable[[str], bool]) -> None:
+        # A tag of the codec says of which type a value is: {"@": "tuple", "value": […]}.
+        is_tagged, self._name = (self._name, name) == ("@", "value"), name
+        self.awaits_name = False
+        if not is_tagged:
+            self._next = None if is_field(name) else self._tree.get(name, NOWHERE)
+        else:
+            self._next = self._tree
+
+    def below(self) -> Tree | None:
+        if self._index is None or not self._tree:
+            return self._next
+        if not any(name.startswith("[") for name in self._tree):
+            return self._tree
+        others = self._tree.get("[*]", NOWHERE)
+        return self._tree.get(f"[{self._index}]", others)
+
+
+def _end(text: str, first: re.Match[str], tokens: Iterator[re.Match[str]]) -> int:
+    """Return where a value ends, having read all of it."""
+    depth, token = 0, first
+    while True:
+        kind = text[token.start()]
+        depth += (kind in "{[") - (kind in "}]")
+        if depth <= 0:
+            return token.end()
+        following = next(tokens, None)
+        if following is None:
+            return len(text)
+        token = following
+
+
+def _scalars(text: str) -> Iterator[str]:
+    """Yield the texts and numbers of a JSON value, without the names in it."""
+    last: str | None = None
+    for token in _TOKEN.finditer(text):
+        if last is not None and token[0] != ":":
+            yield last
+        last = None
+        if token[0][0] == '"':
+            last = _text(token[0])
+        elif _NUMBER.match(token[0]):
+            yield token[0]
+    if last is not None:
+        yield last
+
+
+def _text(token: str) -> str:
+    """Return what a JSON text says, even where its end was cut off."""
+    if "\\" in token:
+        try:
+            return str(json.loads(token))
+        except ValueError:
+            pass
+    return token[1:].removesuffix('"')
+
+
+def _plain(name: str) -> str:
+    return _BETWEEN.sub("", name).lower()
+
+
+@lru_cache(maxsize=10_000)
+def _is_one_of(name: str, names: frozenset[str]) -> bool:
+    """Return whether the last words of a name are one of some names, which are written plainly."""
+    words = _BETWEEN.split(_NEW_WORD.sub("_", name).lower().strip("_").rstrip("0123456789"))
+    words = [word for word in words if word]
+    return any("".join(words[number:]) in names for number in range(len(words)))
+
+
+class Hidden:
+    """Hides values in texts where they occur literally, such as those of errors.
+
+    Short ones, and parts of a value but for its beginning, are not found.
+
+    Args:
+        values: texts and numbers, as `Redactor.values` returns them.
+    """
+
+    def __init__(self, values: Iterable[str]) -> None:
+        self._values = {each for each in values if _is_sought(each)}
+
+    def __bool__(self) -> bool:
+        return bool(self._values)
+
+    def __call__(self, text: str) -> str:
+        """Return a text without the values."""
+        if len(self._values) > MOST_VALUES:
+            return MASK
+        for form in self._forms:
+            text = _without(text, form)
+        return text
+
+    def in_json(self, text: str) -> str:
+        """Return a JSON text, or the beginning of one, without the values."""
+        return _TOKEN.sub(self._token, text) if self._values else text
+
+    def in_value(self, value: Any) -> Any:
+        """Return parsed JSON without the values."""
+        if not self._values:
+            return value
+        return json.loads(self.in_json(json.dumps(value, ensure_ascii=False)))
+
+    def _token(self, match: re.Match[str]) -> str:
+        token = match[0]
+        if token[0] == '"':
+            text = _text(token)
+            hidden = self(text)
+            return token if hidden == text else json.dumps(hidden, ensure_ascii=False)
+        return f'"{MASK}"' if token in self._values else token
+
+    @cached_property
+    def _forms(self) -> list[str]:
+        """How the values look in texts, the longest first."""
+        forms = {form for value in self._values for form in _looks(value)}
+        return sorted(forms, key=lambda form: (-len(form), form))
+
+
+def _is_sought(value: str) -> bool:
+    if _NUMBER.match(value) and value.strip("-").isdecimal():
+        return len(value) >= LEAST_DIGITS
+    return len(value) >= LEAST_TEXT
+
+
+def _looks(value: str) -> set[str]:
+    return {
+        value,
+        repr(value)[1:-1],
+        json.dumps(value)[1:-1],
+        json.dumps(value, ensure_ascii=False)[1:-1],
+        reprlib.repr(value)[1:-1],
+    }
+
+
+def _without(text: str, form: str) -> str:
+    head, start = form[:HEAD], 0
+    while (found := text.find(head, start)) >= 0:
+        pairs = zip(text[found:], form, strict=False)
+        end = found + sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
+        text = text[:found] + MASK + text[end:]
+        start = found + len(MASK)
+    return text
+
+
+def stand_in(error: BaseException, hidden: Hidden) -> BaseException:
+    """Return an error that is shown as this one is, without the values; itself, if it shows none.
+
+    So it can be logged and stored, and is not changed. Never raises because of the error.
+    """
+    if not hidden:
+        return error
+    try:
+        text = "".join(TracebackException.from_exception(error).format())
+        return error if hidden(text) == text else _StandIns(hidden).of(error)
+    except BaseException:
+        return _alike(error, MASK)
+
+
+class _StandIns:
+    """Makes them of an error, its causes, contexts and members."""
+
+    def __init__(self, hidden: Hidden) -> None:
+        self._hidden = hidden
+        self._made: dict[int, BaseException] = {}
+
+    def of(self, error: BaseException) -> BaseException:
+        if id(error) in self._made:
+            return self._made[id(error)]
+        if isinstance(error, BaseExceptionGroup):
+            made = _alike(error, self._hidden(error.message), list(map(self.of, error.exceptions)))
+        else:
+            made = _alike(error, self._hidden(_said(error)))
+        self._made[id(error)] = made
+        for note in getattr(error, "__notes__", ()):
+            made.add_note(self._hidden(str(note)))
+        if error.__cause__ is not None:
+            made.__cause__ = self.of(error.__cause__)
+        if error.__context__ is not None:
+            made.__context__ = self.of(error.__context__)
+        made.__suppress_context__ = error.__suppress_context__
+        return made
+
+
+def _alike(error: BaseException, text: str, members: Sequence[BaseException] = ()) -> BaseException:
+    """Return an error of a class of the same name, with another text."""
+    kind = type(error)
+    named = {"__module__": kind.__module__, "__qualname__": kind.__qualname__}
+    if members:
+        made: BaseException = type(kind.__name__, (BaseExceptionGroup,), named)(text, members)
+    else:
+        made = type(kind.__name__, (Exception,), named)(text)
+    return made.with_traceback(error.__traceback__)
+
+
+def _said(error: BaseException) -> str:
+    try:
+        return str(error)
+    except BaseException as second:
+        return f"(its text can't be had: {type(second).__name__})"

@@ -1,0 +1,87 @@
+"""Tasks whose arguments nobody is shown, and values that must not be seen anywhere."""
+
+from __future__ import annotations
+
+import json
+from decimal import Decimal
+from typing import Any
+
+from django.db import connection
+
+from pgqueue import TaskContext, read, send, task
+from pgqueue.events.parked import handle
+from pgqueue.testing import run_all
+from pgqueue.webhooks.delivering import deliver
+from tests.factories import record
+
+CARD = "4111-1111-1111-1111"
+TOKEN = "tok_live_Zk3x9"
+NUMBER = 4242424242424242
+SECRETS = (CARD, TOKEN, str(NUMBER))
+
+
+@task(redact=["card", "user.email", "return.receipt"])
+def charge(order: int, card: str, user: dict[str, Any] | None = None) -> dict[str, str]:
+    return {"receipt": card, "status": "paid", "said": f"charged {card}"}
+
+
+@task(redact=["card"], max_attempts=1)
+def decline(card: Any, *, token: str = "") -> None:
+    try:
+        raise KeyError(token or "no token")
+    except KeyError as error:
+        raise ValueError(f"{card!r} was declined") from error
+
+
+@task(redact=["card"], max_attempts=1, atomic=True)
+def decline_atomically(card: Any) -> None:
+    raise ValueError(f"{card!r} was declined")
+
+
+@task(redact=["card"], max_attempts=1)
+async def decline_async(card: Any) -> None:
+    raise ValueError(f"{card!r} was declined")
+
+
+@task(max_attempts=1)
+def sign_in(name: str, password: str) -> None:
+    raise ValueError(f"{name} has not the password {password}")
+
+
+@task(redact=["card"], takes_context=True)
+def note(context: TaskContext, card: str) -> None:
+    context.defer(60, progress={"said": f"waiting for {card}", "token": TOKEN})
+
+
+@task(redact=["cards", "options.card"])
+def charge_all(order: int, *cards: str, **options: Any) -> None: ...
+
+
+@task(redact=["number"], max_attempts=1)
+def take(number: Decimal) -> None: ...
+
+
+def leave_traces() -> dict[str, int]:
+    """Leave messages in several states and events, each with a secret.
+
+    Return the messages' ids by what they are.
+    """
+    ids: dict[str, Any] = {
+        "dead": decline.enqueue(CARD, token=TOKEN).id,
+        "dead of a number": decline.enqueue({"number": NUMBER}).id,
+        "dead of a field": sign_in.enqueue("Ada", TOKEN).id,
+        "ended": charge.enqueue(7, CARD, {"email": TOKEN, "name": "Ada"}).id,
+        "noted": note.enqueue(CARD).id,
+    }
+    # Straight into the log: in a test's transaction events get no positions.
+    columns = {"old": {"secret": CARD}, "new": {"secret": TOKEN}}
+    record(connection, topic="shop_order.update", payload=json.dumps(columns))
+    made = {"name": "Ada", "password": TOKEN, "sessions": [{"cookie": CARD}]}
+    record(connection, topic="user.made", payload=json.dumps(made))
+    [event] = read(topics="user.made")
+    ids["parked"] = handle.enqueue("group", event).id
+    ids["delivery"] = deliver.using(key="hook").enqueue(event).id
+    run_all()
+    ids["ready"] = charge.using(metadata={"authorization": TOKEN}).enqueue(7, card=CARD).id
+    ids["raw"] = send("mail", {"to": "Ada", "login": [{"api_key": TOKEN}]})
+    return {name: int(id) for name, id in ids.items()}

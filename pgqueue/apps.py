@@ -4,12 +4,13 @@ from django.apps import AppConfig
 from django.conf import settings
 from django.db.backends.signals import connection_created
 from django.utils.module_loading import import_string
+from django.utils.translation import gettext_lazy as _
 
 
 class PGQueueConfig(AppConfig):
     name = "pgqueue"
     label = "pgqueue"
-    verbose_name = "Queue"
+    verbose_name = _("Queue")
     default_auto_field = "django.db.models.BigAutoField"
 
     def ready(self) -> None:

@@ -1,22 +1,23 @@
 """The words for where a message is, and for how it ended."""
 
 from django.db.models import TextChoices
+from django.utils.translation import gettext_lazy as _
 
 
 class State(TextChoices):
     """Where a live message is. A row leaves its table when the message ends."""
 
-    HELD = "held"
-    SCHEDULED = "scheduled"
-    READY = "ready"
-    RUNNING = "running"
-    DEAD = "dead"
+    HELD = "held", _("Held")
+    SCHEDULED = "scheduled", _("Scheduled")
+    READY = "ready", _("Ready")
+    RUNNING = "running", _("Running")
+    DEAD = "dead", _("Dead")
 
 
 class Outcome(TextChoices):
     """How a message ended, as its history tells."""
 
-    SUCCEEDED = "succeeded"
-    CANCELLED = "cancelled"
-    DISCARDED = "discarded"
-    EXPIRED = "expired"
+    SUCCEEDED = "succeeded", _("Succeeded")
+    CANCELLED = "cancelled", _("Cancelled")
+    DISCARDED = "discarded", _("Discarded")
+    EXPIRED = "expired", _("Expired")

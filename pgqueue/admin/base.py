@@ -1,6 +1,7 @@
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 
 from django.contrib import admin
@@ -10,10 +11,14 @@ from django.core.exceptions import BadRequest, ValidationError
 from django.core.validators import ProhibitNullCharactersValidator
 from django.db.models import Model, QuerySet, TextField
 from django.http import HttpRequest
+from django.utils.translation import gettext_lazy as _
+from django.utils.translation import ngettext_lazy
 
 from pgqueue.conf import settings
 
 if TYPE_CHECKING:
+    from django_stubs_ext import StrOrPromise
+
     ModelAdmin: TypeAlias = admin.ModelAdmin[Any]
 else:
     ModelAdmin = admin.ModelAdmin
@@ -21,6 +26,24 @@ else:
 
 ON_ONE_LINE: dict[Any, Any] = {TextField: {"widget": AdminTextInputWidget}}
 """Names are of no length that the database knows, and no paragraphs."""
+
+
+@dataclass(frozen=True)
+class Done:
+    """What was done to rows, in words.
+
+    Args:
+        said: of one of them, in its history.
+        counted: of so many, to who did it.
+    """
+
+    said: StrOrPromise
+    counted: Any
+
+
+PAUSED = Done(_("Paused."), ngettext_lazy("%d paused.", "%d paused."))
+RESUMED = Done(_("Resumed."), ngettext_lazy("%d resumed.", "%d resumed."))
+ENQUEUED = Done(_("Enqueued."), ngettext_lazy("%d enqueued.", "%d enqueued."))
 
 
 class QueueAdmin(ModelAdmin):
@@ -63,6 +86,12 @@ class QueueAdmin(ModelAdmin):
 
     def delete_model(self, request: HttpRequest, obj: Model) -> None:
         obj.delete(using=settings().database)
+
+    def report(self, request: HttpRequest, rows: Sequence[Model], done: Done) -> None:
+        """Write into the history of rows what was done to them, and say how many there were."""
+        for row in rows:
+            self.log_change(request, row, str(done.said))
+        self.message_user(request, str(done.counted % len(rows)))
 
 
 class ReadOnlyAdmin(QueueAdmin):

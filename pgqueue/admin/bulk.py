@@ -164,7 +164,9 @@ class BulkAdmin(QueueAdmin):
         if chosen.state is None and len(operation.states) == 1:
             # It does nothing to others.
             given["state"] = next(iter(operation.states)).value
-        is_of_lane = chosen.key is not None and chosen.channel and "state" not in given
+        is_of_lane = (
+            chosen.key is not None and chosen.channel and not {"state", "error"} & given.keys()
+        )
         if is_of_lane:
             in_channel = self._messages.in_channel(given["channel"]).filter(**chosen.wanted())
             listing = Listing(rows=in_channel, order=(), wording="")
@@ -236,7 +238,7 @@ def _purged(arguments: list[Any]) -> list[tuple[str, Any]]:
     _operation, _newest, channel, states, older_than, keep = arguments
     given = {
         _("Channel"): channel,
-        _("State"): ", ".join(states),
+        _("State"): ", ".join(str(State(state).label) for state in states),
         _("Older than"): None if older_than is None else timedelta(seconds=older_than),
         _("Keep the newest"): keep,
     }

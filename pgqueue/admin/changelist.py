@@ -10,6 +10,7 @@ from django.core.exceptions import ValidationError
 from django.core.paginator import Paginator
 from django.db.models import QuerySet
 from django.http import HttpRequest
+from django.utils.translation import gettext as _
 
 from pgqueue.admin.base import ReadOnlyAdmin
 from pgqueue.admin.filters import Choice, TextFilter
@@ -80,14 +81,20 @@ class BoundedChangeList(ChangeList):
 
     def notice(self) -> str:
         """Say in which order this is, and how much of everything."""
-        order, count = self.listing.wording, f"{self.result_count:,}"
+        said = {"order": self.listing.wording, "count": f"{self.result_count:,}"}
         if self.stretch.is_all:
-            return f"{order}."
-        total = f"about {self._total():,}"
-        which = "further" if self.start else "first"
+            return _("%(order)s.") % said
+        said["total"] = f"{self._total():,}"
         if not self.listing.sought or self.stretch.is_cut:
-            return f"{order}. The {which} {count} of {total}."
-        return f"{order}. {count} found among the {which} {self.looks * REACH:,} of {total}."
+            if self.start:
+                return _("%(order)s. The further %(count)s of about %(total)s.") % said
+            return _("%(order)s. The first %(count)s of about %(total)s.") % said
+        said["seen"] = f"{self.looks * REACH:,}"
+        if self.start:
+            text = _("%(order)s. %(count)s found among the further %(seen)s of about %(total)s.")
+        else:
+            text = _("%(order)s. %(count)s found among the first %(seen)s of about %(total)s.")
+        return text % said
 
     def next_query_string(self) -> str:
         return self.get_query_string({START_VAR: self.stretch.next})

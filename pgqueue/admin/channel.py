@@ -15,7 +15,7 @@ from django.utils.safestring import SafeString
 from django.utils.translation import gettext
 from django.utils.translation import gettext_lazy as _
 
-from pgqueue.admin.base import ON_ONE_LINE
+from pgqueue.admin.base import ON_ONE_LINE, PAUSED, RESUMED
 from pgqueue.admin.channel_page import ChannelPages
 from pgqueue.admin.links import to_page
 from pgqueue.conf import settings
@@ -86,18 +86,13 @@ class ChannelAdmin(ChannelPages):
     def pause(self, request: HttpRequest, queryset: ChannelQuerySet) -> None:
         changed = list(queryset.filter(paused=False))
         queryset.pause()
-        self._report(request, changed, "paused")
+        self.report(request, changed, PAUSED)
 
     @admin.action(permissions=["change"], description=_("Resume"))
     def resume(self, request: HttpRequest, queryset: ChannelQuerySet) -> None:
         changed = list(queryset.filter(paused=True))
         queryset.resume()
-        self._report(request, changed, "resumed")
-
-    def _report(self, request: HttpRequest, changed: list[Channel], done: str) -> None:
-        for channel in changed:
-            self.log_change(request, channel, f"{done.capitalize()}.")
-        self.message_user(request, f"{len(changed)} {done}.")
+        self.report(request, changed, RESUMED)
 
 
 def _of_channel(model: str, label: str, channel: Channel) -> SafeString:

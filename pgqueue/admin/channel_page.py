@@ -12,7 +12,8 @@ from django.db.models import Q
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.template.response import TemplateResponse
 from django.urls import URLPattern, path, reverse
-from django.utils.translation import gettext as _
+from django.utils.translation import gettext
+from django.utils.translation import gettext_lazy as _
 
 from pgqueue import bulk, models
 from pgqueue.admin.base import QueueAdmin
@@ -41,6 +42,7 @@ class PurgeForm(forms.Form):
     """What a purge or a trim is of."""
 
     states = forms.MultipleChoiceField(
+        label=_("States"),
         choices=[(state.value, state.label) for state in PURGED],
         widget=forms.CheckboxSelectMultiple,
         initial=[state.value for state in PURGED],
@@ -50,14 +52,10 @@ class PurgeForm(forms.Form):
 class TrimForm(forms.Form):
     """What is too old, or too much."""
 
-    older_than = forms.DurationField(required=False)
-    keep = forms.IntegerField(required=False, min_value=0)
-
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
-        self.fields["older_than"].label = _("Older than")
-        self.fields["older_than"].help_text = _("Days and hours: 7 12:00:00.")
-        self.fields["keep"].label = _("Keep the newest")
+    older_than = forms.DurationField(
+        label=_("Older than"), help_text=_("Days and hours: 7 12:00:00."), required=False
+    )
+    keep = forms.IntegerField(label=_("Keep the newest"), required=False, min_value=0)
 
     def clean(self) -> dict[str, Any]:
         """Say no to a trim of nothing."""
@@ -88,7 +86,7 @@ class ChannelPages(QueueAdmin):
             return self._switch(request, channel)
         configured, stats = channel.configured(), channel.stats()
         context = {
-            **self._context(request, channel, _("Channel “%s”") % channel.name),
+            **self._context(request, channel, gettext("Channel “%s”") % channel.name),
             "configured": configured,
             "stats": stats,
             "facts": _facts(stats, channel),
@@ -113,24 +111,26 @@ class ChannelPages(QueueAdmin):
         channel = self._purged(request)
         form = PurgeForm(request.POST or None)
         if not form.is_valid():
-            return self._ask(request, channel, _("Purge"), form)
+            return self._ask(request, channel, gettext("Purge"), form)
         states = form.cleaned_data["states"]
         stats = channel.stats()
         count = sum(getattr(stats, state) for state in states)
         is_exact = not stats.estimated & set(states)
         options = {"states": states}
-        return self._counted(request, channel, _("Purge"), form, (count, is_exact), options)
+        return self._counted(request, channel, gettext("Purge"), form, (count, is_exact), options)
 
     def trim_view(self, request: HttpRequest) -> HttpResponse:
         """Ask what to trim, then count it, then begin."""
         channel = self._purged(request)
         form = TrimForm(request.POST or None)
         if not form.is_valid():
-            return self._ask(request, channel, _("Trim"), form)
+            return self._ask(request, channel, gettext("Trim"), form)
         given = form.cleaned_data
         age = None if given["older_than"] is None else given["older_than"].total_seconds()
         options = {"states": [*WAITING], "older_than": age, "keep": given["keep"]}
-        return self._counted(request, channel, _("Trim"), form, _too_much(channel, given), options)
+        return self._counted(
+            request, channel, gettext("Trim"), form, _too_much(channel, given), options
+        )
 
     def _counted(
         self,
@@ -185,7 +185,7 @@ class ChannelPages(QueueAdmin):
         if switch is None:
             raise BadRequest("switch: pause or resume.")
         if switch():
-            said = _("Paused.") if switch == channel.pause else _("Resumed.")
+            said = gettext("Paused.") if switch == channel.pause else gettext("Resumed.")
             self.log_change(request, models.Channel(name=channel.name), said)
             self.message_user(request, said)
         return HttpResponseRedirect(page_url("channel_page", name=channel.name))
@@ -205,17 +205,19 @@ class ChannelPages(QueueAdmin):
         name, user = channel.name, request.user
         links = []
         if user.has_perm("pgqueue.view_message"):
-            links.append(to_page("message_changelist", _("Messages"), channel=name))
+            links.append(to_page("message_changelist", gettext("Messages"), channel=name))
         if user.has_perm("pgqueue.view_history"):
-            links.append(to_page("history_changelist", _("History"), channel=name))
+            links.append(to_page("history_changelist", gettext("History"), channel=name))
         if user.has_perms(["pgqueue.view_message", "pgqueue.operate_message"]):
             links += [
-                to_page("message_bulk", _("%s all …") % each.label, action=each.name, channel=name)
+                to_page(
+                    "message_bulk", gettext("%s all …") % each.label, action=each.name, channel=name
+                )
                 for each in (REPLAY, RUN_NOW, CANCEL)
             ]
         if user.has_perm("pgqueue.purge_message"):
-            links.append(to_page("channel_purge", _("Purge …"), name=name))
-            links.append(to_page("channel_trim", _("Trim …"), name=name))
+            links.append(to_page("channel_purge", gettext("Purge …"), name=name))
+            links.append(to_page("channel_trim", gettext("Trim …"), name=name))
         return links
 
 
@@ -235,21 +237,27 @@ def _facts(stats: Stats, channel: Channel) -> list[tuple[str, str]]:
 
     def number(name: str) -> str:
         shown = f"{getattr(stats, name):,}"
-        return _("about %s") % shown if name in stats.estimated else shown
+        return gettext("about %s") % shown if name in stats.estimated else shown
 
     with borrow(settings().database) as connection:
         is_drained = not workers.unfinished(connection, channels=[channel.name], excluded=[])
     age = stats.oldest_ready_age
     return [
-        (_("Ready"), number("ready")),
-        (_("Running"), number("running")),
-        (_("Scheduled"), number("scheduled")),
-        (_("Held"), number("held")),
-        (_("Dead"), number("dead")),
-        (_("Oldest ready"), "-" if age is None else _("%s s") % f"{age.total_seconds():,.0f}"),
-        (_("Enqueued each second"), f"{stats.enqueued_per_second:.3g}"),
-        (_("Ended each second"), f"{stats.finished_per_second:.3g}"),
-        (_("Drained"), _("yes") if is_drained else _("no: something is ready, runs or is retried")),
+        (gettext("Ready"), number("ready")),
+        (gettext("Running"), number("running")),
+        (gettext("Scheduled"), number("scheduled")),
+        (gettext("Held"), number("held")),
+        (gettext("Dead"), number("dead")),
+        (
+            gettext("Oldest ready"),
+            "-" if age is None else gettext("%s s") % f"{age.total_seconds():,.0f}",
+        ),
+        (gettext("Enqueued each second"), f"{stats.enqueued_per_second:.3g}"),
+        (gettext("Ended each second"), f"{stats.finished_per_second:.3g}"),
+        (
+            gettext("Drained"),
+            gettext("yes") if is_drained else gettext("no: something is ready, runs or is retried"),
+        ),
     ]
 
 
@@ -267,9 +275,9 @@ def _adding(request: HttpRequest, channel: Channel) -> list[str]:
     if not request.user.has_perm("pgqueue.add_policy"):
         return []
     scopes = {
-        "channel": _("Limit the channel as a whole …"),
-        "each": _("Limit each key …"),
-        "key": _("Limit one key …"),
+        "channel": gettext("Limit the channel as a whole …"),
+        "each": gettext("Limit each key …"),
+        "key": gettext("Limit one key …"),
     }
     there = {policy.scope for policy in channel.policies()} - {"key"}
     return [
@@ -282,9 +290,9 @@ def _adding(request: HttpRequest, channel: Channel) -> list[str]:
 def _configure(request: HttpRequest, channel: Channel, row: models.Channel) -> str:
     if row._state.adding:
         may = request.user.has_perm("pgqueue.add_channel")
-        label = _("Configure it …")
+        label = gettext("Configure it …")
         return to_page("channel_add", label, name=channel.name) if may else ""
-    return to_row(request, "channel", channel.name, _("How it is configured"))
+    return to_row(request, "channel", channel.name, gettext("How it is configured"))
 
 
 def _dead(channel: Channel) -> list[Any]:

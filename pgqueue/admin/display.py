@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 from uuid import UUID
 
 from django.contrib import admin
@@ -22,6 +22,9 @@ from pgqueue.admin.story import children, story
 from pgqueue.listing.messages import last_error
 from pgqueue.tasks import redacting
 
+if TYPE_CHECKING:
+    from django_stubs_ext import StrOrPromise
+
 EXCERPT = 64 * 1024
 """Characters of a JSON column that are shown."""
 NOTHING = "-"
@@ -38,10 +41,10 @@ class _Size(Func):
     output_field = IntegerField()
 
 
-def excerpt_of(name: str) -> Callable[[Any, Any], str]:
+def excerpt_of(name: str, label: StrOrPromise) -> Callable[[Any, Any], str]:
     """Return a method of an admin that shows a JSON column."""
 
-    @admin.display(description=name)
+    @admin.display(description=label)
     def shown(self: Any, message: Any) -> str:
         text = message.excerpts.get(f"{name}_text")
         if text is None:
@@ -79,8 +82,8 @@ class ExcerptAdmin(ListedAdmin):
         by_names = redacting.fields()
         return {name: text and by_names.redact(text) for name, text in texts.items()}
 
-    payload_text = excerpt_of("payload")
-    metadata_text = excerpt_of("metadata")
+    payload_text = excerpt_of("payload", _("payload"))
+    metadata_text = excerpt_of("metadata", _("metadata"))
 
 
 class ShownMessageAdmin(ExcerptAdmin):
@@ -123,8 +126,8 @@ class ShownMessageAdmin(ExcerptAdmin):
         row.error_text = row.error_text and hidden(row.error_text)
         return shown
 
-    progress_text = excerpt_of("progress")
-    options_text = excerpt_of("options")
+    progress_text = excerpt_of("progress", _("progress"))
+    options_text = excerpt_of("options", _("options"))
 
     def render_change_form(
         self, request: HttpRequest, context: dict[str, Any], *args: Any, **kwargs: Any
@@ -144,15 +147,15 @@ class ShownMessageAdmin(ExcerptAdmin):
         size = message.excerpts.get("body_size")
         return NOTHING if size is None else filesizeformat(size)
 
-    @admin.display
+    @admin.display(description=_("worker"))
     def worker(self, message: Any) -> str:
         return _link("worker", message.worker_id)
 
-    @admin.display
+    @admin.display(description=_("parent"))
     def parent(self, message: Any) -> str:
         return _link("message", message.parent_id)
 
-    @admin.display(empty_value="")
+    @admin.display(description=_("last error"), empty_value="")
     def last_error(self, message: Any) -> str | None:
         if message.error_class is None:
             return None

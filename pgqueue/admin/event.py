@@ -9,6 +9,7 @@ from django.core.exceptions import ValidationError
 from django.db.models import Case, Func, IntegerField, QuerySet, TextField, When
 from django.db.models.functions import Cast, Left
 from django.http import HttpRequest
+from django.utils.translation import gettext_lazy as _
 
 from pgqueue.admin.display import NOTHING, ExcerptAdmin
 from pgqueue.admin.filters import AfterFilter, TopicFilter, UptoFilter, as_position
@@ -22,7 +23,7 @@ BEGINNING = 100
 """Characters of a payload that the list shows."""
 LIGHT = 8000
 """Bytes of a stored payload up to which it does: it would have to read all of a larger one."""
-NEWEST_FIRST = Index(order=("-position",), wording="The newest first")
+NEWEST_FIRST = Index(order=("-position",), wording=_("The newest first"))
 
 
 class _StoredSize(Func):
@@ -36,7 +37,7 @@ class EventAdmin(ExcerptAdmin):
 
     list_display = ("position", "topic", "key", "created_at", "beginning")
     list_filter = (TopicFilter, AfterFilter, UptoFilter)
-    search_help_text = "A position or a key"
+    search_help_text = _("A position or a key")
     fields = ("position", "topic", "key", "created_at", "payload_text", "metadata_text")
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
@@ -56,12 +57,12 @@ class EventAdmin(ExcerptAdmin):
             rows = rows.filter(position__lte=as_position(upto))
         wanted = {"topic": _topic(chosen["topic"])} if "topic" in chosen else {}
         if term.isdecimal() and rows.filter(pk=term).exists():
-            return Listing(rows=rows.filter(pk=term), order=(), wording="By its position")
+            return Listing(rows=rows.filter(pk=term), order=(), wording=_("By its position"))
         if term:
             wanted["key"] = term
         return NEWEST_FIRST.listing(rows, wanted)
 
-    @admin.display(description="payload", empty_value=NOTHING)
+    @admin.display(description=_("payload"), empty_value=NOTHING)
     def beginning(self, event: Any) -> str | None:
         text: str | None = event.payload_beginning
         if text is None:

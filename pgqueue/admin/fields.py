@@ -5,12 +5,15 @@ from typing import Any
 from django import forms
 from django.core.exceptions import ValidationError
 from django.db import connections
+from django.utils.translation import gettext_lazy as _
 
 from pgqueue.conf import settings
 from pgqueue.events import groups
 from pgqueue.events.consumers import parse_start
 from pgqueue.exceptions import InvalidFilter, InvalidGroup
 from pgqueue.filters import as_pattern
+
+STARTS = _("now, beginning, a position, or a time such as 2026-11-24T08:30:00Z.")
 
 
 class PositionField(forms.CharField):

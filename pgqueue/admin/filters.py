@@ -37,8 +37,8 @@ class StateFilter(Choice):
             State.READY.value: gettext("Ready"),
             GOVERNED: gettext("Ready, under a limit or in order"),
         }
-        others = dict(State.choices)
-        return [*ready.items(), *((state, others[state]) for state in others if state not in ready)]
+        others = [(state.value, str(state.label)) for state in State if state not in ready]
+        return [*ready.items(), *others]
 
 
 class OutcomeFilter(Choice):
@@ -46,7 +46,7 @@ class OutcomeFilter(Choice):
     parameter_name = "outcome"
 
     def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, str]]:
-        return list(Outcome.choices)
+        return [(outcome.value, str(outcome.label)) for outcome in Outcome]
 
 
 class TextFilter(Choice):

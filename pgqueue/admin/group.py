@@ -16,14 +16,17 @@ from django.urls import reverse
 from django.utils.html import format_html
 from django.utils.http import urlencode
 from django.utils.safestring import SafeString
+from django.utils.text import format_lazy
+from django.utils.translation import gettext, ngettext
+from django.utils.translation import gettext_lazy as _
 
-from pgqueue.admin.base import QueueAdmin
+from pgqueue.admin.base import RESUMED, QueueAdmin
 from pgqueue.admin.display import NOTHING
-from pgqueue.admin.fields import PositionField
+from pgqueue.admin.fields import STARTS, PositionField
 from pgqueue.conf import settings
 from pgqueue.engine import groups as engine
 from pgqueue.events import groups
-from pgqueue.events.consumers import STARTS, checked_name
+from pgqueue.events.consumers import checked_name
 from pgqueue.models import Group
 
 SHOWN = 3
@@ -34,7 +37,7 @@ STATE = ("state", "position", "lag", "readers", "last_moved", "parked", "cursors
 class NewGroupForm(forms.ModelForm):  # type: ignore[type-arg]
     """Asks for what can't be changed later, and where the group begins."""
 
-    start = PositionField(initial="now", help_text=f"{STARTS[0].upper()}{STARTS[1:]}.")
+    start = PositionField(label=_("Start"), initial="now", help_text=STARTS)
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -49,7 +52,7 @@ class NewGroupForm(forms.ModelForm):  # type: ignore[type-arg]
             raise ValidationError(str(error)) from error
         # Django looks for it where its routers say.
         if Group.objects.using(settings().database).filter(pk=name).exists():
-            raise ValidationError("There is such a group already.")
+            raise ValidationError(gettext("There is such a group already."))
         return name
 
 
@@ -58,8 +61,15 @@ class GroupForm(forms.ModelForm):  # type: ignore[type-arg]
 
     move_to = PositionField(
         required=False,
-        help_text=f"Its readers go on from there: {STARTS}. Events behind it are handled again, "
-        "those before it are not.",
+        label=_("Move to"),
+        help_text=format_lazy(
+            "{} {}",
+            STARTS,
+            _(
+                "Its readers go on from there. Events behind it are handled again, those before "
+                "it are not."
+            ),
+        ),
     )
 
 
@@ -97,7 +107,7 @@ class GroupAdmin(QueueAdmin):
             return [(None, {"fields": ("name", "partitions", "start")})]
         may_move = self.has_change_permission(request, obj)
         shown = [(None, {"fields": ("name", "partitions", "created_at", *STATE)})]
-        return [*shown, ("Reset", {"fields": ("move_to",)})] if may_move else shown
+        return [*shown, (_("Reset"), {"fields": ("move_to",)})] if may_move else shown
 
     def get_readonly_fields(self, request: HttpRequest, obj: Group | None = None) -> Any:
         return ("name", "partitions", "created_at", *STATE) if obj else ()
@@ -129,7 +139,7 @@ class GroupAdmin(QueueAdmin):
         moved_to = form.cleaned_data.get("move_to")
         if add or moved_to is None:
             return super().construct_change_message(request, form, formsets, add)
-        return f"Moved to position {moved_to}."
+        return gettext("Moved to position %d.") % moved_to
 
     def delete_model(self, request: HttpRequest, obj: Any) -> None:
         groups.delete(obj.name, database=settings().database)
@@ -138,55 +148,58 @@ class GroupAdmin(QueueAdmin):
         for group in queryset:
             self.delete_model(request, group)
 
-    @admin.display
+    @admin.display(description=_("position"))
     def position(self, group: Any) -> int:
         return int(group.seen.position)
 
-    @admin.display
+    @admin.display(description=_("lag"))
     def lag(self, group: Any) -> int:
         return int(group.seen.lag)
 
-    @admin.display
+    @admin.display(description=_("readers"))
     def readers(self, group: Any) -> str:
         """Name the processes that read for it."""
         names = group.read_by
-        more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
-        return ", ".join(names[:SHOWN]) + more or NOTHING
+        shown, more = ", ".join(names[:SHOWN]) or NOTHING, len(names) - SHOWN
+        if more <= 0:
+            return shown
+        return gettext("%(names)s and %(more)d more") % {"names": shown, "more": more}
 
-    @admin.display
+    @admin.display(description=_("state"))
     def state(self, group: Any) -> str:
         """Say whether it goes on, and if not, why."""
-        seen = group.seen
+        seen, error = group.seen, str(group.seen.error)
         if seen.stopped:
-            return f"stopped: {seen.error}"
-        if seen.error:
-            return f"retrying: {seen.error}"
-        return "reading" if seen.readers else "idle"
+            return gettext("stopped: %s") % error
+        if error:
+            return gettext("retrying: %s") % error
+        return gettext("reading") if seen.readers else gettext("idle")
 
-    @admin.display
+    @admin.display(description=_("last moved"))
     def last_moved(self, group: Any) -> str:
         # On its page, Django would show a time as Python does.
         return display_for_value(group.seen.updated_at, NOTHING)
 
-    @admin.display(description="events given up")
+    @admin.display(description=_("events given up"))
     def parked(self, group: Group) -> SafeString:
         url = reverse("admin:pgqueue_message_changelist")
         query = urlencode({"channel": f"group:{group.name}", "state": "dead"})
-        return format_html('<a href="{}?{}">Dead letters</a>', url, query)
+        return format_html('<a href="{}?{}">{}</a>', url, query, _("Dead letters"))
 
-    @admin.display(description="each partition")
+    @admin.display(description=_("each partition"))
     def cursors(self, group: Group) -> SafeString:
         rows = engine.cursors(connections[settings().database], group.name)
         return render_to_string("admin/pgqueue/cursors.html", {"cursors": rows})
 
-    @admin.action(permissions=["change"], description="Resume: try again what failed")
+    @admin.action(permissions=["change"], description=_("Resume: try again what failed"))
     def resume(self, request: HttpRequest, queryset: QuerySet[Group]) -> HttpResponse | None:
         count = 0
         for group in queryset:
             if resumed := groups.resume(group.name, database=settings().database):
-                self.log_change(request, group, "Resumed.")
+                self.log_change(request, group, str(RESUMED.said))
             count += resumed
-        self.message_user(request, f"{count} partition{'' if count == 1 else 's'} resumed.")
+        said = ngettext("%d partition resumed.", "%d partitions resumed.", count)
+        self.message_user(request, said % count)
         return None
 
 

@@ -63,14 +63,14 @@ class HistoryAdmin(ShownMessageAdmin):
     )
     readonly_fields = (*ShownMessageAdmin.readonly_fields, "result_text")
 
-    result_text = excerpt_of("result")
+    result_text = excerpt_of("result", _("result"))
 
     def get_listing(self, request: HttpRequest, chosen: Mapping[str, str], term: str) -> Listing:
         rows, wanted = self.get_queryset(request), bulk.wanted(chosen)
         if day := wanted.pop("day", None):
             rows = rows.filter(ended_on(day))
         if term.isdecimal() and rows.filter(pk=term).exists():
-            return Listing(rows=rows.filter(pk=term, **wanted), order=(), wording="By its id")
+            return Listing(rows=rows.filter(pk=term, **wanted), order=(), wording=_("By its id"))
         if term:
             wanted["key"] = term
         return NEWEST_FIRST.listing(rows, wanted)

@@ -143,11 +143,12 @@ class Seen:
         retries = [run_at for run_at, failures in pairs if failures]
         if retries:
             text = ngettext(
-                "%d message has failed, and waits for its next attempt: the first at",
-                "%d messages have failed, and wait for their next attempts: the first at",
+                "{count} message has failed, and waits for its next attempt, at {first}.",
+                "{count} messages have failed, and wait for their next attempts, the first at "
+                "{first}.",
                 len(retries),
             )
-            yield format_html("{} {}.", text % len(retries), _moment(min(retries)))
+            yield format_html(text, count=len(retries), first=_moment(min(retries)))
         if self.dead:
             yield (
                 ngettext(

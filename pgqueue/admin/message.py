@@ -63,10 +63,11 @@ class MessageAdmin(BulkAdmin, ShownMessageAdmin):
         rows: QuerySet[Message] = self.get_queryset(request)
         state, wanted = chosen.get("state", ""), bulk.wanted(chosen)
         if term.isdecimal() and rows.filter(pk=term).exists():
-            return Listing(rows=rows.filter(pk=term, **wanted), order=(), wording="By its id")
+            return Listing(rows=rows.filter(pk=term, **wanted), order=(), wording=_("By its id"))
         if term:
             wanted["key"] = term
-        if "key" in wanted and not state:
+        # What no column equals, an error, is looked for row by row.
+        if "key" in wanted and not state and "error" not in chosen:
             return of_key(rows, wanted)
         return INDEXES.get(state, NEWEST_FIRST).listing(rows, wanted)
 

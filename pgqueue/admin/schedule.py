@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
@@ -15,11 +14,12 @@ from django.http import HttpRequest, HttpResponse
 from django.template.loader import render_to_string
 from django.urls import reverse
 from django.utils import timezone
+from django.utils.formats import date_format
 from django.utils.html import format_html, format_html_join
-from django.utils.translation import gettext
+from django.utils.translation import get_language, gettext
 from django.utils.translation import gettext_lazy as _
 
-from pgqueue.admin.base import ON_ONE_LINE, QueueAdmin
+from pgqueue.admin.base import ENQUEUED, ON_ONE_LINE, PAUSED, RESUMED, QueueAdmin
 from pgqueue.admin.display import NOTHING
 from pgqueue.conf import settings
 from pgqueue.connections import borrow
@@ -31,7 +31,7 @@ from pgqueue.models import Message, Schedule
 from pgqueue.models.schedule import ScheduleQuerySet
 from pgqueue.schedules import project_timezone
 from pgqueue.tasks import scheduling
-from pgqueue.ticks import upcoming
+from pgqueue.ticks import Every, upcoming
 
 SHOWN = 10
 FIELDS: Any = (
@@ -127,7 +127,7 @@ class ScheduleAdmin(QueueAdmin):
     ) -> tuple[str, ...]:
         if obj is None:
             return ()
-        of_code = [name for _, part in FIELDS for name in part["fields"] if name != "paused"]
+        of_code = [name for _title, part in FIELDS for name in part["fields"] if name != "paused"]
         return (*(of_code if obj.declared else ["name"]), *DONE[1]["fields"])
 
     def has_delete_permission(self, request: HttpRequest, obj: Schedule | None = None) -> bool:
@@ -147,8 +147,8 @@ class ScheduleAdmin(QueueAdmin):
         schedule = context.get("original")
         allowed = self.get_actions(request)
         if schedule is not None:
-            switch = "resume" if schedule.paused else "pause"
-            labels = {switch: gettext(switch.capitalize()), "run_now": gettext("Run now")}
+            switch = {"resume": _("Resume")} if schedule.paused else {"pause": _("Pause")}
+            labels = {**switch, "run_now": _("Run now")}
             context["buttons"] = [(name, labels[name]) for name in labels if name in allowed]
         return super().render_change_form(request, context, *args, **kwargs)
 
@@ -156,9 +156,14 @@ class ScheduleAdmin(QueueAdmin):
     def when(self, schedule: Schedule) -> str:
         """Return when it ticks, or why that is unknown."""
         try:
-            return schedule.rhythm.in_words()
+            rhythm = schedule.rhythm
         except InvalidSchedule as error:
             return str(error)
+        if isinstance(rhythm, Every):
+            return gettext("Every %s") % rhythm.interval
+        # A cron line is explained in English, or not at all.
+        is_english = (get_language() or "en").startswith("en")
+        return rhythm.in_words() if is_english else f"{rhythm.line} ({rhythm.timezone})"
 
     @admin.display(description=_("next ticks"))
     def next_ticks(self, schedule: Schedule) -> str:
@@ -170,7 +175,7 @@ class ScheduleAdmin(QueueAdmin):
         return format_html_join(
             "",
             "<div>{}</div>",
-            ((f"{tick.astimezone(zone):%a %Y-%m-%d %H:%M:%S %Z}",) for tick in ticks),
+            ((date_format(tick.astimezone(zone), "D Y-m-d H:i:s T"),) for tick in ticks),
         )
 
     @admin.display(description=_("last runs"))
@@ -193,7 +198,7 @@ class ScheduleAdmin(QueueAdmin):
         url = reverse(f"admin:pgqueue_{model}_change", args=[schedule.message_id])
         return format_html('<a href="{}">{}</a>', url, schedule.message_id)
 
-    @admin.display(boolean=True)
+    @admin.display(boolean=True, description=_("failed"))
     def failed(self, schedule: Schedule) -> bool | None:
         return False if schedule.error else None
 
@@ -201,13 +206,13 @@ class ScheduleAdmin(QueueAdmin):
     def pause(self, request: HttpRequest, queryset: ScheduleQuerySet) -> None:
         changed = list(queryset.filter(paused=False))
         queryset.pause()
-        self._report(request, changed, "paused")
+        self.report(request, changed, PAUSED)
 
     @admin.action(permissions=["change"], description=_("Resume"))
     def resume(self, request: HttpRequest, queryset: ScheduleQuerySet) -> None:
         changed = list(queryset.filter(paused=True))
         queryset.resume()
-        self._report(request, changed, "resumed")
+        self.report(request, changed, RESUMED)
 
     @admin.action(permissions=["change"], description=_("Run now, besides its ticks"))
     def run_now(self, request: HttpRequest, queryset: ScheduleQuerySet) -> None:
@@ -220,13 +225,9 @@ class ScheduleAdmin(QueueAdmin):
                 self.message_user(request, f"{schedule}: {error}", messages.ERROR)
                 continue
             if result.came_of == "existing":
-                said = f"{schedule}: message {result.id} waits or runs already."
-                self.message_user(request, said, messages.WARNING)
+                said = gettext("%(schedule)s: message %(id)s waits or runs already.")
+                told = said % {"schedule": schedule, "id": result.id}
+                self.message_user(request, told, messages.WARNING)
             else:
                 ran.append(schedule)
-        self._report(request, ran, "enqueued")
-
-    def _report(self, request: HttpRequest, changed: Sequence[Schedule], done: str) -> None:
-        for schedule in changed:
-            self.log_change(request, schedule, f"{done.capitalize()}.")
-        self.message_user(request, f"{len(changed)} {done}.")
+        self.report(request, ran, ENQUEUED)

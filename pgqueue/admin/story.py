@@ -72,23 +72,26 @@ def _enqueued(request: HttpRequest, message: Any) -> str:
     metadata = message.metadata if isinstance(message.metadata, Mapping) else {}
     said = []
     if message.parent_id is not None:
-        said.append((_("by message"), to_row(request, "message", message.parent_id)))
+        link = to_row(request, "message", message.parent_id)
+        said.append(format_html(_("by message {}"), link))
     if schedule := metadata.get("schedule"):
-        said.append((_("by the schedule"), to_row(request, "schedule", schedule)))
+        link = to_row(request, "schedule", schedule)
+        said.append(format_html(_("by the schedule {}"), link))
         if tick := metadata.get("tick"):
-            said.append((_("for the tick at"), tick))
+            said.append(format_html(_("for the tick at {}"), tick))
     if subscription := metadata.get("subscription"):
-        said.append((_("by the subscription"), to_row(request, "subscription", subscription)))
+        link = to_row(request, "subscription", subscription)
+        said.append(format_html(_("by the subscription {}"), link))
         if position := metadata.get("position"):
-            said.append((_("for the event"), to_row(request, "event", position)))
+            said.append(format_html(_("for the event {}"), to_row(request, "event", position)))
     acting = metadata.get("acting")
     user = acting.get("user") if isinstance(acting, Mapping) else acting
     if user:
         name = user.get("name", user.get("id")) if isinstance(user, Mapping) else user
-        said.append((_("by"), name))
+        said.append(format_html(_("by {}"), name))
     if replayed := metadata.get("replayed_from"):
-        said.append((_("and replayed since:"), f"#{replayed}"))
-    parts = format_html_join("", ", {} {}", said)
+        said.append(format_html(_("and replayed since: {}"), f"#{replayed}"))
+    parts = format_html_join("", ", {}", ((each,) for each in said))
     return format_html("<strong>{}</strong>{}", _("Enqueued"), parts)
 
 
@@ -100,12 +103,12 @@ def _waits(message: Any) -> Iterator[Step]:
     elif message.attempt == 0 and message.run_at - message.created_at > EARLIEST:
         yield Step(
             message.created_at,
-            format_html("{} <time>{}</time>", _("Delayed until"), _local(message.run_at)),
+            format_html(_("Delayed until {}"), _local(message.run_at)),
         )
     if message.expires_at:
         yield Step(
             message.created_at,
-            format_html("{} <time>{}</time>", _("It expires at"), _local(message.expires_at)),
+            format_html(_("It expires at {}"), _local(message.expires_at)),
         )
 
 
@@ -137,18 +140,20 @@ def _attempts(request: HttpRequest, message: Any) -> Iterator[Step]:
 def _failed(request: HttpRequest, error: Mapping[str, Any], *, is_open: bool) -> Step:
     worker = error.get("worker")
     where = to_row(request, "worker", worker) if _is_uuid(worker) else worker or "?"
-    text = format_html("{} {}", _("Attempt %s failed on") % error.get("attempt", "?"), where)
-    if release := error.get("release"):
-        text = format_html("{}, {}", text, _("in the release %s") % release)
+    told = {"attempt": error.get("attempt", "?"), "worker": where, "release": error.get("release")}
+    if told["release"]:
+        text = _("Attempt {attempt} failed on {worker}, in the release {release}")
+    else:
+        text = _("Attempt {attempt} failed on {worker}")
     name, said, traceback = (str(error.get(each, "")) for each in ("class", "message", "traceback"))
     at = _parsed(error.get("at"))
-    return Step(at, text, BAD, (name, said, traceback or said), is_open)
+    return Step(at, format_html(text, **told), BAD, (name, said, traceback or said), is_open)
 
 
 def _last_attempt(request: HttpRequest, message: Any) -> Iterator[Step]:
     """Yield when the last attempt was claimed, and when it began."""
     worker = to_row(request, "worker", message.worker_id) if message.worker_id else "?"
-    text = format_html("{} {}", _("Attempt %s was taken by") % message.attempt, worker)
+    text = format_html(_("Attempt {} was taken by {}"), message.attempt, worker)
     yield Step(message.claimed_at, text)
     if message.started_at:
         waited = message.started_at - message.created_at
@@ -168,22 +173,26 @@ def _now(request: HttpRequest, message: Any) -> Step:
         text = format_html("<strong>{}</strong>", Outcome(outcome).label)
         if message.started_at and outcome == Outcome.SUCCEEDED:
             ran = _lasting(message.finished_at - message.started_at)
-            text = format_html("{} {}", text, _("after it had run for %s") % ran)
+            text = format_html(
+                _("{succeeded} after it had run for {time}"), succeeded=text, time=ran
+            )
         return Step(message.finished_at, text, GOOD if outcome == Outcome.SUCCEEDED else "")
     if message.state == State.DEAD:
         return Step(
             None, format_html("<strong>{}</strong>", _("Dead: it waits for a replay.")), BAD
         )
     if message.state == State.SCHEDULED:
-        retried = (
-            _("Now it waits for its next attempt, at") if message.attempt else _("It is due at")
+        due = (
+            _("Now it waits for its next attempt, at {}")
+            if message.attempt
+            else _("It is due at {}")
         )
-        return Step(None, format_html("{} <time>{}</time>", retried, _local(message.run_at)))
+        return Step(None, format_html(due, _local(message.run_at)))
     if message.state == State.READY:
         lane = to_page(
             "message_key", _("what holds its key back"), channel=message.channel, key=message.key
         )
-        return Step(None, format_html("{}: {}", _("Now it waits for a worker"), lane))
+        return Step(None, format_html(_("Now it waits for a worker: {}"), lane))
     if message.state == State.RUNNING:
         return Step(None, format_html("<strong>{}</strong>", _("It runs now.")), GOOD)
     return Step(None, _("It waits to be committed."))
@@ -205,7 +214,7 @@ def _lasting(duration: timedelta) -> str:
 
 
 def _local(moment: datetime) -> str:
-    return date_format(localtime(moment), "DATETIME_FORMAT")
+    return format_html("<time>{}</time>", date_format(localtime(moment), "DATETIME_FORMAT"))
 
 
 def _parsed(text: Any) -> datetime | None:

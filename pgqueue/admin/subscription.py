@@ -13,14 +13,16 @@ from django.db import connections
 from django.db.models import Field, Q, QuerySet
 from django.http import HttpRequest
 from django.utils import timezone
+from django.utils.text import format_lazy
+from django.utils.translation import gettext
+from django.utils.translation import gettext_lazy as _
 
-from pgqueue.admin.base import QueueAdmin
+from pgqueue.admin.base import PAUSED, RESUMED, QueueAdmin
 from pgqueue.admin.display import NOTHING
-from pgqueue.admin.fields import PositionField, TopicsField
+from pgqueue.admin.fields import STARTS, PositionField, TopicsField
 from pgqueue.conf import settings
 from pgqueue.engine import dispatch
 from pgqueue.events import groups, subscriptions
-from pgqueue.events.consumers import STARTS
 from pgqueue.events.subscribing import MOST_EVENTS, checked_name, checked_params
 from pgqueue.exceptions import PGQueueError
 from pgqueue.filters import Filter, as_place
@@ -34,15 +36,15 @@ RULE = ("topics", "where", "predicate", "params")
 MESSAGE = ("task", "channel", "key", "ordered", "batch", "split_by")
 NEW: Any = (
     (None, {"fields": ("name", *RULE, "start")}),
-    ("Messages", {"fields": MESSAGE}),
-    ("Expiry", {"fields": ("expires_after",)}),
+    (_("Messages"), {"fields": MESSAGE}),
+    (_("Expiry"), {"fields": ("expires_after",)}),
 )
 THERE: Any = (
     (None, {"fields": ("name", *RULE, "paused")}),
-    ("Messages", {"fields": (*MESSAGE, "priority", "max_attempts")}),
-    ("Expiry", {"fields": ("expires_after", "expires_at")}),
+    (_("Messages"), {"fields": (*MESSAGE, "priority", "max_attempts")}),
+    (_("Expiry"), {"fields": ("expires_after", "expires_at")}),
 )
-PLACE: Any = ("Progress", {"fields": ("state", "position", "seen_at", "created_at")})
+PLACE: Any = (_("Progress"), {"fields": ("state", "position", "seen_at", "created_at")})
 SHOWN = {"topics": "shown_topics", "where": "conditions"}
 NOT_EDITED = ("expires_at", *PLACE[1]["fields"])
 
@@ -56,7 +58,7 @@ class SubscriptionForm(forms.ModelForm):  # type: ignore[type-arg]
         self.instance._state.db = settings().database
         if "channel" in self.fields:
             self.fields["channel"].required = False
-            self.fields["channel"].help_text = "Empty: the task's."
+            self.fields["channel"].help_text = _("Empty: the task's.")
 
     def clean_where(self) -> dict[str, Any]:
         where = self._checked("where", lambda value: Filter((), {} if value is None else value))
@@ -103,10 +105,11 @@ class SubscriptionForm(forms.ModelForm):  # type: ignore[type-arg]
         if self.instance.declared:
             return given
         if given.get("split_by") and given.get("batch") is None and "batch" not in self.errors:
-            self.add_error("split_by", "It says how a batch is split: give the batch a size, too.")
+            said = _("It says how a batch is split: give the batch a size, too.")
+            self.add_error("split_by", said)
         if {"task", "channel"} <= given.keys() and not given["channel"]:
             if not given["task"]:
-                self.add_error("channel", "Raw messages need a channel.")
+                self.add_error("channel", _("Raw messages need a channel."))
             else:
                 given["channel"] = scheduling.known(given["task"]).queue_name
         return given
@@ -122,15 +125,16 @@ class NewSubscriptionForm(SubscriptionForm):
     """Asks where it begins, too."""
 
     start = PositionField(
+        label=_("Start"),
         initial="now",
-        help_text=f"{STARTS[0].upper()}{STARTS[1:]}. It is matched with the events after that.",
+        help_text=format_lazy("{} {}", STARTS, _("It is matched with the events after that.")),
     )
 
     def clean_name(self) -> str:
         name = str(self._checked("name", checked_name))
         # Django looks for it where its routers say.
         if Subscription.objects.using(settings().database).filter(pk=name).exists():
-            raise ValidationError("There is such a subscription already.")
+            raise ValidationError(gettext("There is such a subscription already."))
         return name
 
 
@@ -143,16 +147,16 @@ class SubscriptionChangeList(ChangeList):
 
 
 class StateFilter(SimpleListFilter):
-    title = "state"
+    title = _("state")
     parameter_name = "state"
 
     def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, str]]:
         return [
-            ("follows", "Follows"),
-            ("behind", "Catches up"),
-            ("paused", "Paused"),
-            ("failed", "Paused by an error"),
-            ("gone", "In no worker's code"),
+            ("follows", gettext("Follows")),
+            ("behind", gettext("Catches up")),
+            ("paused", gettext("Paused")),
+            ("failed", gettext("Paused by an error")),
+            ("gone", gettext("In no worker's code")),
         ]
 
     def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
@@ -208,8 +212,8 @@ class SubscriptionAdmin(QueueAdmin):
 
     def formfield_for_dbfield(self, db_field: Field[Any, Any], request: Any, **kwargs: Any) -> Any:
         if db_field.name == "topics":
-            said = f"Such as {db_field.help_text}, one in a line. None: all topics."
-            return TopicsField(required=False, help_text=said)
+            said = _("Such as order.paid, order.* or order.**, one in a line. None: all topics.")
+            return TopicsField(label=_("Topics"), required=False, help_text=said)
         if db_field.name == "channel":
             kwargs["initial"] = ""
         if db_field.name == "where":
@@ -235,7 +239,7 @@ class SubscriptionAdmin(QueueAdmin):
         sql = () if self.has_sql_permission(request) else ("predicate",)
         if obj is None:
             return sql
-        of_code = [name for _, part in THERE for name in part["fields"] if name != "paused"]
+        of_code = [name for _title, part in THERE for name in part["fields"] if name != "paused"]
         fixed = [*of_code, *SHOWN.values()] if obj.declared else ["name"]
         return tuple(dict.fromkeys((*fixed, *NOT_EDITED, *sql)))
 
@@ -268,38 +272,33 @@ class SubscriptionAdmin(QueueAdmin):
             changed.add("error")
         obj.save(using=settings().database, update_fields=changed)
 
-    @admin.display(description="topics")
+    @admin.display(description=_("topics"))
     def shown_topics(self, subscription: Subscription) -> str:
         return ", ".join(subscription.topics) or "**"
 
-    @admin.display(description="where")
+    @admin.display(description=_("where"))
     def conditions(self, subscription: Subscription) -> str:
         where = subscription.where
         return json.dumps(where, ensure_ascii=False) if where else NOTHING
 
-    @admin.display
+    @admin.display(description=_("state"))
     def state(self, subscription: Any) -> str:
         """Say whether it makes messages, and if not, why."""
         place: dispatch.Place = subscription.place
         said: str = subscription.state(cursor=place.cursor, head=place.head)
         return said
 
-    @admin.action(permissions=["change"], description="Pause: make no messages")
+    @admin.action(permissions=["change"], description=_("Pause: make no messages"))
     def pause(self, request: HttpRequest, queryset: SubscriptionQuerySet) -> None:
         changed = list(queryset.filter(paused=False))
         queryset.pause()
-        self._report(request, changed, "paused")
+        self.report(request, changed, PAUSED)
 
-    @admin.action(permissions=["change"], description="Resume: go on where it was")
+    @admin.action(permissions=["change"], description=_("Resume: go on where it was"))
     def resume(self, request: HttpRequest, queryset: SubscriptionQuerySet) -> None:
         changed = list(queryset.filter(paused=True))
         queryset.resume()
-        self._report(request, changed, "resumed")
-
-    def _report(self, request: HttpRequest, changed: Sequence[Subscription], done: str) -> None:
-        for subscription in changed:
-            self.log_change(request, subscription, f"{done.capitalize()}.")
-        self.message_user(request, f"{len(changed)} {done}.")
+        self.report(request, changed, RESUMED)
 
 
 CREATED = (*RULE, *MESSAGE, "expires_after", "start")

@@ -12,9 +12,11 @@ from django.template.response import TemplateResponse
 from django.urls import reverse
 from django.utils.html import format_html, format_html_join
 from django.utils.http import urlencode
+from django.utils.translation import gettext, ngettext
+from django.utils.translation import gettext_lazy as _
 
 from pgqueue import webhooks
-from pgqueue.admin.base import QueueAdmin
+from pgqueue.admin.base import PAUSED, RESUMED, Done, QueueAdmin
 from pgqueue.admin.display import NOTHING
 from pgqueue.admin.subscription import (
     NewSubscriptionForm,
@@ -36,14 +38,14 @@ POST = ("headers", "cloudevents", "gzip", "serializer", "timeout", "backoff", "m
 MESSAGE = ("channel", "ordered", "batch", "split_by", "expires_after")
 NEW: Any = (
     (None, {"fields": ("name", "url", "secret", *WANTED, "start")}),
-    ("Post", {"fields": POST}),
-    ("Messages", {"fields": MESSAGE}),
+    (_("Post"), {"fields": POST}),
+    (_("Messages"), {"fields": MESSAGE}),
 )
 THERE: Any = (
     (None, {"fields": ("name", "url", "enabled", *WANTED)}),
-    ("Post", {"fields": POST}),
-    ("Messages", {"fields": MESSAGE}),
-    ("State", {"fields": ("state", "failing_since", "failures", "deliveries", "created_at")}),
+    (_("Post"), {"fields": POST}),
+    (_("Messages"), {"fields": MESSAGE}),
+    (_("State"), {"fields": ("state", "failing_since", "failures", "deliveries", "created_at")}),
 )
 NOT_EDITED = ("name", *THERE[-1][1]["fields"])
 CREATED = (*NEW[0][1]["fields"][1:], *POST, *MESSAGE)
@@ -55,10 +57,10 @@ class WebhookForm(SubscriptionForm):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         if "channel" in self.fields:
-            self.fields["channel"].help_text = f"Empty: {CHANNEL}."
+            self.fields["channel"].help_text = _("Empty: %s.") % CHANNEL
         if "max_attempts" in self.fields:
             self.fields["max_attempts"].required = False
-            self.fields["max_attempts"].help_text = "Empty: as PGQUEUE says."
+            self.fields["max_attempts"].help_text = _("Empty: as PGQUEUE says.")
 
     def clean_url(self) -> str:
         allowed = settings().webhooks.allow_private
@@ -98,7 +100,9 @@ class NewWebhookForm(WebhookForm, NewSubscriptionForm):
     def clean_name(self) -> str:
         name = super().clean_name()
         if name.startswith("{"):
-            raise ValidationError("It must not begin with a brace: it is the key of its messages.")
+            raise ValidationError(
+                gettext("It must not begin with a brace: it is the key of its messages.")
+            )
         return name
 
 
@@ -126,13 +130,13 @@ class WebhookAdmin(SubscriptionAdmin):
         if self.has_change_permission(request, obj):
             return THERE
         # What lets one in is for those who may write it.
-        (_, post), *rest = THERE[1:]
+        (_title, post), *rest = THERE[1:]
         shown = ["header_names" if name == "headers" else name for name in post["fields"]]
         wanted = [
             {"url": "shown_url", "topics": "shown_topics", "where": "conditions"}.get(name, name)
             for name in THERE[0][1]["fields"]
         ]
-        return ((None, {"fields": wanted}), ("Post", {"fields": shown}), *rest)
+        return ((None, {"fields": wanted}), (_("Post"), {"fields": shown}), *rest)
 
     def get_readonly_fields(self, request: HttpRequest, obj: Any = None) -> tuple[str, ...]:
         sql = () if self.has_sql_permission(request) else ("predicate",)
@@ -176,31 +180,32 @@ class WebhookAdmin(SubscriptionAdmin):
     def response_add(self, request: HttpRequest, obj: Any, *args: Any, **kwargs: Any) -> Any:
         return self._tell(request, [(obj.name, obj.secret)])
 
-    @admin.display(description="URL")
+    @admin.display(description=_("URL"))
     def shown_url(self, webhook: Webhook) -> str:
         """Return whom it posts to, without what may let one in."""
         parts = urlsplit(webhook.url)
         return f"{parts.scheme}://{parts.netloc}/…"
 
-    @admin.display(description="headers")
+    @admin.display(description=_("headers"))
     def header_names(self, webhook: Webhook) -> str:
         return ", ".join(webhook.headers) or NOTHING
 
-    @admin.display
+    @admin.display(description=_("state"))
     def state(self, subscription: Any) -> str:
         """Say whether it posts, and if not, why."""
         if not subscription.enabled:
-            return f"disabled: {subscription.error}" if subscription.error else "disabled"
+            why = subscription.error
+            return gettext("disabled: %s") % why if why else gettext("disabled")
         return super().state(subscription)
 
-    @admin.display
+    @admin.display(description=_("deliveries"))
     def deliveries(self, webhook: Webhook) -> str:
         """Link to its messages, and to those that ended."""
         own = {"channel": webhook.channel, "q": webhook.name}
         links = [
-            ("messages", "message", own),
-            ("dead letters", "message", {**own, "state": "dead"}),
-            ("history", "history", own),
+            (_("messages"), "message", own),
+            (_("dead letters"), "message", {**own, "state": "dead"}),
+            (_("history"), "history", own),
         ]
         return format_html_join(
             " · ",
@@ -211,36 +216,46 @@ class WebhookAdmin(SubscriptionAdmin):
             ),
         )
 
-    @admin.action(permissions=["operate"], description="Pause: post nothing, keep everything")
+    @admin.action(permissions=["operate"], description=_("Pause: post nothing, keep everything"))
     def pause(self, request: HttpRequest, queryset: QuerySet[Any]) -> None:
-        self._each(request, queryset, webhooks.pause, "paused")
+        self._each(request, queryset, webhooks.pause, PAUSED)
 
-    @admin.action(permissions=["operate"], description="Resume: post what waits, at once")
+    @admin.action(permissions=["operate"], description=_("Resume: post what waits, at once"))
     def resume(self, request: HttpRequest, queryset: QuerySet[Any]) -> None:
-        self._each(request, queryset, webhooks.resume, "resumed")
+        self._each(request, queryset, webhooks.resume, RESUMED)
 
-    @admin.action(permissions=["operate"], description="Send a test event")
+    @admin.action(permissions=["operate"], description=_("Send a test event"))
     def send_test(self, request: HttpRequest, queryset: QuerySet[Any]) -> None:
         for webhook in queryset:
             result = webhooks.send_test(webhook.name, database=settings().database)
-            self.log_change(request, webhook, "Sent a test event.")
+            self.log_change(request, webhook, gettext("Sent a test event."))
             url = reverse("admin:pgqueue_message_change", args=[result.id])
-            said = '{}: the test event is <a href="{}">message {}</a>.'
-            self.message_user(request, format_html(said, webhook.name, url, result.id))
+            link = format_html('<a href="{}">#{}</a>', url, result.id)
+            said = format_html(gettext("{}: the test event is the message {}."), webhook.name, link)
+            self.message_user(request, said)
 
-    @admin.action(permissions=["replay"], description="Replay dead letters")
+    @admin.action(permissions=["replay"], description=_("Replay dead letters"))
     def replay(self, request: HttpRequest, queryset: QuerySet[Any]) -> None:
         for webhook in queryset:
             count = webhooks.replay(webhook.name, database=settings().database)
-            self.log_change(request, webhook, f"Replayed {count} dead letters.")
-            self.message_user(request, f"{webhook}: {count} dead letters replayed.")
+            told = {"webhook": webhook, "count": count}
+            logged = ngettext(
+                "Replayed %(count)d dead letter.", "Replayed %(count)d dead letters.", count
+            )
+            self.log_change(request, webhook, logged % told)
+            said = ngettext(
+                "%(webhook)s: %(count)d dead letter replayed.",
+                "%(webhook)s: %(count)d dead letters replayed.",
+                count,
+            )
+            self.message_user(request, said % told)
 
-    @admin.action(permissions=["change"], description="Rotate the secret: both sign for a day")
+    @admin.action(permissions=["change"], description=_("Rotate the secret: both sign for a day"))
     def rotate(self, request: HttpRequest, queryset: QuerySet[Any]) -> HttpResponse:
         made = []
         for webhook in queryset:
             secret = webhooks.rotate(webhook.name, database=settings().database)
-            self.log_change(request, webhook, "Rotated its secret.")
+            self.log_change(request, webhook, gettext("Rotated its secret."))
             made.append((webhook.name, secret))
         return self._tell(request, made)
 
@@ -248,7 +263,7 @@ class WebhookAdmin(SubscriptionAdmin):
         """Show new secrets: on this page, and never again."""
         context = {
             **self.admin_site.each_context(request),
-            "title": "Give this to the receiver: it is shown only now",
+            "title": _("Give this to the receiver: it is shown only now"),
             "opts": self.opts,
             "made": made,
         }
@@ -259,7 +274,7 @@ class WebhookAdmin(SubscriptionAdmin):
         request: HttpRequest,
         queryset: QuerySet[Any],
         verb: Callable[..., Any],
-        done: str,
+        done: Done,
     ) -> None:
         changed = []
         for webhook in queryset:
@@ -269,4 +284,4 @@ class WebhookAdmin(SubscriptionAdmin):
                 self.message_user(request, str(error), messages.ERROR)
                 continue
             changed.append(webhook)
-        self._report(request, changed, done)
+        self.report(request, changed, done)

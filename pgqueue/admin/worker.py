@@ -23,6 +23,17 @@ from pgqueue.models import Message, Worker
 from pgqueue.models.clock import StatementTimestamp
 from pgqueue.states import State
 
+TOLD = {
+    "threads": _("threads"),
+    "async": _("coroutines"),
+    "duties": _("duties"),
+    "version": _("version"),
+    "receives": _("receives"),
+    "workers": _("workers"),
+    "master": _("master"),
+    "executor": _("executor"),
+}
+"""What workers tell of themselves, beside their release and their driver."""
 SHOWN = 50
 RECENT = 20
 
@@ -76,7 +87,7 @@ class WorkerAdmin(ReadOnlyAdmin):
         told: QuerySet[Any] = rows.annotate(is_alive=ExpressionWrapper(seen_lately, BooleanField()))
         return told
 
-    @admin.display(boolean=True)
+    @admin.display(boolean=True, description=_("alive"))
     def alive(self, worker: Any) -> bool:
         return bool(worker.is_alive)
 
@@ -102,7 +113,7 @@ class WorkerAdmin(ReadOnlyAdmin):
     def runs(self, worker: Worker) -> str:
         apart = {"driver", "release"}
         told = {name: value for name, value in worker.info.items() if name not in apart}
-        return ", ".join(f"{name} {value}" for name, value in told.items())
+        return ", ".join(f"{TOLD.get(name, name)} {value}" for name, value in told.items())
 
     @admin.display(description=_("release"), empty_value=NOTHING)
     def release(self, worker: Worker) -> str | None:

@@ -14,15 +14,19 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from itertools import takewhile
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from django.core.exceptions import ValidationError
 from django.db import connections, transaction
 from django.db.models import BooleanField, Func, QuerySet, TextField, Value
+from django.utils.translation import gettext_lazy as _
 from psycopg.sql import SQL, Composed, Identifier, Literal
 
 from pgqueue.engine import channels
 from pgqueue.names import as_text
+
+if TYPE_CHECKING:
+    from django_stubs_ext import StrOrPromise
 
 STRETCH = 10_000
 """Rows that can be paged through at once, or operated on."""
@@ -60,7 +64,7 @@ class Index:
 
     where: Mapping[str, Any] = field(default_factory=dict)
     order: tuple[str, ...]
-    wording: str
+    wording: StrOrPromise
     prefix: tuple[str, ...] = ()
 
     def listing(self, rows: QuerySet[Any], wanted: Mapping[str, Any]) -> Listing:
@@ -80,7 +84,7 @@ class Index:
         )
 
 
-NEWEST_FIRST = Index(order=("-id",), wording="The newest first")
+NEWEST_FIRST = Index(order=("-id",), wording=_("The newest first"))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -97,7 +101,7 @@ class Listing:
 
     rows: QuerySet[Any]
     order: tuple[str, ...]
-    wording: str
+    wording: StrOrPromise
     sought: Mapping[str, Any] = field(default_factory=dict)
 
     def stretch(self, start: str | None = None) -> Stretch:

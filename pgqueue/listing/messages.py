@@ -9,6 +9,7 @@ from typing import Any
 from django.db.models import Q, QuerySet
 from django.db.models.fields.json import KeyTextTransform, KeyTransform
 from django.db.models.functions import Left
+from django.utils.translation import gettext_lazy as _
 
 from pgqueue.listing import index
 from pgqueue.listing.index import NEWEST_FIRST, Comparison, Index, Listing, channels_in_use
@@ -25,25 +26,25 @@ INDEXES: dict[str, Index] = {
     State.READY: Index(
         where=FREE,
         order=(*LANE, "rank", "run_at", "id"),
-        wording="By channel and key, the next to be run first",
+        wording=_("By channel and key, the next to be run first"),
         prefix=LANE,
     ),
     State.RUNNING: Index(
         where={"state": State.RUNNING},
         order=(*LANE, "id"),
-        wording="By channel and key",
+        wording=_("By channel and key"),
         prefix=LANE,
     ),
     State.DEAD: Index(
         where={"state": State.DEAD},
         order=(*LANE, "id"),
-        wording="By channel and key, the oldest first",
+        wording=_("By channel and key, the oldest first"),
         prefix=LANE,
     ),
     State.SCHEDULED: Index(
         where={"state": State.SCHEDULED},
         order=("run_at", "id"),
-        wording="The next to be due first",
+        wording=_("The next to be due first"),
     ),
 }
 
@@ -51,13 +52,13 @@ INDEXES: dict[str, Index] = {
 GOVERNED = Index(
     where={"state": State.READY, "governed": True, "ordered": False},
     order=(*LANE, "rank", "run_at", "id"),
-    wording="By channel and key, the next to be run first",
+    wording=_("By channel and key, the next to be run first"),
     prefix=LANE,
 )
 ORDERED = Index(
     where={"ordered": True, "state__in": LIVE},
     order=(*LANE, "id"),
-    wording="By channel and key, the oldest first",
+    wording=_("By channel and key, the oldest first"),
     prefix=LANE,
 )
 """Those of a lane that run in their order, whatever their state."""
@@ -94,8 +95,9 @@ def of_key(rows: QuerySet[Any], wanted: Mapping[str, Any]) -> Listing:
     return Listing(
         rows=rows.filter(known, channel__in=channels_in_use(rows.db), **wanted),
         order=(),
-        wording="Ready, running and dead ones with this key; to look through others, "
-        "choose their state",
+        wording=_(
+            "Ready, running and dead ones with this key; to look through others, choose their state"
+        ),
     )
 
 

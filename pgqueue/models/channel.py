@@ -4,6 +4,7 @@ from datetime import timedelta
 
 from django.db import models
 from django.db.models import Q
+from django.utils.translation import gettext_lazy as _
 
 from pgqueue.quantities import LONGEST
 
@@ -37,75 +38,101 @@ class Channel(models.Model):
     class OnDead(models.TextChoices):
         """What a dead message does to those behind it in an ordered lane."""
 
-        BLOCK = "block"
-        SKIP = "skip"
+        BLOCK = "block", _("It blocks them")
+        SKIP = "skip", _("It is skipped")
 
     class OnFull(models.TextChoices):
         """What becomes of a message beyond a policy's max_size."""
 
-        REFUSE = "refuse", "Its producer gets ChannelFull"
-        DROP = "drop", "It is dropped"
+        REFUSE = "refuse", _("Its producer gets ChannelFull")
+        DROP = "drop", _("It is dropped")
 
-    name = models.TextField(db_collation="C", primary_key=True)
+    name = models.TextField(_("name"), db_collation="C", primary_key=True)
     paused = models.BooleanField(
-        db_default=False, default=False, help_text="Workers start none of its messages."
+        _("paused"),
+        db_default=False,
+        default=False,
+        help_text=_("Workers start none of its messages."),
     )
     retention = models.DurationField(
-        null=True, blank=True, help_text="How long its history is kept. Empty: as PGQUEUE says."
+        _("retention"),
+        null=True,
+        blank=True,
+        help_text=_("How long its history is kept. Empty: as PGQUEUE says."),
     )
     retention_succeeded = models.DurationField(
+        _("retention succeeded"),
         null=True,
         blank=True,
-        help_text="How long messages that succeeded are kept. Empty: as its history.",
+        help_text=_("How long messages that succeeded are kept. Empty: as its history."),
     )
     retention_cancelled = models.DurationField(
-        null=True, blank=True, help_text="The same for messages that were cancelled."
+        _("retention cancelled"),
+        null=True,
+        blank=True,
+        help_text=_("The same for messages that were cancelled."),
     )
     retention_discarded = models.DurationField(
+        _("retention discarded"),
         null=True,
         blank=True,
-        help_text="The same for messages that were discarded, as dead letters are in the end.",
+        help_text=_("The same for messages that were discarded, as dead letters are in the end."),
     )
     retention_expired = models.DurationField(
-        null=True, blank=True, help_text="The same for messages that expired."
-    )
-    dead_retention = models.DurationField(
+        _("retention expired"),
         null=True,
         blank=True,
-        help_text="How long its dead letters are kept before they are discarded. "
-        "Empty: as PGQUEUE says.",
+        help_text=_("The same for messages that expired."),
+    )
+    dead_retention = models.DurationField(
+        _("dead retention"),
+        null=True,
+        blank=True,
+        help_text=_(
+            "How long its dead letters are kept before they are discarded. Empty: as PGQUEUE says."
+        ),
     )
     on_dead = models.TextField(
-        choices=OnDead.choices, db_default=OnDead.BLOCK, default=OnDead.BLOCK
+        _("on dead"),
+        choices=OnDead.choices,
+        db_default=OnDead.BLOCK,
+        default=OnDead.BLOCK,
+        help_text=_("What a dead message does to those behind it, where they run in order."),
     )
     on_full = models.TextField(
+        _("on full"),
         choices=OnFull.choices,
         db_default=OnFull.REFUSE,
         default=OnFull.REFUSE,
-        help_text="What becomes of a message beyond a policy's max_size.",
+        help_text=_("What becomes of a message beyond a policy's max_size."),
     )
     handler = models.TextField(
+        _("handler"),
         blank=True,
         db_default="",
         default="",
-        help_text="The import path of the task that raw messages are given to.",
+        help_text=_("The import path of the task that raw messages are given to."),
     )
     watched = models.BooleanField(
+        _("watched"),
         db_default=False,
         default=False,
-        help_text="Whether watch() is notified of what happens to its messages.",
+        help_text=_("Whether watch() is notified of what happens to its messages."),
     )
 
     objects = ChannelQuerySet.as_manager()
 
     class Meta:
         db_table = "pgqueue_channel"
+        verbose_name = _("channel")
+        verbose_name_plural = _("channels")
         constraints = [
             models.CheckConstraint(
                 condition=Q(**{f"{name}__range": A_WHILE for name in RETENTIONS}),
                 name="pgqueue_channel_retention",
-                violation_error_message="What is kept is kept for longer than 0, and for a "
-                "hundred years at most.",
+                violation_error_message=_(
+                    "What is kept is kept for longer than 0, and for a hundred years at most."
+                ),
             )
         ]
 

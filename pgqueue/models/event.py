@@ -1,5 +1,7 @@
 from django.db import models
 from django.db.models import Q
+from django.utils.translation import gettext
+from django.utils.translation import gettext_lazy as _
 
 from pgqueue.models.clock import StatementTimestamp
 
@@ -33,15 +35,20 @@ class Event(models.Model):
     Made by SQL (`migrations/sql/`), since models know no partitions: a million positions each.
     """
 
-    position = models.BigIntegerField(primary_key=True)
-    topic = models.TextField(db_collation="C")
-    key = models.TextField(db_collation="C")
-    payload = models.JSONField(null=True)
-    metadata = models.JSONField()
-    created_at = models.DateTimeField()
+    position = models.BigIntegerField(_("position"), primary_key=True)
+    topic = models.TextField(_("topic"), db_collation="C")
+    key = models.TextField(_("key"), db_collation="C")
+    payload = models.JSONField(_("payload"), null=True)
+    metadata = models.JSONField(_("metadata"))
+    created_at = models.DateTimeField(_("created at"))
 
     class Meta:
         db_table = "pgqueue_event"
+        verbose_name = _("event")
+        verbose_name_plural = _("events")
 
     def __str__(self) -> str:
-        return f"{self.topic} at {self.position}"
+        return gettext("%(topic)s at %(position)s") % {
+            "topic": self.topic,
+            "position": self.position,
+        }

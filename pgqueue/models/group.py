@@ -2,6 +2,7 @@ from __future__ import annotations
 
 from django.db import models
 from django.db.models import Q
+from django.utils.translation import gettext_lazy as _
 
 from pgqueue.models.clock import StatementTimestamp
 
@@ -12,17 +13,19 @@ class Group(models.Model):
     What it reads, and what becomes of an event that its handler fails with, is the handler's.
     """
 
-    name = models.TextField(db_collation="C", primary_key=True)
-    partitions = models.IntegerField(db_default=1, default=1)
-    created_at = models.DateTimeField(db_default=StatementTimestamp())
+    name = models.TextField(_("name"), db_collation="C", primary_key=True)
+    partitions = models.IntegerField(_("partitions"), db_default=1, default=1)
+    created_at = models.DateTimeField(_("created at"), db_default=StatementTimestamp())
 
     class Meta:
         db_table = "pgqueue_group"
+        verbose_name = _("group")
+        verbose_name_plural = _("groups")
         constraints = [
             models.CheckConstraint(
                 condition=Q(partitions__range=(1, 1024)),
                 name="pgqueue_group_partitions",
-                violation_error_message="A group has 1 to 1024 partitions.",
+                violation_error_message=_("A group has 1 to 1024 partitions."),
             )
         ]
 
@@ -39,14 +42,14 @@ class Cursor(models.Model):
     pk = models.CompositePrimaryKey("group", "partition")
     group = models.TextField(db_collation="C")
     partition = models.IntegerField()
-    position = models.BigIntegerField(help_text="The last event that was handled.")
+    position = models.BigIntegerField(help_text=_("The last event that was handled."))
     reader_id = models.UUIDField(null=True)
     lease_until = models.DateTimeField(null=True)
-    failures = models.IntegerField(db_default=0, help_text="Of the next event, so far.")
-    error = models.TextField(db_default="", help_text="The last of them.")
-    retry_at = models.DateTimeField(null=True, help_text="When the next event is tried again.")
+    failures = models.IntegerField(db_default=0, help_text=_("Of the next event, so far."))
+    error = models.TextField(db_default="", help_text=_("The last of them."))
+    retry_at = models.DateTimeField(null=True, help_text=_("When the next event is tried again."))
     is_stopped = models.BooleanField(
-        db_default=False, help_text="An event failed for good: an operator resumes the group."
+        db_default=False, help_text=_("An event failed for good: an operator resumes the group.")
     )
     updated_at = models.DateTimeField(db_default=StatementTimestamp())
 

@@ -1,4 +1,5 @@
 from django.db import models
+from django.utils.translation import gettext_lazy as _
 
 from pgqueue.states import Outcome
 
@@ -10,39 +11,40 @@ class History(models.Model):
     would have to hold `finished_at`; ids are unique all the same, being a message's.
     """
 
-    id = models.BigIntegerField(primary_key=True)
-    channel = models.TextField(db_collation="C")
-    key = models.TextField(db_collation="C")
-    task = models.TextField()
-    payload = models.JSONField(null=True)
-    body = models.BinaryField(null=True)
-    metadata = models.JSONField()
-    options = models.JSONField(null=True)
-    priority = models.SmallIntegerField()
-    run_at = models.DateTimeField()
-    expires_at = models.DateTimeField(null=True)
-    worker_id = models.UUIDField(null=True)
-    attempt = models.IntegerField()
-    failures = models.IntegerField()
-    lost = models.IntegerField()
-    max_attempts = models.IntegerField()
-    ordered = models.BooleanField()
-    dedupe_key = models.TextField(db_collation="C", null=True)  # noqa: DJ001
-    progress = models.JSONField(null=True)
-    errors = models.JSONField()
-    claimed_at = models.DateTimeField(null=True)
-    started_at = models.DateTimeField(null=True)
-    cancel_requested_at = models.DateTimeField(null=True)
-    parent_id = models.BigIntegerField(null=True)
-    created_at = models.DateTimeField()
-    outcome = models.TextField(choices=Outcome.choices)
-    result = models.JSONField(null=True)
-    finished_at = models.DateTimeField()
-    txid = models.BigIntegerField()
+    id = models.BigIntegerField(_("ID"), primary_key=True)
+    channel = models.TextField(_("channel"), db_collation="C")
+    key = models.TextField(_("key"), db_collation="C")
+    task = models.TextField(_("task"))
+    payload = models.JSONField(_("payload"), null=True)
+    body = models.BinaryField(_("body"), null=True)
+    metadata = models.JSONField(_("metadata"))
+    options = models.JSONField(_("options"), null=True)
+    priority = models.SmallIntegerField(_("priority"))
+    run_at = models.DateTimeField(_("run at"))
+    expires_at = models.DateTimeField(_("expires at"), null=True)
+    worker_id = models.UUIDField(_("worker id"), null=True)
+    attempt = models.IntegerField(_("attempt"))
+    failures = models.IntegerField(_("failures"))
+    lost = models.IntegerField(_("lost"))
+    max_attempts = models.IntegerField(_("max attempts"))
+    ordered = models.BooleanField(_("ordered"))
+    dedupe_key = models.TextField(_("dedupe key"), db_collation="C", null=True)  # noqa: DJ001
+    progress = models.JSONField(_("progress"), null=True)
+    errors = models.JSONField(_("errors"))
+    claimed_at = models.DateTimeField(_("claimed at"), null=True)
+    started_at = models.DateTimeField(_("started at"), null=True)
+    cancel_requested_at = models.DateTimeField(_("cancel requested at"), null=True)
+    parent_id = models.BigIntegerField(_("parent id"), null=True)
+    created_at = models.DateTimeField(_("created at"))
+    outcome = models.TextField(_("outcome"), choices=Outcome.choices)
+    result = models.JSONField(_("result"), null=True)
+    finished_at = models.DateTimeField(_("finished at"))
+    txid = models.BigIntegerField(_("txid"))
 
     class Meta:
         db_table = "pgqueue_history"
-        verbose_name_plural = "history"
+        verbose_name = _("history")
+        verbose_name_plural = _("history")
 
     def __str__(self) -> str:
         return f"{self.task} #{self.pk}"

@@ -1,5 +1,6 @@
 from django.db import models
 from django.db.models import Q
+from django.utils.translation import gettext_lazy as _
 
 
 class Lane(models.Model):
@@ -11,19 +12,21 @@ class Lane(models.Model):
     class State(models.TextChoices):
         """Whether a claim would find something to take in it."""
 
-        IDLE = "idle"
-        RUNNABLE = "runnable"
-        SATURATED = "saturated"
-        THROTTLED = "throttled"
+        IDLE = "idle", _("Idle")
+        RUNNABLE = "runnable", _("Runnable")
+        SATURATED = "saturated", _("Saturated")
+        THROTTLED = "throttled", _("Throttled")
 
     pk = models.CompositePrimaryKey("channel", "key")
     channel = models.TextField(db_collation="C")
     key = models.TextField(db_collation="C")
     state = models.TextField(choices=State.choices)
-    turn_at = models.DateTimeField(help_text="Its place in the round: the earliest is served next.")
+    turn_at = models.DateTimeField(
+        help_text=_("Its place in the round: the earliest is served next.")
+    )
     # Of the generic cell rate algorithm: when all that was started will have been within the rate.
-    tat = models.DateTimeField(help_text="Theoretical arrival time, by which the rate is kept.")
-    wake_at = models.DateTimeField(null=True, help_text="When a throttled lane may go on.")
+    tat = models.DateTimeField(help_text=_("Theoretical arrival time, by which the rate is kept."))
+    wake_at = models.DateTimeField(null=True, help_text=_("When a throttled lane may go on."))
 
     class Meta:
         db_table = "pgqueue_lane"
@@ -53,8 +56,8 @@ class Gate(models.Model):
     """What claims of a channel lock first, where a policy is for the channel as a whole."""
 
     channel = models.TextField(db_collation="C", primary_key=True)
-    tat = models.DateTimeField(help_text="Theoretical arrival time, as a lane's.")
-    wake_at = models.DateTimeField(null=True, help_text="When the channel's rate lets it go on.")
+    tat = models.DateTimeField(help_text=_("Theoretical arrival time, as a lane's."))
+    wake_at = models.DateTimeField(null=True, help_text=_("When the channel's rate lets it go on."))
 
     class Meta:
         db_table = "pgqueue_gate"

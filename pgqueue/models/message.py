@@ -2,6 +2,7 @@ from __future__ import annotations
 
 from django.db import models, transaction
 from django.db.models import F, Q
+from django.utils.translation import gettext_lazy as _
 
 from pgqueue.connections import borrow
 from pgqueue.engine import operate
@@ -67,58 +68,76 @@ class MessageQuerySet(models.QuerySet["Message"]):
 class Message(models.Model):
     """One unit of work, one row from when it is enqueued until it ends."""
 
-    id = models.BigAutoField(primary_key=True)
-    channel = models.TextField(db_collation="C")
+    id = models.BigAutoField(_("ID"), primary_key=True)
+    channel = models.TextField(_("channel"), db_collation="C")
     key = models.TextField(
+        _("key"),
         db_collation="C",
         db_default="",
         blank=True,
-        help_text="The sub-queue inside its channel: a tenant, a user.",
+        help_text=_("The sub-queue inside its channel: a tenant, a user."),
     )
-    task = models.TextField(help_text="The import path of the task's function.")
-    payload = models.JSONField(null=True, blank=True)
-    body = models.BinaryField(null=True, blank=True)
-    metadata = models.JSONField(db_default={}, blank=True)
+    task = models.TextField(_("task"), help_text=_("The import path of the task's function."))
+    payload = models.JSONField(_("payload"), null=True, blank=True)
+    body = models.BinaryField(_("body"), null=True, blank=True)
+    metadata = models.JSONField(_("metadata"), db_default={}, blank=True)
     options = models.JSONField(
-        null=True, blank=True, help_text="What the task's using() changed for this message alone."
+        _("options"),
+        null=True,
+        blank=True,
+        help_text=_("What the task's using() changed for this message alone."),
     )
-    priority = models.SmallIntegerField(db_default=0, help_text="-100 to 100, higher first.")
+    priority = models.SmallIntegerField(
+        _("priority"), db_default=0, help_text=_("-100 to 100, higher first.")
+    )
     rank = GeneratedField(
         expression=F("priority") * -1,
         output_field=models.SmallIntegerField(),
         db_persist=True,
-        help_text="-priority: an index and a row comparison need one direction.",
+        help_text=_("-priority: an index and a row comparison need one direction."),
     )
-    state = models.TextField(choices=State.choices)
-    run_at = models.DateTimeField(db_default=StatementTimestamp())
-    expires_at = models.DateTimeField(null=True, blank=True)
-    lease_until = models.DateTimeField(null=True, blank=True)
-    worker_id = models.UUIDField(null=True, blank=True)
+    state = models.TextField(_("state"), choices=State.choices)
+    run_at = models.DateTimeField(_("run at"), db_default=StatementTimestamp())
+    expires_at = models.DateTimeField(_("expires at"), null=True, blank=True)
+    lease_until = models.DateTimeField(_("lease until"), null=True, blank=True)
+    worker_id = models.UUIDField(_("worker id"), null=True, blank=True)
     attempt = models.IntegerField(
-        db_default=0, help_text="Claims so far. A part of the fence: never reset."
+        _("attempt"), db_default=0, help_text=_("Claims so far. A part of the fence: never reset.")
     )
-    failures = models.IntegerField(db_default=0, help_text="Errors it raised so far.")
-    lost = models.IntegerField(db_default=0, help_text="Workers that died while they ran it.")
-    max_attempts = models.IntegerField(help_text="Errors after which it is dead.")
-    ordered = models.BooleanField(db_default=False)
-    governed = models.BooleanField(db_default=False)
+    failures = models.IntegerField(
+        _("failures"), db_default=0, help_text=_("Errors it raised so far.")
+    )
+    lost = models.IntegerField(
+        _("lost"), db_default=0, help_text=_("Workers that died while they ran it.")
+    )
+    max_attempts = models.IntegerField(
+        _("max attempts"), help_text=_("Errors after which it is dead.")
+    )
+    ordered = models.BooleanField(_("ordered"), db_default=False)
+    governed = models.BooleanField(_("governed"), db_default=False)
     # Null, unlike '', is equal to nothing.
-    dedupe_key = models.TextField(db_collation="C", null=True, blank=True)  # noqa: DJ001
+    dedupe_key = models.TextField(_("dedupe key"), db_collation="C", null=True, blank=True)  # noqa: DJ001
     debounced = models.BooleanField(
-        db_default=False, help_text="Its dedupe_key is its own only until it is started."
+        _("debounced"),
+        db_default=False,
+        help_text=_("Its dedupe_key is its own only until it is started."),
     )
-    progress = models.JSONField(null=True, blank=True)
-    errors = models.JSONField(db_default=[], help_text="The first error and the last nine.")
-    claimed_at = models.DateTimeField(null=True, blank=True)
-    started_at = models.DateTimeField(null=True, blank=True)
-    cancel_requested_at = models.DateTimeField(null=True, blank=True)
-    parent_id = models.BigIntegerField(null=True, blank=True)
-    created_at = models.DateTimeField(db_default=StatementTimestamp())
+    progress = models.JSONField(_("progress"), null=True, blank=True)
+    errors = models.JSONField(
+        _("errors"), db_default=[], help_text=_("The first error and the last nine.")
+    )
+    claimed_at = models.DateTimeField(_("claimed at"), null=True, blank=True)
+    started_at = models.DateTimeField(_("started at"), null=True, blank=True)
+    cancel_requested_at = models.DateTimeField(_("cancel requested at"), null=True, blank=True)
+    parent_id = models.BigIntegerField(_("parent id"), null=True, blank=True)
+    created_at = models.DateTimeField(_("created at"), db_default=StatementTimestamp())
 
     objects = MessageQuerySet.as_manager()
 
     class Meta:
         db_table = "pgqueue_message"
+        verbose_name = _("message")
+        verbose_name_plural = _("messages")
         permissions = [
             ("operate_message", "Can run, cancel and replay messages"),
             ("purge_message", "Can discard messages"),

@@ -6,6 +6,7 @@ from datetime import timedelta
 from django.db import models, router, transaction
 from django.db.models import F, Q
 from django.db.models.base import ModelBase
+from django.utils.translation import gettext_lazy as _
 
 from pgqueue.models.names import NamesField
 from pgqueue.schedules import rhythm_of
@@ -39,95 +40,133 @@ class Schedule(models.Model):
     class Missed(models.TextChoices):
         """What becomes of ticks that came while no worker enqueued for them."""
 
-        SKIP = "skip", "Skip them"
-        ONCE = "once", "One message for all of them"
-        ALL = "all", "One message for each"
+        SKIP = "skip", _("Skip them")
+        ONCE = "once", _("One message for all of them")
+        ALL = "all", _("One message for each")
 
     class Overlap(models.TextChoices):
         """What to do while the message of an earlier tick waits or runs."""
 
-        ALLOW = "allow", "Let them run at once"
-        SKIP = "skip", "Skip the tick"
-        ONE = "one", "Queue behind it"
+        ALLOW = "allow", _("Let them run at once")
+        SKIP = "skip", _("Skip the tick")
+        ONE = "one", _("Queue behind it")
 
-    name = models.TextField(db_collation="C", primary_key=True)
-    task = models.TextField(help_text="The import path of the task.")
+    name = models.TextField(_("name"), db_collation="C", primary_key=True)
+    task = models.TextField(_("task"), help_text=_("The import path of the task."))
     cron = models.TextField(
         blank=True,
         db_default="",
         default="",
-        verbose_name="cron line",
-        help_text="Minute, hour, day of the month, month, day of the week; or @daily, …",
+        verbose_name=_("cron line"),
+        help_text=_("Minute, hour, day of the month, month, day of the week; or @daily, …"),
     )
     every = models.DurationField(
-        null=True, blank=True, help_text="An interval instead of a cron line: 00:05:00."
+        _("every"),
+        null=True,
+        blank=True,
+        help_text=_("An interval instead of a cron line: 00:05:00."),
     )
     timezone = models.TextField(
-        db_default="UTC", default="UTC", help_text="The time zone of the cron line: Europe/Berlin."
+        _("timezone"),
+        db_default="UTC",
+        default="UTC",
+        help_text=_("The time zone of the cron line: Europe/Berlin."),
     )
-    args = models.JSONField(db_default=[], default=list, blank=True)
-    kwargs = models.JSONField(db_default={}, default=dict, blank=True)
+    args = models.JSONField(_("args"), db_default=[], default=list, blank=True)
+    kwargs = models.JSONField(_("kwargs"), db_default={}, default=dict, blank=True)
     channel = models.TextField(
-        db_collation="C", blank=True, db_default="", default="", help_text="Empty: the task's."
+        _("channel"),
+        db_collation="C",
+        blank=True,
+        db_default="",
+        default="",
+        help_text=_("Empty: the task's."),
     )
-    priority = models.SmallIntegerField(null=True, blank=True, help_text="Empty: the task's.")
+    priority = models.SmallIntegerField(
+        _("priority"), null=True, blank=True, help_text=_("Empty: the task's.")
+    )
     missed = models.TextField(
+        _("missed"),
         choices=Missed.choices,
         db_default=Missed.ONCE,
         default=Missed.ONCE,
-        help_text="What becomes of ticks that came while no worker ran.",
+        help_text=_("What becomes of ticks that came while no worker ran."),
     )
     overlap = models.TextField(
+        _("overlap"),
         choices=Overlap.choices,
         db_default=Overlap.ALLOW,
         default=Overlap.ALLOW,
-        help_text="What to do while the message of an earlier tick waits or runs.",
+        help_text=_("What to do while the message of an earlier tick waits or runs."),
     )
     paused = models.BooleanField(
-        db_default=False, default=False, help_text="A paused schedule enqueues nothing."
+        _("paused"),
+        db_default=False,
+        default=False,
+        help_text=_("A paused schedule enqueues nothing."),
     )
 
     next_at = models.DateTimeField(
+        _("next at"),
         null=True,
         editable=False,
-        help_text="The first tick that was not done. Null: the next one from now.",
+        help_text=_("The first tick that was not done. Null: the next one from now."),
     )
     ticked_at = models.DateTimeField(
-        null=True, editable=False, help_text="The last tick that had a message."
+        _("ticked at"), null=True, editable=False, help_text=_("The last tick that had a message.")
     )
     message_id = models.BigIntegerField(
-        null=True, editable=False, help_text="The message of that tick."
+        _("message id"), null=True, editable=False, help_text=_("The message of that tick.")
     )
     recent = models.JSONField(
+        _("recent"),
         db_default=[],
         default=list,
         editable=False,
-        help_text="The messages of the last ten ticks that had one, the newest first.",
+        help_text=_("The messages of the last ten ticks that had one, the newest first."),
     )
     error = models.TextField(
-        db_default="", default="", editable=False, help_text="Why the last tick had no message."
+        _("error"),
+        db_default="",
+        default="",
+        editable=False,
+        help_text=_("Why the last tick had no message."),
     )
 
     declared = models.BooleanField(
-        db_default=False, default=False, editable=False, help_text="Whether it is declared in code."
+        _("declared"),
+        db_default=False,
+        default=False,
+        editable=False,
+        help_text=_("Whether it is declared in code."),
     )
     definition = models.TextField(
-        db_default="", default="", editable=False, help_text="A digest of its declaration in code."
+        _("definition"),
+        db_default="",
+        default="",
+        editable=False,
+        help_text=_("A digest of its declaration in code."),
     )
     superseded = NamesField(
+        _("superseded"),
         db_default=[],
         default=list,
         editable=False,
-        help_text="Earlier declarations in code, newest first.",
+        help_text=_("Earlier declarations in code, newest first."),
     )
     seen_at = models.DateTimeField(
-        null=True, editable=False, help_text="About when a worker last had it in its code."
+        _("seen at"),
+        null=True,
+        editable=False,
+        help_text=_("About when a worker last had it in its code."),
     )
 
     objects = ScheduleQuerySet.as_manager()
 
     class Meta:
         db_table = "pgqueue_schedule"
+        verbose_name = _("schedule")
+        verbose_name_plural = _("schedules")
         indexes = [
             # What is due: read every second.
             models.Index(
@@ -140,12 +179,12 @@ class Schedule(models.Model):
             models.CheckConstraint(
                 condition=~Q(cron="") & Q(every=None) | Q(cron="") & Q(every__isnull=False),
                 name="pgqueue_schedule_when",
-                violation_error_message="Give a cron line, or an interval.",
+                violation_error_message=_("Give a cron line, or an interval."),
             ),
             models.CheckConstraint(
                 condition=Q(every__range=(SHORTEST, LONGEST)),
                 name="pgqueue_schedule_every",
-                violation_error_message="every must be a second or more, and a year at most.",
+                violation_error_message=_("every must be a second or more, and a year at most."),
             ),
             models.CheckConstraint(
                 condition=Q(missed__in=["skip", "once", "all"]), name="pgqueue_schedule_missed"

@@ -8,6 +8,8 @@ from django.db import connections, models, router
 from django.db.models import Q
 from django.db.models.base import ModelBase
 from django.utils import timezone
+from django.utils.translation import gettext, ngettext
+from django.utils.translation import gettext_lazy as _
 
 from pgqueue.engine import log, predicates
 from pgqueue.filters import Filter, compiled
@@ -41,88 +43,131 @@ class Subscription(models.Model):
 
     of_workers: ClassVar[frozenset[str]] = frozenset(OF_WORKERS)
 
-    name = models.TextField(db_collation="C", primary_key=True)
+    name = models.TextField(_("name"), db_collation="C", primary_key=True)
     task = models.TextField(
+        _("task"),
         blank=True,
         db_default="",
         default="",
-        help_text="The import path of the task. Empty: raw messages.",
+        help_text=_("The import path of the task. Empty: raw messages."),
     )
     topics = NamesField(
-        db_default=[], default=list, blank=True, help_text="order.paid, order.*, order.**"
+        _("topics"),
+        db_default=[],
+        default=list,
+        blank=True,
+        help_text=_("order.paid, order.*, order.**"),
     )
-    where = models.JSONField(db_default={}, default=dict, blank=True)
+    where = models.JSONField(_("where"), db_default={}, default=dict, blank=True)
     predicate = models.TextField(
+        _("predicate"),
         blank=True,
         db_default="",
         default="",
-        help_text="SQL over an event e and a subscription s: e.key = s.params ->> 'key'",
+        help_text=_("SQL over an event e and a subscription s: e.key = s.params ->> 'key'"),
     )
     params = models.JSONField(
-        db_default={}, default=dict, blank=True, help_text="What the predicate knows as s.params."
+        _("params"),
+        db_default={},
+        default=dict,
+        blank=True,
+        help_text=_("What the predicate knows as s.params."),
     )
-    channel = models.TextField(db_collation="C", db_default="default", default="default")
+    channel = models.TextField(
+        _("channel"), db_collation="C", db_default="default", default="default"
+    )
     key = models.TextField(
+        _("key"),
         db_collation="C",
         blank=True,
         db_default="",
         default="",
-        help_text="Of its messages: a text, {key}, {topic} or {payload.name}.",
+        help_text=_("Of its messages: a text, {key}, {topic} or {payload.name}."),
     )
     ordered = models.BooleanField(
-        db_default=False, default=False, help_text="Run them one by one, in the log's order."
+        _("ordered"),
+        db_default=False,
+        default=False,
+        help_text=_("Run them one by one, in the log's order."),
     )
     batch = models.IntegerField(
-        null=True, blank=True, help_text="Events in one message, at most. Empty: one."
+        _("batch"),
+        null=True,
+        blank=True,
+        help_text=_("Events in one message, at most. Empty: one."),
     )
     split_by = models.TextField(
+        _("split by"),
         blank=True,
         db_default="",
         default="",
-        help_text="Batch only events that agree in this: {key}, {topic} or {payload.name}.",
+        help_text=_("Batch only events that agree in this: {key}, {topic} or {payload.name}."),
     )
-    priority = models.SmallIntegerField(db_default=0, default=0)
-    max_attempts = models.IntegerField(db_default=5, default=5)
-    metadata = models.JSONField(db_default={}, default=dict, blank=True)
+    priority = models.SmallIntegerField(_("priority"), db_default=0, default=0)
+    max_attempts = models.IntegerField(_("max attempts"), db_default=5, default=5)
+    metadata = models.JSONField(_("metadata"), db_default={}, default=dict, blank=True)
     paused = models.BooleanField(
-        db_default=False, default=False, help_text="It goes on where it was when it is resumed."
+        _("paused"),
+        db_default=False,
+        default=False,
+        help_text=_("It goes on where it was when it is resumed."),
     )
     expires_after = models.DurationField(
-        null=True, blank=True, help_text="It is deleted unless it is renewed for so long."
+        _("expires after"),
+        null=True,
+        blank=True,
+        help_text=_("It is deleted unless it is renewed for so long."),
     )
-    expires_at = models.DateTimeField(null=True, editable=False)
+    expires_at = models.DateTimeField(_("expires at"), null=True, editable=False)
 
     position = models.BigIntegerField(
-        editable=False, help_text="The last event that it was matched with, unless it follows."
+        _("position"),
+        editable=False,
+        help_text=_("The last event that it was matched with, unless it follows."),
     )
     follows = models.BooleanField(
-        db_default=False, default=False, editable=False, help_text="It is where the dispatch is."
+        _("follows"),
+        db_default=False,
+        default=False,
+        editable=False,
+        help_text=_("It is where the dispatch is."),
     )
     error = models.TextField(
-        db_default="", default="", editable=False, help_text="Why the dispatch has paused it."
+        _("error"),
+        db_default="",
+        default="",
+        editable=False,
+        help_text=_("Why the dispatch has paused it."),
     )
-    created_at = models.DateTimeField(db_default=StatementTimestamp(), editable=False)
+    created_at = models.DateTimeField(
+        _("created at"), db_default=StatementTimestamp(), editable=False
+    )
 
-    declared = models.BooleanField(db_default=False, default=False, editable=False)
-    definition = models.TextField(db_default="", default="", editable=False)
-    superseded = NamesField(db_default=[], default=list, editable=False)
+    declared = models.BooleanField(_("declared"), db_default=False, default=False, editable=False)
+    definition = models.TextField(_("definition"), db_default="", default="", editable=False)
+    superseded = NamesField(_("superseded"), db_default=[], default=list, editable=False)
     seen_at = models.DateTimeField(
-        null=True, editable=False, help_text="About when a worker last had it in its code."
+        _("seen at"),
+        null=True,
+        editable=False,
+        help_text=_("About when a worker last had it in its code."),
     )
 
-    exact = NamesField(db_default=[], default=list, editable=False)
-    regex = models.TextField(db_default="", default="", editable=False)
-    eq_path = models.TextField(db_default="", default="", editable=False)
-    eq_value = models.JSONField(null=True, editable=False)
-    path = models.TextField(db_default="", default="", editable=False)
-    vars = models.JSONField(db_default={}, default=dict, editable=False)
-    key_path = models.TextField(db_default="", default="", editable=False)
-    split_path = models.TextField(db_default="", default="", editable=False)
+    exact = NamesField(_("exact"), db_default=[], default=list, editable=False)
+    regex = models.TextField(_("regex"), db_default="", default="", editable=False)
+    eq_path = models.TextField(_("eq path"), db_default="", default="", editable=False)
+    eq_value = models.JSONField(_("eq value"), null=True, editable=False)
+    path = models.TextField(_("path"), db_default="", default="", editable=False)
+    vars = models.JSONField(_("vars"), db_default={}, default=dict, editable=False)
+    key_path = models.TextField(_("key path"), db_default="", default="", editable=False)
+    split_path = models.TextField(_("split path"), db_default="", default="", editable=False)
 
     objects = SubscriptionQuerySet.as_manager()
 
     class Meta:
         db_table = "pgqueue_subscription"
+        verbose_name = _("subscription")
+        verbose_name_plural = _("subscriptions")
         constraints = [
             models.CheckConstraint(
                 condition=~Q(name="") & ~Q(channel=""), name="pgqueue_subscription_names"
@@ -130,7 +175,7 @@ class Subscription(models.Model):
             models.CheckConstraint(
                 condition=Q(batch__range=(1, 10_000)),
                 name="pgqueue_subscription_batch",
-                violation_error_message="A batch has 1 to 10 000 events.",
+                violation_error_message=_("A batch has 1 to 10 000 events."),
             ),
             models.CheckConstraint(
                 condition=Q(priority__range=(-100, 100)), name="pgqueue_subscription_priority"
@@ -202,12 +247,20 @@ class Subscription(models.Model):
         """
         behind = max(head - (cursor if self.follows else self.position), 0)
         if self.paused:
-            return f"paused: {self.error}" if self.error else "paused"
-        if self.declared and not self.is_in_code:
-            return "in no worker's code"
-        state = "follows" if self.follows or not behind else "catching up"
-        if behind:
-            state += f", {behind} behind"
+            state = gettext("paused")
+        elif self.declared and not self.is_in_code:
+            return gettext("in no worker's code")
+        elif not behind:
+            state = gettext("follows")
+        elif self.follows:
+            state = (
+                ngettext("follows, %d event behind", "follows, %d events behind", behind) % behind
+            )
+        else:
+            state = (
+                ngettext("catching up, %d event behind", "catching up, %d events behind", behind)
+                % behind
+            )
         return f"{state}: {self.error}" if self.error else state
 
     @property

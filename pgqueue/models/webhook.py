@@ -9,6 +9,7 @@ from django.db import models
 from django.db.models import Q
 from django.db.models.base import ModelBase
 from django.utils import timezone
+from django.utils.translation import gettext_lazy as _
 
 from pgqueue.conf import settings
 from pgqueue.endpoints import as_headers, as_secret, as_timeout, as_url, new_secret
@@ -39,61 +40,80 @@ class Webhook(Subscription):
         db_constraint=False,
         related_name="webhook",
     )
-    url = models.TextField("URL", help_text="https://example.com/hooks")
+    url = models.TextField(_("URL"), help_text=_("https://example.com/hooks"))
     secret = models.TextField(
+        _("secret"),
         blank=True,
         default=new_secret,
-        help_text="What posts are signed with: whsec_ and base64. Empty: a new one.",
+        help_text=_("What posts are signed with: whsec_ and base64. Empty: a new one."),
     )
     rotated = models.JSONField(
+        _("rotated"),
         db_default=[],
         default=list,
         editable=False,
-        help_text="Secrets before this one, and until when posts are signed with them, too.",
+        help_text=_("Secrets before this one, and until when posts are signed with them, too."),
     )
     headers = models.JSONField(
-        db_default={}, default=dict, blank=True, help_text="What is sent with each post."
+        _("headers"),
+        db_default={},
+        default=dict,
+        blank=True,
+        help_text=_("What is sent with each post."),
     )
     enabled = models.BooleanField(
+        _("enabled"),
         db_default=True,
         default=True,
-        help_text="If not, nothing is posted; what happens meanwhile is skipped.",
+        help_text=_("If not, nothing is posted; what happens meanwhile is skipped."),
     )
     cloudevents = models.BooleanField(
-        "CloudEvents", db_default=False, default=False, help_text="Post CloudEvents, as JSON."
+        _("CloudEvents"), db_default=False, default=False, help_text=_("Post CloudEvents, as JSON.")
     )
     gzip = models.BooleanField(
-        db_default=True, default=True, help_text="Compress bodies of 1 KiB or more."
+        _("gzip"), db_default=True, default=True, help_text=_("Compress bodies of 1 KiB or more.")
     )
     serializer = models.TextField(
+        _("serializer"),
         blank=True,
         db_default="",
         default="",
-        help_text="The import path of a function that makes the body.",
+        help_text=_("The import path of a function that makes the body."),
     )
     timeout = models.DurationField(
-        null=True, blank=True, help_text="How long a post may take. Empty: as PGQUEUE says."
-    )
-    backoff = models.JSONField(
+        _("timeout"),
         null=True,
         blank=True,
-        help_text='Seconds to wait after each failure: [10, 60, 3600], or {"base": 10, "cap": '
-        "3600}. Empty: as PGQUEUE says.",
+        help_text=_("How long a post may take. Empty: as PGQUEUE says."),
     )
-    salt = models.UUIDField(default=uuid4, editable=False, help_text="A part of each webhook-id.")
+    backoff = models.JSONField(
+        _("backoff"),
+        null=True,
+        blank=True,
+        help_text=_(
+            'Seconds to wait after each failure: [10, 60, 3600], or {"base": 10, "cap": '
+            "3600}. Empty: as PGQUEUE says."
+        ),
+    )
+    salt = models.UUIDField(
+        _("salt"), default=uuid4, editable=False, help_text=_("A part of each webhook-id.")
+    )
 
     failures = models.IntegerField(
+        _("failures"),
         db_default=0,
         default=0,
         editable=False,
-        help_text="Noted since the last success: at most one a second by each worker.",
+        help_text=_("Noted since the last success: at most one a second by each worker."),
     )
-    failing_since = models.DateTimeField(null=True, editable=False)
+    failing_since = models.DateTimeField(_("failing since"), null=True, editable=False)
 
     objects: ClassVar[models.Manager[Webhook]] = models.Manager()  # type: ignore[assignment]
 
     class Meta:
         db_table = "pgqueue_webhook"
+        verbose_name = _("webhook")
+        verbose_name_plural = _("webhooks")
         permissions = [("operate_webhook", "Can rotate, resume and test webhooks")]
         constraints = [
             models.CheckConstraint(

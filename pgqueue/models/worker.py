@@ -3,6 +3,7 @@ from __future__ import annotations
 from datetime import timedelta
 
 from django.db import models
+from django.utils.translation import gettext_lazy as _
 
 from pgqueue.models.clock import StatementTimestamp
 from pgqueue.models.names import NamesField
@@ -21,22 +22,30 @@ class Worker(models.Model):
     crash gives its attempt number out again, and must not be taken for the new one.
     """
 
-    id = models.UUIDField(primary_key=True)
-    host = models.TextField()
-    pid = models.IntegerField()
-    started_at = models.DateTimeField()
-    last_seen = models.DateTimeField()
-    channels = NamesField(null=True, help_text="Null: every channel, also future ones.")
-    excluded = NamesField(db_default=[])
-    notify_until = models.DateTimeField(
-        null=True, help_text="Until then it is idle, and is notified of new messages."
+    id = models.UUIDField(_("ID"), primary_key=True)
+    host = models.TextField(_("host"))
+    pid = models.IntegerField(_("PID"))
+    started_at = models.DateTimeField(_("started at"))
+    last_seen = models.DateTimeField(_("last seen"))
+    channels = NamesField(
+        _("channels"), null=True, help_text=_("Null: every channel, also future ones.")
     )
-    info = models.JSONField(db_default={}, help_text="What it runs: threads, version, …")
+    excluded = NamesField(_("excluded"), db_default=[])
+    notify_until = models.DateTimeField(
+        _("notify until"),
+        null=True,
+        help_text=_("Until then it is idle, and is notified of new messages."),
+    )
+    info = models.JSONField(
+        _("info"), db_default={}, help_text=_("What it runs: threads, version, …")
+    )
 
     objects = WorkerQuerySet.as_manager()
 
     class Meta:
         db_table = "pgqueue_worker"
+        verbose_name = _("worker")
+        verbose_name_plural = _("workers")
 
     def __str__(self) -> str:
         return f"{self.host}:{self.pid}"

@@ -3,11 +3,26 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from typing import TYPE_CHECKING
 
 from django import template
 from django.utils.translation import gettext as _
 
+from pgqueue.models import Lane
+from pgqueue.states import Outcome, State
+
+if TYPE_CHECKING:
+    from django_stubs_ext import StrOrPromise
+
 register = template.Library()
+
+STATES = dict([*State.choices, *Outcome.choices, *Lane.State.choices])
+
+
+@register.filter
+def state(value: str | None) -> StrOrPromise:
+    """Return the word for a state of a message or a lane, or for how a message ended."""
+    return STATES.get(value or "", value or "")
 
 
 @register.filter

@@ -12,7 +12,7 @@ from django.utils.http import urlencode
 from pgqueue import bulk
 from pgqueue.models import History, Message
 from pgqueue.testing import run_all
-from tests.admin.acting import BULK, MESSAGES
+from tests.admin.acting import BULK, HISTORY, MESSAGES
 from tests.admin.conftest import Connection, Login
 from tests.factories import bury, enqueue, register, schedule
 
@@ -245,3 +245,15 @@ def test_the_list_is_narrowed_by_the_class_of_the_last_error(queue: Connection, 
     assert listed("Stuck") == listed("shop.Stuck") == [one]
     assert listed("Early") == []
     assert listed("Oops") == [other]
+
+
+@pytest.mark.parametrize("path", [MESSAGES, f"{BULK}?action=cancel&channel=mail&", HISTORY])
+def test_an_error_is_sought_beside_a_key_too(
+    queue: Connection, operator: Client, path: str
+) -> None:
+    bury(queue, channel="mail", key="k")
+
+    page = operator.get(f"{path}{'' if '?' in path else '?'}q=k&error=Oops")
+
+    assert page.status_code == 200
+    assert path == HISTORY or page.text.count("tests.task")

@@ -142,8 +142,8 @@ class TestThePageOfAChannel:
 
         shown = "".join(page().split())
 
-        assert "<td>&lt;b&gt;</td><td>saturated</td><td>1</td><td>100+</td>" in shown
-        assert "<td>c:2</td><td>throttled</td><td>0</td><td>0</td>" in shown
+        assert "<td>&lt;b&gt;</td><td>Saturated</td><td>1</td><td>100+</td>" in shown
+        assert "<td>c:2</td><td>Throttled</td><td>0</td><td>0</td>" in shown
         assert "c:3" not in shown
 
     def test_shows_no_more_than_a_hundred(self, queue: Connection, page: Any):
@@ -154,7 +154,7 @@ class TestThePageOfAChannel:
 
         shown = page()
 
-        assert shown.count("<td>idle</td>") == 100
+        assert shown.count("<td>Idle</td>") == 100
         assert "The first 100 by key." in shown
 
     def test_has_none_where_none_is_governed(self, page: Any):

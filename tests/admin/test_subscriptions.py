@@ -268,7 +268,7 @@ class TestTheList:
 
         assert states(editor) == {
             "a": "follows",
-            "b": "catching up, 3 behind",
+            "b": "catching up, 3 events behind",
             "c": "paused: DataError: no",
             "d": "follows",
             "e": "follows",
@@ -313,7 +313,7 @@ class TestThePage:
         shown = page(editor, f"{SUBSCRIPTIONS}thanks/change/")
 
         assert '{"total__gte": 100}' in shown
-        assert "catching up, 2 behind" in shown
+        assert "catching up, 2 events behind" in shown
         assert 'name="paused"' in shown
         assert 'name="topics"' not in shown
 

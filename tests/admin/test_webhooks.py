@@ -238,7 +238,7 @@ def test_dead_letters_are_found_and_replayed(
 
     assert len(links) == 3
     assert ["what a day" in each for each in listed] == [True, True, False]
-    assert "1 dead letters replayed" in str(said)
+    assert "1 dead letter replayed" in str(said)
     assert History.objects.get().result["status"] == 200
 
 

@@ -115,7 +115,7 @@ class TestItsState:
             ({"follows": True}, "follows"),
             ({"follows": True, "error": "a gap"}, "follows: a gap"),
             ({"position": 9}, "follows"),
-            ({"position": 4}, "catching up, 5 behind"),
+            ({"position": 4}, "catching up, 5 events behind"),
             ({"position": 4, "paused": True}, "paused"),
             ({"position": 4, "paused": True, "error": "DataError: no"}, "paused: DataError: no"),
             ({"follows": True, "declared": True}, "in no worker's code"),
@@ -130,4 +130,4 @@ class TestItsState:
     def test_says_how_far_the_dispatch_is_behind(self) -> None:
         row = Subscription(position=0, follows=True)
 
-        assert row.state(cursor=5, head=9) == "follows, 4 behind"
+        assert row.state(cursor=5, head=9) == "follows, 4 events behind"

@@ -14,8 +14,10 @@ from typing import Any
 from django.dispatch import Signal, receiver
 
 from pgqueue import spelling, tables, tracebacks
+from pgqueue.endings import Died
 from pgqueue.redaction import Hidden, stand_in
 from pgqueue.savepoints import GuardedSignal
+from pgqueue.states import State
 
 logger = logging.getLogger("pgqueue")
 
@@ -134,12 +136,16 @@ def send(signal: Signal, sender: Any, **named: Any) -> None:
 def log_finished(task: Any, context: Any, ending: Any, hiding: Callable[[Any], Hidden]) -> None:
     """Log how a run ended. Called, not sent: as a receiver it would cost more than small tasks.
 
+    A dead letter is an error, which is what error trackers report; what is tried again is a
+    warning.
+
     Args:
         hiding: returns, of a claim, what is kept out of the log.
     """
     if ending.error is not None:
         error = stand_in(ending.error, hiding(context.claim))
-        logger.warning(
+        logger.log(
+            logging.ERROR if isinstance(ending, Died) else logging.WARNING,
             "%s #%s failed on attempt %s: %s",
             task.name,
             context.id,
@@ -204,7 +210,8 @@ def _log_lost(sender: Any, claim: Any, **kwargs: Any) -> None:
 
 @receiver(message_rescued)
 def _log_rescued(sender: Any, rescued: Any, **kwargs: Any) -> None:
-    logger.warning("%s #%s lost its worker; now %s", rescued.task, rescued.id, rescued.state)
+    level = logging.ERROR if rescued.state == State.DEAD else logging.WARNING
+    logger.log(level, "%s #%s lost its worker; now %s", rescued.task, rescued.id, rescued.state)
 
 
 @receiver(schedule_failed)

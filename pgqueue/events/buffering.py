@@ -21,7 +21,7 @@ from pgqueue.connections import Session
 from pgqueue.engine import publish as engine
 from pgqueue.engine.publish import NewEvent
 from pgqueue.engine.values import Tuples
-from pgqueue.events.publishing import made
+from pgqueue.events.publishing import create
 from pgqueue.events.typed import Event
 from pgqueue.exceptions import InvalidEvent, InvalidMessage
 from pgqueue.quantities import as_count, as_duration
@@ -115,7 +115,7 @@ class BufferedPublisher:
             PayloadTooLarge: the payload takes more than 16 MiB.
             django.db.OperationalError: the database is away, and `max_buffered` events wait.
         """
-        new = made(event, payload, key=key, metadata=metadata)
+        new = create(event, payload, key=key, metadata=metadata)
         if len(self._events) >= self._bound:
             self.flush()
         with self._lock:

@@ -11,6 +11,7 @@ from typing import Any, Literal, TypeAlias, get_args
 from django.utils import timezone
 from django.utils.module_loading import autodiscover_modules
 
+from pgqueue import tracing
 from pgqueue.conf import settings
 from pgqueue.events.recorded import RecordedEvent
 from pgqueue.exceptions import InvalidGroup, PGQueueError
@@ -65,9 +66,11 @@ class Consumer:
         """Have the handler handle events, as it takes them: one by one, or as a list."""
         if self.batch is None:
             for event in events:
-                self.handler(event)
+                with tracing.handling(self.name, [event]):
+                    self.handler(event)
         else:
-            self.handler(list(events))
+            with tracing.handling(self.name, events):
+                self.handler(list(events))
 
 
 def consumer(

@@ -311,7 +311,8 @@ class GroupReader(Service):
         delay = self._delay(error, failures, hidden)
         is_last = failures >= self._consumer.max_attempts or delay is None
         then = self._in_words(None if is_last else delay)
-        logger.warning("%s failed in the group %s: %s", event, name, then, exc_info=shown)
+        level = logging.ERROR if is_last else logging.WARNING
+        logger.log(level, "%s failed in the group %s: %s", event, name, then, exc_info=shown)
         if is_last or delay is None:
             return self._give_up(connection, held, event, shown, failures)
         held.failures = failures

@@ -7,12 +7,10 @@ from datetime import datetime, timedelta
 from typing import Any
 
 import psycopg
-from django.db import connections
 
 from pgqueue.conf import settings
-from pgqueue.engine import publish as engine
 from pgqueue.engine.publish import NewEvent
-from pgqueue.events.publishing import made
+from pgqueue.events.publishing import Outbox, made
 from pgqueue.events.typed import Event
 from pgqueue.exceptions import InvalidEvent, InvalidTask
 from pgqueue.tasks import TaskContext, TaskResult, task
@@ -23,7 +21,7 @@ def publish_now(
     context: TaskContext, topic: str, key: str, payload: str | None, metadata: str
 ) -> None:
     """Publish an event, exactly once. Payload and metadata are JSON texts."""
-    engine.publish(connections[context.database], NewEvent(topic, key, payload, metadata))
+    Outbox(context.database, None).store(NewEvent(topic, key, payload, metadata))
 
 
 def publish_later(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from itertools import islice
 from typing import Any
@@ -12,6 +12,7 @@ import psycopg
 from asgiref.sync import sync_to_async
 from django.db import connections, transaction
 
+from pgqueue import tracing
 from pgqueue.codec import raw
 from pgqueue.codec.scalars import Unstorable
 from pgqueue.conf import settings
@@ -182,6 +183,25 @@ def _metadata(own: Mapping[str, Any], given: Mapping[str, Any] | None) -> str:
     return json.dumps({**acts, **checked, **own})
 
 
+def create(
+    event: str | Event, payload: Any, *, key: str | None, metadata: Mapping[str, Any] | None
+) -> NewEvent:
+    """Return an event that another thread will store: it belongs to the trace that is current."""
+    new = made(event, payload, key=key, metadata=metadata)
+    with tracing.sending(new.topic, operation="create") as sending:
+        return _carrying(new, sending)
+
+
+def _sending(events: Sequence[NewEvent]) -> tracing.Sending:
+    topics = {event.topic for event in events} if tracing.tracer else set()
+    return tracing.sending(topics.pop() if len(topics) == 1 else None, count=len(events))
+
+
+def _carrying(event: NewEvent, sending: tracing.Sending) -> NewEvent:
+    metadata = sending.metadata(event.metadata)
+    return event if metadata is event.metadata else event._replace(metadata=metadata)
+
+
 class Outbox:
     """Where events are stored, and what else is to be part of the same transaction.
 
@@ -212,15 +232,16 @@ class Outbox:
 
     def store(self, event: NewEvent) -> None:
         """Store one event."""
-        with needing_tables(self.alias):
-            engine.publish(self.cursors, event)
+        with needing_tables(self.alias), tracing.sending(event.topic) as sending:
+            engine.publish(self.cursors, _carrying(event, sending))
 
-    def store_many(self, events: Iterable[NewEvent]) -> None:
+    def store_many(self, events: Sequence[NewEvent]) -> None:
         """Store events by COPY, in a transaction."""
-        with needing_tables(self.alias):
+        with needing_tables(self.alias), _sending(events) as sending:
+            carrying = [_carrying(each, sending) for each in events] if tracing.tracer else events
             if self._connection is not None:
-                engine.publish_many(Tuples(self._connection), events)
+                engine.publish_many(Tuples(self._connection), carrying)
                 return
             django = connections[self.alias]
             with django.wrap_database_errors:  # Django's cursors do, but for COPY
-                engine.publish_many(django, events)
+                engine.publish_many(django, carrying)

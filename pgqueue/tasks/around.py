@@ -6,7 +6,7 @@ import logging
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
-from contextvars import ContextVar, Token
+from contextvars import ContextVar, Token, copy_context
 from typing import Any
 
 from pgqueue.tasks.context import TaskContext
@@ -48,6 +48,12 @@ def around(context: TaskContext) -> AbstractContextManager[None]:
     return _nested(context) if _registered else _Running(context)
 
 
+def running_in(database: str) -> int | None:
+    """Return the id of the message whose run is under way, if it is in this database."""
+    context = running.get()
+    return context.claim.id if context and context.database == database else None
+
+
 class _Running:
     """Says which run is under way. A generator would cost each run three times as much."""
 
@@ -59,9 +65,12 @@ class _Running:
         self._context = context
 
     def __enter__(self) -> None:
+        self._context.raised_in = None
         self._token = running.set(self._context)
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        if error is not None and self._context.raised_in is None:
+            self._context.raised_in = copy_context()
         running.reset(self._token)
 
 
@@ -76,6 +85,9 @@ def _all_entered(context: TaskContext) -> Iterator[None]:
     entered = [each for manager in _registered if (each := _enter(manager, context))]
     try:
         yield
+    except BaseException:
+        context.raised_in = copy_context()
+        raise
     finally:
         raised = sys.exc_info()
         for each in reversed(entered):

@@ -1,7 +1,8 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from contextvars import Context
+from dataclasses import dataclass, field
 from datetime import timedelta
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NoReturn, Protocol
@@ -43,6 +44,8 @@ class TaskContext:
     run: RunState
     database: str
     """The alias of the database that the message is in."""
+    raised_in: Context | None = field(default=None, init=False, repr=False)
+    """The context variables where an error left the function: what is logged of it is, there."""
 
     @property
     def argument(self) -> Any:

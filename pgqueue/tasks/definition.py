@@ -17,7 +17,7 @@ import psycopg
 from asgiref.sync import async_to_sync, sync_to_async
 from django.db import connections, transaction
 
-from pgqueue import registry, signals
+from pgqueue import registry, signals, tracing
 from pgqueue.codec.arguments import Codec
 from pgqueue.conf import settings
 from pgqueue.endings import Ending
@@ -39,6 +39,7 @@ from pgqueue.states import State
 from pgqueue.tables import needing_tables
 from pgqueue.tasks import options as task_options
 from pgqueue.tasks import redacting
+from pgqueue.tasks.around import running_in
 from pgqueue.tasks.context import RunState, TaskContext
 from pgqueue.tasks.options import Atomic, Options
 from pgqueue.tasks.result import TaskResult, fetch
@@ -337,6 +338,14 @@ class Task(Generic[P, T]):
         Raises:
             InvalidArguments, ChannelFull, DuplicateMessage: as `enqueue` does.
         """
+        with tracing.sending(self.queue_name, task=self.name, count=len(results)) as sending:
+            self._store(results, ids, sending)
+            sending.stored((each.id for each in results), (each.came_of for each in results))
+        return results
+
+    def _store(
+        self, results: Sequence[TaskResult[T]], ids: Sequence[int] | None, sending: tracing.Sending
+    ) -> None:
         keys = self.keys_of(results)
         if self.ordered and len(set(keys)) > engine.LOCKED_KEYS:
             raise InvalidTask(
@@ -347,7 +356,7 @@ class Task(Generic[P, T]):
         payloads = (encode(result.args, result.kwargs) for result in results)
         store = partial(
             engine.enqueue,
-            common=self._common(),
+            common=self._common(sending),
             keys=keys,
             dedupe_keys=self.dedupe_keys_of(results),
             ids=ids,
@@ -366,7 +375,6 @@ class Task(Generic[P, T]):
                 )
         if not self.enqueue_on_commit:
             self._tell_stored(results)
-        return results
 
     def _tell_stored(self, results: Sequence[TaskResult[T]]) -> None:
         if (call := on_stored.get()) is not None:
@@ -456,20 +464,25 @@ class Task(Generic[P, T]):
         except (TypeError, ValueError) as error:
             raise InvalidTask(f"The dedupe_key {shown(key)} of {self.name}: {error}") from error
 
-    def _common(self) -> engine.Common:
+    def _common(self, sending: tracing.Sending) -> engine.Common:
         return engine.Common(
             channel=self.queue_name,
             task=self.name,
+            metadata=sending.metadata(self._metadata),
             max_attempts=self.max_attempts or settings().max_attempts,
+            parent_id=None if self.connection else running_in(self.alias),
             **self._columns,
         )
+
+    @cached_property
+    def _metadata(self) -> str:
+        return json.dumps(self.metadata)
 
     @cached_property
     def _columns(self) -> dict[str, Any]:
         """What all its messages have in common."""
         at = self.run_after
         return {
-            "metadata": json.dumps(self.metadata),
             "options": task_options.travelling(_options(self), _options(self._declared)),
             "priority": self.priority,
             "run_at": at if isinstance(at, datetime) else None,

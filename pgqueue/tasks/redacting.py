@@ -11,6 +11,7 @@ import logging
 from collections.abc import Callable, Iterable, Mapping
 from functools import lru_cache
 from inspect import Parameter
+from itertools import chain
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pgqueue import registry
@@ -88,15 +89,27 @@ def redacted_values(task: str, columns: Mapping[str, Any]) -> tuple[dict[str, An
 
 def hiding(claim: Claim) -> Hidden:
     """Return what hides the redacted values of a claimed message in texts."""
-    by = rules(claim.task)
-    return Hidden([*_values(by.payload, claim.payload), *_values(by.others, claim.metadata)])
+    return hiding_of([claim])
 
 
 def hiding_of_events(events: Iterable[Any]) -> Hidden:
     """Return what hides the redacted values of recorded events in texts."""
+    return hiding_of([], events)
+
+
+def hiding_of(claims: Iterable[Claim], events: Iterable[Any] = ()) -> Hidden:
+    """Return what hides the redacted values of both in texts."""
+    return Hidden([*chain(*map(_of_claim, claims)), *chain(*map(_of_event, events))])
+
+
+def _of_claim(claim: Claim) -> list[str]:
+    by = rules(claim.task)
+    return [*_values(by.payload, claim.payload), *_values(by.others, claim.metadata)]
+
+
+def _of_event(event: Any) -> list[str]:
     by = fields()
-    texts = (text for each in events for text in (each.payload_json, each.metadata_json))
-    return Hidden(value for text in texts for value in _values(by, text))
+    return [*_values(by, event.payload_json), *_values(by, event.metadata_json)]
 
 
 def check(task: Task[Any, Any]) -> None:

@@ -13,12 +13,14 @@ import psycopg
 from asgiref.sync import sync_to_async
 from django.db import connections, transaction
 
+from pgqueue import tracing
 from pgqueue.codec import raw
 from pgqueue.conf import settings
 from pgqueue.engine import enqueue as engine
 from pgqueue.engine.values import Tuples
 from pgqueue.exceptions import DuplicateMessage, InvalidMessage
 from pgqueue.tables import needing_tables
+from pgqueue.tasks.around import running_in
 from pgqueue.tasks.options import MessageOptions, checked_message
 
 BATCH = 10_000
@@ -193,7 +195,7 @@ class _Outbox:
         self._alias: str = given["database"] or settings().database
         self._connection = connection
         self._on_conflict = given.get("on_conflict", "return")
-        self._common = _common(given)
+        self._common = _common(given, None if connection else running_in(self._alias))
 
     def together(self) -> AbstractContextManager[Any]:
         """Store all or none of what is stored in the block."""
@@ -213,12 +215,15 @@ class _Outbox:
         what = f"the payload for the channel {self._channel!r}"
         for key, dedupe_key in zip(keys, dedupe_keys, strict=True):
             checked_message({"key": key, "dedupe_key": dedupe_key})
-        stored = self._run(
-            keys=keys,
-            payloads=[raw.encode(what, payload) for payload in payloads],
-            bodies=None if bodies is None else [self._checked(body) for body in bodies],
-            dedupe_keys=dedupe_keys if any(key is not None for key in dedupe_keys) else None,
-        )
+        with tracing.sending(self._channel, task="", count=len(keys)) as sending:
+            stored = self._run(
+                self._common._replace(metadata=sending.metadata(self._common.metadata)),
+                keys=keys,
+                payloads=[raw.encode(what, payload) for payload in payloads],
+                bodies=None if bodies is None else [self._checked(body) for body in bodies],
+                dedupe_keys=dedupe_keys if any(key is not None for key in dedupe_keys) else None,
+            )
+            sending.stored(stored.ids, stored.came_of)
         if self._on_conflict == "raise" and "existing" in stored.came_of:
             first = stored.came_of.index("existing")
             raise DuplicateMessage(
@@ -232,16 +237,16 @@ class _Outbox:
         raw.check_size(f"the body for the channel {self._channel!r}", len(checked or b""))
         return checked
 
-    def _run(self, **messages: Any) -> engine.Enqueued:
+    def _run(self, common: engine.Common, **messages: Any) -> engine.Enqueued:
         with needing_tables(self._alias):
             if self._connection is not None:
-                return engine.enqueue(Tuples(self._connection), self._common, **messages)
+                return engine.enqueue(Tuples(self._connection), common, **messages)
             django = connections[self._alias]
             with django.wrap_database_errors:  # Django's cursors do, but for COPY
-                return engine.enqueue(django, self._common, **messages)
+                return engine.enqueue(django, common, **messages)
 
 
-def _common(given: dict[str, Any]) -> engine.Common:
+def _common(given: dict[str, Any], parent_id: int | None) -> engine.Common:
     due: datetime | timedelta | None = given.get("run_after")
     return engine.Common(
         channel=given["channel"],
@@ -258,4 +263,5 @@ def _common(given: dict[str, Any]) -> engine.Common:
         ordered=given.get("ordered", False),
         dedupe_for=given.get("dedupe_for"),
         replaces=given.get("on_conflict") == "replace",
+        parent_id=parent_id,
     )

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from django.utils import timezone
 
-from pgqueue import __version__
+from pgqueue import __version__, tracing
 from pgqueue.conf import settings
 from pgqueue.events.recorded import RecordedEvent
 from pgqueue.exceptions import Defer, DeliveryFailed, Discard, WebhookDisabled
@@ -117,6 +117,7 @@ def _post(target: Target, id: str, body: Body) -> Response:
     headers = {
         "user-agent": AGENT,
         "content-type": body.kind,
+        **tracing.headers(),
         **target.headers,
         # What is signed is what a receiver has after it has decompressed it.
         **signing.headers(id, time.time(), content, target.signing_keys),

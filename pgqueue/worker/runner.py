@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from asgiref.sync import async_to_sync
 
-from pgqueue import registry, signals
+from pgqueue import registry, signals, tracing
 from pgqueue.endings import Closed, Deferred, Ending, HandedBack, Succeeded
 from pgqueue.engine.values import Claim
 from pgqueue.exceptions import Defer, TransactionLeftOpen
@@ -312,7 +312,20 @@ def _ending_after(run: Run, error: BaseException) -> Ending:
 
 
 def announce(task: Task[Any, Any], context: TaskContext, ending: Ending) -> None:
-    """Tell how a run ended; of an atomic one, when that is in the database."""
+    """Tell how a run ended; of an atomic one, when that is in the database.
+
+    A failure is told among the context variables that the function has left: its trace, its fields
+    of the log, its scope of Sentry.
+    """
+    raised_in, context.raised_in = context.raised_in, None
+    if raised_in is None:
+        _announce(task, context, ending)
+    else:
+        raised_in.run(_announce, task, context, ending)
+
+
+def _announce(task: Task[Any, Any], context: TaskContext, ending: Ending) -> None:
+    _tell(tracing.finished, context, ending)
     _tell(signals.log_finished, task, context, ending, redacting.hiding)
     if ending.error is None:
         _tell(task.send_finished, context, ending)

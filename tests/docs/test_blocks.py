@@ -37,6 +37,7 @@ from tests.test_compared import defined_in
 
 ALL = 0
 GUIDES = "tests/test_guides.py::"
+TRACKING = "tests/telemetry/test_error_tracking.py::"
 BROKERS = "tests/events/test_brokers.py::"
 TRIED = GUIDES + "test_what_one_is_to_try_works"
 TRIED_IN_SQL = GUIDES + "test_what_one_is_to_try_in_sql_works"
@@ -104,6 +105,11 @@ RUN_BY: Mapping[str, Mapping[int, str]] = {
         (1, 2, 4), GUIDES + "test_the_table_of_the_example_publishes_what_it_says"
     ),
     "docs/guide/testing.md": {ALL: GUIDES + "test_the_tests_of_the_guide_pass"},
+    "docs/guide/tracing.md": {
+        4: TRACKING + "test_one_dead_letter_is_one_event_and_a_retry_is_none",
+        ALL: "tests/telemetry/test_guide.py::"
+        "test_the_code_of_the_guide_traces_measures_and_processes",
+    },
     "docs/guide/waiting.md": {1: TRIED},
     "docs/guide/webhooks.md": {ALL: GUIDES + "test_the_webhooks_of_the_guide_post_what_it_says"},
     "docs/pipeline.md": {ALL: "tests/spark/test_docs.py::test_the_examples_run"},

@@ -1,0 +1,13 @@
+"""Traces and metrics of OpenTelemetry: from where a message is enqueued to each of its runs."""
+
+try:
+    import opentelemetry.trace  # noqa: F401
+except ImportError as error:
+    raise ImportError(
+        "pgqueue.telemetry needs opentelemetry-api: pip install 'pgqueue[opentelemetry]'."
+    ) from error
+
+from pgqueue.telemetry.gauges import observe_queue
+from pgqueue.telemetry.instrumenting import instrument, processing, uninstrument
+
+__all__ = ["instrument", "observe_queue", "processing", "uninstrument"]

@@ -1,0 +1,88 @@
+"""The context of a trace as it travels: in the metadata of messages and events."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from opentelemetry import propagate, trace
+from opentelemetry.context import Context
+from opentelemetry.trace import Link
+
+from pgqueue.engine.values import Claim
+
+EMPTY = "{}"
+MOST_LINKS = 128
+"""Of a span: the SDK drops what is beyond."""
+
+Carrier = Mapping[str, Any]
+
+
+class Origin(NamedTuple):
+    """Where messages come from.
+
+    Attributes:
+        parent: the context that goes on; an empty one if there is none, or more than one.
+        links: to the spans that made the messages.
+    """
+
+    parent: Context
+    links: Sequence[Link]
+
+
+def added(carrier: Carrier, text: str) -> str:
+    """Return metadata as a JSON object's text, with the context of a trace added.
+
+    Metadata that has one already, which the user gave, keeps that.
+    """
+    given = json.loads(text)
+    return text if not carrier or _carries(given) else json.dumps({**given, **carrier})
+
+
+def origin(carriers: Iterable[Carrier]) -> Origin:
+    """Return where messages with these metadata come from."""
+    found = {}
+    for carrier in carriers:
+        # What users have written may be of any type.
+        context = propagate.extract(
+            {k: v for k, v in carrier.items() if isinstance(v, str)}, Context()
+        )
+        span = trace.get_current_span(context).get_span_context()
+        if span.is_valid:
+            found[span.trace_id, span.span_id] = context, Link(span)
+        if len(found) == MOST_LINKS:
+            break
+    contexts = [context for context, _ in found.values()]
+    return Origin(
+        contexts[0] if len(contexts) == 1 else Context(), [link for _, link in found.values()]
+    )
+
+
+def carriers_of(claim: Claim, metadata: Carrier) -> list[Carrier]:
+    """Return the metadata that say where a message comes from: its own, or those of its events."""
+    if _carries(metadata) or not claim.payload:
+        return [metadata]
+    # A message that a subscription has made: parsed only where there is something to find.
+    fields = propagate.get_global_textmap().fields
+    if "position" not in metadata or not any(
+        f'"{each}"'.encode() in claim.payload for each in fields
+    ):
+        return []
+    return [each["metadata"] for each in events_of(claim) if isinstance(each.get("metadata"), dict)]
+
+
+def events_of(claim: Claim) -> list[dict[str, Any]]:
+    """Return the events that a subscription has put into a message, as parsed JSON."""
+    payload = json.loads(claim.payload or b"null")
+    if isinstance(payload, dict) and "args" in payload:
+        payload = next(iter(payload["args"]), None)
+    return [
+        each
+        for each in (payload if isinstance(payload, list) else [payload])
+        if isinstance(each, dict)
+    ]
+
+
+def _carries(metadata: Carrier) -> bool:
+    return any(field in metadata for field in propagate.get_global_textmap().fields - {"baggage"})

@@ -1,0 +1,204 @@
+"""Begin to trace and to measure this process, and end it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from itertools import chain
+from typing import Any
+
+from opentelemetry import metrics, trace
+from opentelemetry.metrics import MeterProvider
+from opentelemetry.trace import INVALID_SPAN, Span, TracerProvider
+from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
+
+from pgqueue import __version__, tracing
+from pgqueue.endings import Ending
+from pgqueue.engine.values import Claim
+from pgqueue.events.recorded import RecordedEvent
+from pgqueue.tasks import TaskContext, redacting
+from pgqueue.tasks.around import around_runs, remove
+from pgqueue.tasks.delivery import Delivery
+from pgqueue.telemetry.carried import carriers_of, origin
+from pgqueue.telemetry.gauges import forget
+from pgqueue.telemetry.instruments import Instruments
+from pgqueue.telemetry.spans import Attributes, Processing, Sending, harmless
+
+NAME = "pgqueue"
+ATTEMPT = "messaging.pgqueue.message.attempt"
+KEY = "messaging.pgqueue.message.key"
+
+
+def instrument(
+    *, tracer_provider: TracerProvider | None = None, meter_provider: MeterProvider | None = None
+) -> None:
+    """Trace and measure what this process enqueues, publishes and runs; doing it again is fine.
+
+    Call it once in each process, in `AppConfig.ready()`. What stores messages has a span of the
+    kind PRODUCER, whose context travels in their metadata; each attempt has one of the kind
+    CONSUMER, which is its child and linked to it.
+
+    Args:
+        tracer_provider, meter_provider: None: OpenTelemetry's global ones. Where none is
+            configured, nothing is recorded, and messages carry the context that is current.
+    """
+    if tracing.tracer is None:
+        tracer = trace.get_tracer(NAME, __version__, tracer_provider)
+        meter = metrics.get_meter(NAME, __version__, meter_provider)
+        instrumented = _Instrumented(tracer, Instruments(meter))
+        tracing.tracer = instrumented
+        around_runs(instrumented.run)
+
+
+def uninstrument() -> None:
+    """Trace and measure no more, and observe no queue."""
+    forget()
+    instrumented, tracing.tracer = tracing.tracer, None
+    if isinstance(instrumented, _Instrumented):
+        remove(instrumented.run)
+
+
+@contextmanager
+def processing(*received: Delivery | RecordedEvent) -> Iterator[Span]:
+    """Have a span around what is done with deliveries, or with events that were read.
+
+        with receive("mail", wait=5) as deliveries:
+            for delivery in deliveries:
+                with processing(delivery):
+                    post(delivery.payload)
+                    delivery.complete()
+
+    Where a span is current already, that is its parent. Without `instrument()`, nothing is done.
+    """
+    instrumented = tracing.tracer
+    if not isinstance(instrumented, _Instrumented) or not received:
+        yield INVALID_SPAN
+        return
+    with instrumented.processing(received) as span:
+        yield span
+
+
+class _Instrumented:
+    """Answers for `tracing`."""
+
+    def __init__(self, tracer: trace.Tracer, instruments: Instruments) -> None:
+        self._tracer = tracer
+        self._instruments = instruments
+
+    def sending(
+        self,
+        operation: tracing.Operation,
+        destination: str | None,
+        *,
+        task: str | None,
+        count: int,
+    ) -> Sending:
+        """Return the span of storing messages."""
+        return Sending(
+            self._tracer, self._instruments, operation, destination, task=task, count=count
+        )
+
+    def run(self, context: TaskContext) -> AbstractContextManager[Any]:
+        """Return the span of a run."""
+        return _Run(self._tracer, self._instruments, context)
+
+    def handling(self, group: str, events: Sequence[RecordedEvent]) -> AbstractContextManager[Any]:
+        """Return the span in which a group's handler handles events."""
+        return self._events(events, {"messaging.consumer.group.name": group})
+
+    def processing(self, received: Sequence[Delivery | RecordedEvent]) -> Processing:
+        """Return the span in which a program processes what it has received."""
+        deliveries = [each for each in received if isinstance(each, Delivery)]
+        events = [each for each in received if isinstance(each, RecordedEvent)]
+        if not deliveries:
+            return self._events(events, {})
+        attributes: Attributes = {"messaging.batch.message_count": len(received)}
+        if len(received) == 1:
+            attributes = _of_message(deliveries[0].claim, deliveries[0].metadata)
+        return Processing(
+            self._tracer,
+            self._instruments,
+            lambda: origin([*chain(*map(_carriers, deliveries)), *map(_metadata, events)]),
+            lambda: redacting.hiding_of([each.claim for each in deliveries], events),
+            destination=_only(each.channel for each in deliveries),
+            task=_only(each.task for each in deliveries) or "",
+            attributes=attributes,
+            is_nested=True,
+        )
+
+    def _events(self, events: Sequence[RecordedEvent], attributes: Attributes) -> Processing:
+        if len(events) == 1:
+            attributes["messaging.message.id"] = str(events[0].position)
+        else:
+            attributes["messaging.batch.message_count"] = len(events)
+        return Processing(
+            self._tracer,
+            self._instruments,
+            lambda: origin(map(_metadata, events)),
+            lambda: redacting.hiding_of_events(events),
+            destination=_only(event.topic for event in events),
+            task=None,
+            attributes=attributes,
+            is_nested=True,
+        )
+
+    def finished(self, context: TaskContext, ending: Ending) -> None:
+        """Count a run."""
+        with harmless:
+            self._instruments.ended(context.claim.channel, context.task.name, ending)
+
+    def headers(self) -> Mapping[str, str]:
+        """Return the header that names the current span; the rest is nobody else's business."""
+        carrier: dict[str, str] = {}
+        with harmless:
+            TraceContextTextMapPropagator().inject(carrier)
+        return {name: value for name, value in carrier.items() if name == "traceparent"}
+
+
+class _Run(Processing):
+    """The span of a run."""
+
+    def __init__(
+        self, tracer: trace.Tracer, instruments: Instruments, context: TaskContext
+    ) -> None:
+        claim = context.claim
+        super().__init__(
+            tracer,
+            instruments,
+            lambda: origin(carriers_of(claim, context.metadata)),
+            lambda: redacting.hiding(claim),
+            destination=claim.channel,
+            task=context.task.name,
+            attributes=_of_message(claim, context.metadata),
+        )
+        self._context = context
+
+    def failure(self, error: BaseException | None) -> BaseException | None:
+        """Return an error, if it is a failure: not where the message was to be cancelled."""
+        return None if self._context.cancelled else super().failure(error)
+
+
+def _of_message(claim: Claim, metadata: Mapping[str, Any]) -> Attributes:
+    attributes: Attributes = {
+        "messaging.message.id": str(claim.id),
+        ATTEMPT: claim.attempt,
+    }
+    if claim.key:
+        attributes[KEY] = claim.key
+    if isinstance(subscription := metadata.get("subscription"), str):
+        attributes["messaging.destination.subscription.name"] = subscription
+    return attributes
+
+
+def _carriers(delivery: Delivery) -> Sequence[Mapping[str, Any]]:
+    return carriers_of(delivery.claim, delivery.metadata)
+
+
+def _metadata(event: RecordedEvent) -> Mapping[str, Any]:
+    return event.metadata
+
+
+def _only(names: Iterable[str]) -> str | None:
+    """Return what all of them are; None: they differ."""
+    found = set(names)
+    return found.pop() if len(found) == 1 else None

@@ -1,0 +1,86 @@
+"""What is measured of each process: counts of messages, and how long they are processed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from opentelemetry.metrics import Meter
+
+from pgqueue.endings import Died, Ending
+
+SYSTEM = "pgqueue"
+TASK = "messaging.pgqueue.task"
+OUTCOME = "messaging.pgqueue.outcome"
+BOUNDS = (
+    *(0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.25, 0.5, 0.75, 1, 2.5, 5, 7.5, 10),
+    *(30, 60, 300, 1800, 3600),
+)
+"""In seconds: those of the semantic conventions, and more, since tasks take minutes."""
+NOT_COUNTED = {"handed back", "closed"}
+
+
+class Instruments:
+    """The instruments of one meter."""
+
+    def __init__(self, meter: Meter) -> None:
+        self._sent = meter.create_counter(
+            "messaging.client.sent.messages",
+            unit="{message}",
+            description="Messages and events that were to be stored.",
+        )
+        self._consumed = meter.create_counter(
+            "messaging.client.consumed.messages",
+            unit="{message}",
+            description="Runs of messages, by how they ended.",
+        )
+        self._durations = meter.create_histogram(
+            "messaging.process.duration",
+            unit="s",
+            description="What runs took, and handlers of events.",
+            explicit_bucket_boundaries_advisory=BOUNDS,
+        )
+
+    def sent(
+        self, operation: str, channel: str | None, task: str | None, count: int, error: str | None
+    ) -> None:
+        """Count messages that were stored, or could not be."""
+        self._sent.add(count, _labels(operation, channel, task, error))
+
+    def processed(
+        self, channel: str | None, task: str | None, seconds: float, error: str | None
+    ) -> None:
+        """Measure one run."""
+        self._durations.record(seconds, _labels("process", channel, task, error))
+
+    def ended(self, channel: str, task: str, ending: Ending) -> None:
+        """Count a run by how it ended: in the words that the figures for Prometheus have."""
+        if ending.word in NOT_COUNTED:
+            return
+        outcome = "dead" if isinstance(ending, Died) else ending.word
+        labels = _labels(
+            "process", channel, task, None if ending.error is None else name_of(ending.error)
+        )
+        self._consumed.add(1, {**labels, OUTCOME: outcome})
+
+
+def name_of(error: BaseException) -> str:
+    """Return the class of an error, as `error.type` has it."""
+    kind = type(error)
+    return (
+        kind.__qualname__
+        if kind.__module__ == "builtins"
+        else f"{kind.__module__}.{kind.__qualname__}"
+    )
+
+
+def _labels(
+    operation: str, channel: str | None, task: str | None, error: str | None
+) -> Mapping[str, str]:
+    labels = {"messaging.system": SYSTEM, "messaging.operation.name": operation}
+    if channel is not None:
+        labels["messaging.destination.name"] = channel
+    if task:
+        labels[TASK] = task
+    if error is not None:
+        labels["error.type"] = error
+    return labels

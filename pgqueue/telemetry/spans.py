@@ -1,0 +1,214 @@
+"""The spans: one where messages are stored, one for each run. Each is a context manager.
+
+Their names and attributes are those of OpenTelemetry's semantic conventions for messaging. What
+fails here, such as a sampler, is logged, and changes nothing about the message.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from asyncio import CancelledError
+from collections.abc import Callable, Iterable
+from contextvars import Token
+from time import perf_counter
+from typing import Any
+
+from opentelemetry import context as contexts
+from opentelemetry import propagate, trace
+from opentelemetry.context import Context
+from opentelemetry.trace import INVALID_SPAN, Span, SpanKind, Status, StatusCode
+from opentelemetry.trace import Tracer as OTelTracer
+
+from pgqueue.exceptions import Cancel, Defer, Discard
+from pgqueue.redaction import Hidden, stand_in
+from pgqueue.telemetry.carried import EMPTY, Origin, added
+from pgqueue.telemetry.instruments import SYSTEM, TASK, Instruments, name_of
+
+logger = logging.getLogger("pgqueue")
+
+Attributes = dict[str, str | int]
+
+NO_FAILURES = (Defer, Discard, Cancel, CancelledError, GeneratorExit)
+"""What ends a run that has not failed."""
+STORED = ("stored", "replaced")
+
+
+class _Harmless:
+    """Logs what is raised in the block: what is traced goes on."""
+
+    def __enter__(self) -> None: ...
+
+    def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> bool:
+        if not isinstance(error, Exception):
+            return False
+        logger.error("A trace failed", exc_info=error)
+        return True
+
+
+harmless = _Harmless()
+
+
+class Sending:
+    """A span of the kind PRODUCER, whose context the messages carry. See `tracing.Sending`."""
+
+    _span: Span = INVALID_SPAN
+    _token: Token[Context] | None = None
+
+    def __init__(
+        self,
+        tracer: OTelTracer,
+        instruments: Instruments,
+        operation: str,
+        destination: str | None,
+        *,
+        task: str | None,
+        count: int,
+    ) -> None:
+        self._tracer = tracer
+        self._instruments = instruments
+        self._operation = operation
+        self._destination = destination
+        self._task = task
+        self._count = count
+        self._carrier: dict[str, str] = {}
+        self._alone = EMPTY
+
+    def __enter__(self) -> Sending:
+        with harmless:
+            attributes = described(self._operation, self._destination, self._task)
+            if self._count > 1:
+                attributes["messaging.batch.message_count"] = self._count
+            self._span = self._tracer.start_span(
+                named(self._operation, self._destination),
+                kind=SpanKind.PRODUCER,
+                attributes=attributes,
+            )
+            self._token = contexts.attach(trace.set_span_in_context(self._span))
+            propagate.inject(self._carrier)
+            self._alone = json.dumps(self._carrier)
+        return self
+
+    def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
+        with harmless:
+            # Topics may have ids in them, which would be a series each.
+            channel = None if self._task is None else self._destination
+            failed = None if error is None else name_of(error)
+            self._instruments.sent(self._operation, channel, self._task, self._count, failed)
+            if self._token is not None:
+                contexts.detach(self._token)
+                if failed is not None:
+                    # Its text may quote arguments. It is the caller's, who has it all.
+                    self._span.set_attribute("error.type", failed)
+                    self._span.set_status(Status(StatusCode.ERROR))
+                self._span.end()
+
+    def metadata(self, given: str) -> str:
+        """Return a JSON object's text with the context of the trace added."""
+        if given == EMPTY:
+            return self._alone
+        with harmless:
+            return added(self._carrier, given)
+        return given
+
+    def stored(self, ids: Iterable[Any], came_of: Iterable[str]) -> None:
+        """Note what became of messages."""
+        with harmless:
+            if self._count == 1 and (id := next(iter(ids), None)):
+                self._span.set_attribute("messaging.message.id", str(id))
+            self._count = sum(each in STORED for each in came_of)
+
+
+class Processing:
+    """A span of the kind CONSUMER. It is a child of what made the message, and linked to it.
+
+    A span for several messages is linked to what made each of them, and begins a trace.
+
+    Args:
+        origin: finds out where the messages come from.
+        hiding: returns what is kept out of the text of an error.
+        is_nested: a span that is current already is its parent.
+    """
+
+    _span: Span = INVALID_SPAN
+    _token: Token[Context] | None = None
+
+    def __init__(
+        self,
+        tracer: OTelTracer,
+        instruments: Instruments,
+        origin: Callable[[], Origin],
+        hiding: Callable[[], Hidden],
+        *,
+        destination: str | None,
+        task: str | None,
+        attributes: Attributes,
+        is_nested: bool = False,
+    ) -> None:
+        self._tracer = tracer
+        self._instruments = instruments
+        self._origin = origin
+        self._hiding = hiding
+        self._destination = destination
+        self._task = task
+        self._attributes = attributes
+        self._is_nested = is_nested
+        self._began = perf_counter()
+
+    def __enter__(self) -> Span:
+        with harmless:
+            parent, links = self._origin()
+            if self._is_nested and trace.get_current_span().get_span_context().is_valid:
+                parent = contexts.get_current()
+            self._span = self._tracer.start_span(
+                named("process", self._destination),
+                context=parent,
+                kind=SpanKind.CONSUMER,
+                attributes=described("process", self._destination, self._task) | self._attributes,
+                links=links,
+            )
+            self._token = contexts.attach(trace.set_span_in_context(self._span, parent))
+        return self._span
+
+    def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
+        with harmless:
+            failure = self.failure(error)
+            channel = None if self._task is None else self._destination
+            name = None if failure is None else name_of(failure)
+            seconds = perf_counter() - self._began
+            self._instruments.processed(channel, self._task, seconds, name)
+            if self._token is not None:
+                contexts.detach(self._token)
+                if failure is not None and self._span.is_recording():
+                    fail(self._span, stand_in(failure, self._hiding()), name_of(failure))
+                self._span.end()
+
+    def failure(self, error: BaseException | None) -> BaseException | None:
+        """Return an error, if it is a failure."""
+        return None if isinstance(error, NO_FAILURES) else error
+
+
+def named(operation: str, destination: str | None) -> str:
+    """Return the name of a span."""
+    return f"{operation} {destination}" if destination else operation
+
+
+def described(operation: str, destination: str | None, task: str | None) -> Attributes:
+    """Return the attributes that all spans have."""
+    attributes: Attributes = {
+        "messaging.system": SYSTEM,
+        "messaging.operation.name": operation,
+        "messaging.operation.type": operation,
+    }
+    if destination:
+        attributes["messaging.destination.name"] = destination
+    if task:
+        attributes[TASK] = task
+    return attributes
+
+
+def fail(span: Span, error: BaseException, name: str) -> None:
+    """Record the error that a span ends in."""
+    span.record_exception(error)
+    span.set_attribute("error.type", name)
+    span.set_status(Status(StatusCode.ERROR, f"{type(error).__name__}: {error}"))

@@ -70,7 +70,8 @@ class HistoryAdmin(ShownMessageAdmin):
         if day := wanted.pop("day", None):
             rows = rows.filter(ended_on(day))
         if term.isdecimal() and rows.filter(pk=term).exists():
-            return Listing(rows=rows.filter(pk=term, **wanted), order=(), wording=_("By its id"))
+            its = rows.filter(pk=term)
+            return Listing(rows=its, order=("id",), wording=_("By its id"), sought=wanted)
         if term:
             wanted["key"] = term
         return NEWEST_FIRST.listing(rows, wanted)

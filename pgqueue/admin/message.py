@@ -63,7 +63,8 @@ class MessageAdmin(BulkAdmin, ShownMessageAdmin):
         rows: QuerySet[Message] = self.get_queryset(request)
         state, wanted = chosen.get("state", ""), bulk.wanted(chosen)
         if term.isdecimal() and rows.filter(pk=term).exists():
-            return Listing(rows=rows.filter(pk=term, **wanted), order=(), wording=_("By its id"))
+            its = rows.filter(pk=term)
+            return Listing(rows=its, order=("id",), wording=_("By its id"), sought=wanted)
         if term:
             wanted["key"] = term
         # What no column equals, an error, is looked for row by row.

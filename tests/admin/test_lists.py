@@ -345,3 +345,21 @@ def test_the_estimate_of_history_adds_up_its_days(queue: Connection):
         cursor.execute("ANALYZE pgqueue_history")
 
     assert estimated_count(History.objects.all()) == pytest.approx(3000, rel=0.1)
+
+
+@pytest.mark.parametrize("path", [MESSAGES, HISTORY])
+def test_a_list_is_narrowed_by_an_error_and_a_key_or_an_id(
+    queue: Connection, viewer: Client, path: str
+):
+    ids = [
+        insert(queue, state="dead", key="a", errors=f'[{{"class": "builtins.{name}"}}]')
+        for name in ("ValueError", "KeyError")
+    ]
+    if path == HISTORY:
+        Message.objects.all().discard()
+
+    for error, found in {"ValueError": ids[:1], "KeyError": ids[1:], "OSError": []}.items():
+        assert listed(viewer, f"{path}?q=a&error={error}") == found
+        assert listed(viewer, f"{path}?q={ids[0]}&error={error}") == [
+            id for id in found if id == ids[0]
+        ]

@@ -62,9 +62,13 @@ def _name(who: Any) -> str:
 
 
 def _changes(rows: Mapping[str, Any]) -> list[tuple[str, Any, Any]]:
-    old, new = rows.get("old") or {}, rows.get("new") or {}
-    changed = rows.get("diff") or new or old
-    return [(name, old.get(name), new.get(name)) for name in sorted(changed)]
+    # Whoever may publish may publish anything under the topic of a table.
+    old, new, diff = (_columns(rows.get(name)) for name in ("old", "new", "diff"))
+    return [(name, old.get(name), new.get(name)) for name in sorted(diff or new or old)]
+
+
+def _columns(value: Any) -> Mapping[str, Any]:
+    return value if isinstance(value, Mapping) else {}
 
 
 class AuditTrail(ModelAdmin):

@@ -20,7 +20,7 @@ from pytest_django import Settings
 from pgqueue import acting_as, publish
 from pgqueue.admin.trail import AuditTrail
 from pgqueue.engine import event_partitions
-from pgqueue.events.trail import trail
+from pgqueue.events.trail import key_of, topic_of_model, trail
 from pgqueue.operations import IndexTrail, TrackTable
 from testproject.shop.factories import ProductFactory
 from testproject.shop.models import Product
@@ -204,3 +204,13 @@ class TestThePage:
         execute("DELETE FROM pgqueue_event_inbox")
 
         assert "The log has no events of this object." in self.page(product, "view_event")
+
+    def test_shows_what_others_published_under_its_topic_as_far_as_it_goes(self) -> None:
+        product = ProductFactory()
+        odd = [None, "text", [1], {"old": "text", "new": [1], "diff": 7}, {"diff": {"a": "<i>"}}]
+        for payload in odd:
+            publish(topic_of_model(Product), payload, key=key_of(product))
+
+        page = self.page(product, "view_event")
+
+        assert page.count("at position") == len(odd) + 1

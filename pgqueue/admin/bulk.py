@@ -70,7 +70,7 @@ class BulkAdmin(QueueAdmin):
         operation = OPERATIONS.get(request.GET.get("action", ""))
         if operation is None:
             raise Http404
-        if not operation.is_allowed(self, request):
+        if not (self.has_view_permission(request) and operation.is_allowed(self, request)):
             raise PermissionDenied
         try:
             chosen = filter_of(request.GET)

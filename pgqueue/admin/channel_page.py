@@ -95,7 +95,9 @@ class ChannelPages(QueueAdmin):
             "lanes": channels.lanes(connections[settings().database], channel.name),
             "limit": channels.LANES,
             "bound": channels.LANE_BOUND,
-            "dead": _dead(channel),
+            # Their errors are texts of messages.
+            "may_see_messages": request.user.has_perm("pgqueue.view_message"),
+            "dead": _dead(channel) if request.user.has_perm("pgqueue.view_message") else [],
             "workers": [
                 (to_row(request, "worker", each.pk, each), each.last_seen)
                 for each in serving(channel.name)

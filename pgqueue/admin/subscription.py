@@ -7,11 +7,13 @@ from typing import Any
 from django import forms
 from django.contrib import admin
 from django.contrib.admin import SimpleListFilter
+from django.contrib.admin.utils import unquote
 from django.contrib.admin.views.main import ChangeList
 from django.core.exceptions import ValidationError
 from django.db import connections
 from django.db.models import Field, Q, QuerySet
-from django.http import HttpRequest
+from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
+from django.urls import reverse
 from django.utils import timezone
 from django.utils.text import format_lazy
 from django.utils.translation import gettext
@@ -26,7 +28,7 @@ from pgqueue.events import groups, subscriptions
 from pgqueue.events.subscribing import MOST_EVENTS, checked_name, checked_params
 from pgqueue.exceptions import PGQueueError
 from pgqueue.filters import Filter, as_place
-from pgqueue.models import Subscription
+from pgqueue.models import Subscription, Webhook
 from pgqueue.models.subscription import SEEN_FOR, SubscriptionQuerySet
 from pgqueue.names import KEY_LIMIT, as_channel
 from pgqueue.quantities import as_count, as_duration
@@ -248,6 +250,16 @@ class SubscriptionAdmin(QueueAdmin):
     ) -> Any:
         found = super().get_object(request, object_id, from_field)
         return found and _placed([found])[0]
+
+    def change_view(
+        self, request: HttpRequest, object_id: str, *args: Any, **kwargs: Any
+    ) -> HttpResponse:
+        # Messages, and the overview, know a webhook as the subscription that it is.
+        rows = Webhook.objects.using(settings().database)
+        if self.model is Subscription and rows.filter(pk=unquote(object_id)).exists():
+            url = reverse("admin:pgqueue_webhook_change", args=[object_id])
+            return HttpResponseRedirect(url)
+        return super().change_view(request, object_id, *args, **kwargs)
 
     def has_delete_permission(self, request: HttpRequest, obj: Subscription | None = None) -> bool:
         # It would come back: it is to be deleted in the code.

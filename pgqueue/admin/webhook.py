@@ -2,7 +2,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from typing import Any
-from urllib.parse import urlsplit
 
 from django.contrib import admin, messages
 from django.core.exceptions import ValidationError
@@ -183,8 +182,7 @@ class WebhookAdmin(SubscriptionAdmin):
     @admin.display(description=_("URL"))
     def shown_url(self, webhook: Webhook) -> str:
         """Return whom it posts to, without what may let one in."""
-        parts = urlsplit(webhook.url)
-        return f"{parts.scheme}://{parts.netloc}/…"
+        return webhook.origin
 
     @admin.display(description=_("headers"))
     def header_names(self, webhook: Webhook) -> str:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable
 from datetime import datetime, timedelta
 from typing import Any, ClassVar
@@ -156,6 +157,12 @@ class Webhook(Subscription):
             using=using,
             update_fields=update_fields,
         )
+
+    @property
+    def origin(self) -> str:
+        """Whom it posts to, without what may let one in: https://example.com/…"""
+        scheme, _, rest = self.url.partition("://")
+        return f"{scheme}://{re.split('[/?#]', rest, maxsplit=1)[0]}/…"
 
     def check_options(self) -> None:
         """Say no to what could not be posted to.

@@ -28,7 +28,7 @@ PLOTTING = $(VENV)/installed-soak
 PIPELINE = $(VENV)/installed-spark
 DOCUMENTING = $(VENV)/installed-docs
 
-.PHONY: demo history test test-slow test-postgres test-wal test-spark test-browser model fuzz chaos soak bench bench-smoke bench-peers docs lint types imports migrations check constraints clean
+.PHONY: demo history test test-slow test-postgres test-wal test-spark test-browser model fuzz chaos soak bench bench-smoke bench-peers docs messages lint types imports migrations check constraints clean
 
 # With SPARK=1 a report about it follows, which needs Python 3.11 to 3.13, and no Java on the machine.
 demo: $(if $(SPARK),$(PIPELINE),$(INSTALLED))
@@ -119,6 +119,13 @@ bench-peers: $(PEERS_INSTALLED)
 docs: $(DOCUMENTING)
 	$(VENV)/bin/sphinx-build -W --keep-going -n -q -c docs . build/docs
 	$(RUN) -m pytest -m docs tests/docs
+
+# The catalogues of the admin's texts, with a template. LOCALE=nl adds one. Needs gettext.
+MANAGE_TEXTS = cd pgqueue && $(abspath $(RUN)) -m django
+messages: $(INSTALLED)
+	$(MANAGE_TEXTS) makemessages $(if $(LOCALE),--locale $(LOCALE),--all) --keep-pot --no-obsolete --no-location --no-wrap
+	sed -i '/^"POT-Creation-Date/d' pgqueue/locale/django.pot pgqueue/locale/*/LC_MESSAGES/django.po
+	$(MANAGE_TEXTS) compilemessages
 
 lint: $(INSTALLED)
 	$(VENV)/bin/ruff check .

@@ -610,6 +610,7 @@ WORKER: Mapping[str, tuple[list[str], Callable[[WorkerConfig], Any], Callable[[s
     "--exclude": (CHANNELS, lambda config: config.excluded, lambda value: [value]),
     "--database": (["default"], lambda config: config.database, lambda value: value or "default"),
     "--liveness-file": (["/tmp/alive"], lambda config: config.liveness_file, Path),
+    "--metrics-port": (["1", "65535"], lambda config: config.metrics_port, int),
 }
 
 
@@ -673,6 +674,7 @@ def test_runworker_on_a_cluster_refuses_an_option_or_is_configured_by_it(
         *(["--workers=2"], ["--master=yarn"], ["--conf=spark.a=b"], ["--max-idle=60"]),
         *(["--executor=spark", "--processes=2"], ["--executor=spark", "--reload"]),
         *(["--executor=spark", "--threads=0"], ["--executor=ray"]),
+        *(["--metrics-address=::1"], ["--executor=spark", "--metrics-port=9100"]),
     ],
     ids=" ".join,
 )
@@ -690,6 +692,7 @@ def test_runworker_refuses_options_that_do_not_go_together(words: list[str]) -> 
         *(("--async", "100001"), ("--max-tasks", "0"), ("--max-tasks", "2147483648")),
         *(("--grace", "-1"), ("--grace", "inf"), ("--channel", ""), ("--channel", "x" * 201)),
         *(("--exclude", "a\x00"), ("--liveness-file", ""), ("--liveness-file", "a\x00")),
+        *(("--metrics-port", "0"), ("--metrics-port", "65536"), ("--metrics-address", "")),
     ],
 )
 def test_runworker_refuses_what_no_worker_can_do(option: str, value: str) -> None:

@@ -88,8 +88,8 @@ class Registration:
             self._wants_notice = False
             return self._id
 
-    def beat(self, connection: Connection) -> None:
-        """Renew the heartbeat, unless another thread is doing so now.
+    def beat(self, connection: Connection) -> bool:
+        """Renew the heartbeat, unless another thread is doing so now; return whether it did.
 
         Leases are renewed on the same connection, so this waits neither for the other thread, which
         may get no answer for long, nor for a lock on the row.
@@ -102,8 +102,10 @@ class Registration:
                 with connection.transaction():
                     wait_at_most(connection, PATIENCE)
                     self._beat(connection)
+                return True
             finally:
                 self._lock.release()
+        return False
 
     def want_notice(self, connection: Connection, wanted: bool) -> None:
         """Store whether producers are to notify it from now on."""

@@ -60,8 +60,9 @@ class Driver(Service):
         """Clear what made the file descriptor readable."""
         self._wakeup.wait(0)
 
-    def say(self, message: bytes) -> None:
+    def say(self, message: bytes) -> bool:
         """Say nothing: the driver sees the worker's row, and how its job ends."""
+        return False
 
     def close(self) -> None:
         """Hear no more requests, after the worker has ended."""

@@ -15,6 +15,7 @@ from pgqueue.claiming.registration import WorkerIds
 from pgqueue.cluster.host import SCHEMA, Order, host
 from pgqueue.spark.errors import reason
 from pgqueue.wakeup import Wakeup
+from pgqueue.worker.report import Reports
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -46,6 +47,7 @@ class Job:
         self.ids = ids
         self.started_at = monotonic()
         self.has_stopped = False
+        self.reports = Reports()
         self.error: BaseException | None = None
         self._spark = spark
         self._order = order

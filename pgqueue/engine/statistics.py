@@ -24,6 +24,7 @@ HOURS_KEPT = timedelta(days=30)
 MINUTE, HOUR = "minute", "hour"
 OUTCOMES = ("succeeded", "failed", "dead", "deferred", "discarded", "cancelled")
 """How runs end: the attributes of `Counts` that count them."""
+TIMES = ("waited", "ran")
 
 
 class Window(NamedTuple):
@@ -68,6 +69,14 @@ class Counts(NamedTuple):
     ran: float
     waits: Sequence[int]
     runs: Sequence[int]
+
+    def plus(self, other: Counts) -> Counts:
+        """Return the sum of both, of the same task in the same channel."""
+        return self._replace(
+            **{name: getattr(self, name) + getattr(other, name) for name in (*OUTCOMES, *TIMES)},
+            waits=[a + b for a, b in zip(self.waits, other.waits, strict=True)],
+            runs=[a + b for a, b in zip(self.runs, other.runs, strict=True)],
+        )
 
     @property
     def total(self) -> int:

@@ -152,6 +152,14 @@ def name(text: str) -> str:
 
 
 @_kind
+def address(text: str) -> str:
+    """Read the address to listen at, or the name of a host."""
+    if not text:
+        raise ValueError("it must be an address.")
+    return as_text(text, NAME_LIMIT)
+
+
+@_kind
 def group(text: str) -> str:
     """Read the name of a group of the event log."""
     return checked_name(text)

@@ -8,23 +8,17 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from itertools import accumulate
 from typing import TypeVar
 
 import psycopg
-from prometheus_client.core import (
-    CounterMetricFamily,
-    GaugeMetricFamily,
-    HistogramMetricFamily,
-    Metric,
-)
+from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from pgqueue.conf import settings
 from pgqueue.engine import channels, health, replication, statistics
-from pgqueue.engine.statistics import OUTCOMES
 from pgqueue.engine.stats import measure
 from pgqueue.engine.values import Connection
+from pgqueue.metrics import runs
 
 T = TypeVar("T")
 
@@ -124,28 +118,7 @@ def _workers(connection: Connection, left_out: Counter[str]) -> Iterator[Metric]
 def _runs(connection: Connection, left_out: Counter[str]) -> Iterator[Metric]:
     found = sorted(statistics.totals(connection), key=lambda each: each.total, reverse=True)
     left_out["runs"] = max(0, len(found) - LIMIT)
-    labels = ["channel", "task"]
-    runs = CounterMetricFamily(
-        "pgqueue_runs",
-        "Runs that have ended: failed ones are tried again, dead ones are not.",
-        labels=[*labels, "outcome"],
-    )
-    waits = HistogramMetricFamily(
-        "pgqueue_wait_seconds", "From when messages were due until they began.", labels=labels
-    )
-    times = HistogramMetricFamily("pgqueue_run_seconds", "What runs took.", labels=labels)
-    for each in found[:LIMIT]:
-        pair = [each.channel, each.task]
-        for outcome in OUTCOMES:
-            runs.add_metric([*pair, outcome], getattr(each, outcome))
-        waits.add_metric(pair, _buckets(each.waits), each.waited)
-        times.add_metric(pair, _buckets(each.runs), each.ran)
-    yield from (runs, waits, times)
-
-
-def _buckets(histogram: Iterable[int]) -> list[tuple[str, float]]:
-    bounds = [*(str(bound) for bound in statistics.BOUNDS), "+Inf"]
-    return list(zip(bounds, accumulate(histogram), strict=True))
+    yield from runs.families(found[:LIMIT], prefix="pgqueue")
 
 
 def _duties(connection: Connection, left_out: Counter[str]) -> Iterator[Metric]:

@@ -59,6 +59,11 @@ class Buffer:
         return len(self._items)
 
     @property
+    def running(self) -> int:
+        """How many of those that were taken run."""
+        return len(self._running)
+
+    @property
     def has_idle(self) -> bool:
         """Whether a thread waits to take."""
         return self._idle > 0

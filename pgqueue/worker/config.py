@@ -29,6 +29,8 @@ class WorkerConfig:
         max_idle: a process that has had nothing to run for so long ends.
         reload: whether processes are replaced when code has changed.
         liveness_file: is touched every second while nothing is stuck.
+        metrics_port: where it is told what it does; None: nowhere.
+        metrics_address: the address of that port.
     """
 
     database: str
@@ -48,6 +50,8 @@ class WorkerConfig:
     max_idle: timedelta | None = None
     reload: bool = False
     liveness_file: Path | None = None
+    metrics_port: int | None = None
+    metrics_address: str = ""
 
     @property
     def is_supervised(self) -> bool:

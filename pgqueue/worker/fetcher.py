@@ -63,6 +63,8 @@ class Fetcher(Service):
         self._waits_for_room = False
         self.is_idle = False
         self.found_at = time.monotonic()
+        self.claims = 0
+        self.claimed = 0
 
     def hear(self, notification: str) -> bool:
         """Take a notification; return whether it is worth a claim now."""
@@ -98,6 +100,8 @@ class Fetcher(Service):
         limit = min(room, BATCH)
         is_listening = self._listens and self._listener.listen(self._claimer.connect().connection)
         claimed = self._claimer.claim(limit, thoroughly=False)
+        self.claims += 1
+        self.claimed += len(claimed)
         self._hold(claimed)
         if not claimed:
             return self._wait(is_listening=is_listening)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from contextlib import suppress
 from datetime import timedelta
+from time import monotonic
 from uuid import UUID
 
 import psycopg
@@ -44,14 +45,21 @@ class Heartbeat(Service):
         self.longest_step = min(max(lease.total_seconds() / 6, 1), self.longest_step)
         self._former: tuple[UUID, UUID] | None = None
         self._given_back: tuple[UUID, UUID] | None = None
+        self._beat_at: float | None = None
+
+    @property
+    def silence(self) -> float | None:
+        """Seconds since the database took the last beat; None: it took none so far."""
+        return None if self._beat_at is None else monotonic() - self._beat_at
 
     def tick(self) -> timedelta:
         """Beat once."""
         self._connect()
         # Leases first, which wait for no lock: another session may have locked the worker's row.
-        self._renew()
+        is_renewed = self._renew()
         self._give_back()
-        self._registration.beat(self._session.connection)
+        if self._registration.beat(self._session.connection) or is_renewed:
+            self._beat_at = monotonic()
         self._tally.store(self._session.connection)
         return self._every * random.uniform(0.9, 1)  # noqa: S311
 
@@ -62,11 +70,12 @@ class Heartbeat(Service):
             self._session.open()
             self.note_progress()
 
-    def _renew(self) -> None:
+    def _renew(self) -> bool:
+        """Renew all leases; return whether there were any."""
         # A run that is over its time and can't be interrupted is left to the fence.
         leased = [each for each in self._leases.all() if not each.overdue and not each.lost]
         if not leased:
-            return
+            return False
         renewed = lease.extend(
             self._session.connection, [each.claim for each in leased], lease=self._lease
         )
@@ -74,6 +83,7 @@ class Heartbeat(Service):
             each.lost = each.claim.id not in renewed
             if renewed.get(each.claim.id):
                 each.cancel()
+        return True
 
     def _give_back(self) -> None:
         """Give back messages that were claimed on a connection that broke before it answered.

@@ -6,6 +6,7 @@ Django is not imported here: a new process has not set it up yet.
 from __future__ import annotations
 
 import selectors
+import threading
 from contextlib import suppress
 from multiprocessing.connection import Connection
 from typing import Protocol
@@ -18,6 +19,10 @@ RETIRING = b"retiring"
 """A child's message: it claims no more; start another process in its place."""
 STOPPED = b"stopped"
 """A child's last message: it has no leases any more."""
+REPORT = b"report "
+"""What a child's report of itself begins with (`worker/report`)."""
+RUNS = b"runs "
+"""What a child's counts of a task's runs begin with."""
 
 
 class Superior(Protocol):
@@ -37,8 +42,8 @@ class Superior(Protocol):
     def listen(self) -> None:
         """Count requests to stop."""
 
-    def say(self, message: bytes) -> None:
-        """Send one of the messages above, if it wants to know."""
+    def say(self, message: bytes) -> bool:
+        """Send one of the messages above, if it wants to know; return whether it was sent."""
 
 
 class Parent:
@@ -46,6 +51,7 @@ class Parent:
 
     def __init__(self, pipe: Connection) -> None:
         self._pipe = pipe
+        self._saying = threading.Lock()
         self.requests = 0
         self.is_gone = False
 
@@ -63,9 +69,14 @@ class Parent:
             self.is_gone = True
             self.requests = max(self.requests, 1)
 
-    def say(self, message: bytes) -> None:
-        """Send one of the messages above; drop it if the pipe is full or the parent is gone."""
-        with suppress(OSError), selectors.DefaultSelector() as selector:
+    def say(self, message: bytes) -> bool:
+        """Send one of the messages above; drop it if the pipe is full or the parent is gone.
+
+        Any thread may.
+        """
+        with suppress(OSError), self._saying, selectors.DefaultSelector() as selector:
             selector.register(self._pipe, selectors.EVENT_WRITE)
             if selector.select(0):
                 self._pipe.send_bytes(message)
+                return True
+        return False

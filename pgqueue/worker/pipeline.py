@@ -116,6 +116,16 @@ class Pipeline:
         """The services, in the order of their start; they stop in reverse order."""
         return [self.settler, self.timeouts, self._thread_waker, *self._loop_watch, self.fetcher]
 
+    @property
+    def running(self) -> int:
+        """How many tasks run."""
+        return self._buffer.running
+
+    @property
+    def buffered(self) -> int:
+        """How many messages wait for their turn."""
+        return len(self._buffer)
+
     def start(self) -> None:
         """Start the executors. The fetcher is a service, which is started separately."""
         for each in self.executors:

@@ -9,6 +9,7 @@ from typing import Any, Protocol
 from pgqueue.claiming.registration import WorkerIds
 from pgqueue.service import Service
 from pgqueue.worker.config import WorkerConfig
+from pgqueue.worker.report import Reports
 
 
 class PooledWorker(Protocol):
@@ -18,6 +19,8 @@ class PooledWorker(Protocol):
     started_at: float
     retires: bool
     has_stopped: bool
+    reports: Reports
+    """What it says of itself, if it does."""
 
     @property
     def heard_at(self) -> float | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Collection, Iterable, Sequence
 from datetime import timedelta
@@ -84,11 +85,16 @@ class Settler(Service):
         # Wherever they are queued: a batch that failed halfway knows by it what is left.
         self._unwritten: set[LeasedMessage] = set()
         self._is_idle = False
+        self._losing = threading.Lock()
+        self.leases_lost = 0
+        """How many runs ended, and were no longer ours to settle."""
 
     def put(self, leased: LeasedMessage, ending: Ending) -> None:
         """Hand over a run that ended. Any thread may."""
         if isinstance(ending, Closed):
             self._leases.drop(leased)
+            if leased.lost and not leased.given_up:
+                self._note_lost()
             self._on_settled()
             if ending.delay:
                 self._on_delayed()
@@ -162,8 +168,13 @@ class Settler(Service):
         for leased, _ in missing:
             if leased.claim.id not in locked:
                 self._let_go(leased)
+                self._note_lost()
                 signals.send(signals.lease_lost, type(self), claim=leased.claim)
         return [each for each in missing if each[0].claim.id in locked]
+
+    def _note_lost(self) -> None:
+        with self._losing:
+            self.leases_lost += 1
 
     def _let_go(self, *leased: LeasedMessage) -> None:
         self._leases.drop(*leased)
@@ -187,6 +198,11 @@ class Settler(Service):
     def is_done(self) -> bool:
         """Whether everything handed over is written."""
         return not self._unwritten
+
+    @property
+    def unsettled(self) -> int:
+        """How many runs wait to be written, or for a lock."""
+        return len(self._unwritten)
 
     @property
     def is_behind(self) -> bool:

@@ -27,6 +27,11 @@ class Sorting:
     def __len__(self) -> int:
         return len(self._threads) + len(self._loop)
 
+    @property
+    def running(self) -> int:
+        """How many of those that were taken run."""
+        return self._threads.running + self._loop.running
+
     def room(self, most: int) -> int:
         """Return how much to claim, so that it should fit in both; none while one has no room."""
         threads, loop = self._threads.room(most), self._loop.room(most)

@@ -22,6 +22,7 @@ from pgqueue.worker.config import WorkerConfig
 from pgqueue.worker.main_session import MainSession
 from pgqueue.worker.migrations import wait_until_migrated
 from pgqueue.worker.pool import PooledWorker, WorkerPool
+from pgqueue.worker.report import Gathered, Reports, Snapshot
 from pgqueue.worker.rescuer import Rescuer
 from pgqueue.worker.stopping import SIGNALS, StopRequests, blocked
 from pgqueue.worker.unseen import warn_of_unseen
@@ -75,6 +76,7 @@ class Child:
         self.retires = False
         self.heard_at: float | None = None
         self.has_stopped = False
+        self.reports = Reports()
         self._asked = 0
         self._pipe, its_end = PROCESSES.Pipe()
         self._process = PROCESSES.Process(
@@ -118,6 +120,9 @@ class Child:
         with suppress(EOFError, OSError):
             while self._pipe.poll():
                 word = self._pipe.recv_bytes()
+                if word.startswith((parent.REPORT, parent.RUNS)):
+                    self.reports.take(word)  # one that is stuck reports, too
+                    continue
                 self.heard_at = monotonic()
                 self.retires |= word == parent.RETIRING
                 self.has_stopped |= word == parent.STOPPED
@@ -205,6 +210,9 @@ class Supervisor:
         self._is_crowded = False
         self._rescuer = Rescuer(config.database)
         self._watchdog = Watchdog([self._rescuer, *self._pool.services])
+        self._gathered = Gathered()
+        self._snapshot = Snapshot(started=0)
+        self._looked_at = monotonic()
         self._passed_on = 0
         self._kill_at = inf
         self._cut_short = False
@@ -240,6 +248,14 @@ class Supervisor:
         self._requests.close()
         return not self._cut_short
 
+    def snapshot(self) -> Snapshot:
+        """Return what its processes do, and what they have done. Any thread may ask."""
+        snapshot = self._snapshot
+        if (silence := monotonic() - self._looked_at) > WELL_WITHIN:
+            since = f"the supervisor has not looked after its processes for {silence:.0f} s"
+            return replace(snapshot, complaints=[*snapshot.complaints, since])
+        return snapshot
+
     def stop(self) -> None:
         """Request to stop: after the grace period; at the second call, at once. Any thread may."""
         self._requests.add()
@@ -249,13 +265,17 @@ class Supervisor:
         config = self._config
         session = MainSession(config.database)
         try:
-            if wait_until_migrated(config.database, session, self._requests, on_look=self._touch):
+            if wait_until_migrated(config.database, session, self._requests, on_look=self._wait_on):
                 with session.connected() as connection:
                     warn_of_unseen(connection, config)
         finally:
             session.close()
         for slot in self._slots:
             slot.excuse()
+
+    def _wait_on(self) -> None:
+        self._looked_at = monotonic()
+        self._touch()
 
     def _touch(self) -> None:
         if self._config.liveness_file:
@@ -287,6 +307,7 @@ class Supervisor:
             if self._fills and monotonic() >= slot.fill_at:
                 try:
                     slot.child = self._pool.start(config)
+                    self._gathered.started += 1
                 except OSError as error:  # no memory or process slot at the moment
                     signals.send(
                         signals.service_failed, type(self), service="supervisor", error=error
@@ -311,8 +332,21 @@ class Supervisor:
         self._requests.wait(timedelta(seconds=nap), *signs)
         for each in self._children():
             each.listen()
-        if self._is_well():
+        is_well = self._is_well()
+        if is_well:
             self._touch()
+        if self._config.metrics_port:
+            self._look(is_well=is_well)
+
+    def _look(self, *, is_well: bool) -> None:
+        """Note what the processes do, for whoever asks from another thread."""
+        # Those that end what they run say no longer that they are well.
+        is_silent = not (is_well or self._requests.count)
+        self._snapshot = self._gathered.with_those(
+            [each.reports for each in self._children()],
+            ["a process does not say that it is well"] if is_silent else [],
+        )
+        self._looked_at = monotonic()
 
     def _is_well(self) -> bool:
         slots = all(slot.is_well for slot in self._slots)
@@ -336,10 +370,12 @@ class Supervisor:
     def _bury(self, dead: PooledWorker) -> None:
         dead.listen()  # its last reports
         dead.leave()
+        self._gathered.keep(dead.reports)
         if not dead.has_ended_well:
             had_leases = dead.status != 0 and not dead.has_stopped
             self._cut_short |= self._requests.count > 0 and had_leases
             dead.announce()
+            self._gathered.died += 1
             self._rescuer.rescue_from(dead.ids)
 
     def _pass_on(self) -> None:

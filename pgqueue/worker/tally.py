@@ -13,6 +13,8 @@ from pgqueue.worker.leases import LeasedMessage
 
 MOST = 1000
 """Channels and tasks that are counted apart between two heartbeats."""
+MOST_TOLD = 500
+"""Those that are told apart by `totals`."""
 OTHER = "(other)"
 ORDER: dict[type, int] = {
     Succeeded: 0,
@@ -22,6 +24,10 @@ ORDER: dict[type, int] = {
     Discarded: 4,
     Cancelled: 5,
 }
+
+
+Pair = tuple[str, str]
+"""A channel and a task."""
 
 
 class _Sums:
@@ -34,12 +40,23 @@ class _Sums:
         self.waits = [0] * BUCKETS
         self.runs = [0] * BUCKETS
 
+    def add(self, other: _Sums) -> None:
+        self.ended = [a + b for a, b in zip(self.ended, other.ended, strict=True)]
+        self.waited += other.waited
+        self.ran += other.ran
+        self.waits = [a + b for a, b in zip(self.waits, other.waits, strict=True)]
+        self.runs = [a + b for a, b in zip(self.runs, other.runs, strict=True)]
+
+
+_SumsByPair = dict[Pair, _Sums]
+
 
 class Tally:
     """Counts runs. Any thread may add: the settler does for a batch, an atomic run for itself."""
 
     def __init__(self) -> None:
-        self._sums: dict[tuple[str, str], _Sums] = {}
+        self._sums: _SumsByPair = {}
+        self._stored: _SumsByPair = {}
         self._changing = threading.Lock()
 
     def add(self, ended: Iterable[tuple[LeasedMessage, Ending]]) -> None:
@@ -53,7 +70,8 @@ class Tally:
     def _count(self, leased: LeasedMessage, index: int) -> None:
         # For each run of a worker, so in few steps.
         claim = leased.claim
-        sums = self._sums.get((claim.channel, claim.task)) or self._new(claim.channel, claim.task)
+        pair = claim.channel, claim.task
+        sums = self._sums.get(pair) or _new(self._sums, pair, MOST)
         waited = leased.started - leased.claimed
         if claim.run_at < claim.claimed_at:
             waited += (claim.claimed_at - claim.run_at).total_seconds()
@@ -78,21 +96,27 @@ class Tally:
             statistics.add(connection, [_counts(*each) for each in taken.items()])
         except BaseException:
             with self._changing:
-                self._put_back(taken.items())
+                _add_up(self._sums, taken, MOST)
             raise
+        with self._changing:
+            _add_up(self._stored, taken, MOST_TOLD)
 
-    def _new(self, channel: str, task: str) -> _Sums:
-        pair = (channel, task) if len(self._sums) < MOST else (OTHER, OTHER)
-        return self._sums.setdefault(pair, _Sums())
+    def totals(self) -> list[Counts]:
+        """Return what was counted from the beginning on, stored or not. It only grows."""
+        found: _SumsByPair = {}
+        with self._changing:
+            _add_up(found, self._stored, MOST_TOLD)
+            _add_up(found, self._sums, MOST_TOLD)
+        return [_counts(*each) for each in found.items()]
 
-    def _put_back(self, taken: Iterable[tuple[tuple[str, str], _Sums]]) -> None:
-        for pair, of in taken:
-            sums = self._sums.get(pair) or self._new(*pair)
-            sums.ended = [a + b for a, b in zip(sums.ended, of.ended, strict=True)]
-            sums.waited += of.waited
-            sums.ran += of.ran
-            sums.waits = [a + b for a, b in zip(sums.waits, of.waits, strict=True)]
-            sums.runs = [a + b for a, b in zip(sums.runs, of.runs, strict=True)]
+
+def _new(sums: _SumsByPair, pair: Pair, most: int) -> _Sums:
+    return sums.setdefault(pair if len(sums) < most else (OTHER, OTHER), _Sums())
+
+
+def _add_up(sums: _SumsByPair, more: _SumsByPair, most: int) -> None:
+    for pair, each in more.items():
+        (sums.get(pair) or _new(sums, pair, most)).add(each)
 
 
 def _counts(pair: tuple[str, str], sums: _Sums) -> Counts:

@@ -61,6 +61,11 @@ class Watchdog(Service):
         self._on_well = on_well
         self._found: Counter[str] = Counter()
 
+    @property
+    def stuck(self) -> list[str]:
+        """The names of those that it found stuck for so long that it cut them."""
+        return [name for name, times in self._found.items() if times >= CUT_AFTER]
+
     def tick(self) -> timedelta:
         """Look once."""
         stuck = [each for each in self._watched if each.is_stuck]

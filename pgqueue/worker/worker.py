@@ -6,6 +6,7 @@ import os
 import platform
 import random
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from math import inf
 from time import monotonic, time
@@ -40,6 +41,7 @@ from pgqueue.worker.migrations import wait_until_migrated
 from pgqueue.worker.parent import RETIRING, WELL, Superior
 from pgqueue.worker.pipeline import Pipeline
 from pgqueue.worker.recycling import memory
+from pgqueue.worker.report import Report, Reporter, Snapshot
 from pgqueue.worker.stopping import SIGNALS, StopRequests
 from pgqueue.worker.tally import Tally
 from pgqueue.worker.unseen import warn_of_unseen
@@ -92,7 +94,7 @@ class Worker:
         with self._main_session.connected() as connection:
             listens = not config.poll_only and not is_pooled(connection)
         self._registration = Registration(self._info(), notify_for=2 * options.heartbeat, ids=ids)
-        tally = Tally()
+        self._tally = tally = Tally()
         self._heartbeat = Heartbeat(
             Session(config.database, name="heartbeat"),
             self._leases,
@@ -146,6 +148,9 @@ class Worker:
             if config.drain
             else None
         )
+        self._reporter = (
+            Reporter(parent, self._report, tally.totals) if parent and config.metrics_port else None
+        )
         self._watchdog = Watchdog(
             [
                 *self._services(),
@@ -180,6 +185,17 @@ class Worker:
     def holds_something(self) -> bool:
         """Whether there is something that could be neither written down nor handed back."""
         return len(self._leases) > 0
+
+    def snapshot(self) -> Snapshot:
+        """Return what it does, and has done. Any thread may ask, at any time."""
+        report = self._report()
+        return Snapshot(
+            reports=[report],
+            runs=self._tally.totals(),
+            claims=report.claims,
+            claimed=report.claimed,
+            leases_lost=report.leases_lost,
+        )
 
     def stop(self) -> None:
         """Ask it to stop, gently at first, at once when asked again. Any thread may."""
@@ -222,7 +238,10 @@ class Worker:
     def _services(self) -> list[Service]:
         """Return the services in the order they start; they stop in the other."""
         pipeline = self._pipeline.services if self._pipeline else []
-        others = [self._duties, self._feed, self._autoreload, self._drain, *self._others]
+        others = [
+            *(self._duties, self._feed, self._autoreload, self._drain, self._reporter),
+            *self._others,
+        ]
         return [self._heartbeat, *pipeline[:-1], *filter(None, others), *pipeline[-1:]]
 
     def _wait(self) -> None:
@@ -411,6 +430,25 @@ class Worker:
         for each in leased:
             each.lost = True
             self._leases.drop(each)
+
+    def _report(self) -> Report:
+        report = Report(
+            slots=self._config.slots,
+            silence=self._heartbeat.silence,
+            stuck=[self._watchdog.name] if self._watchdog.is_stuck else self._watchdog.stuck,
+            at=monotonic(),
+        )
+        if not (pipeline := self._pipeline):
+            return report
+        return replace(
+            report,
+            running=pipeline.running,
+            buffered=pipeline.buffered,
+            unsettled=pipeline.settler.unsettled,
+            claims=pipeline.fetcher.claims,
+            claimed=pipeline.fetcher.claimed,
+            leases_lost=pipeline.settler.leases_lost,
+        )
 
     def _say_that_one_is_well(self) -> None:
         if self._parent:

@@ -18,6 +18,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from pgqueue import Channel, metrics, publish, task
 from pgqueue.connections import connect
+from pgqueue.engine.statistics import OUTCOMES
 from pgqueue.metrics import fleet
 from pgqueue.models import Schedule
 from tests.factories import bury, enqueue, register, subscribed
@@ -94,8 +95,8 @@ class TestAScrape:
         found = scrape()
 
         pair = ("mail", divide.name)
-        ended = {name: found["pgqueue_runs_total", *pair, name] for name in fleet.OUTCOMES}
-        assert ended == {**dict.fromkeys(fleet.OUTCOMES, 0), "succeeded": 2, "failed": 1, "dead": 1}
+        ended = {name: found["pgqueue_runs_total", *pair, name] for name in OUTCOMES}
+        assert ended == {**dict.fromkeys(OUTCOMES, 0), "succeeded": 2, "failed": 1, "dead": 1}
         for name in ("pgqueue_wait_seconds", "pgqueue_run_seconds"):
             assert found[f"{name}_count", *pair] == found[f"{name}_bucket", *pair, "+Inf"] == 4
             assert found[f"{name}_sum", *pair] > 0

@@ -120,6 +120,19 @@ def heart(session: Session, leases: Leases, *, lease: timedelta) -> Heartbeat:
     return Heartbeat(session, leases, registration, Tally(), lease=lease, every=lease)
 
 
+def test_a_beat_that_asked_the_database_nothing_is_no_sign_of_it(leases: Leases) -> None:
+    with closing(Session("default", name="test")) as session:
+        heartbeat = heart(session, leases, lease=timedelta(seconds=5))
+
+        with heartbeat._registration._lock:  # as while another thread beats, and waits
+            heartbeat.tick()
+            before = heartbeat.silence
+        heartbeat.tick()
+
+    assert before is None
+    assert heartbeat.silence is not None
+
+
 def test_leases_are_renewed_though_the_workers_row_is_locked(
     worker: Connection,
     operator: Connection,
@@ -385,7 +398,18 @@ class TestWhatWasLost:
         settler.tick()
 
         assert lost == [gone.claim]
+        assert settler.leases_lost == 1
         assert (set(endings()), leases.all()) == ({kept.claim.id}, [])
+
+    def test_is_counted_too_where_an_atomic_run_found_it_lost(
+        self, settler: Settler, leased: Any
+    ) -> None:
+        [gone, given_up, settled] = leased(3)
+        gone.lost = given_up.lost = given_up.given_up = True
+
+        put(settler, gone, given_up, settled, end=Closed())
+
+        assert settler.leases_lost == 1
 
     def test_while_another_session_had_it_locked_is_reported_then(
         self, settler: Settler, operator: Connection, leased: Any, lost: list[Claim]

@@ -134,6 +134,17 @@ class TestTheWatchdog:
 
         assert (silent.was_cut, statuses) == (1, [70])
 
+    def test_names_what_it_has_found_stuck_for_long(self, statuses: list[int]) -> None:
+        dog = Watchdog([Silent(helps=False)])
+        named = []
+
+        for _ in range(watchdog.CUT_AFTER):
+            named.append(dog.stuck)
+            dog.tick()
+
+        assert named == [[]] * watchdog.CUT_AFTER
+        assert dog.stuck == ["silent"]
+
     def test_forgives_one_that_goes_on_by_itself(self, statuses: list[int]) -> None:
         silent = Silent(helps=False)
         dog = Watchdog([silent])

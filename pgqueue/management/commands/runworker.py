@@ -10,7 +10,7 @@ from django.core.management.base import BaseCommand, CommandError
 from pgqueue.checks import AT_START
 from pgqueue.conf import MOST_THREADS, settings
 from pgqueue.connections import connect
-from pgqueue.management import arguments, cluster
+from pgqueue.management import arguments, cluster, port
 from pgqueue.management.databases import database_of
 from pgqueue.worker.config import WorkerConfig
 from pgqueue.worker.deadline import STATUS, bound_interpreter_exit, exit_at_once
@@ -130,6 +130,7 @@ class Command(BaseCommand):
             metavar="PATH",
             help="touch this file every second while all is well, for probes.",
         )
+        port.add_arguments(parser)
         parser.add_argument("--database", metavar="ALIAS", help="(PGQUEUE: DATABASE).")
         cluster.add_arguments(parser)
 
@@ -154,12 +155,17 @@ class Command(BaseCommand):
             if not cluster.run(config, options, level=level):
                 sys.exit(STATUS)
             return
+        serving = port.opened(config)
         if config.is_supervised:
-            if not Supervisor(config, level=level).run():
+            supervisor = Supervisor(config, level=level)
+            with serving(supervisor.snapshot):
+                have_stopped = supervisor.run()
+            if not have_stopped:
                 sys.exit(STATUS)
             return
         worker = Worker(config)
-        have_ended = worker.run()
+        with serving(worker.snapshot):
+            have_ended = worker.run()
         if worker.holds_something:
             exit_at_once(STATUS)
         if not have_ended:
@@ -172,6 +178,7 @@ class Command(BaseCommand):
         if options["coroutines"] and not threads:
             raise CommandError("--async needs --threads, 1 or more: for tasks that don't await.")
         cluster.check(options, threads)
+        port.check(options)
         if not threads and not options["duties"]:
             raise CommandError("--threads 0 with --no-duties would do nothing.")
         if options["replication"] and not defaults.fed_by:
@@ -194,6 +201,8 @@ class Command(BaseCommand):
             max_idle=options["max_idle"],
             reload=options["reload"],
             liveness_file=options["liveness_file"],
+            metrics_port=options["metrics_port"],
+            metrics_address=options["metrics_address"] or port.ADDRESS,
         )
 
     def _grace(self, options: dict[str, Any], default: timedelta) -> timedelta:

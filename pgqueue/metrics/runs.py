@@ -1,0 +1,40 @@
+"""Counts of runs as Prometheus has them: those of the whole queue, or of one worker."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from itertools import accumulate
+
+from prometheus_client.core import CounterMetricFamily, HistogramMetricFamily, Metric
+
+from pgqueue.engine.statistics import BOUNDS, OUTCOMES, Counts
+
+
+def families(counts: Iterable[Counts], *, prefix: str) -> Iterator[Metric]:
+    """Return how runs ended, how long they waited, and what they took.
+
+    Args:
+        prefix: of the names, such as "pgqueue".
+    """
+    labels = ["channel", "task"]
+    runs = CounterMetricFamily(
+        f"{prefix}_runs",
+        "Runs that have ended: failed ones are tried again, dead ones are not.",
+        labels=[*labels, "outcome"],
+    )
+    waits = HistogramMetricFamily(
+        f"{prefix}_wait_seconds", "From when messages were due until they began.", labels=labels
+    )
+    times = HistogramMetricFamily(f"{prefix}_run_seconds", "What runs took.", labels=labels)
+    for each in counts:
+        pair = [each.channel, each.task]
+        for outcome in OUTCOMES:
+            runs.add_metric([*pair, outcome], getattr(each, outcome))
+        waits.add_metric(pair, _buckets(each.waits), each.waited)
+        times.add_metric(pair, _buckets(each.runs), each.ran)
+    yield from (runs, waits, times)
+
+
+def _buckets(histogram: Iterable[int]) -> list[tuple[str, float]]:
+    bounds = [*(str(bound) for bound in BOUNDS), "+Inf"]
+    return list(zip(bounds, accumulate(histogram), strict=True))

@@ -18,8 +18,7 @@ from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from itertools import takewhile
 from traceback import TracebackException
-from types import MappingProxyType
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 MASK = "[redacted]"
 """What is shown in the place of a value."""
@@ -47,7 +46,7 @@ Tree: TypeAlias = "Mapping[str, Tree | None]"
 """Places in JSON: names, and what is below each; None: all of it is redacted. In a list, each item
 is at the place of the list, unless there are places such as "[0]", or "[*]" for all others.
 """
-NOWHERE: Tree = MappingProxyType({})
+NOWHERE: Tree = {}
 
 _TOKEN = re.compile(r'"(?:[^"\\]|\\.)*+"?|[{}\[\],:]|[^\s"{}\[\],:]+', re.DOTALL)
 _NEW_WORD = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
@@ -330,6 +329,80 @@ def _without(text: str, form: str) -> str:
         text = text[:found] + MASK + text[end:]
         start = found + len(MASK)
     return text
+
+
+class Rules(NamedTuple):
+    """What redacts the columns of a message."""
+
+    payload: Redactor
+    result: Redactor
+    others: Redactor
+
+    @classmethod
+    def of(
+        cls, fields: tuple[str, ...], payload: Tree = NOWHERE, result: Tree | None = NOWHERE
+    ) -> Rules:
+        """Return what redacts by the names of fields, and places in a payload and a result."""
+        return cls(Redactor(fields, payload), Redactor(fields, result), Redactor(fields))
+
+    def redact(self, columns: Mapping[str, str | None]) -> tuple[dict[str, str | None], Hidden]:
+        """Return JSON columns of a message, redacted, and what hides the same in other texts.
+
+        What was redacted in one column is hidden in the others, too, where it occurs literally.
+
+        Args:
+            columns: JSON texts, or their beginnings, by name: payload, metadata, result and so on;
+                also with "_text" behind it.
+        """
+        given = {name: text for name, text in columns.items() if text is not None}
+        hidden = Hidden(value for name in given for value in self._of(name).values(given[name]))
+        shown = {name: hidden.in_json(self._of(name).redact(given[name])) for name in given}
+        return {name: shown.get(name) for name in columns}, hidden
+
+    def _of(self, column: str) -> Redactor:
+        by = {"payload": self.payload, "result": self.result}
+        return by.get(column.removesuffix("_text"), self.others)
+
+
+@dataclass(frozen=True)
+class Redaction:
+    """What is redacted in a project: a value that can be sent to another process.
+
+    Args:
+        fields: names of fields.
+        tasks: of some tasks, by name, the places in their payloads and in their results.
+    """
+
+    fields: tuple[str, ...] = FIELDS
+    tasks: Mapping[str, tuple[Tree, Tree | None]] = field(default_factory=dict)
+
+    @classmethod
+    def from_json(cls, text: str) -> Redaction:
+        """Return what `to_json` has written, or a list of fields.
+
+        Raises:
+            TypeError, ValueError: it is something else.
+        """
+        said = json.loads(text)
+        if isinstance(said, list):
+            return cls(as_fields(said))
+        if not isinstance(said, dict) or said.keys() != {"fields", "tasks"}:
+            raise ValueError("it must be a list of names.")
+        tasks = {name: (payload, result) for name, (payload, result) in said["tasks"].items()}
+        return cls(as_fields(said["fields"]), tasks)
+
+    def to_json(self) -> str:
+        """Return it as a text."""
+        return json.dumps({"fields": self.fields, "tasks": self.tasks})
+
+    def rules(self, task: str | None) -> Rules:
+        """Return what redacts messages of a task; None, or one that is not known: by fields."""
+        return self._rules.get(task or "", self._rules[""])
+
+    @cached_property
+    def _rules(self) -> Mapping[str, Rules]:
+        by_task = {name: Rules.of(self.fields, *trees) for name, trees in self.tasks.items()}
+        return {**by_task, "": Rules.of(self.fields)}
 
 
 def stand_in(error: BaseException, hidden: Hidden) -> BaseException:

@@ -121,7 +121,7 @@ class ShownMessageAdmin(ExcerptAdmin):
         return annotated
 
     def redact(self, row: Any, texts: Mapping[str, str | None]) -> Mapping[str, str | None]:
-        shown, hidden = redacting.redacted(row.task, texts)
+        shown, hidden = redacting.rules(row.task).redact(texts)
         row.errors = hidden.in_value(row.errors)
         row.error_text = row.error_text and hidden(row.error_text)
         return shown

@@ -12,6 +12,8 @@ from pgqueue.connections import conninfo
 from pgqueue.management.arguments import spark_option
 from pgqueue.management.base import QueueCommand
 from pgqueue.management.databases import database_of
+from pgqueue.redaction import Redaction
+from pgqueue.tasks import redacting
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -27,6 +29,21 @@ def add_conf(parser: ArgumentParser) -> None:
         metavar="NAME=VALUE",
         help="An option of Spark, such as spark.driver.memory=4g. May be repeated.",
     )
+
+
+def add_unredacted(parser: ArgumentParser) -> None:
+    """Add the option for what is not to be redacted."""
+    parser.add_argument(
+        "--unredacted",
+        action="store_true",
+        help="Also what PGQUEUE['REDACT'] and tasks redact, and bodies of raw messages: passwords "
+        "and tokens, perhaps. Only where whoever reads the result may read the database, too.",
+    )
+
+
+def redaction(options: Mapping[str, Any]) -> Redaction | None:
+    """Return what the options have redacted; None: nothing."""
+    return None if options["unredacted"] else redacting.everything(database_of(options["database"]))
 
 
 @contextmanager

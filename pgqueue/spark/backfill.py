@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from pyspark import TaskContext
 from pyspark.sql import functions as F
 
+from pgqueue.redaction import Redaction
 from pgqueue.spark.errors import InvalidSource
 from pgqueue.spark.tables import TABLES
 from pgqueue.spark.writing import Attempt
@@ -61,11 +62,15 @@ def load(spark: SparkSession, source: str, *, url: str, table: str | None = None
     return spark.read.format(form).options(**options).load(path)
 
 
-def name_tables(spark: SparkSession, query: str, *, url: str) -> None:
-    """Let a query know the tables of the queue that it names."""
+def name_tables(
+    spark: SparkSession, query: str, *, url: str, redact: Redaction | None = None
+) -> None:
+    """Let a query know the tables of the queue that it names, redacted if that is asked for."""
+    redacted = "false" if redact is None else redact.to_json()
     for name in TABLES:
         if re.search(rf"\b{name}\b", query):
-            frame = spark.read.format("pgqueue").options(url=url, table=name).load()
+            options = {"url": url, "table": name, "redact": redacted}
+            frame = spark.read.format("pgqueue").options(**options).load()
             frame.createOrReplaceTempView(name)
 
 

@@ -18,7 +18,8 @@ from pgqueue.spark import events
 from pgqueue.spark.errors import DataLoss, InvalidOption, OtherCluster
 from pgqueue.spark.events import Range
 from pgqueue.spark.options import EARLIEST, LATEST, StreamOptions
-from pgqueue.spark.reading import prepare, query
+from pgqueue.spark.reading import prepare
+from pgqueue.spark.reading import read as rows_of
 from pgqueue.spark.tables import EVENT
 from pgqueue.spark.urls import connect
 
@@ -126,8 +127,6 @@ def read(options: StreamOptions, start: Offset, part: Range) -> Iterator[pa.Reco
         OtherCluster: the cluster is another one, or was restored to an earlier time than the range
             was made at.
     """
-    from pgqueue.spark import copying
-
     with connect(options.url, name="stream read") as connection:
         # The last statement is to see what retention did during the one before.
         connection.isolation_level = psycopg.IsolationLevel.READ_COMMITTED
@@ -136,8 +135,7 @@ def read(options: StreamOptions, start: Offset, part: Range) -> Iterator[pa.Reco
             _check_cluster(connection, start)
             events.check_reached(connection, part.upto)
             prepare(connection, options)
-            selected = query(options, EVENT, events.rows_of(part))
-            yield from copying.read(connection, selected, options.columns)
+            yield from rows_of(connection, options, EVENT, events.rows_of(part))
             _check_floor(part.after, log.bounds(connection), options)
 
 

@@ -26,6 +26,7 @@ from pyspark.sql import functions as F
 
 from pgqueue.engine import log
 from pgqueue.names import as_folder
+from pgqueue.redaction import Redaction
 from pgqueue.spark import events
 from pgqueue.spark.compaction import EVENTS, HISTORY, Layout, compact, last_committed, recover
 from pgqueue.spark.errors import ExportConflict, UnknownTarget
@@ -45,6 +46,7 @@ DAY = 86_400_000_000
 """Microseconds."""
 BATCH = 500_000
 """Rows in a batch, at most."""
+DEFAULT = Redaction()
 LOOK = 1
 """Seconds between two looks at how far it is."""
 
@@ -70,6 +72,7 @@ def export(
     url: str,
     to: str,
     batch: int = BATCH,
+    redact: Redaction | None = DEFAULT,
     progress: Callable[[Progress], None] = lambda progress: None,
     event_progress: Callable[[Progress], None] = lambda progress: None,
 ) -> Exported:
@@ -83,6 +86,9 @@ def export(
         to: a folder: a path on this machine, or a URL that Spark can write to, such as
             `s3a://bucket/folder`.
         batch: rows of history, and events, that are written at a time, at most.
+        redact: what is redacted of payloads, metadata, results, progress and events, and then
+            bodies of raw messages are left out; by default `pgqueue.redaction.FIELDS`. None:
+            nothing. Then whoever may read the folder reads all that was ever passed to a task.
         progress: is called as the export of history goes on.
         event_progress: the same of events.
 
@@ -99,12 +105,12 @@ def export(
         for each, show in shows.items():
             if files:
                 recover(files, each)
-            exporting = _LogExport(connection, to, each)
+            exporting = _LogExport(connection, to, each, redact)
             written[each] = _run(exporting, spark, url, batch, show)
             if files:
                 exporting.note_earlier(files)
         connection.execute(SQL["note_time"], {"target": to})
-        letters = _export_deadletters(spark, url, to)
+        letters = _export_deadletters(spark, url, to, redact)
         if files:
             for each in shows:
                 compact(spark, files, each, confirm=lambda: connection.execute(SQL["still"]))
@@ -149,7 +155,14 @@ def _alone(url: str, to: str) -> Iterator[psycopg.Connection[Any]]:
 class _LogExport:
     """The stream that writes history or events, and how far it is."""
 
-    def __init__(self, connection: psycopg.Connection[Any], to: str, layout: Layout) -> None:
+    def __init__(
+        self,
+        connection: psycopg.Connection[Any],
+        to: str,
+        layout: Layout,
+        redact: Redaction | None,
+    ) -> None:
+        self._redact = redact
         self._connection = connection
         self._to = to
         self._layout = layout
@@ -191,6 +204,7 @@ class _LogExport:
             .option("startingOffsets", "earliest")
             .option("maxOffsetsPerTrigger", batch)
             .option("minPartitions", 2)
+            .option("redact", _as_option(self._redact))
             .load()
             .writeStream.foreachBatch(write)
             .option("checkpointLocation", f"{self._to}/{layout.checkpoint}")
@@ -243,8 +257,13 @@ def _run(
     return done.done
 
 
-def _export_deadletters(spark: SparkSession, url: str, to: str) -> int:
-    letters = spark.read.format("pgqueue").option("url", url).option("table", "deadletters").load()
+def _as_option(redact: Redaction | None) -> str:
+    return "false" if redact is None else redact.to_json()
+
+
+def _export_deadletters(spark: SparkSession, url: str, to: str, redact: Redaction | None) -> int:
+    options = {"url": url, "table": "deadletters", "redact": _as_option(redact)}
+    letters = spark.read.format("pgqueue").options(**options).load()
     folder = f"{to}/deadletters"
     _by_day(letters, "died_at").option("partitionOverwriteMode", "static").parquet(folder)
     # What was written, and not what is there by now.

@@ -11,6 +11,7 @@ from typing import NamedTuple
 from pgqueue.engine.values import Position
 from pgqueue.exceptions import InvalidFilter
 from pgqueue.filters import Filter as EventFilter
+from pgqueue.redaction import Redaction
 from pgqueue.spark.errors import InvalidOption
 from pgqueue.spark.tables import TABLES, Column, Table
 from pgqueue.spark.urls import DEFAULT
@@ -19,7 +20,7 @@ from pgqueue.spelling import hint, shown
 MOST_PARTITIONS = 64
 """Each is a connection to PostgreSQL while it is read."""
 FILTERS = ("channel", "task", "key", "state", "outcome", "topic")
-OF_EVERY_READ = ("url", "table", "columns", *FILTERS)
+OF_EVERY_READ = ("url", "table", "columns", "redact", *FILTERS)
 OF_BATCHES = ("since", "until", "after", "before", "numPartitions")
 OF_STREAMS = (
     *("startingOffsets", "startingTimestamp", "maxOffsetsPerTrigger", "minPartitions"),
@@ -47,6 +48,7 @@ class Selection:
         columns: those that are read, in this order.
         since: select what has its time (see `Table.time`) at or after this.
         until: select what has its time before this.
+        redact: what is redacted, as `Redaction.to_json` writes it; "": nothing.
     """
 
     url: str
@@ -55,6 +57,7 @@ class Selection:
     filters: tuple[Filter, ...] = ()
     since: datetime | None = None
     until: datetime | None = None
+    redact: str = ""
 
     @property
     def table(self) -> Table:
@@ -119,6 +122,7 @@ def selection(given: Mapping[str, str]) -> Selection:
         filters=tuple(_filters(name, TABLES[name], options)),
         since=since,
         until=until,
+        redact=_redaction(options.get("redact", "false")),
     )
 
 
@@ -207,6 +211,19 @@ def _filters(name: str, table: Table, options: Mapping[str, str]) -> list[Filter
         values = _values(column, options[column])
         filters.append(_topics(values) if column == "topic" else Filter(column, values))
     return filters
+
+
+def _redaction(given: str) -> str:
+    if given.lower() == "false":
+        return ""
+    try:
+        found = Redaction() if given.lower() == "true" else Redaction.from_json(given)
+    except (TypeError, ValueError) as error:
+        raise InvalidOption(
+            f"The option redact is {shown(given)}; it must be true, false or a JSON list of "
+            f"names: {error}"
+        ) from None
+    return found.to_json()
 
 
 def _not_selected(table: str, option: str) -> InvalidOption:

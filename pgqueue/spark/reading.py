@@ -9,6 +9,7 @@ import psycopg
 from psycopg.sql import SQL, Composable, Literal
 
 from pgqueue.engine import log
+from pgqueue.redaction import Redaction
 from pgqueue.spark import events
 from pgqueue.spark.errors import SnapshotGone, TableChanged
 from pgqueue.spark.events import Range
@@ -40,8 +41,6 @@ def batches(options: ReadOptions, part: Part) -> Iterator[pa.RecordBatch]:
         TableChanged: a table was dropped or rewritten since the plan.
         psycopg.Error: the database can't be reached, or the connection broke.
     """
-    from pgqueue.spark import copying
-
     with connect(options.url, name="read") as connection:
         connection.read_only = True
         if part.positions:
@@ -55,23 +54,19 @@ def batches(options: ReadOptions, part: Part) -> Iterator[pa.RecordBatch]:
             if part.cutoff:
                 connection.execute(SQL_TEXTS["give"], {"name": "cutoff", "value": part.cutoff})
             for stretch in part.stretches:
-                selected = query(options, stretch.relation, _rows(part, stretch))
-                yield from copying.read(connection, selected, options.columns)
+                yield from read(connection, options, stretch.relation, _rows(part, stretch))
                 _check_unchanged(connection, stretch)
 
 
 def _events(
     connection: psycopg.Connection[Any], options: ReadOptions, part: Range
 ) -> Iterator[pa.RecordBatch]:
-    from pgqueue.spark import copying
-
     # The last statement is to see what retention did during the one before.
     connection.isolation_level = psycopg.IsolationLevel.READ_COMMITTED
     with connection.transaction():
         prepare(connection, options)
         events.check_reached(connection, part.upto)
-        selected = query(options, EVENT, events.rows_of(part))
-        yield from copying.read(connection, selected, options.columns)
+        yield from read(connection, options, EVENT, events.rows_of(part))
         floor = log.bounds(connection).floor
         if floor > part.after:
             raise TableChanged(
@@ -114,6 +109,20 @@ def _check_unchanged(connection: psycopg.Connection[Any], stretch: Stretch) -> N
         raise TableChanged(
             f"{stretch.name} was rewritten after this read was planned: load it again."
         )
+
+
+def read(
+    connection: psycopg.Connection[Any], options: Selection, relation: str, rows: Composable
+) -> Iterator[pa.RecordBatch]:
+    """Yield what is selected of some rows of a relation, redacted if that is asked for."""
+    from pgqueue.spark import copying, redacting
+
+    if not options.redact:
+        yield from copying.read(connection, query(options, relation, rows), options.columns)
+        return
+    reading = redacting.with_tasks(options)
+    found = copying.read(connection, query(reading, relation, rows), reading.columns)
+    yield from redacting.redacted(found, Redaction.from_json(options.redact), options.columns)
 
 
 def query(options: Selection, relation: str, rows: Composable) -> Composable:

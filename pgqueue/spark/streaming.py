@@ -16,7 +16,8 @@ from psycopg.sql import SQL, Composable, Literal
 from pgqueue.engine.values import Position
 from pgqueue.spark.errors import DataLoss, OtherCluster
 from pgqueue.spark.options import EARLIEST, StreamOptions
-from pgqueue.spark.reading import prepare, query
+from pgqueue.spark.reading import prepare
+from pgqueue.spark.reading import read as rows_of
 from pgqueue.spark.tables import HISTORY
 from pgqueue.spark.urls import connect
 from pgqueue.statements import load
@@ -149,16 +150,13 @@ def read(options: StreamOptions, start: Offset, part: Range) -> Iterator[pa.Reco
         DataLoss: retention has removed rows of it.
         OtherCluster: the cluster was restored to an earlier time than the range was made at.
     """
-    from pgqueue.spark import copying
-
     with connect(options.url, name="stream read") as connection:
         # The last statement is to see what retention did during the one before.
         connection.isolation_level = psycopg.IsolationLevel.READ_COMMITTED
         with connection.transaction():
             prepare(connection, options)
             connection.execute(SQL_TEXTS["by_index"])
-            selected = query(options, HISTORY, _rows(part))
-            yield from copying.read(connection, selected, options.columns)
+            yield from rows_of(connection, options, HISTORY, _rows(part))
             # Retention says what it removes before it does.
             _checked(connection, start, options, read_up_to=part.last)
 

@@ -12,14 +12,16 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import lru_cache
 from inspect import Parameter
 from itertools import chain
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
+
+from django.utils.module_loading import autodiscover_modules
 
 from pgqueue import registry
 from pgqueue.codec.hints import signature_of
 from pgqueue.conf import settings
 from pgqueue.engine.values import Claim
 from pgqueue.exceptions import InvalidTask
-from pgqueue.redaction import NOWHERE, Hidden, Redactor, tree_of
+from pgqueue.redaction import NOWHERE, Hidden, Redaction, Redactor, Rules, tree_of
 from pgqueue.spelling import hint
 
 if TYPE_CHECKING:
@@ -32,58 +34,47 @@ RETURN = "return"
 POSITIONAL = (Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD)
 
 
-class Rules(NamedTuple):
-    """What redacts the columns of a message."""
-
-    payload: Redactor
-    result: Redactor
-    others: Redactor
-
-    def of(self, column: str) -> Redactor:
-        """Return what redacts a column."""
-        by = {"payload": self.payload, "result": self.result}
-        return by.get(column.removesuffix("_text"), self.others)
-
-
 def fields() -> Redactor:
     """Return what redacts by the names of fields alone: events, and messages without a task."""
-    return _by_names(settings().redact)
+    return _by_names(settings().redact).others
 
 
 def rules(task: str) -> Rules:
     """Return what redacts messages of a task; "": raw ones."""
     found = _declared(task) if task else None
-    return Rules(fields(), fields(), fields()) if found is None else rules_of(found)
+    return _by_names(settings().redact) if found is None else _rules_of(found)
 
 
-def rules_of(task: Task[Any, Any]) -> Rules:
-    """Return what redacts messages of a task."""
-    return _rules(task.func, task.redact, task.takes_context, settings().redact)
-
-
-def redacted(task: str, columns: Mapping[str, str | None]) -> tuple[dict[str, str | None], Hidden]:
-    """Return the JSON columns of a message, redacted, and what hides the same in other texts.
-
-    What was redacted in one column is hidden in the others, too, where it occurs literally.
+def everything(database: str) -> Redaction:
+    """Return what is redacted of all messages, by each task that this project declares or has run.
 
     Args:
-        task: the name of the message's task; "": none.
-        columns: JSON texts, or their beginnings, by name: payload, metadata, result and so on;
-            also with "_text" behind it.
+        database: the alias of the queue's.
     """
-    by, given = rules(task), {name: text for name, text in columns.items() if text is not None}
-    hidden = Hidden(value for name, text in given.items() for value in by.of(name).values(text))
-    shown = {name: hidden.in_json(by.of(name).redact(text)) for name, text in given.items()}
-    return {name: shown.get(name) for name in columns}, hidden
+    # What declares tasks imports this, and may be imported before there are models.
+    from pgqueue.models import Total
+
+    autodiscover_modules("tasks")
+    ran = Total.objects.using(database).values_list("task", flat=True).distinct()
+    names = {*ran, *(each.name for each in registry.each())}
+    by_task = {name: _rules_of(found) for name in sorted(names) if (found := _declared(name))}
+    trees = {name: (by.payload.tree or {}, by.result.tree) for name, by in by_task.items()}
+    some = {name: each for name, each in trees.items() if each != (NOWHERE, NOWHERE)}
+    return Redaction(settings().redact, some)
 
 
 def redacted_values(task: str, columns: Mapping[str, Any]) -> tuple[dict[str, Any], Hidden]:
-    """Return the same of columns that are parsed; None: they are null."""
+    """Return parsed JSON columns of a message, redacted, and what hides the same in other texts.
+
+    Args:
+        task: the name of the message's task; "": none.
+        columns: by name; None: they are null.
+    """
     texts = {
         name: None if value is None else json.dumps(value, ensure_ascii=False)
         for name, value in columns.items()
     }
-    shown, hidden = redacted(task, texts)
+    shown, hidden = rules(task).redact(texts)
     return {name: text and json.loads(text) for name, text in shown.items()}, hidden
 
 
@@ -104,7 +95,8 @@ def hiding_of(claims: Iterable[Claim], events: Iterable[Any] = ()) -> Hidden:
 
 def _of_claim(claim: Claim) -> list[str]:
     by = rules(claim.task)
-    return [*_values(by.payload, claim.payload), *_values(by.others, claim.metadata)]
+    others = (_values(by.others, text) for text in (claim.metadata, claim.progress))
+    return [*_values(by.payload, claim.payload), *chain(*others)]
 
 
 def _of_event(event: Any) -> list[str]:
@@ -131,28 +123,32 @@ def check(task: Task[Any, Any]) -> None:
             )
 
 
+def _rules_of(task: Task[Any, Any]) -> Rules:
+    return _rules(task.func, task.redact, task.takes_context, settings().redact)
+
+
 @lru_cache(maxsize=10)
-def _by_names(names: tuple[str, ...]) -> Redactor:
-    return Redactor(names)
+def _by_names(names: tuple[str, ...]) -> Rules:
+    return Rules.of(names)
 
 
 @lru_cache(maxsize=10_000)
 def _rules(
     function: Callable[..., Any], paths: tuple[str, ...], skip_first: bool, names: tuple[str, ...]
 ) -> Rules:
-    by_names, tree = _by_names(names), tree_of(paths)
+    is_field, tree = _by_names(names).others.is_field, tree_of(paths)
     result = tree.pop(RETURN, NOWHERE)
     firsts: dict[str, Any] = {}
     for number, each in enumerate(_parameters(function, skip_first)):
         # By its position, an argument has no name in the payload.
-        below = None if by_names.is_field(each.name) else tree.get(each.name, NOWHERE)
+        below = None if is_field(each.name) else tree.get(each.name, NOWHERE)
         if each.kind in POSITIONAL:
             firsts[f"[{number}]"] = below
         elif each.kind is Parameter.VAR_POSITIONAL:
             firsts["[*]"] = below
     is_some = any(below != NOWHERE for below in (*firsts.values(), tree))
-    payload = Redactor(names, {"args": firsts, "kwargs": tree}) if is_some else by_names
-    return Rules(payload, Redactor(names, result), by_names)
+    payload = {"args": firsts, "kwargs": tree} if is_some else NOWHERE
+    return Rules.of(names, payload, result)
 
 
 def _declared(name: str) -> Task[Any, Any] | None:

@@ -18,7 +18,7 @@ from tests.cards import CARD, NUMBER, TOKEN, charge, charge_all, decline, note, 
 def payload(of: Task[..., Any], *args: Any, **kwargs: Any) -> dict[str, Any]:
     """Return the payload of a call as it is shown."""
     text = of.codec.encode(args, kwargs)
-    shown, _ = redacting.redacted(of.name, {"payload": text})
+    shown, _ = redacting.rules(of.name).redact({"payload": text})
     found: dict[str, Any] = json.loads(shown["payload"] or "")
     return found
 
@@ -55,7 +55,7 @@ def test_what_is_redacted_of_the_arguments_is_hidden_in_other_columns() -> None:
         "options": None,
     }
 
-    shown, hidden = redacting.redacted(charge.name, columns)
+    shown, hidden = redacting.rules(charge.name).redact(columns)
 
     assert json.loads(shown["result"] or "") == {"receipt": MASK, "said": f"charged {MASK}"}
     assert json.loads(shown["metadata"] or "") == {"authorization": MASK, "for": NUMBER}
@@ -69,7 +69,7 @@ def test_without_a_task_that_is_known_the_names_of_fields_hold() -> None:
     seen = {"card": CARD, "api_key": MASK}
 
     for name in ("", "no.such.task"):
-        shown, _ = redacting.redacted(name, columns)
+        shown, _ = redacting.rules(name).redact(columns)
         assert json.loads(shown["payload"] or "") == seen
 
 

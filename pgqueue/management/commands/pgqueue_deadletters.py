@@ -11,7 +11,7 @@ from pgqueue.engine.operate import BATCH, Operated
 from pgqueue.management.arguments import folder, query
 from pgqueue.management.bars import progress_bar
 from pgqueue.management.databases import database_of
-from pgqueue.management.spark import SparkCommand
+from pgqueue.management.spark import SparkCommand, add_unredacted, redaction
 from pgqueue.models import Message
 
 if TYPE_CHECKING:
@@ -58,6 +58,7 @@ class Command(SparkCommand):
         parser.add_argument(
             "--dry-run", action="store_true", help="Change nothing; show what would be changed."
         )
+        add_unredacted(parser)
         super().add_arguments(parser)
 
     def run(self, url: str, options: Mapping[str, Any]) -> str:
@@ -65,7 +66,7 @@ class Command(SparkCommand):
         from pgqueue.spark.backfill import name_tables
 
         spark = self.session(options)
-        name_tables(spark, options["sql"], url=url)
+        name_tables(spark, options["sql"], url=url, redact=redaction(options))
         frame = spark.sql(options["sql"])
         verb = options["verb"]
         if verb and "id" not in frame.columns:

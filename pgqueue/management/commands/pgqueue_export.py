@@ -6,7 +6,7 @@ from typing import Any
 
 from pgqueue.management.arguments import folder, whole
 from pgqueue.management.bars import progress_bars
-from pgqueue.management.spark import SparkCommand
+from pgqueue.management.spark import SparkCommand, add_unredacted, redaction
 
 
 class Command(SparkCommand):
@@ -38,6 +38,7 @@ class Command(SparkCommand):
             metavar="N",
             help="Messages or events that are written at a time, at most (%(default)s).",
         )
+        add_unredacted(parser)
         super().add_arguments(parser)
 
     def run(self, url: str, options: Mapping[str, Any]) -> str:
@@ -54,6 +55,7 @@ class Command(SparkCommand):
                 url=url,
                 to=options["to"],
                 batch=options["batch"],
+                redact=redaction(options),
                 progress=lambda progress: show(*progress),
                 event_progress=lambda progress: show_events(*progress),
             )

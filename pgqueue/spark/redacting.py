@@ -1,0 +1,90 @@
+"""Redact what is read, on the executor that reads it.
+
+Arrow finds the rows that may have something; these alone are looked at one by one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+from typing import TypeVar
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from pgqueue.redaction import Redaction
+from pgqueue.spark.options import Selection
+from pgqueue.spark.tables import Column
+
+S = TypeVar("S", bound=Selection)
+
+JSON = ("payload", "metadata", "options", "progress", "result", "errors")
+TEXTS = ("error_message", "traceback")
+BY_TASK = {"payload", "result"}
+"""Columns in which a task says what is redacted."""
+BODY = "body"
+
+
+def with_tasks(options: S) -> S:
+    """Return what has to be read, so that it can be redacted: also the task, if it has one."""
+    names = {column.name for column in options.columns}
+    if BY_TASK.isdisjoint(names) or "task" in names or "task" not in options.table.names:
+        return options
+    return replace(options, columns=(*options.columns, options.table.column("task")))
+
+
+def redacted(
+    batches: Iterable[pa.RecordBatch], redaction: Redaction, columns: Sequence[Column]
+) -> Iterator[pa.RecordBatch]:
+    """Yield rows without what is redacted.
+
+    A body is bytes, and has no fields: it is left out.
+
+    Args:
+        columns: those that are wanted, of what was read.
+    """
+    for batch in batches:
+        shown = _redacted(batch, redaction)
+        yield shown.select([column.name for column in columns])
+
+
+def _redacted(batch: pa.RecordBatch, redaction: Redaction) -> pa.RecordBatch:
+    if BODY in batch.schema.names:
+        batch = _with(batch, BODY, pa.nulls(batch.num_rows, pa.binary()))
+    json = [name for name in JSON if name in batch.schema.names]
+    texts = [name for name in TEXTS if name in batch.schema.names]
+    suspected = _suspected(batch, redaction, json)
+    if not pc.any(suspected).as_py():
+        return batch
+    rows = batch.filter(suspected).select([*json, *texts, *_task(batch)]).to_pylist()
+    for row in rows:
+        shown, hidden = redaction.rules(row.get("task")).redact({name: row[name] for name in json})
+        row.update(shown)
+        row.update({name: row[name] and hidden(row[name]) for name in texts})
+    for name in (*json, *texts):
+        found = pa.array([row[name] for row in rows], pa.string())
+        batch = _with(batch, name, pc.replace_with_mask(batch[name], suspected, found))
+    return batch
+
+
+def _suspected(batch: pa.RecordBatch, redaction: Redaction, json: Sequence[str]) -> pa.Array:
+    """Return of each row whether something in it may have to be redacted."""
+    suspected = pa.array([False] * batch.num_rows, pa.bool_())
+    if redaction.fields:
+        mention = redaction.rules(None).others.mention.pattern
+        for name in json:
+            found = pc.match_substring_regex(batch[name], mention, ignore_case=True)
+            suspected = pc.or_(suspected, pc.fill_null(found, False))
+    if redaction.tasks and _task(batch):
+        known = pa.array(list(redaction.tasks), pa.string())
+        suspected = pc.or_(suspected, pc.is_in(batch["task"], known))
+    return suspected
+
+
+def _task(batch: pa.RecordBatch) -> list[str]:
+    return ["task"] if "task" in batch.schema.names else []
+
+
+def _with(batch: pa.RecordBatch, name: str, values: pa.Array) -> pa.RecordBatch:
+    number = batch.schema.names.index(name)
+    return batch.set_column(number, batch.schema.field(number), values)

@@ -1,0 +1,142 @@
+"""What is read for others, and what an export writes, has nothing that is redacted."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pandas
+import pytest
+from django.core.management import call_command
+
+from pgqueue import redaction
+from pgqueue.models import Event, History, Message
+from pgqueue.redaction import MASK, Redaction
+from pgqueue.spark import InvalidOption
+from pgqueue.spark.export import export
+from pgqueue.tasks import redacting
+from tests.cards import CARD, SECRETS, TOKEN, charge, leave_traces
+from tests.spark.conftest import Read, wait_for_horizon
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+TABLES = ("messages", "history", "deadletters", "attempts", "events")
+
+
+@pytest.fixture
+def ids(url: str) -> dict[str, int]:
+    """The ids of messages with secrets, by what they are; their history may be followed."""
+    made = leave_traces()
+    Message.objects.filter(pk=made["raw"]).update(body=TOKEN.encode())
+    return made
+
+
+def secrets_in(found: Any) -> list[str]:
+    return [each for each in SECRETS if each in str(found)]
+
+
+def parquet(folder: Path, table: str) -> pandas.DataFrame:
+    files = sorted(folder.glob(f"{table}/**/*.parquet"))
+    return pandas.concat([pandas.read_parquet(path) for path in files], ignore_index=True)
+
+
+@pytest.mark.parametrize("table", TABLES)
+def test_what_is_read_redacted_has_no_secret_and_all_else(
+    read: Read, ids: dict[str, int], table: str
+) -> None:
+    option = redacting.everything("default").to_json()
+
+    plain, redacted = read(table).to_pylist(), read(table, redact=option).to_pylist()
+
+    assert not secrets_in(redacted)
+    assert len(redacted) == len(plain) > 0
+    assert redacted[0].keys() == plain[0].keys()
+    if table != "attempts":  # its errors were stored without secrets
+        assert secrets_in(plain)
+        assert MASK in str(redacted)
+    untouched = ("id", "position", "message_id", "task", "created_at", "state", "outcome")
+    for name in untouched:
+        assert [row.get(name) for row in redacted] == [row.get(name) for row in plain]
+
+
+def test_arguments_are_redacted_by_what_their_tasks_say_though_the_task_is_not_read(
+    read: Read, ids: dict[str, int]
+) -> None:
+    option = redacting.everything("default").to_json()
+
+    table = read("history", redact=option, columns="result, payload", task=charge.name)
+
+    [row] = table.to_pylist()
+    assert table.column_names == ["result", "payload"]
+    assert json.loads(row["payload"])["args"] == [7, MASK, {"name": "Ada", "email": MASK}]
+    assert json.loads(row["result"])["said"] == f"charged {MASK}"
+
+
+def test_a_body_is_left_out(read: Read, ids: dict[str, int]) -> None:
+    chosen = {"columns": "id, body", "channel": "mail"}
+
+    assert read("messages", **chosen)["body"].to_pylist() == [TOKEN.encode()]
+    assert read("messages", redact="true", **chosen)["body"].to_pylist() == [None]
+
+
+def test_fields_may_be_given_as_a_list(read: Read, ids: dict[str, int]) -> None:
+    [row] = read("events", redact='["name"]', topic="user.made").to_pylist()
+
+    payload = json.loads(row["payload"])
+    assert (payload["name"], payload["password"]) == (MASK, TOKEN)
+
+
+def test_nothing_is_redacted_of_fields_that_are_none(read: Read, ids: dict[str, int]) -> None:
+    assert read("events", redact="[]") == read("events", redact="false") == read("events")
+
+
+@pytest.mark.parametrize("given", ["yes", "7", "{}", "[1]", '{"fields": 1, "tasks": {}}', "["])
+def test_any_other_option_is_refused(read: Read, given: str) -> None:
+    with pytest.raises(InvalidOption, match="redact"):
+        read("events", redact=given)
+
+
+def test_all_that_a_project_redacts_comes_back_from_its_text(url: str) -> None:
+    found = redacting.everything("default")
+
+    assert Redaction.from_json(found.to_json()).rules(charge.name) == found.rules(charge.name)
+    assert found.rules(charge.name) == redacting.rules(charge.name)
+    assert found.rules("no.such.task") == redacting.rules("")
+    assert found.fields == redaction.FIELDS
+
+
+def test_an_export_writes_no_secret_unless_it_is_asked_to(
+    spark: SparkSession, url: str, ids: dict[str, int], tmp_path: Path
+) -> None:
+    wait_for_horizon(url)
+
+    call_command("pgqueue_export", f"--to={tmp_path / 'redacted'}", verbosity=0)
+    export(spark, url=url, to=str(tmp_path / "by_names"))
+    call_command("pgqueue_export", f"--to={tmp_path / 'plain'}", "--unredacted", verbosity=0)
+
+    for table, rows in (("history", History), ("events", Event), ("deadletters", None)):
+        redacted, plain = (parquet(tmp_path / each, table) for each in ("redacted", "plain"))
+        assert len(redacted) == len(plain) == (4 if rows is None else rows.objects.count())
+        assert not secrets_in(redacted.to_json())
+        assert secrets_in(plain.to_json())
+    # Without the project, there are no tasks.
+    assert TOKEN not in parquet(tmp_path / "by_names", "events").to_json()
+    assert CARD in parquet(tmp_path / "by_names", "deadletters").to_json()
+
+
+def test_dead_letters_are_saved_and_shown_without_secrets(
+    spark: SparkSession, url: str, ids: dict[str, int], tmp_path: Path, capsys: Any
+) -> None:
+    query = "--sql=SELECT id, task, payload, errors FROM deadletters"
+
+    call_command("pgqueue_deadletters", query, f"--to={tmp_path / 'redacted'}")
+    call_command("pgqueue_deadletters", query, f"--to={tmp_path / 'plain'}", "--unredacted")
+    call_command("pgqueue_deadletters", query)
+
+    redacted, plain = (pandas.read_parquet(tmp_path / each) for each in ("redacted", "plain"))
+    assert sorted(redacted["id"]) == sorted(plain["id"])
+    assert not secrets_in(redacted.to_json())
+    assert secrets_in(plain.to_json())
+    assert not secrets_in(capsys.readouterr().out)

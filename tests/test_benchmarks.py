@@ -56,6 +56,7 @@ FIGURES = {
     "sleepers": {"s"},
     "sse": {"p50_ms", "p99_ms", "rss_per_client_kb", "to_all_p50_ms", "lost"},
     "subscriptions": {"per_s", "match_s"},
+    "telemetry": {"enqueue_us", "run_us", "traced_enqueue_us", "traced_run_us"},
     "webhooks": {"per_s"},
     "spark": {
         *("read_s", "reader_per_s", "export_per_s", "enqueue_per_s", "stream_p50_s"),
@@ -108,7 +109,7 @@ def run(*arguments: str) -> list[dict[str, Any]]:
 @pytest.mark.parametrize(
     ("names", "messages"),
     [
-        (["drain", "enqueue", "fair", "pinned"], "2000"),
+        (["drain", "enqueue", "fair", "pinned", "telemetry"], "2000"),
         (["backlog", "governed", "ordered", "orm"], "2000"),
         (["subscriptions"], "2000"),
         (["webhooks"], "200"),

@@ -8,7 +8,9 @@ import pytest
 from django.dispatch import Signal
 
 from pgqueue import signals
+from pgqueue.engine.lease import Rescued
 from pgqueue.models import History
+from pgqueue.states import State
 from pgqueue.worker.config import WorkerConfig
 from pgqueue.worker.worker import Worker
 from tests import jobs
@@ -50,3 +52,18 @@ def test_a_receiver_that_raises_system_exit_does_not_end_the_worker() -> None:
                 signal.disconnect(leave)
 
     assert (has_ended, stopped, History.objects.count()) == (True, [0], 1)
+
+
+@pytest.mark.parametrize(("state", "level"), [("ready", "WARNING"), ("dead", "ERROR")])
+def test_a_message_whose_workers_died_is_an_error_where_it_is_dead(
+    state: str, level: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    rescued = Rescued(id=7, task="shop.tasks.pack", state=State(state))
+
+    signals.send(signals.message_rescued, None, rescued=rescued)
+
+    [record] = caplog.records
+    assert (record.levelname, record.getMessage()) == (
+        level,
+        f"shop.tasks.pack #7 lost its worker; now {state}",
+    )

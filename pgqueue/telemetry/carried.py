@@ -61,6 +61,8 @@ def origin(carriers: Iterable[Carrier]) -> Origin:
 
 def carriers_of(claim: Claim, metadata: Carrier) -> list[Carrier]:
     """Return the metadata that say where a message comes from: its own, or those of its events."""
+    if not metadata:
+        return []
     if _carries(metadata) or not claim.payload:
         return [metadata]
     # A message that a subscription has made: parsed only where there is something to find.

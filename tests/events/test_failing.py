@@ -40,6 +40,21 @@ def read() -> Iterator[Read]:
         each.finish()
 
 
+def test_what_is_tried_again_is_a_warning_and_what_is_given_up_an_error(
+    read: Read, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fails(event: Any) -> None:
+        raise ValueError("never")
+
+    publish("order.paid")
+    reader = read(fails, max_attempts=2)
+    for _ in range(2):
+        reader.tick()
+
+    told = [(each.levelname, each.getMessage().partition(": ")[2]) for each in caplog.records]
+    assert told == [("WARNING", "tried again in 0.0 s"), ("ERROR", "dead letter")]
+
+
 def test_it_holds_those_behind_it_back_until_it_succeeds(read: Read) -> None:
     tried: list[int] = []
 

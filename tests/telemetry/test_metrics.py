@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from typing import Any
 from unittest.mock import patch
@@ -135,6 +136,15 @@ class TestGauges:
 
         assert found == []
         assert caplog.text.count("it is away") == 1
+
+    def test_need_what_the_figures_are_made_with(self) -> None:
+        telemetry.uninstrument()
+
+        with (
+            patch.dict(sys.modules, {"prometheus_client": None}),
+            pytest.raises(ImportError, match=r"pgqueue\[opentelemetry,prometheus\]"),
+        ):
+            telemetry.observe_queue()
 
     def test_tell_nothing_any_more_when_that_is_undone(self, measured: Metrics) -> None:
         telemetry.uninstrument()

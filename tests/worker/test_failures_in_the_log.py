@@ -106,6 +106,7 @@ def test_it_is_one_line_with_what_comes_next_then_the_traceback(
         f"{name} #{result.id} failed on attempt 1: retried at once",
         f"{name} #{result.id} failed on attempt 2: dead letter",
     ]
+    assert [each.levelname for each in failures(log)] == ["WARNING", "ERROR"]
     assert len([each for each in log.records if each.exc_info]) == 2
 
 

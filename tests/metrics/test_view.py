@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 from collections.abc import Callable, Iterator
 from contextlib import closing
+from datetime import UTC, datetime, timedelta
 from typing import Any
 from unittest.mock import patch
 
@@ -12,16 +13,21 @@ import psycopg
 import pytest
 from django.contrib.auth.models import Permission, User
 from django.core.management import call_command
+from django.db import connection as django_connection
 from django.test import Client
 from django.urls import path
 from prometheus_client.parser import text_string_to_metric_families
 
-from pgqueue import Channel, metrics, publish, task
+from pgqueue import Channel, metrics, publish, task, webhooks
 from pgqueue.connections import connect
+from pgqueue.endpoints import new_secret
+from pgqueue.engine import duty
 from pgqueue.engine.statistics import OUTCOMES
 from pgqueue.metrics import fleet
-from pgqueue.models import Schedule
+from pgqueue.models import Schedule, Subscription, Webhook
+from tests.eventually import eventually
 from tests.factories import bury, enqueue, register, subscribed
+from tests.feeding import by_wal, feeding, slot_made
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.urls(__name__)]
 urlpatterns = [path("metrics", metrics.view)]
@@ -136,6 +142,7 @@ class TestAScrape:
         connection.execute(
             "UPDATE pgqueue_schedule SET next_at = statement_timestamp() - interval '1 hour'"
         )
+        duty.due(connection, ["purge"])  # a flush of the tables has taken its row
         connection.execute(
             "UPDATE pgqueue_duty SET due_at = statement_timestamp() - interval '2 hours' "
             "WHERE name = 'purge'"
@@ -144,8 +151,61 @@ class TestAScrape:
         found = scrape()
 
         assert 3600 <= found["pgqueue_schedule_late_seconds", "nightly"] < 3700
-        if ("pgqueue_duty_late_seconds", "purge") in found:
-            assert found["pgqueue_duty_late_seconds", "purge"] >= 7200
+        assert 7200 <= found["pgqueue_duty_late_seconds", "purge"] < 7300
+
+    def test_tells_of_webhooks_that_fail_and_of_no_others(self, scrape: Scrape) -> None:
+        since = datetime.now(UTC) - timedelta(minutes=10)
+        for name in ("works", "fails", "gone"):
+            webhooks.create(name, "https://shop.example/hooks", topics="#", secret=new_secret())
+        Webhook.objects.filter(pk="fails").update(failures=3, failing_since=since)
+        Webhook.objects.filter(pk="gone").update(failures=9, failing_since=since)
+        Subscription.objects.filter(pk="gone").update(paused=True, error="Nothing but failures.")
+
+        found = scrape()
+
+        stopped = {name[1]: found[name] for name in found if name[0] == "pgqueue_webhook_stopped"}
+        assert stopped == {"fails": 0, "gone": 1}
+        assert 600 <= found["pgqueue_webhook_failing_seconds", "fails"] < 700
+        assert ("pgqueue_webhook_failing_seconds", "works") not in found
+
+    def test_tells_of_the_wal_feed_where_there_is_to_be_one(
+        self, scrape: Scrape, connection: psycopg.Connection[Any]
+    ) -> None:
+        without = scrape()
+        with by_wal():
+            missing = scrape()
+            with slot_made():
+                connection.execute(
+                    "SELECT pg_logical_emit_message(false, 'test', repeat('x', 9999))"
+                )
+                # It is counted once it is written, a moment later.
+                eventually(lambda: scrape()["pgqueue_wal_lag_bytes",] >= 9999)
+                alone = scrape()
+                with feeding():
+                    followed = eventually(
+                        lambda: (now := scrape())["pgqueue_wal_feed_active",] == 1 and now
+                    )
+
+        lag, active = ("pgqueue_wal_lag_bytes",), ("pgqueue_wal_feed_active",)
+        assert lag not in without and active not in without
+        assert lag not in missing and missing[active] == 0
+        assert alone[active] == 0
+        assert followed and lag in followed
+
+    def test_is_refused_with_503_while_the_database_is_away(
+        self, scrape: Scrape, connection: psycopg.Connection[Any]
+    ) -> None:
+        scrape()
+        own = django_connection.connection
+        connection.execute("SELECT pg_terminate_backend(%s, 5000)", [own.info.backend_pid])
+
+        response = Client().get("/metrics", headers={"Authorization": f"Bearer {TOKEN}"})
+        django_connection.close()
+
+        assert response.status_code == 503
+        assert response.headers["Content-Type"] == "text/plain; charset=utf-8"
+        assert "terminat" in response.text
+        assert scrape()
 
     def test_leaves_series_out_beyond_a_limit_and_says_so(
         self, scrape: Scrape, connection: psycopg.Connection[Any]

@@ -65,6 +65,7 @@ BEGIN
             ('write',       '',       'ard',  'ar',     'r'),
             ('backfill',    '',       'r',    'arw',    'r'),
             ('tally',       '',       'ard',  'r',      'r'),
+            ('tally_batch', '',       'arwd', 'r',      'r'),
             ('statistic',   '',       'arwd', 'r',      'r'),
             ('total',       '',       'arwd', 'r',      'r')
         ) AS m (name, producer, worker, operator, reader)

@@ -19,10 +19,12 @@ from pgqueue.claiming.claimer import Claimer
 from pgqueue.claiming.idle import SHORTEST_PAUSE, Idle
 from pgqueue.claiming.listener import ClaimListener
 from pgqueue.claiming.registration import Registration
+from pgqueue.claiming.tally import Run, Tally
 from pgqueue.conf import settings
-from pgqueue.connections import Session
+from pgqueue.connections import Session, borrow
 from pgqueue.duties.all import consumer_duties
 from pgqueue.duties.inline import InlineDuties
+from pgqueue.endings import Ending, HandedBack
 from pgqueue.engine import lease as leases
 from pgqueue.engine import promote, settle
 from pgqueue.engine.values import Claim, Connection
@@ -67,6 +69,7 @@ class Consumer:
             excluded=[],
             lease=lease,
         )
+        self._tally = Tally()
         self._duties = InlineDuties(consumer_duties(), lease=options.lease)
         self._listener = ClaimListener(self._claimer.serves)
         self._taken: deque[Taken] = deque()
@@ -130,6 +133,19 @@ class Consumer:
             if self.is_closed:
                 self._end()
 
+    def count(self, run: Run, ending: Ending) -> None:
+        """Count what became of a message that was delivered, when that is committed.
+
+        It is stored with the next heartbeat; after the end, at once.
+        """
+        if isinstance(ending, HandedBack):
+            self._tally.add_released([run.claim])
+        else:
+            self._tally.add([(run, ending)])
+        if self._has_ended:
+            with borrow(self.database) as connection:
+                self._tally.close(connection)
+
     def stop(self) -> None:
         """Close it for all threads; a `look()` that waits returns."""
         self.is_closed = True
@@ -189,6 +205,7 @@ class Consumer:
         if now >= self._beat_at:
             self._beat_at = now + self._beat_every
             self._registration.want_notice(connection, self._registration.wants_notice)
+            self._tally.store(connection)
 
     def _wait(self, left: float) -> None:
         """Ask for notifications, if enough claims found nothing; else nap."""
@@ -235,6 +252,7 @@ class Consumer:
             if self._session.is_open:
                 if left := [taken.claim for taken in iter(self._pop, None)]:
                     settle.release(self._session.connection, left)
+                self._tally.close(self._session.connection)
                 self._registration.retire(self._session.connection)
         except Error as error:
             # The leases run out instead.

@@ -174,7 +174,18 @@ charged AS (
     RETURNING m.id, m.channel, m.key, m.governed, m.task, m.state
 ),
 -- include: cancelled_as_asked
-, became AS (
+, counted AS (
+    -- Who ran them counts nothing any more.
+    INSERT INTO pgqueue_tally (at, channel, task, succeeded, failed, dead, deferred, discarded, cancelled, waited, ran,
+                               waits, runs, lost, released)
+    SELECT statement_timestamp(), channel, task, 0, 0, 0, 0, 0, 0, 0, 0,
+           array_fill(0::bigint, ARRAY[24]), array_fill(0::bigint, ARRAY[24]), count(*), 0
+    FROM (
+        SELECT channel, task FROM charged
+        UNION ALL
+        SELECT channel, task FROM gone WHERE id = ANY (ARRAY(SELECT id FROM mine WHERE suspected))) lost
+    GROUP BY channel, task
+), became AS (
     SELECT id, channel, key, governed, task, state AS word, 'lost' AS fault FROM charged
     UNION ALL
     SELECT id, channel, key, governed, task, state, NULL FROM spared

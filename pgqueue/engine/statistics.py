@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple
+from uuid import UUID
 
 from pgqueue.engine.values import Cursors
 from pgqueue.statements import load
@@ -22,8 +23,11 @@ LIMIT = 5000
 MINUTES_KEPT = timedelta(days=2)
 HOURS_KEPT = timedelta(days=30)
 MINUTE, HOUR = "minute", "hour"
-OUTCOMES = ("succeeded", "failed", "dead", "deferred", "discarded", "cancelled")
-"""How runs end: the attributes of `Counts` that count them."""
+OUTCOMES = (
+    *("succeeded", "failed", "dead", "deferred", "discarded", "cancelled"),
+    *("lost", "released"),
+)
+"""What becomes of runs: the attributes of `Counts` that count them."""
 TIMES = ("waited", "ran")
 
 
@@ -48,6 +52,8 @@ WINDOWS = {
 class Counts(NamedTuple):
     """What came of runs of one task in one channel.
 
+    What was lost or released did not end: it is neither in `total` nor in the histograms.
+
     Attributes:
         failed: those that raised and are tried again.
         dead: those that raised, and were the last of their message.
@@ -55,6 +61,8 @@ class Counts(NamedTuple):
         ran: seconds that the runs took, together.
         waits: the histogram of the waits.
         runs: the histogram of what the runs took.
+        lost: those whose worker died, or was cut off.
+        released: those that were handed back before they ended.
     """
 
     channel: str
@@ -69,6 +77,8 @@ class Counts(NamedTuple):
     ran: float
     waits: Sequence[int]
     runs: Sequence[int]
+    lost: int = 0
+    released: int = 0
 
     def plus(self, other: Counts) -> Counts:
         """Return the sum of both, of the same task in the same channel."""
@@ -80,7 +90,7 @@ class Counts(NamedTuple):
 
     @property
     def total(self) -> int:
-        """How many runs."""
+        """How many runs have ended."""
         return sum(self[2:8])
 
     @property
@@ -148,20 +158,33 @@ def quantile(histogram: Sequence[int], share: float) -> float | None:
     return None
 
 
-def add(connection: Cursors, counted: Collection[Counts]) -> None:
-    """Store what a worker has counted since it did so last."""
+def add(connection: Cursors, counted: Collection[Counts], *, source: UUID, batch: int) -> None:
+    """Store what a worker has counted since it did so last; once, however often this is called.
+
+    Args:
+        source: tells who counts from all others.
+        batch: a number that grows with each batch of this source.
+    """
     columns = dict(zip(Counts._fields, map(list, zip(*counted, strict=True)), strict=True))
     with connection.cursor() as cursor:
         cursor.execute(
             SQL["add"],
             {
                 **columns,
+                "source": source,
+                "batch": batch,
                 "channels": columns["channel"],
                 "tasks": columns["task"],
                 "waits": [_text(each) for each in columns["waits"]],
                 "runs": [_text(each) for each in columns["runs"]],
             },
         )
+
+
+def leave(connection: Cursors, source: UUID) -> None:
+    """Forget who counted, after its last batch."""
+    with connection.cursor() as cursor:
+        cursor.execute(SQL["leave"], {"source": source})
 
 
 def fold(connection: Cursors) -> int:
@@ -171,6 +194,8 @@ def fold(connection: Cursors) -> int:
 
 def forget(connection: Cursors) -> int:
     """Remove minutes and hours that were kept for long enough, and totals of what ran before them.
+
+    And who has counted nothing for as long as minutes are kept: it is gone.
 
     Returns:
         How many rows.

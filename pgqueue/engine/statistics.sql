@@ -2,14 +2,26 @@
 -- by hour, and for ever.
 
 -- name: add
-INSERT INTO pgqueue_tally
-    (at, channel, task, succeeded, failed, dead, deferred, discarded, cancelled, waited, ran, waits, runs)
+-- Where a connection breaks, the worker can't know whether this was committed. It asks again, with the same number.
+WITH new AS (
+    INSERT INTO pgqueue_tally_batch AS t (source, number, at)
+    VALUES (%(source)s, %(batch)s, statement_timestamp())
+    ON CONFLICT (source) DO UPDATE SET number = excluded.number, at = excluded.at WHERE t.number < excluded.number
+    RETURNING true
+)
+INSERT INTO pgqueue_tally (at, channel, task,
+-- include: counted
+)
 SELECT statement_timestamp(), channel, task, succeeded, failed, dead, deferred, discarded, cancelled, waited, ran,
-       waits::bigint[], runs::bigint[]
+       waits::bigint[], runs::bigint[], lost, released
 FROM unnest(%(channels)s::text[], %(tasks)s::text[], %(succeeded)s::bigint[], %(failed)s::bigint[], %(dead)s::bigint[],
             %(deferred)s::bigint[], %(discarded)s::bigint[], %(cancelled)s::bigint[], %(waited)s::float8[],
-            %(ran)s::float8[], %(waits)s::text[], %(runs)s::text[])
-    AS t (channel, task, succeeded, failed, dead, deferred, discarded, cancelled, waited, ran, waits, runs)
+            %(ran)s::float8[], %(waits)s::text[], %(runs)s::text[], %(lost)s::bigint[], %(released)s::bigint[])
+    AS t (channel, task, succeeded, failed, dead, deferred, discarded, cancelled, waited, ran, waits, runs, lost, released)
+WHERE EXISTS (SELECT FROM new)
+
+-- name: leave
+DELETE FROM pgqueue_tally_batch WHERE source = %(source)s
 
 -- name: sums
 -- Of rows with these columns.
@@ -19,7 +31,7 @@ sum(waited) AS waited, sum(ran) AS ran,
 -- include: buckets_of_waits
 AS waits,
 -- include: buckets_of_runs
-AS runs
+AS runs, sum(lost)::bigint AS lost, sum(released)::bigint AS released
 
 -- name: buckets_of_waits
 -- Written out: to unnest the arrays and to put them together again takes ten times as long.
@@ -37,7 +49,7 @@ ARRAY[
     sum(runs[23]), sum(runs[24])]::bigint[]
 
 -- name: counted
-succeeded, failed, dead, deferred, discarded, cancelled, waited, ran, waits, runs
+succeeded, failed, dead, deferred, discarded, cancelled, waited, ran, waits, runs, lost, released
 
 -- name: both
 -- Ends "ON CONFLICT … DO UPDATE SET".
@@ -49,6 +61,8 @@ discarded = t.discarded + excluded.discarded,
 cancelled = t.cancelled + excluded.cancelled,
 waited = t.waited + excluded.waited,
 ran = t.ran + excluded.ran,
+lost = t.lost + excluded.lost,
+released = t.released + excluded.released,
 waits = ARRAY(SELECT a + b FROM unnest(t.waits, excluded.waits) WITH ORDINALITY AS u (a, b, n) ORDER BY n),
 runs = ARRAY(SELECT a + b FROM unnest(t.runs, excluded.runs) WITH ORDINALITY AS u (a, b, n) ORDER BY n)
 
@@ -94,10 +108,12 @@ WITH old AS (
              WHERE period = 'hour' AND at < statement_timestamp() - %(hours_kept)s::interval
              ORDER BY at, channel, task LIMIT %(limit)s)) o)
     RETURNING true
+), gone AS (
+    DELETE FROM pgqueue_tally_batch WHERE at < statement_timestamp() - %(minutes_kept)s::interval RETURNING true
 ), silent AS (
     DELETE FROM pgqueue_total WHERE counted_at < statement_timestamp() - %(hours_kept)s::interval RETURNING true
 )
-SELECT (SELECT count(*) FROM old) + (SELECT count(*) FROM silent)
+SELECT (SELECT count(*) FROM old) + (SELECT count(*) FROM gone) + (SELECT count(*) FROM silent)
 
 -- name: totals
 -- With what is not added up yet.

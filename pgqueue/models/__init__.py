@@ -17,7 +17,7 @@ from pgqueue.models.purged import Purged
 from pgqueue.models.reader import Reader
 from pgqueue.models.schedule import Schedule
 from pgqueue.models.staged import Staged
-from pgqueue.models.statistics import Statistic, Tally, Total
+from pgqueue.models.statistics import Statistic, Tally, TallyBatch, Total
 from pgqueue.models.subscription import Subscription
 from pgqueue.models.waiter import Waiter
 from pgqueue.models.webhook import Webhook
@@ -49,6 +49,7 @@ __all__ = [
     "Statistic",
     "Subscription",
     "Tally",
+    "TallyBatch",
     "Total",
     "Waiter",
     "Webhook",

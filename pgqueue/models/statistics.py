@@ -20,6 +20,9 @@ class Counted(models.Model):
     ran = models.FloatField(help_text="Seconds of all runs together.")
     waits = BucketsField(help_text="How many waited for up to 1 ms, 2 ms, 4 ms, …; the rest.")
     runs = BucketsField(help_text="How many ran for up to 1 ms, 2 ms, 4 ms, …; the rest.")
+    # Workers of an older version don't name these.
+    lost = models.BigIntegerField(db_default=0, help_text="Runs whose worker died.")
+    released = models.BigIntegerField(db_default=0, help_text="Runs that were handed back.")
 
     class Meta:
         abstract = True
@@ -37,6 +40,21 @@ class Tally(Counted):
 
     def __str__(self) -> str:
         return f"{self.channel}, {self.task}, {self.at}"
+
+
+class TallyBatch(models.Model):
+    """The last batch of counts that a process has stored: a batch that comes again is known."""
+
+    source = models.UUIDField(primary_key=True)
+    number = models.BigIntegerField()
+    at = models.DateTimeField()
+
+    class Meta:
+        db_table = "pgqueue_tally_batch"
+        default_permissions = ()
+
+    def __str__(self) -> str:
+        return f"{self.source}, {self.number}"
 
 
 class Statistic(Counted):

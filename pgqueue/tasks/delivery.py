@@ -3,19 +3,21 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
-from functools import cached_property
+from functools import cached_property, partial
 from time import monotonic
 from typing import Any, TypeVar
 
 from asgiref.sync import sync_to_async
-from django.db import transaction
+from django.db import connections, transaction
 
 from pgqueue import registry
+from pgqueue.claiming.tally import Ended, Run
 from pgqueue.codec import raw
 from pgqueue.conf import settings
 from pgqueue.connections import borrow
+from pgqueue.endings import Deferred, Died, Ending, HandedBack, Retried, Succeeded
 from pgqueue.engine import lease as leases
 from pgqueue.engine import settle
 from pgqueue.engine.errors import describe
@@ -49,6 +51,8 @@ class Delivery:
     """When it was leased, by the monotonic clock."""
     started: float
     """Seconds from then until it was handed out."""
+    _count: Callable[[Run, Ending], None] = field(default=lambda run, ending: None, repr=False)
+    """Counts what becomes of it."""
 
     def __repr__(self) -> str:
         return f"<Delivery {self.id} of {self.channel}>"
@@ -130,7 +134,8 @@ class Delivery:
             LeaseLost: it may be another consumer's by now.
         """
         took = monotonic() - self.taken_at
-        self._settle(settle.complete, Done(self.claim, None, self.started, took))
+        done = Done(self.claim, None, self.started, took)
+        self._settle(settle.complete, done, Succeeded(None))
 
     def retry(
         self,
@@ -154,10 +159,12 @@ class Delivery:
         shown = stand_in(cause, redacting.hiding(self.claim))
         entry = describe(shown, attempt=self.attempt, worker=str(self.claim.worker_id))
         if delay is None or failed.failures >= self.claim.max_attempts:
-            self._settle(settle.bury, Failure(self.claim, entry, self.started))
+            failure = Failure(self.claim, entry, self.started)
+            self._settle(settle.bury, failure, Died(cause, entry))
         else:
             after = as_timedelta(delay)
-            self._settle(settle.retry, Failure(self.claim, entry, self.started, after))
+            failure = Failure(self.claim, entry, self.started, after)
+            self._settle(settle.retry, failure, Retried(cause, entry, after))
 
     def defer(
         self,
@@ -181,7 +188,7 @@ class Delivery:
         deferral = Deferral(self.claim, as_timedelta(delay))
         with transaction.atomic(using=self.database):
             self.checkpoint(progress, payload=payload, body=body)
-            self._settle(settle.defer, deferral)
+            self._settle(settle.defer, deferral, Deferred(deferral.delay, None))
 
     def release(self) -> None:
         """Hand it back at once, without charging it.
@@ -189,7 +196,7 @@ class Delivery:
         Raises:
             LeaseLost: it may be another consumer's by now.
         """
-        self._settle(settle.defer, Deferral(self.claim, timedelta()))
+        self._settle(settle.defer, Deferral(self.claim, timedelta()), HandedBack())
 
     def extend(self, lease: float | timedelta | None = None) -> None:
         """Keep it for so long from now: seconds or a timedelta; None: for its lease again.
@@ -276,13 +283,21 @@ class Delivery:
             raise UnreadablePayload(f"Message {self.id} has no arguments: {named}.")
         return declared.codec.decode(self.claim.payload or b"")
 
-    def _settle(self, verb: Callable[[Connection, list[T]], set[int]], end: T) -> None:
+    def _settle(
+        self, verb: Callable[[Connection, list[T]], set[int]], end: T, ending: Ending
+    ) -> None:
         with borrow(self.database) as connection:
             settled = verb(connection, [end])
         if not settled:
             # It was lost; or another transaction has it locked, for example an operator's.
             with self._locked() as connection:
                 verb(connection, [end])
+        started = self.taken_at + self.started
+        count = partial(self._count, Ended(self.claim, self.taken_at, started, monotonic()), ending)
+        if connections[self.database].in_atomic_block:
+            transaction.on_commit(count, using=self.database)
+        else:
+            count()
 
     @contextmanager
     def _locked(self) -> Iterator[Connection]:

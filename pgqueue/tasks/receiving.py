@@ -238,4 +238,6 @@ def _next(consumer: Consumer) -> Taken | None:
 
 def _delivery(taken: Taken, consumer: Consumer) -> Delivery:
     waited = monotonic() - taken.taken_at
-    return Delivery(taken.claim, consumer.database, consumer.lease, taken.taken_at, waited)
+    return Delivery(
+        taken.claim, consumer.database, consumer.lease, taken.taken_at, waited, consumer.count
+    )

@@ -14,6 +14,7 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 from psycopg.pq import TransactionStatus
 
 from pgqueue import registry, signals
+from pgqueue.claiming.tally import Tally
 from pgqueue.conf import settings
 from pgqueue.connections import borrow
 from pgqueue.endings import Closed, Ending, HandedBack, Retried
@@ -28,7 +29,6 @@ from pgqueue.worker.leases import LeasedMessage, Leases
 from pgqueue.worker.quarantine import Quarantine
 from pgqueue.worker.runner import Runner
 from pgqueue.worker.settler import write
-from pgqueue.worker.tally import Tally
 from pgqueue.worker.timeouts import Timeouts
 
 

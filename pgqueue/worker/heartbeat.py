@@ -11,11 +11,11 @@ from uuid import UUID
 import psycopg
 
 from pgqueue.claiming.registration import Registration
+from pgqueue.claiming.tally import Tally
 from pgqueue.connections import Session
 from pgqueue.engine import lease
 from pgqueue.service import Service
 from pgqueue.worker.leases import Leases
-from pgqueue.worker.tally import Tally
 
 
 class Heartbeat(Service):
@@ -103,7 +103,7 @@ class Heartbeat(Service):
     def finish(self) -> None:
         """Delete the worker's row, after what it has counted; if that fails, a duty does later."""
         with suppress(psycopg.Error):
-            self._tally.store(self._session.connection)
+            self._tally.close(self._session.connection)
         with suppress(psycopg.Error):
             self._registration.retire(self._session.connection)
         self._session.close()

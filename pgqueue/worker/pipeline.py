@@ -7,6 +7,7 @@ from datetime import timedelta
 
 from pgqueue.claiming.claimer import Claimer
 from pgqueue.claiming.registration import Registration
+from pgqueue.claiming.tally import Tally
 from pgqueue.conf import settings
 from pgqueue.connections import Session
 from pgqueue.endings import HandedBack
@@ -24,7 +25,6 @@ from pgqueue.worker.recycling import TaskLimit
 from pgqueue.worker.runner import Runner
 from pgqueue.worker.settler import Settler
 from pgqueue.worker.sorting import Sorting
-from pgqueue.worker.tally import Tally
 from pgqueue.worker.thread_waker import ThreadWaker
 from pgqueue.worker.threads import Threads
 from pgqueue.worker.timeouts import Timeouts

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from datetime import timedelta
 from time import monotonic
 
+from pgqueue.claiming.tally import Pair
 from pgqueue.engine.statistics import Counts
 from pgqueue.service import Service
 from pgqueue.worker.parent import REPORT, RUNS, Superior
-from pgqueue.worker.tally import Pair
 
 EVERY = timedelta(seconds=1)
 
@@ -131,11 +131,12 @@ class Reporter(Service):
         self._parent.say(REPORT + json.dumps(told).encode())
         for each in self._totals():
             pair = each.channel, each.task
-            if self._told.get(pair) == each.total:
+            total = each.total + each.released
+            if self._told.get(pair) == total:
                 continue
             if not self._parent.say(RUNS + json.dumps(each).encode()):
                 break
-            self._told[pair] = each.total
+            self._told[pair] = total
         return EVERY
 
     def finish(self) -> None:

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 from asgiref.sync import async_to_sync
 
 from pgqueue import registry, signals, tracing
+from pgqueue.claiming.tally import Tally
 from pgqueue.endings import Closed, Deferred, Ending, HandedBack, Succeeded
 from pgqueue.engine.values import Claim
 from pgqueue.exceptions import Defer, TransactionLeftOpen
@@ -39,7 +40,6 @@ from pgqueue.worker.failures import (
 from pgqueue.worker.handlers import Handlers
 from pgqueue.worker.leases import LeasedMessage
 from pgqueue.worker.quarantine import Quarantine
-from pgqueue.worker.tally import Tally
 from pgqueue.worker.timeouts import Timeouts, within
 
 logger = logging.getLogger(__name__)

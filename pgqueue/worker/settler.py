@@ -13,6 +13,7 @@ from psycopg import DataError
 from psycopg.errors import ProgramLimitExceeded, StatementTooComplex
 
 from pgqueue import signals
+from pgqueue.claiming.tally import Tally
 from pgqueue.connections import Session
 from pgqueue.endings import (
     Cancelled,
@@ -33,7 +34,6 @@ from pgqueue.redaction import stand_in
 from pgqueue.service import NO_NAP, Service
 from pgqueue.tasks import redacting
 from pgqueue.worker.leases import LeasedMessage, Leases
-from pgqueue.worker.tally import Tally
 
 BATCH = 1000
 RESULTS = 64 * 1024 * 1024

@@ -16,6 +16,7 @@ from django.utils.module_loading import autodiscover_modules
 
 from pgqueue import signals
 from pgqueue.claiming.registration import Registration, WorkerIds
+from pgqueue.claiming.tally import Tally
 from pgqueue.conf import settings
 from pgqueue.connections import Session
 from pgqueue.duties.all import all_duties
@@ -43,7 +44,6 @@ from pgqueue.worker.pipeline import Pipeline
 from pgqueue.worker.recycling import memory
 from pgqueue.worker.report import Report, Reporter, Snapshot
 from pgqueue.worker.stopping import SIGNALS, StopRequests
-from pgqueue.worker.tally import Tally
 from pgqueue.worker.unseen import warn_of_unseen
 from pgqueue.worker.watchdog import Watchdog, touch
 
@@ -386,7 +386,10 @@ class Worker:
         """Hand back what a claim brought that was answered late, or was locked before."""
         error = None
         try:
-            self._hand_back(self._leases.all())
+            if last := self._leases.all():
+                self._hand_back(last)
+                with self._main_session.connected() as connection:
+                    self._tally.close(connection)  # the heartbeat has stored what was before
         except Exception as raised:
             error = raised
         if self.holds_something:
@@ -422,6 +425,9 @@ class Worker:
                 lease.let_go(connection, locks)
             released = settle.release(connection, claims)
             self._released += len(released)
+            self._tally.add_released(
+                each.claim for each in leased if each.given_up and each.claim.id in released
+            )
             self._drop(each for each in leased if each.claim.id in released)
             locked = lease.valid(connection, claims)
         self._drop(each for each in leased if each.claim.id not in locked)

@@ -20,7 +20,7 @@ TABLES = (
     *("policy", "lane", "gate", "bell", "waiter", "dedupe"),
     *("purged", "schedule", "log_floor", "export", "staged", "write", "backfill"),
     *("event_inbox", "event", "reader", "group", "cursor", "webhook", "subscription"),
-    *("tally", "statistic", "total"),
+    *("tally", "tally_batch", "statistic", "total"),
 )
 
 

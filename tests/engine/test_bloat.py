@@ -57,6 +57,11 @@ SETTINGS = {
         "autovacuum_vacuum_threshold=1000",
         "autovacuum_vacuum_insert_threshold=-1",
     ],
+    "tally_batch": [
+        "fillfactor=50",
+        "autovacuum_vacuum_scale_factor=0",
+        "autovacuum_vacuum_threshold=1000",
+    ],
     "total": [
         "fillfactor=50",
         "autovacuum_vacuum_scale_factor=0",

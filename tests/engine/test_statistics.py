@@ -5,15 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
+from uuid import uuid4
 
 import pytest
 from django.db import connection as django_connection
 
-from pgqueue.engine import statistics
+from pgqueue.engine import lease, statistics
 from pgqueue.engine.statistics import BOUNDS, BUCKETS, HOUR, MINUTE, Counts
-from pgqueue.models import Statistic, Tally, Total
+from pgqueue.models import Statistic, Tally, TallyBatch, Total
 from tests.eventually import eventually
-from tests.factories import Connection
+from tests.factories import Connection, run
 
 DAY = timedelta(days=1)
 
@@ -24,6 +25,10 @@ def counted(channel: str = "mail", task: str = "send", **counts: float) -> Count
     zeros = dict.fromkeys(Counts._fields[2:10], 0)
     given = {**zeros, "channel": channel, "task": task, **counts}
     return Counts(**given, waits=histogram, runs=histogram)  # type: ignore[arg-type]
+
+
+def add(connection: Connection, counts: list[Counts]) -> None:
+    statistics.add(connection, counts, source=uuid4(), batch=1)
 
 
 def _waiting(pids: list[int]) -> int:
@@ -62,11 +67,86 @@ class TestABucket:
         assert BOUNDS[2] < (statistics.quantile(histogram, 0.95) or 0) <= BOUNDS[3]
 
 
+class TestABatch:
+    """What a worker sends again, since it got no answer."""
+
+    def test_is_stored_once_also_after_it_was_added_up(self, connection: Connection) -> None:
+        source = uuid4()
+
+        for _ in range(2):
+            statistics.add(connection, [counted(succeeded=5)], source=source, batch=1)
+        statistics.fold(connection)
+        statistics.add(connection, [counted(succeeded=5)], source=source, batch=1)
+        statistics.add(connection, [counted(succeeded=2)], source=source, batch=2)
+        add(connection, [counted(succeeded=1)])
+
+        assert [each.succeeded for each in statistics.totals(connection)] == [8]
+
+    def test_waits_for_the_session_that_may_still_commit_it(
+        self, connect: Callable[..., Connection], connection: Connection
+    ) -> None:
+        source, counts, other = uuid4(), [counted(succeeded=5)], connect()
+        with ThreadPoolExecutor() as pool:
+            with connection.transaction():
+                statistics.add(connection, counts, source=source, batch=1)
+                again = pool.submit(statistics.add, other, counts, source=source, batch=1)
+                eventually(lambda: _waiting([other.info.backend_pid]) == 1)
+            again.result(timeout=10)
+
+        assert [each.succeeded for each in statistics.totals(connection)] == [5]
+
+    def test_is_forgotten_with_its_source(self, connection: Connection) -> None:
+        left, gone, old = uuid4(), uuid4(), uuid4()
+        for source in (left, gone, old):
+            statistics.add(connection, [counted(succeeded=1)], source=source, batch=1)
+        connection.execute(
+            "UPDATE pgqueue_tally_batch SET at = at - %s WHERE source = %s", [3 * DAY, old]
+        )
+
+        statistics.leave(connection, gone)
+        removed = statistics.forget(connection)
+
+        assert removed == 1
+        assert list(TallyBatch.objects.values_list("source", flat=True)) == [left]
+
+
+class TestRunsThatWereLost:
+    def test_are_counted_by_who_takes_their_messages_away(
+        self, connection: Connection, other: Connection
+    ) -> None:
+        over = timedelta(seconds=-1)
+        run(other, 2, channel="mail", task="send", lease=over)
+        [stopped] = run(other, channel="mail", task="stop", lease=over)
+        connection.execute(
+            "UPDATE pgqueue_message SET cancel_requested_at = statement_timestamp() WHERE id = %s",
+            [stopped.id],
+        )
+
+        lease.rescue(connection, max_lost=3)
+        statistics.fold(connection)
+
+        found = {each.task: each for each in statistics.totals(connection)}
+        assert (found["send"].lost, found["stop"].lost) == (2, 1)
+        assert (found["send"].total, sum(found["send"].runs)) == (0, 0)
+
+    def test_are_not_those_that_had_not_begun(
+        self, connection: Connection, other: Connection
+    ) -> None:
+        over = timedelta(seconds=-1)
+        run(other, channel="mail", task="send", lease=over)
+        connection.execute("UPDATE pgqueue_message SET lost = 1, started_at = NULL")
+
+        rescued = lease.rescue(connection, max_lost=3)
+
+        assert [each.state for each in rescued] == ["ready"]
+        assert statistics.totals(connection) == []
+
+
 class TestFolding:
     def test_adds_up_by_minute_by_hour_and_for_ever(self, connection: Connection) -> None:
         for failed in (1, 2):
-            statistics.add(connection, [counted(succeeded=5, failed=failed, waited=1.5, ran=2)])
-        statistics.add(connection, [counted(task="other", dead=1)])
+            add(connection, [counted(succeeded=5, failed=failed, waited=1.5, ran=2)])
+        add(connection, [counted(task="other", dead=1)])
 
         assert statistics.fold(connection) == 3
 
@@ -78,9 +158,9 @@ class TestFolding:
         assert total.waits == [0, 0, 0, 10, *([0] * (BUCKETS - 4))]
 
     def test_changes_nothing_of_what_is_read(self, connection: Connection) -> None:
-        statistics.add(connection, [counted(succeeded=5)])
+        add(connection, [counted(succeeded=5)])
         statistics.fold(connection)
-        statistics.add(connection, [counted(succeeded=2), counted(task="other", failed=3)])
+        add(connection, [counted(succeeded=2), counted(task="other", failed=3)])
         before = (
             statistics.totals(connection),
             statistics.by_task(connection, period=MINUTE, span=DAY),
@@ -99,7 +179,7 @@ class TestFolding:
         self, connect: Callable[..., Connection], connection: Connection
     ) -> None:
         other = connect()
-        statistics.add(connection, [counted(succeeded=5)])
+        add(connection, [counted(succeeded=5)])
         with connection.transaction():
             assert statistics.fold(connection) == 1
             # It sees the row, and what was not committed of the totals it does not.
@@ -113,7 +193,7 @@ class TestFolding:
     ) -> None:
         others = [connect(), connect()]
         pids = [each.info.backend_pid for each in others]
-        statistics.add(connection, [counted(succeeded=5), counted(task="other", failed=2)])
+        add(connection, [counted(succeeded=5), counted(task="other", failed=2)])
         with ThreadPoolExecutor(len(others)) as pool:
             with connection.transaction():
                 statistics.fold(connection)
@@ -128,7 +208,7 @@ class TestFolding:
     def test_goes_in_steps(self, connection: Connection, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(statistics, "LIMIT", 2)
         for _ in range(3):
-            statistics.add(connection, [counted(succeeded=1)])
+            add(connection, [counted(succeeded=1)])
 
         assert [statistics.fold(connection) for _ in range(2)] == [2, 1]
         assert Total.objects.get().succeeded == 3
@@ -139,10 +219,10 @@ class TestForgetting:
         self, connection: Connection
     ) -> None:
         for task, days in (("old", 31), ("recent", 3)):
-            statistics.add(connection, [counted(task=task, succeeded=1)])
+            add(connection, [counted(task=task, succeeded=1)])
             age(connection, timedelta(days=days))
             statistics.fold(connection)
-        statistics.add(connection, [counted(task="new", succeeded=1)])
+        add(connection, [counted(task="new", succeeded=1)])
         statistics.fold(connection)
 
         statistics.forget(connection)
@@ -154,9 +234,9 @@ class TestForgetting:
 
 class TestReading:
     def test_is_of_the_last_periods_and_of_one_channel(self, connection: Connection) -> None:
-        statistics.add(connection, [counted(succeeded=1), counted("else", succeeded=7)])
+        add(connection, [counted(succeeded=1), counted("else", succeeded=7)])
         age(connection, timedelta(hours=2))
-        statistics.add(connection, [counted(succeeded=2)])
+        add(connection, [counted(succeeded=2)])
         hour = timedelta(hours=1)
 
         recent = statistics.by_task(connection, period=MINUTE, span=hour)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from uuid import uuid4
+
 import pytest
 
 from pgqueue import Channel
@@ -37,7 +39,7 @@ def busy(queue: Connection) -> int:
     for _ in range(2):
         insert(queue, channel="mail", state="dead", errors=ERROR, claimed_at="2026-01-02T00:00Z",
                task="shop.tasks.send")  # fmt: skip
-    statistics.add(queue, [counted(succeeded=6, failed=3, dead=1)])
+    statistics.add(queue, [counted(succeeded=6, failed=3, dead=1)], source=uuid4(), batch=1)
     Channel("mail").pause()
     return claim.id
 

@@ -162,6 +162,7 @@ class TestAWorker:
         assert "Traceback" not in done.stderr
 
 
+@pytest.mark.slow
 @pytest.mark.django_db(transaction=True)
 class TestSeveralProcesses:
     def test_have_one_port_whose_counts_outlive_them(self) -> None:

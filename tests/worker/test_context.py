@@ -18,6 +18,7 @@ from django.core.management import call_command
 from django.db import IntegrityError, connection, transaction
 
 from pgqueue import TaskContext, signals, task
+from pgqueue.claiming.tally import Tally
 from pgqueue.connections import Session, connect
 from pgqueue.endings import Closed, Ending, Retried
 from pgqueue.exceptions import (
@@ -37,7 +38,6 @@ from pgqueue.worker.leases import LeasedMessage, Leases
 from pgqueue.worker.quarantine import Quarantine
 from pgqueue.worker.runner import Runner
 from pgqueue.worker.settler import Settler
-from pgqueue.worker.tally import Tally
 from pgqueue.worker.timeouts import Timeouts
 from tests.eventually import eventually
 from tests.factories import claim

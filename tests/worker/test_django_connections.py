@@ -14,6 +14,7 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 from psycopg.errors import FeatureNotSupported, QueryCanceled, ReadOnlySqlTransaction
 
 from pgqueue import Retry, signals
+from pgqueue.claiming.tally import Tally
 from pgqueue.connections import connect
 from pgqueue.endings import Closed, Deferred, Died, Ending, HandedBack, Retried, Succeeded
 from pgqueue.exceptions import TransactionLeftOpen
@@ -26,7 +27,6 @@ from pgqueue.worker.leases import LeasedMessage, Leases
 from pgqueue.worker.quarantine import Quarantine
 from pgqueue.worker.runner import Runner
 from pgqueue.worker.settler import write
-from pgqueue.worker.tally import Tally
 from pgqueue.worker.timeouts import Timeouts
 from tests import jobs
 from tests.factories import claim

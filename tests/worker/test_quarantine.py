@@ -10,6 +10,7 @@ from contextlib import closing
 import pytest
 from django.db import connections
 
+from pgqueue.claiming.tally import Tally
 from pgqueue.connections import connect
 from pgqueue.endings import Closed, HandedBack
 from pgqueue.models import Message
@@ -17,7 +18,6 @@ from pgqueue.worker.handlers import Handlers
 from pgqueue.worker.leases import LeasedMessage, Leases
 from pgqueue.worker.quarantine import Quarantine
 from pgqueue.worker.runner import Runner
-from pgqueue.worker.tally import Tally
 from pgqueue.worker.timeouts import Timeouts
 from tests.eventually import eventually
 from tests.factories import Connection, run

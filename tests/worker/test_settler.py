@@ -18,6 +18,7 @@ from psycopg.errors import LockNotAvailable, ProgramLimitExceeded
 
 from pgqueue import signals
 from pgqueue.claiming.registration import Registration
+from pgqueue.claiming.tally import Tally
 from pgqueue.connections import Session, connect
 from pgqueue.endings import Closed, Died, Ending, HandedBack, Retried, Succeeded
 from pgqueue.engine import cancel, lease
@@ -30,7 +31,6 @@ from pgqueue.worker import watchdog
 from pgqueue.worker.heartbeat import Heartbeat
 from pgqueue.worker.leases import LeasedMessage, Leases
 from pgqueue.worker.settler import BATCH, Settler
-from pgqueue.worker.tally import Tally
 from tests.eventually import eventually
 from tests.factories import OVER, Connection, claim, run
 from tests.hearing import heard

@@ -1,0 +1,198 @@
+"""Count what becomes of runs, by channel and task, until a heartbeat stores it."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable
+from typing import NamedTuple, Protocol
+from uuid import uuid4
+
+from pgqueue.endings import Cancelled, Deferred, Died, Discarded, Ending, Retried, Succeeded
+from pgqueue.engine import statistics
+from pgqueue.engine.statistics import BUCKETS, Counts, bucket
+from pgqueue.engine.values import Claim, Cursors
+
+MOST = 1000
+"""Channels and tasks that are counted apart between two heartbeats."""
+MOST_TOLD = 500
+"""Those that are told apart by `totals`."""
+PATIENCE = 1.0
+"""Seconds to wait for another thread that stores."""
+OTHER = "(other)"
+ORDER: dict[type, int] = {
+    Succeeded: 0,
+    Retried: 1,
+    Died: 2,
+    Deferred: 3,
+    Discarded: 4,
+    Cancelled: 5,
+}
+
+Pair = tuple[str, str]
+"""A channel and a task."""
+
+
+class Run(Protocol):
+    """A claim, and when it was there, began and ended, by the monotonic clock."""
+
+    @property
+    def claim(self) -> Claim: ...
+
+    @property
+    def claimed(self) -> float: ...
+
+    @property
+    def started(self) -> float: ...
+
+    @property
+    def finished(self) -> float: ...
+
+
+class Ended(NamedTuple):
+    """A run that nothing else needs to know of."""
+
+    claim: Claim
+    claimed: float
+    started: float
+    finished: float
+
+
+class _Sums:
+    __slots__ = ("ended", "ran", "released", "runs", "waited", "waits")
+
+    def __init__(self) -> None:
+        self.ended = [0] * len(ORDER)
+        self.released = 0
+        self.waited = 0.0
+        self.ran = 0.0
+        self.waits = [0] * BUCKETS
+        self.runs = [0] * BUCKETS
+
+    def add(self, other: _Sums) -> None:
+        self.ended = [a + b for a, b in zip(self.ended, other.ended, strict=True)]
+        self.released += other.released
+        self.waited += other.waited
+        self.ran += other.ran
+        self.waits = [a + b for a, b in zip(self.waits, other.waits, strict=True)]
+        self.runs = [a + b for a, b in zip(self.runs, other.runs, strict=True)]
+
+
+_SumsByPair = dict[Pair, _Sums]
+
+
+class Tally:
+    """Counts runs. Any thread may add: the settler does for a batch, an atomic run for itself."""
+
+    def __init__(self) -> None:
+        self._sums: _SumsByPair = {}
+        self._taken: _SumsByPair = {}
+        """The last batch, which may be stored or not: only the database knows."""
+        self._stored: _SumsByPair = {}
+        self._source = uuid4()
+        self._batch = 0
+        self._changing = threading.Lock()
+        self._storing = threading.Lock()
+
+    def add(self, ended: Iterable[tuple[Run, Ending]]) -> None:
+        """Count runs that have ended, and are settled."""
+        with self._changing:
+            for run, ending in ended:
+                index = ORDER.get(type(ending))
+                if index is not None:
+                    self._count(run, index)
+
+    def add_released(self, claims: Iterable[Claim]) -> None:
+        """Count runs that were handed back before they ended."""
+        with self._changing:
+            for claim in claims:
+                self._of(claim).released += 1
+
+    def _count(self, run: Run, index: int) -> None:
+        # For each run of a worker, so in few steps.
+        claim = run.claim
+        sums = self._sums.get((claim.channel, claim.task)) or self._of(claim)
+        waited = run.started - run.claimed
+        if claim.run_at < claim.claimed_at:
+            waited += (claim.claimed_at - claim.run_at).total_seconds()
+        ran = run.finished - run.started
+        sums.ended[index] += 1
+        sums.waited += waited
+        sums.ran += ran
+        sums.waits[bucket(waited)] += 1
+        sums.runs[bucket(ran)] += 1
+
+    def _of(self, claim: Claim) -> _Sums:
+        pair = claim.channel, claim.task
+        return self._sums.get(pair) or _new(self._sums, pair, MOST)
+
+    def store(self, connection: Cursors) -> None:
+        """Store what was counted since the last time; what could not be stored then comes first.
+
+        Raises:
+            psycopg.Error: the database refused, or can't be reached.
+        """
+        if self._storing.acquire(timeout=PATIENCE):
+            try:
+                if self._taken:
+                    self._send(connection)
+                with self._changing:
+                    self._taken, self._sums = self._sums, {}
+                    self._batch += 1
+                if self._taken:
+                    self._send(connection)
+            finally:
+                self._storing.release()
+
+    def close(self, connection: Cursors) -> None:
+        """Store the rest; what is counted later may still be stored.
+
+        Raises:
+            psycopg.Error: the database refused, or can't be reached.
+        """
+        self.store(connection)
+        statistics.leave(connection, self._source)
+
+    def _send(self, connection: Cursors) -> None:
+        # Where this fails, it is sent again as it is: another batch of its number would be refused.
+        counts = [_counts(*each) for each in self._taken.items()]
+        statistics.add(connection, counts, source=self._source, batch=self._batch)
+        with self._changing:
+            _add_up(self._stored, self._taken, MOST_TOLD)
+            self._taken = {}
+
+    def totals(self) -> list[Counts]:
+        """Return what was counted from the beginning on, stored or not. It only grows."""
+        found: _SumsByPair = {}
+        with self._changing:
+            for each in (self._stored, self._taken, self._sums):
+                _add_up(found, each, MOST_TOLD)
+        return [_counts(*each) for each in found.items()]
+
+
+def _new(sums: _SumsByPair, pair: Pair, most: int) -> _Sums:
+    return sums.setdefault(pair if len(sums) < most else (OTHER, OTHER), _Sums())
+
+
+def _add_up(sums: _SumsByPair, more: _SumsByPair, most: int) -> None:
+    for pair, each in more.items():
+        (sums.get(pair) or _new(sums, pair, most)).add(each)
+
+
+def _counts(pair: Pair, sums: _Sums) -> Counts:
+    channel, task = pair
+    succeeded, failed, dead, deferred, discarded, cancelled = sums.ended
+    return Counts(
+        channel=channel,
+        task=task,
+        succeeded=succeeded,
+        failed=failed,
+        dead=dead,
+        deferred=deferred,
+        discarded=discarded,
+        cancelled=cancelled,
+        released=sums.released,
+        waited=sums.waited,
+        ran=sums.ran,
+        waits=sums.waits,
+        runs=sums.runs,
+    )

@@ -9,11 +9,12 @@ from django.contrib.admin import helpers
 from django.contrib.admin.widgets import AdminTextInputWidget
 from django.core.exceptions import BadRequest, ValidationError
 from django.core.validators import ProhibitNullCharactersValidator
-from django.db.models import Model, QuerySet, TextField
+from django.db.models import JSONField, Model, QuerySet, TextField
 from django.http import HttpRequest
 from django.utils.translation import gettext_lazy as _
 from django.utils.translation import ngettext_lazy
 
+from pgqueue.admin.fields import JSONTextField
 from pgqueue.conf import settings
 
 if TYPE_CHECKING:
@@ -24,7 +25,8 @@ else:
     ModelAdmin = admin.ModelAdmin
 
 
-ON_ONE_LINE: dict[Any, Any] = {TextField: {"widget": AdminTextInputWidget}}
+AS_JSON: dict[Any, Any] = {JSONField: {"form_class": JSONTextField}}
+ON_ONE_LINE: dict[Any, Any] = {**AS_JSON, TextField: {"widget": AdminTextInputWidget}}
 """Names are of no length that the database knows, and no paragraphs."""
 
 
@@ -49,6 +51,7 @@ ENQUEUED = Done(_("Enqueued."), ngettext_lazy("%d enqueued.", "%d enqueued."))
 class QueueAdmin(ModelAdmin):
     """Reads and writes the queue's database, where no router points to it either."""
 
+    formfield_overrides = AS_JSON
     show_full_result_count = False
     show_facets = admin.ShowFacets.NEVER
 

@@ -1,17 +1,21 @@
 from __future__ import annotations
 
+import json
 from typing import Any
 
 from django import forms
 from django.core.exceptions import ValidationError
 from django.db import connections
+from django.forms.fields import InvalidJSONInput
 from django.utils.translation import gettext_lazy as _
 
+from pgqueue.codec.encoding import refuse
 from pgqueue.conf import settings
 from pgqueue.events import groups
 from pgqueue.events.consumers import parse_start
 from pgqueue.exceptions import InvalidFilter, InvalidGroup
 from pgqueue.filters import as_pattern
+from pgqueue.tasks.options import as_json
 
 STARTS = _("now, beginning, a position, or a time such as 2026-11-24T08:30:00Z.")
 
@@ -32,6 +36,39 @@ class PositionField(forms.CharField):
             return groups.resolve(connections[settings().database], parse_start(text))
         except (InvalidGroup, ValueError) as error:
             raise ValidationError(str(error)) from error
+
+
+class JSONTextField(forms.JSONField):
+    """Django's, but what can't be read or stored is said beside the field."""
+
+    def to_python(self, value: Any) -> Any:
+        """Read it.
+
+        Raises:
+            ValidationError: it is no JSON, or none that PostgreSQL can store.
+        """
+        if isinstance(value, str) and value not in self.empty_values:
+            try:
+                _read(value)
+            except (TypeError, ValueError) as error:
+                raise ValidationError(f"{_('Enter a valid JSON.')} {error}") from error
+        return super().to_python(value)
+
+    def bound_data(self, data: Any, initial: Any) -> Any:
+        """Return what is shown again."""
+        try:
+            if isinstance(data, str):
+                _read(data)
+        except (TypeError, ValueError):
+            return InvalidJSONInput(data)
+        return super().bound_data(data, initial)
+
+
+def _read(text: str) -> Any:
+    try:
+        return as_json(json.loads(text, parse_constant=refuse))
+    except RecursionError as error:
+        raise ValueError("it is nested too deeply.") from error
 
 
 class TopicsField(forms.CharField):

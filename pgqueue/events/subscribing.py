@@ -29,6 +29,7 @@ from pgqueue.names import KEY_LIMIT, as_text
 from pgqueue.quantities import as_count, as_duration
 from pgqueue.spelling import shown
 from pgqueue.tasks import Task, task
+from pgqueue.tasks.options import as_object
 
 NAME_LIMIT = 500
 POSITIONAL = Parameter.POSITIONAL_OR_KEYWORD
@@ -253,12 +254,9 @@ def checked_params(value: Any) -> dict[str, Any]:
     """Return `value` if a predicate can have it as parameters.
 
     Raises:
-        TypeError, ValueError: it is no dict, or JSON has no word for something in it.
+        TypeError, ValueError: it is no dict, or PostgreSQL can't store it as JSON.
     """
-    if not isinstance(value, Mapping):
-        raise TypeError("it must be a dict.")
-    json.dumps(dict(value), allow_nan=False)
-    return dict(value)
+    return as_object(value)
 
 
 def _events(value: Any) -> int:

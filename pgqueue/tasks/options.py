@@ -148,17 +148,31 @@ def _duration(value: Any) -> timedelta | None:
     return duration
 
 
-def _metadata(value: Any) -> dict[str, Any]:
+def as_object(value: Any) -> dict[str, Any]:
+    """Return `value` if it is a dict that PostgreSQL can store as JSON.
+
+    Raises:
+        TypeError, ValueError: it isn't.
+    """
     if not isinstance(value, Mapping):
         raise TypeError("it must be a dict.")
+    return dict(as_json(dict(value)))
+
+
+def as_json(value: Any) -> Any:
+    """Return `value` if PostgreSQL can store it as JSON.
+
+    Raises:
+        TypeError, ValueError: it can't.
+    """
     try:
         if any("\x00" in text for text in _texts_in(value)):
             raise ValueError("PostgreSQL can't store the character NUL.")
         # A lone surrogate raises a ValueError of its own.
-        json.dumps(dict(value), allow_nan=False, ensure_ascii=False).encode()
+        json.dumps(value, allow_nan=False, ensure_ascii=False).encode()
     except RecursionError as error:
         raise ValueError("it is nested too deeply.") from error
-    return dict(value)
+    return value
 
 
 def _texts_in(value: Any) -> Iterator[str]:
@@ -230,7 +244,7 @@ _CHECKS: dict[str, Callable[[Any], Any]] = {
     "backoff": lambda value: None if value is None else as_backoff(value),
     "timeout": _duration,
     "atomic": _atomic,
-    "metadata": _metadata,
+    "metadata": as_object,
     "enqueue_on_commit": _on_commit,
     "database": _alias,
     "connection": _connection,
@@ -387,7 +401,7 @@ _OF_A_MESSAGE: dict[str, Callable[[Any], Any]] = {
     "dedupe_for": _duration,
     "on_conflict": _conflict,
     "hold_for": _duration,
-    "metadata": _metadata,
+    "metadata": as_object,
     "max_attempts": _count,
     "database": _alias,
 }

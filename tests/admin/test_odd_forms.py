@@ -1,0 +1,46 @@
+"""JSON that no form expects: refused beside its field, or taken; never an error of the server."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from django.test import Client
+
+from tests.admin.test_schedules import COLUMNS as OF_A_SCHEDULE
+from tests.admin.test_subscriptions import COLUMNS as OF_A_SUBSCRIPTION
+from tests.admin.test_webhooks import COLUMNS as OF_A_WEBHOOK
+
+FORMS: dict[str, tuple[dict[str, str], tuple[str, ...]]] = {
+    "schedule": (OF_A_SCHEDULE, ("args", "kwargs")),
+    "subscription": (OF_A_SUBSCRIPTION, ("where", "params")),
+    "webhook": (OF_A_WEBHOOK, ("where", "params", "headers", "backoff")),
+}
+ODD = {
+    "deep": "[" * 100_000,
+    "deep object": '{"a":' * 50_000,
+    "deep and closed": "[" * 5_000 + "]" * 5_000,
+    "NUL": r'{"a": "\u0000"}',
+    "NUL in a name": r'{"\u0000": 1}',
+    "half a pair": r'{"a": "\ud800"}',
+    "half a pair in a name": r'{"\ud800": 1}',
+    "infinite": '{"a": 1e999}',
+    "NaN": '{"a": NaN}',
+    "long number": '{"a": ' + "9" * 5_000 + "}",
+    "no object": "7",
+    "a list of lists": "[[1], [2]]",
+    "nothing": "",
+    "raw NUL": '{"a": "\x00"}',
+}
+
+
+@pytest.mark.parametrize(
+    ("model", "name"), [(model, name) for model, (_, names) in FORMS.items() for name in names]
+)
+def test_it_is_no_error_of_the_server(admin_client: Client, model: str, name: str) -> None:
+    for case, odd in ODD.items():
+        columns = {"params": "{}", **FORMS[model][0], name: odd}
+
+        answer: Any = admin_client.post(f"/admin/pgqueue/{model}/add/", columns)
+
+        assert answer.status_code in (200, 302), case

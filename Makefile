@@ -28,7 +28,7 @@ PLOTTING = $(VENV)/installed-soak
 PIPELINE = $(VENV)/installed-spark
 DOCUMENTING = $(VENV)/installed-docs
 
-.PHONY: demo history test test-slow test-postgres test-wal test-spark test-browser model fuzz chaos soak bench bench-smoke bench-peers docs messages lint types imports migrations check constraints clean
+.PHONY: demo history test test-slow test-postgres test-wal test-spark test-browser model fuzz chaos soak bench bench-smoke bench-peers docs messages audit lint types imports migrations check constraints clean
 
 # With SPARK=1 a report about it follows, which needs Python 3.11 to 3.13, and no Java on the machine.
 demo: $(if $(SPARK),$(PIPELINE),$(INSTALLED))
@@ -127,6 +127,14 @@ messages: $(INSTALLED)
 	sed -i '/^"POT-Creation-Date/d' pgqueue/locale/django.pot pgqueue/locale/*/LC_MESSAGES/django.po
 	$(MANAGE_TEXTS) compilemessages
 
+# Known vulnerabilities of all that requirements/ pins. It needs the network: where the advisories can't be
+# asked it says so, and fails with 3. (Ruff's rules of bandit are a part of `lint`.)
+AUDIT_VENV = .venv-audit
+AUDITING = $(AUDIT_VENV)/installed
+
+audit: $(AUDITING)
+	$(AUDIT_VENV)/bin/python -m tests.audit $(AUDIT_VENV)/bin/pip-audit
+
 lint: $(INSTALLED)
 	$(VENV)/bin/ruff check .
 	$(VENV)/bin/ruff format --check .
@@ -155,6 +163,12 @@ $(PEERS_INSTALLED): setup.cfg requirements/peers.in requirements/peers.txt
 		-c requirements/peers.txt -r requirements/peers.in -e '.[embedded]'
 	touch $@
 
+$(AUDITING): requirements/audit.txt
+	@test -n "$(PYTHON)" || { echo "Python 3.$(OLDEST) or newer is needed." >&2; exit 1; }
+	test -e $@ || $(PYTHON) -m venv --clear $(AUDIT_VENV)
+	$(AUDIT_VENV)/bin/python -m pip install --quiet --disable-pip-version-check -r $<
+	touch $@
+
 $(PLOTTING): $(INSTALLED)
 	$(RUN) -m pip install --quiet --disable-pip-version-check -c $(CONSTRAINTS) -e '.[soak]'
 	touch $@
@@ -178,6 +192,8 @@ constraints:
 	uv pip compile --quiet --universal --python-version 3.11 --extra embedded \
 		--no-emit-index-url --no-emit-find-links --no-header setup.cfg requirements/peers.in \
 		-o requirements/peers.txt
+	uv pip compile --quiet --universal --python-version 3.11 --no-emit-index-url --no-emit-find-links --no-header \
+		requirements/audit.in -o requirements/audit.txt
 
 clean:
 	rm -rf .venv .venv-* build dist *.egg-info

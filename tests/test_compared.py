@@ -144,7 +144,7 @@ def test_every_feature_has_its_row_and_a_test_that_shows_it(system: str) -> None
     assert all(TEST.search(row["shown"]) for row in found)
 
 
-@pytest.mark.parametrize("page", ["compared.md", "guarantees.md", "peers.md"])
+@pytest.mark.parametrize("page", ["compared.md", "guarantees.md", "peers.md", "threat-model.md"])
 def test_every_test_that_is_named_exists(page: str) -> None:
     text = (ROOT / "docs" / page).read_text()
     named = {each.partition("::")[::2] for each in TEST.findall(text)}
@@ -153,6 +153,15 @@ def test_every_test_that_is_named_exists(page: str) -> None:
     known = {(path, test) for path in files for test in defined_in(ROOT / path)}
     assert named
     assert sorted(named - known) == []
+
+
+def test_each_threat_has_a_defence_and_a_test_that_shows_it() -> None:
+    text = (ROOT / "docs/threat-model.md").read_text("utf-8")
+    tables = [part for part in text.split("\n## ") if "| threat |" in part]
+    threats = [row for part in tables for row in cells(part)]
+
+    assert len(tables) == 5
+    assert [row for row in threats if len(row) != 3 or not TEST.search(row[2])] == []
 
 
 def test_each_yes_beside_the_peers_has_a_test_that_shows_it() -> None:

@@ -51,7 +51,7 @@ class JSONTextField(forms.JSONField):
             try:
                 _read(value)
             except (TypeError, ValueError) as error:
-                raise ValidationError(f"{_('Enter a valid JSON.')} {error}") from error
+                raise ValidationError(f"{self.error_messages['invalid']} {error}") from error
         return super().to_python(value)
 
     def bound_data(self, data: Any, initial: Any) -> Any:

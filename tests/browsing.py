@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 PATIENCE = 20_000
 """Milliseconds."""
-COLOURS = 64
+COLOURS = 256
 SCREENSHOTS = Path(__file__).parent.parent / "docs" / "screenshots"
 
 
@@ -63,7 +63,7 @@ def shoot(shown: Page | Locator, name: str) -> None:
 
     whole = {"full_page": True} if hasattr(shown, "goto") else {}
     taken = Image.open(BytesIO(shown.screenshot(**whole)))
-    # Pages have few colours, but for the shades of their letters: a third of the bytes is enough.
+    # Pages have few colours, but for the shades of their letters: half of the bytes is enough.
     few = taken.convert("RGB").quantize(COLOURS, dither=Image.Dither.NONE)
     SCREENSHOTS.mkdir(exist_ok=True)
     few.save(SCREENSHOTS / f"{name}.png", optimize=True)

@@ -16,7 +16,7 @@ from django.urls import reverse
 from django.utils import timezone
 from django.utils.formats import date_format
 from django.utils.html import format_html, format_html_join
-from django.utils.translation import get_language, gettext
+from django.utils.translation import gettext
 from django.utils.translation import gettext_lazy as _
 
 from pgqueue.admin.base import ENQUEUED, ON_ONE_LINE, PAUSED, RESUMED, QueueAdmin
@@ -31,7 +31,8 @@ from pgqueue.models import Message, Schedule
 from pgqueue.models.schedule import ScheduleQuerySet
 from pgqueue.schedules import project_timezone
 from pgqueue.tasks import scheduling
-from pgqueue.ticks import Every, upcoming
+from pgqueue.templatetags.pgqueue_admin import when
+from pgqueue.ticks import upcoming
 
 SHOWN = 10
 FIELDS: Any = (
@@ -155,15 +156,7 @@ class ScheduleAdmin(QueueAdmin):
     @admin.display(description=_("when"))
     def when(self, schedule: Schedule) -> str:
         """Return when it ticks, or why that is unknown."""
-        try:
-            rhythm = schedule.rhythm
-        except InvalidSchedule as error:
-            return str(error)
-        if isinstance(rhythm, Every):
-            return gettext("Every %s") % rhythm.interval
-        # A cron line is explained in English, or not at all.
-        is_english = (get_language() or "en").startswith("en")
-        return rhythm.in_words() if is_english else f"{rhythm.line} ({rhythm.timezone})"
+        return when(schedule)
 
     @admin.display(description=_("next ticks"))
     def next_ticks(self, schedule: Schedule) -> str:

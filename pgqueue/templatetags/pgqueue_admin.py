@@ -6,10 +6,13 @@ from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from django import template
+from django.utils.translation import get_language
 from django.utils.translation import gettext as _
 
-from pgqueue.models import Lane
+from pgqueue.exceptions import InvalidSchedule
+from pgqueue.models import Lane, Schedule
 from pgqueue.states import Outcome, State
+from pgqueue.ticks import Every
 
 if TYPE_CHECKING:
     from django_stubs_ext import StrOrPromise
@@ -23,6 +26,20 @@ STATES = dict([*State.choices, *Outcome.choices, *Lane.State.choices])
 def state(value: str | None) -> StrOrPromise:
     """Return the word for a state of a message or a lane, or for how a message ended."""
     return STATES.get(value or "", value or "")
+
+
+@register.filter
+def when(schedule: Schedule) -> str:
+    """Return when a schedule ticks, or why that is unknown."""
+    try:
+        rhythm = schedule.rhythm
+    except InvalidSchedule as error:
+        return str(error)
+    if isinstance(rhythm, Every):
+        return _("Every %s") % rhythm.interval
+    # A cron line is explained in English, or not at all.
+    is_english = (get_language() or "en").startswith("en")
+    return rhythm.in_words() if is_english else f"{rhythm.line} ({rhythm.timezone})"
 
 
 @register.filter

@@ -21,6 +21,7 @@ from django.utils.translation import gettext as _
 
 from pgqueue import bulk
 from pgqueue.admin.base import QueueAdmin
+from pgqueue.admin.filters import state_label
 from pgqueue.admin.lane import serving
 from pgqueue.admin.links import page_url
 from pgqueue.admin.operations import OPERATIONS, PURGE, Operation
@@ -230,6 +231,8 @@ def _shown(chosen: bulk.Filter) -> list[tuple[str, str]]:
         "error": _("Class of the last error"),
     }
     given = asdict(chosen)
+    if chosen.state is not None:
+        given["state"] = state_label(chosen.state)
     return [(label, given[name]) for name, label in labels.items() if given[name] is not None]
 
 

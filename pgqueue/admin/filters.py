@@ -28,17 +28,21 @@ class Choice(SimpleListFilter):
         return queryset
 
 
+def state_label(state: str) -> str:
+    """Return the words for a state that a list is narrowed by."""
+    if state == GOVERNED:
+        return gettext("Ready, under a limit or in order")
+    return str(State(state).label)
+
+
 class StateFilter(Choice):
     title = _("state")
     parameter_name = "state"
 
     def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, str]]:
-        ready = {
-            State.READY.value: gettext("Ready"),
-            GOVERNED: gettext("Ready, under a limit or in order"),
-        }
-        others = [(state.value, str(state.label)) for state in State if state not in ready]
-        return [*ready.items(), *others]
+        ready = (State.READY.value, GOVERNED)
+        others = [state.value for state in State if state != State.READY]
+        return [(state, state_label(state)) for state in (*ready, *others)]
 
 
 class OutcomeFilter(Choice):

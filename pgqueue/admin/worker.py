@@ -113,18 +113,18 @@ class WorkerAdmin(ReadOnlyAdmin):
     def runs(self, worker: Worker) -> str:
         apart = {"driver", "release"}
         told = {name: value for name, value in worker.info.items() if name not in apart}
-        return ", ".join(f"{TOLD.get(name, name)} {value}" for name, value in told.items())
+        said = ", ".join(f"{TOLD.get(name, name)} {value}" for name, value in told.items())
+        return said or NOTHING
 
-    @admin.display(description=_("release"), empty_value=NOTHING)
-    def release(self, worker: Worker) -> str | None:
-        release: str | None = worker.info.get("release")
-        return release
+    @admin.display(description=_("release"))
+    def release(self, worker: Worker) -> str:
+        return str(worker.info.get("release") or NOTHING)
 
     @admin.display(description=_("driver, of a worker on a cluster"))
     def driver(self, worker: Worker) -> str:
         id = worker.info.get("driver")
         if not id:
-            return ""
+            return NOTHING
         return format_html(
             '<a href="{}">{}</a>', reverse("admin:pgqueue_worker_change", args=[id]), id
         )

@@ -28,6 +28,7 @@ from pgqueue import (
     receive,
     send,
     send_many,
+    signals,
     telemetry,
     tracing,
     webhooks,
@@ -38,7 +39,7 @@ from pgqueue.events import subscriptions
 from pgqueue.events.consumers import Consumer, consumer
 from pgqueue.events.consuming import GroupReader
 from pgqueue.logs import RunFilter
-from pgqueue.models import History, Message, Schedule
+from pgqueue.models import Event, History, Message, Schedule
 from pgqueue.tasks import around, scheduling
 from pgqueue.webhooks import targets
 from tests.telemetry import jobs
@@ -286,14 +287,24 @@ class TestARun:
 
         assert result()[1] == "acme"
 
-    def test_leaves_no_span_to_the_next_one_in_its_thread(self, traces: Traces) -> None:
-        jobs.succeed_at_last.enqueue()
-        telemetry.uninstrument()
-        jobs.tell.enqueue()
+    @pytest.mark.parametrize("fails", [False, True])
+    def test_leaves_no_span_to_the_next_one_in_its_thread(
+        self, traces: Traces, fails: bool
+    ) -> None:
+        def look(**_: Any) -> None:
+            seen.append(jobs.current())
 
-        drain("--threads", "1")
+        seen: list[str] = []
+        for _ in range(2):
+            jobs.log_in.enqueue("no") if fails else jobs.tell.enqueue()
 
-        assert History.objects.get(task=jobs.tell.name).result[0] == "0" * 16
+        signals.task_started.connect(look)
+        try:
+            drain("--threads", "1")
+        finally:
+            signals.task_started.disconnect(look)
+
+        assert seen == ["0" * 16] * 2
 
     def test_whose_metadata_are_odd_begins_a_trace(self, traces: Traces) -> None:
         for odd in (7, None, "", "nonsense", ["00"]):
@@ -415,7 +426,13 @@ class TestAnEvent:
     ) -> None:
         options = {"ALLOW_PRIVATE": ["127.0.0.0/8"], "TIMEOUT": 5}
         settings.PGQUEUE = {**settings.PGQUEUE, "WEBHOOKS": options}
-        token = contexts.attach(baggage.set_baggage("tenant", "acme"))
+        theirs = TraceContextTextMapPropagator().extract(
+            {
+                "traceparent": "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01",
+                "tracestate": "vendor=own",
+            }
+        )
+        token = contexts.attach(baggage.set_baggage("tenant", "acme", theirs))
         try:
             with receiving() as receiver:
                 webhooks.create("shop", receiver.url, topics="parcel.*")
@@ -430,7 +447,8 @@ class TestAnEvent:
         span = traces.one("process webhooks")
         assert continues(span, traces.one("send parcel.packed"))
         assert post.headers["traceparent"] == traceparent_of(span)
-        assert "baggage" not in post.headers
+        assert Event.objects.get().metadata.keys() == {"traceparent", "tracestate", "baggage"}
+        assert not {"baggage", "tracestate"} & post.headers.keys()
 
 
 class TestProcessing:

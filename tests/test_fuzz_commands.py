@@ -518,7 +518,12 @@ REPORT: Mapping[str, tuple[str, list[str], Callable[[Any, str], bool]]] = {
     ),
     "--html": ("html", ["/tmp/report.html"], lambda found, value: found == Path(value)),
     "--tables": ("tables", ["/tmp/tables"], lambda found, value: found == Path(value)),
-    "--format": ("format", ["csv", "parquet"], lambda found, value: found == value),
+    "--format": ("format", ["text", "json"], lambda found, value: found == value),
+    "--tables-format": (
+        "tables_format",
+        ["csv", "parquet"],
+        lambda found, value: found == value,
+    ),
     "--database": ("database", ["default"], lambda found, value: found == value),
 }
 

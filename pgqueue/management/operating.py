@@ -25,6 +25,7 @@ SAMPLE = 10
 """Messages that a dry run shows."""
 NAMED = 10
 """Ids of locked messages that are named."""
+AGAIN = "Stopped: run it again for the rest."
 STOPPED = 130
 """The exit status of a command that Ctrl-C ended, as shells have it."""
 
@@ -60,6 +61,20 @@ class Tally:
         self.busy += len(operated.busy)
         room = NAMED - len(self.busy_ids)
         self.busy_ids += sorted(operated.busy)[:room]
+
+    def counted(self, verb: str, *, is_stopped: bool) -> dict[str, Any]:
+        """Return it as JSON has it."""
+        return {
+            "verb": verb,
+            "dry_run": False,
+            "found": self.tried,
+            "done": self.done,
+            "asked": self.asked,
+            "unchanged": self.unchanged,
+            "busy": self.busy,
+            "busy_ids": self.busy_ids,
+            "stopped": is_stopped,
+        }
 
     def said(self, done: str, otherwise: str) -> str:
         """Say it in a sentence.
@@ -117,7 +132,7 @@ def would_be(done: str, found: int, sample: Sequence[rows.Row]) -> list[str]:
     return lines
 
 
-def _heard(requests: StopRequests) -> AbstractContextManager[None]:
+def heard(requests: StopRequests) -> AbstractContextManager[None]:
     """Have signals end the command between two batches; a thread can't handle them."""
     is_main = threading.current_thread() is threading.main_thread()
     return requests.on_signals(*SIGNALS) if is_main else nullcontext()
@@ -170,7 +185,7 @@ class OperatingCommand(QueueCommand):
     def _operate(self, selection: Selection, style: str) -> None:
         requests = StopRequests()
         total = len(set(selection.ids))
-        with _heard(requests), progress_bar(self.done) as show:
+        with heard(requests), progress_bar(self.done) as show:
             tally = operate(
                 selection.batches(),
                 self.verb,
@@ -188,19 +203,8 @@ class OperatingCommand(QueueCommand):
 
     def _report(self, tally: Tally, style: str, *, is_stopped: bool) -> None:
         if style == "json":
-            counts = {
-                "verb": self.verb,
-                "dry_run": False,
-                "found": tally.tried,
-                "done": tally.done,
-                "asked": tally.asked,
-                "unchanged": tally.unchanged,
-                "busy": tally.busy,
-                "busy_ids": tally.busy_ids,
-                "stopped": is_stopped,
-            }
-            self.stdout.write(json.dumps(counts))
+            self.stdout.write(json.dumps(tally.counted(self.verb, is_stopped=is_stopped)))
             return
         self.stdout.write(tally.said(self.done, self.otherwise))
         if is_stopped:
-            self.stdout.write("Stopped: run it again for the rest.")
+            self.stdout.write(AGAIN)

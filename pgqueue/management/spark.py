@@ -1,8 +1,10 @@
 from __future__ import annotations
 
+import json
 from argparse import ArgumentParser
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import psycopg
@@ -63,6 +65,15 @@ def errors_in_one_line() -> Iterator[None]:
         raise CommandError(reason(error)) from error
 
 
+@dataclass(frozen=True)
+class Result:
+    """What a command prints: a text for people, or a document as JSON; and its exit status."""
+
+    text: str
+    document: Mapping[str, Any]
+    status: int = 0
+
+
 class SparkCommand(QueueCommand):
     """A command that runs Spark; what goes wrong there is one line."""
 
@@ -72,17 +83,23 @@ class SparkCommand(QueueCommand):
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         add_conf(parser)
+        parser.add_argument("--format", choices=["text", "json"], default="text")
         parser.add_argument("--database", metavar="ALIAS", help="(PGQUEUE: DATABASE).")
 
     def handle(self, *args: Any, **options: Any) -> None:
         alias = database_of(options["database"])
         try:
             with errors_in_one_line():
-                self.stdout.write(self.run(conninfo(alias), options))
+                result = self.run(conninfo(alias), options)
         except psycopg.OperationalError as error:
             raise CommandError(f"The database can't be reached: {error}") from error
+        is_json = options["format"] == "json"
+        # Rows of a query may have values of any type.
+        self.stdout.write(json.dumps(result.document, default=str) if is_json else result.text)
+        if result.status:
+            raise SystemExit(result.status)
 
-    def run(self, url: str, options: Mapping[str, Any]) -> str:
+    def run(self, url: str, options: Mapping[str, Any]) -> Result:
         """Do what the command is for; return what to print.
 
         Args:

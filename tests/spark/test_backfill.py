@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
 import sys
-from contextlib import suppress
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +16,7 @@ import pytest
 from django.core.management import call_command
 from django.core.management.base import CommandError
 
+from pgqueue.connections import connect
 from pgqueue.models import Backfill, Message, Staged
 from pgqueue.spark import InvalidSource
 from pgqueue.spark.backfill import load
@@ -83,6 +85,17 @@ class TestABackfill:
         ready = Message.objects.filter(state=State.READY).order_by("pk")
         assert [each.payload["kwargs"]["a"] for each in ready] == letters
         assert Backfill.objects.get().name == "again"
+
+    def test_prints_json_alone(self, capfd: pytest.CaptureFixture[str]) -> None:
+        words = ("pgqueue_backfill", ADD, "--from=SELECT 41 AS a, 1 AS b", "--format=json")
+
+        call_command(*words, "--dry-run")
+        shown = json.loads(capfd.readouterr().out)
+        call_command(*words, "--name=one")
+        done = json.loads(capfd.readouterr().out)
+
+        assert shown == {"dry_run": True, "task": ADD, "total": 1}
+        assert done == {"dry_run": False, "name": "one", "total": 1, "done": 1, "skipped": 0}
 
     def test_shows_what_it_would_do(self, capfd: pytest.CaptureFixture[str]) -> None:
         call_command("pgqueue_backfill", ADD, "--from=SELECT 41 AS a, 1 AS b", "--dry-run")
@@ -153,7 +166,33 @@ class TestDeadLetters:
         assert [each.pk for each in ready] == letters[2:]
         out = capfd.readouterr().out
         assert "3 rows would be replayed. Nothing was changed." in out
-        assert "3 of 3 replayed." in out
+        assert "3 replayed." in out
+
+    def test_are_shown_and_replayed_as_json_says_it(
+        self, connection: Connection, capfd: pytest.CaptureFixture[str]
+    ) -> None:
+        letters = bury(connection, 2)
+        words = ("pgqueue_deadletters", "--sql=SELECT id FROM deadletters ORDER BY id", "--replay")
+
+        call_command(*words, "--dry-run", "--format=json")
+        shown = json.loads(capfd.readouterr().out)
+        with closing(connect("default", name="test")) as other, other.transaction():
+            other.execute("SELECT FROM pgqueue_message WHERE id = %s FOR UPDATE", letters[:1])
+            with pytest.raises(SystemExit) as ended:
+                call_command(*words, "--format=json")
+        done = json.loads(capfd.readouterr().out)
+
+        sample = [{"id": id} for id in letters]
+        assert shown == {"verb": "replay", "dry_run": True, "found": 2, "sample": sample}
+        assert ended.value.code == 1
+        counts = {"found": 2, "done": 1, "asked": 0, "unchanged": 0, "busy": 1}
+        assert done == {
+            "verb": "replay",
+            "dry_run": False,
+            "stopped": False,
+            **counts,
+            "busy_ids": letters[:1],
+        }
 
     def test_are_discarded(self, connection: Connection) -> None:
         bury(connection, 3)

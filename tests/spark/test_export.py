@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import shutil
 from datetime import UTC, datetime, timedelta
@@ -165,12 +166,15 @@ def test_over_spark_connect_it_says_that_days_are_not_compacted(
 class TestForgetting:
     """It starts no Spark."""
 
-    def test_a_target_lets_retention_go_on(self, url: str, connection: Connection) -> None:
+    def test_a_target_lets_retention_go_on(
+        self, url: str, connection: Connection, capsys: pytest.CaptureFixture[str]
+    ) -> None:
         factories.exported(connection, Position(3, 4), name="/lake")
         factories.exported(connection, Position(3, 4), name="s3a://lake/queue")
 
-        call_command("pgqueue_export", "--forget", "s3a://lake/queue/")
+        call_command("pgqueue_export", "--forget", "s3a://lake/queue/", "--format", "json")
 
+        assert json.loads(capsys.readouterr().out) == {"forgotten": "s3a://lake/queue"}
         assert [each.target for each in Export.objects.all()] == ["/lake"]
 
     def test_a_folder_is_the_same_from_everywhere(
@@ -222,6 +226,9 @@ class TestTheCommand:
         assert f"3 messages that ended, 0 events and 0 dead letters are in {tmp_path}.\n" in (
             capsys.readouterr().out
         )
+        call_command("pgqueue_export", to=str(tmp_path), format="json")
+        counts = {"history": 0, "events": 0, "deadletters": 0}
+        assert json.loads(capsys.readouterr().out) == {"to": str(tmp_path), **counts}
 
     def test_says_in_one_line_what_is_wrong(
         self, spark: SparkSession, connection: Connection, tmp_path: Path

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -170,10 +171,13 @@ class TestTheCommand:
         ended(connection, 3)
 
         call_command(
-            *("pgqueue_report", "--live", "--tables", str(tmp_path), "--format", "parquet")
+            *("pgqueue_report", "--live", "--tables", str(tmp_path), "--tables-format", "parquet")
         )
 
         assert "3 messages ended" in capsys.readouterr().out
+        call_command("pgqueue_report", "--live", "--format", "json")
+        tables = json.loads(capsys.readouterr().out)
+        assert tables["summary"][0]["succeeded"] == 3
         assert pandas.read_parquet(tmp_path / "summary.parquet")["succeeded"][0] == 3
 
     def test_says_in_one_line_what_is_wrong(
@@ -186,7 +190,7 @@ class TestTheCommand:
         "words",
         [
             *(["--since", "yesterday"], ["--from", ""], ["--from", "x", "--live"]),
-            *(["--objective", "mail"], ["--objective", "mail=1:1"], ["--format", "xls"]),
+            *(["--objective", "mail"], ["--objective", "mail=1:1"], ["--tables-format", "xls"]),
         ],
         ids=" ".join,
     )

@@ -13,7 +13,7 @@ from pgqueue.exceptions import BackfillConflict, InvalidArguments
 from pgqueue.management.arguments import name, query, rate, whole
 from pgqueue.management.arguments import task as task_path
 from pgqueue.management.bars import progress_bar
-from pgqueue.management.spark import SparkCommand
+from pgqueue.management.spark import Result, SparkCommand
 from pgqueue.tasks import Task
 
 
@@ -64,7 +64,7 @@ class Command(SparkCommand):
         )
         super().add_arguments(parser)
 
-    def run(self, url: str, options: Mapping[str, Any]) -> str:
+    def run(self, url: str, options: Mapping[str, Any]) -> Result:
         """Stage the rows, if that was not done before, and enqueue those that are left."""
         task = _task(options)
         source = " ".join(filter(None, (options["source"], options["table"])))
@@ -74,18 +74,23 @@ class Command(SparkCommand):
                 return self._look(task, options)
             found = backfills.begun(task, named, source=source)
             if found and found.ended_at:
-                return (
-                    f"{named}: {found.total} rows were done at {found.ended_at:%F %T} UTC. "
-                    "To enqueue them again, give another --name."
+                return _result(
+                    named,
+                    found,
+                    f"{found.total} rows were done at {found.ended_at:%F %T} UTC. "
+                    "To enqueue them again, give another --name.",
                 )
             return self._go_on(task, named, source, options, found)
         except (BackfillConflict, InvalidArguments) as error:
             raise CommandError(str(error)) from error
 
-    def _look(self, task: Task[..., Any], options: Mapping[str, Any]) -> str:
+    def _look(self, task: Task[..., Any], options: Mapping[str, Any]) -> Result:
         frame = self._load(task, options)
-        frame.show(truncate=False)
-        return f"{frame.count()} rows, each a call of {task.name}. Nothing was enqueued."
+        if options["format"] == "text":
+            frame.show(truncate=False)
+        count = frame.count()
+        text = f"{count} rows, each a call of {task.name}. Nothing was enqueued."
+        return Result(text, {"dry_run": True, "task": task.name, "total": count})
 
     def _load(self, task: Task[..., Any], options: Mapping[str, Any]) -> Any:
         """Return the rows.
@@ -111,7 +116,7 @@ class Command(SparkCommand):
         source: str,
         options: Mapping[str, Any],
         found: Any,
-    ) -> str:
+    ) -> Result:
         if found is None:
             from pgqueue.spark.backfill import stage
 
@@ -145,7 +150,13 @@ class Command(SparkCommand):
                 progress=note,
             )
         left_out = f" {skipped} rows were left out." if skipped else ""
-        return f"{named}: {done} of {found.total} rows are done.{left_out}"
+        text = f"{done} of {found.total} rows are done.{left_out}"
+        return _result(named, found, text, done=done, skipped=skipped)
+
+
+def _result(named: str, found: Any, text: str, **counts: int) -> Result:
+    document = {"dry_run": False, "name": named, "total": found.total, "done": found.done}
+    return Result(f"{named}: {text}", {**document, "skipped": 0, **counts})
 
 
 def _task(options: Mapping[str, Any]) -> Task[..., Any]:

@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 from django.core.management.base import CommandError
 
-from pgqueue.engine.operate import BATCH, Operated
+from pgqueue.engine.operate import BATCH
 from pgqueue.management.arguments import folder, query
 from pgqueue.management.bars import progress_bar
 from pgqueue.management.databases import database_of
-from pgqueue.management.spark import SparkCommand, add_unredacted, redaction
-from pgqueue.models import Message
+from pgqueue.management.operating import AGAIN, SAMPLE, STOPPED, heard, operate
+from pgqueue.management.spark import Result, SparkCommand, add_unredacted, redaction
+from pgqueue.worker.stopping import StopRequests
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -61,7 +62,7 @@ class Command(SparkCommand):
         add_unredacted(parser)
         super().add_arguments(parser)
 
-    def run(self, url: str, options: Mapping[str, Any]) -> str:
+    def run(self, url: str, options: Mapping[str, Any]) -> Result:
         """Run the query, and do with its rows what is asked for."""
         from pgqueue.spark.backfill import name_tables
 
@@ -72,32 +73,48 @@ class Command(SparkCommand):
         if verb and "id" not in frame.columns:
             raise CommandError("The query must return a column id.")
         if options["dry_run"] or not (verb or options["to"]):
-            frame.show(truncate=False)
-            change = f"would be {DONE[verb]}" if verb else "were found"
-            return f"{frame.count()} rows {change}. Nothing was changed."
+            return _look(frame, verb, style=options["format"])
         if options["to"]:
             frame.write.mode("errorifexists").parquet(options["to"])
             count = spark.read.parquet(options["to"]).count()
-            return f"{count} rows are in {options['to']}."
+            text = f"{count} rows are in {options['to']}."
+            return Result(text, {"to": options["to"], "found": count})
         return _operate(frame, verb, alias=database_of(options["database"]))
 
 
-def _operate(frame: DataFrame, verb: str, *, alias: str) -> str:
+def _look(frame: DataFrame, verb: str | None, *, style: str) -> Result:
+    sample: list[dict[str, Any]] = []
+    if style == "text":
+        frame.show(truncate=False)
+    else:
+        sample = [row.asDict(recursive=True) for row in frame.take(SAMPLE)]
+    count = frame.count()
+    change = f"would be {DONE[verb]}" if verb else "were found"
+    return Result(
+        f"{count} rows {change}. Nothing was changed.",
+        {"verb": verb, "dry_run": True, "found": count, "sample": sample},
+    )
+
+
+def _operate(frame: DataFrame, verb: str, *, alias: str) -> Result:
     ids = frame.select("id").distinct().cache()
-    total, tried, operated = ids.count(), 0, Operated()
-    with progress_bar("dead letters") as show:
-        rows = (row.id for row in ids.toLocalIterator())
-        for batch in _batches(rows):
-            messages = Message.objects.using(alias).filter(pk__in=batch)
-            operated |= getattr(messages, verb)()
-            tried += len(batch)
-            show(tried, total)
-    parts = [f"{len(operated.done)} of {total} {DONE[verb]}"]
-    if operated.busy:
-        parts.append(f"{len(operated.busy)} locked by another transaction, to be tried again")
-    if rest := total - len(operated.done) - len(operated.busy):
-        parts.append(f"{rest} not dead any more")
-    return f"{', '.join(parts)}."
+    total, requests = ids.count(), StopRequests()
+    with heard(requests), progress_bar("dead letters") as show:
+        tally = operate(
+            _batches(row.id for row in ids.toLocalIterator()),
+            verb,
+            alias=alias,
+            show=lambda tried: show(tried, total),
+            is_to_stop=lambda: requests.count > 0,
+        )
+    is_stopped = requests.count > 0
+    requests.close()
+    text = tally.said(DONE[verb], "not dead any more")
+    return Result(
+        f"{text} {AGAIN}" if is_stopped else text,
+        tally.counted(verb, is_stopped=is_stopped),
+        STOPPED if is_stopped else int(tally.busy > 0),
+    )
 
 
 def _batches(ids: Iterator[int]) -> Iterator[list[int]]:

@@ -6,7 +6,7 @@ from typing import Any
 
 from pgqueue.management.arguments import folder, whole
 from pgqueue.management.bars import progress_bars
-from pgqueue.management.spark import SparkCommand, add_unredacted, redaction
+from pgqueue.management.spark import Result, SparkCommand, add_unredacted, redaction
 
 
 class Command(SparkCommand):
@@ -41,11 +41,11 @@ class Command(SparkCommand):
         add_unredacted(parser)
         super().add_arguments(parser)
 
-    def run(self, url: str, options: Mapping[str, Any]) -> str:
+    def run(self, url: str, options: Mapping[str, Any]) -> Result:
         """Export, or forget a target."""
         return _forget(url, options) if options["forget"] else self._export(url, options)
 
-    def _export(self, url: str, options: Mapping[str, Any]) -> str:
+    def _export(self, url: str, options: Mapping[str, Any]) -> Result:
         from pgqueue.spark.export import export
 
         spark = self.session(options)
@@ -59,14 +59,21 @@ class Command(SparkCommand):
                 progress=lambda progress: show(*progress),
                 event_progress=lambda progress: show_events(*progress),
             )
-        return (
+        return Result(
             f"{done.history} messages that ended, {done.events} events and {done.deadletters} "
-            f"dead letters are in {options['to']}."
+            f"dead letters are in {options['to']}.",
+            {
+                "to": options["to"],
+                "history": done.history,
+                "events": done.events,
+                "deadletters": done.deadletters,
+            },
         )
 
 
-def _forget(url: str, options: Mapping[str, Any]) -> str:
+def _forget(url: str, options: Mapping[str, Any]) -> Result:
     from pgqueue.spark.export import forget
 
     forget(url=url, to=options["forget"])
-    return f"{options['forget']} is forgotten: retention does not wait for it any more."
+    text = f"{options['forget']} is forgotten: retention does not wait for it any more."
+    return Result(text, {"forgotten": options["forget"]})

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 import sys
 from argparse import ArgumentParser
 from collections.abc import Callable, Iterator, Mapping
@@ -10,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from django.core.management.base import CommandError
 
 from pgqueue.management.arguments import folder, moment, objective, path
-from pgqueue.management.spark import SparkCommand
+from pgqueue.management.spark import Result, SparkCommand
 
 if TYPE_CHECKING:
     from pgqueue.spark.report import Report
@@ -57,11 +58,14 @@ class Command(SparkCommand):
             "--tables", type=path, metavar="DIR", help="Write every table into a file."
         )
         parser.add_argument(
-            "--format", choices=("csv", "parquet"), default="csv", help="Of tables (%(default)s)."
+            "--tables-format",
+            choices=("csv", "parquet"),
+            default="csv",
+            help="Of the files of --tables (%(default)s).",
         )
         super().add_arguments(parser)
 
-    def run(self, url: str, options: Mapping[str, Any]) -> str:
+    def run(self, url: str, options: Mapping[str, Any]) -> Result:
         """Make the report, and write what is asked for."""
         from pgqueue.spark.pipeline.objectives import DEFAULT, Objective
         from pgqueue.spark.pipeline.sources import Folder, Live
@@ -83,14 +87,15 @@ class Command(SparkCommand):
             )
         try:
             if options["tables"]:
-                _write_tables(report, options["tables"], options["format"])
+                _write_tables(report, options["tables"], options["tables_format"])
             if options["html"]:
                 _write_page(report, options["html"])
         except OSError as error:
             raise CommandError(str(error)) from error
-        if not options["html"]:
-            return text(report)
-        return f"{text(report)}\nThe report as a page: {options['html']}"
+        said = text(report)
+        if options["html"]:
+            said += f"\nThe report as a page: {options['html']}"
+        return Result(said, _document(report))
 
 
 def _write_tables(report: Report, into: Path, kind: str) -> None:
@@ -101,6 +106,14 @@ def _write_tables(report: Report, into: Path, kind: str) -> None:
             table.to_csv(file, index=False)
         else:
             table.to_parquet(file, index=False)
+
+
+def _document(report: Report) -> dict[str, list[dict[str, Any]]]:
+    """Return the rows of each table, as pandas writes values of JSON."""
+    return {
+        name: json.loads(table.to_json(orient="records", date_format="iso"))
+        for name, table in report.tables.items()
+    }
 
 
 def _write_page(report: Report, file: Path) -> None:

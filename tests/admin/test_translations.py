@@ -131,7 +131,8 @@ def made(queue: Connection, bracketed: None) -> dict[str, str]:
     Subscription.objects.create(name="λ", task="κ.λ", position=1, paused=True, error="μ")
     webhooks.create("ξ", "https://127.0.0.1/", topics="κ.λ", secret=SECRET)
     Webhook.objects.update(failing_since=now, enabled=False, error="μ")
-    statistics.add(queue, [counted(succeeded=1, failed=1)._replace(channel=NAME, task="κ.λ")])
+    counts = counted(succeeded=1, failed=1)._replace(channel=NAME, task="κ.λ")
+    statistics.add(queue, [counts], source=uuid4(), batch=1)
     statistics.fold(queue)
     root = "/admin/pgqueue"
     replaying = bulk.start("replay", bulk.Filter(channel=NAME), newest=1, user={"id": 1}).id

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from pgqueue.exceptions import ChannelFull as ChannelFull
     from pgqueue.exceptions import ChannelNotWatched as ChannelNotWatched
     from pgqueue.exceptions import ChannelPaused as ChannelPaused
+    from pgqueue.exceptions import DecryptionFailed as DecryptionFailed
     from pgqueue.exceptions import Defer as Defer
     from pgqueue.exceptions import DeliveryFailed as DeliveryFailed
     from pgqueue.exceptions import Discard as Discard
@@ -55,6 +56,7 @@ if TYPE_CHECKING:
     from pgqueue.exceptions import InvalidTracking as InvalidTracking
     from pgqueue.exceptions import InvalidWebhook as InvalidWebhook
     from pgqueue.exceptions import LeaseLost as LeaseLost
+    from pgqueue.exceptions import MissingEncryptionKey as MissingEncryptionKey
     from pgqueue.exceptions import NothingToHear as NothingToHear
     from pgqueue.exceptions import OtherTransactionWarning as OtherTransactionWarning
     from pgqueue.exceptions import PayloadTooLarge as PayloadTooLarge
@@ -113,6 +115,7 @@ _HOMES = {
     "ChannelPaused": "pgqueue.exceptions",
     "Defer": "pgqueue.exceptions",
     "Delivery": "pgqueue.tasks",
+    "DecryptionFailed": "pgqueue.exceptions",
     "DeliveryFailed": "pgqueue.exceptions",
     "Discard": "pgqueue.exceptions",
     "DuplicateMessage": "pgqueue.exceptions",
@@ -140,6 +143,7 @@ _HOMES = {
     "InvalidWebhook": "pgqueue.exceptions",
     "LeaseLost": "pgqueue.exceptions",
     "NotMigrated": "pgqueue.tables",
+    "MissingEncryptionKey": "pgqueue.exceptions",
     "NothingToHear": "pgqueue.exceptions",
     "Notice": "pgqueue.tasks",
     "OtherTransactionWarning": "pgqueue.exceptions",
@@ -205,6 +209,7 @@ __all__ = [
     "ChannelFull",
     "ChannelNotWatched",
     "ChannelPaused",
+    "DecryptionFailed",
     "Defer",
     "Delivery",
     "DeliveryFailed",
@@ -233,6 +238,7 @@ __all__ = [
     "InvalidTracking",
     "InvalidWebhook",
     "LeaseLost",
+    "MissingEncryptionKey",
     "NotMigrated",
     "NothingToHear",
     "Notice",

@@ -11,7 +11,13 @@ from django.db import transaction
 
 from pgqueue.connections import borrow
 from pgqueue.engine import backfill as engine
-from pgqueue.exceptions import BackfillConflict, ChannelFull, InvalidArguments, UnreadablePayload
+from pgqueue.exceptions import (
+    BackfillConflict,
+    ChannelFull,
+    InvalidArguments,
+    InvalidTask,
+    UnreadablePayload,
+)
 from pgqueue.tasks import Task
 
 FULL = 1.0
@@ -112,6 +118,19 @@ def _release_some(
                 skip(error)
         task.enqueue_many(calls)
         return len(payloads)
+
+
+def check_may_be_open(task: Task[..., Any]) -> None:
+    """Say no to a task that asks for encryption.
+
+    Raises:
+        InvalidTask: it does.
+    """
+    if task.encrypted:
+        raise InvalidTask(
+            f"{task.name} is encrypted, and the rows of a backfill are staged as they are: read "
+            "them yourself, and enqueue_many()."
+        )
 
 
 def _call(task: Task[..., Any], payload: str) -> dict[str, Any]:

@@ -514,6 +514,8 @@ def _one_of(words: Collection[str]) -> Callable[[Any], str]:
 
 
 def _handler(value: Any) -> str:
+    if getattr(value, "encrypted", False):
+        raise ValueError("it is encrypted, and raw messages are stored as they are sent.")
     path = getattr(value, "name", value)
     if not isinstance(path, str):
         raise TypeError("it must be a task, or the import path of one.")

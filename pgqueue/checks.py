@@ -9,8 +9,9 @@ from django.core.exceptions import ImproperlyConfigured
 from django.core.management import get_commands
 from django.db import OperationalError, connections
 from django.utils.connection import ConnectionDoesNotExist
+from django.utils.module_loading import autodiscover_modules
 
-from pgqueue import registry
+from pgqueue import encryption, registry
 from pgqueue.conf import settings
 from pgqueue.exceptions import InvalidSchedule, InvalidTask
 from pgqueue.tasks import scheduling
@@ -63,6 +64,32 @@ def check_commands(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> li
             id="pgqueue.W001",
         )
     ]
+
+
+@register("pgqueue", AT_START)
+def check_encryption(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> list[CheckMessage]:
+    """Say when tasks are to be encrypted, and nothing is there to do it with."""
+    autodiscover_modules("tasks")
+    named = sorted(task.name for task in registry.each() if task.encrypted)
+    try:
+        keys = settings().encryption_keys
+    except ImproperlyConfigured:
+        return []  # said above
+    if not named:
+        return []
+    tasks = named[0] if len(named) == 1 else f"{named[0]} and {len(named) - 1} more"
+    if not keys:
+        return [
+            Error(
+                f"{tasks} is to be encrypted, and PGQUEUE['ENCRYPTION_KEYS'] has no key.",
+                hint="Make one: python -c 'from cryptography.fernet import Fernet; "
+                "print(Fernet.generate_key().decode())'",
+                id="pgqueue.E010",
+            )
+        ]
+    if not encryption.is_installed():
+        return [Error(f"{tasks} is to be encrypted.", hint=encryption.INSTALL, id="pgqueue.E011")]
+    return []
 
 
 @register("pgqueue", AT_START)

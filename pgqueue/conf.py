@@ -1,5 +1,6 @@
 """The `PGQUEUE` setting, checked once and read through `settings()`."""
 
+from base64 import b64decode
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
 from datetime import timedelta
@@ -24,12 +25,14 @@ MONTH = timedelta(days=30)
 MOST_THREADS = 10_000
 SHORTEST_TOKEN = 16
 LONGEST_RELEASE = 200
-SECRET = {"METRICS_TOKEN"}
+KEY_BYTES = 32
+SECRET = {"METRICS_TOKEN", "ENCRYPTION_KEYS"}
 """Options whose values no error shows."""
 FEEDS = ("poll", "wal")
 
 Schedules: TypeAlias = "Mapping[str, Entry]"
 Fields: TypeAlias = "tuple[str, ...]"
+Keys: TypeAlias = "tuple[str, ...]"
 
 
 def _for_a_month() -> Retention:
@@ -101,6 +104,10 @@ class Settings:
     metrics_token: str = field(default="", repr=False)
     """What Prometheus sends to the view of metrics, as a bearer token or a password; 16 characters
     at least. Without one, only staff may see the figures.
+    """
+    encryption_keys: Keys = field(default=(), repr=False)
+    """Keys for tasks with encrypted=True, as `Fernet.generate_key()` makes them: the first one
+    encrypts, all of them decrypt.
     """
 
     @property
@@ -195,6 +202,27 @@ def _token(value: Any) -> str:
     return value
 
 
+def _encryption_keys(value: Any) -> Keys:
+    if not isinstance(value, list | tuple):
+        raise TypeError("it must be a list of keys.")
+    for number, key in enumerate(value, start=1):
+        if not isinstance(key, str) or not _is_key(key):
+            raise ValueError(
+                f"number {number} is no key: 32 bytes in URL-safe base64, as made by "
+                "cryptography.fernet.Fernet.generate_key().decode()."
+            )
+    if len(set(value)) < len(value):
+        raise ValueError("a key is there twice.")
+    return tuple(value)
+
+
+def _is_key(text: str) -> bool:
+    try:
+        return len(b64decode(text, altchars="-_", validate=True)) == KEY_BYTES
+    except ValueError:
+        return False
+
+
 _BY_NAME: Mapping[str, Callable[[Any], Any]] = {
     "THREADS": partial(as_count, most=MOST_THREADS),
     "FEED": _feed,
@@ -202,6 +230,7 @@ _BY_NAME: Mapping[str, Callable[[Any], Any]] = {
     "PUBLICATION": as_identifier,
     "METRICS_TOKEN": _token,
     "RELEASE": _release,
+    "ENCRYPTION_KEYS": _encryption_keys,
 }
 _CHECKS = {
     str: as_channel,

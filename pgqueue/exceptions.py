@@ -73,6 +73,14 @@ class UnreadablePayload(PGQueueError):
     """This JSON was not written for this task, or the task has changed since."""
 
 
+class DecryptionFailed(UnreadablePayload):
+    """What is stored of this message is encrypted, and can't be decrypted as what it should be."""
+
+
+class MissingEncryptionKey(PGQueueError):
+    """PGQUEUE['ENCRYPTION_KEYS'] has no key, and what is stored of this message is encrypted."""
+
+
 class LeaseLost(PGQueueError):
     """Another worker may have this message by now: its lease ran out, or it was cancelled."""
 

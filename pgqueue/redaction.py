@@ -280,6 +280,10 @@ class Hidden:
             text = _without(text, form)
         return text
 
+    def said(self, error: BaseException) -> str:
+        """Return what an error says, without the values."""
+        return self(_said(error))
+
     def in_json(self, text: str) -> str:
         """Return a JSON text, or the beginning of one, without the values."""
         return _TOKEN.sub(self._token, text) if self._values else text
@@ -432,7 +436,7 @@ class _StandIns:
         if isinstance(error, BaseExceptionGroup):
             made = _alike(error, self._hidden(error.message), list(map(self.of, error.exceptions)))
         else:
-            made = _alike(error, self._hidden(_said(error)))
+            made = _alike(error, self._hidden.said(error))
         self._made[id(error)] = made
         for note in getattr(error, "__notes__", ()):
             made.add_note(self._hidden(str(note)))

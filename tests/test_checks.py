@@ -11,9 +11,11 @@ from django.core.management.base import BaseCommand
 from django.db import OperationalError, connection
 from django.test import override_settings
 
-from pgqueue.checks import check_schedules, check_server, check_settings
+from pgqueue import registry
+from pgqueue.checks import check_encryption, check_schedules, check_server, check_settings
 from pgqueue.exceptions import InvalidTask
 from pgqueue.management.commands import pgqueue_maintain, runworker
+from tests import encrypted_jobs
 from tests.processes import manage
 
 
@@ -152,3 +154,17 @@ class TestRunworker:
 @pytest.mark.django_db(databases=["default", "second"])
 def test_the_app_needs_no_other_app() -> None:
     assert run_checks(app_configs=[apps.get_app_config("pgqueue")]) == []
+
+
+def test_a_task_that_is_to_be_encrypted_needs_a_key_and_the_library() -> None:
+    registry.find(encrypted_jobs.keep.name)
+
+    with override_settings(PGQUEUE={}):
+        (no_key,) = check_encryption(None)
+    with mock.patch("pgqueue.encryption.find_spec", return_value=None):
+        (no_library,) = check_encryption(None)
+
+    assert (no_key.id, no_library.id) == ("pgqueue.E010", "pgqueue.E011")
+    assert "PGQUEUE['ENCRYPTION_KEYS'] has no key" in no_key.msg
+    assert no_library.hint == "Encryption needs cryptography: pip install 'pgqueue[encryption]'."
+    assert check_encryption(None) == []

@@ -10,6 +10,8 @@ from pgqueue.conf import read, settings
 from pgqueue.retries import Delays, Exponential
 from pgqueue.states import Outcome
 
+KEY = "c29tZSBieXRlcywgMzIgb2YgdGhlbSwgYXMgYSBrZXk="
+
 
 def test_nothing_need_be_set() -> None:
     options = read({})
@@ -116,3 +118,21 @@ def test_a_change_of_the_settings_is_seen() -> None:
         assert settings().threads == 3
 
     assert settings().threads == 8
+
+
+@pytest.mark.parametrize(
+    ("value", "said"),
+    [
+        (KEY, "a list of keys"),
+        ([KEY, "short"], "number 2 is no key"),
+        ([KEY[:-4]], "number 1 is no key"),
+        ([KEY.encode()], "number 1 is no key"),
+        ([KEY, KEY], "a key is there twice"),
+    ],
+)
+def test_keys_that_encrypt_are_checked_and_not_shown(value: object, said: str) -> None:
+    with pytest.raises(ImproperlyConfigured, match=said) as raised:
+        read({"ENCRYPTION_KEYS": value})
+
+    assert KEY[:20] not in str(raised.value)
+    assert KEY not in repr(read({"ENCRYPTION_KEYS": [KEY]}))

@@ -19,6 +19,7 @@ from pgqueue.admin.changelist import ListedAdmin
 from pgqueue.admin.instances import instances
 from pgqueue.admin.links import page_url
 from pgqueue.admin.story import children, story
+from pgqueue.codec.envelope import is_envelope
 from pgqueue.listing.messages import last_error
 from pgqueue.tasks import redacting
 
@@ -49,6 +50,8 @@ def excerpt_of(name: str, label: StrOrPromise) -> Callable[[Any, Any], str]:
         text = message.excerpts.get(f"{name}_text")
         if text is None:
             return NOTHING
+        if is_envelope(text):
+            return str(_("encrypted"))
         return format_html(
             '<pre class="pgqueue-excerpt">{}</pre>{}',
             text[:EXCERPT],

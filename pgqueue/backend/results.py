@@ -16,6 +16,7 @@ from pgqueue.codec.arguments import Codec
 from pgqueue.discovery import imported
 from pgqueue.endings import Cancelled, Died, Discarded, Succeeded
 from pgqueue.engine.lookup import Found
+from pgqueue.exceptions import DecryptionFailed, MissingEncryptionKey
 from pgqueue.states import Outcome, State
 from pgqueue.tasks import TaskResult
 
@@ -24,6 +25,9 @@ FAILED, SUCCESSFUL = api.TaskResultStatus.FAILED, api.TaskResultStatus.SUCCESSFU
 
 DATABASE_ERRORS = (django.db.Error, psycopg.Error)
 """Raised by a query for a model instance: the transaction around it, if any, can't be committed."""
+
+UNREADABLE = (*DATABASE_ERRORS, DecryptionFailed, MissingEncryptionKey)
+"""Raised where what is stored says nothing by itself, either."""
 
 FINAL = (Succeeded, Died, Discarded, Cancelled)
 """The outcomes after which Django calls a task finished."""
@@ -164,7 +168,7 @@ def _value(result: str | None, codec: Codec) -> Any:
         return None
     try:
         return as_json(codec.decode_result(result))
-    except DATABASE_ERRORS:
+    except UNREADABLE:
         raise
     except Exception:
         return json.loads(result)  # what it stood for may be gone
@@ -173,7 +177,7 @@ def _value(result: str | None, codec: Codec) -> Any:
 def _arguments(message: Found, codec: Codec) -> tuple[list[Any], dict[str, Any]]:
     try:
         return codec.decode(message.payload)
-    except DATABASE_ERRORS:
+    except UNREADABLE:
         raise
     except Exception:
         # What it was stored for may be gone: the row of a model instance, a parameter.

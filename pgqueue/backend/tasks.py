@@ -23,7 +23,7 @@ T = TypeVar("T")
 # Of pgqueue.task's; what it has beside them is Django's, or the backend's.
 OPTIONS = (
     "key", "ordered", "dedupe_key", "dedupe_for", "on_conflict", "expires_at", "ttl", "hold_for",
-    "max_attempts", "backoff", "timeout", "atomic", "metadata", "enqueue_on_commit",
+    "max_attempts", "backoff", "timeout", "atomic", "metadata", "enqueue_on_commit", "encrypted",
 )  # fmt: skip
 
 
@@ -57,6 +57,7 @@ class PostgresTask(api.Task, Generic[P, T]):  # type: ignore[type-arg]
     atomic: Atomic | None = None
     metadata: Mapping[str, Any] | None = field(default=None, hash=False)
     enqueue_on_commit: bool | str | None = None
+    encrypted: bool | None = None
 
     def __post_init__(self) -> None:
         with djangos_errors():
@@ -100,9 +101,11 @@ class PostgresTask(api.Task, Generic[P, T]):  # type: ignore[type-arg]
         """Return a copy with other options, Django's or pgqueue's.
 
         Raises:
-            InvalidTask: an option has a value that can't be.
+            InvalidTask: an option has a value that can't be, or belongs to the function.
             TypeError: there is no such option.
         """
+        if "encrypted" in options:
+            raise api.InvalidTask("encrypted belongs to the function: give it to @task.")
         return replace(
             self, **{name: value for name, value in options.items() if value is not None}
         )
@@ -138,6 +141,7 @@ def task(
     atomic: Atomic | None = ...,
     metadata: Mapping[str, Any] | None = ...,
     enqueue_on_commit: bool | str | None = ...,
+    encrypted: bool | None = ...,
 ) -> Callable[[Callable[..., T]], PostgresTask[..., T]]: ...
 
 

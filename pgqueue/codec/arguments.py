@@ -15,9 +15,11 @@ from operator import contains
 from typing import Any, TypeVar
 
 from pgqueue.codec.encoding import ANYTHING, Hint, from_json, to_json
+from pgqueue.codec.envelope import Cipher, is_envelope, token_in
 from pgqueue.codec.hints import hints_of, signature_of
 from pgqueue.codec.scalars import Unstorable, write_str
 from pgqueue.exceptions import (
+    DecryptionFailed,
     InvalidArgument,
     InvalidArguments,
     InvalidProgress,
@@ -31,6 +33,8 @@ PAYLOAD_LIMIT = 16 * 1024 * 1024  # bytes
 RESULT_LIMIT = 64 * 1024  # bytes, also of progress
 # Text this short holds no number of more digits than Python parses.
 SHORT = 4300
+ARGUMENTS, RESULT, PROGRESS = "arguments", "result", "progress"
+"""What of a message is encrypted, as its tokens have it."""
 UNREADABLE = (ValueError, TypeError, LookupError, ArithmeticError, RecursionError)
 
 T = TypeVar("T")
@@ -42,11 +46,16 @@ class Codec:
     With `skip_first`, the function's first parameter is a context that the worker passes, not an
     argument. Signature and hints are read when first needed, so a hint may name what is defined or
     imported later.
+
+    With a `cipher`, it reads what is encrypted, too. Then errors say nothing of what was read.
     """
 
-    def __init__(self, func: Callable[..., Any], *, skip_first: bool = False) -> None:
+    def __init__(
+        self, func: Callable[..., Any], *, skip_first: bool = False, cipher: Cipher | None = None
+    ) -> None:
         self.func = func
         self.skip_first = skip_first
+        self._cipher = cipher
 
     def encode(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> str:
         """Return the payload for calling the function with these arguments.
@@ -62,8 +71,7 @@ class Codec:
         written, named = self._parameters.each(self._write, args, kwargs)
         pairs = [f"{to_json(name)}:{text}" for name, text in named.items()]
         payload = f'{{"args":[{",".join(written)}],"kwargs":{{{",".join(pairs)}}}}}'
-        if size(payload) > PAYLOAD_LIMIT:
-            raise PayloadTooLarge(self._too_large("the arguments", payload, PAYLOAD_LIMIT))
+        self.check_size("the arguments", payload, PAYLOAD_LIMIT, PayloadTooLarge)
         return payload
 
     def decode(self, text: str | bytes | memoryview) -> tuple[list[Any], dict[str, Any]]:
@@ -73,21 +81,30 @@ class Codec:
 
         Raises:
             UnreadablePayload: it isn't a payload, or not one for this function.
+            DecryptionFailed: it is encrypted, and not as this.
             ObjectDoesNotExist: the row of a model instance is gone.
         """
-        args, kwargs = self._split(text)
-        if not kwargs and self._parameters.take_untouched(args):
-            return args, kwargs
-        return self._parameters.each(self._read, args, kwargs)
+        try:
+            args, kwargs = self._split(text)
+            if not kwargs and self._parameters.take_untouched(args):
+                return args, kwargs
+            return self._parameters.each(self._read, args, kwargs)
+        except UnreadablePayload as error:
+            if unsaid := self._unsaid(ARGUMENTS, text, error):
+                raise unsaid from None
+            raise
 
     def registered(self, text: str | bytes | memoryview) -> list[tuple[str, type, Any]]:
         """Return the arguments that stand for values of registered classes, such as models.
 
-        Each has its name, its class and its key. Nothing is fetched.
+        Each has its name, its class and its key. Nothing is fetched. Of what is encrypted there
+        are none.
 
         Raises:
             UnreadablePayload: it isn't a payload, or not one for this function.
         """
+        if is_envelope(text if isinstance(text, str) else str(text, "utf-8")):
+            return []
         args, kwargs = self._split(text)
         found: list[tuple[str, type, Any]] = []
 
@@ -111,10 +128,10 @@ class Codec:
 
         Raises:
             UnreadablePayload: it isn't JSON, or no result of this function.
+            DecryptionFailed: it is encrypted, and not as this.
             ObjectDoesNotExist: the row of a model instance is gone.
         """
-        what = self._of("the result")
-        return read(what, self._parameters.returned, parse(what, text))
+        return self._load(RESULT, self._parameters.returned, text)
 
     def encode_progress(self, data: Any) -> str:
         """Return as JSON what a run of the function noted of its progress.
@@ -129,9 +146,9 @@ class Codec:
 
         Raises:
             UnreadablePayload: it isn't JSON, or has a tag that is not known here.
+            DecryptionFailed: it is encrypted, and not as this.
         """
-        what = self._of("the progress")
-        return read(what, ANYTHING, parse(what, text))
+        return self._load(PROGRESS, ANYTHING, text)
 
     def check_fit(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
         """Check that the function can be called so, whatever the values are.
@@ -154,9 +171,40 @@ class Codec:
             args, kwargs = payload.get("args", []), payload.get("kwargs", {})
             if type(args) is list and type(kwargs) is dict:
                 return args, kwargs
+        if (token := token_in(payload)) is not None:
+            return self._split(self._opened(ARGUMENTS, token))
         raise UnreadablePayload(
             f'{self._of("the payload")} should be {{"args": […], "kwargs": {{…}}}}, '
             f"but is {reprlib.repr(payload)}."
+        )
+
+    def _load(self, what: str, hint: Hint, text: str | bytes | memoryview) -> Any:
+        named = self._of(f"the {what}")
+        try:
+            plain = parse(named, text)
+            if (token := token_in(plain)) is not None:
+                plain = parse(named, self._opened(what, token))
+            return read(named, hint, plain)
+        except UnreadablePayload as error:
+            if unsaid := self._unsaid(what, text, error):
+                raise unsaid from None
+            raise
+
+    def _opened(self, what: str, token: str) -> str:
+        if self._cipher is None:
+            raise DecryptionFailed(f"Nothing decrypts {self._of(f'the {what}')} here.")
+        return self._cipher.unseal(self._name, what, token)
+
+    def _unsaid(
+        self, what: str, text: str | bytes | memoryview, error: UnreadablePayload
+    ) -> UnreadablePayload | None:
+        """Return an error in the place of one that shows what was decrypted, if it does."""
+        is_open = not is_envelope(text if isinstance(text, str) else str(text, "utf-8", "replace"))
+        if is_open or isinstance(error, DecryptionFailed):
+            return None
+        return UnreadablePayload(
+            f"What was decrypted as {self._of(f'the {what}')} was not written for this function, "
+            "or it has changed since."
         )
 
     def _write(self, name: str, hint: Hint, value: Any) -> str:
@@ -174,9 +222,17 @@ class Codec:
             text = hint.dump(value)
         except Unstorable as error:
             raise refusal(error.about(self._of(what))) from error
-        if size(text) > RESULT_LIMIT:
-            raise refusal(self._too_large(what, text, RESULT_LIMIT))
+        self.check_size(what, text, RESULT_LIMIT, refusal)
         return text
+
+    def check_size(self, what: str, text: str, limit: int, refusal: type[PGQueueError]) -> None:
+        """Check that a text of JSON takes no more than `limit` bytes.
+
+        Raises:
+            PGQueueError: it does: a `refusal`.
+        """
+        if size(text) > limit:
+            raise refusal(self._too_large(what, text, limit))
 
     def _too_large(self, what: str, text: str, limit: int) -> str:
         return (
@@ -188,7 +244,11 @@ class Codec:
         return self._of(f"argument {name!r}")
 
     def _of(self, what: str) -> str:
-        return f"{what} of {self.func.__module__}.{self.func.__qualname__}"
+        return f"{what} of {self._name}"
+
+    @property
+    def _name(self) -> str:
+        return f"{self.func.__module__}.{self.func.__qualname__}"
 
 
 class Parameters:

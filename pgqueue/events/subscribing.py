@@ -35,7 +35,8 @@ NAME_LIMIT = 500
 POSITIONAL = Parameter.POSITIONAL_OR_KEYWORD
 MOST_EVENTS = 10_000
 NOT_FROM_EVENTS = ("run_after", "expires_at", "ttl", "dedupe_key", "dedupe_for", "on_conflict",
-                   "hold_for", "enqueue_on_commit", "connection", "schedule")  # fmt: skip
+                   "hold_for", "enqueue_on_commit", "connection", "schedule",
+                   "encrypted")  # fmt: skip
 """Options of tasks that messages of events don't have."""
 OF_MESSAGES = ("channel", "queue_name", "ordered", "priority", "max_attempts", "metadata")
 """Options that messages have from their subscription; the others are their task's."""
@@ -138,6 +139,7 @@ def subscribe(
         else:
             make: Any = task(ordered=ordered, **options)
             own = make(_taking_events(function, batch, options))
+        check_may_be_open(own)
         declared = Subscribed(name=name or own.name, task=own, **given)
         other = _subscriptions.get(declared.name)
         # But a module may be loaded again.
@@ -149,6 +151,19 @@ def subscribe(
         return function if isinstance(function, Task) else own
 
     return declare
+
+
+def check_may_be_open(own: Task[Any, Any]) -> None:
+    """Say no to a task that asks for encryption.
+
+    Raises:
+        InvalidSubscription: it does.
+    """
+    if own.encrypted:
+        raise InvalidSubscription(
+            f"{own.name} is encrypted, and the log keeps its events as they are, as the messages "
+            "do that are made of them: subscribe a plain task, which looks the secret up."
+        )
 
 
 def checked_options(**options: Any) -> dict[str, Any]:

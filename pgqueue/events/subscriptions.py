@@ -109,6 +109,8 @@ def described(
     given = subscribing.checked_options(**options)
     if own is not None and not isinstance(own, Task):
         raise InvalidSubscription(f"task={shown(task)}: it must be a task, or the name of one.")
+    if own is not None:
+        subscribing.check_may_be_open(own)
     if not isinstance(ordered, bool):
         raise InvalidSubscription(f"ordered={shown(ordered)}: it must be True or False.")
     if own is None and channel is None:

@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from pgqueue.codec.envelope import token_in
 from pgqueue.listing.index import without
 from pgqueue.listing.messages import children
 from pgqueue.management.columns import aligned
@@ -71,7 +72,9 @@ def as_lines(found: Mapping[str, Any]) -> Iterator[str]:
         cells.append(("children", ", ".join(map(str, found["children"]))))
     yield from aligned(cells)
     for name in OF_THE_BODY:
-        if found[name] not in (None, {}):
+        if token_in(found[name]) is not None:
+            yield f"{name}: encrypted"
+        elif found[name] not in (None, {}):
             yield f"{name}:"
             yield from _indented(json.dumps(found[name], indent=2, ensure_ascii=False))
     for error in found["errors"]:

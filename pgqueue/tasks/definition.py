@@ -17,8 +17,9 @@ import psycopg
 from asgiref.sync import async_to_sync, sync_to_async
 from django.db import connections, transaction
 
-from pgqueue import registry, signals, tracing
+from pgqueue import encryption, registry, signals, tracing
 from pgqueue.codec.arguments import Codec
+from pgqueue.codec.encrypted import EncryptedCodec
 from pgqueue.conf import settings
 from pgqueue.endings import Ending
 from pgqueue.engine import enqueue as engine
@@ -53,6 +54,7 @@ on_stored = ContextVar("on_stored", default=None)
 """Called after messages of a task were stored: `pgqueue.testing` runs them there."""
 
 BATCH = 10_000
+OF_THE_DECORATOR = {"takes_context", "encrypted", "schedule", "redact"}
 OF_THE_FUNCTION = ("__module__", "__name__", "__qualname__", "__doc__")
 SCALARS = {int, str, float, bool, NoneType}
 
@@ -86,6 +88,7 @@ class Task(Generic[P, T]):
     database: str | None = None
     connection: psycopg.Connection[Any] | None = None
     takes_context: bool = False
+    encrypted: bool = False
     schedule: tuple[Schedule, ...] = ()
     redact: tuple[str, ...] = ()
 
@@ -159,16 +162,23 @@ class Task(Generic[P, T]):
     @property
     def codec(self) -> Codec:
         """How its arguments and its result become JSON."""
+        make = _encrypted_codec if self.encrypted else _codec
+        return make(self.func, skip_first=self.takes_context)
+
+    @property
+    def plain_codec(self) -> Codec:
+        """The same, that encrypts nothing."""
         return _codec(self.func, skip_first=self.takes_context)
 
     def using(self, **options: Unpack[Options]) -> Task[P, T]:
-        """Return a copy with other options: any that `@task` takes, but takes_context, schedule and
-        redact.
+        """Return a copy with other options: any that `@task` takes, but those of the function.
+
+        These are takes_context, encrypted, schedule and redact.
 
         Raises:
             InvalidTask: an option is unknown, or has a value that can't be.
         """
-        for name in {"takes_context", "schedule", "redact"} & options.keys():
+        for name in OF_THE_DECORATOR & options.keys():
             raise InvalidTask(f"{name} belongs to the function: give it to @task.")
         return replace(self, **task_options.checked(options))
 
@@ -526,6 +536,7 @@ def task(function: Callable[P, T], /) -> Task[P, T]: ...
 def task(
     *,
     takes_context: Literal[True],
+    encrypted: bool = ...,
     schedule: Any = ...,
     redact: Sequence[str] = ...,
     **options: Unpack[Options],
@@ -536,6 +547,7 @@ def task(
 def task(
     *,
     takes_context: Literal[False] = ...,
+    encrypted: bool = ...,
     schedule: Any = ...,
     redact: Sequence[str] = ...,
     **options: Unpack[Options],
@@ -581,6 +593,8 @@ def task(function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
         connection: a psycopg connection to enqueue on, in place of Django's: messages are part of
             the transaction that is open there. For `using()`.
         takes_context: pass a `TaskContext` as the first argument.
+        encrypted: store arguments, result and progress encrypted by `PGQUEUE["ENCRYPTION_KEYS"]`,
+            and of errors no text. Needs pgqueue[encryption].
         schedule: when it is enqueued by itself: a cron line, an interval as seconds or a timedelta,
             a `Schedule(…)`, or a list of them.
         redact: a list of arguments that nobody is shown, or of paths into them: `"card"`,
@@ -616,7 +630,12 @@ def _find(name: str, changed: Mapping[str, Any]) -> Task[Any, Any]:
 @cache
 def _codec(function: Callable[..., Any], *, skip_first: bool) -> Codec:
     # One for all copies that using() makes: it looks at signature and hints.
-    return Codec(function, skip_first=skip_first)
+    return Codec(function, skip_first=skip_first, cipher=encryption)
+
+
+@cache
+def _encrypted_codec(function: Callable[..., Any], *, skip_first: bool) -> Codec:
+    return EncryptedCodec(function, skip_first=skip_first, cipher=encryption)
 
 
 def _options(task: Task[Any, Any]) -> dict[str, Any]:

@@ -15,6 +15,7 @@ from django.db import connections, transaction
 from pgqueue import registry
 from pgqueue.claiming.tally import Ended, Run
 from pgqueue.codec import raw
+from pgqueue.codec.arguments import Codec
 from pgqueue.conf import settings
 from pgqueue.connections import borrow
 from pgqueue.endings import Deferred, Died, Ending, HandedBack, Retried, Succeeded
@@ -110,6 +111,8 @@ class Delivery:
     @cached_property
     def progress(self) -> Any:
         """What the last `checkpoint()` or `defer()` noted; None at first."""
+        if self.claim.progress and self._encrypts:
+            return self._encrypts.decode_progress(self.claim.progress)
         return raw.decode(f"the progress of message {self.id}", self.claim.progress)
 
     @property
@@ -229,7 +232,7 @@ class Delivery:
                 f"Message {self.id} is of {self.task}: only a raw one's payload and body change."
             )
         noted = {
-            "progress": raw.encode(f"the progress of message {self.id}", progress),
+            "progress": self._progress(progress),
             "payload": raw.encode(f"the payload of message {self.id}", payload),
             "body": checked_message({"body": body})["body"],
         }
@@ -274,6 +277,17 @@ class Delivery:
     ) -> None:
         """Do what `checkpoint` does, from async code."""
         await sync_to_async(self.checkpoint)(progress, payload=payload, body=body)
+
+    def _progress(self, progress: Any) -> str | None:
+        if progress is not None and self._encrypts:
+            return self._encrypts.encode_progress(progress)
+        return raw.encode(f"the progress of message {self.id}", progress)
+
+    @cached_property
+    def _encrypts(self) -> Codec | None:
+        """The codec of its task, if that asks for encryption."""
+        declared = registry.find(self.task) if self.task else None
+        return declared.codec if declared is not None and declared.encrypted else None
 
     @cached_property
     def _call(self) -> tuple[list[Any], dict[str, Any]]:

@@ -249,6 +249,7 @@ _CHECKS: dict[str, Callable[[Any], Any]] = {
     "database": _alias,
     "connection": _connection,
     "takes_context": _flag,
+    "encrypted": _flag,
     "schedule": as_schedules,
     "redact": as_paths,
 }

@@ -17,10 +17,11 @@ from typing import TYPE_CHECKING, Any
 from django.utils.module_loading import autodiscover_modules
 
 from pgqueue import registry
+from pgqueue.codec.envelope import is_envelope
 from pgqueue.codec.hints import signature_of
 from pgqueue.conf import settings
 from pgqueue.engine.values import Claim
-from pgqueue.exceptions import InvalidTask
+from pgqueue.exceptions import DecryptionFailed, InvalidTask, MissingEncryptionKey
 from pgqueue.redaction import NOWHERE, Hidden, Redaction, Redactor, Rules, tree_of
 from pgqueue.spelling import hint
 
@@ -31,6 +32,9 @@ logger = logging.getLogger(__name__)
 
 RETURN = "return"
 """Paths that begin with it lead into what the task returns. No argument can have this name."""
+NOT_KEPT = "[not kept: the task is encrypted]"
+"""What is said in the place of an error's text."""
+HARMLESS = (DecryptionFailed, MissingEncryptionKey)
 POSITIONAL = (Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD)
 
 
@@ -79,8 +83,11 @@ def redacted_values(task: str, columns: Mapping[str, Any]) -> tuple[dict[str, An
 
 
 def hiding(claim: Claim) -> Hidden:
-    """Return what hides the redacted values of a claimed message in texts."""
-    return hiding_of([claim])
+    """Return what hides the redacted values of a claimed message in texts.
+
+    Of one that is encrypted, it hides all that errors say.
+    """
+    return EVERYTHING if _is_encrypted(claim) else hiding_of([claim])
 
 
 def hiding_of_events(events: Iterable[Any]) -> Hidden:
@@ -91,6 +98,33 @@ def hiding_of_events(events: Iterable[Any]) -> Hidden:
 def hiding_of(claims: Iterable[Claim], events: Iterable[Any] = ()) -> Hidden:
     """Return what hides the redacted values of both in texts."""
     return Hidden([*chain(*map(_of_claim, claims)), *chain(*map(_of_event, events))])
+
+
+class Everything(Hidden):
+    """Hides all that errors say, but for those that can't quote what was decrypted."""
+
+    def __init__(self) -> None:
+        super().__init__(())
+
+    def __bool__(self) -> bool:
+        return True
+
+    def __call__(self, text: str) -> str:
+        """Return what stands in its place."""
+        return NOT_KEPT
+
+    def said(self, error: BaseException) -> str:
+        """Return what an error says, if it can't quote."""
+        return str(error) if type(error) in HARMLESS else NOT_KEPT
+
+
+EVERYTHING = Everything()
+
+
+def _is_encrypted(claim: Claim) -> bool:
+    declared = _declared(claim.task) if claim.task else None
+    payload = (claim.payload or b"").decode("utf-8", "replace")
+    return (declared is not None and declared.encrypted) or is_envelope(payload)
 
 
 def _of_claim(claim: Claim) -> list[str]:

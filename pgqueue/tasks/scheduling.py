@@ -63,8 +63,10 @@ def _described(task: Task[Any, Any], schedule: Schedule) -> Declared:
     else:
         when |= {"every": rhythm.interval}
     name = schedule.name or task.name
+    if task.encrypted and (schedule.args or schedule.kwargs):
+        raise InvalidSchedule(f"{name!r}: {_kept_open(task)}")
     try:
-        payload = json.loads(task.codec.encode(tuple(schedule.args), schedule.kwargs))
+        payload = json.loads(task.plain_codec.encode(tuple(schedule.args), schedule.kwargs))
     except TypeError as error:  # InvalidArguments is one
         raise InvalidSchedule(f"{name!r}: {error}") from error
     return Declared(
@@ -75,6 +77,13 @@ def _described(task: Task[Any, Any], schedule: Schedule) -> Declared:
         kwargs=json.dumps(payload["kwargs"]),
         missed=schedule.missed,
         overlap=schedule.overlap,
+    )
+
+
+def _kept_open(task: Task[Any, Any]) -> str:
+    return (
+        f"{task.name} is encrypted, and a schedule's arguments are stored as they are: have the "
+        "task look them up."
     )
 
 
@@ -104,6 +113,8 @@ def check(row: models.Schedule) -> None:
         task = known(row.task)
         task.using(channel=row.channel or None, priority=row.priority or 0)
         arguments(task, json.dumps(row.args), json.dumps(row.kwargs))
+        if task.encrypted and (row.args or row.kwargs):
+            raise InvalidSchedule(_kept_open(task))
     except (PGQueueError, ObjectDoesNotExist) as error:
         raise InvalidSchedule(str(error)) from error
 
@@ -117,7 +128,7 @@ def arguments(task: Task[Any, Any], args: str, kwargs: str) -> tuple[list[Any], 
         ObjectDoesNotExist: the row of a model instance is gone.
     """
     found = task.codec.decode(f'{{"args": {args}, "kwargs": {kwargs}}}')
-    task.codec.encode(*found)
+    task.plain_codec.encode(*found)
     return found
 
 

@@ -156,3 +156,8 @@ def not_top_level() -> Any:
         """Not a function of a module."""
 
     return inner
+
+
+@postgres_task(encrypted=True)
+def keep_encrypted(text):
+    return f"{text}, kept"

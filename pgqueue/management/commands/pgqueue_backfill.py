@@ -100,6 +100,7 @@ class Command(SparkCommand):
         """
         from pgqueue.spark.backfill import load
 
+        backfills.check_may_be_open(task)
         frame = load(
             self.session(options),
             options["source"],

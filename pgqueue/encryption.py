@@ -1,0 +1,123 @@
+"""Encrypt what is stored of messages, with keys from the settings.
+
+The recipe is Fernet's, of the library cryptography: AES-128 in CBC mode, authenticated by
+HMAC-SHA256. `PGQUEUE["ENCRYPTION_KEYS"]` are its keys: the first one encrypts, all of them decrypt.
+
+A token holds the name of its task and what of it it is (its arguments, a result or its progress)
+in front of the text. What was moved elsewhere in the database is therefore noticed.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any
+
+from pgqueue.conf import settings
+from pgqueue.exceptions import DecryptionFailed, MissingEncryptionKey
+
+if TYPE_CHECKING:
+    from cryptography.fernet import Fernet, MultiFernet
+
+INSTALL = "Encryption needs cryptography: pip install 'pgqueue[encryption]'."
+
+
+def seal(task: str, what: str, text: str) -> str:
+    """Return a text encrypted by the first key.
+
+    Args:
+        task: the name of the one whose message it is stored with.
+        what: of the message: "arguments", "result" or "progress".
+
+    Raises:
+        MissingEncryptionKey: the settings have none.
+        ImportError: cryptography is not installed.
+    """
+    keys, _ = _keys()
+    return keys.encrypt(_header(task, what) + text.encode()).decode()
+
+
+def unseal(task: str, what: str, token: str) -> str:
+    """Return the text that `seal` was given.
+
+    Raises:
+        DecryptionFailed: no key decrypts it, or it was sealed as something else.
+        MissingEncryptionKey: the settings have none.
+        ImportError: cryptography is not installed.
+    """
+    keys, _ = _keys()
+    plain = _decrypted(keys, task, what, token)
+    header = _header(task, what)
+    if not plain.startswith(header):
+        raise DecryptionFailed(
+            f"What is stored as the {what} of {task} was encrypted for another task, or as another "
+            "part of a message: it was moved in the database."
+        )
+    return plain.removeprefix(header).decode()
+
+
+def renewed(task: str, what: str, token: str) -> str | None:
+    """Return a token encrypted by the first key; None: it is.
+
+    Raises:
+        DecryptionFailed: no key decrypts it.
+        MissingEncryptionKey: the settings have none.
+        ImportError: cryptography is not installed.
+    """
+    keys, first = _keys()
+    try:
+        _decrypted(first, task, what, token)
+    except DecryptionFailed:
+        _decrypted(keys, task, what, token)
+        return keys.rotate(token).decode()
+    return None
+
+
+def require() -> None:
+    """Check that there is something to encrypt with.
+
+    Raises:
+        MissingEncryptionKey: the settings have no key.
+        ImportError: cryptography is not installed.
+    """
+    _keys()
+
+
+def is_installed() -> bool:
+    """Return whether the library is there."""
+    return find_spec("cryptography") is not None
+
+
+def _header(task: str, what: str) -> bytes:
+    return f"{what} {task}\n".encode()
+
+
+def _decrypted(keys: Any, task: str, what: str, token: str) -> bytes:
+    from cryptography.fernet import InvalidToken
+
+    try:
+        plain: bytes = keys.decrypt(token)
+    except (InvalidToken, ValueError):  # the latter, where it is no base64
+        raise DecryptionFailed(
+            f"No key of PGQUEUE['ENCRYPTION_KEYS'] decrypts what is stored as the {what} of "
+            f"{task}: its key was removed, or it was changed in the database."
+        ) from None
+    return plain
+
+
+def _keys() -> tuple[MultiFernet, Fernet]:
+    """Return all keys as one, and the first one."""
+    keys = settings().encryption_keys
+    if not keys:
+        raise MissingEncryptionKey
+    return _made(keys)
+
+
+@lru_cache(maxsize=8)
+def _made(keys: tuple[str, ...]) -> tuple[MultiFernet, Fernet]:
+    try:
+        from cryptography.fernet import Fernet, MultiFernet
+    except ImportError as error:
+        raise ImportError(INSTALL) from error
+    each = [Fernet(key) for key in keys]
+    return MultiFernet(each), each[0]

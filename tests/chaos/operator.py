@@ -15,6 +15,7 @@ from collections.abc import Callable
 from contextlib import closing, suppress
 from datetime import UTC, date, datetime, timedelta
 from itertools import cycle
+from typing import get_args
 from uuid import UUID, uuid4
 
 import django
@@ -82,6 +83,7 @@ def verbs() -> list[Callable[[], object]]:
         promote,
         purge,
         readers,
+        reencrypt,
         replication,
         retention,
         route,
@@ -184,6 +186,14 @@ def verbs() -> list[Callable[[], object]]:
             for _ in range(2):
                 with connection.transaction():
                     backfill.take(connection, named, limit=5)
+
+    def encrypt_anew() -> None:
+        # Nobody's books have what they return.
+        with closing(connect("default", name="operator")) as connection:
+            for table in get_args(reencrypt.Table):
+                with connection.transaction():
+                    rows = reencrypt.read(connection, table, after=0, tasks=[], limit=5)
+                    reencrypt.write(connection, table, [(row, row) for row in rows])
 
     def operate_on_what_is_locked() -> None:
         result = plain.using(run_after=3600).enqueue(NOBODY)
@@ -410,7 +420,7 @@ def verbs() -> list[Callable[[], object]]:
 
     return [
         *(hold, deduplicate, fill, keep_order, operate_on_some, write_from_spark, fill_back),
-        *(operate_on_what_is_locked, wait_for, wait_by_hand, receive_some),
+        *(encrypt_anew, operate_on_what_is_locked, wait_for, wait_by_hand, receive_some),
         *(look, look_over, hear, do_duties, keep_schedules, trace, examine),
         *(look_after, drop_days, drop_events),
         subscribe_some,

@@ -11,6 +11,7 @@ import pytest
 from django.core.management import get_commands, load_command_class
 from django.db import connection
 
+from tests import test_reencryption
 from tests.management import test_list, test_show, test_stats
 from tests.management.calling import call
 
@@ -39,6 +40,7 @@ def test_the_keys_are_those_that_are_tested() -> None:
     assert keys("pgqueue_list") == test_list.KEYS
     assert keys("pgqueue_show") == test_show.KEYS
     assert keys("pgqueue_stats") == test_stats.KEYS
+    assert keys("pgqueue_reencrypt") == test_reencryption.KEYS
 
 
 @pytest.mark.parametrize("name", OURS)

@@ -1,0 +1,83 @@
+"""Read what is encrypted of live and ended messages, and write it anew."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from datetime import datetime
+from typing import Literal, NamedTuple
+
+from pgqueue.engine.values import Connection
+from pgqueue.statements import load
+
+SQL = load(__name__)
+
+BYTES = 16 * 1024 * 1024
+"""What is read at once, at most, but for one message."""
+
+Table = Literal["live", "history"]
+
+
+class Stored(NamedTuple):
+    """What a message has that is encrypted, or should be: texts of JSON; None: nothing."""
+
+    id: int
+    finished_at: datetime | None
+    task: str
+    payload: str | None
+    progress: str | None
+    result: str | None
+
+
+Rewritten = tuple[Stored, Stored]
+"""A message as it was read, and with what is to be written; None there: unchanged."""
+
+
+def read(
+    connection: Connection,
+    table: Table,
+    *,
+    after: int,
+    tasks: Collection[str],
+    limit: int,
+    ids: Collection[int] | None = None,
+) -> list[Stored]:
+    """Return the next messages in the order of their ids, one at least where there are any.
+
+    Args:
+        connection: in a transaction, whose plans are changed until it ends.
+        after: the id of the last one before.
+        tasks: the names of those of which also what is not encrypted is wanted.
+        ids: of those that are read; None: all.
+    """
+    connection.execute(SQL["by_index"])
+    given = {
+        "after": after,
+        "tasks": list(tasks),
+        "limit": limit,
+        "bytes": BYTES,
+        "ids": None if ids is None else list(ids),
+    }
+    return [Stored(*row) for row in connection.execute(SQL[table], given)]
+
+
+def write(connection: Connection, table: Table, rewritten: Sequence[Rewritten]) -> set[int]:
+    """Write columns anew; return the ids of those that were written.
+
+    What another transaction has locked is left out, and what was changed or moved since it was
+    read.
+
+    Args:
+        rewritten: in the order of their ids.
+    """
+    before, after = zip(*rewritten, strict=True)
+    given = {
+        "ids": [each.id for each in before],
+        "ended": [each.finished_at for each in before],
+        "payloads_before": [each.payload for each in before],
+        "payloads": [each.payload for each in after],
+        "progress_before": [each.progress for each in before],
+        "progress": [each.progress for each in after],
+        "results_before": [each.result for each in before],
+        "results": [each.result for each in after],
+    }
+    return {id for (id,) in connection.execute(SQL[f"write_{table}"], given)}

@@ -1,0 +1,297 @@
+"""Everything under the first key, whatever others do meanwhile."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterator
+from contextlib import closing
+from typing import Any
+
+import pytest
+from cryptography.fernet import Fernet
+from django.core.management import call_command
+from django.db import connection
+from django.test import override_settings
+
+from pgqueue import reencryption
+from pgqueue.connections import connect
+from pgqueue.engine import reencrypt as engine
+from pgqueue.exceptions import MissingEncryptionKey
+from pgqueue.models import History, Message
+from pgqueue.reencryption import Report, reencrypt
+from pgqueue.states import Outcome
+from pgqueue.testing import run_all
+from tests import encrypted_jobs as jobs
+from tests.encrypted_jobs import SECRET
+from tests.eventually import eventually
+from tests.management.calling import call
+from tests.processes import worker
+
+pytestmark = pytest.mark.django_db
+
+NEW, OLD = Fernet.generate_key().decode(), Fernet.generate_key().decode()
+
+
+KEYS = {
+    *("dry_run", "found", "renewed", "current", "busy", "busy_ids"),
+    *("undecryptable", "undecryptable_ids", "stopped"),
+}
+"""Of the command's JSON document."""
+
+
+@pytest.fixture(autouse=True)
+def _nothing_seen() -> None:
+    jobs.seen.clear()
+
+
+@pytest.fixture
+def old() -> Iterator[None]:
+    """What the test stores before it rotates the keys is under the old one."""
+    with keys(OLD):
+        yield
+
+
+def keys(*each: str) -> Any:
+    return override_settings(PGQUEUE={"ENCRYPTION_KEYS": each})
+
+
+def rotated() -> Any:
+    return keys(NEW, OLD)
+
+
+def fill() -> None:
+    """Have messages in every state, and each of their columns."""
+    with keys(OLD):
+        jobs.keep.enqueue_many([(SECRET,)] * 3)
+        jobs.go_on.enqueue(SECRET)
+        jobs.fail.enqueue(SECRET)
+        run_all()
+        jobs.keep.enqueue(SECRET)
+        jobs.keep.using(run_after=3600).enqueue(SECRET)
+        noted = jobs.keep.codec.encode_progress(SECRET)
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "UPDATE pgqueue_message SET progress = %s WHERE state = 'scheduled'", [noted]
+        )
+
+
+def tokens() -> list[str]:
+    columns: list[tuple[Any, str]] = [(Message, "payload"), (Message, "progress")]
+    columns += [(History, name) for name in ("payload", "progress", "result")]
+    found = [
+        value
+        for model, name in columns
+        for value in model.objects.values_list(name, flat=True)
+        if value is not None
+    ]
+    return [value["value"] for value in found]
+
+
+def assert_all_are_under(key: str) -> None:
+    for token in tokens():
+        Fernet(key).decrypt(token)
+
+
+class TestReencrypting:
+    def test_brings_live_and_dead_and_ended_messages_under_the_first_key(self) -> None:
+        fill()
+
+        with rotated():
+            report = reencrypt("default", batch=2)
+
+        assert report == Report(found=7, renewed=7)
+        assert len(tokens()) == 7 + 1 + 1 + 4  # payloads, progress of both, results
+        assert_all_are_under(NEW)
+
+    def test_lets_the_old_key_be_removed(self) -> None:
+        fill()
+        with rotated():
+            reencrypt("default")
+
+        with keys(NEW):
+            Message.objects.replay()
+            Message.objects.run_now()
+            run_all()
+
+        assert Message.objects.get().errors[-1]["class"] == "builtins.ValueError"
+        ended = History.objects.filter(task=jobs.keep.name, outcome=Outcome.SUCCEEDED)
+        assert ended.count() == 5
+        with keys(NEW):
+            result = jobs.keep.get_result(ended[0].pk)
+            assert (result.args, result.return_value) == ([SECRET], f"{SECRET}, kept")
+
+    def test_again_changes_nothing(self) -> None:
+        fill()
+        with rotated():
+            reencrypt("default")
+            before = tokens()
+
+            report = reencrypt("default")
+
+        assert report == Report(found=7, current=7)
+        assert tokens() == before
+
+    def test_goes_on_where_it_was_stopped(self) -> None:
+        fill()
+        stops = iter([False, True])
+        with rotated():
+            first = reencrypt("default", batch=2, is_to_stop=lambda: next(stops, True))
+
+            rest = reencrypt("default", batch=2)
+
+        assert (first.renewed, rest.current, rest.renewed) == (2, 2, 5)
+        assert_all_are_under(NEW)
+
+    def test_dry_changes_nothing(self) -> None:
+        fill()
+
+        with rotated():
+            report = reencrypt("default", dry_run=True)
+
+        assert report == Report(found=7, renewed=7)
+        assert_all_are_under(OLD)
+
+    def test_encrypts_what_was_stored_in_the_open(self, old: None) -> None:
+        jobs.keep.enqueue("")
+        Message.objects.update(payload={"args": [SECRET]})
+
+        reencrypt("default")
+
+        assert_all_are_under(OLD)
+        run_all()
+        assert jobs.seen == [(SECRET, None)]
+
+    def test_leaves_messages_of_other_tasks_alone(self, old: None) -> None:
+        jobs.plain.enqueue(SECRET)
+
+        assert reencrypt("default") == Report()
+        assert Message.objects.get().payload == {"args": [SECRET], "kwargs": {}}
+
+    def test_names_what_no_key_decrypts_and_leaves_it(self, old: None) -> None:
+        result = jobs.keep.enqueue(SECRET)
+
+        with keys(NEW):
+            report = reencrypt("default")
+
+        assert report == Report(found=1, undecryptable={int(result.id)})
+        assert_all_are_under(OLD)
+
+    def test_needs_a_key(self) -> None:
+        with keys(), pytest.raises(MissingEncryptionKey):
+            reencrypt("default")
+
+    def test_reads_no_more_than_fits_at_once(
+        self, old: None, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        jobs.keep.enqueue_many([(SECRET * 100,)] * 3)
+        monkeypatch.setattr(engine, "BYTES", 1000)
+
+        walk = reencryption._Walk("default", dry_run=True, limit=100, is_to_stop=lambda: False)
+
+        assert list(walk.through("live", None)) == [1, 1, 1]
+
+
+@pytest.mark.django_db(transaction=True)
+class TestBesideOthers:
+    def test_a_locked_message_is_left_out_and_named(self, old: None) -> None:
+        locked, free = jobs.keep.enqueue(SECRET), jobs.keep.enqueue(SECRET)
+
+        with rotated(), closing(connect("default", name="other")) as other, other.transaction():
+            other.execute("SELECT FROM pgqueue_message WHERE id = %s FOR UPDATE", [locked.id])
+            report = reencrypt("default")
+
+        assert (report.renewed, report.busy) == (1, {int(locked.id)})
+        assert Message.objects.get(pk=free.id).payload != Message.objects.get(pk=locked.id).payload
+        with rotated():
+            assert reencrypt("default") == Report(found=2, renewed=1, current=1)
+
+    def test_a_checkpoint_that_is_written_meanwhile_is_kept(
+        self, old: None, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        jobs.keep.enqueue(SECRET)
+        first, second = (jobs.keep.codec.encode_progress(each) for each in "ab")
+        self.note(first)
+        write, calls = engine.write, []
+
+        def after_a_checkpoint(*arguments: Any) -> set[int]:
+            if not calls:
+                calls.append(1)
+                thread = threading.Thread(target=self.note_apart, args=[second])
+                thread.start()
+                thread.join()
+            return write(*arguments)
+
+        monkeypatch.setattr(engine, "write", after_a_checkpoint)
+
+        with rotated():
+            report = reencrypt("default")
+
+        # It was seen as changed, and was read again.
+        assert (report.renewed, report.busy) == (1, set())
+        with keys(NEW):
+            noted = Message.objects.values_list("progress", flat=True).get()
+            assert jobs.keep.codec.decode_progress(json.dumps(noted)) == "b"
+
+    def note(self, progress: str) -> None:
+        with connection.cursor() as cursor:
+            cursor.execute("UPDATE pgqueue_message SET progress = %s", [progress])
+
+    def note_apart(self, progress: str) -> None:
+        with closing(connect("default", name="other")) as other:
+            other.execute("UPDATE pgqueue_message SET progress = %s", [progress])
+
+    def test_workers_run_each_message_once_and_none_is_left_under_the_old_key(
+        self, old: None
+    ) -> None:
+        jobs.keep.enqueue_many([(f"{SECRET} {number}",) for number in range(300)])
+
+        with rotated():
+            with worker("--threads=2", encryption_keys=f"{NEW},{OLD}"):
+                eventually(lambda: History.objects.exists())
+                while Message.objects.exists():
+                    reencrypt("default", batch=20)
+            report = reencrypt("default")
+
+        assert not report.busy
+        assert History.objects.filter(outcome=Outcome.SUCCEEDED, attempt=1).count() == 300
+        assert_all_are_under(NEW)
+
+
+class TestTheCommand:
+    def test_says_what_it_did(self) -> None:
+        fill()
+
+        with rotated():
+            dry = call("pgqueue_reencrypt", "--dry-run")
+            wet = call("pgqueue_reencrypt", "--batch=3")
+            again = call("pgqueue_reencrypt", "--format=json")
+
+        assert dry.out == "7 would be brought under the first key, 0 were under it.\n"
+        assert wet.out == "7 brought under the first key, 0 were under it.\n"
+        assert again.json == {
+            "dry_run": False,
+            "found": 7,
+            "renewed": 0,
+            "current": 7,
+            "busy": 0,
+            "busy_ids": [],
+            "undecryptable": 0,
+            "undecryptable_ids": [],
+            "stopped": False,
+        }
+        assert again.json.keys() == KEYS
+        assert (dry.status, wet.status, again.status) == (0, 0, 0)
+
+    def test_fails_where_something_is_left(self, old: None) -> None:
+        result = jobs.keep.enqueue(SECRET)
+
+        with keys(NEW):
+            called = call("pgqueue_reencrypt")
+
+        assert called.status == 1
+        assert called.out.endswith(f", 1 that no key decrypts (#{result.id}).\n")
+
+    def test_says_that_there_is_no_key(self) -> None:
+        with keys(), pytest.raises(Exception, match="has no key"):
+            call_command("pgqueue_reencrypt")

@@ -209,7 +209,7 @@ class TestThePage:
         product = ProductFactory()
         odd = [None, "text", [1], {"old": "text", "new": [1], "diff": 7}, {"diff": {"a": "<i>"}}]
         for payload in odd:
-            publish(topic_of_model(Product), payload, key=key_of(product))
+            publish(f"{topic_of_model(Product)}.update", payload, key=key_of(product))
 
         page = self.page(product, "view_event")
 

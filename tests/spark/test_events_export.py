@@ -73,7 +73,7 @@ def test_where_nothing_is_new_no_stream_is_started(
     url: str, connection: Connection, tmp_path: Path
 ) -> None:
     def is_done() -> bool:
-        return _LogExport(connection, "/lake", EVENTS).is_done
+        return _LogExport(connection, "/lake", EVENTS, redact=None).is_done
 
     factories.exported(connection, Position(3, 4))
     assert is_done()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterable
+from math import inf
 from typing import NamedTuple, Protocol
 from uuid import uuid4
 
@@ -68,14 +69,6 @@ class _Sums:
         self.waits = [0] * BUCKETS
         self.runs = [0] * BUCKETS
 
-    def add(self, other: _Sums) -> None:
-        self.ended = [a + b for a, b in zip(self.ended, other.ended, strict=True)]
-        self.released += other.released
-        self.waited += other.waited
-        self.ran += other.ran
-        self.waits = [a + b for a, b in zip(self.waits, other.waits, strict=True)]
-        self.runs = [a + b for a, b in zip(self.runs, other.runs, strict=True)]
-
 
 _SumsByPair = dict[Pair, _Sums]
 
@@ -87,7 +80,7 @@ class Tally:
         self._sums: _SumsByPair = {}
         self._taken: _SumsByPair = {}
         """The last batch, which may be stored or not: only the database knows."""
-        self._stored: _SumsByPair = {}
+        self._stored: dict[Pair, Counts] = {}
         self._source = uuid4()
         self._batch = 0
         self._changing = threading.Lock()
@@ -123,7 +116,9 @@ class Tally:
 
     def _of(self, claim: Claim) -> _Sums:
         pair = claim.channel, claim.task
-        return self._sums.get(pair) or _new(self._sums, pair, MOST)
+        if pair not in self._sums and len(self._sums) >= MOST:
+            pair = OTHER, OTHER
+        return self._sums.setdefault(pair, _Sums())
 
     def store(self, connection: Cursors) -> None:
         """Store what was counted since the last time; what could not be stored then comes first.
@@ -157,25 +152,30 @@ class Tally:
         counts = [_counts(*each) for each in self._taken.items()]
         statistics.add(connection, counts, source=self._source, batch=self._batch)
         with self._changing:
-            _add_up(self._stored, self._taken, MOST_TOLD)
+            add_up(self._stored, counts, most=MOST_TOLD)
             self._taken = {}
 
     def totals(self) -> list[Counts]:
         """Return what was counted from the beginning on, stored or not. It only grows."""
-        found: _SumsByPair = {}
         with self._changing:
-            for each in (self._stored, self._taken, self._sums):
-                _add_up(found, each, MOST_TOLD)
-        return [_counts(*each) for each in found.items()]
+            found = dict(self._stored)
+            for sums in (self._taken, self._sums):
+                add_up(found, [_counts(*each) for each in sums.items()], most=MOST_TOLD)
+        return list(found.values())
 
 
-def _new(sums: _SumsByPair, pair: Pair, most: int) -> _Sums:
-    return sums.setdefault(pair if len(sums) < most else (OTHER, OTHER), _Sums())
+def add_up(counts: dict[Pair, Counts], more: Iterable[Counts], *, most: float = inf) -> None:
+    """Add counts to those of the same channel and task.
 
-
-def _add_up(sums: _SumsByPair, more: _SumsByPair, most: int) -> None:
-    for pair, each in more.items():
-        (sums.get(pair) or _new(sums, pair, most)).add(each)
+    Args:
+        most: how many are counted apart; what is beyond is counted together.
+    """
+    for each in more:
+        pair = each.channel, each.task
+        if pair not in counts and len(counts) >= most:
+            pair = OTHER, OTHER
+            each = each._replace(channel=OTHER, task=OTHER)
+        counts[pair] = counts[pair].plus(each) if pair in counts else each
 
 
 def _counts(pair: Pair, sums: _Sums) -> Counts:
@@ -193,6 +193,7 @@ def _counts(pair: Pair, sums: _Sums) -> Counts:
         released=sums.released,
         waited=sums.waited,
         ran=sums.ran,
-        waits=sums.waits,
-        runs=sums.runs,
+        # Copies: runs are counted into the lists themselves.
+        waits=list(sums.waits),
+        runs=list(sums.runs),
     )

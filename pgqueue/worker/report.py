@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from time import monotonic
 
-from pgqueue.claiming.tally import Pair
+from pgqueue.claiming.tally import Pair, add_up
 from pgqueue.engine.statistics import Counts
 from pgqueue.service import Service
 from pgqueue.worker.parent import REPORT, RUNS, Superior
@@ -98,13 +98,6 @@ def _silence(reports: Sequence[Report], longest: float) -> list[str]:
     return []
 
 
-def _added(some: Mapping[Pair, Counts], more: Mapping[Pair, Counts]) -> dict[Pair, Counts]:
-    both = dict(some)
-    for pair, counts in more.items():
-        both[pair] = both[pair].plus(counts) if pair in both else counts
-    return both
-
-
 class Reporter(Service):
     """Sends the supervisor, once a second, a report, and the counts that have changed since.
 
@@ -172,7 +165,7 @@ class Gathered:
 
     def keep(self, ended: Reports) -> None:
         """Keep what a process has done that has ended."""
-        self._runs = _added(self._runs, ended.runs)
+        add_up(self._runs, ended.runs.values())
         if last := ended.last:
             self._claims += last.claims
             self._claimed += last.claimed
@@ -184,9 +177,9 @@ class Gathered:
         Args:
             complaints: why the worker is not well, beside what they report.
         """
-        runs, reports = self._runs, []
+        runs, reports = dict(self._runs), []
         for each in living:
-            runs = _added(runs, each.runs)
+            add_up(runs, each.runs.values())
             if each.last:
                 reports.append(each.last)
         return Snapshot(

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from opentelemetry.metrics import Meter
 
+from pgqueue.codec.encoding import full_name
 from pgqueue.endings import Died, Ending
 
 SYSTEM = "pgqueue"
@@ -65,12 +66,7 @@ class Instruments:
 
 def name_of(error: BaseException) -> str:
     """Return the class of an error, as `error.type` has it."""
-    kind = type(error)
-    return (
-        kind.__qualname__
-        if kind.__module__ == "builtins"
-        else f"{kind.__module__}.{kind.__qualname__}"
-    )
+    return full_name(type(error))
 
 
 def _labels(

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import logging
 from asyncio import CancelledError
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from contextvars import Token
 from time import perf_counter
 from typing import Any
@@ -17,7 +17,7 @@ from typing import Any
 from opentelemetry import context as contexts
 from opentelemetry import propagate, trace
 from opentelemetry.context import Context
-from opentelemetry.trace import INVALID_SPAN, Span, SpanKind, Status, StatusCode
+from opentelemetry.trace import INVALID_SPAN, Link, Span, SpanKind, Status, StatusCode
 from opentelemetry.trace import Tracer as OTelTracer
 
 from pgqueue.exceptions import Cancel, Defer, Discard
@@ -49,11 +49,55 @@ class _Harmless:
 harmless = _Harmless()
 
 
-class Sending:
-    """A span of the kind PRODUCER, whose context the messages carry. See `tracing.Sending`."""
+class _Messaging:
+    """A span that is current in a block.
+
+    Args:
+        destination: the channel or the topic; None: there are several.
+        task: of the messages; None: they are events.
+    """
 
     _span: Span = INVALID_SPAN
     _token: Token[Context] | None = None
+
+    def __init__(
+        self,
+        tracer: OTelTracer,
+        instruments: Instruments,
+        operation: str,
+        destination: str | None,
+        task: str | None,
+    ) -> None:
+        self._tracer = tracer
+        self._instruments = instruments
+        self._operation = operation
+        self._destination = destination
+        self._task = task
+
+    @property
+    def _channel(self) -> str | None:
+        # Topics may have ids in them, which would be a series each.
+        return None if self._task is None else self._destination
+
+    def _begin(
+        self,
+        kind: SpanKind,
+        attributes: Attributes,
+        parent: Context | None = None,
+        links: Sequence[Link] = (),
+    ) -> None:
+        self._span = self._tracer.start_span(
+            named(self._operation, self._destination),
+            context=parent,
+            kind=kind,
+            attributes=described(self._operation, self._destination, self._task) | attributes,
+            links=links,
+        )
+        self._token = contexts.attach(trace.set_span_in_context(self._span, parent))
+
+
+class Sending(_Messaging):
+    """A span of the kind PRODUCER, whose context the messages carry. See `tracing.Sending`."""
 
     def __init__(
         self,
@@ -65,36 +109,23 @@ class Sending:
         task: str | None,
         count: int,
     ) -> None:
-        self._tracer = tracer
-        self._instruments = instruments
-        self._operation = operation
-        self._destination = destination
-        self._task = task
+        super().__init__(tracer, instruments, operation, destination, task)
         self._count = count
         self._carrier: dict[str, str] = {}
         self._alone = EMPTY
 
     def __enter__(self) -> Sending:
         with harmless:
-            attributes = described(self._operation, self._destination, self._task)
-            if self._count > 1:
-                attributes["messaging.batch.message_count"] = self._count
-            self._span = self._tracer.start_span(
-                named(self._operation, self._destination),
-                kind=SpanKind.PRODUCER,
-                attributes=attributes,
-            )
-            self._token = contexts.attach(trace.set_span_in_context(self._span))
+            many: Attributes = {"messaging.batch.message_count": self._count}
+            self._begin(SpanKind.PRODUCER, many if self._count > 1 else {})
             propagate.inject(self._carrier)
             self._alone = json.dumps(self._carrier)
         return self
 
     def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
         with harmless:
-            # Topics may have ids in them, which would be a series each.
-            channel = None if self._task is None else self._destination
             failed = None if error is None else name_of(error)
-            self._instruments.sent(self._operation, channel, self._task, self._count, failed)
+            self._instruments.sent(self._operation, self._channel, self._task, self._count, failed)
             if self._token is not None:
                 contexts.detach(self._token)
                 if failed is not None:
@@ -119,7 +150,7 @@ class Sending:
             self._count = sum(each in STORED for each in came_of)
 
 
-class Processing:
+class Processing(_Messaging):
     """A span of the kind CONSUMER. It is a child of what made the message, and linked to it.
 
     A span for several messages is linked to what made each of them, and begins a trace.
@@ -129,9 +160,6 @@ class Processing:
         hiding: returns what is kept out of the text of an error.
         is_nested: a span that is current already is its parent.
     """
-
-    _span: Span = INVALID_SPAN
-    _token: Token[Context] | None = None
 
     def __init__(
         self,
@@ -145,12 +173,9 @@ class Processing:
         attributes: Attributes,
         is_nested: bool = False,
     ) -> None:
-        self._tracer = tracer
-        self._instruments = instruments
+        super().__init__(tracer, instruments, "process", destination, task)
         self._origin = origin
         self._hiding = hiding
-        self._destination = destination
-        self._task = task
         self._attributes = attributes
         self._is_nested = is_nested
         self._began = perf_counter()
@@ -160,23 +185,15 @@ class Processing:
             parent, links = self._origin()
             if self._is_nested and trace.get_current_span().get_span_context().is_valid:
                 parent = contexts.get_current()
-            self._span = self._tracer.start_span(
-                named("process", self._destination),
-                context=parent,
-                kind=SpanKind.CONSUMER,
-                attributes=described("process", self._destination, self._task) | self._attributes,
-                links=links,
-            )
-            self._token = contexts.attach(trace.set_span_in_context(self._span, parent))
+            self._begin(SpanKind.CONSUMER, self._attributes, parent, links)
         return self._span
 
     def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
         with harmless:
             failure = self.failure(error)
-            channel = None if self._task is None else self._destination
             name = None if failure is None else name_of(failure)
             seconds = perf_counter() - self._began
-            self._instruments.processed(channel, self._task, seconds, name)
+            self._instruments.processed(self._channel, self._task, seconds, name)
             if self._token is not None:
                 contexts.detach(self._token)
                 if failure is not None and self._span.is_recording():

@@ -103,7 +103,7 @@ class Codec:
         Raises:
             UnreadablePayload: it isn't a payload, or not one for this function.
         """
-        if is_envelope(text if isinstance(text, str) else str(text, "utf-8")):
+        if is_envelope(text):
             return []
         args, kwargs = self._split(text)
         found: list[tuple[str, type, Any]] = []
@@ -199,8 +199,7 @@ class Codec:
         self, what: str, text: str | bytes | memoryview, error: UnreadablePayload
     ) -> UnreadablePayload | None:
         """Return an error in the place of one that shows what was decrypted, if it does."""
-        is_open = not is_envelope(text if isinstance(text, str) else str(text, "utf-8", "replace"))
-        if is_open or isinstance(error, DecryptionFailed):
+        if not is_envelope(text) or isinstance(error, DecryptionFailed):
             return None
         return UnreadablePayload(
             f"What was decrypted as {self._of(f'the {what}')} was not written for this function, "

@@ -9,7 +9,9 @@ from __future__ import annotations
 import re
 from typing import Any, Protocol
 
-TAG, VALUE = "@", "value"
+from pgqueue.codec.encoding import TAG
+
+VALUE = "value"
 ENCRYPTED = "encrypted"
 _BEGINNING = re.compile(r'\s*\{\s*"@"\s*:\s*"encrypted"\s*,\s*"value"\s*:')
 
@@ -41,6 +43,9 @@ def token_in(plain: Any) -> str | None:
     return token if isinstance(token, str) else None
 
 
-def is_envelope(text: str) -> bool:
+def is_envelope(text: str | bytes | memoryview) -> bool:
     """Return whether a text of JSON, of which the end may be missing, is that of an envelope."""
-    return _BEGINNING.match(text) is not None
+    return (
+        _BEGINNING.match(text if isinstance(text, str) else str(text, "utf-8", "replace"))
+        is not None
+    )

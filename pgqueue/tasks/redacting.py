@@ -123,8 +123,7 @@ EVERYTHING = Everything()
 
 def _is_encrypted(claim: Claim) -> bool:
     declared = _declared(claim.task) if claim.task else None
-    payload = (claim.payload or b"").decode("utf-8", "replace")
-    return (declared is not None and declared.encrypted) or is_envelope(payload)
+    return (declared is not None and declared.encrypted) or is_envelope(claim.payload or b"")
 
 
 def _of_claim(claim: Claim) -> list[str]:

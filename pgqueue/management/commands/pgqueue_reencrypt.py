@@ -11,7 +11,7 @@ from pgqueue.management import arguments
 from pgqueue.management.bars import progress_bar
 from pgqueue.management.base import QueueCommand
 from pgqueue.management.databases import database_of
-from pgqueue.management.operating import STOPPED, heard
+from pgqueue.management.operating import AGAIN, STOPPED, heard
 from pgqueue.reencryption import BATCH, NAMED, Report, reencrypt
 from pgqueue.worker.stopping import StopRequests
 
@@ -87,7 +87,7 @@ def _in_words(report: Report, *, dry_run: bool, is_stopped: bool) -> str:
     if report.undecryptable:
         parts.append(f"{len(report.undecryptable)} that no key decrypts "
                      f"({_named(report.undecryptable)})")  # fmt: skip
-    rest = "\nStopped: run it again for the rest." if is_stopped else ""
+    rest = f"\n{AGAIN}" if is_stopped else ""
     return f"{', '.join(parts)}.{rest}"
 
 

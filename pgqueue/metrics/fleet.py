@@ -116,9 +116,9 @@ def _workers(connection: Connection, left_out: Counter[str]) -> Iterator[Metric]
 
 
 def _runs(connection: Connection, left_out: Counter[str]) -> Iterator[Metric]:
-    found = sorted(statistics.totals(connection), key=lambda each: each.total, reverse=True)
+    found = statistics.totals(connection)
     left_out["runs"] = max(0, len(found) - LIMIT)
-    yield from runs.families(found[:LIMIT], prefix="pgqueue")
+    yield from runs.families(found, prefix="pgqueue", limit=LIMIT)
 
 
 def _duties(connection: Connection, left_out: Counter[str]) -> Iterator[Metric]:

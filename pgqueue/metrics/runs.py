@@ -10,12 +10,14 @@ from prometheus_client.core import CounterMetricFamily, HistogramMetricFamily, M
 from pgqueue.engine.statistics import BOUNDS, OUTCOMES, Counts
 
 
-def families(counts: Iterable[Counts], *, prefix: str) -> Iterator[Metric]:
+def families(counts: Iterable[Counts], *, prefix: str, limit: int) -> Iterator[Metric]:
     """Return how runs ended, how long they waited, and what they took.
 
     Args:
         prefix: of the names, such as "pgqueue".
+        limit: of channels and tasks: those with the most runs are told.
     """
+    most = sorted(counts, key=lambda each: each.total, reverse=True)[:limit]
     labels = ["channel", "task"]
     runs = CounterMetricFamily(
         f"{prefix}_runs",
@@ -26,7 +28,7 @@ def families(counts: Iterable[Counts], *, prefix: str) -> Iterator[Metric]:
         f"{prefix}_wait_seconds", "From when messages were due until they began.", labels=labels
     )
     times = HistogramMetricFamily(f"{prefix}_run_seconds", "What runs took.", labels=labels)
-    for each in counts:
+    for each in most:
         pair = [each.channel, each.task]
         for outcome in OUTCOMES:
             runs.add_metric([*pair, outcome], getattr(each, outcome))

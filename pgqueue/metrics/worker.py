@@ -15,7 +15,7 @@ from pgqueue.metrics import runs
 from pgqueue.worker.report import Report, Snapshot
 
 LIMIT = 500
-"""Of channels and tasks: those with the most runs are told."""
+"""Of channels and tasks."""
 PREFIX = "pgqueue_worker"
 GAUGES: dict[str, tuple[str, Callable[[Report], int]]] = {
     "slots": ("Tasks that it runs at once, at most.", lambda report: report.slots),
@@ -48,8 +48,7 @@ class OfTheWorker(Collector):
     def collect(self) -> Iterator[Metric]:
         """Return the figures."""
         now = self._snapshot()
-        most = sorted(now.runs, key=lambda each: each.total, reverse=True)
-        yield from runs.families(most[:LIMIT], prefix=PREFIX)
+        yield from runs.families(now.runs, prefix=PREFIX, limit=LIMIT)
         for name, (text, of) in GAUGES.items():
             yield GaugeMetricFamily(f"{PREFIX}_{name}", text, sum(map(of, now.reports)))
         yield from _counters(now)

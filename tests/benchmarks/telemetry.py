@@ -10,6 +10,7 @@ traced_…             after `instrument()`, every span sampled and handed to a 
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -23,12 +24,15 @@ from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
 from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExporter, SpanExportResult
 
 from pgqueue import telemetry
+from pgqueue.listener import Listener
 from testproject.shop.tasks import nothing
 from tests.benchmarks.harness import messages
 from tests.benchmarks.harness.report import Report, Round, repeat
 
 SIZES = (20_000,)
 MICROSECONDS = 1e6
+PATIENCE = 10.0
+"""Seconds."""
 
 
 class Dropping(SpanExporter):
@@ -55,6 +59,7 @@ def _round(count: int) -> Round:
         figures |= _measured("traced_", count)
     tracer_provider.shutdown()
     meter_provider.shutdown()
+    _wait_for_listeners()
     return Round(figures=figures, ratios={})
 
 
@@ -91,6 +96,13 @@ def _one_by_one(count: int) -> None:
 
 def _bulk(count: int) -> None:
     nothing.enqueue_many([()] * count)
+
+
+def _wait_for_listeners() -> None:
+    """Wait until nothing here listens any more: the server may end next."""
+    for thread in threading.enumerate():
+        if isinstance(thread, Listener):
+            thread.join(PATIENCE)
 
 
 def _drain(count: int) -> None:

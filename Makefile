@@ -43,7 +43,7 @@ test: $(TESTED)
 	$(PYTEST) $(TESTS)
 
 # The rest of the suite: what starts many processes or servers, and what reads millions of rows.
-test-slow: $(TESTED)
+test-slow: $(TESTED) $(PLOTTING)
 	$(PYTEST) -m "slow and not spark" $(TESTS)
 
 # The suite on a throwaway server of another version: VERSION=15 or 16.

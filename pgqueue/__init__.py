@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from pgqueue.exceptions import DuplicateMessage as DuplicateMessage
     from pgqueue.exceptions import EventsRemoved as EventsRemoved
     from pgqueue.exceptions import FeedUnavailable as FeedUnavailable
+    from pgqueue.exceptions import FlowDoesNotExist as FlowDoesNotExist
     from pgqueue.exceptions import HoldExpired as HoldExpired
     from pgqueue.exceptions import InvalidArgument as InvalidArgument
     from pgqueue.exceptions import InvalidArguments as InvalidArguments
@@ -44,6 +45,7 @@ if TYPE_CHECKING:
     from pgqueue.exceptions import InvalidChannel as InvalidChannel
     from pgqueue.exceptions import InvalidEvent as InvalidEvent
     from pgqueue.exceptions import InvalidFilter as InvalidFilter
+    from pgqueue.exceptions import InvalidFlow as InvalidFlow
     from pgqueue.exceptions import InvalidGroup as InvalidGroup
     from pgqueue.exceptions import InvalidMessage as InvalidMessage
     from pgqueue.exceptions import InvalidPolicy as InvalidPolicy
@@ -59,6 +61,7 @@ if TYPE_CHECKING:
     from pgqueue.exceptions import MissingEncryptionKey as MissingEncryptionKey
     from pgqueue.exceptions import NothingToHear as NothingToHear
     from pgqueue.exceptions import OtherTransactionWarning as OtherTransactionWarning
+    from pgqueue.exceptions import ParentFailed as ParentFailed
     from pgqueue.exceptions import PayloadTooLarge as PayloadTooLarge
     from pgqueue.exceptions import PGQueueError as PGQueueError
     from pgqueue.exceptions import PositionAhead as PositionAhead
@@ -99,6 +102,14 @@ if TYPE_CHECKING:
     from pgqueue.tasks import send_many as send_many
     from pgqueue.tasks import task as task
     from pgqueue.tasks import watch as watch
+    from pgqueue.tasks.calls import Call as Call
+    from pgqueue.tasks.calls import chain as chain
+    from pgqueue.tasks.calls import chord as chord
+    from pgqueue.tasks.calls import group as group
+    from pgqueue.tasks.flows import Flow as Flow
+    from pgqueue.tasks.flows import Progress as Progress
+    from pgqueue.tasks.flows import flow as flow
+    from pgqueue.tasks.flows import get_flow as get_flow
 
 # Importing the package must need neither settings nor models: Spark's executors
 # import it too. So each name is loaded when it is first used.
@@ -108,6 +119,7 @@ _HOMES = {
     "Batch": "pgqueue.batches",
     "BatchTooLarge": "pgqueue.exceptions",
     "BufferedPublisher": "pgqueue.events.buffering",
+    "Call": "pgqueue.tasks.calls",
     "Cancel": "pgqueue.exceptions",
     "Channel": "pgqueue.channels",
     "ChannelFull": "pgqueue.exceptions",
@@ -121,8 +133,10 @@ _HOMES = {
     "DuplicateMessage": "pgqueue.exceptions",
     "Event": "pgqueue.events.typed",
     "EventsRemoved": "pgqueue.exceptions",
-    "FeedUnavailable": "pgqueue.exceptions",
     "Exponential": "pgqueue.retries",
+    "FeedUnavailable": "pgqueue.exceptions",
+    "Flow": "pgqueue.tasks.flows",
+    "FlowDoesNotExist": "pgqueue.exceptions",
     "HoldExpired": "pgqueue.exceptions",
     "InvalidArgument": "pgqueue.exceptions",
     "InvalidArguments": "pgqueue.exceptions",
@@ -130,6 +144,7 @@ _HOMES = {
     "InvalidChannel": "pgqueue.exceptions",
     "InvalidEvent": "pgqueue.exceptions",
     "InvalidFilter": "pgqueue.exceptions",
+    "InvalidFlow": "pgqueue.exceptions",
     "InvalidGroup": "pgqueue.exceptions",
     "InvalidMessage": "pgqueue.exceptions",
     "InvalidPolicy": "pgqueue.exceptions",
@@ -148,8 +163,10 @@ _HOMES = {
     "Notice": "pgqueue.tasks",
     "OtherTransactionWarning": "pgqueue.exceptions",
     "PGQueueError": "pgqueue.exceptions",
+    "ParentFailed": "pgqueue.exceptions",
     "PayloadTooLarge": "pgqueue.exceptions",
     "PositionAhead": "pgqueue.exceptions",
+    "Progress": "pgqueue.tasks.flows",
     "Received": "pgqueue.inbox.receiving",
     "ReceiverClosed": "pgqueue.exceptions",
     "RecordedEvent": "pgqueue.events.recorded",
@@ -181,7 +198,12 @@ _HOMES = {
     "asend_many": "pgqueue.tasks",
     "backoff": "pgqueue.retries",
     "batch": "pgqueue.batches",
+    "chain": "pgqueue.tasks.calls",
+    "chord": "pgqueue.tasks.calls",
     "consumer": "pgqueue.events.consumers",
+    "flow": "pgqueue.tasks.flows",
+    "get_flow": "pgqueue.tasks.flows",
+    "group": "pgqueue.tasks.calls",
     "publish": "pgqueue.events.publishing",
     "publish_later": "pgqueue.events.later",
     "publish_many": "pgqueue.events.publishing",
@@ -204,6 +226,7 @@ __all__ = [
     "Batch",
     "BatchTooLarge",
     "BufferedPublisher",
+    "Call",
     "Cancel",
     "Channel",
     "ChannelFull",
@@ -219,6 +242,8 @@ __all__ = [
     "EventsRemoved",
     "Exponential",
     "FeedUnavailable",
+    "Flow",
+    "FlowDoesNotExist",
     "HoldExpired",
     "InvalidArgument",
     "InvalidArguments",
@@ -226,6 +251,7 @@ __all__ = [
     "InvalidChannel",
     "InvalidEvent",
     "InvalidFilter",
+    "InvalidFlow",
     "InvalidGroup",
     "InvalidMessage",
     "InvalidPolicy",
@@ -244,8 +270,10 @@ __all__ = [
     "Notice",
     "OtherTransactionWarning",
     "PGQueueError",
+    "ParentFailed",
     "PayloadTooLarge",
     "PositionAhead",
+    "Progress",
     "Received",
     "ReceiverClosed",
     "RecordedEvent",
@@ -277,7 +305,12 @@ __all__ = [
     "asend_many",
     "backoff",
     "batch",
+    "chain",
+    "chord",
     "consumer",
+    "flow",
+    "get_flow",
+    "group",
     "publish",
     "publish_later",
     "publish_many",

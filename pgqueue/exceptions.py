@@ -265,6 +265,44 @@ class WebhookDisabled(PGQueueError):
     """The webhook is disabled, so nothing is posted to its endpoint: replay this when it is not."""
 
 
+class InvalidFlow(PGQueueError, ValueError):
+    """These messages can't be stored as one flow."""
+
+
+class FlowDoesNotExist(PGQueueError):
+    """There is no flow with this id."""
+
+
+class ParentFailed(PGQueueError):
+    """A message that another one waited for did not succeed.
+
+    A task with on_failure="run" gets it in the place of the result.
+
+    Attributes:
+        message_id: of the parent.
+        task: its name.
+        outcome: dead, cancelled, discarded or expired.
+        error: what it raised last: a dict of class, message and traceback; None: nothing.
+    """
+
+    def __init__(
+        self,
+        message_id: int | str = "",
+        task: str = "",
+        outcome: str = "",
+        error: dict[str, Any] | None = None,
+    ) -> None:
+        said = f": {error['class']}: {error['message']}" if error else ""
+        super().__init__(f"{task} #{message_id} is {outcome}{said}" if task else "")
+        self.message_id = str(message_id)
+        self.task = task
+        self.outcome = outcome
+        self.error = error
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self.message_id, self.task, self.outcome, self.error)
+
+
 class InvalidTracking(PGQueueError, ValueError):
     """This table can't be tracked, or not so: the message names the option and says why."""
 

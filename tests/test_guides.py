@@ -26,7 +26,7 @@ from django.test import AsyncRequestFactory, override_settings
 from django.utils.module_loading import autodiscover_modules
 from pytest_django import DjangoDbBlocker
 
-from pgqueue import Channel, operations, publish, publish_many, read, registry
+from pgqueue import Channel, flow, operations, publish, publish_many, read, registry
 from pgqueue.engine import dispatch
 from pgqueue.events import consumers, groups, growth, subscribing, subscriptions, typed
 from pgqueue.events.consuming import GroupReader
@@ -35,6 +35,7 @@ from pgqueue.models import Group, History, Message, Subscription, Webhook
 from pgqueue.sse import StreamedMessage
 from pgqueue.states import Outcome, State
 from pgqueue.tasks import scheduling
+from pgqueue.testing import run_all
 from pgqueue.webhooks import bodies
 from tests.brokers import Redis
 from tests.eventually import eventually
@@ -169,6 +170,32 @@ def test_a_task_comes_back_until_everyone_is_told(monkeypatch: pytest.MonkeyPatc
     assert [message.to for message in mail.outbox][2:] == [["c@x.org"]]
     ended = History.objects.get()
     assert (ended.outcome, ended.result) == (Outcome.SUCCEEDED, users[2].pk)
+
+
+@pytest.mark.django_db(transaction=True)
+def test_the_flows_of_the_guide_return_what_it_says(monkeypatch: pytest.MonkeyPatch) -> None:
+    module = ModuleType("example")
+    monkeypatch.setitem(sys.modules, "example", module)
+    monkeypatch.setattr(registry, "_tasks", dict(registry._tasks))
+    module.__dict__["flow"] = flow  # which the first example imports
+    returned = {}
+
+    for block in re.findall(
+        r"^```python\n(.*?)^```", (GUIDE / "flows.md").read_text(), re.M | re.S
+    )[1:]:
+        exec(compile(block, "flows.md", "exec"), module.__dict__)  # noqa: S102
+        for ran in run_all():
+            returned[ran.task.name] = ran.return_value
+    with flow("crawled") as f:
+        f.enqueue(module.crawl, "https://a.example")
+    run_all()
+
+    assert returned["example.merge"] == 34
+    assert returned["example.report"] == ["fetched"]
+    assert f.progress.done == 4
+    module.last.refresh()
+    module.step.refresh()
+    assert (module.last.return_value, module.step.return_value) == (18, 256)
 
 
 @pytest.fixture

@@ -148,7 +148,7 @@ class TestATask:
         found = registry.find("tests.late.twice")
 
         assert found is not None
-        assert found.call(2) == 4
+        assert found(2) == 4
 
     def test_is_found_while_another_thread_imports_its_module(self) -> None:
         with ThreadPoolExecutor(2) as threads:

@@ -74,6 +74,7 @@ class Claimer:
         self._governed = GovernedLanes()
         self._governed_first = False
         self._notified: set[str] = set()
+        self._freed: set[str] = set()
         self._notified_claims_from = 0.0
         self._claimant: Claimant | None = None
 
@@ -104,6 +105,10 @@ class Claimer:
             self._claim_notified(claimant, claimed, limit)
             if not claimed:
                 self._claim_in_turn(claimant, claimed, limit, thoroughly)
+            if not claimed and self._freed:
+                # Messages of flows that free lanes have got since they were looked at.
+                self._notified, self._freed = self._freed, set()
+                self._claim_notified(claimant, claimed, limit)
         except Error:
             # What was claimed before the error has to be run. If the error lasts, the next claim
             # raises it.
@@ -229,7 +234,10 @@ class Claimer:
         if lanes.must_adopt:
             lanes.adopted(route.adopt(connection))
         if lanes.must_route:
-            lanes.routed(route.route(connection, after=lanes.bell))
+            routed = route.route(connection, after=lanes.bell)
+            lanes.routed(None if routed is None else routed.after)
+            if routed is not None:
+                self._freed |= {name for name in routed.channels if self.serves(name)}
         if lanes.must_find_channels:
             found = route.channels(connection, excluded=self._excluded)
             lanes.found(name for name in found if self._channels is None or name in self._channels)

@@ -17,6 +17,7 @@ from typing import Any, TypeVar
 from pgqueue.codec.encoding import ANYTHING, Hint, from_json, to_json
 from pgqueue.codec.envelope import Cipher, is_envelope, token_in
 from pgqueue.codec.hints import hints_of, signature_of
+from pgqueue.codec.references import Resolve, resolved
 from pgqueue.codec.scalars import Unstorable, write_str
 from pgqueue.exceptions import (
     DecryptionFailed,
@@ -74,10 +75,15 @@ class Codec:
         self.check_size("the arguments", payload, PAYLOAD_LIMIT, PayloadTooLarge)
         return payload
 
-    def decode(self, text: str | bytes | memoryview) -> tuple[list[Any], dict[str, Any]]:
+    def decode(
+        self, text: str | bytes | memoryview, resolve: Resolve | None = None
+    ) -> tuple[list[Any], dict[str, Any]]:
         """Return the arguments that `encode` was given.
 
         Model instances are fetched from the database, with one query each.
+
+        Args:
+            resolve: returns the results that arguments stand for.
 
         Raises:
             UnreadablePayload: it isn't a payload, or not one for this function.
@@ -86,6 +92,8 @@ class Codec:
         """
         try:
             args, kwargs = self._split(text)
+            if resolve is not None:
+                args, kwargs = resolved([args, kwargs], resolve)
             if not kwargs and self._parameters.take_untouched(args):
                 return args, kwargs
             return self._parameters.each(self._read, args, kwargs)
@@ -133,6 +141,15 @@ class Codec:
         """
         return self._load(RESULT, self._parameters.returned, text)
 
+    def plain_result(self, text: str | bytes | memoryview) -> Any:
+        """Return what the function returned as it is stored, parsed and decrypted.
+
+        Raises:
+            UnreadablePayload: it isn't JSON.
+            DecryptionFailed: it is encrypted, and not as this.
+        """
+        return self._plain(RESULT, text)
+
     def encode_progress(self, data: Any) -> str:
         """Return as JSON what a run of the function noted of its progress.
 
@@ -161,6 +178,11 @@ class Codec:
         except TypeError as error:
             raise InvalidArguments(f"{self._of('a call')} doesn't fit: {error}.") from error
 
+    @property
+    def returned(self) -> Hint:
+        """How what the function returns is written."""
+        return self._parameters.returned
+
     @cached_property
     def _parameters(self) -> Parameters:
         return Parameters(self.func, skip_first=self.skip_first)
@@ -179,16 +201,19 @@ class Codec:
         )
 
     def _load(self, what: str, hint: Hint, text: str | bytes | memoryview) -> Any:
-        named = self._of(f"the {what}")
         try:
-            plain = parse(named, text)
-            if (token := token_in(plain)) is not None:
-                plain = parse(named, self._opened(what, token))
-            return read(named, hint, plain)
+            return read(self._of(f"the {what}"), hint, self._plain(what, text))
         except UnreadablePayload as error:
             if unsaid := self._unsaid(what, text, error):
                 raise unsaid from None
             raise
+
+    def _plain(self, what: str, text: str | bytes | memoryview) -> Any:
+        named = self._of(f"the {what}")
+        plain = parse(named, text)
+        if (token := token_in(plain)) is not None:
+            plain = parse(named, self._opened(what, token))
+        return plain
 
     def _opened(self, what: str, token: str) -> str:
         if self._cipher is None:

@@ -37,6 +37,7 @@ from types import NoneType
 from typing import Any
 
 from pgqueue.codec.hints import classes_in, hints_of, signature_of
+from pgqueue.codec.references import RESULT, Reference, ResultOf, Returned, noticed
 from pgqueue.codec.scalars import SCALARS, Form, Unstorable, write_key
 
 TAG = "@"
@@ -130,6 +131,8 @@ class Hint:
         if not is_tagged(plain):
             return self._by_kind[type(plain)].read(plain)
         if plain.keys() != {TAG, "value"} or plain[TAG] not in self._by_tag:
+            if plain[TAG] == RESULT:
+                return self._read_result(plain["value"])
             raise ValueError(f"{plain!r:.200} has no tag that is known here")
         return self._by_tag[plain[TAG]].read(plain["value"])
 
@@ -151,7 +154,35 @@ class Hint:
         scalars = (NoneType, bool, int, str)
         return frozenset(kind for kind in scalars if self._by_kind[kind] is KNOWN[kind])
 
+    def takes(self, returned: Hint) -> bool:
+        """Tell whether what `returned` writes may be read here, as far as the types say."""
+        theirs = returned._named
+        if not self._named or not theirs:
+            return True
+        kinds = {kind for form in self._named for kind in form.kinds}
+        return any(kind in kinds for form in theirs for kind in form.kinds[:1])
+
+    def _write_reference(self, value: Reference) -> int:
+        notes = noticed.get()
+        if notes is None:
+            raise Unstorable("stands for a result: only a message of the same flow can take it.")
+        if not self.takes(value.returned):
+            raise Unstorable(f"is what {value!r} returns, which this parameter doesn't take.")
+        notes.append(value)
+        return value.message_id
+
+    def _read_result(self, returned: Any) -> Any:
+        if type(returned) is not Returned:
+            return ResultOf(returned)  # nobody has asked yet what came of it
+        if returned.error is not None:
+            return returned.error
+        # Where nothing is said here, the parent's hint knows what it is.
+        hint = self if self._named or returned.hint is None else returned.hint
+        return hint.read(returned.plain)
+
     def _adopting(self, value: Any) -> Form:
+        if isinstance(value, Reference):
+            return self._reference_form
         # `__class__`, since for a lazy object like request.user it is what that stands for.
         cls = value.__class__
         form = next((self._by_type[base] for base in cls.__mro__ if base in self._by_type), None)
@@ -160,10 +191,18 @@ class Hint:
         raise Unstorable(refusal(cls))
 
     @cached_property
-    def _forms(self) -> tuple[Form, ...]:
+    def _reference_form(self) -> Form:
+        return Form(Reference, RESULT, (), self._write_reference, int)
+
+    @cached_property
+    def _named(self) -> tuple[Form, ...]:
         named = [form for named in classes_in(self._annotation) if (form := form_of(*named))]
         named.sort(key=lambda form: form.of not in JSON_TYPES)
-        return (*named, *KNOWN.values())
+        return tuple(named)
+
+    @cached_property
+    def _forms(self) -> tuple[Form, ...]:
+        return (*self._named, *KNOWN.values())
 
     # The first form wins, so each is built from the last to the first.
 

@@ -6,6 +6,7 @@ from pgqueue.conf import settings
 from pgqueue.duties.base import Duty
 from pgqueue.duties.dispatch import Dispatch, Subscribing
 from pgqueue.duties.expire import Expire
+from pgqueue.duties.flows import Flows
 from pgqueue.duties.forget import Forget
 from pgqueue.duties.lanes import Lanes
 from pgqueue.duties.partitions import Partitions
@@ -34,6 +35,7 @@ def all_duties(*, database: str, scheduling: Scheduling, subscribing: Subscribin
         Dispatch(database=database, subscribing=subscribing),
         Expire(),
         Lanes(),
+        Flows(retention=options.retention),
         Partitions(
             retention=options.retention,
             exports_first=options.export_before_drop,

@@ -17,7 +17,7 @@ WITH chosen AS MATERIALIZED (
 ),
 -- include: cancelled_as_asked
 , became AS (
-    SELECT id, channel, key, governed, outcome AS word, NULL AS fault FROM gone
+    SELECT id, channel, key, governed, flow_id, outcome AS word, NULL AS fault FROM gone
 ),
 -- include: heard
 SELECT id, word, (SELECT count(*) FROM told) FROM became

@@ -40,7 +40,7 @@ WITH chosen AS MATERIALIZED (
 ),
 -- include: into_history
 , became AS (
-    SELECT id, channel, key, governed, outcome AS word, NULL AS fault FROM gone
+    SELECT id, channel, key, governed, flow_id, outcome AS word, NULL AS fault FROM gone
 ),
 -- include: heard
 SELECT id, (SELECT count(*) FROM told) FROM gone
@@ -72,7 +72,7 @@ WITH RECURSIVE channels AS (
 ),
 -- include: into_history
 , became AS (
-    SELECT id, channel, key, governed, outcome AS word, NULL AS fault FROM gone
+    SELECT id, channel, key, governed, flow_id, outcome AS word, NULL AS fault FROM gone
 ),
 -- include: heard
 SELECT id, (SELECT count(*) FROM told) FROM gone

@@ -36,6 +36,9 @@ class Common(NamedTuple):
         ordered: they run one at a time in their lane, in the order their transactions commit.
         dedupe_for: how long their dedupe keys are remembered; None: while the message lives.
         replaces: replace a waiting message that has the same dedupe key.
+        parent_id: the message whose run enqueues them.
+        flow_id: the flow that they are part of.
+        waits: they are held until the messages that they wait for have ended.
     """
 
     channel: str
@@ -53,6 +56,8 @@ class Common(NamedTuple):
     dedupe_for: timedelta | None = None
     replaces: bool = False
     parent_id: int | None = None
+    flow_id: int | None = None
+    waits: bool = False
 
 
 class Enqueued(NamedTuple):
@@ -102,7 +107,7 @@ def enqueue(
         raise ValueError(f"There are {len(keys)} keys, and {len(ids or [])} ids.")
     if common.ordered and len(set(keys)) > LOCKED_KEYS:
         raise ValueError(f"{LOCKED_KEYS} keys may be kept in order at once, and no more.")
-    if len(keys) == 1:
+    if len(keys) == 1 and common.flow_id is None:
         if _is_plain(common) and not ids and (dedupe_keys is None or dedupe_keys[0] is None):
             [payload] = payloads
             return _now(connection, common, keys[0], payload, bodies[0] if bodies else None)
@@ -263,6 +268,9 @@ def _each(
         ids, states, run_ats, created_ats, told, came_of = zip(*rows, strict=True)
         if "full" in came_of:
             raise _full(cursor, common.channel, keys[came_of.index("full")])
+        if common.flow_id is not None:
+            new = [id for id, said in zip(ids, came_of, strict=True) if said == "stored"]
+            cursor.execute(SQL["adopt"], {**parameters, "ids": new})
     return Enqueued(ids, State(states[0]), run_ats[0], created_ats[0], any(told), came_of)
 
 
@@ -304,7 +312,7 @@ def _copy(
     ruled = set(keys) if common.ordered else set(governed or ())
     rest = (common.channel, common.task, common.metadata, common.options, common.priority,
             common.max_attempts, state, run_at, created_at, expires_at, lease_until,
-            common.ordered, common.parent_id)  # fmt: skip
+            common.ordered, common.parent_id, common.flow_id)  # fmt: skip
     rows: Iterable[tuple[int, str, str | None]] = zip(ids, keys, payloads, strict=True)
     kept: Sequence[int | None] = ids
     if admitted is not None:

@@ -61,7 +61,7 @@ SELECT EXISTS (
 
 -- name: begun
 -- The values that COPY stores in each row, and which keys are governed.
-SELECT CASE WHEN %(held_for)s::interval IS NOT NULL THEN 'held'
+SELECT CASE WHEN %(held_for)s::interval IS NOT NULL OR %(waits)s THEN 'held'
             WHEN run_at > now THEN 'scheduled'
             ELSE 'ready' END,
        run_at, now, least(%(expires_at)s::timestamptz, now + %(expires_after)s::interval),
@@ -76,7 +76,7 @@ FROM (SELECT statement_timestamp() AS now,
 -- name: copy
 COPY pgqueue_message
     (id, key, payload, governed, channel, task, metadata, options, priority, max_attempts,
-     state, run_at, created_at, expires_at, lease_until, ordered, parent_id)
+     state, run_at, created_at, expires_at, lease_until, ordered, parent_id, flow_id)
 FROM STDIN
 
 -- name: copied
@@ -99,3 +99,10 @@ SELECT CASE %(state)s::text WHEN 'ready' THEN pgqueue_tell_v1(%(channel)s)
 
 -- name: drops
 SELECT EXISTS (SELECT FROM pgqueue_channel WHERE name = %(channel)s AND on_full = 'drop')
+
+-- name: adopt
+-- Messages that were stored one by one, since they have dedupe keys.
+UPDATE pgqueue_message
+SET flow_id = %(flow_id)s,
+    state = CASE WHEN %(waits)s THEN 'held' ELSE state END
+WHERE id = ANY (%(ids)s::bigint[])

@@ -19,7 +19,7 @@ WITH over AS MATERIALIZED (
 ),
 -- include: into_history
 , became AS (
-    SELECT id, channel, key, governed, outcome AS word, NULL AS fault FROM gone
+    SELECT id, channel, key, governed, flow_id, outcome AS word, NULL AS fault FROM gone
 ),
 -- include: heard
 SELECT id, (SELECT count(*) FROM told) FROM gone

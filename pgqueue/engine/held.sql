@@ -35,7 +35,7 @@ WITH
 ),
 -- include: cancelled_as_asked
 , became AS (
-    SELECT id, channel, key, governed, outcome AS word, NULL AS fault FROM gone
+    SELECT id, channel, key, governed, flow_id, outcome AS word, NULL AS fault FROM gone
 ),
 -- include: heard
 SELECT id, (SELECT count(*) FROM told) FROM became

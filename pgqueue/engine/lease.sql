@@ -161,7 +161,7 @@ charged AS (
         worker_id = NULL,
         lease_until = NULL
     WHERE m.id = ANY (ARRAY(SELECT id FROM mine WHERE cancel_requested_at IS NULL AND suspected))
-    RETURNING m.id, m.channel, m.key, m.governed, m.task, m.state
+    RETURNING m.id, m.channel, m.key, m.governed, m.flow_id, m.task, m.state
 ), spared AS (
     UPDATE pgqueue_message m
     SET state = 'ready',
@@ -171,7 +171,7 @@ charged AS (
         worker_id = NULL,
         lease_until = NULL
     WHERE m.id = ANY (ARRAY(SELECT id FROM mine WHERE cancel_requested_at IS NULL AND NOT suspected))
-    RETURNING m.id, m.channel, m.key, m.governed, m.task, m.state
+    RETURNING m.id, m.channel, m.key, m.governed, m.flow_id, m.task, m.state
 ),
 -- include: cancelled_as_asked
 , counted AS (
@@ -186,11 +186,11 @@ charged AS (
         SELECT channel, task FROM gone WHERE id = ANY (ARRAY(SELECT id FROM mine WHERE suspected))) lost
     GROUP BY channel, task
 ), became AS (
-    SELECT id, channel, key, governed, task, state AS word, 'lost' AS fault FROM charged
+    SELECT id, channel, key, governed, flow_id, task, state AS word, 'lost' AS fault FROM charged
     UNION ALL
-    SELECT id, channel, key, governed, task, state, NULL FROM spared
+    SELECT id, channel, key, governed, flow_id, task, state, NULL FROM spared
     UNION ALL
-    SELECT id, channel, key, governed, task, outcome, NULL FROM gone
+    SELECT id, channel, key, governed, flow_id, task, outcome, NULL FROM gone
 ),
 -- include: heard
 SELECT id, task, word, (SELECT count(*) FROM told) FROM became

@@ -16,7 +16,8 @@ ORDER BY day
 
 -- name: past
 -- The days whose retention is over or that are empty, and those whose drop was begun and interrupted.
--- Never yesterday: around midnight a run may end before its settle begins.
+-- Never yesterday: around midnight a run may end before its settle begins. Nor what a flow that has not ended
+-- may have in it: its messages may still need what others of it returned.
 WITH
 -- include: kept
 ,
@@ -26,7 +27,8 @@ WHERE is_marked OR CASE
     WHEN is_pending OR NOT is_attached THEN false
     WHEN to_date(right(relname, 8), 'YYYYMMDD') >= (statement_timestamp() AT TIME ZONE 'UTC')::date - 1 THEN false
     ELSE pg_relation_size(oid) = 0
-         OR to_date(right(relname, 8), 'YYYYMMDD') + 1 <= (
-            SELECT (statement_timestamp() - max(keep)) AT TIME ZONE 'UTC' FROM kept)
+         OR to_date(right(relname, 8), 'YYYYMMDD') + 1 <= least(
+            (SELECT (statement_timestamp() - max(keep)) AT TIME ZONE 'UTC' FROM kept),
+            (SELECT min(created_at) AT TIME ZONE 'UTC' FROM pgqueue_flow WHERE ended_at IS NULL))
     END
 ORDER BY NOT is_pending, relname

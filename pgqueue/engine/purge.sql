@@ -33,7 +33,7 @@ WITH stretch AS MATERIALIZED (
 ),
 -- include: into_history
 , became AS (
-    SELECT id, channel, key, governed, outcome AS word, NULL AS fault FROM gone
+    SELECT id, channel, key, governed, flow_id, outcome AS word, NULL AS fault FROM gone
 ),
 -- include: heard
 SELECT (SELECT count(*) FROM gone),

@@ -30,7 +30,8 @@ SELECT min(finished_at) FROM pgqueue_history
 WHERE finished_at >= %(after)s AND finished_at < %(before)s AND (txid, id) > (%(txid)s::bigint, %(id)s::bigint)
 
 -- name: purge
--- What is not exported may also be written later than its time says: it stays, and goes with its day.
+-- What is not exported may also be written later than its time says: it stays, and goes with its day. So does what
+-- a flow that has not ended may still need.
 WITH
 -- include: kept
 , over AS MATERIALIZED (
@@ -41,6 +42,7 @@ WITH
     WHERE h.finished_at >= %(after)s AND h.finished_at < %(before)s
       AND coalesce(own.keep, others.keep) <= %(keep)s
       AND (h.txid, h.id) <= (%(txid)s::bigint, %(id)s::bigint)
+      AND (h.flow_id IS NULL OR NOT EXISTS (SELECT FROM pgqueue_flow f WHERE f.id = h.flow_id AND f.ended_at IS NULL))
     LIMIT %(limit)s
     FOR UPDATE OF h SKIP LOCKED
 ), gone AS (

@@ -1,4 +1,4 @@
-"""Bring governed lanes up to date with the changes of their messages.
+"""Bring governed lanes up to date with the changes of their messages, and flows with their ends.
 
 A statement that makes a message ready, or frees its place, inserts a bell and waits for no other
 transaction. Before a worker claims, it takes the bells and marks their lanes runnable. An advisory
@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from datetime import timedelta
 from typing import NamedTuple
 
+from pgqueue.engine import flows
 from pgqueue.engine.values import Connection
 from pgqueue.statements import load
 from pgqueue.transactions import in_short
@@ -42,21 +43,38 @@ def look(connection: Connection, *, after: int) -> Look:
     return Look(has_rung, has_policies, None if wake_in is None else timedelta(seconds=wake_in))
 
 
-def route(connection: Connection, *, after: int) -> int | None:
+class Routed(NamedTuple):
+    """What came of routing.
+
+    Attributes:
+        after: the id of the last bell that was taken, or the one before.
+        channels: where messages of flows wait no more, and no policy governs them.
+    """
+
+    after: int
+    channels: frozenset[str]
+
+
+def route(connection: Connection, *, after: int) -> Routed | None:
     """Mark the lanes that have bells, and the throttled ones whose time has come, in a transaction.
 
+    Messages of flows whose parents have ended are let go.
+
     Returns:
-        The id of the last bell that was taken, or `after`; None: another session is routing.
+        None: another session is routing.
     """
+    freed: list[flows.Freed] = []
     with in_short(connection):
         rows = connection.execute(SQL["take"], {"after": after, "limit": BATCH}).fetchall()
         if not rows[0][0]:
             return None
         if rows[0][1] is not None:
-            after = max(id for _, id, _, _ in rows)
-            _mark(connection, {(channel, key) for _, _, channel, key in rows})
+            after = max(id for _, id, *_ in rows)
+            freed = flows.advance(connection, {id for *_, ids in rows for id in ids or ()})
+            lanes = {(channel, key) for *_, channel, key, ids in rows if ids is None}
+            _mark(connection, lanes | {(each.channel, each.key) for each in freed if each.governed})
         connection.execute(SQL["ripen"], {"limit": BATCH})
-    return after
+    return Routed(after, frozenset(each.channel for each in freed if not each.governed))
 
 
 def _mark(connection: Connection, rung: set[tuple[str, str | None]]) -> None:

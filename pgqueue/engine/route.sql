@@ -32,9 +32,9 @@ WITH turn AS MATERIALIZED (
     USING turn
     WHERE turn.is_mine
       AND id = ANY (ARRAY(SELECT id FROM pgqueue_bell WHERE id > %(after)s ORDER BY id LIMIT %(limit)s))
-    RETURNING id, channel, key
+    RETURNING id, channel, key, ended
 )
-SELECT turn.is_mine, rung.id, rung.channel, rung.key
+SELECT turn.is_mine, rung.id, rung.channel, rung.key, rung.ended
 FROM turn LEFT JOIN rung ON true
 
 -- name: mark

@@ -34,9 +34,9 @@ mine AS MATERIALIZED (
 ),
 -- include: cancelled_as_asked
 , became AS (
-    SELECT id, channel, key, governed, state AS word, fault FROM changed
+    SELECT id, channel, key, governed, flow_id, state AS word, fault FROM changed
     UNION ALL
-    SELECT id, channel, key, governed, outcome, NULL FROM gone
+    SELECT id, channel, key, governed, flow_id, outcome, NULL FROM gone
 ),
 -- include: heard
 SELECT id, (SELECT count(*) FROM told) FROM became
@@ -71,7 +71,7 @@ WITH ended AS MATERIALIZED (
     FROM done JOIN ended
         ON ended.message = done.id AND ended.fence = done.attempt AND ended.holder = done.worker_id
 ), became AS (
-    SELECT id, channel, key, governed, 'succeeded' AS word, NULL AS fault FROM done
+    SELECT id, channel, key, governed, flow_id, 'succeeded' AS word, NULL AS fault FROM done
 ),
 -- include: heard
 SELECT id, (SELECT count(*) FROM told) FROM done
@@ -101,7 +101,7 @@ WITH ended AS MATERIALIZED (
         worker_id = NULL,
         lease_until = NULL
 -- include: to_be_changed
-    RETURNING m.id, m.channel, m.key, m.governed, m.state, 'failed' AS fault
+    RETURNING m.id, m.channel, m.key, m.governed, m.flow_id, m.state, 'failed' AS fault
 -- include: changed_or_cancelled
 
 -- name: bury
@@ -128,7 +128,7 @@ WITH ended AS MATERIALIZED (
         worker_id = NULL,
         lease_until = NULL
 -- include: to_be_changed
-    RETURNING m.id, m.channel, m.key, m.governed, m.state, 'failed' AS fault
+    RETURNING m.id, m.channel, m.key, m.governed, m.flow_id, m.state, 'failed' AS fault
 -- include: changed_or_cancelled
 
 -- name: defer
@@ -152,7 +152,7 @@ WITH ended AS MATERIALIZED (
         worker_id = NULL,
         lease_until = NULL
 -- include: to_be_changed
-    RETURNING m.id, m.channel, m.key, m.governed, m.state, NULL AS fault
+    RETURNING m.id, m.channel, m.key, m.governed, m.flow_id, m.state, NULL AS fault
 -- include: changed_or_cancelled
 
 -- name: finish
@@ -181,10 +181,10 @@ WITH ended AS MATERIALIZED (
         , started_at, outcome)
     SELECT id, channel, key, task, payload, body, metadata, options, priority, run_at, expires_at,
            worker_id, attempt, failures, lost, max_attempts, ordered, dedupe_key, progress, noted.errors,
-           claimed_at, cancel_requested_at, parent_id, created_at, noted.started_at, noted.outcome
+           claimed_at, cancel_requested_at, parent_id, flow_id, created_at, noted.started_at, noted.outcome
     FROM done JOIN noted USING (id)
 ), became AS (
-    SELECT id, channel, key, governed, outcome AS word, NULL AS fault FROM done JOIN noted USING (id)
+    SELECT id, channel, key, governed, flow_id, outcome AS word, NULL AS fault FROM done JOIN noted USING (id)
 ),
 -- include: heard
 SELECT id, (SELECT count(*) FROM told) FROM done

@@ -2,7 +2,7 @@
 -- The columns that history takes from a message, whatever its outcome.
 id, channel, key, task, payload, body, metadata, options, priority, run_at, expires_at,
 worker_id, attempt, failures, lost, max_attempts, ordered, dedupe_key, progress, errors,
-claimed_at, cancel_requested_at, parent_id, created_at
+claimed_at, cancel_requested_at, parent_id, flow_id, created_at
 
 -- name: into_history
 -- Follows "gone AS (DELETE … RETURNING *, … AS outcome)": messages that did not end by a run's settle.
@@ -40,17 +40,25 @@ rung AS (
 )
 
 -- name: heard
--- Follows "…, became AS (SELECT id, channel, key, governed, word, fault …)": messages that left their
--- state; `word` is their new state or their outcome, `fault` why they have to run again (or NULL).
--- The change may make room in a lane (bell), end a wait for the result, or be a notice for
--- those who watch the channel.
+-- Follows "…, became AS (SELECT id, channel, key, governed, flow_id, word, fault …)": messages that left
+-- their state; `word` is their new state or their outcome, `fault` why they have to run again (or NULL).
+-- The change may make room in a lane (bell), let others of a flow go on (bell), end a wait for the
+-- result, or be a notice for those who watch the channel.
 rung AS (
-    INSERT INTO pgqueue_bell (channel, key)
-    SELECT DISTINCT channel, key FROM became
+    INSERT INTO pgqueue_bell (channel, key, ended)
+    SELECT DISTINCT channel, key, NULL::bigint[] FROM became
     WHERE governed OR channel IN (SELECT channel FROM pgqueue_policy WHERE governs)
        -- A REPEATABLE READ snapshot of an atomic task's transaction may be older than a policy.
        OR current_setting('transaction_isolation') <> 'read committed'
+    UNION ALL
+    SELECT channel, NULL, array_agg(id) FROM became
+    WHERE flow_id IS NOT NULL AND word NOT IN ('ready', 'scheduled')
+    GROUP BY channel
     RETURNING channel
+), failed_members AS (
+    INSERT INTO pgqueue_failed_member (message_id, flow_id)
+    SELECT id, flow_id FROM became
+    WHERE flow_id IS NOT NULL AND word IN ('cancelled', 'discarded', 'expired')
 ), told AS (
     SELECT pgqueue_tell_v1(channel)
     FROM (SELECT channel FROM became WHERE word = 'ready' UNION SELECT channel FROM rung) s
@@ -95,7 +103,7 @@ gone AS (
 -- name: claimed
 -- What a claim returns: the fields of values.Claim, except worker_id.
 m.id, m.channel, m.key, m.task, m.payload, m.body, m.metadata, m.options, m.priority, m.run_at,
-m.attempt, m.failures, m.lost, m.max_attempts, m.progress, m.ordered, m.created_at, m.claimed_at
+m.attempt, m.failures, m.lost, m.max_attempts, m.progress, m.ordered, m.flow_id, m.created_at, m.claimed_at
 
 -- name: noticed
 noticed AS (

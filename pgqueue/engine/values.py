@@ -78,6 +78,7 @@ class Claim(NamedTuple):
     max_attempts: int
     progress: bytes | None
     ordered: bool
+    flow_id: int | None
     created_at: datetime
     claimed_at: datetime
     worker_id: UUID

@@ -6,6 +6,7 @@ from pgqueue.models.dedupe import Dedupe
 from pgqueue.models.duty import Duty
 from pgqueue.models.event import Event, EventInbox
 from pgqueue.models.export import Export
+from pgqueue.models.flow import Blocked, Dependency, FailedMember, Flow
 from pgqueue.models.group import Cursor, Group
 from pgqueue.models.history import History
 from pgqueue.models.lane import Bell, Gate, Lane
@@ -27,13 +28,17 @@ from pgqueue.models.write import Write
 __all__ = [
     "Backfill",
     "Bell",
+    "Blocked",
     "Channel",
     "Cursor",
     "Dedupe",
+    "Dependency",
     "Duty",
     "Event",
     "EventInbox",
     "Export",
+    "FailedMember",
+    "Flow",
     "Gate",
     "Group",
     "History",

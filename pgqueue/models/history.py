@@ -35,6 +35,7 @@ class History(models.Model):
     started_at = models.DateTimeField(_("started at"), null=True)
     cancel_requested_at = models.DateTimeField(_("cancel requested at"), null=True)
     parent_id = models.BigIntegerField(_("parent id"), null=True)
+    flow_id = models.BigIntegerField(_("flow id"), null=True)
     created_at = models.DateTimeField(_("created at"))
     outcome = models.TextField(_("outcome"), choices=Outcome.choices)
     result = models.JSONField(_("result"), null=True)

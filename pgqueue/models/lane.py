@@ -2,6 +2,8 @@ from django.db import models
 from django.db.models import Q
 from django.utils.translation import gettext_lazy as _
 
+from pgqueue.models.ids import IdsField
+
 
 class Lane(models.Model):
     """A channel's key that claims have to look at before they take: it is governed.
@@ -74,6 +76,10 @@ class Bell(models.Model):
     channel = models.TextField(db_collation="C")
     # Null, unlike '', is no key.
     key = models.TextField(db_collation="C", null=True)  # noqa: DJ001
+    ended = IdsField(
+        null=True,
+        help_text="Messages of flows that ended or died: not a lane is meant, but their children.",
+    )
 
     class Meta:
         db_table = "pgqueue_bell"

@@ -130,6 +130,7 @@ class Message(models.Model):
     started_at = models.DateTimeField(_("started at"), null=True, blank=True)
     cancel_requested_at = models.DateTimeField(_("cancel requested at"), null=True, blank=True)
     parent_id = models.BigIntegerField(_("parent id"), null=True, blank=True)
+    flow_id = models.BigIntegerField(_("flow id"), null=True, blank=True)
     created_at = models.DateTimeField(_("created at"), db_default=StatementTimestamp())
 
     objects = MessageQuerySet.as_manager()
@@ -206,6 +207,11 @@ class Message(models.Model):
                 fields=["channel", "key"],
                 condition=Q(state__in=[State.HELD, State.SCHEDULED]),
                 name="pgqueue_message_waiting",
+            ),
+            models.Index(
+                fields=["flow_id", "id"],
+                condition=Q(flow_id__isnull=False),
+                name="pgqueue_message_flow",
             ),
             # Not by lease_until, as above, though that is when a hold ends.
             models.Index(fields=["id"], condition=Q(state=State.HELD), name="pgqueue_message_held"),

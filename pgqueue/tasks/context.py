@@ -13,9 +13,10 @@ from django.db import connections, transaction
 from pgqueue.engine import lease
 from pgqueue.engine.lookup import Found
 from pgqueue.engine.values import Claim
-from pgqueue.exceptions import Defer, LeaseLost, TaskTimeout
+from pgqueue.exceptions import Defer, InvalidFlow, LeaseLost, TaskTimeout
 from pgqueue.quantities import LONGEST, as_timedelta
 from pgqueue.states import State
+from pgqueue.tasks.drafts import Growth
 from pgqueue.tasks.result import TaskResult
 
 if TYPE_CHECKING:
@@ -46,6 +47,27 @@ class TaskContext:
     """The alias of the database that the message is in."""
     raised_in: Context | None = field(default=None, init=False, repr=False)
     """The context variables where an error left the function: what is logged of it is, there."""
+
+    growth: Growth | None = field(default=None, init=False)
+    """What this run adds to its flow."""
+
+    @property
+    def flow(self) -> Growth:
+        """The flow that the message is part of: what is enqueued on it is stored with the success
+        of this run, or not at all.
+
+        Raises:
+            InvalidFlow: it is part of none.
+        """
+        if self.claim.flow_id is None:
+            raise InvalidFlow(
+                f"{self.task.name} #{self.id} is not part of a flow: use `with flow(…)`."
+            )
+        if self.growth is None:
+            self.growth = Growth(
+                self.task.name, self.database, flow_id=self.claim.flow_id, message_id=self.claim.id
+            )
+        return self.growth
 
     @property
     def argument(self) -> Any:

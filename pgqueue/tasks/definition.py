@@ -41,6 +41,7 @@ from pgqueue.tables import needing_tables
 from pgqueue.tasks import options as task_options
 from pgqueue.tasks import redacting
 from pgqueue.tasks.around import running_in
+from pgqueue.tasks.calls import Call, Group, mapped
 from pgqueue.tasks.context import RunState, TaskContext
 from pgqueue.tasks.options import Atomic, Options
 from pgqueue.tasks.result import TaskResult, fetch
@@ -251,8 +252,23 @@ class Task(Generic[P, T]):
         """Look up a message of this task, from async code."""
         return await sync_to_async(self.get_result)(result_id)
 
+    def call(self, *args: P.args, **kwargs: P.kwargs) -> Call:
+        """Return a call with these arguments, for `chain`, `group`, `chord` or `Call.enqueue()`.
+
+        Nothing is stored. In a chain, what comes before gives the first argument.
+        """
+        return Call(self, args, kwargs)
+
+    def map(self, values: Iterable[Any]) -> Group:
+        """Return a group of calls, one with each of these values as its argument.
+
+        `task.map(values).enqueue()` stores them, `chord(task.map(values), merge)` has another one
+        wait for them.
+        """
+        return mapped(self, values)
+
     @calls_user_code
-    def call(self, *args: Any, **kwargs: Any) -> T:
+    def run_here(self, *args: Any, **kwargs: Any) -> T:
         """Run the function here and now, and a coroutine function to its end."""
         function = self._as_sync if self.is_async else self.func
         result: T = function(*args, **kwargs)
@@ -338,23 +354,38 @@ class Task(Generic[P, T]):
         )
 
     def store(
-        self, results: Sequence[TaskResult[T]], ids: Sequence[int] | None = None
+        self,
+        results: Sequence[TaskResult[T]],
+        ids: Sequence[int] | None = None,
+        *,
+        payloads: Sequence[str] | None = None,
+        flow_id: int | None = None,
+        waits: bool = False,
     ) -> Sequence[TaskResult[T]]:
         """Store messages, and note in their results where they are.
 
         Args:
             ids: reserved ones, as many as results; None: the next ones.
+            payloads: their arguments, encoded; None: they are encoded here.
+            flow_id: the flow that they are part of. Its other messages come next, so that nobody is
+                told yet that they are stored.
+            waits: they are held until others of the flow have ended.
 
         Raises:
             InvalidArguments, ChannelFull, DuplicateMessage: as `enqueue` does.
         """
         with tracing.sending(self.queue_name, task=self.name, count=len(results)) as sending:
-            self._store(results, ids, sending)
+            common = self._common(sending)._replace(flow_id=flow_id, waits=waits)
+            self._store(results, ids, common, payloads)
             sending.stored((each.id for each in results), (each.came_of for each in results))
         return results
 
     def _store(
-        self, results: Sequence[TaskResult[T]], ids: Sequence[int] | None, sending: tracing.Sending
+        self,
+        results: Sequence[TaskResult[T]],
+        ids: Sequence[int] | None,
+        common: engine.Common,
+        payloads: Sequence[str] | None,
     ) -> None:
         keys = self.keys_of(results)
         if self.ordered and len(set(keys)) > engine.LOCKED_KEYS:
@@ -363,30 +394,31 @@ class Task(Generic[P, T]):
                 "different keys in one call. Call it again for more."
             )
         encode = self.codec.encode
-        payloads = (encode(result.args, result.kwargs) for result in results)
+        texts = iter(payloads or (encode(result.args, result.kwargs) for result in results))
         store = partial(
             engine.enqueue,
-            common=self._common(sending),
+            common=common,
             keys=keys,
             dedupe_keys=self.dedupe_keys_of(results),
             ids=ids,
         )
         if self.enqueue_on_commit:
-            self._store_on_commit(results, partial(store, payloads=list(payloads)))
+            self._store_on_commit(results, partial(store, payloads=list(texts)))
         else:
             # The rest is encoded as they go out; but not where that may run the user's code,
             # which may ask the same database. The first looks at the function's hints.
-            ready = [next(payloads)] if _are_scalars(results) else list(payloads)
-            self._note(results, self._run(partial(store, payloads=chain(ready, payloads))))
+            ready = [next(texts)] if _are_scalars(results) else list(texts)
+            self._note(results, self._run(partial(store, payloads=chain(ready, texts))))
         if signals.task_enqueued.has_listeners(self):
             for result in results:
                 signals.task_enqueued.send_robust(
                     self, connection=self.connection, task_result=result
                 )
-        if not self.enqueue_on_commit:
-            self._tell_stored(results)
+        if not self.enqueue_on_commit and common.flow_id is None:
+            self.tell_stored(results)
 
-    def _tell_stored(self, results: Sequence[TaskResult[T]]) -> None:
+    def tell_stored(self, results: Sequence[TaskResult[T]]) -> None:
+        """Say that messages are stored, where somebody wants to know."""
         if (call := on_stored.get()) is not None:
             call(self, results)
 
@@ -405,7 +437,7 @@ class Task(Generic[P, T]):
 
         def enqueue() -> None:
             self._note(results, self._run(partial(store, ids=ids)))
-            self._tell_stored(results)
+            self.tell_stored(results)
 
         transaction.on_commit(enqueue, using=alias)
 

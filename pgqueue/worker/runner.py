@@ -12,13 +12,14 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from asgiref.sync import async_to_sync
+from django.db import connections
 
 from pgqueue import registry, signals, tracing
 from pgqueue.claiming.tally import Tally
 from pgqueue.endings import Closed, Deferred, Ending, HandedBack, Succeeded
 from pgqueue.engine.values import Claim
 from pgqueue.exceptions import Defer, TransactionLeftOpen
-from pgqueue.tasks import Task, TaskContext, redacting
+from pgqueue.tasks import Task, TaskContext, parents, redacting
 from pgqueue.tasks.around import around
 from pgqueue.tracebacks import calls_user_code
 from pgqueue.worker import atomic
@@ -152,12 +153,15 @@ class Runner:
         Args:
             value: returns what the task returned, or raises what it raised.
         """
+        is_written = False
         try:
             ending = self._ended(run, value)
+            if has_grown(run, ending):
+                ending = self._grown(run, ending)
+                is_written = True
         except BaseException as error:
             ending = _ending_after(run, error)
-        announce(run.task, run.context, ending)
-        return ending
+        return self._announced(run, ending, is_written=is_written)
 
     def _has_handler(self, leased: LeasedMessage) -> bool:
         """Make a raw message one of its channel's handler, if there is one."""
@@ -174,16 +178,23 @@ class Runner:
         try:
             ending = self._ending(run)
             is_written = bool(run.task.atomic)
+            if not is_written and has_grown(run, ending):
+                ending = self._grown(run, ending)
+                is_written = True
         except BaseException as error:
             if run.leased.given_up:
                 return Closed()  # its connection was cut, perhaps: it did not fail
             close_after(error)
             # Even SystemExit: a task doesn't end its worker. Of an atomic task, nothing is written.
             ending = _ending_after(run, error)
+        if not is_written:
+            run.leased.end()
+        return self._announced(run, ending, is_written=is_written)
+
+    def _announced(self, run: Run, ending: Ending, *, is_written: bool) -> Ending:
+        """Tell how a run ended; return what is left to be written of it."""
         if is_written:
             self.tally.add([(run.leased, ending)])
-        else:
-            run.leased.end()
         announce(run.task, run.context, ending)
         return Closed(getattr(ending, "delay", NO_DELAY)) if is_written else ending
 
@@ -194,8 +205,11 @@ class Runner:
 
         def call() -> Ending:
             # What an earlier call noted was rolled back.
-            context.claim = leased.claim
-            return self._ended(run, lambda: self._value(run))
+            context.claim, context.growth = leased.claim, None
+            ending = self._ended(run, lambda: self._value(run))
+            if has_grown(run, ending):
+                grow(run, self.alias)
+            return ending
 
         return atomic.run(
             self.alias,
@@ -203,6 +217,26 @@ class Runner:
             leased,
             call,
             lambda error: ending_after(task, context, error),
+            is_inside=self.is_inside,
+        )
+
+    def _grown(self, run: Run, ending: Ending) -> Ending:
+        """Write the end of a run, and what it adds to its flow, in one transaction.
+
+        Returns:
+            How it has ended: with a failure, if that could not be stored.
+        """
+
+        def call() -> Ending:
+            grow(run, self.alias)
+            return ending
+
+        return atomic.run(
+            self.alias,
+            True,
+            run.leased,
+            call,
+            lambda error: ending_after(run.task, run.context, error),
             is_inside=self.is_inside,
         )
 
@@ -242,11 +276,13 @@ class Runner:
         over = _over_at(run)
         limit = nullcontext() if over is None else self.timeouts.limit(run.leased, over)
         with around(run.context), limit:
-            return run.task.call(*args, **kwargs)
+            return run.task.run_here(*args, **kwargs)
 
     def _arguments(self, run: Run) -> tuple[list[Any], dict[str, Any]]:
         try:
-            args, kwargs = run.task.codec.decode(run.leased.claim.payload or b"")
+            claim = run.leased.claim
+            resolve = None if claim.flow_id is None else partial(parents.results, self.alias)
+            args, kwargs = run.task.codec.decode(claim.payload or b"", resolve)
             return [run.context.argument, *args] if run.task.takes_context else args, kwargs
         except AWAY as error:  # both may have asked the database
             raise NotBegun from error
@@ -281,6 +317,21 @@ class Runner:
             signals.send(signals.task_unknown, type(self), name=claim.task, delay=delay)
         else:
             signals.send(signals.handler_missing, type(self), channel=claim.channel, delay=delay)
+
+
+def has_grown(run: Run, ending: Ending) -> bool:
+    """Return whether a run that succeeded adds to its flow."""
+    return bool(run.context.growth) and isinstance(ending, Succeeded)
+
+
+def grow(run: Run, alias: str) -> None:
+    """Store what a run adds to its flow.
+
+    Raises:
+        PGQueueError: it can't be stored.
+    """
+    if run.context.growth is not None:
+        run.context.growth.grow(connections[alias])
 
 
 @calls_user_code

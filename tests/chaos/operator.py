@@ -69,6 +69,7 @@ def verbs() -> list[Callable[[], object]]:
         event_retention,
         expire,
         exports,
+        flows,
         groups,
         held,
         keys,
@@ -244,6 +245,9 @@ def verbs() -> list[Callable[[], object]]:
         on_its_own(overview.limited)
         on_its_own(statistics.over_time, period=statistics.MINUTE, span=SOON)
         on_its_own(statistics.fold)
+        on_its_own(flows.ring_stale)
+        on_its_own(flows.end)
+        on_its_own(flows.forget, keep=SOON)
         on_its_own(statistics.forget)
         on_its_own(keys.by_key, "odd", bound=10)
         on_its_own(lookup.may_read)

@@ -52,6 +52,12 @@ SETTINGS = {
         "autovacuum_vacuum_insert_threshold=-1",
         "autovacuum_vacuum_cost_delay=0",
     ],
+    "blocked": [
+        "autovacuum_vacuum_cost_delay=0",
+        "autovacuum_vacuum_scale_factor=0",
+        "autovacuum_vacuum_threshold=1000",
+        "fillfactor=70",
+    ],
     "tally": [
         "autovacuum_vacuum_scale_factor=0",
         "autovacuum_vacuum_threshold=1000",

@@ -64,7 +64,8 @@ def outcomes() -> dict[int, str]:
 
 def mark(connection: Connection) -> int | None:
     """Mark the lanes of all bells, as the next claim does first."""
-    return route.route(connection, after=0)
+    routed = route.route(connection, after=0)
+    return None if routed is None else routed.after
 
 
 def take(

@@ -17,7 +17,7 @@ from psycopg.errors import InsufficientPrivilege
 from psycopg.sql import SQL, Identifier
 from pytest_django import DjangoDbBlocker
 
-from pgqueue import Channel, batch, publish, publish_many, read, send, webhooks
+from pgqueue import Channel, batch, flow, publish, publish_many, read, send, webhooks
 from pgqueue.duties.all import all_duties
 from pgqueue.duties.maintain import maintain
 from pgqueue.engine import event_partitions, lease, partitions, promote, settle
@@ -251,10 +251,12 @@ class TestAProducer:
         with batch(database="producer") as work:
             work.enqueue(add, 1)
             work.enqueue(add.using(dedupe_key="in a batch"), 1)
+        with flow("producer's", database="producer") as f:
+            f.enqueue(add, f.enqueue(add, 1))
         with connections["producer"].cursor() as cursor:
             cursor.execute("SELECT pgqueue_enqueue('tests.jobs.add')")
 
-        assert Message.objects.count() == 13
+        assert Message.objects.count() == 15
 
     def test_is_told_of_duplicates_and_no_more(self, connection: Connection, prefix: str) -> None:
         add = jobs.add.using(database="producer", dedupe_key="once", dedupe_for=60)

@@ -67,8 +67,8 @@ def test_every_history_is_as_the_model_allows(
 
 
 def seeds() -> Iterator[int]:
-    """Yield seeds until a quarter of the time is up; half of it is for the torture."""
-    until = time.monotonic() + 60 * MINUTES / 4
+    """Yield seeds until a sixth of the time is up; half of it is for the torture."""
+    until = time.monotonic() + 60 * MINUTES / 6
     while time.monotonic() < until:
         number = random.getrandbits(32)
         print(f"model: {in_a_round.max_examples} histories of MODEL_SEED={number}", flush=True)

@@ -431,8 +431,8 @@ class TestOptions:
         assert changed.name == jobs.mail.name
 
     def test_a_task_can_be_called_here_and_now(self) -> None:
-        assert jobs.add.call(1, 2) == 3
-        assert jobs.double.call(4) == 8
+        assert jobs.add(1, 2) == 3
+        assert jobs.double.run_here(4) == 8
 
 
 class TestATaskAsAFunction:

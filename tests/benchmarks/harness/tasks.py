@@ -78,3 +78,9 @@ def nothing_on_ox() -> None:
 def look_at(event: RecordedEvent) -> None:
     """Look at an event."""
     assert event.payload is not None
+
+
+@task
+def gather(results: list[None]) -> int:
+    """Take the results of many."""
+    return len(results)

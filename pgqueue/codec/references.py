@@ -1,0 +1,92 @@
+"""Arguments that stand for what other messages of a flow will have returned.
+
+In a payload such an argument is `{"@": "result", "value": <the message's id>}`. When the message
+runs, the tag's value is replaced by what its parent returned, which is then read by the hint of the
+parameter that it is for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from contextvars import ContextVar
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+if TYPE_CHECKING:
+    from pgqueue.codec.encoding import Hint
+
+RESULT = "result"
+"""The tag."""
+
+noticed: ContextVar[list[Reference] | None] = ContextVar("noticed", default=None)
+"""Where references are noted while arguments are encoded; None: none may be among them."""
+
+
+class Reference:
+    """What may stand for a result among the arguments of a message of the same flow."""
+
+    __slots__ = ()
+
+    @property
+    def message_id(self) -> int:
+        """The id that is reserved for the message."""
+        raise NotImplementedError
+
+    @property
+    def returned(self) -> Hint:
+        """How what its task returns is written."""
+        raise NotImplementedError
+
+
+class ResultOf(NamedTuple):
+    """What an argument is that stands for a result, until its message runs."""
+
+    message_id: int
+
+
+class Returned:
+    """What a parent returned, or the error in its place.
+
+    Args:
+        plain: JSON, parsed.
+        hint: how the parent's task wrote it.
+        error: what is passed in the place of a result that there is not.
+    """
+
+    __slots__ = ("error", "hint", "plain")
+
+    def __init__(
+        self, plain: Any = None, hint: Hint | None = None, error: Exception | None = None
+    ) -> None:
+        self.plain = plain
+        self.hint = hint
+        self.error = error
+
+
+Resolve = Callable[[Collection[int]], Mapping[int, Returned]]
+
+
+def resolved(plain: Any, resolve: Resolve) -> Any:
+    """Return JSON with the results in it that it refers to, as `Hint.read` takes them.
+
+    Args:
+        resolve: returns what came of messages, by their ids. It is called once.
+    """
+    tags: list[dict[str, Any]] = []
+    _find(plain, tags)
+    if tags:
+        results = resolve({tag["value"] for tag in tags})
+        for tag in tags:
+            tag["value"] = results[tag["value"]]
+    return plain
+
+
+def _find(plain: Any, tags: list[dict[str, Any]]) -> None:
+    if type(plain) is list:
+        for each in plain:
+            _find(each, tags)
+    elif type(plain) is dict:
+        if plain.get("@") == RESULT and type(plain.get("value")) is int:
+            tags.append(plain)
+        else:
+            for each in plain.values():
+                _find(each, tags)

@@ -1,0 +1,40 @@
+from datetime import timedelta
+from time import monotonic
+
+from pgqueue.engine import flows
+from pgqueue.engine.values import Connection
+from pgqueue.retention import Retention
+
+EVERY = timedelta(seconds=5)
+COST = 20
+"""It looks at all that waits, so that it pauses for so many times as long as it took."""
+
+
+class Flows:
+    """Ring again for what was locked when its parents ended, note ends, and forget old flows.
+
+    Args:
+        retention: a flow is kept for as long as the messages that are kept for longest.
+    """
+
+    name = "flows"
+
+    def __init__(self, *, retention: Retention) -> None:
+        self._keep = max(retention.values())
+        self.did = {"woken": 0, "ended": 0, "forgotten": 0}
+
+    def may_run(self, answered_for: timedelta) -> bool:
+        """Any process may."""
+        return True
+
+    def run(self, connection: Connection) -> timedelta:
+        """Do a batch of each."""
+        began = monotonic()
+        self.did = {
+            "woken": flows.ring_stale(connection),
+            "ended": flows.end(connection),
+            "forgotten": flows.forget(connection, keep=self._keep),
+        }
+        if self.did["forgotten"]:
+            return timedelta()
+        return max(EVERY, timedelta(seconds=COST * (monotonic() - began)))

@@ -1,0 +1,235 @@
+"""Messages that wait for other messages of their flow.
+
+A message that waits is held, without a time at which the hold ends. An end only inserts a bell, as
+for lanes. The router (`route`) then moves on whatever watches the message that ended: so two ends
+that commit at once never miss each other, and no settle waits.
+
+A message that waits watches one parent: the one with the lowest id of those that have not ended.
+Ids only grow, and what has ended does not begin again, so that the watch only moves upwards: a
+message with 100 000 parents costs one walk over them, however their ends are spread.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+from datetime import datetime, timedelta
+from typing import NamedTuple
+
+from pgqueue.engine import cancel, copying
+from pgqueue.engine.values import Connection, Cursors, array
+from pgqueue.statements import load
+
+SQL = load(__name__)
+
+BATCH = 10_000
+
+
+class Blocked(NamedTuple):
+    """A message that waits for its parents.
+
+    Attributes:
+        parents: in ascending order, at least one.
+        on_failure: wait, cancel or run.
+    """
+
+    child: int
+    parents: Sequence[int]
+    on_failure: str
+
+
+class Freed(NamedTuple):
+    """The lane of a message that waits no more."""
+
+    channel: str
+    key: str
+    governed: bool
+
+
+class Found(NamedTuple):
+    """A flow's row."""
+
+    id: int
+    name: str
+    handler_id: int | None
+    created_at: datetime
+    ended_at: datetime | None
+
+
+class Parent(NamedTuple):
+    """What is known of a message that another one waited for.
+
+    Attributes:
+        word: its outcome, or its state if it has not ended.
+        result: JSON text.
+        error: its last error as JSON text.
+    """
+
+    id: int
+    task: str
+    word: str
+    result: str | None
+    error: str | None
+
+
+def reserve(connection: Cursors) -> int:
+    """Return an id for a flow that is stored later."""
+    with connection.cursor() as cursor:
+        cursor.execute(SQL["reserve"])
+        id: int = cursor.fetchone()[0]
+    return id
+
+
+def begin(connection: Cursors, flow_id: int, name: str, *, handler_id: int | None = None) -> None:
+    """Store a flow, without messages yet.
+
+    Args:
+        flow_id: a reserved one.
+        handler_id: the message that runs when all others have ended.
+    """
+    with connection.cursor() as cursor:
+        cursor.execute(SQL["begin"], {"id": flow_id, "name": name, "handler_id": handler_id})
+
+
+def block(connection: Cursors, flow_id: int, blocked: Collection[Blocked]) -> None:
+    """Store what waits for what."""
+    lines = (f"{flow_id}\t{each.child}\t{parent}\n" for each in blocked for parent in each.parents)
+    with connection.cursor() as cursor:
+        copying.send(cursor, SQL["copy_dependencies"], lines)
+        cursor.execute(
+            SQL["block"],
+            {
+                "flow_id": flow_id,
+                "children": [each.child for each in blocked],
+                "watched": [each.parents[0] for each in blocked],
+                "on_failures": [each.on_failure for each in blocked],
+            },
+        )
+
+
+def depend(connection: Cursors, flow_id: int, pairs: Collection[tuple[int, int]]) -> None:
+    """Have messages that wait already, the first of each pair, wait for another one, too.
+
+    Its id must be higher than that of a parent that has not ended.
+    """
+    lines = (f"{flow_id}\t{child}\t{parent}\n" for child, parent in pairs)
+    with connection.cursor() as cursor:
+        copying.send(cursor, SQL["copy_dependencies"], lines)
+
+
+def children(connection: Cursors, flow_id: int, id: int) -> tuple[list[int], list[int]]:
+    """Return which messages wait for one that runs, and the flow's handler, if that still waits."""
+    with connection.cursor() as cursor:
+        cursor.execute(SQL["children"], {"flow_id": flow_id, "id": id})
+        rows = cursor.fetchall()
+    return [id for id, is_handler in rows if not is_handler], [
+        id for id, is_handler in rows if is_handler
+    ]
+
+
+def ring(connection: Cursors, channel: str, ids: Collection[int]) -> None:
+    """Have the router look at what waits for messages that may have ended already."""
+    with connection.cursor() as cursor:
+        cursor.execute(SQL["ring"], {"channel": channel, "ids": list(ids)})
+
+
+def advance(connection: Connection, ended: Collection[int]) -> list[Freed]:
+    """Let go, or cancel, what waited for messages that ended or died; the router's part.
+
+    Args:
+        connection: in the router's transaction.
+
+    Returns:
+        The lanes of what was let go. Those that are governed are to be marked.
+    """
+    freed: list[Freed] = []
+    while ended:
+        rows = connection.execute(SQL["advance"], {"ended": array(ended)}).fetchall()
+        freed += [Freed(*row[1:4]) for row in rows if row[0] is None]
+        hopeless = [row[0] for row in rows if row[0] is not None]
+        if hopeless:
+            cancel.cancel(connection, hopeless)
+        ended = hopeless  # what waits for these need not wait for their bells
+    return freed
+
+
+def ring_stale(connection: Connection, *, limit: int = BATCH) -> int:
+    """Ring again for what was locked when its parents' bells were taken; return for how many."""
+    found = connection.execute(SQL["stale"], {"limit": limit}).fetchall()
+    for channel in {channel for channel, _ in found}:
+        ring(connection, channel, [parent for of, parent in found if of == channel])
+    return len(found)
+
+
+def end(connection: Connection, *, limit: int = BATCH) -> int:
+    """Note of flows that none of their messages is left; return of how many."""
+    return connection.execute(SQL["end"], {"limit": limit}).rowcount
+
+
+def forget(connection: Connection, *, keep: timedelta, limit: int = BATCH) -> int:
+    """Delete a part of what is stored of the flow that ended first; return how much.
+
+    Args:
+        keep: flows are kept for so long after their ends.
+    """
+    row = connection.execute(SQL["forget"], {"keep": keep}).fetchone()
+    if row is None:
+        return 0
+    given = {"flow_id": row[0], "limit": limit}
+    deleted = connection.execute(SQL["forget_dependencies"], given).rowcount
+    if deleted < limit:
+        connection.execute(SQL["forget_members"], given)
+    return max(deleted, 1)
+
+
+def find(connection: Cursors, flow_id: int) -> Found | None:
+    """Return a flow's row."""
+    with connection.cursor() as cursor:
+        cursor.execute(SQL["find"], {"flow_id": flow_id})
+        row = cursor.fetchone()
+    return Found(*row) if row else None
+
+
+def counts(connection: Cursors, flow_id: int) -> dict[str, int]:
+    """Return how many messages of a flow are in each state, or had each outcome.
+
+    Those that wait for others are "waiting".
+    """
+    with connection.cursor() as cursor:
+        cursor.execute(SQL["counts"], {"flow_id": flow_id})
+        return dict(cursor.fetchall())
+
+
+def live(
+    connection: Cursors, flow_id: int, *, state: str | None = None, limit: int
+) -> Iterator[list[int]]:
+    """Yield the ids of a flow's live messages, `limit` at a time.
+
+    Args:
+        state: only those in it.
+    """
+    after = 0
+    while True:
+        with connection.cursor() as cursor:
+            cursor.execute(
+                SQL["live"], {"flow_id": flow_id, "state": state, "after": after, "limit": limit}
+            )
+            ids = [id for (id,) in cursor.fetchall()]
+        if not ids:
+            return
+        yield ids
+        after = ids[-1]
+
+
+def moving(connection: Cursors, flow_id: int) -> int | None:
+    """Return a message of a flow that goes on; None: all ended, or wait for dead ones."""
+    with connection.cursor() as cursor:
+        cursor.execute(SQL["moving"], {"flow_id": flow_id})
+        id: int | None = cursor.fetchone()[0]
+    return id
+
+
+def results(connection: Cursors, ids: Collection[int]) -> dict[int, Parent]:
+    """Return what came of messages, by id; those of which nothing is stored are missing."""
+    with connection.cursor() as cursor:
+        cursor.execute(SQL["results"], {"ids": list(ids)})
+        return {row[0]: Parent(*row) for row in cursor.fetchall()}

@@ -1,0 +1,206 @@
+-- name: begin
+INSERT INTO pgqueue_flow (id, name, handler_id) VALUES (%(id)s, %(name)s, %(handler_id)s)
+
+-- name: reserve
+SELECT nextval('pgqueue_flow_id_seq')
+
+-- name: children
+-- Of a message that runs: what waits for it, and the flow's handler if that still waits.
+SELECT child_id, false FROM pgqueue_dependency d
+WHERE d.parent_id = %(id)s AND child_id IN (SELECT message_id FROM pgqueue_blocked WHERE flow_id = %(flow_id)s)
+UNION ALL
+SELECT b.message_id, true FROM pgqueue_flow f JOIN pgqueue_blocked b ON b.message_id = f.handler_id
+WHERE f.id = %(flow_id)s
+
+-- name: copy_dependencies
+COPY pgqueue_dependency (flow_id, child_id, parent_id) FROM STDIN
+
+-- name: block
+-- Each child watches the first of its parents; the router moves that on.
+INSERT INTO pgqueue_blocked (message_id, flow_id, watched_id, on_failure)
+SELECT child, %(flow_id)s, watched, on_failure
+FROM unnest(%(children)s::bigint[], %(watched)s::bigint[], %(on_failures)s::text[]) AS b (child, watched, on_failure)
+
+-- name: ring
+-- Have the router look at what waits for these: they may have ended before others began to wait.
+INSERT INTO pgqueue_bell (channel, ended) VALUES (%(channel)s, %(ids)s::bigint[])
+
+-- name: advance
+-- Of the messages that ended or died: whatever watches one goes on to its next parent that has not ended, and
+-- is made ready if there is none. A dead parent is one that may be replayed, unless its child runs all the
+-- same. Children that will not run because of one have the reason written on them: `cancel` ends them.
+-- In a later statement than the one that took the bells: each end that it does not see rings later. Rows that
+-- others have locked are left to the duty. The router marks the lanes of those that are governed.
+WITH failed AS MATERIALIZED (
+    SELECT message_id AS id, true AS is_gone FROM pgqueue_failed_member WHERE message_id = ANY (%(ended)s::bigint[])
+    UNION ALL
+    SELECT id, false FROM pgqueue_message WHERE id = ANY (%(ended)s::bigint[]) AND state || '' = 'dead'
+), hopeless AS MATERIALIZED (
+    SELECT b.message_id AS id, min(f.id) AS because
+    FROM failed f
+    JOIN pgqueue_dependency d ON d.parent_id = f.id
+    JOIN pgqueue_blocked b ON b.message_id = d.child_id
+    WHERE b.on_failure = 'cancel' OR b.on_failure = 'wait' AND f.is_gone
+    GROUP BY b.message_id
+), condemned AS MATERIALIZED (
+    SELECT m.id, h.because
+    FROM hopeless h CROSS JOIN LATERAL (
+        SELECT m.id, m.state FROM pgqueue_message m WHERE m.id = h.id LIMIT 1 FOR UPDATE SKIP LOCKED) m
+    WHERE m.state = 'held'
+), given_up AS (
+    UPDATE pgqueue_message m
+    SET errors =
+-- include: errors_with_room
+                 || jsonb_build_object(
+                        'attempt', m.attempt, 'worker', NULL, 'at', statement_timestamp(),
+                        'class', 'pgqueue.exceptions.ParentFailed',
+                        'message', 'Message ' || condemned.because || ', which it waited for, did not succeed.',
+                        'traceback', '')
+    FROM condemned
+    WHERE m.id = condemned.id
+    RETURNING m.id
+), over AS (
+    -- What ended while it waited, waits no more.
+    DELETE FROM pgqueue_blocked WHERE message_id = ANY (%(ended)s::bigint[])
+), reached AS MATERIALIZED (
+    SELECT message_id, flow_id, watched_id, on_failure
+    FROM pgqueue_blocked
+    WHERE watched_id = ANY (%(ended)s::bigint[])
+      AND message_id <> ALL (%(ended)s::bigint[])
+      AND message_id NOT IN (SELECT id FROM hopeless)
+), looked AS MATERIALIZED (
+    SELECT r.message_id, r.watched_id, r.on_failure, next.parent_id
+    FROM reached r LEFT JOIN LATERAL (
+        SELECT d.parent_id FROM pgqueue_dependency d
+        WHERE d.flow_id = r.flow_id AND d.child_id = r.message_id AND d.parent_id >= r.watched_id
+          -- Counted: EXISTS may be planned as a join, which reads all parents first.
+          AND (SELECT count(*) FROM (
+                   SELECT FROM pgqueue_message m
+                   WHERE m.id = d.parent_id AND (r.on_failure <> 'run' OR m.state || '' <> 'dead')
+                   LIMIT 1) live) > 0
+        ORDER BY d.parent_id LIMIT 1) next ON true
+), moved AS (
+    UPDATE pgqueue_blocked b SET watched_id = looked.parent_id
+    FROM looked
+    WHERE b.message_id = looked.message_id AND looked.parent_id > b.watched_id
+), free AS MATERIALIZED (
+    SELECT message_id FROM looked
+    WHERE parent_id IS NULL
+      -- One that could not be cancelled before, since it was locked, must not run.
+      AND (on_failure = 'run' OR NOT EXISTS (
+               SELECT FROM pgqueue_dependency d JOIN pgqueue_failed_member f ON f.message_id = d.parent_id
+               WHERE d.child_id = looked.message_id AND d.flow_id = f.flow_id))
+), chosen AS MATERIALIZED (
+    SELECT m.id
+    FROM free CROSS JOIN LATERAL (
+        SELECT m.id, m.state FROM pgqueue_message m
+        WHERE m.id = free.message_id LIMIT 1 FOR NO KEY UPDATE SKIP LOCKED) m
+    WHERE m.state = 'held'
+), changed AS (
+    UPDATE pgqueue_message
+    SET state = CASE WHEN run_at > statement_timestamp() THEN 'scheduled' ELSE 'ready' END,
+        governed =
+-- include: governed_anew
+    WHERE id = ANY (ARRAY(SELECT id FROM chosen))
+    RETURNING id, channel, key, state, governed, run_at
+), freed AS (
+    DELETE FROM pgqueue_blocked WHERE message_id = ANY (ARRAY(SELECT id FROM changed))
+), told AS (
+    SELECT pgqueue_tell_v1(channel) FROM (SELECT DISTINCT channel FROM changed WHERE state = 'ready') s
+), later AS (
+    SELECT pgqueue_tell_promoter_v1(min(run_at)) FROM changed WHERE state = 'scheduled' HAVING count(*) > 0
+)
+SELECT NULL AS given_up, channel, key, governed, (SELECT count(*) FROM told), (SELECT count(*) FROM later) FROM changed
+UNION ALL
+SELECT id, NULL, NULL, NULL, 0, 0 FROM given_up
+
+-- name: stale
+-- Parents that have ended or died, though what waits for them does not know: it was locked when their bells came.
+SELECT DISTINCT m.channel, found.parent_id
+FROM (
+    SELECT b.message_id, b.watched_id AS parent_id
+    FROM pgqueue_blocked b
+    WHERE NOT EXISTS (
+        SELECT FROM pgqueue_message m
+        WHERE m.id = b.watched_id AND (b.on_failure <> 'run' OR m.state || '' <> 'dead'))
+    UNION ALL
+    SELECT b.message_id, f.message_id
+    FROM pgqueue_failed_member f
+    JOIN pgqueue_dependency d ON d.parent_id = f.message_id
+    JOIN pgqueue_blocked b ON b.message_id = d.child_id
+    WHERE b.on_failure <> 'run'
+    UNION ALL
+    SELECT b.message_id, m.id
+    FROM pgqueue_message m
+    JOIN pgqueue_dependency d ON d.parent_id = m.id
+    JOIN pgqueue_blocked b ON b.message_id = d.child_id
+    WHERE m.state = 'dead' AND m.flow_id IS NOT NULL AND b.on_failure = 'cancel') found
+JOIN pgqueue_message m ON m.id = found.message_id
+LIMIT %(limit)s
+
+-- name: end
+-- Flows of which no message is left.
+WITH over AS MATERIALIZED (
+    SELECT f.id FROM pgqueue_flow f
+    WHERE f.ended_at IS NULL
+      AND (SELECT count(*) FROM (SELECT FROM pgqueue_message m WHERE m.flow_id = f.id LIMIT 1) live) = 0
+    ORDER BY f.created_at
+    LIMIT %(limit)s
+    FOR UPDATE SKIP LOCKED
+)
+UPDATE pgqueue_flow SET ended_at = statement_timestamp() WHERE id = ANY (ARRAY(SELECT id FROM over))
+
+-- name: forget
+-- The next flow whose messages are kept no longer.
+SELECT id FROM pgqueue_flow
+WHERE ended_at < statement_timestamp() - %(keep)s::interval
+ORDER BY ended_at
+LIMIT 1
+FOR UPDATE SKIP LOCKED
+
+-- name: forget_dependencies
+DELETE FROM pgqueue_dependency
+WHERE (flow_id, child_id, parent_id) IN (
+    SELECT flow_id, child_id, parent_id FROM pgqueue_dependency WHERE flow_id = %(flow_id)s LIMIT %(limit)s)
+
+-- name: forget_members
+WITH failures AS (
+    DELETE FROM pgqueue_failed_member WHERE flow_id = %(flow_id)s
+)
+DELETE FROM pgqueue_flow WHERE id = %(flow_id)s
+
+-- name: counts
+-- How many messages of a flow are in each state or had each outcome; `waits`: for others of the flow.
+SELECT state, count(*) FROM (
+    SELECT CASE WHEN m.state = 'held' AND m.lease_until IS NULL THEN 'waiting' ELSE m.state END AS state
+    FROM pgqueue_message m WHERE m.flow_id = %(flow_id)s
+    UNION ALL
+    SELECT outcome FROM pgqueue_history WHERE flow_id = %(flow_id)s) members
+GROUP BY state
+
+-- name: live
+-- The ids of live messages of a flow after an id.
+SELECT id FROM pgqueue_message
+WHERE flow_id = %(flow_id)s AND id > %(after)s AND (%(state)s::text IS NULL OR state || '' = %(state)s::text)
+ORDER BY id LIMIT %(limit)s
+
+-- name: find
+SELECT id, name, handler_id, created_at, ended_at FROM pgqueue_flow WHERE id = %(flow_id)s
+
+-- name: results
+-- What parents returned, or how they failed.
+SELECT id, task, outcome, result::text, (errors -> -1)::text FROM pgqueue_history WHERE id = ANY (%(ids)s::bigint[])
+UNION ALL
+SELECT id, task, state, NULL, (errors -> -1)::text FROM pgqueue_message WHERE id = ANY (%(ids)s::bigint[])
+
+-- name: moving
+-- A message of the flow that goes on, the last one that waits if there is any, as far as can be seen; or 0:
+-- the router has to look first. NULL: all have ended, or wait for one that is dead.
+SELECT CASE WHEN EXISTS (
+                SELECT FROM pgqueue_message
+                WHERE flow_id = %(flow_id)s AND state || '' IN ('ready', 'running', 'scheduled'))
+              OR EXISTS (
+                SELECT FROM pgqueue_message
+                WHERE flow_id = %(flow_id)s AND state || '' = 'held' AND lease_until IS NOT NULL)
+              OR EXISTS (SELECT FROM pgqueue_bell WHERE ended IS NOT NULL)
+            THEN (SELECT max(id) FROM pgqueue_message WHERE flow_id = %(flow_id)s AND state || '' <> 'dead') END

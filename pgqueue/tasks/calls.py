@@ -1,0 +1,212 @@
+"""Short words for flows: calls that are put together before they are stored.
+
+chain(fetch.call(url), parse, store.call(table="pages")).enqueue()
+chord(fetch.map(urls), merge).enqueue()
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, Union
+
+from pgqueue.exceptions import InvalidFlow
+from pgqueue.tasks.drafts import ON_FAILURE, Draft, Member, own_task
+from pgqueue.tasks.flows import Flow
+
+if TYPE_CHECKING:
+    from pgqueue.tasks.definition import Task
+
+Placed = Union["Member[Any]", "list[Placed]"]
+"""What became of a word: a message, or those of a group."""
+
+
+class Word:
+    """What can be part of a chain, a group or a chord, or be stored by itself."""
+
+    def place(self, draft: Draft, previous: Placed | None = None) -> Placed:
+        """Add its messages to a flow.
+
+        Args:
+            previous: what comes before it in a chain.
+        """
+        raise NotImplementedError
+
+    def calls(self) -> Iterator[Call]:
+        """Yield the calls that it is made of."""
+        raise NotImplementedError
+
+    def enqueue(self, *, name: str = "", on_end: Any = None) -> Any:
+        """Store its messages as a flow.
+
+        Args:
+            name: of the flow; '': the name of its first task.
+            on_end: as for `flow()`.
+
+        Returns:
+            The last message; of a group, a list of them. `message.flow` is the flow.
+
+        Raises:
+            InvalidFlow: it is empty, or its tasks are not stored on one database.
+            InvalidArguments: a call doesn't fit, or a result can't be what the next one takes.
+        """
+        first = next(self.calls(), None)
+        if first is None:
+            raise InvalidFlow(f"There is nothing in this {type(self).__name__.lower()}.")
+        flow = Flow(name or first.task.name, first.task.alias, on_end=on_end)
+        with flow:
+            return self.place(flow)
+
+
+@dataclass(frozen=True)
+class Call(Word):
+    """A task with arguments that is not stored yet. Made by `task.call()`.
+
+    Attributes:
+        takes_result: after another one in a chain, it gets what that one returned as its first
+            argument.
+        answer: what it does if one before it fails, as on_failure of `Flow.enqueue`.
+    """
+
+    task: Task[Any, Any]
+    args: Sequence[Any] = ()
+    kwargs: Mapping[str, Any] = field(default_factory=dict)
+    takes_result: bool = True
+    answer: str = "wait"
+
+    def using(self, **options: Any) -> Call:
+        """Return a copy whose task has other options."""
+        return replace(self, task=self.task.using(**options))
+
+    def without_result(self) -> Call:
+        """Return a copy that takes nothing of what is before it in a chain."""
+        return replace(self, takes_result=False)
+
+    def on_failure(self, answer: str) -> Call:
+        """Return a copy that does so if one before it fails: wait, cancel or run.
+
+        Raises:
+            InvalidFlow: it is none of these.
+        """
+        if answer not in ON_FAILURE:
+            raise InvalidFlow(f"on_failure({answer!r}): it must be one of {', '.join(ON_FAILURE)}.")
+        return replace(self, answer=answer)
+
+    def place(self, draft: Draft, previous: Placed | None = None) -> Member[Any]:
+        """Add its message to a flow."""
+        takes = previous is not None and self.takes_result
+        return draft.enqueue(
+            self.task,
+            *([previous] if takes else []),
+            *self.args,
+            after=() if takes or previous is None else _members(previous),
+            on_failure=self.answer,
+            **self.kwargs,
+        )
+
+    def calls(self) -> Iterator[Call]:
+        """Yield itself."""
+        yield self
+
+
+@dataclass(frozen=True)
+class Group(Word):
+    """Words side by side. Made by `group()` and `task.map()`."""
+
+    words: tuple[Word, ...]
+
+    def __len__(self) -> int:
+        return len(self.words)
+
+    def place(self, draft: Draft, previous: Placed | None = None) -> list[Placed]:
+        """Add the messages of all to a flow."""
+        return [word.place(draft, previous) for word in self.words]
+
+    def calls(self) -> Iterator[Call]:
+        """Yield the calls of all."""
+        for word in self.words:
+            yield from word.calls()
+
+
+@dataclass(frozen=True)
+class Chain(Word):
+    """Words one after another. Made by `chain()`."""
+
+    words: tuple[Word, ...]
+
+    def place(self, draft: Draft, previous: Placed | None = None) -> Placed:
+        """Add the messages of all to a flow."""
+        placed = previous
+        for word in self.words:
+            placed = word.place(draft, placed)
+        if placed is None:
+            raise InvalidFlow("There is nothing in this chain.")
+        return placed
+
+    def calls(self) -> Iterator[Call]:
+        """Yield the calls of all."""
+        for word in self.words:
+            yield from word.calls()
+
+
+def chain(*words: Any) -> Chain:
+    """Put words one after another: each gets what the one before it returned.
+
+    Args:
+        words: tasks, calls (`task.call(…)`), groups, chords and chains. After a group, the next one
+            gets the list of what all of it returned.
+
+    Raises:
+        InvalidFlow: one is none of these.
+    """
+    return Chain(tuple(map(as_word, words)))
+
+
+def group(*words: Any) -> Group:
+    """Put words side by side.
+
+    Args:
+        words: as for `chain`, or one iterable of them.
+
+    Raises:
+        InvalidFlow: one is none of these.
+    """
+    if len(words) == 1 and isinstance(words[0], Iterable) and not isinstance(words[0], Word):
+        words = tuple(words[0])
+    return Group(tuple(map(as_word, words)))
+
+
+def chord(header: Any, callback: Any) -> Chain:
+    """Have `callback` run after all of a group, and get the list of what they returned.
+
+    Args:
+        header: a group, or an iterable of words.
+        callback: a task or a call.
+
+    Raises:
+        InvalidFlow: one of them is none of these, or the group is empty.
+    """
+    side_by_side = header if isinstance(header, Group) else group(header)
+    if not side_by_side.words:
+        raise InvalidFlow("A chord needs a group that is not empty.")
+    return Chain((side_by_side, as_word(callback)))
+
+
+def mapped(task: Task[Any, Any], values: Iterable[Any]) -> Group:
+    """Return a group of calls with one argument each."""
+    return Group(tuple(Call(task, (value,)) for value in values))
+
+
+def as_word(word: Any) -> Word:
+    """Return a task as a call without arguments; anything else as it is.
+
+    Raises:
+        InvalidFlow: it is neither a task nor a word.
+    """
+    return word if isinstance(word, Word) else Call(own_task(word))
+
+
+def _members(placed: Placed) -> list[Member[Any]]:
+    if isinstance(placed, Member):
+        return [placed]
+    return [member for each in placed for member in _members(each)]

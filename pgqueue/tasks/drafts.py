@@ -1,0 +1,392 @@
+"""Collect messages some of which wait for others, and store all of them, or none.
+
+A message may be waited for only by one that was collected later, so that there are no cycles.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, TypeVar, cast
+
+from pgqueue.codec.encoding import Hint
+from pgqueue.codec.references import Reference, noticed
+from pgqueue.engine import enqueue as enqueueing
+from pgqueue.engine import flows as engine
+from pgqueue.engine.flows import Blocked
+from pgqueue.engine.values import Cursors
+from pgqueue.exceptions import BatchTooLarge, ChannelFull, DuplicateMessage, InvalidFlow
+from pgqueue.tables import needing_tables
+from pgqueue.tasks.result import TaskResult
+
+if TYPE_CHECKING:
+    from pgqueue.tasks.definition import Task
+
+T = TypeVar("T")
+
+ON_FAILURE = ("wait", "cancel", "run")
+
+
+class Member(TaskResult[T], Reference):
+    """A message of a flow: its result, and what others of the flow take as an argument.
+
+    Attributes:
+        after: the members that it waits for, beside those among its arguments.
+        on_failure: what becomes of it when one of them fails.
+    """
+
+    __slots__ = ("after", "on_failure", "place")
+
+    def __init__(
+        self,
+        task: Task[Any, T],
+        args: Sequence[Any],
+        kwargs: Mapping[str, Any],
+        *,
+        after: Sequence[Member[Any]],
+        on_failure: str,
+        place: tuple[Draft, int],
+    ) -> None:
+        super().__init__(task, args, kwargs)
+        self.after = after
+        self.on_failure = on_failure
+        self.place = place
+
+    @property
+    def flow(self) -> Any:
+        """The flow that it is part of."""
+        return self.place[0]
+
+    @property
+    def message_id(self) -> int:
+        """The id that is reserved for it, or that it has."""
+        return int(self.id)
+
+    @property
+    def returned(self) -> Hint:
+        """How what its task returns is written."""
+        return self.task.codec.returned
+
+
+class Draft:
+    """Messages that are to be stored together. Use `flow()`, or `context.flow` in a task.
+
+    Args:
+        name: of the flow, for people and in errors.
+        database: the alias of the database that all of them are stored in.
+    """
+
+    def __init__(self, name: str, database: str) -> None:
+        self.name = name
+        self.database = database
+        self._members: list[Member[Any]] = []
+
+    def __len__(self) -> int:
+        return len(self._members)
+
+    def enqueue(
+        self,
+        task: Any,
+        *args: Any,
+        after: Iterable[Member[Any]] | Member[Any] = (),
+        on_failure: str = "wait",
+        **kwargs: Any,
+    ) -> Member[Any]:
+        """Add a message that runs a task with these arguments.
+
+        Where a member of the flow is among the arguments, also in lists and dicts, the message
+        waits for that one, and its task gets what that one returned, as the type of the parameter
+        says.
+
+        Args:
+            task: a task of pgqueue's, or of `django.tasks`.
+            after: members to wait for without taking what they return.
+            on_failure: what to do if a member that it waits for is dead, was cancelled or
+                discarded, or has expired. "wait": wait until a dead one is replayed and succeeds;
+                be cancelled where it is gone, and can't be. "cancel": be cancelled in either case.
+                "run": run, and get a `ParentFailed` in the place of each missing result.
+
+        Returns:
+            The message. It has an id when the flow is stored.
+
+        Raises:
+            InvalidFlow: what it is to wait for is not of this flow, or an option can't be.
+            InvalidArguments: the arguments don't fit the function.
+        """
+        own = own_task(task)
+        self._check_task(own, kwargs)
+        if on_failure not in ON_FAILURE:
+            raise InvalidFlow(
+                f"on_failure={on_failure!r}: it must be one of {', '.join(ON_FAILURE)}."
+            )
+        awaited = [after] if isinstance(after, Member) else list(after)
+        for each in awaited:
+            self._check_member(own, each)
+        own.codec.check_fit(args, kwargs)
+        member: Member[Any] = Member(
+            own,
+            args,
+            kwargs,
+            after=awaited,
+            on_failure=on_failure,
+            place=(self, len(self._members)),
+        )
+        self._members.append(member)
+        return member
+
+    def enqueue_many(
+        self,
+        task: Any,
+        calls: Iterable[Sequence[Any] | Mapping[str, Any]],
+        *,
+        after: Iterable[Member[Any]] | Member[Any] = (),
+        on_failure: str = "wait",
+    ) -> list[Member[Any]]:
+        """Add a message for each of `calls`, a tuple or list of arguments or a dict of named ones.
+
+        Raises:
+            InvalidFlow, InvalidArguments: as `enqueue` does.
+        """
+        awaited = after if isinstance(after, Member) else list(after)
+        return [
+            self.enqueue(task, after=awaited, on_failure=on_failure, **call)
+            if isinstance(call, Mapping)
+            else self.enqueue(task, *call, after=awaited, on_failure=on_failure)
+            for call in calls
+        ]
+
+    def _check_task(self, task: Task[Any, Any], kwargs: Mapping[str, Any]) -> None:
+        if task.alias != self.database or task.connection is not None:
+            raise InvalidFlow(
+                f"{task.name} is not stored on {self.database!r}, as the flow {self.name!r} is."
+            )
+        if task.enqueue_on_commit:
+            raise InvalidFlow(
+                f"{task.name} is stored on commit, and a flow is stored as a whole: add "
+                "using(enqueue_on_commit=False), or open the flow in an on_commit hook."
+            )
+
+    def _check_member(self, task: Task[Any, Any], member: Any) -> None:
+        if not isinstance(member, Member) or member.place[0] is not self:
+            raise InvalidFlow(
+                f"{task.name} can't wait for {member!r}: it is not a message of the flow "
+                f"{self.name!r}."
+            )
+
+    def parents(self) -> tuple[list[str], list[list[int]]]:
+        """Encode the arguments of all, and return them with what each waits for, by place.
+
+        Raises:
+            InvalidArguments: they can't be stored, or a result doesn't fit.
+            InvalidFlow: one waits for itself, or for what comes later.
+        """
+        payloads, parents = [], []
+        for place, member in enumerate(self._members):
+            with _noticing() as taken:
+                payloads.append(member.task.codec.encode(member.args, member.kwargs))
+            found = set()
+            for each in (*member.after, *taken):
+                self._check_member(member.task, each)
+                if each.place[1] >= place:
+                    raise InvalidFlow(
+                        f"{member.task.name} waits for itself, or for a message that was added "
+                        f"after it, {each.task.name}: that would be a cycle."
+                    )
+                found.add(each.place[1])
+            if found and member.task.hold_for is not None:
+                raise InvalidFlow(
+                    f"{member.task.name} is held until it is committed, and waits for others: "
+                    "it can't do both."
+                )
+            parents.append(sorted(found))
+        return payloads, parents
+
+    def store(self, connection: Cursors, flow_id: int) -> None:
+        """Store the messages as part of a flow, in the open transaction of `connection`.
+
+        Raises:
+            InvalidArguments, InvalidFlow, ChannelFull, DuplicateMessage: nothing is to be kept.
+        """
+        members = self._members
+        self._lock(connection)
+        for member, id in zip(members, enqueueing.reserve(connection, len(members)), strict=True):
+            member.id = str(id)
+        payloads, parents = self.parents()
+        for group in self._groups(parents):
+            _store_group(flow_id, group, payloads, waits=bool(parents[group[0].place[1]]))
+        self._check_parents(parents)
+        blocked = [
+            Blocked(
+                member.message_id, [members[each].message_id for each in waits], member.on_failure
+            )
+            for member, waits in zip(members, parents, strict=True)
+            if waits
+        ]
+        if blocked:
+            engine.block(connection, flow_id, blocked)
+
+    def tell_stored(self) -> None:
+        """Say that all is stored: `pgqueue.testing` may run it."""
+        for task, results in self._by_task():
+            task.tell_stored(results)
+
+    def _lock(self, connection: Cursors) -> None:
+        """Take the locks that storing takes, in the order that `batches` tells."""
+        lanes: set[tuple[str, str]] = set()
+        ordered: set[tuple[str, str]] = set()
+        for task, results in self._by_task():
+            own = {(task.queue_name, key) for key in task.keys_of(results)}
+            lanes |= own
+            ordered |= own if task.ordered else set()
+        if len(ordered) > enqueueing.LOCKED_KEYS:
+            raise BatchTooLarge
+        enqueueing.keep_order(connection, ordered)
+        enqueueing.keep_room(connection, lanes)
+
+    def _by_task(self) -> Iterator[tuple[Task[Any, Any], list[Member[Any]]]]:
+        of: defaultdict[Task[Any, Any], list[Member[Any]]] = defaultdict(list)
+        for member in self._members:
+            of[member.task].append(member)
+        yield from of.items()
+
+    def _groups(self, parents: Sequence[Sequence[int]]) -> Iterator[list[Member[Any]]]:
+        """Yield what is stored together: of one task, and waiting or not.
+
+        Those with dedupe keys come last, each alone, in the order of the keys.
+        """
+        deduplicated: list[tuple[str, str, Member[Any]]] = []
+        for task, results in self._by_task():
+            keys = task.dedupe_keys_of(results)
+            if keys is not None:
+                deduplicated += [
+                    (task.queue_name, key or "", each)
+                    for key, each in zip(keys, results, strict=True)
+                ]
+                continue
+            for waits in (False, True):
+                if group := [each for each in results if bool(parents[each.place[1]]) is waits]:
+                    yield group
+        for _, _, each in sorted(deduplicated, key=lambda row: row[:2]):
+            yield [each]
+
+    def _check_parents(self, parents: Sequence[Sequence[int]]) -> None:
+        """Check that what others wait for was stored.
+
+        Raises:
+            DuplicateMessage: a message with its dedupe key exists already.
+            ChannelFull: it was dropped.
+        """
+        for number in {each for waits in parents for each in waits}:
+            member = self._members[number]
+            if member.came_of in ("existing", "replaced"):
+                raise DuplicateMessage(
+                    f"Message {member.id} has the dedupe key of this {member.task.name} already: "
+                    f"nothing of the flow {self.name!r} can wait for it."
+                )
+            if member.came_of == "dropped":
+                raise ChannelFull(
+                    f"The channel {member.task.queue_name!r} dropped {member.task.name}, which "
+                    f"others of the flow {self.name!r} wait for."
+                )
+
+
+def _store_group(
+    flow_id: int, group: Sequence[Member[Any]], payloads: Sequence[str], *, waits: bool
+) -> None:
+    group[0].task.store(
+        group,
+        [each.message_id for each in group],
+        payloads=[payloads[each.place[1]] for each in group],
+        flow_id=flow_id,
+        waits=waits,
+    )
+
+
+@contextmanager
+def _noticing() -> Iterator[list[Member[Any]]]:
+    """Note the members among the arguments that are encoded in the block."""
+    found: list[Reference] = []
+    token = noticed.set(found)
+    try:
+        yield cast("list[Member[Any]]", found)
+    finally:
+        noticed.reset(token)
+
+
+def own_task(task: Any) -> Task[Any, Any]:
+    """Return a task of pgqueue's own; of one of `django.tasks`, what stores its messages.
+
+    Raises:
+        InvalidFlow: it is no task, or one of another backend.
+    """
+    own = task if hasattr(task, "keys_of") else getattr(task, "adopted", None)
+    if own is None:
+        raise InvalidFlow(f"{task!r} is no task of pgqueue's, nor one of its django.tasks backend.")
+    return cast("Task[Any, Any]", own)
+
+
+class Growth(Draft):
+    """What a task adds to the flow of its own message: `context.flow`.
+
+    It is stored together with the success of the run, or not at all.
+
+    Args:
+        flow_id: the flow.
+        message_id: the message that runs.
+    """
+
+    def __init__(self, name: str, database: str, *, flow_id: int, message_id: int) -> None:
+        super().__init__(name, database)
+        self._flow_id = flow_id
+        self._message_id = message_id
+        self._awaited: set[int] = set()
+
+    @property
+    def id(self) -> str:
+        """The flow's id."""
+        return str(self._flow_id)
+
+    def enqueue(self, task: Any, *args: Any, awaited: bool = False, **kwargs: Any) -> Member[Any]:
+        """Add a message to the flow, as `Draft.enqueue` does.
+
+        Args:
+            awaited: whatever waits for this run's own message waits for the new one, too.
+        """
+        member = super().enqueue(task, *args, **kwargs)
+        if awaited:
+            self._awaited.add(member.place[1])
+        return member
+
+    def enqueue_many(
+        self,
+        task: Any,
+        calls: Iterable[Sequence[Any] | Mapping[str, Any]],
+        *,
+        awaited: bool = False,
+        after: Iterable[Member[Any]] | Member[Any] = (),
+        on_failure: str = "wait",
+    ) -> list[Member[Any]]:
+        """Add messages to the flow, as `Draft.enqueue_many` does."""
+        members = super().enqueue_many(task, calls, after=after, on_failure=on_failure)
+        if awaited:
+            self._awaited.update(each.place[1] for each in members)
+        return members
+
+    def grow(self, connection: Cursors) -> None:
+        """Store what was added, in the transaction in which the run is settled.
+
+        Raises:
+            InvalidArguments, InvalidFlow, ChannelFull, DuplicateMessage: the run has failed.
+        """
+        with needing_tables(self.database):
+            self.store(connection, self._flow_id)
+            children, handlers = engine.children(connection, self._flow_id, self._message_id)
+            pairs = [
+                (child, member.message_id)
+                for member in self._members
+                if member.came_of == "stored"
+                for child in {*handlers, *(children if member.place[1] in self._awaited else ())}
+            ]
+            if pairs:
+                engine.depend(connection, self._flow_id, pairs)

@@ -1,0 +1,208 @@
+"""Flows: messages that are stored together, some of which wait for others."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from datetime import timedelta
+from threading import TIMEOUT_MAX
+from time import monotonic
+from typing import Any, NamedTuple
+
+from asgiref.sync import sync_to_async
+from django.db import connections, transaction
+
+from pgqueue.conf import settings
+from pgqueue.connections import borrow
+from pgqueue.engine import flows as engine
+from pgqueue.engine import operate
+from pgqueue.engine.operate import BATCH, Operated, Verb
+from pgqueue.exceptions import FlowDoesNotExist, InvalidFlow, WaitTimeout
+from pgqueue.quantities import as_timedelta
+from pgqueue.states import Outcome, State
+from pgqueue.tables import needing_tables
+from pgqueue.tasks import waiting
+from pgqueue.tasks.drafts import Draft
+
+LOOK_EVERY = 0.5
+"""Seconds between looks at a flow that is waited for, where nothing tells of a change."""
+WAITING = "waiting"
+FAILED = {State.DEAD, Outcome.CANCELLED, Outcome.DISCARDED, Outcome.EXPIRED}
+
+
+class Progress(NamedTuple):
+    """How many messages of a flow are where.
+
+    Attributes:
+        done: they succeeded.
+        failed: they are dead, were cancelled or discarded, or expired.
+        running: a worker has them.
+        ready: they could run now.
+        waiting: for others, for their time, or to be committed.
+    """
+
+    done: int
+    failed: int
+    running: int
+    ready: int
+    waiting: int
+
+    @property
+    def total(self) -> int:
+        """How many messages the flow has, so far."""
+        return sum(self)
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether all have ended, or are dead."""
+        return self.done + self.failed == self.total
+
+
+def flow(name: str, *, on_end: Any = None, database: str | None = None) -> Flow:
+    """Collect messages that may wait for each other, and store them at the end of the `with` block.
+
+        with flow("import") as f:
+            parts = [f.enqueue(fetch, url) for url in urls]
+            f.enqueue(merge, parts)
+
+    They are part of the open transaction, or of one of their own. After an error nothing is
+    stored.
+
+    Args:
+        name: for people; flows may have the same.
+        on_end: a task that is called with the flow's id when all messages have ended, however that
+            was. One that is dead counts once it is replayed or discarded.
+        database: the alias of the queue's database, if not the one of `PGQUEUE`.
+    """
+    return Flow(name, database or settings().database, on_end=on_end)
+
+
+def get_flow(id: str | int, *, database: str | None = None) -> Flow:
+    """Look a flow up by its id.
+
+    Raises:
+        FlowDoesNotExist: there is none: it was rolled back, or it is not kept any more.
+    """
+    alias = database or settings().database
+    with needing_tables(alias):
+        found = engine.find(connections[alias], int(id)) if str(id).isdecimal() else None
+    if found is None:
+        raise FlowDoesNotExist(
+            f"No flow has the id {id}: it was rolled back, or it is not kept any more."
+        )
+    known = Flow(found.name, alias)
+    known.id = str(found.id)
+    return known
+
+
+class Flow(Draft):
+    """Messages that are collected to be stored, or that were. Made by `flow()` and `get_flow()`.
+
+    Attributes:
+        id: its number, as text; '' until it is stored.
+        name: for people.
+    """
+
+    def __init__(self, name: str, database: str, *, on_end: Any = None) -> None:
+        super().__init__(name, database)
+        self.id = ""
+        self._on_end = on_end
+
+    def __repr__(self) -> str:
+        return f"<Flow {self.name} #{self.id}>"
+
+    def __enter__(self) -> Flow:
+        if self.id:
+            raise InvalidFlow(f"{self!r} is stored already: a task adds to it by `context.flow`.")
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *raised: object) -> None:
+        if kind is None and len(self):
+            with needing_tables(self.database), transaction.atomic(using=self.database):
+                self._begin(connections[self.database])
+            self.tell_stored()
+
+    def _begin(self, connection: Any) -> None:
+        flow_id = engine.reserve(connection)
+        handler = None
+        if self._on_end is not None:
+            handler = self.enqueue(
+                self._on_end, str(flow_id), after=list(self._members), on_failure="run"
+            )
+        self.store(connection, flow_id)
+        engine.begin(
+            connection,
+            flow_id,
+            self.name,
+            handler_id=None if handler is None else handler.message_id,
+        )
+        self.id = str(flow_id)
+
+    @property
+    def progress(self) -> Progress:
+        """How many of its messages are where, now."""
+        with needing_tables(self.database):
+            counts = engine.counts(connections[self.database], self._stored())
+        return Progress(
+            done=counts.get(Outcome.SUCCEEDED, 0),
+            failed=sum(counts.get(word, 0) for word in FAILED),
+            running=counts.get(State.RUNNING, 0),
+            ready=counts.get(State.READY, 0),
+            waiting=sum(counts.get(word, 0) for word in (WAITING, State.HELD, State.SCHEDULED)),
+        )
+
+    def cancel(self) -> Operated:
+        """End what has not begun, and ask what runs to end."""
+        return self._operate(operate.cancel)
+
+    def retry(self) -> Operated:
+        """Make each dead message ready again, with all attempts before it."""
+        return self._operate(operate.replay, state=State.DEAD)
+
+    def _operate(self, verb: Verb, state: State | None = None) -> Operated:
+        done = Operated()
+        flow_id = self._stored()
+        with needing_tables(self.database):
+            batches = engine.live(connections[self.database], flow_id, state=state, limit=BATCH)
+            for ids in batches:
+                with transaction.atomic(using=self.database), borrow(self.database) as connection:
+                    done |= operate.unless_locked(connection, verb, ids)
+        return done
+
+    def wait(self, timeout: float | timedelta | None = None) -> Progress:
+        """Wait until nothing of it goes on: all have ended, or wait for one that is dead.
+
+        Args:
+            timeout: seconds or a timedelta; None: as long as it takes.
+
+        Raises:
+            WaitTimeout: it goes on.
+        """
+        seconds = TIMEOUT_MAX / 2 if timeout is None else as_timedelta(timeout).total_seconds()
+        until = monotonic() + seconds
+        flow_id = self._stored()
+        while True:
+            with needing_tables(self.database):
+                moving = engine.moving(connections[self.database], flow_id)
+            if moving is None:
+                return self.progress
+            left = until - monotonic()
+            if left <= 0:
+                raise WaitTimeout(
+                    f"{self!r} did not end within {seconds:g} s. It goes on: wait() may be called "
+                    "again."
+                )
+            promise = waiting.ended(self.database, moving)
+            with suppress(TimeoutError):
+                promise.result(min(LOOK_EVERY, left))
+            promise.cancel()
+
+    async def await_(self, timeout: float | timedelta | None = None) -> Progress:  # noqa: ASYNC109
+        """Wait until nothing of it goes on, from async code."""
+        return await sync_to_async(self.wait)(timeout)
+
+    def _stored(self) -> int:
+        if not self.id:
+            raise InvalidFlow(
+                f"The flow {self.name!r} is not stored yet: its `with` block stores it."
+            )
+        return int(self.id)

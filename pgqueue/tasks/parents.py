@@ -1,0 +1,46 @@
+"""What a message of a flow gets from its parents when it runs."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Mapping
+
+from django.db import connections
+
+from pgqueue import registry
+from pgqueue.codec.arguments import Codec, parse
+from pgqueue.codec.references import Returned
+from pgqueue.engine import flows
+from pgqueue.engine.flows import Parent
+from pgqueue.exceptions import ParentFailed, UnreadablePayload
+from pgqueue.states import Outcome
+
+
+def results(alias: str, ids: Collection[int]) -> Mapping[int, Returned]:
+    """Return what messages returned, or how they failed, by their ids.
+
+    Raises:
+        UnreadablePayload: one is not kept any more, or can't be read.
+        DecryptionFailed: one is encrypted, and can't be decrypted.
+    """
+    found = flows.results(connections[alias], ids)
+    if missing := set(ids) - found.keys():
+        raise UnreadablePayload(
+            f"The result of message {min(missing)}, which is an argument, is not kept any more."
+        )
+    codecs = {name: _codec(name) for name in {parent.task for parent in found.values()}}
+    return {id: _returned(parent, codecs[parent.task]) for id, parent in found.items()}
+
+
+def _codec(name: str) -> Codec | None:
+    task = registry.find(name)
+    return None if task is None else task.codec
+
+
+def _returned(parent: Parent, codec: Codec | None) -> Returned:
+    if parent.word == Outcome.SUCCEEDED:
+        if codec is None:
+            return Returned(parse(f"the result of {parent.task}", parent.result or "null"))
+        return Returned(codec.plain_result(parent.result or "null"), codec.returned)
+    error = None if parent.error is None else json.loads(parent.error)
+    return Returned(error=ParentFailed(parent.id, parent.task, parent.word, error))

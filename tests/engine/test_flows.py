@@ -1,0 +1,272 @@
+"""Messages that wait for others are made ready once, when the last of these has ended."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import UTC, datetime, time, timedelta
+from typing import Any
+
+import pytest
+
+from pgqueue.engine import (
+    cancel,
+    dead,
+    expire,
+    flows,
+    held,
+    partitions,
+    purge,
+    retention,
+    settle,
+)
+from pgqueue.models import Blocked as BlockedRow
+from pgqueue.models import FailedMember, Flow, History, Message
+from pgqueue.states import State
+from tests.engine.flow_graphs import Graph, succeed
+from tests.factories import Connection, claim, failure
+
+WAIT, CANCEL, RUN = "wait", "cancel", "run"
+
+
+def die(connection: Connection, claims: Sequence[Any]) -> None:
+    settle.bury(connection, [failure(each) for each in claims])
+
+
+class TestWaiting:
+    def test_a_child_is_ready_when_the_last_of_its_parents_has_ended(
+        self, connection: Connection
+    ) -> None:
+        graph = Graph(connection, {"a": "", "b": "", "c": "ab"})
+        assert graph.ready() == "ab"
+
+        graph.run("b")
+        graph.route()
+        assert graph.ready() == "a"
+
+        graph.run("a")
+        graph.route()
+        assert graph.ready() == "c"
+        assert not BlockedRow.objects.exists()
+
+    def test_each_step_of_a_chain_follows_the_one_before(self, connection: Connection) -> None:
+        graph = Graph(connection, {"a": "", "b": "a", "c": "b"})
+
+        for name in "abc":
+            assert graph.ready() == name
+            graph.run(name)
+            graph.route()
+
+        assert set(graph.states().values()) == {"succeeded"}
+
+    def test_a_child_that_is_delayed_is_scheduled_then(self, connection: Connection) -> None:
+        graph = Graph(connection, {"a": ""}, run_after=None)
+        later = Graph(connection, {"a": "", "b": "a"})
+        Message.objects.filter(pk=later.ids["b"]).update(
+            run_at=Message.objects.get(pk=graph.ids["a"]).run_at + timedelta(hours=1)
+        )
+
+        claims = claim(connection, limit=10)
+        succeed(connection, claims)
+        later.route()
+
+        assert later.states()["b"] == State.SCHEDULED
+
+    def test_a_retry_of_a_parent_lets_no_child_go(self, connection: Connection) -> None:
+        graph = Graph(connection, {"a": "", "b": "a"})
+
+        graph.run("a", settled=lambda c, claims: settle.retry(c, [failure(claims[0])]))
+        graph.route()
+
+        assert graph.ready() == "a"
+
+    def test_what_waits_is_not_committed_as_a_held_message_is_nor_does_its_hold_end(
+        self, connection: Connection
+    ) -> None:
+        graph = Graph(connection, {"a": "", "b": "a"})
+
+        assert held.commit(connection, [graph.ids["b"]]) == set()
+        assert expire.expire(connection) == 0
+        assert graph.states()["b"] == State.HELD
+
+
+class TestAFailure:
+    @pytest.mark.parametrize(
+        ("on_failure", "state"),
+        [(WAIT, "held"), (CANCEL, "cancelled"), (RUN, "ready")],
+    )
+    def test_of_a_parent_that_died_is_what_its_child_says(
+        self, connection: Connection, on_failure: str, state: str
+    ) -> None:
+        graph = Graph(connection, {"a": "", "b": f"a {on_failure}"})
+
+        graph.run("a", settled=die)
+        graph.route()
+
+        assert graph.states()["b"] == state
+
+    @pytest.mark.parametrize(
+        ("on_failure", "state"),
+        [(WAIT, "cancelled"), (CANCEL, "cancelled"), (RUN, "ready")],
+    )
+    @pytest.mark.parametrize("how", ["cancelled", "discarded", "purged", "finished"])
+    def test_of_a_parent_that_is_gone_lets_no_child_wait_for_ever(
+        self, connection: Connection, on_failure: str, state: str, how: str
+    ) -> None:
+        graph = Graph(connection, {"a": "", "b": f"a {on_failure}"})
+        a = graph.ids["a"]
+
+        if how == "cancelled":
+            cancel.cancel(connection, [a])
+        elif how == "discarded":
+            graph.run("a", settled=die)
+            graph.route()
+            if on_failure == CANCEL:
+                return  # it was cancelled when its parent died
+            dead.discard(connection, [a])
+        elif how == "purged":
+            purge.discard(
+                connection, "default", states=[State.READY], after=0, up_to=a, before=None
+            )
+        else:
+            finish = settle.Finish
+            graph.run(
+                "a",
+                settled=lambda c, claims: settle.finish(
+                    c, [finish(claims[0], "discarded", None, 0.0)]
+                ),
+            )
+        graph.route()
+
+        assert graph.states()["b"] == state
+        assert FailedMember.objects.filter(pk=a).exists()
+
+    def test_goes_on_to_those_that_wait_for_the_child(self, connection: Connection) -> None:
+        graph = Graph(connection, {"a": "", "b": "a cancel", "c": "b", "d": "c run"})
+
+        graph.run("a", settled=die)
+        graph.route()
+
+        assert graph.states() == {"a": "dead", "b": "cancelled", "c": "cancelled", "d": "ready"}
+        [error] = History.objects.get(pk=graph.ids["b"]).errors
+        assert error["class"] == "pgqueue.exceptions.ParentFailed"
+        assert str(graph.ids["a"]) in error["message"]
+
+    def test_cancels_at_once_while_other_parents_still_run(self, connection: Connection) -> None:
+        graph = Graph(connection, {"a": "", "b": "", "c": "ab cancel"})
+
+        graph.run("b", settled=die)
+        graph.route()
+
+        assert graph.states()["c"] == "cancelled"
+
+    def test_that_is_replayed_lets_the_flow_go_on(self, connection: Connection) -> None:
+        graph = Graph(connection, {"a": "", "b": "", "c": "ab"})
+        graph.run("ab", settled=die)
+        graph.route()
+        assert graph.states()["c"] == "held"
+
+        dead.replay(connection, [graph.ids["a"], graph.ids["b"]])
+        graph.run("ab")
+        graph.route()
+
+        assert graph.ready() == "c"
+
+
+class TestTheRouter:
+    def test_leaves_a_child_that_is_locked_to_the_duty(
+        self, connection: Connection, other: Connection
+    ) -> None:
+        graph = Graph(connection, {"a": "", "b": "a"})
+        graph.run("a")
+
+        with other.transaction():
+            other.execute("SELECT FROM pgqueue_message WHERE id = %s FOR UPDATE", [graph.ids["b"]])
+            graph.route()
+            assert graph.ready() == ""
+
+        assert flows.ring_stale(connection) == 1
+        graph.route()
+        assert graph.ready() == "b"
+        assert flows.ring_stale(connection) == 0
+
+    def test_never_lets_one_run_that_it_could_not_cancel(
+        self, connection: Connection, other: Connection
+    ) -> None:
+        graph = Graph(connection, {"a": "", "b": "", "c": "ab"})
+        cancel.cancel(connection, [graph.ids["b"]])
+        with other.transaction():
+            other.execute("SELECT FROM pgqueue_message WHERE id = %s FOR UPDATE", [graph.ids["c"]])
+            graph.route()
+
+        graph.run("a")
+        graph.route()
+        assert graph.ready() == ""
+
+        flows.ring_stale(connection)
+        graph.route()
+        assert graph.states()["c"] == "cancelled"
+
+
+class TestRetention:
+    @pytest.fixture
+    def graph(self, connection: Connection) -> Graph:
+        """A flow that goes on, a message of which ended a hundred days ago."""
+        graph = Graph(connection, {"a": "", "b": "a"})
+        graph.run("a")
+        partitions.ensure(connection)
+        day = (datetime.now(UTC) - timedelta(days=100)).date()
+        name = f"pgqueue_history_{day:%Y%m%d}"
+        connection.execute(
+            f"CREATE TABLE IF NOT EXISTS {name} PARTITION OF pgqueue_history "
+            f"FOR VALUES FROM ('{day} 00:00Z') TO ('{day + timedelta(days=1)} 00:00Z')"
+        )
+        connection.execute(
+            "UPDATE pgqueue_history SET finished_at = %s",
+            [datetime.combine(day, time(), tzinfo=UTC)],
+        )
+        Flow.objects.update(created_at=datetime.combine(day, time(), tzinfo=UTC))
+        return graph
+
+    def test_keeps_what_a_flow_that_goes_on_may_need(
+        self, connection: Connection, graph: Graph
+    ) -> None:
+        month = dict.fromkeys(
+            ("succeeded", "cancelled", "discarded", "expired"), timedelta(days=30)
+        )
+        short = {**month, "succeeded": timedelta(days=1)}
+
+        partitions.drop(connection, month)
+        [window] = retention.windows(connection, short)
+        step = retention.purge(connection, window, short)
+        assert step.removed == 0
+        assert History.objects.filter(pk=graph.ids["a"]).exists()
+
+        cancel.cancel(connection, [graph.ids["b"]])
+        flows.end(connection)
+        assert partitions.drop(connection, month) != []
+        assert not History.objects.filter(pk=graph.ids["a"]).exists()
+
+
+class TestItsEnd:
+    def test_is_noted_when_no_message_is_left(self, connection: Connection) -> None:
+        graph = Graph(connection, {"a": "", "b": "a"})
+        graph.run("a")
+        graph.route()
+        assert flows.end(connection) == 0
+
+        graph.run("b")
+        assert flows.end(connection) == 1
+        assert Flow.objects.get().ended_at is not None
+
+    def test_lets_it_be_forgotten_some_time_later(self, connection: Connection) -> None:
+        graph = Graph(connection, {"a": "", "b": "a"})
+        cancel.cancel(connection, list(graph.ids.values()))
+        graph.route()
+        flows.end(connection)
+
+        assert flows.forget(connection, keep=timedelta(hours=1)) == 0
+        while flows.forget(connection, keep=timedelta(seconds=-1)):
+            pass
+
+        assert not Flow.objects.exists()
+        assert not FailedMember.objects.exists()

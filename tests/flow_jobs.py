@@ -1,0 +1,128 @@
+"""Tasks of the tests of flows."""
+
+from __future__ import annotations
+
+from datetime import UTC, date, datetime
+from typing import Any
+
+from pgqueue import Discard, ParentFailed, TaskContext, task
+
+ran: list[Any] = []
+
+
+@task
+def number(value: int) -> int:
+    return value
+
+
+@task
+def add_to(value: int, more: int) -> int:
+    return value + more
+
+
+@task
+async def number_async(value: int) -> int:
+    return value
+
+
+@task
+def total(numbers: list[int], extra: int = 0) -> int:
+    return sum(numbers) + extra
+
+
+@task
+def by_name(found: dict[str, int]) -> str:
+    return ",".join(f"{name}={value}" for name, value in sorted(found.items()))
+
+
+@task
+def someday(year: int) -> date:
+    return date(year, 1, 1)
+
+
+@task
+def moment(year: int):  # type: ignore[no-untyped-def]  # what it returns says its type itself
+    return datetime(year, 1, 1, tzinfo=UTC)
+
+
+@task
+def year_of(day: date) -> int:
+    return day.year
+
+
+@task
+def kind_of(value):  # type: ignore[no-untyped-def]
+    return type(value).__name__
+
+
+@task
+def nothing() -> None: ...
+
+
+@task
+def text() -> str:
+    return "text"
+
+
+@task(max_attempts=1)
+def fail(message: str = "no") -> int:
+    raise ValueError(message)
+
+
+@task
+def give_up() -> int:
+    raise Discard("not worth it")
+
+
+@task
+def failures(*parents: Any) -> list[str]:
+    return [
+        f"{parent.outcome}: {parent.error['message'] if parent.error else ''}"
+        if isinstance(parent, ParentFailed)
+        else str(parent)
+        for parent in parents
+    ]
+
+
+@task
+def note(value: Any) -> None:
+    ran.append(value)
+
+
+@task(takes_context=True)
+def grow(context: TaskContext, count: int) -> int:
+    parts = context.flow.enqueue_many(number, [(each,) for each in range(count)], awaited=True)
+    context.flow.enqueue(total, parts, awaited=True)
+    return -1
+
+
+@task(takes_context=True, atomic=True)
+def grow_atomically(context: TaskContext, count: int) -> int:
+    context.flow.enqueue_many(number, [(each,) for each in range(count)], awaited=True)
+    return -1
+
+
+@task(takes_context=True)
+async def grow_async(context: TaskContext, count: int) -> int:
+    context.flow.enqueue_many(number, [(each,) for each in range(count)], awaited=True)
+    return -1
+
+
+@task(takes_context=True, max_attempts=2, backoff=[0])
+def grow_the_second_time(context: TaskContext) -> int:
+    context.flow.enqueue(number, context.attempt, awaited=True)
+    if context.attempt == 1:
+        raise ValueError("not yet")
+    return -1
+
+
+@task(takes_context=True, max_attempts=1)
+def grow_badly(context: TaskContext) -> None:
+    context.flow.enqueue(number, 1, awaited=True)
+    context.flow.enqueue(number, "text", awaited=True)
+    context.flow.enqueue(number, object(), awaited=True)
+
+
+@task(takes_context=True)
+def grow_where_there_is_no_flow(context: TaskContext) -> None:
+    context.flow.enqueue(number, 1)

@@ -1,0 +1,425 @@
+"""What a project writes about flows, and what comes of it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from django.db import transaction
+
+from pgqueue import (
+    DuplicateMessage,
+    Flow,
+    FlowDoesNotExist,
+    InvalidArguments,
+    InvalidFlow,
+    TaskFailed,
+    chain,
+    chord,
+    flow,
+    get_flow,
+    group,
+)
+from pgqueue.models import Blocked, Dependency, History, Message
+from pgqueue.models import Flow as FlowRow
+from pgqueue.states import Outcome, State
+from pgqueue.testing import immediate, run_all
+from tests import flow_jobs as jobs
+
+pytestmark = pytest.mark.django_db
+
+
+def values(*members: Any) -> list[Any]:
+    for each in members:
+        each.refresh()
+    return [each.return_value for each in members]
+
+
+class TestArguments:
+    def test_that_are_members_become_what_these_return(self) -> None:
+        with flow("sum") as f:
+            parts = [f.enqueue(jobs.number, each) for each in (1, 2, 3)]
+            end = f.enqueue(jobs.total, parts, extra=f.enqueue(jobs.number, 10))
+
+        run_all()
+
+        assert values(end) == [16]
+
+    def test_are_found_in_dicts_too(self) -> None:
+        with flow("names") as f:
+            found = {"a": f.enqueue(jobs.number, 1), "b": f.enqueue(jobs.number, 2)}
+            end = f.enqueue(jobs.by_name, found)
+
+        run_all()
+
+        assert values(end) == ["a=1,b=2"]
+
+    def test_are_read_as_the_parameter_says(self) -> None:
+        with flow("days") as f:
+            end = f.enqueue(jobs.year_of, f.enqueue(jobs.someday, 2030))
+
+        run_all()
+
+        assert values(end) == [2030]
+
+    def test_are_what_the_parent_says_where_the_parameter_says_nothing(self) -> None:
+        with flow("kinds") as f:
+            ends = [
+                f.enqueue(jobs.kind_of, f.enqueue(jobs.someday, 2030)),
+                f.enqueue(jobs.kind_of, f.enqueue(jobs.moment, 2030)),
+                f.enqueue(jobs.kind_of, f.enqueue(jobs.nothing)),
+            ]
+
+        run_all()
+
+        assert values(*ends) == ["date", "datetime", "NoneType"]
+
+    def test_are_shown_as_results_to_come_until_the_message_runs(self) -> None:
+        with flow("shown") as f:
+            first = f.enqueue(jobs.number, 1)
+            end = f.enqueue(jobs.total, [first])
+
+        found = jobs.total.get_result(end.id)
+
+        assert found.args == [[(int(first.id),)]]
+        assert found.status is State.HELD
+
+    def test_of_an_async_task_are_results_as_well(self) -> None:
+        with flow("async") as f:
+            end = f.enqueue(jobs.number_async, f.enqueue(jobs.number_async, 7))
+
+        run_all()
+
+        assert values(end) == [7]
+
+
+class TestStoring:
+    def test_a_flow_is_stored_as_a_whole_or_not_at_all(self) -> None:
+        with pytest.raises(InvalidArguments), flow("bad") as f:
+            first = f.enqueue(jobs.number, 1)
+            f.enqueue(jobs.total, [first])
+            f.enqueue(jobs.number, object())  # type: ignore[arg-type]
+
+        assert not Message.objects.exists()
+        assert not FlowRow.objects.exists()
+        assert not Dependency.objects.exists()
+
+    def test_nothing_is_stored_if_the_block_raises(self) -> None:
+        with pytest.raises(RuntimeError), flow("raises") as f:
+            f.enqueue(jobs.number, 1)
+            raise RuntimeError
+
+        assert not Message.objects.exists()
+
+    def test_it_vanishes_with_the_caller_s_transaction(self) -> None:
+        with pytest.raises(RuntimeError), transaction.atomic():
+            with flow("undone") as f:
+                f.enqueue(jobs.total, [f.enqueue(jobs.number, 1)])
+            raise RuntimeError
+
+        assert not Message.objects.exists()
+        assert not Blocked.objects.exists()
+        with pytest.raises(FlowDoesNotExist):
+            get_flow(f.id)
+
+    def test_an_empty_one_is_none(self) -> None:
+        with flow("empty"):
+            pass
+
+        assert not FlowRow.objects.exists()
+
+    def test_members_of_another_flow_are_refused(self) -> None:
+        with flow("one") as one:
+            stranger = one.enqueue(jobs.number, 1)
+
+        with (
+            pytest.raises(InvalidFlow, match="of the flow 'two'"),
+            flow("two") as two,
+        ):
+            two.enqueue(jobs.nothing, after=[stranger])
+        with (
+            pytest.raises(InvalidFlow, match="of the flow 'two'"),
+            flow("two") as two,
+        ):
+            two.enqueue(jobs.total, [stranger])
+        with pytest.raises(InvalidArguments, match="only a message of the same flow"):
+            jobs.number.enqueue(stranger)  # type: ignore[arg-type]
+
+    def test_a_cycle_is_refused(self) -> None:
+        parts: list[Any] = []
+        with pytest.raises(InvalidFlow, match="cycle"), flow("cycle") as f:
+            parts.append(f.enqueue(jobs.total, parts))
+
+    @pytest.mark.parametrize(
+        ("parent", "child"), [(jobs.text, jobs.number), (jobs.nothing, jobs.year_of)]
+    )
+    def test_a_result_that_can_not_fit_is_refused(self, parent: Any, child: Any) -> None:
+        with pytest.raises(InvalidArguments, match="doesn't take"), flow("unfit") as f:
+            f.enqueue(child, f.enqueue(parent))
+
+    def test_an_unknown_answer_to_failures_is_refused(self) -> None:
+        with pytest.raises(InvalidFlow, match="wait, cancel, run"), flow("unknown") as f:
+            f.enqueue(jobs.nothing, on_failure="ignore")
+
+    def test_a_task_that_is_stored_on_commit_or_held_is_refused(self) -> None:
+        with pytest.raises(InvalidFlow, match="on_commit"), flow("later") as f:
+            f.enqueue(jobs.number.using(enqueue_on_commit=True), 1)
+        with pytest.raises(InvalidFlow, match="can't do both"), flow("held") as f:
+            f.enqueue(jobs.nothing.hold(for_=5), after=f.enqueue(jobs.number, 1))
+
+    def test_a_parent_that_is_a_duplicate_is_refused(self) -> None:
+        once = jobs.number.using(dedupe_key="once")
+        before = once.enqueue(1)
+
+        with pytest.raises(DuplicateMessage, match=before.id), flow("twice") as f:
+            f.enqueue(jobs.total, [f.enqueue(once, 1)])
+        with flow("twice") as f:
+            alone = f.enqueue(once, 1)
+
+        assert (alone.id, alone.came_of) == (before.id, "existing")
+
+    def test_members_with_dedupe_keys_and_order_wait_as_others_do(self) -> None:
+        once = jobs.number.using(dedupe_key="first")
+        then = jobs.number.using(ordered=True, key="lane", priority=3)
+        with flow("once") as f:
+            first = f.enqueue(once, 1)
+            second = f.enqueue(then, first)
+            third = f.enqueue(jobs.number.using(dedupe_key="last"), second)
+
+        states = {str(each.pk): each.state for each in Message.objects.all()}
+        assert states == {first.id: "ready", second.id: "held", third.id: "held"}
+
+        run_all()
+        assert values(first, second, third) == [1, 1, 1]
+
+    def test_a_delay_begins_when_it_is_stored(self) -> None:
+        with flow("later") as f:
+            end = f.enqueue(jobs.number.using(run_after=3600), f.enqueue(jobs.number, 1))
+
+        run_all()
+        end.refresh()
+
+        assert end.status is State.SCHEDULED
+
+    def test_of_tasks_that_run_at_once_runs_whole(self) -> None:
+        with immediate():
+            with flow("at once") as f:
+                end = f.enqueue(jobs.total, [f.enqueue(jobs.number, 1), f.enqueue(jobs.number, 2)])
+
+            assert values(end) == [3]
+
+
+class TestWords:
+    def test_a_chain_hands_on_what_each_step_returned(self) -> None:
+        last = chain(jobs.number.call(1), jobs.add_to.call(10), jobs.add_to.call(100)).enqueue()
+
+        run_all()
+
+        assert values(last) == [111]
+        assert last.flow.progress.done == 3
+
+    def test_a_chain_may_take_nothing_over(self) -> None:
+        last = chain(jobs.number.call(1), jobs.number.call(2).without_result()).enqueue()
+
+        first = run_all()
+
+        assert values(last) == [2]
+        assert [each.args for each in first] == [[1], [2]]
+
+    def test_a_chord_gives_its_callback_all_results(self) -> None:
+        last = chord(jobs.number.map([1, 2, 3]), jobs.total.call(extra=4)).enqueue()
+
+        run_all()
+
+        assert values(last) == [10]
+
+    def test_a_group_in_a_chain_gives_each_what_was_before_and_all_to_what_follows(self) -> None:
+        words = chain(jobs.number.call(1), group(jobs.add_to.call(n) for n in (10, 20)), jobs.total)
+
+        last = words.enqueue()
+        run_all()
+
+        assert values(last) == [32]
+
+    def test_chains_side_by_side_end_in_the_last_of_each(self) -> None:
+        first, second = group(
+            chain(jobs.number.call(1), jobs.add_to.call(1)), jobs.number.call(5)
+        ).enqueue(name="side by side")
+
+        run_all()
+
+        assert values(first, second) == [2, 5]
+        assert first.flow is second.flow
+        assert first.flow.name == "side by side"
+
+    def test_a_call_has_options_and_says_what_a_failure_means(self) -> None:
+        last = chain(
+            jobs.fail.using(channel="other").call("gone"),
+            jobs.failures.call().using(priority=7).on_failure("run"),
+        ).enqueue()
+
+        run_all()
+
+        assert values(last) == [["dead: gone"]]
+        assert History.objects.get(pk=last.id).priority == 7
+
+    @pytest.mark.parametrize("empty", [chain(), group()])
+    def test_an_empty_one_is_refused(self, empty: Any) -> None:
+        with pytest.raises(InvalidFlow, match="nothing in this"):
+            empty.enqueue()
+        with pytest.raises(InvalidFlow, match="not empty"):
+            chord([], jobs.total)
+
+    def test_what_is_no_task_is_refused(self) -> None:
+        with pytest.raises(InvalidFlow, match="no task of pgqueue's"):
+            chain(jobs.number.call(1), print)
+        with pytest.raises(InvalidFlow, match="wait, cancel, run"):
+            jobs.number.call(1).on_failure("ignore")
+
+
+class TestFailures:
+    def test_are_passed_to_those_that_run_all_the_same(self) -> None:
+        with flow("all the same") as f:
+            end = f.enqueue(
+                jobs.failures,
+                f.enqueue(jobs.fail, "one"),
+                f.enqueue(jobs.give_up),
+                f.enqueue(jobs.number, 3),
+                on_failure="run",
+            )
+
+        run_all()
+
+        assert values(end) == [["dead: one", "discarded: not worth it", "3"]]
+
+    def test_wait_for_a_retry_of_the_flow(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        with flow("again") as f:
+            bad = f.enqueue(jobs.fail)
+            end = f.enqueue(jobs.total, [bad])
+        run_all()
+        assert f.progress == (0, 1, 0, 0, 1)
+
+        assert f.retry().done == {int(bad.id)}
+        monkeypatch.setitem(vars(jobs.fail), "func", lambda message="": 4)
+        run_all()
+
+        assert values(end) == [4]
+        assert f.progress.has_ended
+
+    def test_end_what_says_so(self) -> None:
+        with flow("cancel") as f:
+            end = f.enqueue(jobs.total, [f.enqueue(jobs.fail)], on_failure="cancel")
+
+        run_all()
+        end.refresh()
+
+        assert end.status is Outcome.CANCELLED
+        with pytest.raises(TaskFailed):
+            _ = end.return_value
+        assert "did not succeed" in end.errors[-1].message
+
+
+class TestTheHandler:
+    @pytest.fixture(autouse=True)
+    def _forget(self) -> None:
+        jobs.ran.clear()
+
+    def test_runs_once_all_have_ended_however_that_was(self) -> None:
+        with flow("handled", on_end=jobs.note) as f:
+            f.enqueue(jobs.total, [f.enqueue(jobs.fail)], on_failure="cancel")
+            f.enqueue(jobs.number, 1)
+
+        run_all()
+
+        assert jobs.ran == [f.id]
+        assert get_flow(f.id).progress == (2, 2, 0, 0, 0)
+
+    def test_waits_for_what_is_added_meanwhile(self) -> None:
+        with flow("grown", on_end=jobs.note) as f:
+            f.enqueue(jobs.grow, 3)
+
+        run_all()
+
+        assert jobs.ran == [f.id]
+        assert f.progress.done == 6
+
+
+class TestGrowing:
+    @pytest.mark.parametrize("task", [jobs.grow, jobs.grow_atomically, jobs.grow_async])
+    def test_has_what_waits_for_the_task_wait_for_more(self, task: Any) -> None:
+        with flow("grows") as f:
+            end = f.enqueue(jobs.total, [f.enqueue(task, 3)])
+
+        first = run_all()
+
+        assert values(end) == [-1]
+        assert first[-1].id == end.id, "it ran before what was added"
+
+    def test_is_undone_with_an_attempt_that_fails(self) -> None:
+        with flow("again") as f:
+            f.enqueue(jobs.grow_the_second_time)
+
+        run_all(retries=True)
+
+        added = [each.payload for each in Message.objects.all()]
+        assert added == []
+        assert f.progress == (2, 0, 0, 0, 0)
+
+    def test_fails_the_run_if_it_can_not_be_stored(self) -> None:
+        with flow("bad") as f:
+            bad = f.enqueue(jobs.grow_badly)
+
+        run_all()
+        bad.refresh()
+
+        assert bad.status is State.DEAD
+        assert "object" in bad.errors[-1].message
+        assert f.progress.total == 1
+
+    def test_needs_a_flow(self) -> None:
+        result = jobs.grow_where_there_is_no_flow.using(max_attempts=1).enqueue()
+
+        run_all()
+        result.refresh()
+
+        assert result.status is State.DEAD
+        assert "not part of a flow" in result.errors[-1].message
+
+
+class TestOperating:
+    def test_cancels_what_has_not_begun(self) -> None:
+        with flow("cancelled") as f:
+            f.enqueue(jobs.total, [f.enqueue(jobs.number, 1)])
+
+        assert len(f.cancel().done) == 2
+        assert f.progress == (0, 2, 0, 0, 0)
+        assert run_all() == []
+        assert f.wait(0).has_ended
+
+    def test_looks_one_up_by_its_id(self) -> None:
+        with flow("found") as f:
+            f.enqueue(jobs.number, 1)
+
+        found = get_flow(f.id)
+
+        assert (found.id, found.name) == (f.id, "found")
+        for unknown in ("0", "x", ""):
+            with pytest.raises(FlowDoesNotExist):
+                get_flow(unknown)
+
+    def test_says_that_it_is_stored_or_not_yet(self) -> None:
+        f = flow("not yet")
+        with pytest.raises(InvalidFlow, match="not stored yet"):
+            _ = f.progress
+        with f:
+            f.enqueue(jobs.number, 1)
+        with pytest.raises(InvalidFlow, match="stored already"):
+            f.__enter__()
+
+    def test_wait_returns_where_only_a_dead_one_is_waited_for(self) -> None:
+        with flow("stuck") as f:
+            f.enqueue(jobs.total, [f.enqueue(jobs.fail)])
+        run_all()
+
+        assert isinstance(f, Flow)
+        assert f.wait(1) == (0, 1, 0, 0, 1)

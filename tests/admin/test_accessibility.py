@@ -1,0 +1,76 @@
+"""Every page of ours in the admin against axe's rules for WCAG 2.1 AA: names, labels, contrast."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Literal
+
+import pytest
+from django.conf import settings as django_settings
+from django.contrib.auth.models import User
+from django.test import Client
+from playwright.sync_api import Browser, Page
+
+from tests.admin.places import make_world
+from tests.admin.test_escaping import first_pages
+from tests.browsing import PATIENCE
+
+pytestmark = [pytest.mark.browser, pytest.mark.django_db(transaction=True)]
+
+LEVELS = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa"]
+CONTENT = "#content-start"
+"""What a page has inside Django's frame."""
+OF_DJANGO = ("/admin/", "/delete/", "/history/")
+"""How the addresses of pages end of which nothing is ours; but for the list of history."""
+
+
+def addresses() -> Iterator[str]:
+    """Yield the address of each page of ours, once."""
+    seen = set[str]()
+    for path in first_pages(make_world()):
+        page = path.partition("?")[0]
+        is_ours = not page.endswith(OF_DJANGO) or page == "/admin/pgqueue/history/"
+        if is_ours and page not in seen:
+            yield path
+        if "?" in path or not page.endswith(("/page/", "/key/", "/bulk/", "/purge/", "/trim/")):
+            seen.add(page)
+
+
+def open_page(browser: Browser, url: str, scheme: Literal["light", "dark"]) -> Page:
+    """Return a page of an operator who may do everything."""
+    client = Client()
+    client.force_login(User.objects.create_superuser("operator"))
+    context = browser.new_context(base_url=url, color_scheme=scheme)
+    context.set_default_timeout(PATIENCE)
+    name = django_settings.SESSION_COOKIE_NAME
+    context.add_cookies([{"name": name, "value": client.cookies[name].value, "url": url}])
+    return context.new_page()
+
+
+def violations(page: Page) -> Iterator[str]:
+    """Yield what axe finds in a page, with the element that it is about."""
+    from axe_playwright_python.sync_playwright import Axe
+
+    options = {"runOnly": {"type": "tag", "values": LEVELS}, "resultTypes": ["violations"]}
+    for found in Axe().run(page, context=CONTENT, options=options).response["violations"]:
+        for node in found["nodes"]:
+            yield f"{found['id']}: {node['html'][:300]}: {node['failureSummary']}"
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_no_page_violates_a_rule(browser: Browser, live_server: Any, scheme: Any) -> None:
+    page = open_page(browser, live_server.url, scheme)
+    found: list[str] = []
+    checked = 0
+    try:
+        for path in addresses():
+            answer = page.goto(path)
+            assert answer is not None
+            if answer.ok and page.locator(CONTENT).count():
+                checked += 1
+                found += [f"{path}: {each}" for each in violations(page)]
+    finally:
+        page.context.close()
+
+    assert not found, "\n".join(found)
+    assert checked > 30

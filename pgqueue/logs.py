@@ -14,7 +14,7 @@ from typing import Any
 from pgqueue.signals import fields_of
 from pgqueue.tasks.around import running
 
-FIELDS = ("message_id", "task", "attempt", "channel", "key", "trace_id")
+FIELDS = ("message_id", "task", "attempt", "channel", "key", "flow_id", "trace_id")
 
 
 class RunFilter(logging.Filter):

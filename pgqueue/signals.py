@@ -169,6 +169,7 @@ def fields_of(task: Any, context: Any) -> dict[str, Any]:
         "attempt": context.attempt,
         "channel": claim.channel,
         "key": claim.key,
+        "flow_id": "" if claim.flow_id is None else str(claim.flow_id),
     }
 
 
@@ -204,6 +205,7 @@ def _log_lost(sender: Any, claim: Any, **kwargs: Any) -> None:
             "attempt": claim.attempt,
             "channel": claim.channel,
             "key": claim.key,
+            "flow_id": "" if claim.flow_id is None else str(claim.flow_id),
         },
     )
 

@@ -47,6 +47,9 @@ class Tracer(Protocol):
     def handling(self, group: str, events: Sequence[Any]) -> AbstractContextManager[Any]:
         """Return the span in which the handler of a group handles events."""
 
+    def prepare(self, context: Any) -> None:
+        """Read from the database what the span of a run of a flow's message needs."""
+
     def finished(self, context: Any, ending: Ending) -> None:
         """Note how a run has ended."""
 
@@ -91,6 +94,12 @@ def sending(
 def handling(group: str, events: Sequence[Any]) -> AbstractContextManager[Any]:
     """Return what to call the handler of a group in."""
     return _NOTHING if tracer is None else tracer.handling(group, events)
+
+
+def prepare(context: Any) -> None:
+    """Read from the database what the span of a run of a flow's message needs."""
+    if tracer is not None:
+        tracer.prepare(context)
 
 
 def finished(context: Any, ending: Ending) -> None:

@@ -14,7 +14,7 @@ import pytest
 from asgiref.sync import sync_to_async
 from django.core.management import call_command
 
-from pgqueue import task
+from pgqueue import flow, task
 from pgqueue.logs import FIELDS, JSONFormatter, RunFilter
 from tests.docs.blocks import blocks
 
@@ -76,8 +76,18 @@ def test_a_record_of_a_task_has_the_fields_of_its_run(lines: Any) -> None:
         "attempt": 1,
         "channel": "mail",
         "key": "ada",
+        "flow_id": None,
         "trace_id": None,
     }
+
+
+def test_a_record_of_a_message_of_a_flow_has_the_flow_s_id(lines: Any) -> None:
+    with flow("told") as f:
+        f.enqueue(fail, after=f.enqueue(tell))
+
+    drain()
+
+    assert {each["flow_id"] for each in lines() if "message_id" in each} == {f.id}
 
 
 @pytest.mark.parametrize("options", [[], ["--async", "4"]], ids=["thread", "event loop"])

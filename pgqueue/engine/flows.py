@@ -228,6 +228,13 @@ def moving(connection: Cursors, flow_id: int) -> int | None:
     return id
 
 
+def origins(connection: Cursors, flow_id: int, id: int, *, limit: int) -> list[tuple[int, str]]:
+    """Return ids and metadata, as JSON text, of what a message waited for: the last `limit`."""
+    with connection.cursor() as cursor:
+        cursor.execute(SQL["origins"], {"flow_id": flow_id, "id": id, "limit": limit})
+        return list(cursor.fetchall())
+
+
 def results(connection: Cursors, ids: Collection[int]) -> dict[int, Parent]:
     """Return what came of messages, by id; those of which nothing is stored are missing."""
     with connection.cursor() as cursor:

@@ -193,6 +193,20 @@ SELECT id, task, outcome, result::text, (errors -> -1)::text FROM pgqueue_histor
 UNION ALL
 SELECT id, task, state, NULL, (errors -> -1)::text FROM pgqueue_message WHERE id = ANY (%(ids)s::bigint[])
 
+-- name: origins
+-- The metadata of what a message waited for, which say where these came from.
+SELECT waited.id, found.metadata
+FROM (
+    SELECT parent_id AS id FROM pgqueue_dependency
+    WHERE flow_id = %(flow_id)s AND child_id = %(id)s
+    ORDER BY parent_id DESC LIMIT %(limit)s) waited
+CROSS JOIN LATERAL (
+    SELECT metadata::text FROM pgqueue_history WHERE id = waited.id
+    UNION ALL
+    SELECT metadata::text FROM pgqueue_message WHERE id = waited.id
+    LIMIT 1) found
+ORDER BY waited.id
+
 -- name: moving
 -- A message of the flow that goes on, the last one that waits if there is any, as far as can be seen; or 0:
 -- the router has to look first. NULL: all have ended, or wait for one that is dead.

@@ -128,6 +128,16 @@ def groups(connection: Connection) -> list[GroupSeen]:
     return [GroupSeen(*row) for row in connection.execute(SQL["groups"])]
 
 
+def flows(connection: Connection, *, bound: int) -> tuple[int, int]:
+    """Return how many flows have not ended, and how many of these have a dead message.
+
+    Args:
+        bound: so many flows, and dead letters, are looked at, at most.
+    """
+    living, stopped = connection.execute(SQL["flows"], {"bound": bound}).fetchone() or (0, 0)
+    return living, stopped
+
+
 def schedules(connection: Connection, *, limit: int) -> list[tuple[str, float]]:
     """Return schedules, and for how many seconds their next tick has been due; latest first."""
     return connection.execute(SQL["schedules"], {"limit": limit}).fetchall()

@@ -93,6 +93,13 @@ FROM pgqueue_webhook w JOIN pgqueue_subscription s ON s.name = w.subscription_id
 WHERE (s.paused AND s.error <> '') OR (w.enabled AND w.failures > 0)
 ORDER BY s.name
 
+-- name: flows
+-- Flows that have not ended, and those of them with a dead message: they can't end before it is replayed or
+-- discarded. Counted up to a bound, of flows and of dead letters.
+SELECT (SELECT count(*) FROM (SELECT FROM pgqueue_flow WHERE ended_at IS NULL LIMIT %(bound)s) living),
+       (SELECT count(DISTINCT flow_id) FROM (
+            SELECT flow_id FROM pgqueue_message WHERE state = 'dead' ORDER BY channel, key, id LIMIT %(bound)s) dead)
+
 -- name: schedules
 SELECT name, greatest(extract(epoch FROM statement_timestamp() - next_at), 0)::float8
 FROM pgqueue_schedule

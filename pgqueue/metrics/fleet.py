@@ -16,7 +16,7 @@ from prometheus_client.registry import Collector
 
 from pgqueue.conf import settings
 from pgqueue.engine import channels, health, replication, statistics
-from pgqueue.engine.stats import measure
+from pgqueue.engine.stats import BOUND, measure
 from pgqueue.engine.values import Connection
 from pgqueue.metrics import runs
 
@@ -139,6 +139,19 @@ def _schedules(connection: Connection, left_out: Counter[str]) -> Iterator[Metri
     )
 
 
+def _flows(connection: Connection, left_out: Counter[str]) -> Iterator[Metric]:
+    living, stopped = health.flows(connection, bound=BOUND)
+    yield GaugeMetricFamily(
+        "pgqueue_flows", "Flows that have not ended, up to 10 000.", value=living
+    )
+    yield GaugeMetricFamily(
+        "pgqueue_flows_stopped",
+        "Flows that can't end before a dead message of theirs is replayed or discarded. 10 000 "
+        "dead letters are looked at, at most.",
+        value=stopped,
+    )
+
+
 def _groups(connection: Connection, left_out: Counter[str]) -> Iterator[Metric]:
     groups = {each.name or DISPATCH: each for each in health.groups(connection)}
     told = _first("groups", groups.items(), left_out)
@@ -213,6 +226,7 @@ PARTS: Mapping[str, Part] = {
     "runs": _runs,
     "duties": _duties,
     "schedules": _schedules,
+    "flows": _flows,
     "groups": _groups,
     "subscriptions": _subscriptions,
     "webhooks": _webhooks,

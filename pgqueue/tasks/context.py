@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from contextvars import Context
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -47,6 +48,9 @@ class TaskContext:
     """The alias of the database that the message is in."""
     raised_in: Context | None = field(default=None, init=False, repr=False)
     """The context variables where an error left the function: what is logged of it is, there."""
+
+    waited_for: Sequence[tuple[int, str]] = field(default=(), init=False, repr=False)
+    """Messages that this one waited for, and their metadata as JSON; only where runs are traced."""
 
     growth: Growth | None = field(default=None, init=False)
     """What this run adds to its flow."""

@@ -13,6 +13,7 @@ from opentelemetry.trace import Link
 from pgqueue.engine.values import Claim
 
 EMPTY = "{}"
+MESSAGE = "messaging.message.id"
 MOST_LINKS = 128
 """Of a span: the SDK drops what is beyond."""
 
@@ -57,6 +58,21 @@ def origin(carriers: Iterable[Carrier]) -> Origin:
     return Origin(
         contexts[0] if len(contexts) == 1 else Context(), [link for _, link in found.values()]
     )
+
+
+def links_to(messages: Iterable[tuple[int, str]]) -> list[Link]:
+    """Return links to the spans that stored messages, each with the message's id.
+
+    Args:
+        messages: ids, and metadata as JSON text.
+    """
+    found = [
+        (id, link)
+        for id, text in messages
+        if text != EMPTY
+        for link in origin([json.loads(text)]).links
+    ]
+    return [Link(link.context, {MESSAGE: str(id)}) for id, link in found]
 
 
 def carriers_of(claim: Claim, metadata: Carrier) -> list[Carrier]:

@@ -28,6 +28,8 @@ UNITS: Mapping[str, str] = {
     "workers": "{process}",
     "duty_late_seconds": "s",
     "schedule_late_seconds": "s",
+    "flows": "{flow}",
+    "flows_stopped": "{flow}",
     "group_lag_events": "{event}",
     "group_lag_seconds": "s",
     "group_stopped_partitions": "{partition}",

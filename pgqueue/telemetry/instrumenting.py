@@ -7,6 +7,7 @@ from contextlib import AbstractContextManager, contextmanager
 from itertools import chain
 from typing import Any
 
+from django.db import connections
 from opentelemetry import metrics, trace
 from opentelemetry.metrics import MeterProvider
 from opentelemetry.trace import INVALID_SPAN, Span, TracerProvider
@@ -14,12 +15,13 @@ from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapProp
 
 from pgqueue import __version__, tracing
 from pgqueue.endings import Ending
+from pgqueue.engine import flows
 from pgqueue.engine.values import Claim
 from pgqueue.events.recorded import RecordedEvent
 from pgqueue.tasks import TaskContext, redacting
 from pgqueue.tasks.around import around_runs, remove
 from pgqueue.tasks.delivery import Delivery
-from pgqueue.telemetry.carried import carriers_of, origin
+from pgqueue.telemetry.carried import MESSAGE, MOST_LINKS, Origin, carriers_of, links_to, origin
 from pgqueue.telemetry.gauges import forget
 from pgqueue.telemetry.instruments import Instruments
 from pgqueue.telemetry.spans import Attributes, Processing, Sending, harmless
@@ -27,6 +29,7 @@ from pgqueue.telemetry.spans import Attributes, Processing, Sending, harmless
 NAME = "pgqueue"
 ATTEMPT = "messaging.pgqueue.message.attempt"
 KEY = "messaging.pgqueue.message.key"
+FLOW = "messaging.pgqueue.flow.id"
 
 
 def instrument(
@@ -142,6 +145,14 @@ class _Instrumented:
             is_nested=True,
         )
 
+    def prepare(self, context: TaskContext) -> None:
+        """Read what the message of a flow waited for: its span is linked to that."""
+        claim = context.claim
+        if claim.flow_id is not None:
+            context.waited_for = flows.origins(
+                connections[context.database], claim.flow_id, claim.id, limit=MOST_LINKS
+            )
+
     def finished(self, context: TaskContext, ending: Ending) -> None:
         """Count a run."""
         with harmless:
@@ -165,7 +176,7 @@ class _Run(Processing):
         super().__init__(
             tracer,
             instruments,
-            lambda: origin(carriers_of(claim, context.metadata)),
+            lambda: _origin_of(context),
             lambda: redacting.hiding(claim),
             destination=claim.channel,
             task=context.task.name,
@@ -178,13 +189,23 @@ class _Run(Processing):
         return None if self._context.cancelled else super().failure(error)
 
 
+def _origin_of(context: TaskContext) -> Origin:
+    """Return where a run's message comes from, with links to what it waited for."""
+    parent, links = origin(carriers_of(context.claim, context.metadata))
+    if not context.waited_for:
+        return Origin(parent, links)
+    return Origin(parent, [*links, *links_to(context.waited_for)][:MOST_LINKS])
+
+
 def _of_message(claim: Claim, metadata: Mapping[str, Any]) -> Attributes:
     attributes: Attributes = {
-        "messaging.message.id": str(claim.id),
+        MESSAGE: str(claim.id),
         ATTEMPT: claim.attempt,
     }
     if claim.key:
         attributes[KEY] = claim.key
+    if claim.flow_id is not None:
+        attributes[FLOW] = str(claim.flow_id)
     if isinstance(subscription := metadata.get("subscription"), str):
         attributes["messaging.destination.subscription.name"] = subscription
     return attributes

@@ -281,7 +281,11 @@ class Runner:
     def _arguments(self, run: Run) -> tuple[list[Any], dict[str, Any]]:
         try:
             claim = run.leased.claim
-            resolve = None if claim.flow_id is None else partial(parents.results, self.alias)
+            resolve = None
+            if claim.flow_id is not None:
+                # Here, since the span itself begins where an event loop may be.
+                tracing.prepare(run.context)
+                resolve = partial(parents.results, self.alias)
             args, kwargs = run.task.codec.decode(claim.payload or b"", resolve)
             return [run.context.argument, *args] if run.task.takes_context else args, kwargs
         except AWAY as error:  # both may have asked the database

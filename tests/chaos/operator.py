@@ -248,6 +248,8 @@ def verbs() -> list[Callable[[], object]]:
         on_its_own(flows.ring_stale)
         on_its_own(flows.end)
         on_its_own(flows.forget, keep=SOON)
+        # What only a worker that traces asks.
+        on_its_own(flows.origins, 1, 1, limit=5)
         on_its_own(statistics.forget)
         on_its_own(keys.by_key, "odd", bound=10)
         on_its_own(lookup.may_read)

@@ -18,10 +18,11 @@ from django.test import Client
 from django.urls import path
 from prometheus_client.parser import text_string_to_metric_families
 
-from pgqueue import Channel, metrics, publish, task, webhooks
+from pgqueue import Channel, flow, metrics, publish, task, webhooks
 from pgqueue.connections import connect
 from pgqueue.endpoints import new_secret
 from pgqueue.engine import duty
+from pgqueue.engine import flows as engine
 from pgqueue.engine.statistics import OUTCOMES
 from pgqueue.metrics import fleet
 from pgqueue.models import Schedule, Subscription, Webhook
@@ -152,6 +153,26 @@ class TestAScrape:
 
         assert 3600 <= found["pgqueue_schedule_late_seconds", "nightly"] < 3700
         assert 7200 <= found["pgqueue_duty_late_seconds", "purge"] < 7300
+
+    def test_counts_flows_and_those_that_a_dead_message_stops(
+        self, scrape: Scrape, connection: psycopg.Connection[Any]
+    ) -> None:
+        bury(connection)
+        with flow("ends") as ends:
+            ends.enqueue(divide, 1)
+        with flow("waits") as waits:
+            waits.enqueue(divide.using(run_after=3600), 1)
+        with flow("stops") as stops:
+            bad = [stops.enqueue(divide, 0) for _ in range(2)]
+            stops.enqueue(divide, 1, after=bad)
+        before = scrape()
+
+        call_command("runworker", "--drain", verbosity=0)
+        engine.end(connection)
+        after = scrape()
+
+        assert (before["pgqueue_flows",], before["pgqueue_flows_stopped",]) == (3, 0)
+        assert (after["pgqueue_flows",], after["pgqueue_flows_stopped",]) == (2, 1)
 
     def test_tells_of_webhooks_that_fail_and_of_no_others(self, scrape: Scrape) -> None:
         since = datetime.now(UTC) - timedelta(minutes=10)

@@ -38,6 +38,12 @@ def tell() -> list[Any]:
 
 
 @task(channel="mail")
+def take(found: Any = None) -> Any:
+    """Take what another message of the flow returned."""
+    return found
+
+
+@task(channel="mail")
 async def tell_async() -> list[str]:
     """Say which span is current, here and in what goes on beside."""
     await asyncio.sleep(0)

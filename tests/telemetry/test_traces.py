@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from functools import partial
 from typing import Any
+from unittest.mock import patch
 
 import psycopg
 import pytest
@@ -21,6 +22,7 @@ from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapProp
 from pgqueue import (
     BufferedPublisher,
     batch,
+    flow,
     publish,
     publish_later,
     publish_many,
@@ -34,6 +36,7 @@ from pgqueue import (
     webhooks,
 )
 from pgqueue.engine import dispatch as engine
+from pgqueue.engine import flows
 from pgqueue.engine.sequence import catch_up
 from pgqueue.events import subscriptions
 from pgqueue.events.consumers import Consumer, consumer
@@ -62,6 +65,12 @@ def dispatch(connection: Connection) -> None:
     while not is_last:
         with connection.transaction():
             is_last = engine.step(connection).is_last
+
+
+def sent(member: Any) -> Any:
+    """Return the link to what stored a message: its attributes, and the id of its span."""
+    stored = History.objects.get(pk=member.id).metadata["traceparent"]
+    return {"messaging.message.id": member.id}, int(stored.split("-")[2], 16)
 
 
 def result() -> Any:
@@ -314,6 +323,56 @@ class TestARun:
 
         assert [each.parent for each in traces.consumed] == [None] * 5
         assert History.objects.count() == 5
+
+
+class TestAFlow:
+    @pytest.mark.parametrize("options", [[], ["--async", "4"]], ids=["thread", "event loop"])
+    def test_links_each_run_to_what_stored_the_messages_it_waited_for(
+        self, traces: Traces, options: list[str]
+    ) -> None:
+        with flow("packing") as f:
+            parts = [f.enqueue(jobs.tell), f.enqueue(jobs.tell_async)]
+            last = f.enqueue(jobs.take, parts[0], after=parts[1])
+            end = f.enqueue(jobs.tell_async, after=last)
+
+        drain(*options)
+
+        runs = {(each.attributes or {})["messaging.message.id"]: each for each in traces.consumed}
+        # The first link of each is to what stored the message itself.
+        waited = {
+            id: [(dict(link.attributes or {}), link.context.span_id) for link in run.links[1:]]
+            for id, run in runs.items()
+        }
+        assert waited == {
+            parts[0].id: [],
+            parts[1].id: [],
+            last.id: [sent(part) for part in parts],
+            end.id: [sent(last)],
+        }
+        flows_of = {(run.attributes or {})["messaging.pgqueue.flow.id"] for run in runs.values()}
+        assert flows_of == {f.id}
+
+    def test_links_to_128_at_most(self, traces: Traces) -> None:
+        with flow("many") as f:
+            parts = [f.enqueue(jobs.tell) for _ in range(130)]
+            f.enqueue(jobs.take, after=parts)
+
+        drain()
+
+        [last] = [each for each in traces.consumed if len(each.links) > 1]
+        assert len(last.links) == 128
+        told = [(each.attributes or {}).get("messaging.message.id") for each in last.links[1:]]
+        assert told == [each.id for each in parts[2:129]]
+
+    def test_asks_the_database_for_nothing_more_where_nothing_is_traced(self) -> None:
+        with flow("untraced") as f:
+            f.enqueue(jobs.take, after=f.enqueue(jobs.tell))
+
+        with patch.object(flows, "origins", side_effect=AssertionError) as asked:
+            drain()
+
+        assert History.objects.filter(outcome="succeeded").count() == 2
+        assert asked.call_count == 0
 
 
 class TestAParent:

@@ -80,6 +80,9 @@ def build(
             period=period,
             exact=messages < exact_below,
             objectives=objectives,
+            since=since,
+            # What ends while a queue is read is not whole; an export has what it has.
+            until=until or (None if isinstance(source, Folder) else now),
         )
         facts: dict[str, object] = {
             "title": "Queue report",

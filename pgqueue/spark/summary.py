@@ -36,9 +36,22 @@ def text(report: Report) -> str:
         lines += ["", f"{by:40}{'messages':>10}{'died':>8}{'wait p99':>10}{'run p99':>10}"]
         rows = tables[f"by_{by}"]
         lines += [_row(row, by) for _, row in rows.head(SHOWN).iterrows()]
-        if len(rows) > SHOWN:
-            lines.append(f"and {len(rows) - SHOWN} more")
+        lines += _rest(len(rows))
+    flows = tables["flows"]
+    if len(flows):
+        lines += ["", f"{'flow':40}{'flows':>10}{'p50':>10}{'p95':>10}{'longest':>10}"]
+        lines += [_flow(row) for _, row in flows.head(SHOWN).iterrows()]
+        lines += _rest(len(flows))
     return "\n".join(lines)
+
+
+def _rest(rows: int) -> list[str]:
+    return [f"and {rows - SHOWN} more"] if rows > SHOWN else []
+
+
+def _flow(row: Any) -> str:
+    times = (row.duration_p50_s, row.duration_p95_s, row.duration_max_s)
+    return f"{row.flow[:39]:40}{row.flows:>10}" + "".join(f"{duration(each):>10}" for each in times)
 
 
 def duration(seconds: float) -> str:

@@ -86,6 +86,8 @@ MESSAGE = "pgqueue_message"
 HISTORY = "pgqueue_history"
 WORKER = "pgqueue_worker"
 EVENT = "pgqueue_event"
+FLOW = "pgqueue_flow"
+DEPENDENCY = "pgqueue_dependency"
 
 # PostgreSQL knows times that Spark's timestamps and Python's don't: infinity, 294276 AD, 4713 BC.
 FIRST_TIME = "'0001-01-01 00:00:00Z'"
@@ -104,6 +106,19 @@ def _any_time(name: str) -> Column:
     sql = f"greatest(least(m.{name}, {LAST_TIME}), {FIRST_TIME})"
     # least() and greatest() pass over NULL.
     return Column(name, Type.TIMESTAMP, f"CASE WHEN m.{name} IS NOT NULL THEN {sql} END")
+
+
+def _of_flow(name: str) -> Column:
+    type = Type.TEXT if name == "name" else Type.TIMESTAMP
+    return Column(f"flow_{name}", type, SQL["of_flow"].format(name=name))
+
+
+def _freed(until: str) -> tuple[Column, ...]:
+    """Return what ended the wait of a flow's message; until: when it began, or later."""
+    return (
+        Column("freed_by", Type.BIGINT, SQL["freed"].format(what="id", until=until)),
+        Column("freed_at", Type.TIMESTAMP, SQL["freed"].format(what="at", until=until)),
+    )
 
 
 # What a message and its history have in common.
@@ -133,11 +148,17 @@ _COMMON = (
     _time("started_at"),
     _time("cancel_requested_at"),
     _column("parent_id", Type.BIGINT),
+    _column("flow_id", Type.BIGINT),
+    _of_flow("name"),
+    _of_flow("created_at"),
 )
+# What waits has not been let go.
+_LIVE = _freed("CASE WHEN m.state <> 'held' THEN statement_timestamp() END")
 
 _MESSAGES = Table(
     columns=(
         *_COMMON,
+        *_LIVE,
         _column("state", Type.TEXT),
         _any_time("lease_until"),
         _column("governed", Type.BOOLEAN),
@@ -150,6 +171,8 @@ _MESSAGES = Table(
 _HISTORY = Table(
     columns=(
         *_COMMON,
+        *_freed("m.finished_at"),
+        Column("flow_ended_at", Type.TIMESTAMP, SQL["flow_ended_at"]),
         _column("outcome", Type.TEXT),
         _column("result", Type.TEXT),
         _time("finished_at"),
@@ -164,6 +187,7 @@ _HISTORY = Table(
 _DEADLETTERS = Table(
     columns=(
         *_COMMON,
+        *_LIVE,
         Column("died_at", Type.TIMESTAMP, "(m.errors -> -1 ->> 'at')::timestamptz"),
         Column("error_class", Type.TEXT, "m.errors -> -1 ->> 'class'"),
         Column("error_message", Type.TEXT, "m.errors -> -1 ->> 'message'"),
@@ -226,6 +250,31 @@ _EVENTS = Table(
     is_log=True,
 )
 
+_FLOWS = Table(
+    columns=(
+        _column("id", Type.BIGINT),
+        _column("name", Type.TEXT),
+        _column("handler_id", Type.BIGINT),
+        _time("created_at"),
+        _time("ended_at"),
+    ),
+    sources={FLOW: "{rows} AS m WHERE true"},
+    filters=(),
+    time="created_at",
+)
+
+_DEPENDENCIES = Table(
+    columns=(
+        _column("flow_id", Type.BIGINT),
+        _column("child_id", Type.BIGINT),
+        _column("parent_id", Type.BIGINT),
+        _time("created_at"),
+    ),
+    sources={DEPENDENCY: SQL["dependencies"]},
+    filters=(),
+    time="created_at",
+)
+
 TABLES: Mapping[str, Table] = {
     "messages": _MESSAGES,
     "history": _HISTORY,
@@ -233,5 +282,7 @@ TABLES: Mapping[str, Table] = {
     "attempts": _ATTEMPTS,
     "workers": _WORKERS,
     "events": _EVENTS,
+    "flows": _FLOWS,
+    "dependencies": _DEPENDENCIES,
 }
 """By the names that the option `table` takes."""

@@ -38,3 +38,40 @@ a.error_class, a.error_message, a.traceback
           AND NOT EXISTS (SELECT FROM jsonb_array_elements(r.errors) e WHERE (e ->> 'attempt')::int = r.attempt)
     ) a
 ) AS m WHERE true
+
+-- name: of_flow
+-- Of the flow of the message m.
+CASE WHEN m.flow_id IS NOT NULL THEN (SELECT f.{name} FROM pgqueue_flow f WHERE f.id = m.flow_id) END
+
+-- name: freed
+-- Of what the message m waited for, the one that ended last, or died if that was enough.
+CASE WHEN m.flow_id IS NOT NULL THEN (
+    SELECT ended.{what}
+    FROM pgqueue_dependency d
+    CROSS JOIN LATERAL (
+        -- None of them can end before m is stored: that leaves other days out.
+        SELECT h.id, h.finished_at AS at
+        FROM pgqueue_history h
+        WHERE h.id = d.parent_id AND h.finished_at >= m.created_at AND h.finished_at <= {until}
+        UNION ALL
+        SELECT p.id, (p.errors -> -1 ->> 'at')::timestamptz
+        FROM pgqueue_message p
+        WHERE p.id = d.parent_id AND p.state || '' = 'dead' AND (p.errors -> -1 ->> 'at')::timestamptz <= {until}
+        LIMIT 1) ended
+    WHERE d.flow_id = m.flow_id AND d.child_id = m.id
+    ORDER BY ended.at DESC, ended.id DESC
+    LIMIT 1) END
+
+-- name: flow_ended_at
+-- When it was known that all messages of the flow of m had ended; NULL: when this is read, some have not. What
+-- lives is looked up once for all rows, so that a flow of many messages is not searched for each of them.
+CASE WHEN m.flow_id IS NOT NULL THEN (
+    SELECT coalesce(f.ended_at, CASE WHEN f.id NOT IN (
+        SELECT l.id FROM pgqueue_flow l
+        WHERE l.ended_at IS NULL
+          AND (SELECT count(*) FROM (SELECT FROM pgqueue_message p WHERE p.flow_id = l.id LIMIT 1) one) > 0
+        ) THEN statement_timestamp() END)
+    FROM pgqueue_flow f WHERE f.id = m.flow_id) END
+
+-- name: dependencies
+(SELECT d.*, f.created_at FROM {rows} AS d JOIN pgqueue_flow f ON f.id = d.flow_id) AS m WHERE true

@@ -17,6 +17,10 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame, SparkSession
 
+FLOW = (
+    *("flow_id", "flow_name", "flow_created_at", "flow_ended_at"),
+    *("freed_by", "freed_at"),
+)
 BEGIN = datetime(2026, 11, 24, 10, 0, tzinfo=UTC)
 Row = dict[str, Any]
 
@@ -57,6 +61,7 @@ def message(
         "run_at": at(due),
         "started_at": began,
         "errors": json.dumps(errors or []),
+        **dict.fromkeys(FLOW),
         "outcome": outcome,
         "ended_at": at(due + (wait or 0) + run),
         **changed,

@@ -53,6 +53,9 @@ slo: channel objective_s target messages within attained budget_left worst_burn
 slo_burn: channel at burn
 slowest_tasks: task messages run_p50_s run_p99_s run_total_s share
 noisiest_keys: channel key messages share run_total_s run_share wait_p99_s_of_others failures
+flows: flow flows failed messages duration_p50_s duration_p95_s duration_max_s
+flow_tasks: flow task messages waited_total_s ready_total_s run_total_s share
+flow_paths: flow flow_id step message_id task waited_s ready_s run_s
 errors: error_class place pattern attempts messages tasks first_at last_at example
 retry_storms: task began_at ended_at attempts retries retries_per_message \
 usual_retries_per_message
@@ -98,6 +101,7 @@ def busy(seed: int = 1) -> Report:
         **_changes(random),
         "slowest_tasks": _slowest(random),
         "noisiest_keys": _noisiest(random),
+        **_flows(random),
         "errors": _errors(random),
         "retry_storms": _storms(),
         "what_if": _what_if(),
@@ -230,6 +234,37 @@ def _noisiest(random: np.random.Generator) -> pd.DataFrame:
             "failures": random.integers(0, 900, len(keys)),
         }
     )
+
+
+def _flows(random: np.random.Generator) -> dict[str, pd.DataFrame]:
+    names = ["nightly report", HTML, ARABIC, *(f"import {n}" for n in range(14)), ""]
+    p50 = np.sort(random.lognormal(2, 2, len(names)))[::-1]
+    flows = pd.DataFrame(
+        {
+            "flow": names,
+            "flows": random.integers(1, 900, len(names)),
+            "failed": random.poisson(2, len(names)),
+            "messages": random.integers(10, 100_000, len(names)),
+            "duration_p50_s": p50,
+            "duration_p95_s": p50 * 3,
+            "duration_max_s": p50 * 11,
+        }
+    )
+    steps = pd.DataFrame(
+        [[name, number, step, 7 * step, task] for number, name in enumerate(names, 1)
+         for step, task in enumerate(TASKS, 1)],
+        columns=COLUMNS["flow_paths"][:5],
+    )  # fmt: skip
+    times = random.lognormal(0, 2, (3, len(steps)))
+    paths = steps.assign(waited_s=times[0], ready_s=times[1], run_s=times[2])
+    tasks = steps[["flow", "task"]].assign(
+        messages=random.integers(1, 5_000, len(steps)),
+        waited_total_s=times[0] * 900,
+        ready_total_s=times[1] * 900,
+        run_total_s=times[2] * 900,
+        share=random.beta(1, len(TASKS), len(steps)),
+    )
+    return {"flows": flows, "flow_tasks": tasks, "flow_paths": paths}
 
 
 def _errors(random: np.random.Generator) -> pd.DataFrame:

@@ -12,6 +12,7 @@ import psycopg
 import pytest
 from psycopg.sql import SQL
 
+from pgqueue.engine import flows
 from pgqueue.spark import SnapshotGone, SparkError, TableChanged, copying, holding
 from pgqueue.spark.options import read_options
 from pgqueue.spark.planning import Part, Stretch, divided, plan
@@ -23,6 +24,8 @@ from tests.spark.conftest import Read
 from tests.spark.log import publish
 
 DAY = timedelta(days=1)
+SAME = {"workers": "worker", "events": "event", "flows": "flow", "dependencies": "dependency"}
+OF_FLOWS = {"flow_name", "flow_created_at", "flow_ended_at", "freed_by", "freed_at"}
 AWKWARD = [
     "", " ", "a\nb", "a\r\nb", "\n", '"', '""', "'", ",", "\\", "\\.", "\\N", "NULL", "null", "NaN",
     "ünï", "日本", "🐘", "\x01", "\t", "\u2028", "%s", "{}", "$1",
@@ -73,23 +76,25 @@ class TestColumns:
         ended(connection)
         register(connection, channels=["a,b", 'c"'])
         publish(connection)
+        flows.begin(connection, 1, "import")
+        flows.depend(connection, 1, [(3, 1), (3, 2)])
         connection.execute("UPDATE pgqueue_history SET started_at = finished_at")
 
         rows = read(name)
 
-        assert rows.num_rows == {"messages": 1, "attempts": 2}.get(name, 1)
+        assert rows.num_rows == {"attempts": 2, "dependencies": 2}.get(name, 1)
         assert rows.column_names == TABLES[name].names
 
     def test_are_all_those_of_the_tables(self, connection: Connection) -> None:
         query = "SELECT * FROM {} WHERE false"
         columns = {
             name: {each.name for each in connection.execute(query.format(name)).description or ()}
-            for name in ("pgqueue_message", "pgqueue_history", "pgqueue_worker", "pgqueue_event")
+            for name in map("pgqueue_{}".format, (*SAME.values(), "message", "history"))
         }
 
-        assert set(TABLES["history"].names) == columns["pgqueue_history"]
-        assert set(TABLES["workers"].names) == columns["pgqueue_worker"]
-        assert set(TABLES["events"].names) == columns["pgqueue_event"]
+        for name, of in SAME.items():
+            assert set(TABLES[name].names) >= columns[f"pgqueue_{of}"]
+        assert set(TABLES["history"].names) - columns["pgqueue_history"] == OF_FLOWS
         # What only tells the engine how to find them.
         assert columns["pgqueue_message"] - set(TABLES["messages"].names) == {"rank", "debounced"}
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from jinja2 import Environment, PackageLoader, StrictUndefined, Template
 from markupsafe import Markup, escape
 
-from pgqueue.spark.page import future, groups, headline, hours, objectives, timeline, trouble
+from pgqueue.spark.page import flows, future, groups, headline, hours, objectives, timeline, trouble
 from pgqueue.spark.page.rows import Data
 
 if TYPE_CHECKING:
@@ -22,6 +22,7 @@ SECTIONS = {
     "by_channel": groups.channels,
     "by_task": groups.tasks,
     "by_key": groups.keys,
+    "flows": flows.flows,
     "errors": trouble.errors,
     "retry_storms": trouble.storms,
     "what_if": future.what_if,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
@@ -22,6 +23,7 @@ class Material:
         runs: what ended (see `runs.runs`); it is cached.
         attempts: of these, and of what is live (see `attempts.attempts`).
         exact: whether percentiles are.
+        since, until: what was stored before, or ended after, is not in `runs`; None: all is.
         objectives: by channel; "" is for all others.
         tables: what was made before, by name.
     """
@@ -31,6 +33,8 @@ class Material:
     period: Period
     exact: bool
     objectives: Mapping[str, Objective]
+    since: datetime | None = None
+    until: datetime | None = None
     tables: dict[str, Pandas] = field(default_factory=dict)
 
 

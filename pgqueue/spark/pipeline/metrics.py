@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pgqueue.spark.pipeline import (
     changes,
     errors,
+    flows,
     forecast,
     keys,
     objectives,
@@ -59,6 +60,12 @@ METRICS: Mapping[str, Metric] = {
         "The keys that took most of the run time, and how long the others waited.",
         ("noisiest_keys",),
         keys.make,
+    ),
+    "flows": Metric(
+        "Flows",
+        "How long flows took, and where the messages on their critical paths waited.",
+        ("flows", "flow_tasks", "flow_paths"),
+        flows.make,
     ),
     "errors": Metric(
         "Errors",

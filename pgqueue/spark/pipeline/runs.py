@@ -19,8 +19,9 @@ if TYPE_CHECKING:
 _COMMON = (
     *("id", "channel", "key", "task", "priority", "worker_id", "attempt", "failures", "lost"),
     *("created_at", "run_at", "started_at", "errors"),
+    *("flow_id", "flow_name", "flow_created_at", "freed_by", "freed_at"),
 )
-HISTORY = (*_COMMON, "outcome", "finished_at")
+HISTORY = (*_COMMON, "outcome", "finished_at", "flow_ended_at")
 """The columns that are needed of the table `history`."""
 DEADLETTERS = (*_COMMON, "died_at")
 """The columns that are needed of the table `deadletters`."""
@@ -51,18 +52,21 @@ def runs(history: DataFrame, deadletters: DataFrame) -> DataFrame:
         outcome: as in history, or "dead";
         failed: attempts that failed or lost their lease; is_retried: whether others followed them;
         arrived_at: when it was first due (of a message that failed before: when it was created);
-        due_at: when its last attempt was due;
+        due_at: when its last attempt was due; what waits for others is not due before these ended;
         started_at: when that began; NULL: it ended without one;
         ended_at: when the message ended;
         wait_s: from due_at to started_at; run_s: from started_at to ended_at;
         total_s: from arrived_at to ended_at, if it succeeded or died;
-        errors: of its attempts: attempt, at, error_class, place, pattern, message.
+        errors: of its attempts: attempt, at, error_class, place, pattern, message;
+        of messages of flows: flow_id, flow_name, flow_created_at, flow_ended_at, freed_by, and
+        waited_s: from when it was stored until what it waited for had ended.
     """
-    columns = [*_COMMON, "outcome", "ended_at"]
+    columns = [*_COMMON, "outcome", "ended_at", "flow_ended_at"]
     ended = history.withColumnRenamed("finished_at", "ended_at").select(*columns)
     dead = (
         deadletters.withColumn("outcome", F.lit("dead"))
         .withColumnRenamed("died_at", "ended_at")
+        .withColumn("flow_ended_at", F.lit(None).cast("timestamp"))
         .select(*columns)
     )
     return _derived(ended.unionByName(dead))
@@ -77,11 +81,12 @@ def waiting(messages: DataFrame) -> DataFrame:
     live = messages.where(F.col("state").isin("ready", "running"))
     # What has not begun has nothing of its last run but the time when it started.
     started = F.when(F.col("state") == "running", F.col("started_at"))
-    ended = F.lit(None).cast("timestamp")
+    nothing = F.lit(None).cast("timestamp")
     return _derived(
         live.withColumn("started_at", started)
         .withColumn("outcome", F.lit("live"))
-        .withColumn("ended_at", ended)
+        .withColumn("ended_at", nothing)
+        .withColumn("flow_ended_at", nothing)
     )
 
 
@@ -92,8 +97,9 @@ def _derived(ended: DataFrame) -> DataFrame:
     before = F.filter("errors", lambda error: error.attempt < F.col("attempt"))
     # A first lost lease leaves run_at as it was.
     again = F.when(failed > 0, F.try_element_at(before, F.lit(-1)).at)
-    created = F.col("created_at")
-    due = F.greatest("run_at", "created_at", again)
+    # greatest() passes over NULL: most messages wait for no others.
+    created = F.greatest("created_at", "freed_at")
+    due = F.greatest("run_at", created, again)
     lost = F.coalesce(F.try_element_at("errors", F.lit(-1)).error_class == LOST, F.lit(False))
     ran = F.when(is_dead, ~lost).otherwise(F.col("worker_id").isNotNull())
     started = F.when(ran & (F.col("started_at") >= F.col("due_at")), F.col("started_at"))
@@ -108,7 +114,8 @@ def _derived(ended: DataFrame) -> DataFrame:
         .withColumn("wait_s", seconds(F.col("due_at"), F.col("started_at")))
         .withColumn("run_s", seconds(F.col("started_at"), F.col("ended_at")))
         .withColumn("total_s", F.when(is_done, seconds(F.col("arrived_at"), F.col("ended_at"))))
-        .drop("failures", "created_at", "run_at", "state")
+        .withColumn("waited_s", seconds(F.col("created_at"), F.col("freed_at")))
+        .drop("failures", "created_at", "run_at", "state", "freed_at")
     )
 
 

@@ -74,7 +74,7 @@ class Folder(NamedTuple):
         """
         folder = self.path.rstrip("/")
         try:
-            history = spark.read.parquet(f"{folder}/history")
+            history = _read(spark, f"{folder}/history", HISTORY, "history")
         except AnalysisException as error:
             if error.getCondition() not in ("PATH_NOT_FOUND", "UNABLE_TO_INFER_SCHEMA"):
                 raise
@@ -82,7 +82,7 @@ class Folder(NamedTuple):
                 f"{folder} has no history: export to it first, with pgqueue_export --to {folder}."
             ) from error
         try:
-            letters = spark.read.parquet(f"{folder}/deadletters")
+            letters = _read(spark, f"{folder}/deadletters", DEADLETTERS, "deadletters")
         except AnalysisException:
             # An export that was killed in its last step has none yet.
             letters = _nothing(spark, "deadletters")
@@ -94,6 +94,18 @@ class Folder(NamedTuple):
 
 
 Source = Live | Folder
+
+
+def _read(spark: SparkSession, path: str, names: Sequence[str], table: str) -> DataFrame:
+    """Read Parquet files, also those of an older version, which have fewer columns."""
+    found = spark.read.parquet(path)
+    missing = [TABLES[table].column(name) for name in names if name not in found.columns]
+    if not missing:
+        return found
+    schema = found.schema
+    for column in missing:
+        schema = schema.add(column.name, column.type.value)
+    return spark.read.schema(schema).parquet(path)
 
 
 def _between(

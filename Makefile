@@ -28,7 +28,7 @@ PLOTTING = $(VENV)/installed-soak
 PIPELINE = $(VENV)/installed-spark
 DOCUMENTING = $(VENV)/installed-docs
 
-.PHONY: demo history test test-slow test-postgres test-wal test-spark test-browser model fuzz chaos soak bench bench-smoke bench-peers docs messages audit lint types imports migrations check constraints clean
+.PHONY: demo history test test-slow test-postgres test-wal test-spark test-browser test-celery model fuzz chaos soak bench bench-smoke bench-peers docs messages audit lint types imports migrations check constraints clean
 
 # With SPARK=1 a report about it follows, which needs Python 3.11 to 3.13, and no Java on the machine.
 demo: $(if $(SPARK),$(PIPELINE),$(INSTALLED))
@@ -62,6 +62,10 @@ test-spark: $(PIPELINE)
 # Pages in headless Chromium, which has to be there: apt-get install chromium. PGQUEUE_SCREENSHOTS=1 makes those of the docs.
 test-browser: $(TESTED)
 	$(PYTEST) -n 2 -m browser tests/sse tests/admin
+
+# Whether the pages that a site has with Celery are those that tests expect of it with ours.
+test-celery: $(TESTED) $(PEERS_INSTALLED)
+	CELERY_PYTHON=$(abspath $(PEERS_VENV))/bin/python $(RUN) -m pytest -n 0 -m celery tests/compat
 
 # Random histories held against two models, and then everybody at once, for half of the minutes.
 MINUTES ?= 10

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 from pgqueue.discovery import import_declaring
 
 if TYPE_CHECKING:
+    from pgqueue.schedules import Schedule
     from pgqueue.tasks.definition import Task
 
 _tasks: dict[str, Task[Any, Any]] = {}
 
 adopters: list[Callable[[str], Task[Any, Any] | None]] = []
 """Each may know a task of another kind by its name. It must import nothing."""
+
+schedulers: list[Callable[[], Iterable[tuple[Task[Any, Any], Schedule]]]] = []
+"""Each returns schedules that the project declares in another way, and their tasks."""
 
 
 def add(task: Task[Any, Any]) -> None:

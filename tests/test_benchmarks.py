@@ -249,6 +249,7 @@ def test_each_measurement_of_the_peers_works_with_ours() -> None:
         "pgqueue_bulk_per_s",
         "pgqueue_clients_per_s",
         "pgqueue_drain_per_s",
+        "pgqueue_compat_drain_per_s",
         "pgqueue_nap_drain_per_s",
         "pgqueue_query_drain_per_s",
         "pgqueue_connecting_query_drain_per_s",
@@ -273,6 +274,18 @@ def test_ratios_compare_with_the_best_of_the_others() -> None:
         "drain_of_django_ox": 3,
         "pickup_p50_of_best_peer": 0.5,
     }
+
+
+def test_tasks_declared_as_celery_s_are_compared_with_celery() -> None:
+    from tests.benchmarks.peers.rounds import ratios
+
+    celery: Any = SimpleNamespace(name="celery", on_redis=True, is_django=False, notifies=False)
+
+    found = ratios(
+        {**OURS, "pgqueue_compat_drain_per_s": 600.0, "celery_drain_per_s": 30.0}, [celery]
+    )
+
+    assert found == {"drain_of_celery_redis": 30, "compat_drain_of_celery_redis": 20}
 
 
 def test_who_was_not_measured_is_in_no_ratio() -> None:

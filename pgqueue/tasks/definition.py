@@ -43,6 +43,7 @@ from pgqueue.tasks import redacting
 from pgqueue.tasks.around import running_in
 from pgqueue.tasks.calls import Call, Group, mapped
 from pgqueue.tasks.context import RunState, TaskContext
+from pgqueue.tasks.limits import Limit
 from pgqueue.tasks.options import Atomic, Options
 from pgqueue.tasks.result import TaskResult, fetch
 from pgqueue.tracebacks import calls_user_code
@@ -313,6 +314,15 @@ class Task(Generic[P, T]):
         # What the coroutine does through sync_to_async, the ORM above all, comes back to
         # the thread that runs it, and so to its connections and its transaction.
         return async_to_sync(self.func)
+
+    @property
+    def limits(self) -> tuple[Limit, ...]:
+        """What bounds a run in time, in the order in which they end it."""
+        return () if self.timeout is None else (Limit(self.timeout),)
+
+    def scheduled_by(self, name: str) -> dict[str, Any]:
+        """Return the options that messages of the schedule of this name have beside its own."""
+        return {}
 
     def for_message(self, changed: bytes | None) -> Task[P, T]:
         """Return this task with the options that `using()` gave one message.

@@ -260,6 +260,8 @@ _OF_THE_RUN: dict[str, Callable[[Any], Any]] = {
     "timeout": timedelta.total_seconds,
     "atomic": _atomic,
     "backend": str,  # of tasks of django.tasks
+    "soft_timeout": timedelta.total_seconds,  # of tasks of Celery's kind, and the next
+    "ignore_result": bool,
 }
 
 
@@ -338,6 +340,8 @@ _RECEIVED: dict[str, Callable[[Any], Any]] = {
     "timeout": _duration,
     "atomic": _atomic,
     "backend": _word,
+    "soft_timeout": _duration,
+    "ignore_result": _flag,
 }
 
 

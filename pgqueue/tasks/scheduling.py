@@ -53,6 +53,8 @@ def _each() -> Iterator[tuple[Task[Any, Any], Schedule]]:
             yield known(entry.task), entry.schedule
         except UnknownTask as error:
             raise InvalidSchedule(f"PGQUEUE['SCHEDULES'][{name!r}]: {error}") from error
+    for scheduler in registry.schedulers:
+        yield from scheduler()
 
 
 def _described(task: Task[Any, Any], schedule: Schedule) -> Declared:
@@ -169,8 +171,10 @@ def run(name: str, *, database: str | None = None) -> TaskResult[Any]:
 
 def _enqueue(scheduled: Scheduled, metadata: Mapping[str, str], **where: Any) -> TaskResult[Any]:
     task = known(scheduled.task)
+    own = task.scheduled_by(scheduled.name)
     options: dict[str, Any] = {
-        "metadata": {**task.metadata, **metadata},
+        **own,
+        "metadata": {**task.metadata, **own.get("metadata", {}), **metadata},
         "enqueue_on_commit": False,
         **OVERLAPS[scheduled.overlap](f"schedule:{scheduled.name}"),
         **where,

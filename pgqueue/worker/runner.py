@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Coroutine
-from contextlib import nullcontext, suppress
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
 from datetime import timedelta
 from functools import partial
@@ -21,6 +21,7 @@ from pgqueue.engine.values import Claim
 from pgqueue.exceptions import Defer, TransactionLeftOpen
 from pgqueue.tasks import Task, TaskContext, parents, redacting
 from pgqueue.tasks.around import around
+from pgqueue.tasks.limits import Limit
 from pgqueue.tracebacks import calls_user_code
 from pgqueue.worker import atomic
 from pgqueue.worker.cancelling import cancellable
@@ -273,10 +274,19 @@ class Runner:
         args, kwargs = self._arguments(run)
         if run.task.is_async:
             return async_to_sync(self._bounded(run))(*args, **kwargs)
-        over = _over_at(run)
-        limit = nullcontext() if over is None else self.timeouts.limit(run.leased, over)
-        with around(run.context), limit:
+        with around(run.context), self._limited(run) if run.task.limits else nullcontext():
             return run.task.run_here(*args, **kwargs)
+
+    @contextmanager
+    def _limited(self, run: Run) -> Iterator[None]:
+        """Raise in the block what its task's limits say, each when its time is over."""
+        with ExitStack() as stack:
+            for limit in run.task.limits:
+                over = _over_at(run, limit)
+                stack.enter_context(
+                    self.timeouts.limit(run.leased, over, limit.error, is_final=limit.is_final)
+                )
+            yield
 
     def _arguments(self, run: Run) -> tuple[list[Any], dict[str, Any]]:
         try:
@@ -295,13 +305,15 @@ class Runner:
         task, context, leased = run
 
         surrounded = partial(_awaited, task, context)
-        over = _over_at(run)
-        if over is None:
+        if not task.limits:
             return cancellable(leased, surrounded)
+        # A coroutine is cancelled once: by the first.
+        first = task.limits[0]
+        over = _over_at(run, first)
 
         async def limited(*args: Any, **kwargs: Any) -> Any:
             with self.timeouts.outlived(leased, over):
-                return await within(over, surrounded)(*args, **kwargs)
+                return await within(over, surrounded, first.error)(*args, **kwargs)
 
         return cancellable(leased, limited)
 
@@ -351,10 +363,9 @@ def _needless(leased: LeasedMessage) -> Ending | None:
     return HandedBack() if leased.cancelled else None
 
 
-def _over_at(run: Run) -> float | None:
+def _over_at(run: Run, limit: Limit) -> float:
     # A call that is repeated after a conflict has only the rest of the time.
-    timeout = run.task.timeout
-    return None if timeout is None else run.leased.started + timeout.total_seconds()
+    return run.leased.started + limit.after.total_seconds()
 
 
 def _ending_after(run: Run, error: BaseException) -> Ending:

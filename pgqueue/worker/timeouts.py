@@ -1,4 +1,4 @@
-"""Raise TaskTimeout in a thread whose task runs too long.
+"""Raise TaskTimeout, or an error of its kind, in a thread whose task runs too long.
 
 `PyThreadState_SetAsyncExc` raises it at the thread's next bytecode, so a task that is stuck in a
 call to C is not interrupted. Such a task loses its lease: heartbeats no longer renew it, and the
@@ -26,12 +26,22 @@ CLEANING_UP = 5.0
 
 
 class _Run:
-    __slots__ = ("deadline", "leased", "thread")
+    __slots__ = ("deadline", "error", "is_final", "leased", "thread")
 
-    def __init__(self, leased: LeasedMessage, deadline: float, thread: int | None) -> None:
+    def __init__(
+        self,
+        leased: LeasedMessage,
+        deadline: float,
+        thread: int | None,
+        error: type[TaskTimeout] = TaskTimeout,
+        *,
+        is_final: bool = True,
+    ) -> None:
         self.leased = leased
         self.deadline = deadline
         self.thread = thread
+        self.error = error
+        self.is_final = is_final
 
 
 class Timeouts(Service):
@@ -43,17 +53,26 @@ class Timeouts(Service):
         self._lock = threading.Lock()
 
     @contextmanager
-    def limit(self, leased: LeasedMessage, deadline: float) -> Iterator[None]:
+    def limit(
+        self,
+        leased: LeasedMessage,
+        deadline: float,
+        error: type[TaskTimeout] = TaskTimeout,
+        *,
+        is_final: bool = True,
+    ) -> Iterator[None]:
         """Raise TaskTimeout inside the block at the deadline.
 
         Args:
             deadline: by the monotonic clock.
+            error: what is raised.
+            is_final: give the lease up, too: heartbeats renew it no more.
 
         Raises:
             TaskTimeout: the block took too long.
         """
         thread = threading.get_ident()
-        run = _Run(leased, deadline, thread)
+        run = _Run(leased, deadline, thread, error, is_final=is_final)
         self._watch(run)
         try:
             yield
@@ -85,17 +104,20 @@ class Timeouts(Service):
             now = time.monotonic()
             for run in [run for run in self._runs if run.deadline <= now]:
                 self._runs.discard(run)
-                run.leased.overdue = True
+                run.leased.overdue = run.leased.overdue or run.is_final
                 if run.thread is not None:
-                    _interrupt(run.thread, TaskTimeout)
+                    _interrupt(run.thread, run.error)
             nearest = min((run.deadline for run in self._runs), default=None)
         return LONGEST_NAP if nearest is None else timedelta(seconds=max(nearest - now, 0.001))
 
 
 def within(
-    deadline: float, function: Callable[..., Coroutine[Any, Any, Any]]
+    deadline: float,
+    function: Callable[..., Coroutine[Any, Any, Any]],
+    error: type[TaskTimeout] = TaskTimeout,
 ) -> Callable[..., Coroutine[Any, Any, Any]]:
     """Return a coroutine function that is cancelled, with TaskTimeout, at the deadline."""
+    overdue = error
 
     async def bounded(*args: Any, **kwargs: Any) -> Any:
         limit = asyncio.timeout(deadline - time.monotonic())
@@ -107,7 +129,7 @@ def within(
                 # The traceback of the cancellation leads to where the task was. It is the context
                 # of the error, and not its cause, in the first versions of Python 3.11.
                 cancelled = error.__cause__ or error.__context__ or error
-                raise TaskTimeout().with_traceback(cancelled.__traceback__) from None
+                raise overdue().with_traceback(cancelled.__traceback__) from None
             raise
 
     return bounded

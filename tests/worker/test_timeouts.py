@@ -7,6 +7,7 @@ from unittest.mock import Mock
 
 import pytest
 
+from pgqueue.exceptions import TaskTimeout
 from pgqueue.worker.leases import LeasedMessage
 from pgqueue.worker.timeouts import CLEANING_UP, Timeouts
 
@@ -33,3 +34,21 @@ def test_one_that_ends_in_time_does_not(leased: LeasedMessage) -> None:
     timeouts.tick()
 
     assert not leased.overdue
+
+
+class Soon(TaskTimeout):
+    """A limit before the last."""
+
+
+def test_a_limit_that_is_not_the_last_leaves_the_lease_alone(leased: LeasedMessage) -> None:
+    timeouts = Timeouts()
+
+    with pytest.raises(Soon), timeouts.limit(leased, monotonic(), Soon, is_final=False):
+        timeouts.tick()
+        sum(range(100_000))
+    assert not leased.overdue
+
+    with pytest.raises(TaskTimeout), timeouts.limit(leased, monotonic()):
+        timeouts.tick()
+        sum(range(100_000))
+    assert leased.overdue

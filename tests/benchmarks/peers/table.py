@@ -12,6 +12,7 @@ LABELS = {
     "bulk_per_s": "enqueued in bulk, per s",
     "clients_per_s": "enqueued by 32 clients, per s",
     "drain_per_s": "no-ops, per s",
+    "compat_drain_per_s": "no-ops declared as Celery's, per s",
     "connecting_drain_per_s": "no-ops at CONN_MAX_AGE 0, per s",
     "full_drain_per_s": "no-ops beside 1 M finished, per s",
     "nap_drain_per_s": "sleeping 5 ms, per s",

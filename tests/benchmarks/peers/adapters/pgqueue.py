@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from django.db import connection
 
 from pgqueue import task
+from pgqueue.compat.celery import shared_task
 from tests.benchmarks.peers import work
 from tests.benchmarks.peers.peer import Commands, OnDjango
 
@@ -17,6 +18,12 @@ WHERE_TASKS_NAP = ("--processes", "2", "--threads", "1", "--async", str(work.AT_
 @task
 def nothing(number: int) -> None:
     """Do nothing."""
+    work.nothing(number)
+
+
+@shared_task(ignore_result=True)
+def compat(number: int) -> None:
+    """Do nothing, as Celery's task does: what differs is the import."""
     work.nothing(number)
 
 
@@ -41,7 +48,7 @@ def note(number: int) -> None:
         work.note(number)
 
 
-TASKS = {"nothing": nothing, "nap": nap, "query": query, "note": note}
+TASKS = {"nothing": nothing, "compat": compat.own, "nap": nap, "query": query, "note": note}
 
 
 class PGQueue(OnDjango):

@@ -1,0 +1,1 @@
+"""The interfaces of other queues, as thin words over pgqueue's own."""

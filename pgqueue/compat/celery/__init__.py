@@ -1,0 +1,57 @@
+"""Celery's interface for tasks, on pgqueue: a project is moved by its imports.
+
+    from pgqueue.compat.celery import shared_task       # from celery import shared_task
+
+Modules have the names that they have in Celery: `schedules`, `signals`, `exceptions`, `result`,
+`states` and `utils.log`. Words are taken over; what does the work is `pgqueue.task` and its engine.
+What can't be taken over is an error that says what to do instead.
+"""
+
+from pgqueue.compat.celery import (  # noqa: F401
+    beat,
+    checks,
+    exceptions,
+    rates,
+    schedules,
+    signals,
+    states,
+)
+from pgqueue.compat.celery.app import Celery, Proxy, shared_task
+from pgqueue.compat.celery.app import current_app as _current_app
+from pgqueue.compat.celery.canvas import (
+    Signature,
+    chain,
+    chord,
+    chunks,
+    group,
+    signature,
+    xmap,
+    xstarmap,
+)
+from pgqueue.compat.celery.request import running_task
+from pgqueue.compat.celery.task import Task
+from pgqueue.compat.celery.utils import uuid
+
+current_app = Proxy(_current_app)
+current_task = Proxy(running_task)
+subtask = signature
+maybe_signature = signature
+
+__all__ = [
+    "Celery",
+    "Signature",
+    "Task",
+    "chain",
+    "chord",
+    "chunks",
+    "current_app",
+    "current_task",
+    "group",
+    "maybe_signature",
+    "shared_task",
+    "signature",
+    "subtask",
+    "uuid",
+    "xmap",
+    "xstarmap",
+]

@@ -1,0 +1,115 @@
+"""Tell of runs: Celery's signals, and the handlers of a task's class."""
+
+from __future__ import annotations
+
+import logging
+import traceback as tracebacks
+from types import TracebackType
+from typing import Any
+
+from pgqueue.compat.celery import signals, states
+from pgqueue.compat.celery.exceptions import Retry
+from pgqueue.compat.celery.request import CeleryContext, Request, requesting
+from pgqueue.endings import Cancelled, Deferred, Died, Discarded, Ending, Retried, Succeeded
+from pgqueue.savepoints import TransactionLost, savepoints
+
+logger = logging.getLogger(__name__)
+
+STATES: dict[type[Any], str] = {
+    Succeeded: states.SUCCESS,
+    Died: states.FAILURE,
+    Retried: states.RETRY,
+    Cancelled: states.REVOKED,
+    Discarded: states.IGNORED,
+    Deferred: states.REJECTED,
+}
+
+OF_ENDINGS = (
+    signals.task_postrun,
+    signals.task_success,
+    signals.task_failure,
+    signals.task_retry,
+    signals.task_revoked,
+)
+
+
+class ExceptionInfo:
+    """An error, and its traceback as text."""
+
+    def __init__(self, error: BaseException) -> None:
+        self.exception = error
+        self.type = type(error)
+        self.tb: TracebackType | None = error.__traceback__
+        self.traceback = "".join(tracebacks.format_exception(error))
+
+    def __str__(self) -> str:
+        return self.traceback
+
+
+def started(task: Any, context: CeleryContext) -> None:
+    """Send task_prerun."""
+    if not signals.task_prerun.receivers:
+        return
+    request = context.request
+    with requesting(task, request):
+        signals.task_prerun.send(
+            task, task_id=request.id, task=task, args=request.args, kwargs=request.kwargs
+        )
+
+
+def finished(task: Any, context: CeleryContext, ending: Ending) -> None:
+    """Tell of this ending."""
+    state = STATES.get(type(ending))
+    if state is None or not is_heard(task):
+        return
+    value: Any = ending.error
+    if isinstance(ending, Succeeded):
+        value = context.task.codec.decode_result(ending.result or "null")
+    request = context.request
+    with requesting(task, request):
+        tell(task, request, state, value)
+
+
+def is_heard(task: Any) -> bool:
+    """Say whether anybody wants to know how runs of this task end."""
+    return bool(task.handlers) or any(each.receivers for each in OF_ENDINGS)
+
+
+def tell(task: Any, request: Request, state: str, value: Any) -> None:
+    """Send the signals of an ending, and call the handlers.
+
+    Args:
+        value: what the run returned, or raised.
+    """
+    einfo = ExceptionInfo(value) if isinstance(value, BaseException) else None
+    about = {"task_id": request.id, "args": request.args, "kwargs": request.kwargs}
+    if state == states.SUCCESS:
+        signals.task_success.send(task, result=value)
+        call_handler(task, "on_success", value, *about.values())
+    elif state == states.FAILURE:
+        how = {"exception": value, "traceback": value.__traceback__, "einfo": einfo}
+        signals.task_failure.send(task, **about, **how)
+        call_handler(task, "on_failure", value, *about.values(), einfo)
+    elif state == states.RETRY:
+        reason = value.exc or value if isinstance(value, Retry) else value
+        signals.task_retry.send(task, request=request, reason=value, einfo=einfo)
+        call_handler(task, "on_retry", reason, *about.values(), einfo)
+    elif state == states.REVOKED:
+        how = {"terminated": True, "signum": None, "expired": False}
+        signals.task_revoked.send(task, request=request, **how)
+    if state in states.READY_STATES:
+        call_handler(task, "after_return", state, value, *about.values(), einfo)
+    signals.task_postrun.send(task, task=task, **about, retval=value, state=state)
+
+
+def call_handler(task: Any, name: str, *arguments: Any) -> None:
+    """Call a handler, if the task's class defines it; what it raises is logged."""
+    if name not in task.handlers:
+        return
+    try:
+        with savepoints():
+            getattr(task, name)(*arguments)
+    except TransactionLost:
+        raise
+    except Exception:
+        logger.exception("%s.%s failed", task.name, name)

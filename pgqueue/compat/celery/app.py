@@ -1,0 +1,318 @@
+"""`Celery`, as projects make one: what declares tasks, and has their settings."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, NoReturn
+
+from django.utils.module_loading import import_string
+
+from pgqueue import registry
+from pgqueue.compat.celery import beat, canvas, current, declaring
+from pgqueue.compat.celery.calling import FLOWS
+from pgqueue.compat.celery.conf import Conf, of_django
+from pgqueue.compat.celery.exceptions import Unsupported
+from pgqueue.compat.celery.request import running_task
+from pgqueue.compat.celery.result import AsyncResult
+from pgqueue.compat.celery.running import CeleryTask
+from pgqueue.compat.celery.task import Task
+from pgqueue.exceptions import InvalidTask
+
+WORKER = "`manage.py runworker` starts workers, which also enqueue what is scheduled"
+STORE = "messages and results are rows of PGQUEUE['DATABASE'], on Django's connection"
+ABSENT: Mapping[str, str] = {
+    "worker_main": WORKER,
+    "start": WORKER,
+    "Worker": WORKER,
+    "WorkController": WORKER,
+    "Beat": WORKER,
+    "amqp": STORE,
+    "backend": STORE,
+    "broker_connection": STORE,
+    "connection": STORE,
+    "connection_for_read": STORE,
+    "connection_for_write": STORE,
+    "connection_or_acquire": STORE,
+    "pool": STORE,
+    "producer_or_acquire": STORE,
+    "producer_pool": STORE,
+    "events": "the admin, metrics and signals take the place of events",
+    "log": "configure Django's LOGGING; pgqueue.logs adds the task and the message to records",
+    "loader": "`manage.py check` imports what is declared",
+    "steps": "the worker has no bootsteps: use the signals",
+    "user_options": "`manage.py runworker` takes no options of a project's",
+    "config_from_envvar": "config_from_object(os.environ[…]) does it",
+    "GroupResult": FLOWS,
+    "ResultSet": FLOWS,
+    "annotations": "set CELERY_TASK_ANNOTATIONS",
+}
+"""What an app has in Celery and not here, and what to do instead."""
+
+
+class Handlers:
+    """Functions that are called once, before the app's schedules are looked at."""
+
+    def __init__(self) -> None:
+        self.connected: list[Callable[..., Any]] = []
+
+    def connect(self, receiver: Any = None, **options: Any) -> Any:
+        """Connect a function, also as a decorator."""
+
+        def connect(receiver: Callable[..., Any]) -> Callable[..., Any]:
+            self.connected.append(receiver)
+            return receiver
+
+        return connect if receiver is None else connect(receiver)
+
+    def send(self, sender: Any) -> None:
+        """Call those that were not called yet."""
+        while self.connected:
+            self.connected.pop(0)(sender=sender, source=None)
+
+
+class Control:
+    """What can be done to messages. Single workers can't be controlled."""
+
+    def revoke(self, task_id: Any, **options: Any) -> None:
+        """Cancel messages, by their task_ids: one or a list."""
+        for each in task_id if isinstance(task_id, list | tuple | set) else [task_id]:
+            AsyncResult(each).revoke()
+
+    def __getattr__(self, name: str) -> NoReturn:
+        raise Unsupported(
+            f"control.{name}: workers aren't controlled one by one. The admin, `manage.py "
+            "pgqueue_channel` and pgqueue.Channel pause, limit, purge and look at channels."
+        )
+
+
+class Celery:
+    """An app: tasks are declared by it, and take its settings.
+
+    Args:
+        main: its name.
+        task_cls: the class of its tasks, or where it is found.
+        set_as_current: have shared tasks take its settings.
+        others: settings. A broker and a backend have no effect.
+    """
+
+    def __init__(
+        self,
+        main: str | None = None,
+        *,
+        task_cls: Any = None,
+        set_as_current: bool = True,
+        config_source: Any = None,
+        namespace: str | None = None,
+        include: Any = None,
+        **others: Any,
+    ) -> None:
+        self.main = main
+        self.conf = Conf(config_source, namespace)
+        self.on_configure = Handlers()
+        self.on_after_configure = Handlers()
+        self.on_after_finalize = Handlers()
+        self.control = Control()
+        self._task_class = task_cls
+        given = {SHORT.get(name, name): value for name, value in others.items()}
+        self.conf.update({name: each for name, each in given.items() if each is not None})
+        if include:
+            self.conf.update(include=include)
+        if set_as_current:
+            self.set_current()
+
+    def __repr__(self) -> str:
+        return f"<Celery {self.main}>"
+
+    def __getattr__(self, name: str) -> NoReturn:
+        if name in ABSENT:
+            raise Unsupported(f"app.{name}: {ABSENT[name]}.")
+        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+
+    def set_current(self) -> None:
+        """Have shared tasks take its settings."""
+        if self in current.apps:
+            current.apps.remove(self)
+        current.apps.append(self)
+
+    set_default = set_current
+
+    def config_from_object(
+        self,
+        obj: Any,
+        silent: bool = False,
+        force: bool = False,
+        namespace: str | None = None,
+    ) -> None:
+        """Take settings from an object, or from what a string names: "django.conf:settings".
+
+        Args:
+            namespace: what the names begin with: "CELERY".
+        """
+        try:
+            self.conf.read_from(obj, namespace)
+        except ImportError:
+            if not silent:
+                raise
+
+    def add_defaults(self, settings: Mapping[str, Any]) -> None:
+        """Set what was not set."""
+        given = self.conf.given()
+        self.conf.update({name: each for name, each in settings.items() if name not in given})
+
+    def autodiscover_tasks(
+        self,
+        packages: Any = None,
+        related_name: str | None = "tasks",
+        force: bool = False,
+    ) -> None:
+        """Have workers import a module of each package, if it has one; None: of each Django app.
+
+        Args:
+            packages: names, or a function that returns them.
+            force: import them now.
+        """
+        current.discovery.add(packages, related_name)
+        if force:
+            current.discovery.import_all()
+
+    def task(self, *args: Any, **options: Any) -> Any:
+        """Make a function a task: `@app.task`, or `@app.task(bind=True, …)`.
+
+        Raises:
+            InvalidTask: an option can't be, or the function can't be found by name.
+            Unsupported: an option is not taken over from Celery.
+        """
+        return _decorated(self, args, options)
+
+    def register_task(self, task: Any, **options: Any) -> Any:
+        """Register a task of a class with a method `run`: an instance of it, or the class."""
+        found = task() if isinstance(task, type) else task
+        if not isinstance(found, Task):
+            raise InvalidTask(f"{task!r} must be of a subclass of pgqueue.compat.celery.Task.")
+        vars(found).update(options)
+        return declaring.register(found, type(found).run, self, is_bound=True)
+
+    def gen_task_name(self, name: str, module: str) -> str:
+        """Return the name of a task that was given none."""
+        return f"{module}.{name}"
+
+    @property
+    def task_class(self) -> Any:
+        """The class of its tasks."""
+        given = self._task_class
+        return import_string(given.replace(":", ".")) if isinstance(given, str) else given
+
+    @property
+    def Task(self) -> Any:
+        """The class that tasks of classes begin with."""
+        return self.task_class or Task
+
+    @property
+    def tasks(self) -> dict[str, Any]:
+        """The tasks of this process, by their names."""
+        current.discovery.import_all()
+        return {own.name: own.origin for own in registry.each() if isinstance(own, CeleryTask)}
+
+    def send_task(
+        self, name: str, args: Any = None, kwargs: Any = None, **options: Any
+    ) -> AsyncResult:
+        """Store a message of the task of this name, which has to be in this project.
+
+        Raises:
+            UnknownTask: there is none here. Other programs enqueue by SQL: pgqueue_enqueue().
+        """
+        sent: AsyncResult = declaring.found(name).apply_async(args, kwargs, **options)
+        return sent
+
+    def signature(self, *args: Any, **kwargs: Any) -> canvas.Signature:
+        """Return a call to be made later."""
+        return canvas.signature(*args, **kwargs)
+
+    def AsyncResult(self, id: str, **others: Any) -> AsyncResult:
+        """Return what came of a message."""
+        return AsyncResult(id)
+
+    def add_periodic_task(
+        self,
+        schedule: Any,
+        sig: Any,
+        args: Any = (),
+        kwargs: Any = (),
+        name: str | None = None,
+        **options: Any,
+    ) -> str:
+        """Add an entry to beat_schedule; return its name."""
+        key = name or repr(sig)
+        entry = beat.entry_of(schedule, sig, args, dict(kwargs), options)
+        self.conf.beat_schedule = {**self.conf.beat_schedule, key: entry}
+        return key
+
+    def configure(self) -> None:
+        """Call what waits for that, once."""
+        for each in (self.on_configure, self.on_after_configure, self.on_after_finalize):
+            each.send(self)
+
+    def finalize(self, auto: bool = False) -> None:
+        """Do nothing: tasks are made as they are declared."""
+
+    def close(self) -> None:
+        """Do nothing: there are no connections but Django's."""
+
+    @property
+    def current_task(self) -> Any:
+        """The task that runs here; None: none does."""
+        return running_task()
+
+
+SHORT = {"broker": "broker_url", "backend": "result_backend"}
+"""Arguments that have other names as settings."""
+
+
+def shared_task(*args: Any, **options: Any) -> Any:
+    """Make a function a task, by the settings of the current app: `@shared_task`.
+
+    Args:
+        options: bind, base, name, and what `Task` documents; all others are its attributes.
+
+    Raises:
+        InvalidTask: an option can't be, or the function can't be found by name.
+        Unsupported: an option is not taken over from Celery.
+    """
+    return _decorated(None, args, options)
+
+
+def _decorated(app: Celery | None, args: tuple[Any, ...], options: dict[str, Any]) -> Any:
+    if len(args) == 1 and callable(args[0]) and not options:
+        return declaring.declare(args[0], app, {})
+    if args:
+        raise InvalidTask("A task takes options by name: @shared_task(bind=True).")
+
+    def decorate(function: Callable[..., Any]) -> Any:
+        return declaring.declare(function, app, options)
+
+    return decorate
+
+
+def current_app() -> Celery:
+    """Return the app whose settings shared tasks take; without one, one of CELERY_ settings."""
+    if current.apps:
+        return current.apps[-1]
+    app = Celery("default", set_as_current=False)
+    app.conf = of_django()
+    return app
+
+
+class Proxy:
+    """Stands for what is current when it is used."""
+
+    def __init__(self, find: Callable[[], Any]) -> None:
+        vars(self)["_find"] = find
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(vars(self)["_find"](), name)
+
+    def __bool__(self) -> bool:
+        return vars(self)["_find"]() is not None
+
+    def __repr__(self) -> str:
+        return repr(vars(self)["_find"]())

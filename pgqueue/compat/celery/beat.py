@@ -1,0 +1,75 @@
+"""The entries of beat_schedule as schedules, which workers enqueue."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from pgqueue import registry
+from pgqueue.compat.celery import current
+from pgqueue.compat.celery.canvas import Signature
+from pgqueue.compat.celery.schedules import when_of
+from pgqueue.exceptions import InvalidSchedule
+from pgqueue.schedules import Schedule
+from pgqueue.spelling import hint, shown
+from pgqueue.tasks import Task
+
+FIELDS = ("task", "schedule", "args", "kwargs", "options", "relative")
+
+
+def entries() -> Iterator[tuple[Task[Any, Any], Schedule]]:
+    """Yield the schedules of the current app, and their tasks.
+
+    Raises:
+        InvalidSchedule: an entry can't be.
+    """
+    current.discovery.import_all()
+    for app in current.apps[-1:]:
+        app.configure()
+    conf = current.conf()
+    for name, entry in conf.beat_schedule.items():
+        yield _entry(name, entry, conf.timezone)
+
+
+def entry_of(
+    schedule: Any, call: Any, args: Any, kwargs: Any, options: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Return the entry that `add_periodic_task` was given."""
+    if isinstance(call, Signature):
+        args, kwargs = (*(args or ()), *call.args), {**call.kwargs, **(kwargs or {})}
+        options = {**call.options, **options}
+    return {
+        "task": call if isinstance(call, str) else call.name,
+        "schedule": schedule,
+        "args": tuple(args or ()),
+        "kwargs": dict(kwargs or {}),
+        "options": dict(options),
+    }
+
+
+def _entry(name: Any, entry: Any, timezone: Any) -> tuple[Task[Any, Any], Schedule]:
+    try:
+        if not isinstance(entry, Mapping):
+            raise InvalidSchedule(f"{shown(entry)} is no dict.")
+        for field in entry:
+            if field not in FIELDS:
+                raise InvalidSchedule(f"it has no field {field!r}. {hint(field, FIELDS)}")
+        for field in ("task", "schedule"):
+            if field not in entry:
+                raise InvalidSchedule(f"it needs {field!r}.")
+        when = when_of(entry["schedule"])
+        task = registry.find(entry["task"])
+        if task is None:
+            raise InvalidSchedule(f"No task is named {entry['task']!r} here.")
+        return task, Schedule(
+            when,
+            timezone=str(timezone) if timezone and isinstance(when, str) else None,
+            name=name,
+            args=tuple(entry.get("args") or ()),
+            kwargs=dict(entry.get("kwargs") or {}),
+        )
+    except InvalidSchedule as error:
+        raise InvalidSchedule(f"beat_schedule[{name!r}]: {error}") from error
+
+
+registry.schedulers.append(entries)

@@ -1,0 +1,188 @@
+"""The options of `apply_async`: what each is for pgqueue, or why it is not taken over."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+from django.utils import timezone
+
+from pgqueue.compat.celery import routes
+from pgqueue.compat.celery.exceptions import Unsupported
+from pgqueue.compat.celery.request import OURS
+from pgqueue.conf import settings
+from pgqueue.exceptions import InvalidTask
+from pgqueue.spelling import hint, shown
+
+FLOWS = (
+    "chains, groups and chords are not taken over: have the task enqueue what follows it, or see "
+    "docs/from-celery.md"
+)
+CONNECTION = (
+    "messages are stored on Django's connection; own.using(connection=…) takes one of psycopg's"
+)
+HIGHEST = 9
+SCALE = 10
+"""Celery's priorities 0 to 9 are pgqueue's 0 to 90."""
+
+NEEDLESS: Mapping[str, str] = {
+    "retry": "the message is stored by your own transaction: there is no broker to be tried again",
+    "retry_policy": "as retry",
+    "shadow": "the log has the task's name",
+    "delivery_mode": "every message is durable",
+    "mandatory": "every message is stored, or an error is raised",
+    "compression": "PostgreSQL compresses what is long",
+    "add_to_parent": "a result has no children",
+    "correlation_id": "it is the task_id",
+    "root_id": "it is the task_id",
+    "parent_id": "it is the task_id",
+}
+"""What has no effect, and why."""
+
+REFUSED: Mapping[str, str] = {
+    "producer": CONNECTION,
+    "publisher": CONNECTION,
+    "connection": CONNECTION,
+    "exchange": "there are no exchanges: give queue=…",
+    "routing_key": "there are no exchanges: give queue=…",
+    "exchange_type": "there are no exchanges: give queue=…",
+    "router": "give queue=…, or CELERY_TASK_ROUTES",
+    "declare": "queues need no declaration",
+    "reply_to": "results are rows of the database: use AsyncResult",
+    "argsrepr": "arguments are shown to who may view messages in the admin: pass ids of what is "
+    "secret",
+    "kwargsrepr": "arguments are shown to who may view messages in the admin: pass ids of what is "
+    "secret",
+    "link": FLOWS,
+    "link_error": FLOWS,
+    "chain": FLOWS,
+    "chord": FLOWS,
+    "group_id": FLOWS,
+    "replaced_task_nesting": FLOWS,
+}
+"""What is an error, and what to do instead."""
+
+
+def options_of(task: Any, given: dict[str, Any]) -> dict[str, Any]:
+    """Return what `apply_async` was given as the options of `own.using()`.
+
+    Raises:
+        Unsupported: one is not taken over.
+        InvalidTask: there is no such option, or it has a value that can't be.
+    """
+    found: dict[str, Any] = {}
+    for name, value in given.items():
+        if name in NEEDLESS or value is None:
+            continue
+        if name in REFUSED:
+            raise Unsupported(f"{name}={shown(value)} of {task.name}: {REFUSED[name]}.")
+        if name not in _TAKEN:
+            raise InvalidTask(
+                f"{task.name}: apply_async has no option {name!r}. {hint(name, _TAKEN)}"
+            )
+        option = _TAKEN[name](task, value)
+        if "metadata" in option:
+            option["metadata"] = {**found.get("metadata", {}), **option["metadata"]}
+        found |= option
+    return found
+
+
+def routed(task: Any, args: Any, kwargs: Any, given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the options with what functions among task_routes say of this message."""
+    rules = task.conf.task_routes
+    if not rules or not routes.routers(rules) or given.get("queue") or task.queue:
+        return dict(given)
+    return {**routes.routed(rules, task.name, args, kwargs, given, task), **given}
+
+
+def priority_of(value: Any) -> int:
+    """Return a priority of Celery's on pgqueue's scale.
+
+    Raises:
+        InvalidTask: it is none.
+    """
+    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= HIGHEST:
+        raise InvalidTask(
+            f"priority={shown(value)}: it must be from 0 to {HIGHEST}, higher first, as with "
+            "RabbitMQ (with Redis, Celery has 0 first)."
+        )
+    return value * SCALE
+
+
+def _queue(task: Any, value: Any) -> dict[str, Any]:
+    name = getattr(value, "name", value)
+    if task.rate_limit_now is not None and name != task.own.queue_name:
+        raise Unsupported(
+            f"queue={shown(name)} of {task.name}: its rate_limit is a policy of the channel "
+            f"{task.own.queue_name!r}. Limit the other channel with pgqueue.Channel(…).policy(), "
+            "or route the task there by CELERY_TASK_ROUTES."
+        )
+    return {"channel": name}
+
+
+def _countdown(task: Any, value: Any) -> dict[str, Any]:
+    return {"run_after": value}
+
+
+def _eta(task: Any, value: Any) -> dict[str, Any]:
+    return {"run_after": _moment("eta", value)}
+
+
+def _expires(task: Any, value: Any) -> dict[str, Any]:
+    if isinstance(value, datetime | str):
+        return {"expires_at": _moment("expires", value)}
+    # What is too old already ends as expired, as there.
+    return {"ttl": value} if value > 0 else {"expires_at": timezone.now()}
+
+
+def _moment(name: str, value: Any) -> datetime:
+    if isinstance(value, str):
+        try:
+            value = datetime.fromisoformat(value)
+        except ValueError as error:
+            raise InvalidTask(f"{name}={shown(value)}: it must be a datetime.") from error
+    if not isinstance(value, datetime):
+        raise InvalidTask(f"{name}={shown(value)}: it must be a datetime.")
+    # Celery takes a naive one for one in UTC.
+    return value.replace(tzinfo=UTC) if timezone.is_naive(value) else value
+
+
+def _task_id(task: Any, value: Any) -> dict[str, Any]:
+    text = str(value)
+    if text.isdecimal():
+        raise InvalidTask(
+            f"task_id={shown(value)}: a number is the id of another message. Put a word before it."
+        )
+    # By this memory AsyncResult finds the message, too, once it has ended.
+    remembered = task.conf.result_expires or max(settings().retention.values())
+    own = {OURS: {"id": text}}
+    return {"dedupe_key": text, "dedupe_for": remembered, "metadata": own}
+
+
+def _headers(task: Any, value: Any) -> dict[str, Any]:
+    return {"metadata": dict(value)}
+
+
+def _serializer(task: Any, value: Any) -> dict[str, Any]:
+    if value != "json":
+        raise Unsupported(
+            f"serializer={shown(value)} of {task.name}: arguments are JSON, with dates, Decimal, "
+            "UUID, dataclasses and model instances by type hints."
+        )
+    return {}
+
+
+_TAKEN: dict[str, Callable[[Any, Any], dict[str, Any]]] = {
+    "queue": _queue,
+    "priority": lambda task, value: {"priority": priority_of(value)},
+    "countdown": _countdown,
+    "eta": _eta,
+    "expires": _expires,
+    "task_id": _task_id,
+    "headers": _headers,
+    "ignore_result": lambda task, value: {"ignore_result": bool(value)},
+    "time_limit": lambda task, value: {"timeout": value},
+    "soft_time_limit": lambda task, value: {"soft_timeout": value},
+    "serializer": _serializer,
+}

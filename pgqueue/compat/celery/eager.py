@@ -1,0 +1,72 @@
+"""Run a task in the place of its call, with its retries, as `apply()` and task_always_eager do."""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import Mapping
+from itertools import count
+from typing import Any, NamedTuple
+
+from pgqueue.compat.celery import announcing, signals, states
+from pgqueue.compat.celery.request import EagerRequest, requesting
+from pgqueue.compat.celery.result import EagerResult
+from pgqueue.compat.celery.utils import uuid
+from pgqueue.exceptions import Cancel, Defer, Discard
+
+REQUEUED = 100
+"""Times that it may ask to be run again at once: a worker has no such limit."""
+
+
+class _Failures(NamedTuple):
+    """What a backoff is told."""
+
+    failures: int
+
+
+def apply(
+    task: Any, args: Any, kwargs: Any, *, throws: bool, options: Mapping[str, Any]
+) -> EagerResult:
+    """Run a task until it succeeds or fails for good.
+
+    Raises:
+        Exception: its error, if that is asked for.
+    """
+    id = options.get("task_id") or uuid()
+    requeued = 0
+    for retries in count(options.get("retries", 0)):
+        request = EagerRequest(
+            task, id, args, kwargs, retries=retries, headers=options.get("headers")
+        )
+        with requesting(task, request):
+            signals.task_prerun.send(task, task_id=id, task=task, args=args, kwargs=kwargs)
+            try:
+                value, state = _call(task, args, kwargs), states.SUCCESS
+                error: BaseException | None = None
+            except (Discard, Cancel) as asked:
+                ignored = isinstance(asked, Discard)
+                value, state, error = None, states.IGNORED if ignored else states.REVOKED, None
+            except Defer:
+                requeued += 1
+                if requeued > REQUEUED:
+                    raise
+                continue
+            except Exception as raised:
+                value, error = raised, raised
+                state = _state(task, raised, retries)
+            announcing.tell(task, request, state, value)
+        if state != states.RETRY:
+            break
+    if throws and error is not None:
+        raise error
+    text = "".join(traceback.format_exception(error)) if error else None
+    return EagerResult(id, value, state, traceback=text)
+
+
+def _call(task: Any, args: Any, kwargs: Any) -> Any:
+    first = [task] if task.is_bound else []
+    return task.own.call(*first, *args, **kwargs)
+
+
+def _state(task: Any, error: BaseException, retries: int) -> str:
+    delay = task.own.backoff(error, _Failures(retries + 1))
+    return states.FAILURE if delay is None else states.RETRY

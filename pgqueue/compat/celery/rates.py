@@ -1,0 +1,50 @@
+"""Rate limits, as policies: of the fleet, where Celery has one for each worker."""
+
+from __future__ import annotations
+
+import logging
+from datetime import timedelta
+from typing import Any
+
+from pgqueue import registry, signals
+from pgqueue.compat.celery.current import discovery
+from pgqueue.compat.celery.declaring import rate_of
+from pgqueue.compat.celery.running import CeleryTask
+
+logger = logging.getLogger("pgqueue")
+
+
+def apply() -> None:
+    """State a policy for each task with a rate_limit, if it is not so already.
+
+    Messages of such a task have its name as their key, so that the policy is theirs alone.
+    """
+    discovery.import_all()
+    for own in registry.each():
+        if isinstance(own, CeleryTask) and (rate := rate_of(own.origin.rate_limit_now)):
+            _state(own.origin.own, *rate)
+
+
+def _state(own: CeleryTask, rate: float, per: float) -> None:
+    from pgqueue.channels import Channel  # needs models, which are not there when apps are made
+
+    channel = Channel(own.queue_name, database=own.database)
+    policy = channel.policy_of(own.name)
+    if policy and (policy.key, policy.rate, policy.per) == (own.name, rate, timedelta(seconds=per)):
+        return
+    channel.policy(rate=rate, per=per, key=own.name)
+    logger.info(
+        "%s: its rate_limit, %g in %g s, holds for all workers together, as a policy of the "
+        "channel %s",
+        own.name,
+        rate,
+        per,
+        own.queue_name,
+    )
+
+
+def _started(sender: Any, **kwargs: Any) -> None:
+    apply()
+
+
+signals.worker_started.connect(_started, weak=False)

@@ -1,0 +1,215 @@
+"""What a task is told of the run that is under way: `self.request`."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
+from datetime import datetime
+from functools import cached_property
+from typing import Any
+
+from django.apps import apps
+
+from pgqueue.tasks.around import running
+from pgqueue.tasks.context import TaskContext
+
+OURS = "celery"
+"""The key in a message's metadata of what it needs of Celery's: its task_id."""
+
+
+class Request:
+    """Outside of a run: nothing, but that the task was called directly."""
+
+    id: str | None = None
+    task: str | None = None
+    args: Any = ()
+    kwargs: Any = {}
+    retries = 0
+    is_eager = False
+    called_directly = True
+    hostname: str | None = None
+    delivery_info: Any = None
+    headers: Any = None
+    eta: Any = None
+    expires: Any = None
+    time_limit: float | None = None
+    soft_time_limit: float | None = None
+    root_id: str | None = None
+    parent_id: str | None = None
+    group: str | None = None
+    chord: Any = None
+    chain: Any = None
+    callbacks: Any = None
+    errbacks: Any = None
+    origin: str | None = None
+    reply_to: str | None = None
+    properties: Any = None
+    replaced_task_nesting = 0
+    utc = True
+
+    @property
+    def correlation_id(self) -> str | None:
+        """The same as the id."""
+        return self.id
+
+    @property
+    def timelimit(self) -> tuple[float | None, float | None]:
+        """The hard and the soft limit, in seconds."""
+        return self.time_limit, self.soft_time_limit
+
+    def get(self, name: str, default: Any = None) -> Any:
+        """Return an attribute, or the default."""
+        return getattr(self, name, default)
+
+    def __repr__(self) -> str:
+        return f"<Context: {self.task} {self.id} args={self.args!r} kwargs={self.kwargs!r}>"
+
+
+class RunRequest(Request):
+    """In a worker: what the message says."""
+
+    called_directly = False
+
+    def __init__(self, context: CeleryContext) -> None:
+        self._context = context
+        claim, limits = context.claim, context.options
+        self.task = context.task.name
+        self.id = self.root_id = context.task_id
+        self.retries = claim.failures
+        self.hostname = f"celery@{socket.gethostname()}"
+        self.time_limit = limits.timeout.total_seconds() if limits.timeout else None
+        soft = limits.soft_timeout
+        self.soft_time_limit = soft.total_seconds() if soft else None
+        self.delivery_info = {
+            "exchange": "",
+            "routing_key": claim.channel,
+            "priority": claim.priority // 10,
+            "redelivered": claim.attempt > 1,
+        }
+
+    @property
+    def args(self) -> Any:
+        """The positional arguments."""
+        return self._context.task_result.args
+
+    @property
+    def kwargs(self) -> Any:
+        """The named arguments."""
+        return self._context.task_result.kwargs
+
+    @property
+    def headers(self) -> Any:
+        """What the producer gave as headers: the message's metadata."""
+        metadata = self._context.metadata
+        return {name: value for name, value in metadata.items() if name != OURS} or None
+
+    @property
+    def eta(self) -> str | None:
+        """When it was to run first, if it was delayed."""
+        claim = self._context.claim
+        if claim.run_at <= claim.created_at or claim.failures:
+            return None
+        return claim.run_at.isoformat()
+
+    @property
+    def expires(self) -> str | None:
+        """When it is not to be started any more. This asks the database."""
+        rows = apps.get_model("pgqueue", "Message").objects.using(self._context.database)
+        found = rows.filter(pk=self._context.id)
+        at: datetime | None = found.values_list("expires_at", flat=True).first()
+        return at.isoformat() if at else None
+
+
+class EagerRequest(Request):
+    """Of a run in the place of the call: `apply()`."""
+
+    is_eager = True
+    called_directly = False
+    hostname = "celery@eager"
+
+    def __init__(
+        self, task: Any, id: str, args: Any, kwargs: Any, *, retries: int, headers: Any
+    ) -> None:
+        self.task = task.name
+        self.id = self.root_id = id
+        self.args = args
+        self.kwargs = kwargs
+        self.retries = retries
+        self.headers = headers
+        self.delivery_info = {"is_eager": True, "exchange": "", "routing_key": task.own.queue_name,
+                              "priority": 0, "redelivered": False}  # fmt: skip
+
+
+@dataclass(eq=False)
+class CeleryContext(TaskContext):
+    """The run of a task of Celery's kind."""
+
+    @property
+    def argument(self) -> Any:
+        """What a bound task gets as `self`."""
+        return self.task.origin  # type: ignore[attr-defined]
+
+    @cached_property
+    def task_id(self) -> str:
+        """The task_id that the message was given, or its number."""
+        if OURS.encode() not in self.claim.metadata:
+            return self.id
+        return given_id(self.metadata) or self.id
+
+    @cached_property
+    def options(self) -> Any:
+        """The task, with what was changed for this message."""
+        return self.task.for_message(self.claim.options)
+
+    @cached_property
+    def request(self) -> RunRequest:
+        """What the task sees as `self.request`."""
+        return RunRequest(self)
+
+
+def given_id(metadata: Mapping[str, Any]) -> str | None:
+    """Return the task_id that a message was given; None: it has none but its number."""
+    own = metadata.get(OURS)
+    found = own.get("id") if isinstance(own, dict) else None
+    return found if isinstance(found, str) else None
+
+
+NOTHING = Request()
+_announced: ContextVar[tuple[Any, Request] | None] = ContextVar("announced", default=None)
+
+
+def context_of(task: Any) -> CeleryContext | None:
+    """Return the run of this task that is under way here."""
+    context = running.get()
+    is_its = isinstance(context, CeleryContext) and context.argument is task
+    return context if is_its else None  # type: ignore[return-value]
+
+
+def request_of(task: Any) -> Request:
+    """Return the request of the run of this task that is under way here."""
+    told = _announced.get()
+    if told is not None and told[0] is task:
+        return told[1]
+    context = context_of(task)
+    return NOTHING if context is None else context.request
+
+
+def running_task() -> Any:
+    """Return the task that runs here; None: none does."""
+    if (told := _announced.get()) is not None:
+        return told[0]
+    context = running.get()
+    return context.argument if isinstance(context, CeleryContext) else None
+
+
+@contextmanager
+def requesting(task: Any, request: Request) -> Iterator[None]:
+    """Have the task see this request, outside of a worker's run of it."""
+    token = _announced.set((task, request))
+    try:
+        yield
+    finally:
+        _announced.reset(token)

@@ -1,0 +1,147 @@
+"""Tasks of Celery's kind in a worker: as pgqueue's own, with Celery's handlers and signals."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from functools import cached_property, wraps
+from typing import Any
+
+from pgqueue.codec.arguments import Codec
+from pgqueue.compat.celery import announcing
+from pgqueue.compat.celery.calling import options_of
+from pgqueue.compat.celery.exceptions import (
+    Ignore,
+    Reject,
+    SoftTimeLimitExceeded,
+    TimeLimitExceeded,
+)
+from pgqueue.compat.celery.request import CeleryContext, request_of
+from pgqueue.endings import Ending
+from pgqueue.engine.values import Claim
+from pgqueue.exceptions import Defer, Discard
+from pgqueue.tasks import Task, TaskContext
+from pgqueue.tasks.context import RunState
+from pgqueue.tasks.limits import Limit
+from pgqueue.tasks.options import checked
+from pgqueue.tracebacks import calls_user_code
+
+OWN = ("soft_timeout", "ignore_result")
+"""Options that other tasks of pgqueue's don't have."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class CeleryTask(Task[Any, Any]):
+    """A task of Celery's kind as one of pgqueue's own.
+
+    Attributes:
+        origin: the task as the project sees it.
+        named: its name.
+        soft_timeout: after which SoftTimeLimitExceeded is raised in a run.
+        ignore_result: whether what it returns is not kept.
+    """
+
+    origin: Any
+    named: str
+    soft_timeout: timedelta | None = None
+    ignore_result: bool = False
+
+    @cached_property
+    def name(self) -> str:
+        """What a message knows its task by."""
+        return self.named
+
+    @property
+    def codec(self) -> Codec:
+        """How its arguments and its result become JSON."""
+        codec: Codec = self.origin.codec
+        return codec
+
+    @property
+    def limits(self) -> tuple[Limit, ...]:
+        """The soft limit, then the hard one."""
+        hard, soft = self.timeout, self.soft_timeout
+        if soft is None:
+            return () if hard is None else (Limit(hard, TimeLimitExceeded),)
+        warning = Limit(soft, SoftTimeLimitExceeded, is_final=False)
+        return (warning,) if hard is None else (warning, Limit(hard, TimeLimitExceeded))
+
+    def using(self, **options: Any) -> Task[Any, Any]:
+        """Return a copy with other options, also soft_timeout and ignore_result."""
+        own = {name: options.pop(name) for name in OWN if name in options}
+        if "soft_timeout" in own:
+            own["soft_timeout"] = checked({"timeout": own["soft_timeout"]})["timeout"]
+        changed = super().using(**options)
+        return replace(changed, **own) if own else changed
+
+    def for_message(self, changed: bytes | None) -> Task[Any, Any]:
+        """Return the task by today's settings, with the options of one message."""
+        now: CeleryTask = self.origin.own
+        return now if not changed else Task.for_message(now, changed)
+
+    def context(self, claim: Claim, run: RunState, database: str) -> TaskContext:
+        """Return the context of a run of this task."""
+        return CeleryContext(self, claim, run, database)
+
+    @calls_user_code
+    def call(self, *args: Any, **kwargs: Any) -> Any:
+        """Run the task here and now, as its class says."""
+        if self.is_async:
+            return super().call(*args, **kwargs)
+        with _as_asked(self.origin, args, kwargs):
+            return self.origin.body(*args, **kwargs)
+
+    def encode_result(self, value: Any) -> str:
+        """Return as JSON what a run returned, if that is to be kept.
+
+        Raises:
+            InvalidResult: it can't be stored.
+        """
+        return "null" if self.ignore_result else super().encode_result(value)
+
+    def scheduled_by(self, name: str) -> dict[str, Any]:
+        """Return the options that an entry of beat_schedule has."""
+        entry = self.origin.conf.beat_schedule.get(name)
+        options = entry.get("options") if entry else None
+        return options_of(self.origin, dict(options)) if options else {}
+
+    def send_started(self, context: TaskContext) -> None:
+        """Send Celery's signals, too."""
+        super().send_started(context)
+        if isinstance(context, CeleryContext):
+            announcing.started(self.origin, context)
+
+    def send_finished(self, context: TaskContext, ending: Ending) -> None:
+        """Send Celery's signals, too, and call the handlers of the task's class."""
+        super().send_finished(context, ending)
+        if isinstance(context, CeleryContext):
+            announcing.finished(self.origin, context, ending)
+
+
+def surrounded(task: Any, function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a coroutine function that does what `CeleryTask.call` does for others."""
+
+    @wraps(function)
+    @calls_user_code
+    async def call(*args: Any, **kwargs: Any) -> Any:
+        with _as_asked(task, args, kwargs):
+            return await function(*args, **kwargs)
+
+    return call
+
+
+@contextmanager
+def _as_asked(task: Any, args: Any, kwargs: Any) -> Iterator[None]:
+    """Call what comes before a run; and end the run as it asks."""
+    if "before_start" in task.handlers:
+        task.before_start(request_of(task).id, args[task.is_bound :], kwargs)
+    try:
+        yield
+    except Ignore as error:
+        raise Discard(str(error) or "ignored") from error
+    except Reject as error:
+        if not error.requeue:
+            raise
+        raise Defer from error

@@ -1,0 +1,141 @@
+"""When periodic tasks are due, in Celery's words."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from datetime import timedelta
+from typing import Any, NoReturn, TypeAlias
+
+from pgqueue.compat.celery.exceptions import Unsupported
+from pgqueue.exceptions import InvalidSchedule
+from pgqueue.quantities import as_timedelta
+from pgqueue.schedules import When
+from pgqueue.spelling import shown
+
+Field: TypeAlias = "str | int | Iterable[int]"
+
+DAYS = ("sun", "mon", "tue", "wed", "thu", "fri", "sat")
+MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
+RANGE = re.compile(r"(\w+)-(\w+)(/\d+)?")
+
+
+class crontab:
+    """The times that a cron line names; each field as text, a number or several numbers.
+
+    Raises:
+        InvalidSchedule: this is no cron line, or means something else in cron.
+    """
+
+    def __init__(
+        self,
+        minute: Field = "*",
+        hour: Field = "*",
+        day_of_week: Field = "*",
+        day_of_month: Field = "*",
+        month_of_year: Field = "*",
+        **others: Any,
+    ) -> None:
+        if others:
+            raise Unsupported(
+                f"crontab({', '.join(others)}=…): cron lines are told by the project's clock. "
+                "For a time zone, set CELERY_TIMEZONE, or pgqueue.Schedule(…, timezone=…)."
+            )
+        days = _field(day_of_month, range(1, 32))
+        weekdays = _field(day_of_week, range(7), DAYS)
+        if not days.startswith("*") and not weekdays.startswith("*"):
+            raise InvalidSchedule(
+                "crontab(day_of_month=…, day_of_week=…): Celery means the days that are both, a "
+                "cron line those that are either. Give one of them, and ask for the other one in "
+                "the task."
+            )
+        months = _field(month_of_year, range(1, 13), MONTHS)
+        line = (_field(minute, range(60)), _field(hour, range(24)), days, months, weekdays)
+        self.line = " ".join(line)
+
+    def __repr__(self) -> str:
+        return f"<crontab: {self.line}>"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, crontab) and other.line == self.line
+
+    def __hash__(self) -> int:
+        return hash(self.line)
+
+
+class schedule:
+    """A steady rhythm. Its ticks are multiples of the interval since 1970, also `relative` ones.
+
+    Args:
+        run_every: seconds or a timedelta.
+
+    Raises:
+        InvalidSchedule: that is no interval.
+    """
+
+    def __init__(self, run_every: float | timedelta, relative: bool = False) -> None:
+        try:
+            self.run_every = as_timedelta(run_every)
+        except (TypeError, ValueError) as error:
+            raise InvalidSchedule(f"schedule({shown(run_every)}): {error}") from error
+        self.relative = relative
+
+
+class solar:
+    """Sunrise and sunset, which are no schedules here."""
+
+    def __init__(self, event: str, lat: float, lon: float, **others: Any) -> NoReturn:
+        raise Unsupported(
+            f"solar({event!r}): schedules know no sun. Schedule a task by a cron line shortly "
+            "before, compute the time in it (with astral, for example), and enqueue the other "
+            "task by apply_async(eta=…)."
+        )
+
+
+def when_of(given: Any) -> When:
+    """Return what a schedule of Celery's is for `pgqueue.Schedule`.
+
+    Raises:
+        InvalidSchedule: it is none.
+    """
+    if isinstance(given, crontab):
+        return given.line
+    if isinstance(given, schedule):
+        return given.run_every
+    if isinstance(given, int | float | timedelta) and not isinstance(given, bool):
+        return given
+    raise InvalidSchedule(
+        f"{shown(given)}: it must be crontab(…), schedule(…), a timedelta or seconds."
+    )
+
+
+def _field(given: Any, possible: range, names: tuple[str, ...] = ()) -> str:
+    if isinstance(given, int) and not isinstance(given, bool):
+        return _number(str(given), possible, names)
+    if not isinstance(given, str):
+        return ",".join(sorted((_number(str(each), possible, names) for each in given), key=int))
+    return ",".join(_part(part.strip().lower(), possible, names) for part in given.split(","))
+
+
+def _part(part: str, possible: range, names: tuple[str, ...]) -> str:
+    """Return a part of a field as cron has it: names as numbers, a range over the end as two."""
+    if part.startswith("*"):
+        return part
+    if not (found := RANGE.fullmatch(part)):
+        return _number(part, possible, names)
+    first, last = (int(_number(each, possible, names)) for each in found.groups()[:2])
+    step = int((found[3] or "/1")[1:])
+    if first <= last:
+        return f"{first}-{last}{found[3] or ''}"
+    around = [*range(first, possible.stop), *range(possible.start, last + 1)]
+    return ",".join(str(each) for each in sorted(around[::step]))
+
+
+def _number(text: str, possible: range, names: tuple[str, ...]) -> str:
+    if text.isalpha() and text[:3] in names:
+        return str(names.index(text[:3]) + possible.start)
+    if not text.isdecimal() or int(text) not in possible:
+        raise InvalidSchedule(
+            f"crontab: {shown(text)} is none of {possible.start} to {possible.stop - 1}."
+        )
+    return text

@@ -1,0 +1,137 @@
+"""Celery's signals: what happens here is sent under its names; others can't be connected."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from typing import Any, NoReturn
+
+from pgqueue import signals
+from pgqueue.compat.celery.exceptions import Unsupported
+from pgqueue.savepoints import GuardedSignal
+
+
+class Signal:
+    """A signal. Receivers take `sender` and what is sent as keywords; what they raise is logged."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        # Without a cache, whose keys would be the names that some have as senders: text has no weak
+        # references.
+        self._signal = GuardedSignal()
+
+    def __repr__(self) -> str:
+        return f"<Signal: {self.name}>"
+
+    @property
+    def receivers(self) -> list[Any]:
+        """Those that are connected."""
+        return self._signal.receivers
+
+    def connect(
+        self,
+        receiver: Callable[..., Any] | None = None,
+        *,
+        sender: Any = None,
+        weak: bool = True,
+        dispatch_uid: Any = None,
+        retry: bool = False,
+    ) -> Any:
+        """Connect a function: by a call, as `@signal.connect` or as `@signal.connect(sender=…)`.
+
+        Args:
+            sender: the task; of before_task_publish and after_task_publish, its name.
+            retry: without effect: a receiver that fails is logged.
+        """
+
+        def connect(receiver: Callable[..., Any]) -> Callable[..., Any]:
+            self._signal.connect(
+                receiver, sender=_known(sender), weak=weak, dispatch_uid=dispatch_uid
+            )
+            return receiver
+
+        return connect if receiver is None else connect(receiver)
+
+    def disconnect(
+        self, receiver: Any = None, sender: Any = None, dispatch_uid: Any = None
+    ) -> bool:
+        """Disconnect a function; say whether it was connected."""
+        return self._signal.disconnect(receiver, sender=_known(sender), dispatch_uid=dispatch_uid)
+
+    def send(self, sender: Any, **named: Any) -> list[tuple[Any, Any]]:
+        """Call the receivers; where a transaction is open, each in a savepoint."""
+        if not self._signal.receivers:
+            return []
+        return self._signal.send_robust(_known(sender), **named)
+
+
+class Absent:
+    """A signal of which nothing here tells."""
+
+    def __init__(self, name: str, instead: str) -> None:
+        self.name = name
+        self.instead = instead
+
+    def connect(self, *args: Any, **kwargs: Any) -> NoReturn:
+        """Say what takes its place."""
+        raise Unsupported(f"The signal {self.name} is never sent here: {self.instead}.")
+
+    def disconnect(self, *args: Any, **kwargs: Any) -> bool:
+        """Return that nothing was connected."""
+        return False
+
+
+def _known(sender: Any) -> Any:
+    # Django compares senders by their identity: equal names have to be one object.
+    return sys.intern(str(sender)) if isinstance(sender, str) else sender
+
+
+before_task_publish = Signal("before_task_publish")
+after_task_publish = Signal("after_task_publish")
+task_prerun = Signal("task_prerun")
+task_postrun = Signal("task_postrun")
+task_success = Signal("task_success")
+task_failure = Signal("task_failure")
+task_retry = Signal("task_retry")
+task_revoked = Signal("task_revoked")
+worker_init = Signal("worker_init")
+worker_process_init = Signal("worker_process_init")
+worker_ready = Signal("worker_ready")
+worker_shutting_down = Signal("worker_shutting_down")
+worker_process_shutdown = Signal("worker_process_shutdown")
+worker_shutdown = Signal("worker_shutdown")
+
+_LOGGING = "configure Django's LOGGING; pgqueue.logs adds the task and the message to records"
+_BEAT = "there is no beat: workers enqueue what is scheduled, and worker_ready tells of them"
+_COMMAND = "there is no command `celery`; worker_init is sent as a worker starts"
+
+setup_logging = Absent("setup_logging", _LOGGING)
+after_setup_logger = Absent("after_setup_logger", _LOGGING)
+after_setup_task_logger = Absent("after_setup_task_logger", _LOGGING)
+beat_init = Absent("beat_init", _BEAT)
+beat_embedded_init = Absent("beat_embedded_init", _BEAT)
+celeryd_init = Absent("celeryd_init", _COMMAND)
+celeryd_after_setup = Absent("celeryd_after_setup", _COMMAND)
+user_preload_options = Absent("user_preload_options", _COMMAND)
+import_modules = Absent("import_modules", "tasks are imported when they are needed")
+heartbeat_sent = Absent("heartbeat_sent", "use --liveness-file, or `manage.py pgqueue_health`")
+task_sent = Absent("task_sent", "use after_task_publish")
+task_received = Absent("task_received", "use task_prerun: a message is claimed as it begins")
+task_rejected = Absent("task_rejected", "pgqueue.signals.task_unknown tells of unknown tasks")
+task_unknown = Absent("task_unknown", "use pgqueue.signals.task_unknown")
+task_internal_error = Absent("task_internal_error", "use pgqueue.signals.service_failed")
+worker_before_create_process = Absent("worker_before_create_process", "use worker_process_init")
+
+
+def _starting(sender: Any, **kwargs: Any) -> None:
+    for each in (worker_init, worker_process_init, worker_ready):
+        each.send(sender)
+
+
+def _stopped(sender: Any, **kwargs: Any) -> None:
+    for each in (worker_shutting_down, worker_process_shutdown, worker_shutdown):
+        each.send(sender)
+
+
+signals.worker_started.connect(_starting)
+signals.worker_stopped.connect(_stopped)

@@ -1,0 +1,13 @@
+"""Loggers of tasks. `pgqueue.logs.RunFilter` adds the task and the message to their records."""
+
+import logging
+
+
+def get_task_logger(name: str) -> logging.Logger:
+    """Return the logger of this name: LOGGING configures it as any other."""
+    return get_logger(name)
+
+
+def get_logger(name: str) -> logging.Logger:
+    """Return the logger of this name."""
+    return logging.getLogger(name)

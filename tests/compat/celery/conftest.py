@@ -1,0 +1,18 @@
+from collections.abc import Iterator
+
+import pytest
+
+from pgqueue import registry
+from pgqueue.compat.celery import current
+from tests.compat.celery import jobs
+
+
+@pytest.fixture(autouse=True)
+def _each_test_is_alone(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Tasks and apps that a test makes are gone after it, and what tasks have left."""
+    monkeypatch.setattr(registry, "_tasks", dict(registry._tasks))
+    monkeypatch.setattr(current, "apps", [])
+    jobs.SEEN.clear()
+    jobs.app.conf.touch()
+    yield
+    jobs.SEEN.clear()

@@ -1,0 +1,363 @@
+"""Tasks as a Celery project has them."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import Any
+
+from django.contrib.auth.models import Group
+
+from pgqueue.compat.celery import Celery, Task, current_task, shared_task
+from pgqueue.compat.celery.exceptions import (
+    Ignore,
+    Reject,
+    SoftTimeLimitExceeded,
+    TimeLimitExceeded,
+)
+from pgqueue.compat.celery.utils.log import get_task_logger
+
+logger = get_task_logger(__name__)
+
+app = Celery("shop", set_as_current=False)
+app.config_from_object("django.conf:settings", namespace="CELERY")
+SEEN: list[Any] = []
+"""What tasks and their handlers leave behind, where the test's process runs them."""
+
+
+class TimelineAway(Exception):
+    """The service is away."""
+
+
+class PageMissing(Exception):
+    """There is no such page."""
+
+    def __init__(self, url: str, status: int) -> None:
+        super().__init__(f"{url}: {status}")
+        self.status = status
+
+
+class Unprintable(Exception):
+    """Its text needs what its __init__ sets."""
+
+    def __init__(self, where: str) -> None:
+        super().__init__(where)
+        self.where = where
+
+    def __str__(self) -> str:
+        return f"at {self.where}"
+
+
+@shared_task
+def add(x: Any, y: Any) -> Any:
+    """Add."""
+    return x + y
+
+
+@app.task
+def create_group(name: str) -> int:
+    return int(Group.objects.create(name=name).pk)
+
+
+@app.task(name="sum-of-two-numbers")
+def explicitly_named(x: int, y: int) -> int:
+    return x + y
+
+
+def doubled(function: Any) -> Any:
+    from functools import wraps
+
+    @wraps(function)
+    def call(*args: Any) -> Any:
+        return 2 * function(*args)
+
+    return call
+
+
+@app.task
+@doubled
+@doubled
+def four_times(x: int) -> int:
+    return x
+
+
+@app.task(bind=True)
+def dump_context(self: Any, x: int, y: int = 0) -> dict[str, Any]:
+    logger.info("Adding %s + %s", x, y)
+    request = self.request
+    told = {name: getattr(request, name) for name in (
+        "id", "task", "args", "kwargs", "retries", "is_eager", "called_directly", "headers",
+        "delivery_info", "correlation_id", "time_limit", "soft_time_limit", "eta", "root_id",
+    )}  # fmt: skip
+    return {**told, "current": current_task.name if current_task else None}
+
+
+@app.task(bind=True, default_retry_delay=30 * 60)
+def retry_later(self: Any, delay: float | None = None) -> None:
+    try:
+        raise TimelineAway("not now")
+    except TimelineAway as error:
+        raise self.retry(exc=error, countdown=delay) from error
+
+
+@app.task(bind=True, max_retries=2)
+def fetch(self: Any, succeeds_at: int) -> int:
+    if self.request.retries < succeeds_at:
+        raise self.retry(countdown=0)
+    return int(self.request.retries)
+
+
+@app.task(bind=True, max_retries=1)
+def fetch_more_often(self: Any, succeeds_at: int) -> int:
+    if self.request.retries < succeeds_at:
+        raise self.retry(exc=TimelineAway("away"), countdown=0, max_retries=4)
+    return int(self.request.retries)
+
+
+@app.task
+def retried_from_outside() -> None:
+    try:
+        raise TimelineAway("away")
+    except TimelineAway as error:
+        raise retried_from_outside.retry(exc=error, max_retries=5, countdown=0) from error
+
+
+@app.task(autoretry_for=(TimelineAway,), retry_kwargs={"max_retries": 2, "countdown": 0})
+def refresh_timeline(user: str) -> str:
+    SEEN.append(user)
+    if SEEN.count(user) < 3 or user == "nobody":
+        raise TimelineAway(user)
+    return f"timeline of {user}"
+
+
+@app.task(
+    autoretry_for=(Exception,),
+    dont_autoretry_for=(KeyError,),
+    retry_backoff=3,
+    retry_backoff_max=20,
+    retry_jitter=False,
+    max_retries=None,
+)
+def backing_off(kind: str) -> None:
+    raise {"KeyError": KeyError, "ValueError": ValueError}[kind](kind)
+
+
+@app.task
+def fail(message: str) -> None:
+    raise ValueError(message)
+
+
+@app.task
+def miss_page() -> None:
+    raise PageMissing("/", 404)
+
+
+@app.task
+def fail_unprintably() -> None:
+    raise Unprintable("home")
+
+
+@app.task(soft_time_limit=0.05, time_limit=10)
+def clean_up_at_the_soft_limit() -> str:
+    try:
+        while True:
+            time.sleep(0.01)
+    except SoftTimeLimitExceeded:
+        return "cleaned up"
+
+
+@app.task(time_limit=0.05, autoretry_for=(Exception,))
+def run_over_the_hard_limit() -> None:
+    while True:
+        time.sleep(0.01)
+
+
+@app.task(soft_time_limit=0.05, time_limit=0.2)
+def ignore_the_soft_limit() -> str:
+    limits = []
+    while True:
+        try:
+            while True:
+                time.sleep(0.01)
+        except (SoftTimeLimitExceeded, TimeLimitExceeded) as error:
+            limits.append(type(error).__name__)
+            if len(limits) == 2:
+                return " ".join(limits)
+
+
+@app.task(bind=True)
+def upload_files(self: Any, filenames: list[str]) -> str:
+    for number, _ in enumerate(filenames):
+        if not self.request.called_directly:
+            self.update_state(state="PROGRESS", meta={"current": number, "total": len(filenames)})
+        SEEN.append(self.AsyncResult(self.request.id).state)
+        SEEN.append(self.AsyncResult(self.request.id).info)
+    return "uploaded"
+
+
+@app.task(bind=True)
+def some_task(self: Any) -> None:
+    raise Ignore
+
+
+@app.task(bind=True, acks_late=True)
+def render_scene(self: Any, path: str) -> None:
+    try:
+        raise MemoryError(path)
+    except MemoryError as error:
+        raise Reject(error, requeue=False) from error
+
+
+@app.task(bind=True, acks_late=True)
+def requeues(self: Any) -> str:
+    if not self.request.delivery_info["redelivered"]:
+        raise Reject("no reason", requeue=True)
+    return "received two times"
+
+
+class NoisyTask(Task):
+    """Handlers, as the guide has them."""
+
+    def before_start(self, task_id: Any, args: Any, kwargs: Any) -> None:
+        SEEN.append(("before_start", args, kwargs))
+
+    def on_success(self, retval: Any, task_id: Any, args: Any, kwargs: Any) -> None:
+        SEEN.append(("on_success", retval, args, kwargs))
+
+    def on_failure(self, exc: Any, task_id: Any, args: Any, kwargs: Any, einfo: Any) -> None:
+        SEEN.append(("on_failure", repr(exc), "Traceback" in str(einfo)))
+
+    def on_retry(self, exc: Any, task_id: Any, args: Any, kwargs: Any, einfo: Any) -> None:
+        SEEN.append(("on_retry", repr(exc), task_id == self.request.id))
+
+    def after_return(
+        self, status: str, retval: Any, task_id: Any, args: Any, kwargs: Any, einfo: Any
+    ) -> None:
+        SEEN.append(("after_return", status))
+
+
+@app.task(base=NoisyTask)
+def noisy_add(x: int, y: int) -> int:
+    return x + y
+
+
+@app.task(base=NoisyTask, bind=True, max_retries=1)
+def noisy_fail(self: Any) -> None:
+    raise self.retry(exc=KeyError("key"), countdown=0)
+
+
+class DatabaseTask(Task):
+    """A base with a resource of its process."""
+
+    _db: list[int] | None = None
+
+    @property
+    def db(self) -> list[int]:
+        if self._db is None:
+            self._db = [1, 2, 3]
+        return self._db
+
+
+@app.task(base=DatabaseTask, bind=True)
+def process_rows(self: Any) -> int:
+    return sum(self.db)
+
+
+class Counting(Task):
+    """A __call__ of its own, which surrounds each run."""
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        SEEN.append("called")
+        return super().__call__(*args, **kwargs)
+
+
+@app.task(base=Counting, bind=True)
+def counted(self: Any, x: int) -> int:
+    return x
+
+
+@app.task(base=Counting)
+def counted_unbound(x: int) -> int:
+    return x
+
+
+class BaseTaskWithRetry(Task):
+    autoretry_for = (TypeError,)
+    max_retries = 5
+    retry_backoff = True
+    retry_backoff_max = 700
+    retry_jitter = False
+
+
+@app.task(base=BaseTaskWithRetry)
+def by_base() -> None:
+    raise TypeError("wrong")
+
+
+class NaiveAuthenticateServer(Task):
+    """A task of a class."""
+
+    def __init__(self) -> None:
+        self.users = {"george": "password"}
+
+    def run(self, username: str, password: str) -> bool:
+        return self.users.get(username) == password
+
+
+authenticate = app.register_task(NaiveAuthenticateServer())
+
+
+@app.task(rate_limit="10/m")
+def limited(number: int) -> int:
+    return number
+
+
+@app.task(ignore_result=True)
+def mytask(x: int, y: int) -> int:
+    return x + y
+
+
+@shared_task(queue="mail", priority=7, expires=60)
+def routed(x: int) -> int:
+    return x
+
+
+@shared_task
+async def double(number: int) -> int:
+    return 2 * number
+
+
+@shared_task
+async def ignore_async() -> None:
+    raise Ignore("not worth it")
+
+
+@shared_task(bind=True)
+def wait_for_another(self: Any) -> None:
+    add.delay(1, 2).get(timeout=1)
+
+
+@shared_task(bind=True)
+def change_arguments(self: Any, x: int) -> None:
+    raise self.retry(args=(x + 1,))
+
+
+@shared_task(bind=True, track_started=True)
+def look_at_oneself(self: Any) -> str:
+    return str(self.AsyncResult(self.request.id).state)
+
+
+@shared_task(track_started=True)
+async def nap(seconds: float) -> None:
+    await asyncio.sleep(seconds)
+
+
+@shared_task(soft_time_limit=0.2, time_limit=60)
+def clean_up_for_longer_than_the_lease() -> str:
+    try:
+        time.sleep(0.1)
+        while True:
+            time.sleep(0.01)
+    except SoftTimeLimitExceeded:
+        time.sleep(1.5)
+        return "cleaned up"

@@ -1,0 +1,165 @@
+"""Celery's signals: those that are sent, and what the others say."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from django.contrib.auth.models import Group
+from django.db import IntegrityError
+
+from pgqueue import signals as own
+from pgqueue.compat.celery import exceptions, signals, states
+from pgqueue.models import Message
+from pgqueue.testing import run_all
+from tests.compat.celery import jobs
+
+pytestmark = pytest.mark.django_db
+SENT = [name for name, each in vars(signals).items() if isinstance(each, signals.Signal)]
+NEVER = [name for name, each in vars(signals).items() if isinstance(each, signals.Absent)]
+
+
+@pytest.fixture
+def told() -> Iterator[list[tuple[str, Any, dict[str, Any]]]]:
+    """What all signals have sent."""
+    told: list[tuple[str, Any, dict[str, Any]]] = []
+    receivers = {}
+    for name in SENT:
+
+        def receive(*, sender: Any, name: str = name, signal: Any = None, **named: Any) -> None:
+            told.append((name, sender, named))
+
+        receivers[name] = getattr(signals, name).connect(receive)
+    yield told
+    for name, receiver in receivers.items():
+        getattr(signals, name).disconnect(receiver)
+
+
+def names(told: list[tuple[str, Any, dict[str, Any]]]) -> list[str]:
+    return [name for name, _, _ in told]
+
+
+def test_a_run_that_succeeds_is_told_of(told: list[Any]) -> None:
+    result = jobs.add.delay(1, y=2)
+    run_all()
+
+    assert names(told) == [
+        "before_task_publish", "after_task_publish", "task_prerun", "task_success", "task_postrun",
+    ]  # fmt: skip
+    _, sender, published = told[1]
+    assert sender == jobs.add.name
+    assert published["headers"]["id"] == result.id
+    assert published["routing_key"] == "default"
+    _, sender, begun = told[2]
+    assert sender is jobs.add
+    assert (begun["task_id"], begun["args"], begun["kwargs"]) == (result.id, [1], {"y": 2})
+    assert told[3][2] == {"result": 3}
+    assert (told[4][2]["retval"], told[4][2]["state"]) == (3, states.SUCCESS)
+
+
+def test_retries_and_the_failure_are_told_of(told: list[Any]) -> None:
+    jobs.noisy_fail.delay()
+    run_all(retries=True)
+
+    assert names(told)[2:] == [
+        "task_prerun", "task_retry", "task_postrun", "task_prerun", "task_failure", "task_postrun",
+    ]  # fmt: skip
+    retried, failed = told[3][2], told[6][2]
+    assert isinstance(retried["reason"], exceptions.Retry)
+    assert repr(failed["exception"]) == "KeyError('key')"
+    assert failed["traceback"] is not None and "KeyError" in str(failed["einfo"])
+    assert told[7][2]["state"] == states.FAILURE
+
+
+def test_what_is_discarded_has_only_ended(told: list[Any]) -> None:
+    jobs.some_task.delay()
+    run_all()
+
+    assert names(told)[2:] == ["task_prerun", "task_postrun"]
+    assert told[-1][2]["state"] == states.IGNORED
+
+
+def test_an_eager_run_is_told_of(told: list[Any]) -> None:
+    jobs.add.apply((1, 2))
+    jobs.fail.apply(("no",))
+
+    assert names(told) == [
+        "task_prerun", "task_success", "task_postrun", "task_prerun", "task_failure",
+        "task_postrun",
+    ]  # fmt: skip
+
+
+def test_a_receiver_is_for_one_task_or_for_all() -> None:
+    told = []
+
+    @signals.task_success.connect(sender=jobs.add)
+    def receive(sender: Any, result: Any, **named: Any) -> None:
+        told.append((sender.request.id, result))
+
+    @signals.before_task_publish.connect(sender="tests.compat.celery.jobs." + "add")
+    def trace(sender: str, headers: dict[str, Any], **named: Any) -> None:
+        headers["trace"] = "abc"
+
+    try:
+        result = jobs.add.apply_async((1, 2), task_id="mine")
+        jobs.double.delay(1)
+        run_all()
+        assert told == [("mine", 3)]
+        assert Message.objects.count() == 0
+        assert result.get() == 3
+    finally:
+        assert signals.task_success.disconnect(receive, sender=jobs.add)
+        assert signals.before_task_publish.disconnect(trace, sender=jobs.add.name)
+
+
+def test_what_is_added_to_the_headers_travels_with_the_message() -> None:
+    @signals.before_task_publish.connect
+    def trace(headers: dict[str, Any], **named: Any) -> None:
+        headers["trace"] = "abc"
+
+    try:
+        result = jobs.dump_context.apply_async((1,), headers={"own": 1}, task_id="with-id")
+    finally:
+        signals.before_task_publish.disconnect(trace)
+    run_all()
+
+    told = result.get()
+    assert (told["headers"], told["id"]) == ({"own": 1, "trace": "abc"}, "with-id")
+
+
+def test_a_receiver_that_fails_undoes_only_itself() -> None:
+    @signals.after_task_publish.connect
+    def fail(**named: Any) -> None:
+        Group.objects.create(name="twice")
+        Group.objects.create(name="twice")
+
+    try:
+        result = jobs.add.delay(1, 2)
+    finally:
+        signals.after_task_publish.disconnect(fail)
+
+    assert not Group.objects.exists()
+    run_all()
+    assert result.get() == 3
+    assert IntegrityError
+
+
+def test_a_worker_is_told_of(told: list[Any]) -> None:
+    own.worker_started.send(object, channels=None)
+    own.worker_stopped.send(object, released=0)
+
+    assert names(told) == [
+        "worker_init", "worker_process_init", "worker_ready",
+        "worker_shutting_down", "worker_process_shutdown", "worker_shutdown",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("name", NEVER)
+def test_a_signal_that_is_never_sent_can_not_be_connected(name: str) -> None:
+    signal = getattr(signals, name)
+
+    assert signal.name == name
+    with pytest.raises(exceptions.Unsupported, match=f"{name} is never sent"):
+        signal.connect(print)
+    assert not signal.disconnect(print)

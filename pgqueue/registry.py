@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 _tasks: dict[str, Task[Any, Any]] = {}
 
 adopters: list[Callable[[str], Task[Any, Any] | None]] = []
-"""Each may know a task of another kind by its name. It must import nothing."""
+"""Each may know a task of another kind by its name. What it imports must not depend on the name."""
 
 schedulers: list[Callable[[], Iterable[tuple[Task[Any, Any], Schedule]]]] = []
 """Each returns schedules that the project declares in another way, and their tasks."""

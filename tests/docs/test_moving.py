@@ -13,10 +13,12 @@ from django.core.management import call_command
 
 import pgqueue
 from pgqueue import TaskContext, registry
+from pgqueue.compat.celery import current
 from pgqueue.conf import Settings
 from pgqueue.events import subscribing
 from pgqueue.exceptions import EndOfRun
 from pgqueue.models import History, Message
+from pgqueue.tasks.scheduling import declared
 from tests.docs.blocks import ROOT, Block, blocks
 from tests.docs.test_blocks import parse, run
 
@@ -37,6 +39,7 @@ def calls(page: str) -> list[str]:
 def module(transactional_db: None, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     monkeypatch.setattr(registry, "_tasks", dict(registry._tasks))
     monkeypatch.setattr(subscribing, "_subscriptions", {})
+    monkeypatch.setattr(current, "apps", [])
     module = ModuleType("example")
     vars(module).update({name: getattr(pgqueue, name) for name in pgqueue.__all__})
     monkeypatch.setitem(sys.modules, "example", module)
@@ -73,6 +76,19 @@ def test_a_chord_as_the_page_for_celery_has_it_sums_its_parts(module: ModuleType
     assert module.whole.return_value == 600
     published = History.objects.filter(task="example.publish_page")
     assert sorted(published.values_list("payload__args__0", flat=True)) == [1, 2, 3]
+
+
+def test_a_project_of_celery_s_is_moved_by_its_imports_as_the_page_has_it(
+    module: ModuleType,
+) -> None:
+    run(blocks("docs/from-celery.md", "python")[0], module)
+    call_command("runworker", "--drain")
+
+    assert module.summed.get() == 3
+    waiting = Message.objects.get()
+    assert (waiting.task, waiting.key, waiting.priority) == ("example.load", "example.load", 50)
+    assert waiting.dedupe_key == "load-1"
+    assert [each.cron for each in declared("default")] == ["0 3 * * *"]
 
 
 def use(page: str, code: str, module: ModuleType) -> None:

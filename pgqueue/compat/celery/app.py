@@ -67,7 +67,8 @@ class Handlers:
     def send(self, sender: Any) -> None:
         """Call those that were not called yet."""
         while self.connected:
-            self.connected.pop(0)(sender=sender, source=None)
+            self.connected[0](sender=sender, source=None)
+            self.connected.pop(0)
 
 
 class Control:

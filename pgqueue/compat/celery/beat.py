@@ -7,9 +7,11 @@ from typing import Any
 
 from pgqueue import registry
 from pgqueue.compat.celery import current
+from pgqueue.compat.celery.calling import options_of
 from pgqueue.compat.celery.canvas import Signature
+from pgqueue.compat.celery.running import CeleryTask
 from pgqueue.compat.celery.schedules import when_of
-from pgqueue.exceptions import InvalidSchedule
+from pgqueue.exceptions import InvalidSchedule, PGQueueError
 from pgqueue.schedules import Schedule
 from pgqueue.spelling import hint, shown
 from pgqueue.tasks import Task
@@ -61,6 +63,8 @@ def _entry(name: Any, entry: Any, timezone: Any) -> tuple[Task[Any, Any], Schedu
         task = registry.find(entry["task"])
         if task is None:
             raise InvalidSchedule(f"No task is named {entry['task']!r} here.")
+        if options := entry.get("options"):
+            _check(task, options)
         return task, Schedule(
             when,
             timezone=str(timezone) if timezone and isinstance(when, str) else None,
@@ -68,8 +72,17 @@ def _entry(name: Any, entry: Any, timezone: Any) -> tuple[Task[Any, Any], Schedu
             args=tuple(entry.get("args") or ()),
             kwargs=dict(entry.get("kwargs") or {}),
         )
-    except InvalidSchedule as error:
+    except PGQueueError as error:
         raise InvalidSchedule(f"beat_schedule[{name!r}]: {error}") from error
+
+
+def _check(task: Task[Any, Any], options: Any) -> None:
+    """Say no to options that no message can have."""
+    if not isinstance(options, Mapping):
+        raise InvalidSchedule(f"options={shown(options)}: it must be a dict.")
+    if not isinstance(task, CeleryTask):
+        raise InvalidSchedule(f"options are for tasks of Celery's kind: give them to {task.name}.")
+    task.using(**options_of(task.origin, dict(options)))
 
 
 registry.schedulers.append(entries)

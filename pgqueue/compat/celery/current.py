@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable
+from contextlib import suppress
 from functools import lru_cache
 from importlib import import_module
 from importlib.util import find_spec
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 
 apps: list[Celery] = []
 """In the order in which they were made; the last one that is current comes last."""
-loading = threading.RLock()
 
 
 @lru_cache(maxsize=1)
@@ -41,11 +40,14 @@ on_change(_touch)
 
 
 class Discovery:
-    """Modules that are imported when a worker, or a name, needs the tasks in them."""
+    """Modules that are imported when a worker, or a name, needs the tasks in them.
+
+    It takes no lock: another thread may be importing a module whose tasks are declared by this, and
+    this wait for that module.
+    """
 
     def __init__(self) -> None:
-        self._wanted: list[tuple[Callable[[], list[str]] | list[str] | None, str | None]] = []
-        self._done = 0
+        self._wanted: list[tuple[Any, str | None]] = []
         self._later: list[Callable[[], None]] = []
 
     def add(self, packages: Any, related_name: str | None) -> None:
@@ -53,42 +55,48 @@ class Discovery:
         self._wanted.append((packages, related_name))
 
     def import_all(self) -> None:
-        """Import what was not imported yet, and the `tasks` of all Django apps."""
-        with loading:
-            if not django_apps.ready:
-                return
-            self._make()
-            autodiscover_modules("tasks")
-            while self._done < len(self._wanted):
-                packages, related_name = self._wanted[self._done]
-                self._done += 1
-                self._import(packages, related_name)
-            for settings in [app.conf for app in apps] or [_of_django()]:
-                for module in (*settings.imports, *settings.include):
-                    import_module(module)
+        """Import all that is wanted, and the `tasks` of all Django apps."""
+        if not django_apps.ready:
+            return
+        self._make()
+        autodiscover_modules("tasks")
+        for packages, related_name in list(self._wanted):
+            _import(packages, related_name)
+        for settings in [app.conf for app in apps] or [_of_django()]:
+            for module in (*settings.imports, *settings.include):
+                import_module(module)
 
     def later(self, make: Callable[[], None]) -> None:
-        """Call something once the settings and the apps are there: at once, if they are."""
-        self._later.append(make)
+        """Call something once the settings and the apps are there: at once, if they are.
+
+        Then two threads may call it at the same time.
+        """
         if django_apps.ready:
-            self._make()
+            make()
+        else:
+            self._later.append(make)
 
     def _make(self) -> None:
-        with loading:
-            while self._later:
-                self._later.pop(0)()
+        while self._later:
+            make = self._later[0]
+            try:
+                make()
+            finally:
+                with suppress(ValueError):  # another thread has done it, too
+                    self._later.remove(make)
 
-    def _import(self, packages: Any, related_name: str | None) -> None:
-        found = packages() if callable(packages) else packages
-        if found is None:
-            if related_name:
-                autodiscover_modules(related_name)
-            return
-        for package in found:
-            name = f"{package}.{related_name}" if related_name else package
-            import_module(package)
-            if find_spec(name) is not None:
-                import_module(name)
+
+def _import(packages: Any, related_name: str | None) -> None:
+    found = packages() if callable(packages) else packages
+    if found is None:
+        if related_name:
+            autodiscover_modules(related_name)
+        return
+    for package in found:
+        name = f"{package}.{related_name}" if related_name else package
+        import_module(package)
+        if find_spec(name) is not None:
+            import_module(name)
 
 
 discovery = Discovery()

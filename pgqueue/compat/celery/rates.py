@@ -6,6 +6,8 @@ import logging
 from datetime import timedelta
 from typing import Any
 
+from django.db import close_old_connections
+
 from pgqueue import registry, signals
 from pgqueue.compat.celery.current import discovery
 from pgqueue.compat.celery.declaring import rate_of
@@ -44,7 +46,10 @@ def _state(own: CeleryTask, rate: float, per: float) -> None:
 
 
 def _started(sender: Any, **kwargs: Any) -> None:
-    apply()
+    try:
+        apply()
+    finally:
+        close_old_connections()
 
 
 signals.worker_started.connect(_started, weak=False)

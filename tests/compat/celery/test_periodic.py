@@ -146,6 +146,12 @@ class TestEntries:
         ({"task": jobs.add.name, "schedule": 30, "arg": ()}, "Did you mean 'args'"),
         ({"task": jobs.add.name, "schedule": 0.1, "args": (1, 2)}, "a second or more"),
         (30, "is no dict"),
+        ({"task": jobs.add.name, "schedule": 30, "args": (1, 2), "options": {"exchange": "x"}},
+         "there are no exchanges"),
+        ({"task": jobs.add.name, "schedule": 30, "args": (1, 2), "options": {"queue": ""}},
+         "channel"),
+        ({"task": "tests.jobs.mail", "schedule": 30, "args": ("a",), "options": {"queue": "x"}},
+         "tasks of Celery's kind"),
     ])  # fmt: skip
     def test_an_entry_that_can_not_be_is_an_error_of_the_check(
         self, settings: Any, entry: Any, said: str

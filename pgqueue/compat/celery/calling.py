@@ -22,6 +22,7 @@ FLOWS = (
 CONNECTION = (
     "messages are stored on Django's connection; own.using(connection=…) takes one of psycopg's"
 )
+HIDDEN = "name the arguments that nobody is to be shown in the decorator: redact=[…]"
 HIGHEST = 9
 SCALE = 10
 """Celery's priorities 0 to 9 are pgqueue's 0 to 90."""
@@ -50,10 +51,8 @@ REFUSED: Mapping[str, str] = {
     "router": "give queue=…, or CELERY_TASK_ROUTES",
     "declare": "queues need no declaration",
     "reply_to": "results are rows of the database: use AsyncResult",
-    "argsrepr": "arguments are shown to who may view messages in the admin: pass ids of what is "
-    "secret",
-    "kwargsrepr": "arguments are shown to who may view messages in the admin: pass ids of what is "
-    "secret",
+    "argsrepr": HIDDEN,
+    "kwargsrepr": HIDDEN,
     "link": FLOWS,
     "link_error": FLOWS,
     "chain": FLOWS,

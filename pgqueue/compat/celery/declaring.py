@@ -16,6 +16,7 @@ from pgqueue.compat.celery.retrying import Retrying, retrying_of
 from pgqueue.compat.celery.running import CeleryTask, surrounded
 from pgqueue.exceptions import InvalidTask, UnknownTask
 from pgqueue.spelling import shown
+from pgqueue.tasks import redacting
 from pgqueue.tasks.options import checked
 
 if TYPE_CHECKING:
@@ -109,6 +110,7 @@ def made(task: Task) -> CeleryTask:
         "backoff": retrying,
         "timeout": option(task, "time_limit", conf.task_time_limit),
         "takes_context": task.is_bound,
+        "redact": task.redact,
         **(options_of(task, {"expires": expires}) if expires else {}),
     }
     soft = checked({"timeout": option(task, "soft_time_limit", conf.task_soft_time_limit)})
@@ -121,6 +123,8 @@ def made(task: Task) -> CeleryTask:
         ignore_result=bool(ignores),
         **checked(options),
     )
+    if own.redact:
+        redacting.check(own)
     if registry.get(own.name) is not None:
         registry.add(own)
     return own

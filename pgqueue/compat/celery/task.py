@@ -47,6 +47,7 @@ class Task:
         ignore_result: keep nothing of what it returns.
         queue, priority, expires: as `apply_async` has them.
         track_started: whether the state STARTED is told of.
+        redact: arguments that nobody is shown: an option of pgqueue's, as `@task` has it.
     """
 
     name: Any = None
@@ -67,6 +68,7 @@ class Task:
     expires: Any = None
     track_started: Any = None
     throws: Any = ()
+    redact: Any = ()
     abstract: Any = True
     serializer = "json"
     acks_late = True

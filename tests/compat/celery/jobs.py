@@ -352,12 +352,5 @@ async def nap(seconds: float) -> None:
     await asyncio.sleep(seconds)
 
 
-@shared_task(soft_time_limit=0.2, time_limit=60)
-def clean_up_for_longer_than_the_lease() -> str:
-    try:
-        time.sleep(0.1)
-        while True:
-            time.sleep(0.01)
-    except SoftTimeLimitExceeded:
-        time.sleep(1.5)
-        return "cleaned up"
+@shared_task(redact=["card"])
+def charge(account: str, card: str) -> None: ...

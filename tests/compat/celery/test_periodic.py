@@ -11,6 +11,7 @@ from django.core.checks import run_checks
 from pgqueue.checks import AT_START
 from pgqueue.compat.celery import Celery, exceptions
 from pgqueue.compat.celery.schedules import crontab, schedule, solar
+from pgqueue.engine import schedule as engine
 from pgqueue.exceptions import InvalidSchedule
 from pgqueue.models import Message
 from pgqueue.tasks import scheduling
@@ -163,7 +164,7 @@ class TestEntries:
         assert "beat_schedule['mine']" in error.msg and said in error.msg
 
     @pytest.mark.django_db
-    def test_a_tick_has_the_options_of_its_entry(self, settings: Any) -> None:
+    def test_a_tick_has_the_options_of_its_entry(self, settings: Any, queue: Any) -> None:
         settings.CELERY_BEAT_SCHEDULE = {
             "nightly": {
                 "task": jobs.add.name, "schedule": crontab(0, 3), "args": (1, 2),
@@ -171,11 +172,11 @@ class TestEntries:
                             "headers": {"trace": "abc"}},
             },
         }  # fmt: skip
-        known = {each.name: each for each in scheduling.declared("default")}
-        jobs.add.own.using(**jobs.add.own.scheduled_by("nightly")).enqueue(1, 2)
+        engine.declare(queue, scheduling.declared("default"))
+        scheduling.run("nightly")
 
         message = Message.objects.get()
-        assert known["nightly"].task == message.task
+        assert message.metadata == {"trace": "abc", "schedule": "nightly"}
         assert (message.channel, message.priority) == ("night", 20)
         assert message.expires_at - message.created_at == timedelta(seconds=60)
         assert jobs.add.own.scheduled_by("another") == {}

@@ -6,9 +6,11 @@ import re
 from typing import Any
 
 import pytest
+from django.apps import apps
 from django.core.checks import run_checks
 from django.core.exceptions import ImproperlyConfigured
 
+from pgqueue import registry
 from pgqueue.compat.celery import Celery, exceptions
 from pgqueue.exceptions import InvalidTask
 from pgqueue.models import Message
@@ -143,6 +145,27 @@ def test_an_app_is_configured_from_objects_and_by_hand() -> None:
 
 
 CONFIG = {"task_track_started": True}
+
+
+def test_no_setting_is_read_before_the_apps_are_ready(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Unread:
+        def __dir__(self) -> list[str]:
+            raise AssertionError("It was read.")
+
+    app = Celery("early")
+    with monkeypatch.context() as early:
+        early.setattr(apps, "ready", False)
+        app.config_from_object(Unread(), namespace="CELERY")
+        app.autodiscover_tasks()
+        task = app.task(bind=True, name="early", rate_limit="1/s")(_early)
+        assert registry.find("early") is None
+
+    app.config_from_object({"task_default_queue": "late"})
+    assert registry.find("early").origin is task
+    assert task.own.queue_name == "late"
+
+
+def _early(self: Any) -> None: ...
 
 
 def test_a_queue_of_its_own_for_one_call_would_evade_a_rate_limit() -> None:

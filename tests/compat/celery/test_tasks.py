@@ -18,11 +18,16 @@ from pgqueue.compat.celery.result import AsyncResult
 from pgqueue.exceptions import InvalidArgument, InvalidArguments, InvalidTask
 from pgqueue.models import History, Message
 from pgqueue.quantities import LARGEST
+from pgqueue.tasks import redacting
 from pgqueue.testing import run_all
 from tests.compat.celery import jobs
 from tests.compat.celery.jobs import SEEN
 
 pytestmark = pytest.mark.django_db
+
+
+def stored(result: Any) -> Message:
+    return Message.objects.get(pk=result.id)
 
 
 def ran(result: Any, *, retries: bool = True) -> AsyncResult:
@@ -139,6 +144,16 @@ class TestArguments:
     def test_what_is_to_be_hidden_is_an_error(self) -> None:
         with pytest.raises(exceptions.Unsupported, match="argsrepr"):
             jobs.add.apply_async((2, 3), argsrepr="(<secret-x>, <secret-y>)")
+
+    def test_arguments_that_nobody_is_to_be_shown_are_named_in_the_decorator(self) -> None:
+        result = jobs.charge.delay("ada", card="1234 5678")
+        payload = json.dumps(stored(result).payload)
+
+        assert "1234" in payload
+        shown, _ = redacting.redacted(jobs.charge.name, {"payload": payload})
+        assert "1234" not in str(shown["payload"]) and "ada" in str(shown["payload"])
+        with pytest.raises(InvalidTask, match="redact"):
+            shared_task(redact=["cards"])(_moved)
 
     def test_arguments_have_to_be_a_sequence_and_a_dict(self) -> None:
         with pytest.raises(InvalidTask, match="a tuple or a list"):

@@ -33,14 +33,6 @@ def test_what_delay_returns_waits_for_the_worker() -> None:
         assert cleaned.get(timeout=20) == "cleaned up"
 
 
-def test_a_soft_limit_leaves_the_lease_to_the_task_and_the_hard_one_takes_it() -> None:
-    with worker(lease=1):
-        result = jobs.clean_up_for_longer_than_the_lease.delay()
-
-        assert result.get(timeout=30) == "cleaned up"
-        assert History.objects.get().lost == 0
-
-
 def test_a_rate_limit_is_a_policy_of_the_task_in_all_workers(settings: Any) -> None:
     settings.CELERY_TASK_ANNOTATIONS = {jobs.limited.name: {"rate_limit": "600/m"}}
     results = [jobs.limited.delay(number) for number in range(3)]

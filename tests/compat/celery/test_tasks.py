@@ -150,7 +150,7 @@ class TestArguments:
         payload = json.dumps(stored(result).payload)
 
         assert "1234" in payload
-        shown, _ = redacting.redacted(jobs.charge.name, {"payload": payload})
+        shown, _ = redacting.rules(jobs.charge.name).redact({"payload": payload})
         assert "1234" not in str(shown["payload"]) and "ada" in str(shown["payload"])
         with pytest.raises(InvalidTask, match="redact"):
             shared_task(redact=["cards"])(_moved)

@@ -64,7 +64,7 @@ def apply(
 
 def _call(task: Any, args: Any, kwargs: Any) -> Any:
     first = [task] if task.is_bound else []
-    return task.own.call(*first, *args, **kwargs)
+    return task.own.run_here(*first, *args, **kwargs)
 
 
 def _state(task: Any, error: BaseException, retries: int) -> str:

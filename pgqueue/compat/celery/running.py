@@ -86,10 +86,10 @@ class CeleryTask(Task[Any, Any]):
         return CeleryContext(self, claim, run, database)
 
     @calls_user_code
-    def call(self, *args: Any, **kwargs: Any) -> Any:
+    def run_here(self, *args: Any, **kwargs: Any) -> Any:
         """Run the task here and now, as its class says."""
         if self.is_async:
-            return super().call(*args, **kwargs)
+            return super().run_here(*args, **kwargs)
         with _as_asked(self.origin, args, kwargs):
             return self.origin.body(*args, **kwargs)
 
@@ -121,7 +121,7 @@ class CeleryTask(Task[Any, Any]):
 
 
 def surrounded(task: Any, function: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a coroutine function that does what `CeleryTask.call` does for others."""
+    """Return a coroutine function that does what `CeleryTask.run_here` does for others."""
 
     @wraps(function)
     @calls_user_code

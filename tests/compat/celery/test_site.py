@@ -54,6 +54,7 @@ def site(tmp_path: Path) -> Path:
     return Path(shutil.copytree(HERE / "site", tmp_path / "site"))
 
 
+@pytest.mark.slow
 @pytest.mark.django_db(transaction=True)
 def test_a_site_shows_the_same_pages_when_its_imports_are_changed(site: Path) -> None:
     changed = 0

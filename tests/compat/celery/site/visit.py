@@ -24,9 +24,9 @@ def visit():
     from django.test import Client
 
     client = Client()
+    started = {name: client.get(f"/start/{name}/") for name in PAGES}  # they run side by side
     pages = {}
-    for name in PAGES:
-        response = client.get(f"/start/{name}/")
+    for name, response in started.items():
         if response.status_code == 302:
             response = ended(client, response.url, lambda text: "ready" in text)
         pages[name] = response.content.decode()

@@ -37,10 +37,9 @@ from types import NoneType
 from typing import Any
 
 from pgqueue.codec.hints import classes_in, hints_of, signature_of
-from pgqueue.codec.references import RESULT, Reference, ResultOf, Returned, noticed
+from pgqueue.codec.references import RESULT, TAG, Reference, ResultOf, Returned, noticed
 from pgqueue.codec.scalars import SCALARS, Form, Unstorable, write_key
 
-TAG = "@"
 JSON_TYPES = (NoneType, bool, int, float, str, list, dict)
 CONTAINERS = (list, dict, tuple, set, frozenset)
 

@@ -6,7 +6,8 @@ from types import NoneType
 from typing import Any
 
 from pgqueue.codec.arguments import PAYLOAD_LIMIT, parse, read, short_json, size
-from pgqueue.codec.encoding import TAG, Hint
+from pgqueue.codec.encoding import Hint
+from pgqueue.codec.references import TAG
 from pgqueue.codec.scalars import Unstorable
 from pgqueue.exceptions import InvalidMessage, PayloadTooLarge
 

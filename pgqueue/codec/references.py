@@ -2,11 +2,12 @@
 
 In a payload such an argument is `{"@": "result", "value": <the message's id>}`. When the message
 runs, the tag's value is replaced by what its parent returned, which is then read by the hint of the
-parameter that it is for.
+parameter that it is for. A result may be such a tag, too: that of a message which others replaced.
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Collection, Mapping
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -14,8 +15,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 if TYPE_CHECKING:
     from pgqueue.codec.encoding import Hint
 
+TAG = "@"
 RESULT = "result"
-"""The tag."""
+"""The tag, and what it is here."""
 
 noticed: ContextVar[list[Reference] | None] = ContextVar("noticed", default=None)
 """Where references are noted while arguments are encoded; None: none may be among them."""
@@ -80,12 +82,25 @@ def resolved(plain: Any, resolve: Resolve) -> Any:
     return plain
 
 
+def referring(message_id: int) -> str:
+    """Return as JSON a result that is what another message of the flow returns."""
+    return json.dumps({TAG: RESULT, "value": message_id})
+
+
+def referred(plain: Any) -> int | None:
+    """Return the message whose result this one is; None: it is one of its own."""
+    if type(plain) is dict and plain.get(TAG) == RESULT and type(plain.get("value")) is int:
+        found: int = plain["value"]
+        return found
+    return None
+
+
 def _find(plain: Any, tags: list[dict[str, Any]]) -> None:
     if type(plain) is list:
         for each in plain:
             _find(each, tags)
     elif type(plain) is dict:
-        if plain.get("@") == RESULT and type(plain.get("value")) is int:
+        if referred(plain) is not None:
             tags.append(plain)
         else:
             for each in plain.values():

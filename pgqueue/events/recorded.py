@@ -10,7 +10,7 @@ from datetime import datetime
 from functools import cached_property
 from typing import Any, TypeVar, overload
 
-from pgqueue.codec import encoding, raw
+from pgqueue.codec import encoding, raw, references
 from pgqueue.codec.arguments import parse, read
 from pgqueue.codec.encoding import expect
 from pgqueue.codec.scalars import Form
@@ -23,7 +23,7 @@ T = TypeVar("T", bound=Event)
 
 FIELDS = ("position", "topic", "key", "payload_json", "metadata_json", "created_at")
 """Of an event, in the order in which the engine reads them."""
-TAGGED = f'"{encoding.TAG}"'
+TAGGED = f'"{references.TAG}"'
 
 
 @dataclass(frozen=True, eq=False)

@@ -95,13 +95,12 @@ class Call(Word):
     def place(self, draft: Draft, previous: Placed | None = None) -> Member[Any]:
         """Add its message to a flow."""
         takes = previous is not None and self.takes_result
-        return draft.enqueue(
+        return draft.add(
             self.task,
-            *([previous] if takes else []),
-            *self.args,
+            (previous, *self.args) if takes else self.args,
+            self.kwargs,
             after=() if takes or previous is None else _members(previous),
             on_failure=self.answer,
-            **self.kwargs,
         )
 
     def calls(self) -> Iterator[Call]:

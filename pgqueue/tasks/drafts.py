@@ -114,6 +114,18 @@ class Draft:
             InvalidFlow: what it is to wait for is not of this flow, or an option can't be.
             InvalidArguments: the arguments don't fit the function.
         """
+        return self.add(task, args, kwargs, after=after, on_failure=on_failure)
+
+    def add(
+        self,
+        task: Any,
+        args: Sequence[Any],
+        kwargs: Mapping[str, Any],
+        *,
+        after: Iterable[Member[Any]] | Member[Any] = (),
+        on_failure: str = "wait",
+    ) -> Member[Any]:
+        """Do what `enqueue` does, where a task's own arguments may have any names."""
         own = own_task(task)
         self._check_task(own, kwargs)
         if on_failure not in ON_FAILURE:
@@ -210,8 +222,7 @@ class Draft:
         """
         members = self._members
         self._lock(connection)
-        for member, id in zip(members, enqueueing.reserve(connection, len(members)), strict=True):
-            member.id = str(id)
+        self.reserve(connection)
         payloads, parents = self.parents()
         for group in self._groups(parents):
             _store_group(flow_id, group, payloads, waits=bool(parents[group[0].place[1]]))
@@ -225,6 +236,14 @@ class Draft:
         ]
         if blocked:
             engine.block(connection, flow_id, blocked)
+
+    def reserve(self, connection: Cursors) -> None:
+        """Give the messages their ids, as far as they have none yet."""
+        new = [member for member in self._members if not member.id]
+        if not new:
+            return
+        for member, id in zip(new, enqueueing.reserve(connection, len(new)), strict=True):
+            member.id = str(id)
 
     def tell_stored(self) -> None:
         """Say that all is stored: `pgqueue.testing` may run it."""
@@ -355,8 +374,12 @@ class Growth(Draft):
         """
         member = super().enqueue(task, *args, **kwargs)
         if awaited:
-            self._awaited.add(member.place[1])
+            self.have_awaited(member)
         return member
+
+    def have_awaited(self, member: Member[Any]) -> None:
+        """Have whatever waits for this run's own message wait for this new one, too."""
+        self._awaited.add(member.place[1])
 
     def enqueue_many(
         self,

@@ -9,7 +9,7 @@ from django.db import connections
 
 from pgqueue import registry
 from pgqueue.codec.arguments import Codec, parse
-from pgqueue.codec.references import Returned
+from pgqueue.codec.references import Returned, referred
 from pgqueue.engine import flows
 from pgqueue.engine.flows import Parent
 from pgqueue.exceptions import ParentFailed, UnreadablePayload
@@ -29,7 +29,12 @@ def results(alias: str, ids: Collection[int]) -> Mapping[int, Returned]:
             f"The result of message {min(missing)}, which is an argument, is not kept any more."
         )
     codecs = {name: _codec(name) for name in {parent.task for parent in found.values()}}
-    return {id: _returned(parent, codecs[parent.task]) for id, parent in found.items()}
+    returned = {id: _returned(parent, codecs[parent.task]) for id, parent in found.items()}
+    replaced = {id: of for id, each in returned.items() if (of := referred(each.plain)) is not None}
+    if replaced:  # by messages that may have been replaced themselves
+        others = results(alias, set(replaced.values()))
+        returned |= {id: others[of] for id, of in replaced.items()}
+    return returned
 
 
 def _codec(name: str) -> Codec | None:

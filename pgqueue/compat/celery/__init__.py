@@ -9,6 +9,7 @@ What can't be taken over is an error that says what to do instead.
 
 from pgqueue.compat.celery import (  # noqa: F401
     beat,
+    builtins,
     checks,
     exceptions,
     rates,
@@ -19,23 +20,21 @@ from pgqueue.compat.celery import (  # noqa: F401
 from pgqueue.compat.celery.app import Celery, Proxy, shared_task
 from pgqueue.compat.celery.app import current_app as _current_app
 from pgqueue.compat.celery.canvas import (
-    Signature,
     chain,
     chord,
     chunks,
     group,
-    signature,
     xmap,
     xstarmap,
 )
 from pgqueue.compat.celery.request import running_task
+from pgqueue.compat.celery.signatures import Signature, maybe_signature, signature
 from pgqueue.compat.celery.task import Task
 from pgqueue.compat.celery.utils import uuid
 
 current_app = Proxy(_current_app)
 current_task = Proxy(running_task)
 subtask = signature
-maybe_signature = signature
 
 __all__ = [
     "Celery",

@@ -8,13 +8,14 @@ from typing import Any, NoReturn
 from django.utils.module_loading import import_string
 
 from pgqueue import registry
-from pgqueue.compat.celery import beat, canvas, current, declaring
-from pgqueue.compat.celery.calling import FLOWS
+from pgqueue.compat.celery import beat, current, declaring
+from pgqueue.compat.celery.async_result import AsyncResult
 from pgqueue.compat.celery.conf import Conf, of_django
 from pgqueue.compat.celery.exceptions import Unsupported
+from pgqueue.compat.celery.group_result import GroupResult, ResultSet
 from pgqueue.compat.celery.request import running_task
-from pgqueue.compat.celery.result import AsyncResult
 from pgqueue.compat.celery.running import CeleryTask
+from pgqueue.compat.celery.signatures import Signature, signature
 from pgqueue.compat.celery.task import Task
 from pgqueue.exceptions import InvalidTask
 
@@ -42,8 +43,6 @@ ABSENT: Mapping[str, str] = {
     "steps": "the worker has no bootsteps: use the signals",
     "user_options": "`manage.py runworker` takes no options of a project's",
     "config_from_envvar": "config_from_object(os.environ[…]) does it",
-    "GroupResult": FLOWS,
-    "ResultSet": FLOWS,
     "annotations": "set CELERY_TASK_ANNOTATIONS",
 }
 """What an app has in Celery and not here, and what to do instead."""
@@ -225,13 +224,22 @@ class Celery:
         sent: AsyncResult = declaring.found(name).apply_async(args, kwargs, **options)
         return sent
 
-    def signature(self, *args: Any, **kwargs: Any) -> canvas.Signature:
+    def signature(self, *args: Any, **kwargs: Any) -> Signature:
         """Return a call to be made later."""
-        return canvas.signature(*args, **kwargs)
+        made: Signature = signature(*args, **kwargs)
+        return made
 
     def AsyncResult(self, id: str, **others: Any) -> AsyncResult:
         """Return what came of a message."""
         return AsyncResult(id)
+
+    def GroupResult(self, id: str | None = None, results: Any = (), **others: Any) -> GroupResult:
+        """Return the results of a group."""
+        return GroupResult(id, results, **others)
+
+    def ResultSet(self, results: Any, **others: Any) -> ResultSet:
+        """Return several results as one."""
+        return ResultSet(results, **others)
 
     def add_periodic_task(
         self,

@@ -8,9 +8,10 @@ from typing import Any
 from pgqueue import registry
 from pgqueue.compat.celery import current
 from pgqueue.compat.celery.calling import options_of
-from pgqueue.compat.celery.canvas import Signature
+from pgqueue.compat.celery.exceptions import Unsupported
 from pgqueue.compat.celery.running import CeleryTask
 from pgqueue.compat.celery.schedules import when_of
+from pgqueue.compat.celery.signatures import Signature
 from pgqueue.exceptions import InvalidSchedule, PGQueueError
 from pgqueue.schedules import Schedule
 from pgqueue.spelling import hint, shown
@@ -36,8 +37,14 @@ def entries() -> Iterator[tuple[Task[Any, Any], Schedule]]:
 def entry_of(
     schedule: Any, call: Any, args: Any, kwargs: Any, options: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """Return the entry that `add_periodic_task` was given."""
+    """Return the entry that `add_periodic_task` was given.
+
+    Raises:
+        Unsupported: it is put together of several tasks.
+    """
     if isinstance(call, Signature):
+        if call.kind in ("chain", "group", "chord", "chunks"):
+            raise Unsupported(f"A schedule of a {call.kind}: schedule a task that calls it.")
         args, kwargs = (*(args or ()), *call.args), {**call.kwargs, **(kwargs or {})}
         options = {**call.options, **options}
     return {

@@ -15,10 +15,8 @@ from pgqueue.conf import settings
 from pgqueue.exceptions import InvalidTask
 from pgqueue.spelling import hint, shown
 
-FLOWS = (
-    "chains, groups and chords are not taken over: have the task enqueue what follows it, or see "
-    "docs/from-celery.md"
-)
+CANVAS = "chain(), group() and chord() put signatures together"
+LINKS = "it is for apply_async() and signatures: give it to the call"
 CONNECTION = (
     "messages are stored on Django's connection; own.using(connection=…) takes one of psycopg's"
 )
@@ -34,7 +32,7 @@ NEEDLESS: Mapping[str, str] = {
     "delivery_mode": "every message is durable",
     "mandatory": "every message is stored, or an error is raised",
     "compression": "PostgreSQL compresses what is long",
-    "add_to_parent": "a result has no children",
+    "add_to_parent": "the children of a result are those that wait for it",
     "correlation_id": "it is the task_id",
     "root_id": "it is the task_id",
     "parent_id": "it is the task_id",
@@ -53,12 +51,12 @@ REFUSED: Mapping[str, str] = {
     "reply_to": "results are rows of the database: use AsyncResult",
     "argsrepr": HIDDEN,
     "kwargsrepr": HIDDEN,
-    "link": FLOWS,
-    "link_error": FLOWS,
-    "chain": FLOWS,
-    "chord": FLOWS,
-    "group_id": FLOWS,
-    "replaced_task_nesting": FLOWS,
+    "link": LINKS,
+    "link_error": LINKS,
+    "chain": CANVAS,
+    "chord": CANVAS,
+    "group_id": CANVAS,
+    "replaced_task_nesting": CANVAS,
 }
 """What is an error, and what to do instead."""
 

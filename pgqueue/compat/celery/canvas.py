@@ -1,136 +1,428 @@
-"""Signatures, which can be called. What is made of several of them is not taken over."""
+"""Signatures put together: chains, groups, chords, and maps. Their messages are a flow."""
 
 from __future__ import annotations
 
-from typing import Any, NoReturn
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import chain as concatenated
+from itertools import count, islice
+from typing import Any, ClassVar
 
-from pgqueue.compat.celery.calling import FLOWS
-from pgqueue.compat.celery.exceptions import Unsupported
+from pgqueue.compat.celery import current
+from pgqueue.compat.celery.group_result import GroupResult
+from pgqueue.compat.celery.placing import LINKS, Placing, store
+from pgqueue.compat.celery.signatures import Signature, as_signatures, signature
+from pgqueue.compat.celery.utils import uuid
+from pgqueue.exceptions import InvalidTask
+from pgqueue.spelling import shown
+from pgqueue.tasks.calls import Placed
+
+OF_THE_LAST = ("link", "task_id")
+"""Options of a chain that are those of its last task; link_error is that of all."""
+OF_THE_HEADER = ("countdown", "eta")
+"""Options of a chord that are not those of its body."""
 
 
-class Signature:
-    """A call of a task, to be made later.
+class _Canvas(Signature):
+    """Several signatures as one."""
 
-    Args:
-        task: what is called, or its name.
-        args, kwargs: the arguments; those that are given when it is called come before `args`.
-        options: those of `apply_async`.
-        immutable: it takes no other arguments.
-    """
-
-    def __init__(
-        self,
-        task: Any,
-        args: Any = None,
-        kwargs: Any = None,
-        options: Any = None,
-        *,
-        immutable: bool = False,
-    ) -> None:
-        self._task = task
-        self.args = tuple(args or ())
-        self.kwargs = dict(kwargs or {})
-        self.options = dict(options or {})
-        self.immutable = immutable
-
-    def __repr__(self) -> str:
-        given = [repr(each) for each in self.args]
-        given += [f"{name}={value!r}" for name, value in self.kwargs.items()]
-        return f"{self.name}({', '.join(given)})"
+    def __init__(self, kwargs: dict[str, Any], options: dict[str, Any]) -> None:
+        immutable = bool(options.pop("immutable", False))
+        super().__init__(f"celery.{self.kind}", (), kwargs, options, immutable=immutable)
 
     @property
-    def name(self) -> str:
-        """The task's name."""
-        return self._task if isinstance(self._task, str) else str(self._task.name)
-
-    @property
-    def task(self) -> str:
-        """The task's name."""
-        return self.name
-
-    @property
-    def type(self) -> Any:
-        """The task."""
-        from pgqueue.compat.celery.declaring import found
-
-        return found(self._task) if isinstance(self._task, str) else self._task
+    def tasks(self) -> list[Any]:
+        """The signatures that it is made of."""
+        return as_signatures(self.kwargs["tasks"])
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Call the task here and now."""
-        partial = self.clone(args, kwargs)
-        return partial.type(*partial.args, **partial.kwargs)
-
-    def delay(self, *args: Any, **kwargs: Any) -> Any:
-        """Store a message, with these arguments before its own."""
+        """Store its messages, with these arguments before those of its first tasks."""
         return self.apply_async(args, kwargs)
 
+    @property
+    def label(self) -> str:
+        """The name of its first task."""
+        tasks = self.tasks
+        return tasks[0].label if tasks else self.name
+
     def apply_async(self, args: Any = None, kwargs: Any = None, **options: Any) -> Any:
-        """Store a message, with these arguments before its own."""
-        partial = self.clone(args, kwargs, **options)
-        return partial.type.apply_async(partial.args, partial.kwargs, **partial.options)
+        """Store its messages, in the transaction that is open: all, or none."""
+        made = self.clone(args, kwargs, **options)
+        return made.apply() if current.conf().task_always_eager else store(made)
+
+    def clone(self, args: Any = None, kwargs: Any = None, **options: Any) -> Any:
+        """Return a copy with more arguments for its first tasks, and other options."""
+        copy = super().clone(args, None, **options)
+        if kwargs and not self.immutable:
+            copy["named"] = {**self.get("named", {}), **kwargs}
+        return copy
+
+    def _given_to(self, task: Signature, **options: Any) -> Any:
+        """Return a task with the arguments that this one was given."""
+        return task.clone(self.args, self.get("named"), **options)
+
+    def _other_options(self, *names: str) -> dict[str, Any]:
+        return {name: each for name, each in self.options.items() if name not in names}
+
+
+class chain(_Canvas):
+    """Tasks one after another: each gets what the one before it returned as its first argument.
+
+    Args:
+        tasks: signatures, groups and chords, or one iterable of them.
+        options: those of the first task; link and task_id of the last, link_error of all.
+    """
+
+    kind = "chain"
+
+    def __init__(self, *tasks: Any, **options: Any) -> None:
+        super().__init__({"tasks": list(_spliced(_listed(tasks)))}, options)
+
+    def __repr__(self) -> str:
+        return " | ".join(map(repr, self.tasks))
+
+    def __or__(self, other: Any) -> Any:
+        if not isinstance(other, Signature):
+            return NotImplemented
+        return chain(*self.steps(), other)
+
+    def steps(self) -> list[Any]:
+        """Return its tasks, with what this chain has been given."""
+        tasks = self.tasks
+        if not tasks:
+            return []
+        tasks[0] = self._given_to(tasks[0], **self._other_options("link_error", *OF_THE_LAST))
+        tasks[-1] = tasks[-1].clone()
+        for name in OF_THE_LAST:
+            if name in self.options:
+                tasks[-1] = _with_option(tasks[-1], name, self.options[name])
+        if errbacks := self.linked("link_error"):
+            tasks = [_with_option(each, "link_error", errbacks) for each in tasks]
+        return tasks
+
+    def apply_async(self, args: Any = None, kwargs: Any = None, **options: Any) -> Any:
+        """Store its messages; return the result of the last. Without tasks it does nothing."""
+        return super().apply_async(args, kwargs, **options) if self.tasks else None
 
     def apply(self, args: Any = None, kwargs: Any = None, **options: Any) -> Any:
-        """Run the task here and now."""
-        partial = self.clone(args, kwargs, **options)
-        return partial.type.apply(partial.args, partial.kwargs, **partial.options)
+        """Run it here and now."""
+        last: Any = None
+        for step in self.clone(args, kwargs, **options).steps():
+            result = step.apply(() if last is None else (last.get(),))
+            result.parent, last = last, result
+        return last
 
-    def clone(self, args: Any = None, kwargs: Any = None, **options: Any) -> Signature:
-        """Return a copy with more arguments, unless it is immutable, and other options."""
-        if self.immutable:
-            args = kwargs = None
-        return Signature(
-            self._task,
-            (*(args or ()), *self.args),
-            {**self.kwargs, **(kwargs or {})},
-            {**self.options, **options},
-            immutable=self.immutable,
-        )
+    def place(
+        self, into: Placing, previous: Placed | None, *, taken: bool, group: str | None
+    ) -> Placed:
+        """Add the messages of all to a flow, one after another."""
+        steps = self.steps()
+        if not steps:
+            raise InvalidTask("A chain without tasks can't be part of another one.")
+        placed = previous
+        for step in steps[:-1]:
+            placed = step.place(into, placed, taken=True, group=None)
+        last: Placed = steps[-1].place(into, placed, taken=taken, group=group)
+        return last
 
-    def set(self, immutable: bool | None = None, **options: Any) -> Signature:
-        """Change options; return this signature."""
-        self.options.update(options)
-        if immutable is not None:
-            self.immutable = immutable
+
+class group(_Canvas):
+    """Tasks side by side. Groups in it are part of it.
+
+    Args:
+        tasks: signatures, or one iterable of them.
+        options: those of each task.
+    """
+
+    kind = "group"
+
+    def __init__(self, *tasks: Any, **options: Any) -> None:
+        super().__init__({"tasks": _listed(tasks)}, options)
+
+    def __repr__(self) -> str:
+        return f"group({self.tasks!r})"
+
+    def __len__(self) -> int:
+        return len(self.kwargs["tasks"])
+
+    def __bool__(self) -> bool:
+        return True
+
+    def __or__(self, other: Any) -> Any:
+        if not isinstance(other, Signature):
+            return NotImplemented
+        return self if _is_empty(other) else chord(self, other)
+
+    def skew(self, start: float = 1.0, stop: float | None = None, step: float = 1.0) -> group:
+        """Have each task begin later than the one before it; return this group.
+
+        Args:
+            start: seconds until the first.
+            stop: the countdown that none exceeds.
+            step: seconds between two.
+        """
+        for task, seconds in zip(self.kwargs["tasks"], count(start, step), strict=False):
+            task.set(countdown=seconds if stop is None else min(seconds, stop))
         return self
 
+    def link(self, callback: Any) -> Any:
+        """Have another one follow the first task, without its result, as in Celery."""
+        first: Signature = self.kwargs["tasks"][0]
+        return first.link(callback.clone().set(immutable=True))
+
+    def link_error(self, errback: Any) -> Any:
+        """Have another one called when a task has failed, for each that has."""
+        return tuple(task.link_error(errback.clone()) for task in self.kwargs["tasks"])
+
     def set_immutable(self, immutable: bool) -> None:
-        """Say whether it takes other arguments."""
-        self.immutable = immutable
+        """Say whether its tasks take other arguments."""
+        for task in self.kwargs["tasks"]:
+            task.set_immutable(immutable)
 
-    def link(self, callback: Any) -> NoReturn:
-        """Say what takes its place."""
-        raise Unsupported(f"{self!r}.link(): {FLOWS}.")
+    def apply_async(self, args: Any = None, kwargs: Any = None, **options: Any) -> Any:
+        """Store its messages; return their results.
 
-    def link_error(self, errback: Any) -> NoReturn:
-        """Say what takes its place."""
-        raise Unsupported(f"{self!r}.link_error(): {FLOWS}.")
+        Raises:
+            TypeError: a link is given: a chord has what follows a group.
+        """
+        if given := [name for name in LINKS if name in options]:
+            raise TypeError(
+                f"{given[0]}= of a group: link its tasks, or have a chord follow all of them."
+            )
+        if not self.flattened():
+            return GroupResult(uuid(), [])
+        return super().apply_async(args, kwargs, **options)
 
-    def __or__(self, other: Any) -> NoReturn:
-        raise Unsupported(f"{self!r} | {other!r}: {FLOWS}.")
+    def apply(self, args: Any = None, kwargs: Any = None, **options: Any) -> Any:
+        """Run it here and now."""
+        tasks = self.clone(args, kwargs, **options).flattened()
+        return GroupResult(uuid(), [each.apply() for each in tasks])
+
+    def flattened(self) -> list[Any]:
+        """Return its tasks and those of groups in it, with what this group has been given."""
+        options = self._other_options("task_id")
+        given = [self._given_to(each, **options) for each in self.tasks]
+        return list(
+            concatenated.from_iterable(
+                each.flattened() if isinstance(each, group) else [each]
+                for each in given
+                if not (isinstance(each, chain) and not each.tasks)
+            )
+        )
+
+    def place(
+        self, into: Placing, previous: Placed | None, *, taken: bool, group: str | None
+    ) -> Placed:
+        """Add the messages of all to a flow, side by side."""
+        placed: Placed = into.add_group(self.flattened(), previous, taken=taken)
+        return placed
 
 
-def signature(
-    varies: Any, args: Any = None, kwargs: Any = None, options: Any = None, **others: Any
-) -> Signature:
-    """Return a call to be made later, of a task or of the one that has this name."""
-    if isinstance(varies, Signature):
-        return varies.clone()
-    immutable = bool(others.pop("immutable", False))
-    return Signature(varies, args, kwargs, {**(options or {}), **others}, immutable=immutable)
+class chord(_Canvas):
+    """A group, and what follows all of it: it gets the list of what they returned.
+
+    It fails with a ChordError if one of them has failed.
+
+    Args:
+        header: a group, or an iterable of signatures.
+        body: what follows; or `chord(header)(body)` says it.
+        options: those of the body; countdown and eta of the header.
+    """
+
+    kind = "chord"
+
+    def __init__(self, header: Any, body: Any = None, **options: Any) -> None:
+        made = header if isinstance(header, group) else group(header)
+        super().__init__({"header": made, "body": body, "kwargs": {}}, options)
+
+    def __repr__(self) -> str:
+        return f"{self.header!r} | {self.body!r}"
+
+    def __call__(self, body: Any = None, **options: Any) -> Any:
+        """Store its messages, with this body."""
+        return self.apply_async((), {"body": body} if body is not None else None, **options)
+
+    @property
+    def header(self) -> Any:
+        """The group."""
+        return as_signatures(self.kwargs["header"])[0]
+
+    @property
+    def tasks(self) -> list[Any]:
+        """The tasks of the group."""
+        tasks: list[Any] = self.header.tasks
+        return tasks
+
+    @property
+    def body(self) -> Any:
+        """What follows."""
+        body = self.kwargs["body"]
+        return None if body is None else as_signatures(body)[0]
+
+    def __or__(self, other: Any) -> Any:
+        return chain(self, other) if isinstance(other, Signature) else NotImplemented
+
+    def link(self, callback: Any) -> Any:
+        """Have another one follow the body."""
+        self.kwargs["body"] = self.body
+        return self.body.link(callback)
+
+    def link_error(self, errback: Any) -> Any:
+        """Have another one called when the body has failed; also where a task before it has."""
+        self.kwargs["body"] = self.body
+        return self.body.link_error(errback)
+
+    def apply_async(self, args: Any = None, kwargs: Any = None, **options: Any) -> Any:
+        """Store its messages; return the result of the body."""
+        named = dict(kwargs or {})
+        made = self
+        if body := named.pop("body", None):
+            made = self.clone()
+            made.kwargs["body"] = body
+        return super(chord, made).apply_async(args, named, **options)
+
+    def apply(self, args: Any = None, kwargs: Any = None, **options: Any) -> Any:
+        """Run it here and now."""
+        header, body = self.clone(args, kwargs, **options).parts()
+        results = header.apply()
+        result = body.apply((results.get(),))
+        result.parent = results
+        return result
+
+    def parts(self) -> tuple[Any, Any]:
+        """Return the header and the body, with what this chord has been given."""
+        body = self.body
+        if body is None:
+            raise InvalidTask("A chord needs a body: chord(header)(body), or chord(header, body).")
+        header = self._given_to(self.header, **self._other_options("task_id", *LINKS))
+        body = body.clone(**self._other_options(*LINKS, *OF_THE_HEADER))
+        for kind in LINKS:
+            if linked := self.linked(kind):
+                body = _with_option(body, kind, linked)
+        return header, body
+
+    def place(
+        self, into: Placing, previous: Placed | None, *, taken: bool, group: str | None
+    ) -> Placed:
+        """Add the messages of the header to a flow, then those of the body."""
+        header, body = self.parts()
+        together = header.place(into, previous, taken=True, group=None)
+        placed: Placed = body.place(into, together, taken=taken, group=group)
+        return placed
 
 
-def _absent(name: str) -> Any:
-    def refuse(*args: Any, **kwargs: Any) -> NoReturn:
-        raise Unsupported(f"{name}(): {FLOWS}.")
+class _Map(Signature):
+    """A task that is called for each of many, one after another, in one message."""
 
-    refuse.__name__ = refuse.__qualname__ = name
-    refuse.__doc__ = "Say what takes its place."
-    return refuse
+    named: ClassVar[str]
+
+    def __init__(self, task: Any, it: Iterable[Any], **options: Any) -> None:
+        inner = signature(task)
+        options.setdefault("queue", inner.type.own.queue_name)
+        super().__init__(self.named, (), {"task": inner, "it": list(it)}, options, immutable=True)
+
+    def __repr__(self) -> str:
+        called = "(*x)" if self.kind == "xstarmap" else "(x)"
+        return f"[{self.kwargs['task']['task']}{called} for x in {self.kwargs['it']!r}]"
 
 
-chain = _absent("chain")
-group = _absent("group")
-chord = _absent("chord")
-chunks = _absent("chunks")
-xmap = _absent("xmap")
-xstarmap = _absent("xstarmap")
+class xmap(_Map):
+    """A task that is called with each of many values: `add.map(values)`."""
+
+    kind = "xmap"
+    named = "celery.map"
+
+
+class xstarmap(_Map):
+    """A task that is called with each of many tuples of arguments: `add.starmap(pairs)`."""
+
+    kind = "xstarmap"
+    named = "celery.starmap"
+
+
+class chunks(_Canvas):
+    """A group of starmaps of at most `n` calls each: `add.chunks(pairs, n)`."""
+
+    kind = "chunks"
+
+    def __init__(self, task: Any, it: Iterable[Any], n: int, **options: Any) -> None:
+        if not isinstance(n, int) or n < 1:
+            raise InvalidTask(f"chunks(n={shown(n)}): it must be 1 or more.")
+        super().__init__({"task": signature(task), "it": list(it), "n": n}, options)
+
+    @property
+    def tasks(self) -> list[Any]:
+        """The starmaps."""
+        return self.group().tasks
+
+    def group(self) -> group:
+        """Return the group."""
+        task, rest = self.kwargs["task"], iter(self.kwargs["it"])
+        parts = iter(lambda: list(islice(rest, self.kwargs["n"])), [])
+        return group((xstarmap(task, part) for part in parts), **self.options)
+
+    def apply_async(self, args: Any = None, kwargs: Any = None, **options: Any) -> Any:
+        """Store its messages; return their results, a list of values each."""
+        return self.group().apply_async(**options)
+
+    def apply(self, args: Any = None, kwargs: Any = None, **options: Any) -> Any:
+        """Run it here and now."""
+        return self.group().apply(**options)
+
+    def place(
+        self, into: Placing, previous: Placed | None, *, taken: bool, group: str | None
+    ) -> Placed:
+        """Add the messages of all to a flow, side by side."""
+        return self.group().place(into, previous, taken=taken, group=group)
+
+
+def _listed(tasks: tuple[Any, ...]) -> list[Any]:
+    """Return several, or the one iterable of them, as signatures."""
+    given: Iterable[Any] = tasks
+    if len(tasks) == 1:
+        [only] = tasks
+        if isinstance(only, group):
+            given = only.tasks
+        elif isinstance(only, Iterable) and not isinstance(only, Mapping):
+            given = only
+    return [signature(each) for each in given]
+
+
+def _spliced(tasks: Sequence[Any]) -> Iterator[Any]:
+    """Yield the steps of a chain: those of chains in it, and single ones in the place of groups."""
+    is_first = True
+    for task in tasks:
+        for step in task.steps() if isinstance(task, chain) else [task]:
+            if isinstance(step, group) and not is_first:
+                if _is_empty(step):
+                    continue
+                yield step.flattened()[0] if len(step) == 1 else step
+            else:
+                yield step
+            is_first = False
+
+
+def _is_empty(task: Any) -> bool:
+    return isinstance(task, group) and not len(task)
+
+
+def _with_option(task: Any, name: str, value: Any) -> Any:
+    """Return a copy that has an option; links are added to its own."""
+    changed = task.clone()
+    if name not in LINKS:
+        return changed.set(**{name: value})
+    for each in as_signatures(value):
+        if isinstance(changed, group | chord):
+            # Theirs belong to their tasks, which are the original's.
+            changed = _copied(changed)
+        getattr(changed, name)(each)
+    return changed
+
+
+def _copied(task: Any) -> Any:
+    """Return a copy of a group or a chord, and of its tasks."""
+    copy = task.clone()
+    if isinstance(copy, group):
+        copy.kwargs["tasks"] = [each.clone() for each in copy.tasks]
+    else:
+        copy.kwargs["body"] = copy.body.clone()
+    return copy

@@ -7,9 +7,10 @@ from collections.abc import Mapping
 from itertools import count
 from typing import Any, NamedTuple
 
-from pgqueue.compat.celery import announcing, signals, states
+from pgqueue.compat.celery import announcing, linking, signals, states
+from pgqueue.compat.celery.async_result import EagerResult
 from pgqueue.compat.celery.request import EagerRequest, requesting
-from pgqueue.compat.celery.result import EagerResult
+from pgqueue.compat.celery.signatures import as_signatures
 from pgqueue.compat.celery.utils import uuid
 from pgqueue.exceptions import Cancel, Defer, Discard
 
@@ -56,9 +57,15 @@ def apply(
             announcing.tell(task, request, state, value)
         if state != states.RETRY:
             break
+    text = "".join(traceback.format_exception(error)) if error else None
+    if state == states.SUCCESS:
+        for link in as_signatures(options.get("link")):
+            link.apply((value,))
+    elif state == states.FAILURE:
+        for errback in as_signatures(options.get("link_error")):
+            linking.call(errback, request, error, text)
     if throws and error is not None:
         raise error
-    text = "".join(traceback.format_exception(error)) if error else None
     return EagerResult(id, value, state, traceback=text)
 
 

@@ -72,6 +72,10 @@ class TaskError(PGQueueError):
     """A task failed."""
 
 
+class ChordError(TaskError):
+    """A task failed that this one was to get the result of."""
+
+
 class MaxRetriesExceededError(TaskError):
     """The task asked for more retries than its max_retries."""
 

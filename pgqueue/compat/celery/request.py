@@ -6,7 +6,7 @@ import socket
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from functools import cached_property
 from typing import Any
@@ -81,6 +81,9 @@ class RunRequest(Request):
         self.retries = claim.failures
         self.hostname = f"celery@{socket.gethostname()}"
         self.time_limit = limits.timeout.total_seconds() if limits.timeout else None
+        own = context.metadata.get(OURS)
+        number = own.get("group") if isinstance(own, dict) else None
+        self.group = number and f"{claim.flow_id}.{number}"
         soft = limits.soft_timeout
         self.soft_time_limit = soft.total_seconds() if soft else None
         self.delivery_info = {
@@ -145,7 +148,13 @@ class EagerRequest(Request):
 
 @dataclass(eq=False)
 class CeleryContext(TaskContext):
-    """The run of a task of Celery's kind."""
+    """The run of a task of Celery's kind.
+
+    Attributes:
+        replaced: whether it ends by `Task.replace`.
+    """
+
+    replaced: bool = field(default=False, init=False)
 
     @property
     def argument(self) -> Any:

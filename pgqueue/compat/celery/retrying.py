@@ -10,11 +10,18 @@ from typing import Any
 
 from django.utils import timezone
 
-from pgqueue.compat.celery.exceptions import Ignore, Reject, Retry, TimeLimitExceeded, Unsupported
+from pgqueue.compat.celery.exceptions import (
+    ChordError,
+    Ignore,
+    Reject,
+    Retry,
+    TimeLimitExceeded,
+    Unsupported,
+)
 from pgqueue.quantities import LARGEST, as_count, as_timedelta
 from pgqueue.retries import Delay, Failed
 
-NEVER_BY_THEMSELVES = (Ignore, Reject, TimeLimitExceeded)
+NEVER_BY_THEMSELVES = (ChordError, Ignore, Reject, TimeLimitExceeded)
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,9 @@ from pgqueue.compat.celery.exceptions import (
     SoftTimeLimitExceeded,
     TimeLimitExceeded,
 )
-from pgqueue.compat.celery.request import CeleryContext, request_of
+from pgqueue.compat.celery.joining import check_parents
+from pgqueue.compat.celery.replacing import Replaced
+from pgqueue.compat.celery.request import CeleryContext, context_of, request_of
 from pgqueue.endings import Ending
 from pgqueue.engine.values import Claim
 from pgqueue.exceptions import Defer, Discard
@@ -90,8 +92,11 @@ class CeleryTask(Task[Any, Any]):
         """Run the task here and now, as its class says."""
         if self.is_async:
             return super().run_here(*args, **kwargs)
-        with _as_asked(self.origin, args, kwargs):
-            return self.origin.body(*args, **kwargs)
+        try:
+            with _as_asked(self.origin, args, kwargs):
+                return self.origin.body(*args, **kwargs)
+        except Replaced as replaced:
+            return replaced
 
     def encode_result(self, value: Any) -> str:
         """Return as JSON what a run returned, if that is to be kept.
@@ -99,6 +104,8 @@ class CeleryTask(Task[Any, Any]):
         Raises:
             InvalidResult: it can't be stored.
         """
+        if isinstance(value, Replaced):
+            return value.result
         return "null" if self.ignore_result else super().encode_result(value)
 
     def scheduled_by(self, name: str) -> dict[str, Any]:
@@ -126,15 +133,24 @@ def surrounded(task: Any, function: Callable[..., Any]) -> Callable[..., Any]:
     @wraps(function)
     @calls_user_code
     async def call(*args: Any, **kwargs: Any) -> Any:
-        with _as_asked(task, args, kwargs):
-            return await function(*args, **kwargs)
+        try:
+            with _as_asked(task, args, kwargs):
+                return await function(*args, **kwargs)
+        except Replaced as replaced:
+            return replaced
 
     return call
 
 
 @contextmanager
 def _as_asked(task: Any, args: Any, kwargs: Any) -> Iterator[None]:
-    """Call what comes before a run; and end the run as it asks."""
+    """Call what comes before a run; and end the run as it asks.
+
+    Raises:
+        ChordError: a message before it has failed.
+    """
+    if (context := context_of(task)) is not None:
+        check_parents(context, args[task.is_bound :], kwargs)
     if "before_start" in task.handlers:
         task.before_start(request_of(task).id, args[task.is_bound :], kwargs)
     try:

@@ -11,14 +11,16 @@ from django.db import DEFAULT_DB_ALIAS, transaction
 from django.db import OperationalError as DjangoOperationalError
 
 from pgqueue.codec.arguments import Codec
-from pgqueue.compat.celery import canvas, current, declaring, eager
-from pgqueue.compat.celery.calling import FLOWS, options_of, routed
+from pgqueue.compat.celery import canvas, current, declaring, eager, replacing
+from pgqueue.compat.celery.async_result import AsyncResult, EagerResult
+from pgqueue.compat.celery.calling import options_of, routed
 from pgqueue.compat.celery.conf import Conf
 from pgqueue.compat.celery.exceptions import MaxRetriesExceededError, Retry, Unsupported
+from pgqueue.compat.celery.placing import LINKS, store
 from pgqueue.compat.celery.publishing import publish
 from pgqueue.compat.celery.request import Request, context_of, request_of
-from pgqueue.compat.celery.result import AsyncResult, EagerResult
 from pgqueue.compat.celery.running import CeleryTask
+from pgqueue.compat.celery.signatures import Signature, plain
 from pgqueue.exceptions import InvalidTask
 from pgqueue.spelling import shown
 
@@ -97,18 +99,18 @@ class Task:
 
     def delay(self, *args: Any, **kwargs: Any) -> AsyncResult:
         """Store a message, in the transaction that is open, as `apply_async` does."""
-        return self.apply_async(args, kwargs)
+        stored: AsyncResult = self.apply_async(args, kwargs)
+        return stored
 
-    def apply_async(
-        self, args: Any = None, kwargs: Any = None, **options: Any
-    ) -> AsyncResult | EagerResult:
+    def apply_async(self, args: Any = None, kwargs: Any = None, **options: Any) -> Any:
         """Store a message, in the transaction that is open on the queue's database.
 
         Args:
             args, kwargs: the arguments.
             options: countdown (seconds), eta, expires (seconds or a datetime), queue, priority (0
                 to 9, higher first), task_id (no second message has it), headers, ignore_result,
-                time_limit and soft_time_limit.
+                time_limit and soft_time_limit; link (signatures that follow, and get what it
+                returned) and link_error (those that are called when it has failed).
 
         Raises:
             InvalidArguments: they don't fit the function, or can't be stored.
@@ -118,7 +120,9 @@ class Task:
         args, kwargs = _checked(self, args, kwargs)
         if self.conf.task_always_eager:
             return self.apply(args, kwargs, **options)
-        given = routed(self, args, kwargs, options)
+        if options.get("link") or options.get("link_error"):
+            return store(Signature(self, args, kwargs, options))
+        given = routed(self, args, kwargs, _unlinked(options))
         return publish(self, args, kwargs, options_of(self, given))
 
     def delay_on_commit(self, *args: Any, **kwargs: Any) -> None:
@@ -129,7 +133,7 @@ class Task:
         """Do what `apply_async` does when the transaction of the default database commits."""
         args, kwargs = _checked(self, args, kwargs)
         self.codec.encode(args, kwargs)  # what can't be stored is an error here, not at the commit
-        options_of(self, dict(options))
+        options_of(self, _unlinked(options))
         transaction.on_commit(
             partial(self.apply_async, args, kwargs, **options), using=DEFAULT_DB_ALIAS
         )
@@ -148,7 +152,7 @@ class Task:
             options: those of `apply_async`, which have no effect here but task_id and headers.
         """
         args, kwargs = _checked(self, args, kwargs)
-        options_of(self, {name: each for name, each in options.items() if name != "retries"})
+        options_of(self, _unlinked(options, "retries"))
         self.codec.encode(args, kwargs)
         throws = self.conf.task_eager_propagates if throw is None else throw
         return eager.apply(self, args, kwargs, throws=throws, options=options)
@@ -227,35 +231,49 @@ class Task:
         kwargs: Any = None,
         immutable: bool = False,
         **options: Any,
-    ) -> canvas.Signature:
+    ) -> Signature:
         """Return a call to be made later."""
-        return canvas.Signature(self, args, kwargs, options, immutable=immutable)
+        return Signature(self, args, kwargs, options, immutable=immutable)
 
     subtask = signature
 
-    def s(self, *args: Any, **kwargs: Any) -> canvas.Signature:
+    def s(self, *args: Any, **kwargs: Any) -> Signature:
         """Return a call to be made later, with these arguments."""
         return self.signature(args, kwargs)
 
-    def si(self, *args: Any, **kwargs: Any) -> canvas.Signature:
+    def si(self, *args: Any, **kwargs: Any) -> Signature:
         """Return a call to be made later, which takes no other arguments."""
         return self.signature(args, kwargs, immutable=True)
 
-    def map(self, it: Any) -> NoReturn:
-        """Say what takes its place."""
-        raise Unsupported(f"{self.name}.map(): {self.name}.own.enqueue_many([(each,), …]).")
+    def map(self, it: Any) -> canvas.xmap:
+        """Return a call of one message that calls it with each of many values."""
+        return canvas.xmap(self, it)
 
-    def starmap(self, it: Any) -> NoReturn:
-        """Say what takes its place."""
-        raise Unsupported(f"{self.name}.starmap(): {self.name}.own.enqueue_many([(1, 2), …]).")
+    def starmap(self, it: Any) -> canvas.xstarmap:
+        """Return a call of one message that calls it with each of many tuples of arguments."""
+        return canvas.xstarmap(self, it)
 
-    def chunks(self, it: Any, n: int) -> NoReturn:
-        """Say what takes its place."""
-        raise Unsupported(f"{self.name}.chunks(): {self.name}.own.enqueue_many([(1, 2), …]).")
+    def chunks(self, it: Any, n: int) -> canvas.chunks:
+        """Return a group of starmaps of at most `n` calls each."""
+        return canvas.chunks(self, it, n)
 
-    def replace(self, sig: Any) -> NoReturn:
+    def replace(self, sig: Any) -> Any:
+        """End this run, and have a signature take its place: `return self.replace(sig)`.
+
+        Whatever waits for this message waits for that one, too, and gets what that one returns;
+        so does `AsyncResult`. It is stored together with the end of this run.
+
+        Raises:
+            Replaced: always, but in `apply()`; the worker takes it from there.
+            Unsupported: no worker runs it.
+        """
+        return replacing.replace(self, sig)
+
+    def add_to_chord(self, sig: Any, lazy: bool = False) -> NoReturn:
         """Say what takes its place."""
-        raise Unsupported(f"{self.name}.replace(): {FLOWS}.")
+        raise Unsupported(
+            f"{self.name}.add_to_chord(): replace() has a task of the group become a group."
+        )
 
     def send_event(self, *args: Any, **kwargs: Any) -> NoReturn:
         """Say what takes its place."""
@@ -362,6 +380,11 @@ class Task:
         """Do something after the last run."""
 
 
+def _unlinked(options: Mapping[str, Any], *others: str) -> dict[str, Any]:
+    """Return options without those that say what is linked, and without others."""
+    return {name: each for name, each in options.items() if name not in (*LINKS, *others)}
+
+
 def _without_self(task: Task) -> Callable[..., Any]:
     def call(_: Any, /, *args: Any, **kwargs: Any) -> Any:
         return task(*args, **kwargs)
@@ -374,7 +397,7 @@ def _checked(task: Task, args: Any, kwargs: Any) -> tuple[tuple[Any, ...], dict[
         raise InvalidTask(f"{task.name}: args={shown(args)}: it must be a tuple or a list.")
     if kwargs is not None and not isinstance(kwargs, Mapping):
         raise InvalidTask(f"{task.name}: kwargs={shown(kwargs)}: it must be a dict.")
-    return tuple(args or ()), dict(kwargs or {})
+    return plain(tuple(args or ())), plain(dict(kwargs or {}))
 
 
 def _check_unchanged(

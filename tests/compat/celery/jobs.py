@@ -8,7 +8,7 @@ from typing import Any
 
 from django.contrib.auth.models import Group
 
-from pgqueue.compat.celery import Celery, Task, current_task, shared_task
+from pgqueue.compat.celery import Celery, Task, current_task, group, shared_task, signature
 from pgqueue.compat.celery.exceptions import (
     Ignore,
     Reject,
@@ -354,3 +354,66 @@ async def nap(seconds: float) -> None:
 
 @shared_task(redact=["card"])
 def charge(account: str, card: str) -> None: ...
+
+
+@shared_task
+def mul(x: Any, y: Any) -> Any:
+    return x * y
+
+
+@shared_task
+def tsum(numbers: list[Any]) -> Any:
+    """Sum up."""
+    return sum(numbers)
+
+
+@shared_task(ignore_result=True)
+def hush(x: Any) -> Any:
+    return x
+
+
+@shared_task
+def note(*args: Any, **kwargs: Any) -> None:
+    SEEN.append((*args, kwargs) if kwargs else args)
+
+
+@shared_task
+def log_error(request: Any, exc: Any, traceback: Any) -> None:
+    """An errback, as the guide has it."""
+    SEEN.append((request.task, request.args, repr(exc), "Traceback" in traceback))
+
+
+@shared_task
+def note_id(task_id: str) -> None:
+    """An errback that takes the id alone: it is a message of its own."""
+    SEEN.append(task_id)
+
+
+@shared_task(bind=True)
+def note_group(self: Any, x: Any) -> Any:
+    return self.request.group
+
+
+@shared_task
+def spread(numbers: list[int], callback: Any) -> Any:
+    """Call a signature that came as an argument, for each of many."""
+    callback = signature(callback)
+    return group(callback.clone([number]) for number in numbers)().as_list()
+
+
+@shared_task(bind=True)
+def replace_by(self: Any, sig: Any) -> Any:
+    """Have what is given take the place of this run."""
+    return self.replace(signature(sig))
+
+
+@shared_task(bind=True, max_retries=1)
+def replace_the_second_time(self: Any, sig: Any) -> Any:
+    if not self.request.retries:
+        raise self.retry(countdown=0)
+    return self.replace(signature(sig))
+
+
+@shared_task
+async def add_async(x: int, y: int) -> int:
+    return x + y

@@ -9,10 +9,10 @@ import pytest
 from django.db import transaction
 from django.utils import timezone
 
-from pgqueue.compat.celery import chain, chord, chunks, exceptions, group, signature, states
+from pgqueue.compat.celery import exceptions, signature, states
 from pgqueue.compat.celery import uuid as make_id
 from pgqueue.compat.celery.app import Celery
-from pgqueue.compat.celery.result import AsyncResult, EagerResult, GroupResult
+from pgqueue.compat.celery.result import AsyncResult, EagerResult
 from pgqueue.exceptions import InvalidTask, TaskResultDoesNotExist, UnknownTask
 from pgqueue.models import Message
 from pgqueue.testing import run_all
@@ -57,7 +57,7 @@ class TestBasics:
 
     @pytest.mark.parametrize("option", [
         "producer", "publisher", "connection", "exchange", "routing_key", "router", "reply_to",
-        "link", "link_error", "chain", "chord", "group_id", "declare", "kwargsrepr",
+        "chain", "chord", "group_id", "declare", "kwargsrepr",
     ])  # fmt: skip
     def test_what_is_not_taken_over_says_what_to_do(self, option: str) -> None:
         with pytest.raises(exceptions.Unsupported, match=f"^{option}="):
@@ -281,18 +281,6 @@ class TestSignatures:
         message = stored(jobs.add.signature((1, 2), queue="mail").set(priority=3).apply_async())
 
         assert (message.channel, message.priority) == ("mail", 30)
-
-    @pytest.mark.parametrize("make", [
-        lambda: chain(jobs.add.s(1, 2), jobs.add.s(3)), lambda: group([jobs.add.s(1, 2)]),
-        lambda: chord([jobs.add.s(1, 2)], jobs.add.s(3)), lambda: jobs.add.s(1, 2) | jobs.add.s(3),
-        lambda: jobs.add.s(1, 2).link(jobs.add.s(3)),
-        lambda: jobs.add.s(1, 2).link_error(jobs.add.s(3)), lambda: chunks(jobs.add, [], 1),
-        lambda: jobs.add.chunks([], 1), lambda: jobs.add.map([]), lambda: jobs.add.starmap([]),
-        lambda: jobs.add.replace(jobs.add.s(1, 2)), lambda: GroupResult("id"),
-    ])  # fmt: skip
-    def test_a_canvas_is_an_error_that_says_what_to_do(self, make: Any) -> None:
-        with pytest.raises(exceptions.Unsupported, match=r"enqueue"):
-            make()
 
 
 class TestApps:

@@ -14,3 +14,14 @@ FROM known k CROSS JOIN LATERAL (
 WHERE d.message_id IS NOT NULL
 ORDER BY d.message_id DESC
 LIMIT 1
+
+-- name: children
+-- What waits for a message of a flow, or has waited for it.
+SELECT m.id, m.task
+FROM (SELECT DISTINCT d.child_id FROM pgqueue_dependency d WHERE d.parent_id = %(id)s) d
+CROSS JOIN LATERAL (
+    SELECT id, task FROM pgqueue_message WHERE id = d.child_id
+    UNION ALL
+    SELECT id, task FROM pgqueue_history WHERE id = d.child_id
+    LIMIT 1) m
+ORDER BY m.id

@@ -1,0 +1,478 @@
+"""What came of a task, as Celery tells it."""
+
+from __future__ import annotations
+
+import json
+from ast import literal_eval
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from contextvars import ContextVar
+from datetime import datetime, timedelta
+from math import inf
+from time import monotonic
+from typing import Any, NoReturn
+
+from django.apps import apps
+from django.db import connections
+
+from pgqueue import registry
+from pgqueue.codec.references import ResultOf
+from pgqueue.compat.celery import current, states
+from pgqueue.compat.celery.exceptions import Ignore, TaskRevokedError, Unsupported
+from pgqueue.compat.celery.request import running_task
+from pgqueue.conf import settings
+from pgqueue.discovery import imported
+from pgqueue.engine import lookup
+from pgqueue.exceptions import TaskFailed, TaskResultDoesNotExist, UnknownTask, WaitTimeout
+from pgqueue.quantities import as_timedelta
+from pgqueue.statements import load
+from pgqueue.states import Outcome, State
+from pgqueue.tables import needing_tables
+from pgqueue.tasks import TaskError, TaskResult
+
+SQL = load(__name__)
+
+LOOK_EVERY = 0.5
+"""Seconds between looks at what is before a result that is waited for."""
+
+_joining: ContextVar[bool] = ContextVar("joining", default=False)
+
+ENDED: dict[Any, str] = {
+    Outcome.SUCCEEDED: states.SUCCESS,
+    Outcome.DISCARDED: states.IGNORED,
+    Outcome.CANCELLED: states.REVOKED,
+    Outcome.EXPIRED: states.REVOKED,
+    State.DEAD: states.FAILURE,
+}
+
+
+class AsyncResult:
+    """A message, by its task_id or number. Each look asks the database, until it has ended.
+
+    Attributes:
+        parent: the result of what is before it in a chain: of what stored the chain only.
+
+    Raises:
+        UnknownTask: (its methods) the message's task is not known here.
+    """
+
+    def __init__(
+        self,
+        id: Any,
+        *,
+        stored: TaskResult[Any] | None = None,
+        parent: Any = None,
+        **others: Any,
+    ) -> None:
+        self.id = str(id)
+        self.parent = parent
+        self._found = stored
+
+    def __repr__(self) -> str:
+        return f"<AsyncResult: {self.id}>"
+
+    def __str__(self) -> str:
+        return self.id
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, AsyncResult) and other.id == self.id
+
+    def __hash__(self) -> int:
+        return hash(self.id)
+
+    @property
+    def task_id(self) -> str:
+        """The same as `id`."""
+        return self.id
+
+    @property
+    def state(self) -> str:
+        """One of `states`, or what the task gave to `update_state()`; PENDING if it is unknown."""
+        found = self._looked()
+        if found is None:
+            return states.PENDING
+        if found.is_finished:
+            return ENDED[found.status]
+        if found.status is State.RUNNING:
+            noted = self._noted()
+            return noted["state"] if noted else self._running(found)
+        return states.RETRY if found.failures else states.PENDING
+
+    @property
+    def status(self) -> str:
+        """The same as `state`."""
+        return self.state
+
+    @property
+    def result(self) -> Any:
+        """What it returned, or its last error; the meta of `update_state()` while it runs."""
+        found = self._looked()
+        if found is None:
+            return None
+        if found.status is Outcome.SUCCEEDED:
+            return found.return_value
+        if found.status is State.RUNNING:
+            noted = self._noted()
+            return noted["meta"] if noted else None
+        if found.status in (Outcome.CANCELLED, Outcome.EXPIRED):
+            return TaskRevokedError(found.status.value)
+        return as_raised(found.errors[-1]) if found.errors else None
+
+    @property
+    def info(self) -> Any:
+        """The same as `result`."""
+        return self.result
+
+    @property
+    def traceback(self) -> str | None:
+        """That of its last error; None if it has succeeded."""
+        found = self._looked()
+        if found is None or not found.errors or found.status is Outcome.SUCCEEDED:
+            return None
+        return found.errors[-1].traceback
+
+    @property
+    def name(self) -> str | None:
+        """The task's name."""
+        found = self._looked()
+        return found.task.name if found else None
+
+    @property
+    def args(self) -> Any:
+        """The positional arguments."""
+        found = self._looked()
+        return list(found.args) if found else None
+
+    @property
+    def kwargs(self) -> Any:
+        """The named arguments."""
+        found = self._looked()
+        return found.kwargs if found else None
+
+    @property
+    def retries(self) -> int | None:
+        """How often it was tried again."""
+        found = self._looked()
+        return None if found is None else found.failures - (found.status is State.DEAD)
+
+    @property
+    def queue(self) -> str | None:
+        """The channel of its task."""
+        found = self._looked()
+        return found.task.queue_name if found else None
+
+    @property
+    def date_done(self) -> datetime | None:
+        """When it ended."""
+        found = self._looked()
+        return found.finished_at if found else None
+
+    @property
+    def children(self) -> list[AsyncResult]:
+        """What waits for it, or has: those linked to it, and what follows it in a chain."""
+        found = self._looked()
+        if found is None:
+            return []
+        alias = found.task.alias
+        with needing_tables(alias), connections[alias].cursor() as cursor:
+            cursor.execute(SQL["children"], {"id": int(found.id)})
+            rows = cursor.fetchall()
+        return [AsyncResult(id) for id, task in rows if hasattr(registry.find(task), "origin")]
+
+    def collect(self, **options: Any) -> Iterator[tuple[AsyncResult, Any]]:
+        """Yield it and its value, then those of all that followed it, as each has ended."""
+        for result in self.iterdeps():
+            yield result, result.get(**options)
+
+    def iterdeps(self) -> Iterator[AsyncResult]:
+        """Yield it and all that follow it."""
+        rest, seen = [self], {self.id}
+        while rest:
+            yield (first := rest.pop(0))
+            for child in first.children:
+                if child.id not in seen:
+                    seen.add(child.id)
+                    rest.append(child)
+
+    @property
+    def graph(self) -> NoReturn:
+        """Say what takes its place."""
+        raise Unsupported("graph: the admin draws flows.")
+
+    def ready(self) -> bool:
+        """Say whether it has ended, and will not be tried again."""
+        found = self._looked()
+        return found is not None and found.is_finished
+
+    def successful(self) -> bool:
+        """Say whether it succeeded."""
+        return self.state == states.SUCCESS
+
+    def failed(self) -> bool:
+        """Say whether it failed for good: it is a dead letter."""
+        return self.state == states.FAILURE
+
+    def get(
+        self,
+        timeout: float | timedelta | None = None,
+        propagate: bool = True,
+        interval: float = 0.5,
+        no_ack: bool = True,
+        follow_parents: bool = True,
+        callback: Any = None,
+        on_message: Any = None,
+        on_interval: Any = None,
+        disable_sync_subtasks: bool = True,
+        **others: Any,
+    ) -> Any:
+        """Wait until it has ended; return what the task returned.
+
+        Args:
+            timeout: seconds or a timedelta.
+            propagate: raise its error; otherwise, return that.
+            callback: called with the id and the value.
+            follow_parents: raise the error of one before it in its chain, too.
+            interval, no_ack, on_interval: without effect: the end is notified.
+
+        Raises:
+            TimeoutError: it goes on.
+            TaskRevokedError: it was cancelled, or its time was over.
+            Ignore: it was discarded.
+            TaskResultDoesNotExist: there is no such message, or not yet.
+            RuntimeError: a task waits for another one, which may have no thread to run in.
+        """
+        if on_message is not None:
+            raise Unsupported(
+                "get(on_message=…): look at state and info again, or stream its progress: "
+                "pgqueue.sse.message_stream()."
+            )
+        if disable_sync_subtasks:
+            assert_will_not_block()
+        found = self._looked()
+        if found is None:
+            raise TaskResultDoesNotExist(f"No message has the id {self.id!r}, or not yet.")
+        self._wait(found, timeout, propagate=propagate and follow_parents)
+        if callback is not None:
+            callback(self.id, self.result)
+        if propagate:
+            self.maybe_throw()
+        return self.result
+
+    def _wait(
+        self, found: TaskResult[Any], timeout: float | timedelta | None, *, propagate: bool
+    ) -> None:
+        """Wait until it has ended, or one before it has failed, so that it can't."""
+        # A chord tells by itself that one of its group has failed.
+        before = [each for each in self._parents() if isinstance(each, AsyncResult)]
+        before = before if propagate else []
+        until = inf if timeout is None else monotonic() + as_timedelta(timeout).total_seconds()
+        while True:
+            left = until - monotonic()
+            for parent in before:
+                parent.maybe_throw()
+            slice = min(left, LOOK_EVERY) if before else left
+            try:
+                found.wait(None if slice == inf else max(slice, 0))
+            except WaitTimeout:
+                if slice >= left:
+                    raise
+                continue
+            again = self._looked()
+            if again is None or again.is_finished:
+                return
+            found = again  # what replaced it
+
+    def _parents(self) -> Iterator[Any]:
+        """Yield the results of what is before it in its chain."""
+        parent = self.parent
+        while parent is not None:
+            yield parent
+            parent = parent.parent
+
+    def wait(self, timeout: float | None = None, **options: Any) -> Any:
+        """Do what `get()` does."""
+        return self.get(timeout, **options)
+
+    def maybe_throw(self, propagate: bool = True) -> Any:
+        """Raise its error if it has failed or was revoked; return its result."""
+        state, result = self.state, self.result
+        if propagate and state in states.PROPAGATE_STATES:
+            raise result
+        if propagate and state == states.IGNORED:
+            raise Ignore(str(result or "it was discarded"))
+        return result
+
+    maybe_reraise = maybe_throw
+
+    def revoke(
+        self,
+        connection: Any = None,
+        terminate: bool = False,
+        signal: Any = None,
+        wait: bool = False,
+        timeout: float | None = None,
+    ) -> None:
+        """Cancel it, in the transaction that is open. A running task is asked to end.
+
+        Args:
+            terminate, signal, wait, timeout: without effect: coroutines are interrupted, and other
+                tasks find `context.cancelled`.
+        """
+        if (found := self._looked()) is not None:
+            found.cancel()
+
+    def forget(self) -> None:
+        """Do nothing: results go with the history, by PGQUEUE["RETENTION"]."""
+
+    def _running(self, found: TaskResult[Any]) -> str:
+        own: Any = found.task
+        task = getattr(own, "origin", None)
+        tracked = getattr(task, "track_started", None)
+        tracked = current.conf().task_track_started if tracked is None else tracked
+        return states.STARTED if tracked else states.PENDING
+
+    def _noted(self) -> Any:
+        """Return what `update_state()` has noted last."""
+        if self._found is None:
+            return None
+        rows = apps.get_model("pgqueue", "Message").objects.using(self._found.task.alias)
+        noted = rows.filter(pk=int(self._found.id)).values_list("progress", flat=True).first()
+        is_one = isinstance(noted, dict) and noted.keys() == {"state", "meta"}
+        return self._found.task.codec.decode_progress(json.dumps(noted)) if is_one else None
+
+    def _looked(self) -> TaskResult[Any] | None:
+        """Look at the message again, unless it is known how it ended; None: there is none."""
+        try:
+            if self._found is None:
+                self._found = _find(self.id)
+            elif not self._found.is_finished or not self._found.finished_at:
+                self._found.refresh()
+            while (other := _replacing(self._found)) is not None:
+                self._found = _find(other)
+        except TaskResultDoesNotExist:
+            return None
+        return self._found
+
+
+class EagerResult(AsyncResult):
+    """What came of a task that ran in the place of its call."""
+
+    def __init__(self, id: str, value: Any, state: str, *, traceback: str | None = None) -> None:
+        super().__init__(id)
+        self.parent: Any = None
+        self._value = value
+        self._state = state
+        self._traceback = traceback
+
+    def __repr__(self) -> str:
+        return f"<EagerResult: {self.id}>"
+
+    @property
+    def state(self) -> str:
+        """One of `states`."""
+        return self._state
+
+    @property
+    def result(self) -> Any:
+        """What it returned, or its error."""
+        return self._value
+
+    @property
+    def children(self) -> list[AsyncResult]:
+        """None are known."""
+        return []
+
+    @property
+    def traceback(self) -> str | None:
+        """That of its error."""
+        return self._traceback
+
+    def ready(self) -> bool:
+        """Say yes."""
+        return True
+
+    def get(
+        self,
+        timeout: Any = None,
+        propagate: bool = True,
+        *args: Any,
+        **others: Any,
+    ) -> Any:
+        """Return what the task returned; raise its error, if that is wanted."""
+        return self.maybe_throw(propagate)
+
+    def revoke(self, *args: Any, **kwargs: Any) -> None:
+        """Do nothing: it has ended."""
+
+
+def assert_will_not_block() -> None:
+    """Say no to a task that waits for another one.
+
+    Raises:
+        RuntimeError: it does.
+    """
+    if running_task() is not None and not _joining.get():
+        raise RuntimeError(
+            "Never call result.get() within a task: all threads may wait for tasks that have none. "
+            "Enqueue what follows instead; or get(disable_sync_subtasks=False)."
+        )
+
+
+@contextmanager
+def allow_join_result() -> Iterator[None]:
+    """Let a task wait for another one in this block."""
+    token = _joining.set(True)
+    try:
+        yield
+    finally:
+        _joining.reset(token)
+
+
+def _find(id: str) -> TaskResult[Any] | None:
+    """Look up a message by its number, or by the task_id that it was given."""
+    alias = settings().database
+    number = id if id.isdecimal() else _number(id, alias)
+    if number is None:
+        return None
+    with needing_tables(alias):
+        found = lookup.find(connections[alias], int(number))
+    if found is None:
+        return None
+    task = registry.find(found.task)
+    if task is None:
+        raise UnknownTask(f"Message {number} is of {found.task}, which is no task here.")
+    return TaskResult.of(task, found)
+
+
+def _replacing(found: TaskResult[Any] | None) -> str | None:
+    """Return the number of the message that replaced one which has ended."""
+    if found is None or found.status is not Outcome.SUCCEEDED:
+        return None
+    returned = found.return_value
+    return str(returned.message_id) if isinstance(returned, ResultOf) else None
+
+
+def _number(task_id: str, alias: str) -> str | None:
+    """Return the number of the message that was given this task_id."""
+    with needing_tables(alias), connections[alias].cursor() as cursor:
+        cursor.execute(SQL["number"], {"task_id": task_id})
+        found = cursor.fetchone()
+    return str(found[0]) if found else None
+
+
+def as_raised(error: TaskError) -> BaseException:
+    """Return an error such as was raised: of its class, if that is known here.
+
+    No code of the class runs, and nothing is imported: its name comes from a table.
+    """
+    kind = imported(error.exception_class_path)
+    if isinstance(kind, type) and issubclass(kind, Exception):
+        message: Any = error.message
+        if issubclass(kind, KeyError):  # whose text is that of Python's code for its key
+            with suppress(ValueError, SyntaxError):
+                message = literal_eval(message)
+        made = Exception.__new__(kind, message)
+        with suppress(Exception):  # its text needs what its __init__ sets
+            str(made), repr(made)
+            return made
+    return TaskFailed(f"{error.exception_class_path}: {error.message}")

@@ -1,0 +1,30 @@
+"""Tasks that the canvas needs, under Celery's names."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pgqueue.compat.celery.declaring import declare
+from pgqueue.compat.celery.signatures import signature
+
+
+def call_each(task: dict[str, Any], it: list[Any]) -> list[Any]:
+    """Call a task with each value."""
+    call = signature(task)
+    return [call(value) for value in it]
+
+
+def call_each_with_all(task: dict[str, Any], it: list[Any]) -> list[Any]:
+    """Call a task with the arguments of each."""
+    call = signature(task)
+    return [call(*args) for args in it]
+
+
+def return_all(results: list[Any]) -> list[Any]:
+    """Return the results of a group: what a task returns that was replaced by one."""
+    return results
+
+
+declare(call_each, None, {"name": "celery.map"})
+declare(call_each_with_all, None, {"name": "celery.starmap"})
+accumulate = declare(return_all, None, {"name": "celery.accumulate"})

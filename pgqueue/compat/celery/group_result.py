@@ -1,0 +1,166 @@
+"""What came of a group."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from datetime import timedelta
+from math import inf
+from time import monotonic
+from typing import Any
+
+from django.db import connections
+
+from pgqueue.compat.celery.async_result import AsyncResult
+from pgqueue.compat.celery.utils import uuid
+from pgqueue.conf import settings
+from pgqueue.quantities import as_timedelta
+from pgqueue.statements import load
+from pgqueue.tables import needing_tables
+
+SQL = load(__name__)
+
+
+class ResultSet:
+    """Several results."""
+
+    def __init__(self, results: Iterable[Any], **others: Any) -> None:
+        self.results = list(results)
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__}: [{', '.join(each.id for each in self.results)}]>"
+
+    def __len__(self) -> int:
+        return len(self.results)
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self.results)
+
+    def __getitem__(self, number: int) -> Any:
+        return self.results[number]
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, ResultSet) and other.results == self.results
+
+    __hash__ = None  # type: ignore[assignment]
+
+    @property
+    def children(self) -> list[Any]:
+        """The results."""
+        return self.results
+
+    def add(self, result: Any) -> None:
+        """Add a result, if it is not there yet."""
+        if result not in self.results:
+            self.results.append(result)
+
+    def ready(self) -> bool:
+        """Say whether all have ended."""
+        return all(each.ready() for each in self.results)
+
+    def waiting(self) -> bool:
+        """Say whether one has not ended."""
+        return not self.ready()
+
+    def successful(self) -> bool:
+        """Say whether all succeeded."""
+        return all(each.successful() for each in self.results)
+
+    def failed(self) -> bool:
+        """Say whether one has failed for good."""
+        return any(each.failed() for each in self.results)
+
+    def completed_count(self) -> int:
+        """Return how many succeeded."""
+        return sum(each.successful() for each in self.results)
+
+    def get(
+        self,
+        timeout: float | timedelta | None = None,
+        propagate: bool = True,
+        callback: Any = None,
+        **options: Any,
+    ) -> list[Any]:
+        """Wait until all have ended; return what they returned, in their order.
+
+        Args:
+            timeout: seconds or a timedelta, for all.
+            propagate: raise the first error; otherwise, return errors in their places.
+            callback: called with the id and the value of each; then nothing is returned.
+            options: those of `AsyncResult.get`.
+
+        Raises:
+            TimeoutError: one goes on.
+        """
+        until = monotonic() + (inf if timeout is None else as_timedelta(timeout).total_seconds())
+        values = []
+        for each in self.results:
+            left = None if until == inf else max(until - monotonic(), 0)
+            value = each.get(left, propagate=propagate, **options)
+            if callback is None:
+                values.append(value)
+            else:
+                callback(each.id, value)
+        return values
+
+    join = join_native = get
+
+    def iterate(self, **options: Any) -> Iterator[Any]:
+        """Yield what they returned."""
+        for each in self.results:
+            yield each.get(**options)
+
+    def maybe_throw(self, **options: Any) -> None:
+        """Raise the error of one that has failed."""
+        for each in self.results:
+            each.maybe_throw(**options)
+
+    maybe_reraise = maybe_throw
+
+    def revoke(self, **options: Any) -> None:
+        """Cancel all."""
+        for each in self.results:
+            each.revoke(**options)
+
+    def forget(self) -> None:
+        """Do nothing: results go with the history, by PGQUEUE["RETENTION"]."""
+
+
+class GroupResult(ResultSet):
+    """The results of a group.
+
+    Attributes:
+        id: what `restore()` finds it by.
+        parent: the result of what is before it in a chain.
+    """
+
+    def __init__(
+        self, id: str | None = None, results: Iterable[Any] = (), parent: Any = None, **others: Any
+    ) -> None:
+        super().__init__(results)
+        self.id = id or uuid()
+        self.parent = parent
+
+    def __str__(self) -> str:
+        return self.id
+
+    def as_list(self) -> list[str]:
+        """Return the ids."""
+        return [each.id for each in self.results]
+
+    def save(self, backend: Any = None) -> None:
+        """Do nothing: the group is stored with its flow."""
+
+    def delete(self, backend: Any = None) -> None:
+        """Do nothing: the group goes with its flow, by PGQUEUE["RETENTION"]."""
+
+    @classmethod
+    def restore(cls, id: str, backend: Any = None, app: Any = None) -> GroupResult | None:
+        """Return the group of this id; None: there is none. Groups in it are left out."""
+        flow, _, number = str(id).partition(".")
+        if not flow.isdecimal() or not number:
+            return None
+        alias = settings().database
+        with needing_tables(alias), connections[alias].cursor() as cursor:
+            cursor.execute(SQL["members"], {"flow_id": int(flow), "group": number})
+            rows = cursor.fetchall()
+        return cls(id, [AsyncResult(given or of) for of, given in rows]) if rows else None

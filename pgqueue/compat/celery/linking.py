@@ -1,0 +1,91 @@
+"""Call what is linked to errors: `link_error`, `on_error`.
+
+It is a message of the flow that waits for the one it is linked to, and does nothing if that has
+succeeded. So it is called once, also where a worker died; and where it fails, that is seen.
+"""
+
+from __future__ import annotations
+
+import inspect
+from functools import lru_cache
+from typing import Any
+
+from asgiref.sync import async_to_sync
+
+from pgqueue.compat.celery.async_result import AsyncResult, as_raised
+from pgqueue.compat.celery.exceptions import Unsupported
+from pgqueue.compat.celery.joining import error_of
+from pgqueue.compat.celery.request import Request
+from pgqueue.compat.celery.signatures import signature
+from pgqueue.exceptions import ParentFailed
+from pgqueue.states import State
+from pgqueue.tasks import Task, task
+
+
+class FailedRequest(Request):
+    """Of a message that has failed: what its errback is told."""
+
+    called_directly = False
+
+    def __init__(self, result: AsyncResult) -> None:
+        self.task = result.name
+        self.id = self.root_id = result.id
+        self.args = result.args
+        self.kwargs = result.kwargs
+        self.retries = result.retries or 0
+
+
+@task(max_attempts=1)
+def call_errback(errback: dict[str, Any], failed: Any) -> None:
+    """Call what is linked to a message, if that has failed.
+
+    With the request, the error and its traceback, if it takes as many; or as a message of its own,
+    with the id alone.
+    """
+    if not isinstance(failed, ParentFailed) or failed.outcome != State.DEAD:
+        return
+    result = AsyncResult(failed.message_id)
+    error = as_raised(error_of(failed))
+    traceback = failed.error["traceback"] if failed.error else None
+    call(signature(errback), FailedRequest(result), error, traceback)
+
+
+def call(errback: Any, request: Request, error: Any, traceback: str | None) -> None:
+    """Call what is linked to an error here, or store its message."""
+    if not _takes_all(errback.type):
+        errback.apply_async((request.id,))
+        return
+    returned = errback(request, error, traceback)
+    if inspect.isawaitable(returned):
+        async_to_sync(_awaited)(returned)
+
+
+async def _awaited(returned: Any) -> Any:
+    return await returned
+
+
+def _takes_all(task: Any) -> bool:
+    """Say whether a task takes the request, the error and the traceback."""
+    if task.is_bound:
+        return False
+    kinds = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    parameters = inspect.signature(task.function).parameters.values()
+    several = any(each.kind is inspect.Parameter.VAR_POSITIONAL for each in parameters)
+    return several or sum(each.kind in kinds for each in parameters) > 1
+
+
+def errback_task(errback: Any) -> Task[Any, Any]:
+    """Return the task whose message calls an errback, in the channel of that one's own task.
+
+    Raises:
+        Unsupported: it is put together of several.
+    """
+    if errback.kind is not None:
+        raise Unsupported(f"link_error of a {errback.kind}: link each of its tasks.")
+    own = errback.type.own
+    return _in_channel(errback.options.get("queue") or own.queue_name)
+
+
+@lru_cache
+def _in_channel(channel: str) -> Task[Any, Any]:
+    return call_errback.using(channel=channel)

@@ -1,0 +1,131 @@
+"""Store signatures as the messages of a flow, and tell of what they are."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from pgqueue.compat.celery import publishing
+from pgqueue.compat.celery.async_result import AsyncResult
+from pgqueue.compat.celery.calling import options_of, routed
+from pgqueue.compat.celery.group_result import GroupResult
+from pgqueue.compat.celery.linking import errback_task
+from pgqueue.compat.celery.request import OURS, given_id
+from pgqueue.compat.celery.signatures import Signature, plain
+from pgqueue.conf import settings
+from pgqueue.tasks.calls import Call, Placed
+from pgqueue.tasks.drafts import Draft, Member
+from pgqueue.tasks.flows import Flow
+
+LINKS = ("link", "link_error")
+
+
+class Placing:
+    """Adds signatures to a flow.
+
+    Args:
+        draft: the flow.
+        prefix: what the numbers of its groups begin with.
+    """
+
+    def __init__(self, draft: Draft, prefix: str = "") -> None:
+        self.draft = draft
+        self._prefix = prefix
+        self._groups = 0
+        self._tasks: dict[tuple[str, str], Any] = {}
+        self._before: dict[int, Placed] = {}  # by the ids of objects, and the next
+        self._numbers: dict[int, str] = {}
+        self._added: list[tuple[Member[Any], Any, Mapping[str, Any]]] = []
+
+    def add(
+        self, sig: Signature, previous: Placed | None, *, taken: bool, group: str | None
+    ) -> Member[Any]:
+        """Add the message of one task, and what is linked to it.
+
+        As Celery has it, one that follows a group fails if one of the group has failed. One that
+        follows another task waits until that is replayed.
+        """
+        links, errbacks = sig.linked("link"), sig.linked("link_error")
+        joins = isinstance(previous, list)
+        own: dict[str, Any] = {} if group is None else {"group": group}
+        if joins and sig.immutable:
+            own["joins"] = True  # nothing among its arguments tells that one has failed
+        options = {name: each for name, each in sig.options.items() if name not in LINKS}
+        task = sig.type
+        args, kwargs = plain(sig.args), plain(sig.kwargs)
+        member = Call(
+            self._task(task, args, kwargs, options, own, taken=taken or bool(links)),
+            args,
+            kwargs,
+            takes_result=not sig.immutable,
+            answer="run" if joins else "wait",
+        ).place(self.draft, previous)
+        self.note_before(member, previous)
+        for link in links:
+            link.place(self, member, taken=False, group=None)
+        for errback in errbacks:
+            self.draft.add(errback_task(errback), (plain(errback), member), {}, on_failure="run")
+        self._added.append((member, task, member.task.metadata))
+        return member
+
+    def _task(
+        self, task: Any, args: Any, kwargs: Any, given: Any, own: Mapping[str, Any], *, taken: bool
+    ) -> Any:
+        """Return the task with its options: the same for the same ones, as they go out together."""
+        options = options_of(task, routed(task, args, kwargs, given))
+        if taken and options.get("ignore_result", task.own.ignore_result):
+            options["ignore_result"] = False
+        if own:
+            metadata = options.get("metadata", {})
+            options["metadata"] = {**metadata, OURS: {**metadata.get(OURS, {}), **own}}
+        options = publishing.before(task, args, kwargs, options)
+        known = task.name, repr(sorted(options.items(), key=lambda option: option[0]))
+        if known not in self._tasks:
+            self._tasks[known] = task.own.using(**options) if options else task.own
+        return self._tasks[known]
+
+    def add_group(self, tasks: Sequence[Signature], previous: Placed | None, *, taken: bool) -> Any:
+        """Add the messages of a group."""
+        self._groups += 1
+        number = f"{self._prefix}{self._groups}"
+        placed = [each.place(self, previous, taken=taken, group=number) for each in tasks]
+        self._numbers[id(placed)] = number
+        self.note_before(placed, previous)
+        return placed
+
+    def note_before(self, placed: Placed, previous: Placed | None) -> None:
+        """Note what is before something, as the parent of its result."""
+        if previous is not None:
+            self._before[id(placed)] = previous
+
+    def result_of(self, placed: Placed, flow_id: str) -> Any:
+        """Return the result of what was placed and stored, with those before it as its parents."""
+        before = self._before.get(id(placed))
+        parent = None if before is None else self.result_of(before, flow_id)
+        if isinstance(placed, Member):
+            known = given_id(placed.task.metadata) or placed.id
+            return AsyncResult(known, stored=placed, parent=parent)
+        results = [self.result_of(each, flow_id) for each in placed]
+        return GroupResult(f"{flow_id}.{self._numbers[id(placed)]}", results, parent=parent)
+
+    def tell_stored(self) -> None:
+        """Send after_task_publish for each message."""
+        for member, task, metadata in self._added:
+            publishing.after(task, member, metadata)
+
+
+def store(sig: Signature) -> Any:
+    """Store what is put together as a flow, in the transaction that is open.
+
+    Returns:
+        The AsyncResult of its last task, or the GroupResult of its last group.
+
+    Raises:
+        InvalidArguments, Unsupported, InvalidTask: as `apply_async` of a task does.
+    """
+    flow = Flow(sig.label, settings().database)
+    into = Placing(flow)
+    with flow:
+        placed = sig.place(into, None, taken=False, group=None)
+    into.tell_stored()
+    return into.result_of(placed, flow.id)

@@ -1,0 +1,83 @@
+"""End a run by having a signature take its place: `Task.replace`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.db import connections
+
+from pgqueue.codec.references import referring
+from pgqueue.compat.celery.exceptions import TaskPredicate, Unsupported
+from pgqueue.compat.celery.request import CeleryContext, context_of
+from pgqueue.engine import flows
+from pgqueue.engine.values import Cursors
+from pgqueue.exceptions import InvalidTask
+from pgqueue.tasks.drafts import Growth
+
+
+class Replaced(TaskPredicate):
+    """Others take the place of this run.
+
+    Attributes:
+        result: what is stored as its result: that it is that of another message.
+    """
+
+    def __init__(self, message_id: int) -> None:
+        super().__init__(f"message {message_id} takes its place")
+        self.result = referring(message_id)
+
+
+class NewFlow(Growth):
+    """What takes the place of a message that is in no flow: a flow of its own."""
+
+    def grow(self, connection: Cursors) -> None:
+        """Store it, in the transaction in which the run is settled."""
+        self.store(connection, self._flow_id)
+        flows.begin(connection, self._flow_id, self.name)
+
+
+def replace(task: Any, sig: Any) -> Any:
+    """End the run of a task, and have a signature take its place.
+
+    Raises:
+        Replaced: always, but in `apply()`.
+        InvalidTask: it is an empty chain.
+        Unsupported: no worker runs the task.
+    """
+    from pgqueue.compat.celery.placing import Placing
+
+    if task.request.is_eager:
+        return sig.apply().get()
+    context = context_of(task)
+    if context is None:
+        raise Unsupported(f"{task.name}.replace(): only a run in a worker can be replaced.")
+    growth = _growth(context)
+    into = Placing(growth, prefix=f"{context.id}-")
+    member = _whole(sig).place(into, None, taken=True, group=None)
+    growth.have_awaited(member)
+    growth.reserve(connections[context.database])
+    context.replaced = True
+    raise Replaced(member.message_id)
+
+
+def _whole(sig: Any) -> Any:
+    """Return what ends with one message; that of a group returns the list of its results."""
+    from pgqueue.compat.celery.builtins import accumulate
+
+    steps = sig.steps() if sig.kind == "chain" else [sig]
+    if not steps:
+        raise InvalidTask("An empty chain can't take the place of a task.")
+    last = steps[-1]
+    body = last.body if last.kind == "chord" else last
+    return sig | accumulate.s() if body.kind in ("group", "chunks") else sig
+
+
+def _growth(context: CeleryContext) -> Growth:
+    if context.claim.flow_id is not None:
+        return context.flow
+    flow_id = flows.reserve(connections[context.database])
+    made = NewFlow(
+        context.task.name, context.database, flow_id=flow_id, message_id=context.claim.id
+    )
+    context.growth = made
+    return made

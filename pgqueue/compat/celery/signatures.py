@@ -1,0 +1,294 @@
+"""Calls of tasks, to be made later: alone, or put together by `canvas`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
+
+from pgqueue.compat.celery.exceptions import Unsupported
+from pgqueue.compat.celery.utils import uuid
+from pgqueue.exceptions import InvalidTask
+from pgqueue.spelling import shown
+from pgqueue.tasks.calls import Placed
+
+if TYPE_CHECKING:
+    from pgqueue.compat.celery.placing import Placing
+
+KINDS: dict[Any, type[Signature]] = {}
+"""The classes of signatures, by their `subtask_type`."""
+
+
+class Signature(dict[str, Any]):
+    """A call of a task, to be made later. It is a dict, so that it can be a task's argument.
+
+    Args:
+        task: what is called, or its name.
+        args, kwargs: the arguments; those that are given when it is called come before `args`.
+        options: those of `apply_async`.
+        immutable: it takes no other arguments.
+    """
+
+    kind: ClassVar[str | None] = None
+
+    def __init__(
+        self,
+        task: Any,
+        args: Any = None,
+        kwargs: Any = None,
+        options: Any = None,
+        *,
+        immutable: bool = False,
+        **others: Any,
+    ) -> None:
+        super().__init__(
+            task=task if isinstance(task, str) else task.name,
+            args=tuple(args or ()),
+            kwargs=dict(kwargs or {}),
+            options={**(options or {}), **others},
+            subtask_type=self.kind,
+            immutable=immutable,
+        )
+        self._type = None if isinstance(task, str) else task
+
+    def __init_subclass__(cls) -> None:
+        KINDS[cls.kind] = cls
+
+    def __repr__(self) -> str:
+        given = [repr(each) for each in self.args]
+        given += [f"{name}={value!r}" for name, value in self.kwargs.items()]
+        return f"{self.name}({', '.join(given)})"
+
+    @property
+    def name(self) -> str:
+        """The task's name."""
+        return str(self["task"])
+
+    task = name
+
+    @property
+    def label(self) -> str:
+        """The name of a flow that it is stored as."""
+        return self.name
+
+    @property
+    def args(self) -> tuple[Any, ...]:
+        """The positional arguments."""
+        return tuple(self["args"])
+
+    @property
+    def kwargs(self) -> dict[str, Any]:
+        """The named arguments."""
+        kwargs: dict[str, Any] = self["kwargs"]
+        return kwargs
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """The options of `apply_async`."""
+        options: dict[str, Any] = self["options"]
+        return options
+
+    @property
+    def subtask_type(self) -> str | None:
+        """What it is, if it is put together: chain, group, chord, …."""
+        return self.kind
+
+    @property
+    def immutable(self) -> bool:
+        """Whether it takes no other arguments."""
+        return bool(self["immutable"])
+
+    @property
+    def id(self) -> str | None:
+        """The task_id that its message will have, if it has been given one."""
+        return self.options.get("task_id")
+
+    @property
+    def type(self) -> Any:
+        """The task."""
+        from pgqueue.compat.celery.declaring import found
+
+        return self._type or found(self.name)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Call the task here and now."""
+        partial = self.clone(args, kwargs)
+        return partial.type(*partial.args, **partial.kwargs)
+
+    def delay(self, *args: Any, **kwargs: Any) -> Any:
+        """Store its messages, with these arguments before its own."""
+        return self.apply_async(args, kwargs)
+
+    def apply_async(self, args: Any = None, kwargs: Any = None, **options: Any) -> Any:
+        """Store its messages, in the transaction that is open: all, or none.
+
+        Args:
+            args, kwargs: they come before its own.
+            options: those of a task's `apply_async`.
+        """
+        partial = self.clone(args, kwargs, **options)
+        return partial.type.apply_async(partial.args, partial.kwargs, **partial.options)
+
+    def apply(self, args: Any = None, kwargs: Any = None, **options: Any) -> Any:
+        """Run it here and now."""
+        partial = self.clone(args, kwargs, **options)
+        return partial.type.apply(partial.args, partial.kwargs, **partial.options)
+
+    def place(
+        self, into: Placing, previous: Placed | None, *, taken: bool, group: str | None
+    ) -> Placed:
+        """Add its messages to a flow.
+
+        Args:
+            previous: what comes before it, whose results are its first argument.
+            taken: somebody takes what it returns.
+            group: the number of the group that it is part of.
+        """
+        return into.add(self, previous, taken=taken, group=group)
+
+    def clone(self, args: Any = None, kwargs: Any = None, **options: Any) -> Any:
+        """Return a copy with more arguments, unless it is immutable, and other options."""
+        copy = type(self).__new__(type(self))
+        if self.immutable:
+            args = kwargs = None
+        dict.__init__(copy, self)
+        copy["args"] = (*(args or ()), *self.args)
+        copy["kwargs"] = {**self.kwargs, **(kwargs or {})}
+        copy["options"] = {**self.options, **options}
+        copy._type = self._type
+        return copy
+
+    partial = clone
+
+    def replace(self, args: Any = None, kwargs: Any = None, options: Any = None) -> Any:
+        """Return a copy with others in the place of its own."""
+        copy = self.clone()
+        given = {"args": args, "kwargs": kwargs, "options": options}
+        copy.update({name: each for name, each in given.items() if each is not None})
+        return copy
+
+    def set(self, immutable: bool | None = None, **options: Any) -> Any:
+        """Change options; return this signature."""
+        self.options.update(options)
+        if immutable is not None:
+            self.set_immutable(immutable)
+        return self
+
+    def set_immutable(self, immutable: bool) -> None:
+        """Say whether it takes other arguments."""
+        self["immutable"] = immutable
+
+    def link(self, callback: Any) -> Any:
+        """Have another one follow it, and get what it returned; return that."""
+        return self._link("link", callback)
+
+    def link_error(self, errback: Any) -> Any:
+        """Have another one called when it has failed; return that."""
+        return self._link("link_error", errback)
+
+    def on_error(self, errback: Any) -> Any:
+        """Do what `link_error` does; return this signature."""
+        self.link_error(errback)
+        return self
+
+    def _link(self, kind: str, other: Any) -> Any:
+        linked = self.linked(kind)
+        if other not in linked:
+            self.options[kind] = [*linked, other]
+        return other
+
+    def linked(self, kind: str) -> list[Signature]:
+        """Return what is linked to it: "link" or "link_error"."""
+        return as_signatures(self.options.get(kind))
+
+    def freeze(self, _id: str | None = None, **others: Any) -> Any:
+        """Give its message a task_id now; return its result, which is pending until it is called.
+
+        Raises:
+            Unsupported: it is put together of several, whose messages get their ids as they are
+                stored.
+        """
+        from pgqueue.compat.celery.async_result import AsyncResult
+
+        if self.kind is not None:
+            raise Unsupported(
+                f"freeze() of a {self.kind}: its messages have ids when they are stored: use what "
+                "apply_async() returns."
+            )
+        return AsyncResult(self.options.setdefault("task_id", _id or uuid()))
+
+    def stamp(self, *args: Any, **kwargs: Any) -> NoReturn:
+        """Say what takes its place."""
+        raise Unsupported("stamp(): set(headers=…) has headers travel with a message.")
+
+    def __or__(self, other: Any) -> Any:
+        from pgqueue.compat.celery.canvas import chain
+
+        return chain(self, other) if isinstance(other, Signature) else NotImplemented
+
+    def __deepcopy__(self, memo: Any) -> Any:
+        return self.clone()
+
+    def __reduce__(self) -> Any:
+        return signature, (dict(self),)
+
+
+KINDS[None] = Signature
+
+
+def signature(
+    varies: Any, args: Any = None, kwargs: Any = None, options: Any = None, **others: Any
+) -> Any:
+    """Return a call to be made later: of a task, of the one that has this name, or of its dict.
+
+    Raises:
+        InvalidTask: it is none of these.
+    """
+    if isinstance(varies, Signature):
+        return varies.clone()
+    if isinstance(varies, Mapping):
+        return _of(varies)
+    if not isinstance(varies, str) and not hasattr(varies, "apply_async"):
+        raise InvalidTask(f"{shown(varies)} is neither a task nor a signature, nor its name.")
+    immutable = bool(others.pop("immutable", False))
+    return Signature(varies, args, kwargs, {**(options or {}), **others}, immutable=immutable)
+
+
+def maybe_signature(varies: Any, *args: Any, **kwargs: Any) -> Any:
+    """Return a signature of what is the dict of one; anything else as it is."""
+    is_dict = isinstance(varies, Mapping) and not isinstance(varies, Signature)
+    return _of(varies) if is_dict else varies
+
+
+def _of(given: Mapping[str, Any]) -> Signature:
+    """Return what a dict was, which travelled as an argument."""
+    found = KINDS.get(given.get("subtask_type"))
+    if found is None or not isinstance(given.get("task"), str):
+        raise InvalidTask(f"{shown(given)} is not the dict of a signature.")
+    made = found.__new__(found)
+    dict.__init__(made, given)
+    made["args"] = tuple(given.get("args") or ())
+    made["kwargs"] = dict(given.get("kwargs") or {})
+    made["options"] = dict(given.get("options") or {})
+    made.setdefault("immutable", False)
+    made._type = None
+    return made
+
+
+def plain(value: Any) -> Any:
+    """Return arguments with the dicts of signatures in their places, which can be stored."""
+    if isinstance(value, Signature) or type(value) is dict:
+        return {name: plain(each) for name, each in value.items()}
+    if type(value) is list:
+        return [plain(each) for each in value]
+    if type(value) is tuple:
+        return tuple(plain(each) for each in value)
+    return value
+
+
+def as_signatures(given: Any) -> list[Any]:
+    """Return one signature, or several, as a list of them."""
+    if given is None:
+        return []
+    several: Iterable[Any]
+    several = given if isinstance(given, Sequence) and not isinstance(given, str) else [given]
+    return [each if isinstance(each, Signature) else signature(each) for each in several]

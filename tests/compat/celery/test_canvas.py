@@ -1,0 +1,597 @@
+"""What Celery's user guide shows of its canvas: each example's twin."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from django.db import connection, transaction
+from django.test.utils import CaptureQueriesContext
+
+from pgqueue import Channel
+from pgqueue.compat.celery import (
+    Signature,
+    chain,
+    chord,
+    chunks,
+    exceptions,
+    group,
+    maybe_signature,
+    signals,
+    signature,
+    states,
+)
+from pgqueue.compat.celery import uuid as make_id
+from pgqueue.compat.celery.result import AsyncResult, GroupResult, ResultSet
+from pgqueue.exceptions import InvalidArguments, InvalidTask, WaitTimeout
+from pgqueue.models import Flow, History, Message
+from pgqueue.testing import run_all
+from tests.compat.celery import jobs
+from tests.compat.celery.jobs import SEEN, add, mul, tsum
+
+pytestmark = pytest.mark.django_db
+
+FAIL = "tests.compat.celery.jobs.fail"
+
+
+def ran(result: Any) -> Any:
+    """Run what was stored; return the result."""
+    run_all()
+    return result
+
+
+class TestSignatures:
+    def test_a_signature_is_a_call_that_is_not_made_yet(self) -> None:
+        call = signature(add.name, args=(2, 2), countdown=10)
+
+        assert (call.args, call.kwargs, call.options) == ((2, 2), {}, {"countdown": 10})
+        assert call == add.signature((2, 2), countdown=10)
+        assert repr(add.s(2, y=2)) == f"{add.name}(2, y=2)"
+        assert not Message.objects.exists()
+
+    def test_arguments_that_are_given_later_come_first(self) -> None:
+        partial = add.s(2)
+
+        assert ran(partial.delay(4)).args == [4, 2]
+        assert ran(partial.apply_async((4,))).get() == 6
+        assert ran(jobs.note.s(1).delay(0, debug=True)) and SEEN == [(0, 1, {"debug": True})]
+
+    def test_options_that_are_given_later_hold(self) -> None:
+        call = add.signature((2, 2), countdown=10)
+        message = Message.objects.get(pk=call.apply_async(countdown=1).id)
+
+        assert message.run_at - message.created_at == timedelta(seconds=1)
+        assert call.options == {"countdown": 10}
+
+    def test_a_clone_is_another_one(self) -> None:
+        call = add.s(2)
+        clone = call.clone(args=(4,), kwargs={"debug": True})
+
+        assert (clone.args, clone.kwargs, call.args) == ((4, 2), {"debug": True}, (2,))
+        assert call.replace(args=(1, 2)).args == (1, 2)
+        assert copy.deepcopy(call) == call and pickle.loads(pickle.dumps(call)) == call  # noqa: S301
+
+    def test_one_that_is_immutable_takes_no_others(self) -> None:
+        ran(add.apply_async((2, 2), link=jobs.note.signature(immutable=True)))
+        ran(add.apply_async((2, 2), link=jobs.note.si()))
+
+        assert SEEN == [(), ()]
+
+    def test_it_travels_as_an_argument(self) -> None:
+        ids = ran(jobs.spread.delay([1, 2, 3], mul.s(10))).get()
+        run_all()
+
+        assert [AsyncResult(id).get() for id in ids] == [10, 20, 30]
+        for sig in (chain(add.s(1), add.s(2)), group(add.s(1)), chord([add.s(1)], tsum.s()),
+                    add.map([1]), add.starmap([(1, 2)]), chunks(add, [(1, 2)], 1)):  # fmt: skip
+            assert maybe_signature(dict(sig)) == sig
+            assert type(maybe_signature(dict(sig))) is type(sig)
+
+    def test_what_is_none_is_an_error(self) -> None:
+        with pytest.raises(InvalidTask, match="neither a task nor a signature"):
+            signature(5)
+        with pytest.raises(InvalidTask, match="not the dict of a signature"):
+            signature({"task": 5})
+        with pytest.raises(exceptions.Unsupported, match="headers="):
+            add.s(1).stamp(None)
+        with pytest.raises(TypeError):
+            add.s(1) | 5
+
+    def test_a_frozen_one_has_its_id_already(self) -> None:
+        call = add.s(2, 2)
+        result = call.freeze()
+
+        assert (result.id, result.state) == (call.id, states.PENDING)
+        call.delay()
+        assert ran(result).get() == 4
+        with pytest.raises(exceptions.Unsupported, match="apply_async"):
+            chain(add.s(1), add.s(2)).freeze()
+
+
+class TestLinks:
+    def test_a_link_gets_what_the_task_returned(self) -> None:
+        result = ran(add.apply_async((2, 2), link=mul.s(16)))
+
+        assert result.get() == 4
+        assert [each.get() for each in result.children] == [64]
+        assert [value for _, value in result.collect()] == [4, 64]
+
+    def test_several_links_and_links_of_links(self) -> None:
+        call = add.s(2, 2)
+        assert call.link(mul.s(4)) == mul.s(4)
+        call.link(mul.s(4))
+        call.link(jobs.note.s())
+        ran(call.delay())
+        ran(add.apply_async((1, 1), link=[jobs.note.s(), chain(add.s(1), jobs.note.s())]))
+
+        assert SEEN == [(4,), (2,), (3,)]
+        assert History.objects.filter(task=mul.name).count() == 1
+
+    def test_a_result_that_nobody_asked_for_is_kept_for_who_takes_it(self) -> None:
+        assert ran(jobs.hush.apply_async((5,), link=jobs.note.s())).get() == 5
+        assert SEEN == [(5,)]
+        assert ran(chain(jobs.hush.s(1), jobs.hush.s())()).get() is None
+
+    def test_a_link_of_a_task_that_fails_waits_for_its_replay(self) -> None:
+        result = ran(jobs.fetch.apply_async((9,), link=jobs.note.s()))
+
+        assert result.failed() and SEEN == []
+        Message.objects.filter(state="dead").update(payload={"args": [0], "kwargs": {}})
+        Channel("default").replay()
+        run_all()
+        assert SEEN == [(0,)]
+
+    @pytest.mark.parametrize("call", [
+        lambda: jobs.fail.apply_async(("no",), link_error=jobs.log_error.s()),
+        lambda: jobs.fail.s("no").on_error(jobs.log_error.s()).delay(),
+        lambda: chain(add.s(1, 1), jobs.fail.si("no"), add.s(1)).on_error(jobs.log_error.s())(),
+        lambda: group(add.s(1, 1), jobs.fail.s("no")).link_error(jobs.log_error.s())
+        and group(jobs.fail.s("no").on_error(jobs.log_error.s()), add.s(1, 1))(),
+    ])  # fmt: skip
+    def test_an_errback_is_called_with_the_request_and_the_error(self, call: Any) -> None:
+        ran(call())
+
+        assert SEEN == [(FAIL, ["no"], "ValueError('no')", True)]
+
+    def test_an_errback_of_one_argument_gets_the_id(self) -> None:
+        result = ran(jobs.fail.apply_async(("no",), link_error=[jobs.note_id.s()]))
+        run_all()
+
+        assert [result.id] == SEEN
+
+    def test_an_errback_is_not_called_after_a_success_or_a_revocation(self) -> None:
+        ran(add.apply_async((1, 1), link_error=jobs.log_error.s()))
+        result = add.apply_async((1, 1), link_error=jobs.log_error.s(), countdown=60)
+        result.revoke()
+        run_all()
+
+        assert SEEN == [] and not Message.objects.exists()
+        flow = Flow.objects.latest("id")
+        assert set(History.objects.filter(flow_id=flow.pk).values_list("outcome", flat=True)) == {
+            "cancelled", "succeeded",
+        }  # fmt: skip
+
+    def test_an_errback_that_fails_is_a_dead_letter(self) -> None:
+        ran(jobs.fail.apply_async(("no",), link_error=jobs.fail.s("neither").set(immutable=True)))
+        ran(jobs.fail.apply_async(("no",), link_error=jobs.log_error.s(1)))
+
+        names = Message.objects.filter(state="dead").order_by("id").values_list("task", flat=True)
+        assert list(names) == [FAIL, FAIL, FAIL, "pgqueue.compat.celery.linking.call_errback"]
+
+    def test_an_errback_is_one_task(self) -> None:
+        with pytest.raises(exceptions.Unsupported, match="link each"):
+            add.apply_async((1, 1), link_error=group(jobs.log_error.s()))
+
+
+class TestChains:
+    def test_each_gets_what_the_one_before_it_returned(self) -> None:
+        result = ran(chain(add.s(2, 2), add.s(4), add.s(8))())
+
+        assert result.get() == 16
+        assert result.parent.get() == 8
+        assert result.parent.parent.get() == 4
+        assert result.parent.parent.parent is None
+        assert Flow.objects.get().name == add.name
+
+    def test_a_pipe_makes_one(self) -> None:
+        assert ran((add.s(2, 2) | add.s(4) | add.s(8))()).get() == 16
+        assert ran((add.s(4) | mul.s(8))(16)).get() == 160
+        assert repr(add.s(1) | mul.s(2)) == f"{add.name}(1) | {mul.name}(2)"
+
+    def test_immutable_ones_are_independent(self) -> None:
+        result = ran((add.si(2, 2) | add.si(4, 4) | add.si(8, 8))())
+
+        assert (result.get(), result.parent.get(), result.parent.parent.get()) == (16, 8, 4)
+
+    def test_chains_and_generators_are_put_into_chains(self) -> None:
+        assert ran(chain(add.s(1), chain(add.s(2), add.s(3)), add.s(4))(0)).get() == 10
+        assert ran(chain(add.s(number) for number in range(5))(3)).get() == 13
+        assert chain()() is None
+        assert ran(chain(add.s(1, 2))()).get() == 3
+        with pytest.raises(InvalidTask, match="without tasks"):
+            group(chain(add.s(1, 1), chain(group())), chord([add.s(1, 1)], chain()))()
+
+    def test_options_belong_to_the_first_task_and_the_id_to_the_last(self) -> None:
+        id = make_id()
+        result = chain(add.s(2, 2), add.s(4)).apply_async(task_id=id, queue="sums", link=add.s(1))
+
+        assert result.id == id
+        assert Message.objects.order_by("id").first().channel == "sums"
+        run_all()
+        assert AsyncResult(id).get() == 8
+        assert [each.get() for each in AsyncResult(id).children] == [9]
+
+    def test_the_rest_waits_for_the_replay_of_one_that_failed(self) -> None:
+        result = ran(chain(add.s(1, 1), jobs.fail.s(), add.s(1))())
+
+        assert (result.state, result.parent.state) == (states.PENDING, states.FAILURE)
+        with pytest.raises(ValueError, match="2"):
+            result.get(timeout=5)
+        with pytest.raises(WaitTimeout):
+            result.get(timeout=0, propagate=False)
+
+    def test_all_is_stored_or_nothing(self) -> None:
+        with pytest.raises(InvalidArguments):
+            chain(add.s(1, 1), add.s(object()))()
+        with pytest.raises(InvalidArguments):
+            group(add.s(1, 1), add.s(1, 2, 3))()
+        assert not Message.objects.exists() and not Flow.objects.exists()
+
+    @pytest.mark.django_db(transaction=True)
+    def test_it_is_part_of_the_transaction(self) -> None:
+        with transaction.atomic():
+            chain(add.s(1, 1), add.s(1))()
+            transaction.set_rollback(True)
+
+        assert not Message.objects.exists()
+
+
+class TestGroups:
+    def test_tasks_run_side_by_side(self) -> None:
+        result = group(add.s(number, number) for number in range(10))()
+
+        assert (result.ready(), result.waiting(), result.completed_count()) == (False, True, 0)
+        run_all()
+        assert result.get(timeout=1) == [0, 2, 4, 6, 8, 10, 12, 14, 16, 18]
+        assert (result.ready(), result.successful(), result.failed()) == (True, True, False)
+        assert (result.completed_count(), len(result), result[1].get()) == (10, 10, 2)
+        assert result.children == result.results == list(result)
+        assert list(result.iterate()) == result.join() == result.get()
+
+    def test_partial_arguments_are_those_of_each(self) -> None:
+        assert ran(group(add.s(1), add.s(2)).delay(10)).get() == [11, 12]
+        assert ran(group([add.s(), add.s(), mul.s()])(2, 3)).get() == [5, 5, 6]
+        assert ran(group(add.s(1, 1), queue="sums").apply_async(priority=3)).get() == [2]
+        assert History.objects.latest("id").channel == "sums"
+
+    def test_groups_in_groups_are_one(self) -> None:
+        assert ran(group(group(add.s(1, 1), add.s(2, 2)), add.s(3, 3))()).get() == [2, 4, 6]
+        assert ran(group(group(add.s(1, 1)))()).get() == [2]
+
+    def test_an_empty_one_has_no_results(self) -> None:
+        assert group([])().get() == []
+        assert not Flow.objects.exists()
+
+    def test_one_that_failed_fails_the_group(self) -> None:
+        result = ran(group(add.s(1, 1), jobs.fail.s("no"))())
+
+        assert (result.successful(), result.failed(), result.completed_count()) == (False, True, 1)
+        with pytest.raises(ValueError, match="no"):
+            result.get()
+        assert repr(result.get(propagate=False)) == "[2, ValueError('no')]"
+        told: list[Any] = []
+        result.get(propagate=False, callback=lambda id, value: told.append(id))
+        assert told == result.as_list()
+
+    def test_a_link_follows_the_first_task(self) -> None:
+        both = group(add.s(1, 1), add.s(2, 2))
+        both.link(jobs.note.s("first"))
+        ran(both())
+
+        assert SEEN == [("first",)]
+        with pytest.raises(TypeError, match="chord"):
+            both.apply_async(link=jobs.note.s())
+
+    def test_it_is_found_again_by_its_id(self) -> None:
+        result = group(
+            add.s(1, 1), chain(add.s(2, 2), add.s(1)), add.signature((3, 3), task_id="x")
+        )()
+        result.save()
+        run_all()
+
+        found = GroupResult.restore(result.id)
+        assert found == result and found.get() == [2, 5, 6]
+        assert found.as_list()[2] == "x"
+        assert jobs.app.GroupResult.__name__ == "GroupResult"
+        assert GroupResult.restore("unknown") is None and GroupResult.restore("7.1") is None
+
+    def test_a_task_knows_its_group(self) -> None:
+        result = ran(group(jobs.note_group.s(1), jobs.note_group.s(2))())
+
+        assert result.get() == [result.id, result.id]
+        assert ran(jobs.note_group.delay(1)).get() is None
+
+    def test_it_is_revoked_as_a_whole(self) -> None:
+        result = group(add.s(1, 1), add.s(2, 2))()
+        result.revoke()
+        result.forget()
+
+        assert {each.state for each in result} == {states.REVOKED}
+
+    def test_results_are_put_together(self) -> None:
+        results = ResultSet([add.delay(1, 1)])
+        results.add(add.delay(2, 2))
+        results.add(results[0])
+
+        assert ran(results).get() == [2, 4]
+
+
+class TestChords:
+    def test_the_body_gets_the_list_of_results(self) -> None:
+        result = ran(chord(add.s(number, number) for number in range(10))(tsum.s()))
+
+        assert result.get() == 90
+        assert result.parent.get() == [0, 2, 4, 6, 8, 10, 12, 14, 16, 18]
+        assert ran(chord([add.s(1, 1)], tsum.s())()).get() == 2
+        assert ran((group(add.s(each, each) for each in range(10)) | tsum.s())()).get() == 90
+
+    def test_an_immutable_body_waits_all_the_same(self) -> None:
+        ran(chord((jobs.note.s(number) for number in range(3)), jobs.note.si("done"))())
+
+        assert SEEN[-1] == ("done",) and len(SEEN) == 4
+
+    def test_the_body_of_an_empty_group_runs_at_once(self) -> None:
+        assert ran(chord([], tsum.s())()).get() == 0
+        assert ran((group([]) | tsum.s())()).get() == 0
+
+    def test_a_member_that_fails_fails_the_body(self) -> None:
+        header = [add.s(4, 4), jobs.fail.s("something"), add.s(8, 8)]
+        result = ran(chord(header)(tsum.s()))
+        culprit = result.parent[1].id
+
+        assert result.state == states.FAILURE
+        with pytest.raises(exceptions.ChordError) as raised:
+            result.get(timeout=1)
+        assert str(raised.value) == f"Dependency {culprit} raised ValueError('something')"
+        assert result.parent.completed_count() == 2
+
+    @pytest.mark.parametrize("body", [
+        lambda: tsum.s().on_error(jobs.log_error.s()),
+        lambda: tsum.si([1]).on_error(jobs.log_error.s()),
+        lambda: chain(tsum.s(), add.s(1)).on_error(jobs.log_error.s()),
+    ])  # fmt: skip
+    def test_then_what_is_linked_to_the_body_s_errors_is_called(self, body: Any) -> None:
+        ran((group(add.s(1, 1), jobs.fail.s("no")) | body())())
+
+        [(task, _, error, has_traceback)] = SEEN
+        assert task == tsum.name and has_traceback
+        assert error.startswith('ChordError("Dependency ') and "ValueError('no')" in error
+
+    def test_links_of_a_chord_are_its_body_s(self) -> None:
+        made = chord([add.s(1, 1)], tsum.s())
+        made.link(jobs.note.s())
+        made.link_error(jobs.log_error.s())
+        ran(made())
+        ran(chord([add.s(2, 2)], tsum.s()).apply_async(link=jobs.note.s()))
+        ran(chord([jobs.fail.s("no")], tsum.s()).apply_async(link_error=jobs.log_error.s()))
+
+        assert SEEN[:2] == [(2,), (4,)] and SEEN[2][0] == tsum.name and len(SEEN) == 3
+
+    def test_after_a_replay_of_the_member_the_body_can_be_replayed(self) -> None:
+        result = ran(chord([add.s(1, 1), jobs.fetch.s(9)], tsum.s())())
+        assert result.failed()
+
+        Message.objects.filter(task=jobs.fetch.name).update(payload={"args": [0], "kwargs": {}})
+        Message.objects.filter(task=jobs.fetch.name).replay()
+        run_all()
+        Channel("default").replay()
+        run_all()
+        assert AsyncResult(result.id).get() == 2
+
+    def test_a_revoked_member_fails_the_body(self) -> None:
+        result = chord([add.s(1, 1), add.signature((1, 1), countdown=60)], tsum.s())()
+        result.parent[1].revoke()
+        run_all()
+
+        with pytest.raises(exceptions.ChordError, match="raised 'cancelled'"):
+            result.get()
+
+    def test_options_are_those_of_the_body_and_its_delay_that_of_the_header(self) -> None:
+        chord([add.s(1, 1)], tsum.s()).apply_async(countdown=60, queue="sums")
+
+        header, body = Message.objects.order_by("id")
+        assert header.run_at - header.created_at == timedelta(seconds=60)
+        assert body.run_at - body.created_at < timedelta(seconds=60)
+        assert {header.channel, body.channel} == {"sums"}
+
+    def test_a_chord_needs_a_body(self) -> None:
+        with pytest.raises(InvalidTask, match="needs a body"):
+            chord([add.s(1, 1)])()
+
+    def test_a_thousand_members_are_stored_together(self) -> None:
+        with CaptureQueriesContext(connection) as queries:
+            result = chord([add.s(number, 1) for number in range(1000)], tsum.s())()
+
+        assert len(queries) < 20
+        assert len(result.parent) == 1000
+
+
+class TestNested:
+    def test_a_group_in_a_chain_is_a_chord(self) -> None:
+        made = add.s(1, 1) | group(add.s(1), add.s(2)) | tsum.s() | add.s(100)
+
+        assert ran(made()).get() == 107
+        assert ran((add.s(1, 1) | group(add.s(1)) | add.s(3))()).get() == 6  # a group of one
+        assert ran((add.s(1, 1) | group() | add.s(3))()).get() == 5
+
+    def test_a_chain_that_ends_in_a_group_has_its_results(self) -> None:
+        result = ran((add.s(1, 1) | group(add.s(1), add.s(2)))())
+
+        assert result.get() == [3, 4] and result.parent.get() == 2
+        assert result[0].parent.get() == 2
+
+    def test_named_arguments_are_those_of_the_first_task(self) -> None:
+        made = jobs.note.s() | group(jobs.note.si("contacts"), jobs.note.si("welcome"))
+        ran(made.delay(username="artv", first="Art"))
+
+        assert SEEN[0] == ({"username": "artv", "first": "Art"},)
+        assert sorted(SEEN[1:]) == [("contacts",), ("welcome",)]
+
+    @pytest.mark.parametrize(("make", "value"), [
+        (lambda: chord([chain(add.s(1, 1), add.s(1)), add.s(1, 1)], tsum.s()), 5),
+        (lambda: chord([chord([add.s(1, 1)], tsum.s()), add.s(2, 2)], tsum.s()), 6),
+        (lambda: chord([add.s(1, 1)], chain(tsum.s(), add.s(1), add.s(2))), 5),
+        (lambda: group(add.s(1, 1), add.s(2, 2)) | group(tsum.s(), tsum.s()) | tsum.s(), 12),
+        (lambda: chain(chord([add.s(1, 1)], tsum.s()), chord([add.s(1)], tsum.s()), add.s(1)), 4),
+        (lambda: chord(group(group(add.s(1, 1)), add.s(2, 2)), tsum.s()), 6),
+        (lambda: chain(add.s(1, 1), chord([add.s(1), add.s(2)], tsum.s()) | add.s(1)), 8),
+        (lambda: chord([add.s(1, 1)], tsum.s()) | add.s(1) | mul.s(10), 30),
+        (lambda: chord([jobs.add_async.s(1, 1)], tsum.s()), 2),
+    ])  # fmt: skip
+    def test_all_may_be_put_into_all(self, make: Any, value: Any) -> None:
+        assert ran(make()()).get() == value
+        assert ran(signature(dict(make()))()).get() == value
+        assert make().apply().get() == value
+
+    def test_a_failure_before_a_group_holds_what_follows(self) -> None:
+        result = ran((jobs.fail.s("no") | group(add.s(1), add.s(2)) | tsum.s())())
+
+        assert result.state == states.PENDING
+        with pytest.raises(ValueError, match="no"):
+            result.get(timeout=5)
+
+
+class TestMaps:
+    def test_a_map_is_one_message(self) -> None:
+        result = ran(tsum.map([list(range(10)), list(range(100))]).delay())
+
+        assert result.get() == [45, 4950]
+        assert History.objects.get().task == "celery.map"
+        assert repr(tsum.map([1])) == f"[{tsum.name}(x) for x in [1]]"
+
+    def test_a_starmap_spreads_arguments(self) -> None:
+        made = add.starmap(zip(range(10), range(10), strict=True))
+
+        assert ran(made.apply_async()).get() == [0, 2, 4, 6, 8, 10, 12, 14, 16, 18]
+        assert ran((made | tsum.s())()).get() == 90
+        assert repr(add.starmap([(1, 2)])) == f"[{add.name}(*x) for x in [(1, 2)]]"
+
+    def test_it_runs_in_the_channel_of_its_task(self) -> None:
+        message = Message.objects.get(pk=jobs.routed.map([1]).delay().id)
+
+        assert message.channel == "mail"
+
+    def test_chunks_are_a_group_of_starmaps(self) -> None:
+        made = add.chunks(zip(range(100), range(100), strict=True), 10)
+
+        assert ran(made()).get()[1] == [20, 22, 24, 26, 28, 30, 32, 34, 36, 38]
+        assert len(made.group()) == 10
+        assert made.apply().get()[0][1] == 2
+        with pytest.raises(InvalidTask, match="1 or more"):
+            add.chunks([], 0)
+
+    def test_skewed_ones_begin_one_after_another(self) -> None:
+        add.chunks(zip(range(40), range(40), strict=True), 10).group().skew(start=1, stop=3)()
+
+        delays = [each.run_at - each.created_at for each in Message.objects.order_by("id")]
+        assert [each.total_seconds() for each in delays] == [1, 2, 3, 3]
+
+
+class TestReplacing:
+    @pytest.mark.parametrize(("make", "value"), [
+        (lambda: add.s(2, 2), 4),
+        (lambda: chain(add.s(2, 2), add.s(1)), 5),
+        (lambda: group(add.s(2, 2), add.s(1, 1)), [4, 2]),
+        (lambda: chain(add.s(2, 2), group(add.s(1), add.s(2))), [5, 6]),
+        (lambda: chord([add.s(2, 2)], tsum.s()), 4),
+        (lambda: jobs.replace_by.s(add.s(3, 3)), 6),
+    ])  # fmt: skip
+    def test_the_result_is_that_of_what_takes_its_place(self, make: Any, value: Any) -> None:
+        result = jobs.replace_by.delay(make())
+        followed = chain(jobs.replace_by.s(make()), jobs.note.s())()
+        run_all()
+
+        assert result.get() == value and [(value,)] == SEEN
+        assert followed.parent.get() == value
+        assert jobs.replace_by.apply((make(),)).get() == value
+
+    def test_it_is_pending_until_that_has_ended(self) -> None:
+        result = jobs.replace_by.delay(add.signature((2, 2), countdown=60))
+        run_all()
+
+        assert (result.state, result.ready()) == (states.PENDING, False)
+        with pytest.raises(WaitTimeout):
+            result.get(timeout=0)
+
+    def test_its_failure_is_that_of_the_task(self) -> None:
+        result = ran(chord([jobs.replace_by.s(jobs.fail.s("no")), add.s(1, 1)], tsum.s())())
+
+        with pytest.raises(exceptions.ChordError, match=r"ValueError\('no'\)"):
+            result.get()
+        ran(chain(jobs.replace_by.s(jobs.fail.s("no")).on_error(jobs.log_error.s()))())
+        assert SEEN[0][2] == "ValueError('no')"
+
+    def test_nothing_of_a_run_that_is_tried_again_is_left(self) -> None:
+        result = ran(jobs.replace_the_second_time.delay(add.s(1, 1)))
+
+        assert result.get() == 2
+        assert History.objects.filter(task=add.name).count() == 1
+
+    def test_it_is_for_runs_in_workers(self) -> None:
+        with pytest.raises(exceptions.Unsupported, match="only a run in a worker"):
+            jobs.replace_by(add.s(1, 1))
+        with pytest.raises(exceptions.Unsupported, match="replace"):
+            add.add_to_chord(add.s(1, 1))
+
+
+class TestEager:
+    def test_all_runs_here_where_the_settings_say_so(self, settings: Any) -> None:
+        settings.CELERY_TASK_ALWAYS_EAGER = True
+
+        assert chain(add.s(1, 1), add.s(2)).delay().get() == 4
+        assert group(add.s(1, 1), add.s(2, 2))().get() == [2, 4]
+        assert chord([add.s(1, 1)], tsum.s())().get() == 2
+        assert add.chunks([(1, 2), (3, 4)], 1)().get() == [[3], [7]]
+        assert tsum.map([[1, 2]]).delay().get() == [3]
+        add.apply_async((1, 1), link=jobs.note.s())
+        jobs.fail.apply_async(("no",), link_error=jobs.log_error.s())
+        assert SEEN == [(2,), (FAIL, ("no",), "ValueError('no')", True)]
+        assert not Message.objects.exists()
+
+
+class TestSignals:
+    def test_the_headers_of_each_message_are_told_and_changed(self) -> None:
+        def stamp(sender: Any = None, headers: Any = None, **others: Any) -> None:
+            headers["stamp"] = sender
+
+        def note(headers: Any = None, **others: Any) -> None:
+            SEEN.append((headers["task"], headers["id"]))
+
+        signals.before_task_publish.connect(stamp)
+        signals.after_task_publish.connect(note)
+        try:
+            result = chord([jobs.dump_context.s(1), jobs.dump_context.s(2)], jobs.note.s("end"))()
+        finally:
+            signals.before_task_publish.disconnect(stamp)
+            signals.after_task_publish.disconnect(note)
+        run_all()
+
+        assert [id for _, id in SEEN[:3]] == [*result.parent.as_list(), result.id]
+        assert {each["headers"]["stamp"] for each in SEEN[3][0]} == {jobs.dump_context.name}
+
+
+def test_the_admin_draws_what_a_graph_would_show() -> None:
+    with pytest.raises(exceptions.Unsupported, match="admin"):
+        add.delay(1, 1).graph  # noqa: B018
+
+
+def test_a_schedule_is_of_one_task() -> None:
+    with pytest.raises(exceptions.Unsupported, match="schedule a task that calls it"):
+        jobs.app.add_periodic_task(10, chain(add.s(1, 1), add.s(1)))
+
+
+def test_a_signature_is_called_here() -> None:
+    assert Signature(add, (1,))(2) == 3

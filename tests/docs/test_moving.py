@@ -17,7 +17,7 @@ from pgqueue.compat.celery import current
 from pgqueue.conf import Settings
 from pgqueue.events import subscribing
 from pgqueue.exceptions import EndOfRun
-from pgqueue.models import History, Message
+from pgqueue.models import Message
 from pgqueue.tasks.scheduling import declared
 from tests.docs.blocks import ROOT, Block, blocks
 from tests.docs.test_blocks import parse, run
@@ -65,17 +65,15 @@ def test_our_side_of_a_page_runs(page: str, module: ModuleType) -> None:
             raise
 
 
-def test_a_chord_as_the_page_for_celery_has_it_sums_its_parts(module: ModuleType) -> None:
+def test_the_canvas_as_the_page_for_celery_has_it_runs_by_both_words(module: ModuleType) -> None:
     for block in blocks("docs/from-celery.md", "python"):
         run(block, module)
     call_command("runworker", "--drain")
-    Message.objects.all().run_now()  # it looked before all of them had ended, perhaps
-    call_command("runworker", "--drain")
 
-    module.whole.refresh()
-    assert module.whole.return_value == 600
-    published = History.objects.filter(task="example.publish_page")
-    assert sorted(published.values_list("payload__args__0", flat=True)) == [1, 2, 3]
+    assert module.whole.wait(timeout=10).return_value == 600
+    assert [part.wait(timeout=10).return_value for part in module.parts] == [100, 200]
+    assert (module.scaled.get(), module.added.get(), module.both.get()) == (200, 30, [6, 8])
+    assert module.chunked.get() == [[2, 12], [30]]
 
 
 def test_a_project_of_celery_s_is_moved_by_its_imports_as_the_page_has_it(

@@ -60,7 +60,7 @@ def started(task: Any, context: CeleryContext) -> None:
 def finished(task: Any, context: CeleryContext, ending: Ending) -> None:
     """Tell of this ending."""
     state = STATES.get(type(ending))
-    if state is None or context.replaced or not is_heard(task):
+    if state is None or context.untold or not is_heard(task):
         return
     value: Any = ending.error
     if isinstance(ending, Succeeded):

@@ -30,6 +30,7 @@ def check_parents(context: CeleryContext, args: Sequence[Any], kwargs: Mapping[s
     if failed is None and isinstance(own, dict) and own.get("joins"):
         failed = _failed_unseen(context)
     if failed is not None:
+        context.untold = True
         raised = as_raised(error_of(failed)) if failed.error else failed.outcome
         raise ChordError(f"Dependency {failed.message_id} raised {raised!r}")
 

@@ -56,7 +56,7 @@ def replace(task: Any, sig: Any) -> Any:
     member = _whole(sig).place(into, None, taken=True, group=None)
     growth.have_awaited(member)
     growth.reserve(connections[context.database])
-    context.replaced = True
+    context.untold = True
     raise Replaced(member.message_id)
 
 

@@ -151,10 +151,11 @@ class CeleryContext(TaskContext):
     """The run of a task of Celery's kind.
 
     Attributes:
-        replaced: whether it ends by `Task.replace`.
+        untold: whether it ends without what the task does: by `replace()`, or since one before it
+            has failed. Then Celery tells nobody of its end.
     """
 
-    replaced: bool = field(default=False, init=False)
+    untold: bool = field(default=False, init=False)
 
     @property
     def argument(self) -> Any:

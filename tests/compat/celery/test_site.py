@@ -66,7 +66,7 @@ def test_a_site_shows_the_same_pages_when_its_imports_are_changed(site: Path) ->
     database = {name: own[name] for name in ("ENGINE", "NAME", "USER", "PASSWORD", "HOST", "PORT")}
 
     assert visited(site, "pgqueue", sys.executable, database, apps="pgqueue") == PAGES
-    assert changed == 5
+    assert changed == 6
     assert History.objects.filter(task="demoapp.tasks.mul", channel="sums").exists()
     assert set(Message.objects.values_list("state", flat=True)) == {"dead"}
 

@@ -1,4 +1,4 @@
-from celery import Task, shared_task
+from celery import Task, chord, group, shared_task, signature
 from celery.exceptions import Ignore
 from celery.utils.log import get_task_logger
 from django.contrib.auth.models import Group as Widget
@@ -77,3 +77,34 @@ def ignored():
 @shared_task
 def nested(x):
     return add.delay(x, 1).id and "enqueued"
+
+
+@shared_task
+def note(value, what="noted"):
+    Widget.objects.create(name=f"{what} {value}")
+
+
+@shared_task
+def log_error(request, exc, traceback):
+    Widget.objects.create(name=f"{request.task} failed: {type(exc).__name__}")
+
+
+@shared_task
+def fail(*args):
+    raise ValueError("no")
+
+
+@shared_task
+def spread(numbers, callback):
+    callback = signature(callback)
+    group(callback.clone([number]) for number in numbers)()
+
+
+@shared_task(bind=True)
+def replaced(self, x):
+    return self.replace(chord([add.s(x, 1), add.s(x, 2)], xsum.s()))
+
+
+@shared_task(bind=True)
+def replaced_by_group(self, x):
+    return self.replace(group(add.s(x, 1), add.s(x, 2)))

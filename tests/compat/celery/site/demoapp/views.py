@@ -1,3 +1,4 @@
+from celery import chain, chord, group
 from celery.result import AsyncResult
 from django.contrib.auth.models import Group as Widget
 from django.db import transaction
@@ -25,6 +26,47 @@ CALLS = {
     "applied": lambda: tasks.flaky.apply((1,)),
     "nested": lambda: tasks.nested.delay(1),
 }
+add, mul, xsum, note = tasks.add, tasks.mul, tasks.xsum, tasks.note
+CANVAS = {
+    "chain": lambda: chain(add.s(2, 2), add.s(4), add.s(8))(),
+    "pipe": lambda: (add.s(2, 2) | add.s(4) | add.s(8)).delay(),
+    "partial": lambda: (add.s(4) | mul.s(8))(16),
+    "immutable": lambda: (add.si(2, 2) | add.si(4, 4) | add.si(8, 8))(),
+    "before": lambda: chain(add.s(2, 2), add.s(4))().parent,
+    "chain_fails": lambda: chain(add.s(2, 2), tasks.fail.s(), note.s("never"))().parent,
+    "errors_of_a_chain": lambda: (
+        chain(mul.s(1, 1), tasks.fail.s(), note.s("never")).on_error(tasks.log_error.s())().parent
+    ),
+    "linked": lambda: add.apply_async((2, 2), link=[note.s("linked"), mul.s(3) | note.s("both")]),
+    "errback": lambda: tasks.flaky.apply_async((9,), link_error=tasks.log_error.s()),
+    "group": lambda: group(add.s(i, i) for i in range(10))(),
+    "group_of_groups": lambda: group(group(add.s(1, 1), add.s(2, 2)), add.s(3, 3))(),
+    "group_with_arguments": lambda: group(add.s(1), add.s(2)).delay(10),
+    "group_after_a_task": lambda: (add.s(1, 1) | group(add.s(1), add.s(2)))(),
+    "group_fails": lambda: group(add.s(1, 1), tasks.fail.s())(),
+    "chord": lambda: chord((add.s(i, i) for i in range(10)), xsum.s())(),
+    "chord_of_one": lambda: chord([add.s(1, 1)])(xsum.s()),
+    "chord_of_none": lambda: chord([], xsum.s())(),
+    "chord_in_a_pipe": lambda: (group(add.s(i, i) for i in range(10)) | xsum.s() | add.s(1))(),
+    "chord_fails": lambda: chord([add.s(1, 1), tasks.fail.s()], xsum.s())(),
+    "errors_of_a_chord": lambda: chord(
+        [add.s(1, 1), tasks.fail.s()], tasks.noted.s().on_error(tasks.log_error.s())
+    )(),
+    "immutable_body": lambda: chord([add.s(1, 1), add.s(2, 2)], mul.si(3, 4))(),
+    "group_in_a_chain": lambda: (add.s(1, 1) | group(add.s(1), add.s(2)) | xsum.s() | add.s(1))(),
+    "one_in_a_chain": lambda: (add.s(1, 1) | group(add.s(1)) | add.s(3))(),
+    "chains_in_a_chord": lambda: chord([add.s(1, 1) | add.s(1), add.s(2, 2)], xsum.s())(),
+    "chords_in_a_chord": lambda: chord([chord([add.s(1, 1)], xsum.s()), add.s(2, 2)], xsum.s())(),
+    "chain_as_a_body": lambda: chord([add.s(1, 1)], chain(xsum.s(), add.s(1), add.s(2)))(),
+    "map": lambda: xsum.map([[1, 2], [3, 4]]).delay(),
+    "starmap": lambda: add.starmap(zip(range(10), range(10), strict=True)).apply_async(),
+    "chunks": lambda: add.chunks(zip(range(10), range(10), strict=True), 4)(),
+    "spread": lambda: tasks.spread.delay([1, 2], note.s("spread")),
+    "replaced": lambda: tasks.replaced.delay(1),
+    "replaced_by_group": lambda: tasks.replaced_by_group.delay(1),
+    "replaced_in_a_chain": lambda: (tasks.replaced.s(1) | add.s(10))(),
+    "replaced_in_a_chord": lambda: chord([tasks.replaced.s(1), add.s(1, 1)], xsum.s())(),
+}
 
 
 def start(request, name):
@@ -44,24 +86,26 @@ def start(request, name):
         tasks.forgotten.delay()
         tasks.ignored.delay()
         return HttpResponse("Nobody asks what they return.")
-    result = CALLS[name]()
+    result = {**CALLS, **CANVAS}[name]()
     if result.ready() and name == "applied":
         return HttpResponse(result.get())
-    return redirect("/result/" + result.id + "/")
+    ids = [each.id for each in (result if hasattr(result, "completed_count") else [result])]
+    return redirect("/result/" + ",".join(ids) + "/")
 
 
-def result(request, id):
-    result = AsyncResult(id)
-    ready = result.ready()  # before the rest, which may be later by then
-    return HttpResponse(
+def result(request, ids):
+    results = [AsyncResult(id) for id in ids.split(",")]
+    ready = all(each.ready() for each in results)  # before the rest, which may be later by then
+    shown = "".join(
         format_html(
-            "<h1>{}</h1><p>{}</p><p>{}{}</p>",
-            result.state,
-            repr(result.result),
-            "ready " if ready else "",
-            "with a traceback" if result.traceback else "",
+            "<h1>{}</h1><p>{}</p><p>{}</p>",
+            each.state,
+            repr(each.result),
+            "with a traceback" if each.traceback else "",
         )
+        for each in results
     )
+    return HttpResponse(shown + ("ready" if ready else ""))
 
 
 def widgets(request):

@@ -3,6 +3,6 @@ from django.urls import path
 
 urlpatterns = [
     path("start/<str:name>/", views.start),
-    path("result/<str:id>/", views.result),
+    path("result/<str:ids>/", views.result),
     path("widgets/", views.widgets),
 ]

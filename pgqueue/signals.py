@@ -71,6 +71,10 @@ webhook_stopped = Signal()
 """Sent with `name` and the `reason` when a worker pauses a webhook whose endpoint has failed for
 too long, or disables one whose endpoint is gone. Sender: the model."""
 
+worker_starting = Signal()
+"""Sent with `channels` before a worker claims anything, once the tables are there. Sender: the
+Worker's class."""
+
 worker_started = Signal()
 """Sent with `channels` when a worker serves them. Sender: the Worker's class."""
 

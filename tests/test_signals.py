@@ -39,16 +39,16 @@ def test_a_receiver_that_raises_system_exit_does_not_end_the_worker() -> None:
         raise SystemExit(3)
 
     jobs.add.enqueue(1)
-    both = (signals.worker_started, signals.worker_stopped)
+    several = (signals.worker_starting, signals.worker_started, signals.worker_stopped)
     with heard(signals.worker_stopped, "released") as stopped:
-        for signal in both:
+        for signal in several:
             signal.connect(leave)
         try:
             has_ended = Worker(
                 WorkerConfig(database="default", threads=1, grace=timedelta(), drain=True)
             ).run()
         finally:
-            for signal in both:
+            for signal in several:
                 signal.disconnect(leave)
 
     assert (has_ended, stopped, History.objects.count()) == (True, [0], 1)

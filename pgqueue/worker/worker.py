@@ -227,6 +227,7 @@ class Worker:
         if not self._pipeline:
             with self._main_session.connected() as connection:
                 self._registration.register(connection)
+        signals.send(signals.worker_starting, type(self), channels=self._config.channels)
         for service in [*self._services(), self._watchdog]:
             service.start()
         if self._subscription:

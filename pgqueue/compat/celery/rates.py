@@ -45,11 +45,11 @@ def _state(own: CeleryTask, rate: float, per: float) -> None:
     )
 
 
-def _started(sender: Any, **kwargs: Any) -> None:
+def _starting(sender: Any, **kwargs: Any) -> None:
     try:
         apply()
     finally:
         close_old_connections()
 
 
-signals.worker_started.connect(_started, weak=False)
+signals.worker_starting.connect(_starting, weak=False)

@@ -124,8 +124,12 @@ worker_before_create_process = Absent("worker_before_create_process", "use worke
 
 
 def _starting(sender: Any, **kwargs: Any) -> None:
-    for each in (worker_init, worker_process_init, worker_ready):
+    for each in (worker_init, worker_process_init):
         each.send(sender)
+
+
+def _started(sender: Any, **kwargs: Any) -> None:
+    worker_ready.send(sender)
 
 
 def _stopped(sender: Any, **kwargs: Any) -> None:
@@ -133,5 +137,6 @@ def _stopped(sender: Any, **kwargs: Any) -> None:
         each.send(sender)
 
 
-signals.worker_started.connect(_starting)
+signals.worker_starting.connect(_starting)
+signals.worker_started.connect(_started)
 signals.worker_stopped.connect(_stopped)

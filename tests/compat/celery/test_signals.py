@@ -146,6 +146,7 @@ def test_a_receiver_that_fails_undoes_only_itself() -> None:
 
 
 def test_a_worker_is_told_of(told: list[Any]) -> None:
+    own.worker_starting.send(object, channels=None)
     own.worker_started.send(object, channels=None)
     own.worker_stopped.send(object, released=0)
 

@@ -45,7 +45,10 @@ def verbs() -> list[Callable[[], object]]:
     from pgqueue import (
         Channel,
         ChannelFull,
+        WaitTimeout,
         batch,
+        flow,
+        get_flow,
         health,
         publish,
         publish_many,
@@ -225,6 +228,19 @@ def verbs() -> list[Callable[[], object]]:
                 delivery.complete()
         with receive("never sent to") as receiver:
             receiver.take()
+
+    def flow_some() -> None:
+        with flow("odd") as stored:
+            grown = stored.enqueue(tasks.grows.using(channel="odd"), NOBODY, [NOBODY], NOBODY)
+            stored.enqueue(tasks.member.using(channel="odd"), NOBODY, [grown], [NOBODY])
+            stored.enqueue(plain.using(dedupe_key="of a flow"), NOBODY)
+        with suppress(WaitTimeout):
+            stored.wait(timeout=3)
+        get_flow(stored.id).retry()
+        stored.cancel()
+        on_its_own(flows.ring, "odd", [NOBODY])
+        on_its_own(flows.end)
+        on_its_own(flows.forget, keep=-SECOND)
 
     def look() -> None:
         parked.pause()
@@ -427,6 +443,7 @@ def verbs() -> list[Callable[[], object]]:
     return [
         *(hold, deduplicate, fill, keep_order, operate_on_some, write_from_spark, fill_back),
         *(encrypt_anew, operate_on_what_is_locked, wait_for, wait_by_hand, receive_some),
+        flow_some,
         *(look, look_over, hear, do_duties, keep_schedules, trace, examine),
         *(look_after, drop_days, drop_events),
         subscribe_some,

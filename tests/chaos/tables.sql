@@ -16,6 +16,17 @@ CREATE TABLE chaos_run (
     PRIMARY KEY (message_id, attempt)
 );
 
+-- Each time that a message which was held became ready.
+CREATE TABLE chaos_freed (message_id bigint NOT NULL);
+CREATE FUNCTION chaos_note_freed() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    INSERT INTO chaos_freed VALUES (new.id);
+    RETURN NULL;
+END $$;
+CREATE TRIGGER chaos_note_freed AFTER UPDATE ON pgqueue_message
+FOR EACH ROW WHEN (old.state = 'held' AND new.state IN ('ready', 'scheduled'))
+EXECUTE FUNCTION chaos_note_freed();
+
 -- For a proxy that lets a statement fail: any SQLSTATE.
 CREATE FUNCTION chaos_fail(code text) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN

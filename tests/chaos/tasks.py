@@ -13,7 +13,7 @@ from pathlib import Path
 from asgiref.sync import sync_to_async
 from django.db import connection
 
-from pgqueue import Cancel, TaskContext, task
+from pgqueue import Cancel, Discard, ParentFailed, TaskContext, task
 from pgqueue.tasks.delivery import Delivery
 
 # A run that meets a fault is charged a failure, which is not what the ledger asks about.
@@ -205,6 +205,77 @@ def stops_midway_atomic(
     leave(context, number)
     Path(folder, f"{number} took effect").touch()
     time.sleep(seconds if context.attempt == 1 else 0)
+
+
+def check_parents(context: TaskContext, parents: object = None, whole: object = None) -> None:
+    """Check that all parents have ended, as others see it, and that their results are whole.
+
+    Raises:
+        Discard: they have not, or are not; the books expect no such end.
+    """
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "SELECT m.id FROM pgqueue_dependency d JOIN pgqueue_message m ON m.id = d.parent_id "
+            "WHERE d.flow_id = %s AND d.child_id = %s AND m.state <> 'dead'",
+            [int(context.flow.id), int(context.id)],
+        )
+        if live := cursor.fetchall():
+            raise Discard(f"{context.id} runs before its parents {live} have ended")
+    if parents != whole:
+        raise Discard(f"{context.id} got {parents} for {whole}")
+
+
+@task(takes_context=True, **PATIENT)
+def member(context: TaskContext, number: int, parents: list[int], whole: list[int]) -> int:
+    """Be part of a flow: return the number, and take those of the parents."""
+    check_parents(context, parents, whole)
+    time.sleep(number % 5 / 500)
+    leave(context, number)
+    return number
+
+
+@task(takes_context=True, atomic=True, **PATIENT)
+def member_atomic(context: TaskContext, number: int, parents: list[int], whole: list[int]) -> int:
+    check_parents(context, parents, whole)
+    leave(context, number)
+    return number
+
+
+@task(takes_context=True, max_attempts=1)
+def fails_until_replayed(
+    context: TaskContext, number: int, parents: list[int], whole: list[int]
+) -> int:
+    if "replayed_from" not in context.metadata:
+        raise ValueError("the first time, it does")
+    leave(context, number)
+    return number
+
+
+@task(takes_context=True, **PATIENT)
+def reports(context: TaskContext, number: int, parents: list[object], whole: list[int]) -> None:
+    """Run though each parent has failed, and is told of it."""
+    check_parents(context)
+    outcomes = [each.outcome for each in parents if isinstance(each, ParentFailed)]
+    if len(outcomes) != len(whole) or not {"dead", "cancelled"}.issuperset(outcomes):
+        raise Discard(f"{context.id} got {parents} for {whole}")
+    leave(context, number)
+
+
+@task(takes_context=True, **PATIENT)
+def grows(context: TaskContext, number: int, more: list[int], whole: int) -> int:
+    """Add members to the flow, and one that takes what they return; others wait for all of them."""
+    parts = context.flow.enqueue_many(member, [(each, [], []) for each in more], awaited=True)
+    context.flow.enqueue(member, whole, parts, more, awaited=True)
+    leave(context, number)
+    return number
+
+
+@task(takes_context=True, atomic=True, **PATIENT)
+def grows_atomically(context: TaskContext, number: int, more: list[int], whole: int) -> int:
+    parts = context.flow.enqueue_many(member, [(each, [], []) for each in more], awaited=True)
+    context.flow.enqueue(member, whole, parts, more, awaited=True)
+    leave(context, number)
+    return number
 
 
 @task(channel="pulled", max_attempts=1000)

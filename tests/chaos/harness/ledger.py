@@ -18,10 +18,17 @@ Connection = psycopg.Connection[Any]
 # How messages of each kind end; each other one succeeds.
 ENDS = {
     **dict.fromkeys(["hopeless", "poison", "unstorable", "unreadable"], "dead"),
-    **dict.fromkeys(["never", "gives_up", "unknown"], "cancelled"),
+    **dict.fromkeys(["never", "gives_up", "unknown", "cancelled_member"], "cancelled"),
 }
-LEAVE_ONE = ("atomic", "in_order", "fails_once_atomic", "pulled", "raw")
-LEAVE_SOME = ("plain", "limited", "paced", "waiting", "fails_once", "in_parts", "once", "large")
+LEAVE_ONE = (
+    *("atomic", "in_order", "fails_once_atomic", "pulled", "raw"),
+    *("member_atomic", "grows_atomically"),
+)
+LEAVE_SOME = (
+    *("plain", "limited", "paced", "waiting", "fails_once", "in_parts", "once", "large"),
+    *("member", "fails_until_replayed", "reports", "grows"),
+)
+LEAVE_NONE = ("never", "cancelled_member")
 LIMITS = {"of the channel": ("channel", 5), "of each key": ("channel, key", 2)}
 CROWDED = 300
 """Where so many limited messages ran undisturbed, some have met their limits: producers enqueue
@@ -113,6 +120,7 @@ def audit(connection: Connection, books: Books, *, fails: Sequence[str] = ()) ->
     crowd = sum(expected[each.number] == "limited" and each.attempt == 1 for each in found)
     most = _check_limits(connection, must_be_met=crowd >= CROWDED)
     _check_pace(connection)
+    _check_flows(connection)
     assert not (left := leftovers(connection)), left
     assert not _count(connection, LANES), "lanes are left, and nothing is in them"
     known = len(books.committed)
@@ -162,6 +170,8 @@ def _check_effects(
             assert times == (ends[number] == "succeeded"), f"{kind} {number}: {times} effects"
         elif kind in LEAVE_SOME and ends[number] == "succeeded":
             assert times, f"{kind} {number} succeeded without its effect"
+        elif kind in LEAVE_NONE:
+            assert not times, f"{kind} {number} took effect"
 
 
 def _check_order(connection: Connection, *, unsure: set[int]) -> None:
@@ -219,6 +229,22 @@ def _check_pace(connection: Connection) -> None:
         assert starts.is_within(PACE, "paced", None, at), f"the rate was exceeded at {at}"
 
 
+def _check_flows(connection: Connection) -> None:
+    """Check that what waited for others became ready once."""
+    waited = (
+        "SELECT DISTINCT h.id FROM pgqueue_history h "
+        "JOIN pgqueue_dependency d ON d.child_id = h.id WHERE h.outcome = 'succeeded'"
+    )
+    again = (
+        f"SELECT w.id, count(f.message_id) FROM ({waited}) w "  # noqa: S608
+        "LEFT JOIN chaos_freed f ON f.message_id = w.id GROUP BY w.id "
+        "HAVING count(f.message_id) <> 1"
+    )
+    assert not (found := connection.execute(again).fetchall()), (
+        f"became ready more or less often than once: {found[:5]}"
+    )
+
+
 LANES = "SELECT count(*) FROM pgqueue_lane"
 # What tells of work that there is no more: each is a query that counts it.
 LEFTOVERS = {
@@ -227,6 +253,10 @@ LEFTOVERS = {
     "WHERE lease_until IS NOT NULL OR worker_id IS NOT NULL",
     "lanes": f"{LANES} WHERE state <> 'idle'",
     "bells": "SELECT count(*) FROM pgqueue_bell",
+    "messages that wait for others": "SELECT count(*) FROM pgqueue_blocked b WHERE NOT EXISTS ("
+    "SELECT FROM pgqueue_message m WHERE m.flow_id = b.flow_id AND m.state = 'dead')",
+    "flows that have not ended": "SELECT count(*) FROM pgqueue_flow f WHERE ended_at IS NULL "
+    "AND NOT EXISTS (SELECT FROM pgqueue_message m WHERE m.flow_id = f.id)",
     "duties that are not done": "SELECT count(*) FROM pgqueue_duty "
     "WHERE ran_at IS NULL OR ran_at > clock_timestamp() "
     "OR due_at < clock_timestamp() - interval '10 seconds'",
@@ -250,6 +280,9 @@ def what_is_left(connection: Connection) -> str:
             "min(lease_until - now()) FROM pgqueue_message "
             "WHERE state <> 'dead' GROUP BY 1, 2, 3",
             "bells": "SELECT count(*) FROM pgqueue_bell",
+            "flows": "SELECT b.*, m.state, w.state FROM pgqueue_blocked b "
+            "LEFT JOIN pgqueue_message m ON m.id = b.message_id "
+            "LEFT JOIN pgqueue_message w ON w.id = b.watched_id LIMIT 5",
             "lanes": "SELECT channel, key, state, wake_at FROM pgqueue_lane WHERE state <> 'idle'",
             "duties": "SELECT name, due_at - now(), ran_at - now() FROM pgqueue_duty",
         }.items()

@@ -149,6 +149,15 @@ class Stage:
         eventually(lambda: "came" in "".join(producer.output), within=30, what="it produces")
         return producer
 
+    def flows(self, *, port: int | None = None) -> Process:
+        """Start to store flows of a thousand members, one after another, until `end()`."""
+        number = len(self._producers) + 1
+        program = ["-m", "tests.chaos.flows", str(number), SEED]
+        storing = self._process(f"flows-{number}", program, port, {}, None)
+        self._producers.append(storing)
+        eventually(lambda: "came" in "".join(storing.output), within=30, what="it stores flows")
+        return storing
+
     def load(self) -> None:
         """Have producers, and a worker that leaves the channel `aside` to others."""
         for _ in range(2):

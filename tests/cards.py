@@ -61,6 +61,16 @@ def charge_all(order: int, *cards: str, **options: Any) -> None: ...
 def take(number: Decimal) -> None: ...
 
 
+@task
+def issue() -> str:
+    return CARD
+
+
+@task(max_attempts=1)
+def dispute(paid: dict[str, str]) -> None:
+    raise ValueError(f"{paid['receipt']} is disputed")
+
+
 def leave_traces() -> dict[str, int]:
     """Leave messages in several states and events, each with a secret.
 

@@ -65,3 +65,13 @@ def come_again(context: TaskContext, text: str) -> Any:
 @task
 def plain(text: str) -> str:
     return text
+
+
+@task
+def length(text: str) -> int:
+    return len(text)
+
+
+@task(max_attempts=1)
+def quote(text: str) -> None:
+    raise ValueError(f"{text} fits nowhere")

@@ -14,7 +14,7 @@ from django.core.management import call_command
 from django.db import connection, transaction
 from django.test import override_settings
 
-from pgqueue import Channel, batch, encryption, receive, subscribe
+from pgqueue import Channel, batch, encryption, flow, receive, subscribe
 from pgqueue.backfills import check_may_be_open
 from pgqueue.engine.wait import Seen
 from pgqueue.events import subscriptions
@@ -252,6 +252,57 @@ class TestWhatCannotBeDecrypted:
 
         with keys(NEW), pytest.raises(DecryptionFailed):
             keep_encrypted.get_result(result.id)
+
+
+class TestAFlow:
+    def test_stores_results_encrypted_and_gives_them_to_what_waits(self) -> None:
+        with flow("encrypted") as f:
+            first = f.enqueue(jobs.keep, SECRET)
+            second = f.enqueue(jobs.keep, first)
+            last = f.enqueue(jobs.length, second)
+            of_django = f.enqueue(keep_encrypted, second)
+
+        assert not is_stored()
+        drain()
+
+        assert not is_stored()
+        assert jobs.seen == [(SECRET, None), (f"{SECRET}, kept", None)]
+        last.refresh()
+        assert last.return_value == len(f"{SECRET}, kept, kept")
+        of_django.refresh()
+        assert of_django.return_value == f"{SECRET}, kept, kept, kept"
+
+    def test_keeps_no_error_of_a_plain_task_that_was_given_a_secret(self) -> None:
+        with flow("quoted") as f:
+            f.enqueue(jobs.quote, f.enqueue(jobs.keep, SECRET))
+
+        drain()
+
+        [error] = Message.objects.get().errors
+        assert error["message"] == "[not kept: the task is encrypted]"
+        assert not is_stored()
+
+    def test_whose_parent_can_not_be_decrypted_says_so(self) -> None:
+        with flow("lost key") as f:
+            end = f.enqueue(jobs.length, f.enqueue(jobs.keep, SECRET))
+        run_all_but(end)
+
+        with keys(NEW):
+            drain()
+
+        end.refresh()
+        assert end.status is State.DEAD
+        assert end.errors[-1].exception_class_path == "pgqueue.exceptions.DecryptionFailed"
+
+
+def run_all_but(result: Any) -> None:
+    """Run what is ready while a message is kept back."""
+    channel = Channel(result.task.queue_name)
+    Message.objects.filter(pk=result.id).update(channel="kept back")
+    Channel("kept back").pause()
+    drain()
+    Channel("kept back").resume()
+    Message.objects.filter(pk=result.id).update(channel=channel.name)
 
 
 class TestKeys:

@@ -49,19 +49,29 @@ class Returned:
     """What a parent returned, or the error in its place.
 
     Args:
+        task: the name of the parent's task.
         plain: JSON, parsed.
         hint: how the parent's task wrote it.
         error: what is passed in the place of a result that there is not.
+        is_encrypted: it is stored so.
     """
 
-    __slots__ = ("error", "hint", "plain")
+    __slots__ = ("error", "hint", "is_encrypted", "plain", "task")
 
     def __init__(
-        self, plain: Any = None, hint: Hint | None = None, error: Exception | None = None
+        self,
+        task: str,
+        plain: Any = None,
+        *,
+        hint: Hint | None = None,
+        error: Exception | None = None,
+        is_encrypted: bool = False,
     ) -> None:
+        self.task = task
         self.plain = plain
         self.hint = hint
         self.error = error
+        self.is_encrypted = is_encrypted
 
 
 Resolve = Callable[[Collection[int]], Mapping[int, Returned]]
@@ -95,6 +105,19 @@ def referred(plain: Any) -> int | None:
     return None
 
 
+def filled(plain: Any, values: Mapping[int, Any]) -> Any:
+    """Return JSON with plain values in the place of the results that it refers to."""
+    if type(plain) is list:
+        return [filled(each, values) for each in plain]
+    if type(plain) is not dict:
+        return plain
+    if (message_id := referred(plain)) is not None:
+        return values.get(message_id)
+    if type(inner := _untagged(plain)) is not dict:
+        return filled(inner, values)
+    return {name: filled(each, values) for name, each in inner.items()}
+
+
 def _find(plain: Any, tags: list[dict[str, Any]]) -> None:
     if type(plain) is list:
         for each in plain:
@@ -102,6 +125,13 @@ def _find(plain: Any, tags: list[dict[str, Any]]) -> None:
     elif type(plain) is dict:
         if referred(plain) is not None:
             tags.append(plain)
-        else:
-            for each in plain.values():
+        elif type(inner := _untagged(plain)) is dict:
+            for each in inner.values():
                 _find(each, tags)
+        else:
+            _find(inner, tags)
+
+
+def _untagged(plain: dict[str, Any]) -> Any:
+    """Return what is in a tag: a dict in it may have the key "@", and is no tag itself."""
+    return plain.get("value") if TAG in plain else plain

@@ -89,7 +89,7 @@ def claim(
         },
     ).fetchall()
     return Answer(
-        [Claim._make((*row[4:], worker_id)) for row in rows if row[4] is not None],
+        [Claim._make((*row[4:], worker_id, ())) for row in rows if row[4] is not None],
         {row[3]: Met(row[1], row[2]) for row in rows if row[3] is not None},
     )
 
@@ -115,7 +115,7 @@ def claim_at_once(
             "lease": lease,
         },
     ).fetchall()
-    return [Claim._make((*row[1:], worker_id)) for row in rows]
+    return [Claim._make((*row[1:], worker_id, ())) for row in rows]
 
 
 def channels(

@@ -77,7 +77,7 @@ def claim(
                 "lease": lease,
             },
         ).fetchall()
-        claims = [Claim._make((*row[2:], worker_id)) for row in rows if row[2] is not None]
+        claims = [Claim._make((*row[2:], worker_id, ())) for row in rows if row[2] is not None]
         if room.is_gated and claims:
             connection.execute(SQL["charge"], {"channel": channel, "started": len(claims)})
     _, reached, *_ = rows[0]

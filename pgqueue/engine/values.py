@@ -82,6 +82,9 @@ class Claim(NamedTuple):
     created_at: datetime
     claimed_at: datetime
     worker_id: UUID
+    taken: tuple[tuple[int, Any], ...] = ()
+    """What its arguments took of other messages of its flow, by these messages' ids: a `Returned`
+    each, once the arguments were read."""
 
     @property
     def lease(self) -> Lease:

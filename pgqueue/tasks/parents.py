@@ -9,6 +9,7 @@ from django.db import connections
 
 from pgqueue import registry
 from pgqueue.codec.arguments import Codec, parse
+from pgqueue.codec.envelope import is_envelope
 from pgqueue.codec.references import Returned, referred
 from pgqueue.engine import flows
 from pgqueue.engine.flows import Parent
@@ -44,8 +45,14 @@ def _codec(name: str) -> Codec | None:
 
 def _returned(parent: Parent, codec: Codec | None) -> Returned:
     if parent.word == Outcome.SUCCEEDED:
+        text = parent.result or "null"
         if codec is None:
-            return Returned(parse(f"the result of {parent.task}", parent.result or "null"))
-        return Returned(codec.plain_result(parent.result or "null"), codec.returned)
+            return Returned(parent.task, parse(f"the result of {parent.task}", text))
+        return Returned(
+            parent.task,
+            codec.plain_result(text),
+            hint=codec.returned,
+            is_encrypted=is_envelope(text),
+        )
     error = None if parent.error is None else json.loads(parent.error)
-    return Returned(error=ParentFailed(parent.id, parent.task, parent.word, error))
+    return Returned(parent.task, error=ParentFailed(parent.id, parent.task, parent.word, error))

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Callable, Iterable, Mapping
-from functools import lru_cache
+from functools import lru_cache, partial
 from inspect import Parameter
 from itertools import chain
 from typing import TYPE_CHECKING, Any
@@ -19,6 +19,7 @@ from django.utils.module_loading import autodiscover_modules
 from pgqueue import registry
 from pgqueue.codec.envelope import is_envelope
 from pgqueue.codec.hints import signature_of
+from pgqueue.codec.references import filled
 from pgqueue.conf import settings
 from pgqueue.engine.values import Claim
 from pgqueue.exceptions import DecryptionFailed, InvalidTask, MissingEncryptionKey
@@ -34,6 +35,7 @@ RETURN = "return"
 """Paths that begin with it lead into what the task returns. No argument can have this name."""
 NOT_KEPT = "[not kept: the task is encrypted]"
 """What is said in the place of an error's text."""
+to_text = partial(json.dumps, ensure_ascii=False, default=str)
 HARMLESS = (DecryptionFailed, MissingEncryptionKey)
 POSITIONAL = (Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD)
 
@@ -123,13 +125,26 @@ EVERYTHING = Everything()
 
 def _is_encrypted(claim: Claim) -> bool:
     declared = _declared(claim.task) if claim.task else None
-    return (declared is not None and declared.encrypted) or is_envelope(claim.payload or b"")
+    return (
+        (declared is not None and declared.encrypted)
+        or is_envelope(claim.payload or b"")
+        or any(each.is_encrypted for _, each in claim.taken)
+    )
 
 
 def _of_claim(claim: Claim) -> list[str]:
     by = rules(claim.task)
     others = (_values(by.others, text) for text in (claim.metadata, claim.progress))
-    return [*_values(by.payload, claim.payload), *chain(*others)]
+    results = (_values(rules(each.task).result, to_text(each.plain)) for _, each in claim.taken)
+    return [*_values(by.payload, _payload_of(claim)), *chain(*others, *results)]
+
+
+def _payload_of(claim: Claim) -> str | bytes | None:
+    """Return a payload with the results that it took."""
+    if not claim.taken:
+        return claim.payload
+    values = {id: each.plain for id, each in claim.taken}
+    return to_text(filled(json.loads(claim.payload or b"null"), values))
 
 
 def _of_event(event: Any) -> list[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Collection, Coroutine, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -16,6 +16,7 @@ from django.db import connections
 
 from pgqueue import registry, signals, tracing
 from pgqueue.claiming.tally import Tally
+from pgqueue.codec.references import Returned
 from pgqueue.endings import Closed, Deferred, Ending, HandedBack, Succeeded
 from pgqueue.engine.values import Claim
 from pgqueue.exceptions import Defer, TransactionLeftOpen
@@ -289,13 +290,19 @@ class Runner:
             yield
 
     def _arguments(self, run: Run) -> tuple[list[Any], dict[str, Any]]:
+        def results(ids: Collection[int]) -> Mapping[int, Returned]:
+            taken = parents.results(self.alias, ids)
+            # Errors must not quote what is redacted of these.
+            run.leased.claim = run.context.claim = claim._replace(taken=tuple(taken.items()))
+            return taken
+
         try:
             claim = run.leased.claim
             resolve = None
             if claim.flow_id is not None:
                 # Here, since the span itself begins where an event loop may be.
                 tracing.prepare(run.context)
-                resolve = partial(parents.results, self.alias)
+                resolve = results
             args, kwargs = run.task.codec.decode(claim.payload or b"", resolve)
             return [run.context.argument, *args] if run.task.takes_context else args, kwargs
         except AWAY as error:  # both may have asked the database

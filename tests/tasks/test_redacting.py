@@ -9,10 +9,25 @@ import pytest
 from django.conf import settings
 from django.test import override_settings
 
-from pgqueue import InvalidTask, task
+from pgqueue import InvalidTask, flow, task
+from pgqueue.models import Message
 from pgqueue.redaction import MASK
 from pgqueue.tasks import Task, redacting
-from tests.cards import CARD, NUMBER, TOKEN, charge, charge_all, decline, note, sign_in
+from pgqueue.testing import run_all
+from tests.cards import (
+    CARD,
+    NUMBER,
+    TOKEN,
+    charge,
+    charge_all,
+    decline,
+    decline_async,
+    decline_atomically,
+    dispute,
+    issue,
+    note,
+    sign_in,
+)
 
 
 def payload(of: Task[..., Any], *args: Any, **kwargs: Any) -> dict[str, Any]:
@@ -103,3 +118,30 @@ def test_a_task_that_redacts_what_it_has_not_is_refused(paths: Any, said: str) -
 def test_what_is_redacted_belongs_to_the_function() -> None:
     with pytest.raises(InvalidTask, match="redact belongs to the function"):
         charge.using(redact=["order"])  # type: ignore[call-arg]
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize("task", [decline, decline_atomically, decline_async])
+def test_an_argument_that_is_a_result_is_hidden_in_an_error_that_quotes_it(
+    task: Task[..., Any],
+) -> None:
+    with flow("declined") as f:
+        f.enqueue(task, f.enqueue(issue))
+
+    run_all()
+
+    [error] = Message.objects.get().errors
+    assert error["message"] == f"'{MASK}' was declined"
+    assert CARD not in json.dumps(error)
+
+
+@pytest.mark.django_db
+def test_what_a_task_redacts_of_its_result_is_hidden_in_errors_of_what_takes_that() -> None:
+    with flow("disputed") as f:
+        f.enqueue(dispute, f.enqueue(charge, 7, CARD))
+
+    run_all()
+
+    [error] = Message.objects.get().errors
+    assert error["message"] == f"{MASK} is disputed"
+    assert CARD not in json.dumps(error)

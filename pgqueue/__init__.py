@@ -108,6 +108,7 @@ if TYPE_CHECKING:
     from pgqueue.tasks.calls import group as group
     from pgqueue.tasks.flows import Flow as Flow
     from pgqueue.tasks.flows import Progress as Progress
+    from pgqueue.tasks.flows import aget_flow as aget_flow
     from pgqueue.tasks.flows import flow as flow
     from pgqueue.tasks.flows import get_flow as get_flow
 
@@ -189,6 +190,7 @@ _HOMES = {
     "WebhookDisabled": "pgqueue.exceptions",
     "WriteConflict": "pgqueue.exceptions",
     "acting_as": "pgqueue.events.acting",
+    "aget_flow": "pgqueue.tasks.flows",
     "apublish": "pgqueue.events.publishing",
     "apublish_many": "pgqueue.events.publishing",
     "aread": "pgqueue.events.reading",
@@ -296,6 +298,7 @@ __all__ = [
     "WebhookDisabled",
     "WriteConflict",
     "acting_as",
+    "aget_flow",
     "apublish",
     "apublish_many",
     "aread",

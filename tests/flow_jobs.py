@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from typing import Any
 
@@ -126,3 +127,45 @@ def grow_badly(context: TaskContext) -> None:
 @task(takes_context=True)
 def grow_where_there_is_no_flow(context: TaskContext) -> None:
     context.flow.enqueue(number, 1)
+
+
+@task(takes_context=True)
+def keeps_its_flow(context: TaskContext) -> None:
+    context.flow.enqueue(nothing)
+    ran.append(context.flow)
+
+
+@dataclass(frozen=True)
+class Sides:
+    left: int
+    right: int
+
+
+@dataclass(frozen=True)
+class Unhinted:
+    member: Any
+
+
+@task
+def sides(both: Sides) -> list[int]:
+    return [both.left, both.right]
+
+
+@task
+def pair(both: tuple[int, int]) -> list[int]:
+    return list(both)
+
+
+@task
+def distinct(numbers: set[int]) -> list[int]:
+    return sorted(numbers)
+
+
+@task
+def deep(found: Any) -> list[int]:
+    return [found["a"][0]["b"], found["c"][0]]
+
+
+@task
+def echo(value: Any) -> Any:
+    return value

@@ -413,7 +413,7 @@ class TestOperating:
             _ = f.progress
         with f:
             f.enqueue(jobs.number, 1)
-        with pytest.raises(InvalidFlow, match="stored already"):
+        with pytest.raises(InvalidFlow, match="takes no more messages"):
             f.__enter__()
 
     def test_wait_returns_where_only_a_dead_one_is_waited_for(self) -> None:

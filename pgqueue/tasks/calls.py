@@ -10,6 +10,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Union
 
+from asgiref.sync import sync_to_async
+
 from pgqueue.exceptions import InvalidFlow
 from pgqueue.tasks.drafts import ON_FAILURE, Draft, Member, own_task
 from pgqueue.tasks.flows import Flow
@@ -56,6 +58,10 @@ class Word:
         flow = Flow(name or first.task.name, first.task.alias, on_end=on_end)
         with flow:
             return self.place(flow)
+
+    async def aenqueue(self, *, name: str = "", on_end: Any = None) -> Any:
+        """Store its messages as a flow, from async code."""
+        return await sync_to_async(self.enqueue)(name=name, on_end=on_end)
 
 
 @dataclass(frozen=True)

@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 ON_FAILURE = ("wait", "cancel", "run")
+MEMBER = "<TaskResult "
+"""How the text of a member begins."""
 
 
 class Member(TaskResult[T], Reference):
@@ -81,6 +83,7 @@ class Draft:
         self.name = name
         self.database = database
         self._members: list[Member[Any]] = []
+        self._is_open = True
 
     def __len__(self) -> int:
         return len(self._members)
@@ -126,8 +129,9 @@ class Draft:
         on_failure: str = "wait",
     ) -> Member[Any]:
         """Do what `enqueue` does, where a task's own arguments may have any names."""
+        self._check_open()
         own = own_task(task)
-        self._check_task(own, kwargs)
+        self._check_task(own)
         if on_failure not in ON_FAILURE:
             raise InvalidFlow(
                 f"on_failure={on_failure!r}: it must be one of {', '.join(ON_FAILURE)}."
@@ -168,7 +172,14 @@ class Draft:
             for call in calls
         ]
 
-    def _check_task(self, task: Task[Any, Any], kwargs: Mapping[str, Any]) -> None:
+    def _check_open(self) -> None:
+        if not self._is_open:
+            raise InvalidFlow(
+                f"The flow {self.name!r} takes no more messages: its block has ended. A task of it "
+                "adds to it by `context.flow`."
+            )
+
+    def _check_task(self, task: Task[Any, Any]) -> None:
         if task.alias != self.database or task.connection is not None:
             raise InvalidFlow(
                 f"{task.name} is not stored on {self.database!r}, as the flow {self.name!r} is."
@@ -221,18 +232,19 @@ class Draft:
             InvalidArguments, InvalidFlow, ChannelFull, DuplicateMessage: nothing is to be kept.
         """
         members = self._members
+        self._is_open = False
         self._lock(connection)
         self.reserve(connection)
         payloads, parents = self.parents()
         for group in self._groups(parents):
             _store_group(flow_id, group, payloads, waits=bool(parents[group[0].place[1]]))
-        self._check_parents(parents)
+        self._check_stored(parents)
         blocked = [
             Blocked(
                 member.message_id, [members[each].message_id for each in waits], member.on_failure
             )
             for member, waits in zip(members, parents, strict=True)
-            if waits
+            if waits and member.came_of == "stored"
         ]
         if blocked:
             engine.block(connection, flow_id, blocked)
@@ -255,7 +267,9 @@ class Draft:
         lanes: set[tuple[str, str]] = set()
         ordered: set[tuple[str, str]] = set()
         for task, results in self._by_task():
-            own = {(task.queue_name, key) for key in task.keys_of(results)}
+            keys = task.keys_of(results)
+            _check_keys(task, [*keys, *(task.dedupe_keys_of(results) or ())])
+            own = {(task.queue_name, key) for key in keys}
             lanes |= own
             ordered |= own if task.ordered else set()
         if len(ordered) > enqueueing.LOCKED_KEYS:
@@ -289,13 +303,19 @@ class Draft:
         for _, _, each in sorted(deduplicated, key=lambda row: row[:2]):
             yield [each]
 
-    def _check_parents(self, parents: Sequence[Sequence[int]]) -> None:
-        """Check that what others wait for was stored.
+    def _check_stored(self, parents: Sequence[Sequence[int]]) -> None:
+        """Check that what others wait for was stored, and that no other message is to wait.
 
         Raises:
             DuplicateMessage: a message with its dedupe key exists already.
             ChannelFull: it was dropped.
         """
+        for member, waits in zip(self._members, parents, strict=True):
+            if waits and member.came_of == "replaced":
+                raise DuplicateMessage(
+                    f"Message {member.id} has the dedupe key of this {member.task.name} already, "
+                    f"and does not wait for others of the flow {self.name!r}: it can't be replaced."
+                )
         for number in {each for waits in parents for each in waits}:
             member = self._members[number]
             if member.came_of in ("existing", "replaced"):
@@ -308,6 +328,21 @@ class Draft:
                     f"The channel {member.task.queue_name!r} dropped {member.task.name}, which "
                     f"others of the flow {self.name!r} wait for."
                 )
+
+
+def _check_keys(task: Task[Any, Any], keys: Iterable[str | None]) -> None:
+    """Check that no key is made of a result, which is not known yet.
+
+    Raises:
+        InvalidFlow: one is.
+    """
+    for key in keys:
+        if key and MEMBER in key:
+            raise InvalidFlow(
+                f"The key {key!r} of {task.name} is made of a message that it waits for, whose "
+                "result is not known yet. Make it of other arguments, or enqueue the message from "
+                "that one's task by `context.flow`."
+            )
 
 
 def _store_group(

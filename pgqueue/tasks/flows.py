@@ -14,9 +14,9 @@ from django.db import connections, transaction
 from pgqueue.conf import settings
 from pgqueue.connections import borrow
 from pgqueue.engine import flows as engine
-from pgqueue.engine import operate
+from pgqueue.engine import lookup, operate
 from pgqueue.engine.operate import BATCH, Operated, Verb
-from pgqueue.exceptions import FlowDoesNotExist, InvalidFlow, WaitTimeout
+from pgqueue.exceptions import FlowDoesNotExist, InvalidFlow, WaitInTransaction, WaitTimeout
 from pgqueue.quantities import as_timedelta
 from pgqueue.states import Outcome, State
 from pgqueue.tables import needing_tables
@@ -65,12 +65,12 @@ def flow(name: str, *, on_end: Any = None, database: str | None = None) -> Flow:
             f.enqueue(merge, parts)
 
     They are part of the open transaction, or of one of their own. After an error nothing is
-    stored.
+    stored. In async code it is `async with`.
 
     Args:
         name: for people; flows may have the same.
-        on_end: a task that is called with the flow's id when all messages have ended, however that
-            was. One that is dead counts once it is replayed or discarded.
+        on_end: a task that is called with the flow's id, once, when all messages have ended,
+            however that was, or are dead.
         database: the alias of the queue's database, if not the one of `PGQUEUE`.
     """
     return Flow(name, database or settings().database, on_end=on_end)
@@ -86,12 +86,22 @@ def get_flow(id: str | int, *, database: str | None = None) -> Flow:
     with needing_tables(alias):
         found = engine.find(connections[alias], int(id)) if str(id).isdecimal() else None
     if found is None:
-        raise FlowDoesNotExist(
-            f"No flow has the id {id}: it was rolled back, or it is not kept any more."
-        )
+        raise _unknown(id)
     known = Flow(found.name, alias)
     known.id = str(found.id)
+    known._is_open = False
     return known
+
+
+async def aget_flow(id: str | int, *, database: str | None = None) -> Flow:
+    """Look a flow up by its id, from async code."""
+    return await sync_to_async(get_flow)(id, database=database)
+
+
+def _unknown(id: str | int) -> FlowDoesNotExist:
+    return FlowDoesNotExist(
+        f"No flow has the id {id}: it was rolled back, or it is not kept any more."
+    )
 
 
 class Flow(Draft):
@@ -111,15 +121,26 @@ class Flow(Draft):
         return f"<Flow {self.name} #{self.id}>"
 
     def __enter__(self) -> Flow:
-        if self.id:
-            raise InvalidFlow(f"{self!r} is stored already: a task adds to it by `context.flow`.")
+        self._check_open()
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *raised: object) -> None:
         if kind is None and len(self):
-            with needing_tables(self.database), transaction.atomic(using=self.database):
-                self._begin(connections[self.database])
+            try:
+                with needing_tables(self.database), transaction.atomic(using=self.database):
+                    self._begin(connections[self.database])
+            except BaseException:
+                for member in self._members:
+                    member.id = ""
+                raise
             self.tell_stored()
+        self._is_open = False
+
+    async def __aenter__(self) -> Flow:
+        return self.__enter__()
+
+    async def __aexit__(self, kind: type[BaseException] | None, *raised: object) -> None:
+        await sync_to_async(self.__exit__)(kind, *raised)
 
     def _begin(self, connection: Any) -> None:
         flow_id = engine.reserve(connection)
@@ -139,9 +160,16 @@ class Flow(Draft):
 
     @property
     def progress(self) -> Progress:
-        """How many of its messages are where, now."""
+        """How many of its messages are where, now.
+
+        Raises:
+            FlowDoesNotExist: it was rolled back, or it is not kept any more.
+        """
+        flow_id = self._stored()
         with needing_tables(self.database):
-            counts = engine.counts(connections[self.database], self._stored())
+            counts = engine.counts(connections[self.database], flow_id)
+            if not counts and engine.find(connections[self.database], flow_id) is None:
+                raise _unknown(flow_id)
         return Progress(
             done=counts.get(Outcome.SUCCEEDED, 0),
             failed=sum(counts.get(word, 0) for word in FAILED),
@@ -150,13 +178,25 @@ class Flow(Draft):
             waiting=sum(counts.get(word, 0) for word in (WAITING, State.HELD, State.SCHEDULED)),
         )
 
+    async def aprogress(self) -> Progress:
+        """Return how many of its messages are where, from async code."""
+        return await sync_to_async(lambda: self.progress)()
+
     def cancel(self) -> Operated:
         """End what has not begun, and ask what runs to end."""
         return self._operate(operate.cancel)
 
+    async def acancel(self) -> Operated:
+        """End what has not begun, from async code."""
+        return await sync_to_async(self.cancel)()
+
     def retry(self) -> Operated:
         """Make each dead message ready again, with all attempts before it."""
         return self._operate(operate.replay, state=State.DEAD)
+
+    async def aretry(self) -> Operated:
+        """Make each dead message ready again, from async code."""
+        return await sync_to_async(self.retry)()
 
     def _operate(self, verb: Verb, state: State | None = None) -> Operated:
         done = Operated()
@@ -176,6 +216,8 @@ class Flow(Draft):
 
         Raises:
             WaitTimeout: it goes on.
+            WaitInTransaction: the transaction that stores it is not committed.
+            FlowDoesNotExist: it was rolled back, or it is not kept any more.
         """
         seconds = TIMEOUT_MAX / 2 if timeout is None else as_timedelta(timeout).total_seconds()
         until = monotonic() + seconds
@@ -193,12 +235,24 @@ class Flow(Draft):
                 )
             promise = waiting.ended(self.database, moving)
             with suppress(TimeoutError):
-                promise.result(min(LOOK_EVERY, left))
+                if promise.result(min(LOOK_EVERY, left)) is None:
+                    self._check_committed(moving)
             promise.cancel()
 
     async def await_(self, timeout: float | timedelta | None = None) -> Progress:  # noqa: ASYNC109
         """Wait until nothing of it goes on, from async code."""
         return await sync_to_async(self.wait)(timeout)
+
+    def _check_committed(self, message_id: int) -> None:
+        """Check that a message which others can't see is gone, and not just not committed yet."""
+        with needing_tables(self.database):
+            found = lookup.find(connections[self.database], message_id)
+        if found is not None and found.state != State.DEAD and found.finished_at is None:
+            raise WaitInTransaction(
+                f"{self!r} is not committed, so no worker can see it: wait() after the transaction "
+                "that stores it, outside of its atomic(). (Each test of a TestCase is a "
+                "transaction: call pgqueue.testing.run_all() there.)"
+            )
 
     def _stored(self) -> int:
         if not self.id:

@@ -181,7 +181,7 @@ class TaskResult(Generic[T]):
         until = monotonic() + seconds
         if self._has_ended():
             return self
-        promise = waiting.ended(self.task.alias, int(self.id))
+        promise = waiting.ended(self.task.alias, self._number)
         try:
             found = promise.result(until - monotonic())
         except TimeoutError as error:
@@ -199,7 +199,7 @@ class TaskResult(Generic[T]):
         until = monotonic() + seconds
         if await sync_to_async(self._has_ended)():
             return self
-        promise = waiting.ended(self.task.alias, int(self.id))
+        promise = waiting.ended(self.task.alias, self._number)
         try:
             found = await asyncio.wait_for(asyncio.wrap_future(promise), until - monotonic())
         except TimeoutError as error:
@@ -213,7 +213,7 @@ class TaskResult(Generic[T]):
             HoldExpired: it is not held: it was committed or abandoned, or its time ran out.
         """
         with borrow(self.task.alias) as connection:
-            self._require_held(held.commit(connection, [int(self.id)]))
+            self._require_held(held.commit(connection, [self._number]))
 
     async def acommit(self) -> None:
         """Let a held message go, from async code."""
@@ -226,7 +226,7 @@ class TaskResult(Generic[T]):
             HoldExpired: as `commit` does.
         """
         with borrow(self.task.alias) as connection:
-            self._require_held(held.abandon(connection, [int(self.id)]))
+            self._require_held(held.abandon(connection, [self._number]))
 
     async def aabandon(self) -> None:
         """End a held message, from async code."""
@@ -240,7 +240,7 @@ class TaskResult(Generic[T]):
         """
         hold = as_timedelta(for_)
         with borrow(self.task.alias) as connection:
-            self._require_held(held.extend(connection, [int(self.id)], hold=hold))
+            self._require_held(held.extend(connection, [self._number], hold=hold))
 
     async def aextend_hold(self, *, for_: float | timedelta) -> None:
         """Hold a held message for longer, from async code."""
@@ -253,18 +253,31 @@ class TaskResult(Generic[T]):
             Whether there was anything to cancel. What had begun to run may still succeed.
         """
         with borrow(self.task.alias) as connection:
-            ended, asked = cancel.cancel(connection, [int(self.id)])
+            ended, asked = cancel.cancel(connection, [self._number])
         return bool(ended or asked)
 
     async def acancel(self) -> bool:
         """End the message as cancelled, from async code."""
         return await sync_to_async(self.cancel)()
 
+    @property
+    def _number(self) -> int:
+        """Its id.
+
+        Raises:
+            TaskResultDoesNotExist: it has none.
+        """
+        if not self.id:
+            raise _not_stored(self.task)
+        return int(self.id)
+
     def _has_ended(self) -> bool:
         try:
             self.refresh()
         except TaskResultDoesNotExist as error:
-            if any(each.in_atomic_block for each in connections.all(initialized_only=True)):
+            if self.id and any(
+                each.in_atomic_block for each in connections.all(initialized_only=True)
+            ):
                 raise self._uncommitted() from error
             raise
         return self.is_finished
@@ -314,6 +327,8 @@ def fetch(task: Task[Any, T], result_id: str | int) -> TaskResult[T]:
 
 
 def _find(task: Task[Any, Any], result_id: str | int, connection: Cursors) -> Found:
+    if result_id == "":
+        raise _not_stored(task)
     if not str(result_id).isdecimal():
         raise TaskResultDoesNotExist(f"{result_id!r} is not the id of a message.")
     with needing_tables(task.alias):
@@ -324,6 +339,13 @@ def _find(task: Task[Any, Any], result_id: str | int, connection: Cursors) -> Fo
         )
     task.check_is_of(found.task, result_id)
     return found
+
+
+def _not_stored(task: Task[Any, Any]) -> TaskResultDoesNotExist:
+    return TaskResultDoesNotExist(
+        f"This message of {task.name} is not stored, or not yet: a flow and a batch store theirs "
+        "at the end of their block, and a full channel may drop one."
+    )
 
 
 def _seconds(timeout: float | timedelta | None) -> float:

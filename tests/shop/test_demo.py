@@ -9,6 +9,7 @@ from collections.abc import Callable
 from contextlib import closing
 from dataclasses import replace
 from datetime import timedelta
+from decimal import Decimal
 from email.message import EmailMessage
 from io import StringIO
 from pathlib import Path
@@ -16,15 +17,16 @@ from typing import Any
 
 import environ
 import pytest
+from django.core import mail
 from django.core.management import call_command
 from django.core.management.base import CommandError
 from django.db import connections
 from django.utils import timezone
 
-from pgqueue import RecordedEvent, webhooks
+from pgqueue import RecordedEvent, flow, get_flow, webhooks
 from pgqueue.endpoints import new_secret
 from pgqueue.engine import log
-from pgqueue.models import History, Message, Webhook
+from pgqueue.models import Dependency, Flow, History, Message, Webhook
 from pgqueue.states import Outcome, State
 from pgqueue.testing import run_all
 from pgqueue.webhooks.delivering import deliver
@@ -38,7 +40,8 @@ from testproject.shop.demo.workers import BOUND_TO_PARENT, database_url
 from testproject.shop.events import STOCK_MOVED
 from testproject.shop.factories import OrderFactory, ProductFactory
 from testproject.shop.models import AuditEntry, Order, Product, StockMovement
-from testproject.shop.tasks import is_stuck, move_stock
+from testproject.shop.reports import report_sales, sales_in
+from testproject.shop.tasks import is_stuck, move_stock, nothing
 from tests.eventually import eventually
 from tests.factories import record
 
@@ -65,6 +68,8 @@ WHOLE = Ledger(
     mails_of_rolled_back_orders=0,
     posts=10,
     posts_of_rolled_back_orders=0,
+    reports=1,
+    reports_wrong=0,
     per_s=100.0,
     pickup_p50_ms=1.0,
     pickup_p99_ms=2.0,
@@ -88,6 +93,8 @@ BREACHES: list[dict[str, Any]] = [
     {"orders_unposted": 1},
     {"posts": 8},
     {"posts_of_rolled_back_orders": 1},
+    {"reports": 0},
+    {"reports_wrong": 1},
 ]
 
 
@@ -137,6 +144,7 @@ class Shop:
             note(order, 2 * position + 1, what=STOCK_MOVED)
         self.received = Counter({order.pk: 1 for order in self.orders})
         self.posted = Counter(self.received)
+        self.reports = [str(sales_in(Order.objects.all()))]
         self.lost_id = self.orders[-1].pk + 1
         self.placed.append(Placed(self.lost_id, is_committed=False))
 
@@ -154,7 +162,12 @@ class Shop:
 
     def audit(self) -> Ledger:
         return audit(
-            self.placed, self.received, self.posted, timedelta(seconds=2), after=self.after
+            self.placed,
+            self.received,
+            self.posted,
+            self.reports,
+            timedelta(seconds=2),
+            after=self.after,
         )
 
 
@@ -229,6 +242,8 @@ def test_an_audit_of_what_went_well_finds_nothing(shop: Shop) -> None:
         mails_of_rolled_back_orders=0,
         posts=2,
         posts_of_rolled_back_orders=0,
+        reports=1,
+        reports_wrong=0,
         per_s=3.0,
         pickup_p50_ms=1000.0,
         pickup_p99_ms=1000.0,
@@ -377,21 +392,52 @@ def test_an_audit_finds_an_order_that_was_not_posted_and_one_that_should_not_be(
     assert ledger.posts_of_rolled_back_orders == 1
 
 
+def test_an_audit_finds_a_report_that_says_something_else_than_the_orders(shop: Shop) -> None:
+    OrderFactory.create(product=shop.orders[0].product)
+
+    ledger = shop.audit()
+
+    assert (ledger.reports, ledger.reports_wrong) == (1, 1)
+    assert not ledger.kept
+
+
 def test_clearing_removes_the_demos_rows_and_no_others(shop: Shop) -> None:
     ended(10**9, channel="mail")
     Message.objects.create(channel=CHANNEL, task="shop", state=State.READY, max_attempts=5)
     theirs = Message.objects.create(channel="mail", task="x", state=State.READY, max_attempts=5)
     move(order := OrderFactory.create())
+    report_sales.enqueue("owner@shop.example")
+    run_all()
+    with flow("theirs") as other:
+        other.enqueue(nothing)
+    theirs_too = Message.objects.get(task=nothing.name)
 
     traces.clear()
 
     assert list(History.objects.values_list("pk", flat=True)) == [10**9]
-    assert list(Message.objects.all()) == [theirs]
+    assert list(Message.objects.all()) == [theirs, theirs_too]
+    assert [each.name for each in Flow.objects.all()] == ["theirs"]
+    assert not Dependency.objects.exists()
     assert list(Order.objects.all()) == [order]
     assert StockMovement.objects.count() == Product.objects.count() == 1
 
 
 # The parts.
+
+
+@pytest.mark.django_db
+def test_the_report_is_a_flow_that_adds_up_each_product_and_mails_the_sum_once() -> None:
+    products = ProductFactory.create_batch(3, price=Decimal("1.50"))
+    OrderFactory.create(product=products[0], quantity=2)
+    OrderFactory.create_batch(2, product=products[2], quantity=1)
+
+    report = report_sales.enqueue("owner@shop.example")
+    run_all()
+
+    [sent] = mail.outbox
+    assert (sent.to, sent.body) == (["owner@shop.example"], "3 orders, 4 pieces, 6.00 in all.\n")
+    report.refresh()
+    assert get_flow(report.return_value).progress == (5, 0, 0, 0, 0)
 
 
 @pytest.mark.django_db
@@ -532,6 +578,7 @@ def test_the_demo_keeps_its_promises_though_its_worker_is_killed(say: Callable[.
     assert (ledger["events"], ledger["audited"]) == (270, 540)
     assert ledger["enqueued"] == ledger["succeeded"] == 810
     assert ledger["posts"] >= 270
+    assert ledger["reports"] >= 1
     assert not Webhook.objects.exists()
     assert ledger["dead"] == ledger["missing"] == ledger["mails_of_rolled_back_orders"] == 0
     assert ledger["mails"] >= 270

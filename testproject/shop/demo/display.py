@@ -30,6 +30,8 @@ ROWS = {
     "posts": "Posts to the partner",
     "orders_unposted": "… orders without one",
     "posts_of_rolled_back_orders": "… of orders rolled back",
+    "reports": "Reports of the day's sales mailed",
+    "reports_wrong": "… with other sums than the orders have",
     "per_s": "Messages a second, over all",
     "pickup_p50_ms": "From message to the last start, median in ms",
     "pickup_p99_ms": "… of 99 %, with backlog, lost leases and retries",

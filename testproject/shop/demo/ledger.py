@@ -20,6 +20,7 @@ from testproject.shop.demo import CHANNEL, SKU_PREFIX
 from testproject.shop.demo.producers import Placed
 from testproject.shop.events import STOCK_MOVED, OrderPlaced, mail_receipt, take_from_stock
 from testproject.shop.models import AuditEntry, Order, StockMovement
+from testproject.shop.reports import sales_in
 
 T = TypeVar("T")
 
@@ -48,6 +49,8 @@ class Ledger:
         audited: entries in the audit trail.
         not_audited_once: what happened to committed orders and is not in it once.
         audited_out_of_order: entries that were written before one of an earlier event.
+        reports: mails of the nightly report.
+        reports_wrong: those of them that say anything else than the orders.
         per_s: messages that succeeded, a second of the whole run.
         pickup_p50_ms, pickup_p99_ms: how long messages waited from being made to the
             start of the run that succeeded: backlog, lost leases and retries are in it.
@@ -75,6 +78,8 @@ class Ledger:
     mails_of_rolled_back_orders: int
     posts: int
     posts_of_rolled_back_orders: int
+    reports: int
+    reports_wrong: int
     per_s: float
     pickup_p50_ms: float
     pickup_p99_ms: float
@@ -122,6 +127,9 @@ PROMISES: Mapping[str, Callable[[Ledger], bool]] = {
         lambda it: not it.orders_unposted and it.posts >= it.orders_committed
     ),
     "No order that was rolled back was posted.": lambda it: not it.posts_of_rolled_back_orders,
+    "The nightly report, a flow, was mailed, and its sums are those of the orders.": (
+        lambda it: it.reports > 0 and not it.reports_wrong
+    ),
 }
 
 
@@ -129,6 +137,7 @@ def audit(
     placed: Sequence[Placed],
     received: Counter[int],
     posted: Counter[int],
+    reports: Sequence[str],
     took: timedelta,
     *,
     after: int,
@@ -138,6 +147,7 @@ def audit(
     Args:
         received: mails by order id.
         posted: posts by order id.
+        reports: what each mail of the nightly report says.
         after: the log's last position before the first order.
     """
     committed = {each.order_id for each in placed if each.is_committed}
@@ -193,6 +203,8 @@ def audit(
         mails_of_rolled_back_orders=sum(received[id] for id in rolled_back),
         posts=posted.total(),
         posts_of_rolled_back_orders=sum(posted[id] for id in rolled_back),
+        reports=len(reports),
+        reports_wrong=sum(each != str(sales_in(orders)) for each in reports),
         per_s=round(successes / took.total_seconds(), 1),
         pickup_p50_ms=_percentile(waits, 0.50),
         pickup_p99_ms=_percentile(waits, 0.99),

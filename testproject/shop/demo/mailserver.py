@@ -16,6 +16,7 @@ class MailServer:
 
     Attributes:
         received: mails by order id. The server's thread alone writes it.
+        reports: what each mail of a report says. Likewise.
     """
 
     host = HOST
@@ -23,6 +24,7 @@ class MailServer:
     def __init__(self) -> None:
         self.port = _free_port()
         self.received: Counter[int] = Counter()
+        self.reports: list[str] = []
         self._controller = Controller(self, hostname=HOST, port=self.port)
 
     def __enter__(self) -> MailServer:
@@ -40,7 +42,10 @@ class MailServer:
     async def handle_DATA(self, server: SMTP, session: Session, envelope: Envelope) -> str:
         """Take one mail; aiosmtpd calls it so."""
         mail = message_from_bytes(envelope.original_content or b"")
-        self.received[int(mail["X-Order"])] += 1
+        if said := mail["X-Report"]:
+            self.reports.append(said)
+        else:
+            self.received[int(mail["X-Order"])] += 1
         return "250 OK"
 
 

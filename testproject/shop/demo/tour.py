@@ -8,7 +8,7 @@ from datetime import timedelta
 
 from django.db import connection
 
-from testproject.shop.demo import traces
+from testproject.shop.demo import SKU_PREFIX, traces
 from testproject.shop.demo.baskets import Basket, fill_baskets
 from testproject.shop.demo.display import Display
 from testproject.shop.demo.ledger import FOLLOW_UPS, Ledger, audit
@@ -16,6 +16,7 @@ from testproject.shop.demo.mailserver import MailServer
 from testproject.shop.demo.producers import Producers
 from testproject.shop.demo.receiver import Receiver
 from testproject.shop.demo.workers import Workers
+from testproject.shop.reports import report_sales
 
 LOOK_EVERY = timedelta(seconds=0.1)
 STALLED_AFTER = timedelta(seconds=60)
@@ -78,9 +79,12 @@ def _run(baskets: Sequence[Basket], plan: Plan) -> Ledger:
         display.say(f"Half-way, worker {first} was killed; worker {second} goes on.")
         watch.until(lambda ended: producers.are_done() and not traces.is_any_left())
         took = timedelta(seconds=time.monotonic() - began)
+        display.say("Night falls: a flow counts what was sold of each product, and mails the sum.")
+        report_sales.enqueue("owner@shop.example", skus=SKU_PREFIX)
+        watch.until(lambda ended: not traces.is_any_left())
         workers.stop()
         placed = producers.join()
-    return audit(placed, mails.received, partner.received, took, after=head)
+    return audit(placed, mails.received, partner.received, mails.reports, took, after=head)
 
 
 class Watch:

@@ -7,12 +7,13 @@ from django.db import connection
 from pgqueue import webhooks
 from pgqueue.engine import dispatch, log
 from pgqueue.events import groups, subscriptions
-from pgqueue.models import History, Message
+from pgqueue.models import Blocked, Dependency, FailedMember, Flow, History, Message
 from pgqueue.states import State
 from testproject.shop.demo import CHANNEL, SKU_PREFIX
 from testproject.shop.demo.receiver import Receiver
 from testproject.shop.events import OURS, OrderPlaced, write_audit_trail
 from testproject.shop.models import Product
+from testproject.shop.reports import NAME, TASKS
 
 SUBSCRIPTIONS = ("shop receipts", "shop stock", "shop audit")
 WEBHOOK = "shop partner"
@@ -20,6 +21,10 @@ WEBHOOK = "shop partner"
 
 def clear() -> None:
     """Remove what former demos left, and no other rows. The log is left as it is."""
+    flows = [flow.pk for flow in Flow.objects.filter(name=NAME)]
+    for model in (Blocked, Dependency, FailedMember):
+        model._base_manager.filter(flow_id__in=flows).delete()
+    Flow.objects.filter(pk__in=flows).delete()
     Message.objects.filter(channel=CHANNEL).delete()
     History.objects.filter(channel=CHANNEL).delete()
     Product.objects.filter(sku__startswith=SKU_PREFIX).delete()
@@ -67,7 +72,7 @@ def ended(since: datetime) -> int:
     """Count the messages about one order that ended since then, dead ones included."""
     # The time is for PostgreSQL: it leaves out other days and other people's blocks.
     history = History.objects.filter(channel=CHANNEL, finished_at__gte=since)
-    single = history.exclude(task=write_audit_trail.name)
+    single = history.exclude(task__in=[write_audit_trail.name, *TASKS])
     return single.count() + Message.objects.dead().filter(channel=CHANNEL).count()
 
 

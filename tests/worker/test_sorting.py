@@ -20,7 +20,7 @@ def leased(task: str, options: bytes | None = None) -> LeasedMessage:
     return LeasedMessage(
         Claim(
             *(1, "default", "", task, b"{}", None, b"{}", options, 0, NOW, 1, 0, 0, 5),
-            *(None, False, NOW, NOW, uuid4()),
+            *(None, False, None, NOW, NOW, uuid4()),
         ),
         0.0,
     )

@@ -109,6 +109,13 @@ FEATURES = {
         "Signatures",
         "Answers",
     ],
+    "Workflows": [
+        "Celery's canvas",
+        "Huey's pipelines",
+        "Chancy's workflows",
+        "Workflows of Oban Pro and River Pro",
+        "hotmesh's workflows",
+    ],
 }
 
 

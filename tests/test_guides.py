@@ -192,6 +192,7 @@ def test_the_flows_of_the_guide_return_what_it_says(monkeypatch: pytest.MonkeyPa
 
     assert returned["example.merge"] == 34
     assert returned["example.report"] == ["fetched"]
+    assert returned["example.mail"] == "7 to owner@shop.example"
     assert f.progress.done == 4
     module.last.refresh()
     module.step.refresh()

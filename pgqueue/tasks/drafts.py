@@ -250,8 +250,8 @@ class Draft:
             engine.block(connection, flow_id, blocked)
 
     def reserve(self, connection: Cursors) -> None:
-        """Give the messages their ids, as far as they have none yet."""
-        new = [member for member in self._members if not member.id]
+        """Give the messages their ids, as far as they have none of their own yet."""
+        new = [each for each in self._members if not each.id or each.came_of != "stored"]
         if not new:
             return
         for member, id in zip(new, enqueueing.reserve(connection, len(new)), strict=True):

@@ -54,15 +54,15 @@ def test_a_worker_killed_as_it_moves_flows_on_leaves_nothing_behind(
     stage: Stage, statement: str
 ) -> None:
     stage.flows()
-    stage.worker()
     proxy = stage.proxy()
 
+    victim = stage.worker(port=proxy.port)
     for _ in range(3):
-        victim = stage.worker(port=proxy.port)
         with stage.fault():
             proxy.meddler = killing(stage, victim, statement)
             eventually(lambda each=victim: not each.is_alive, within=60, what="it is killed")
             proxy.meddler = None
+            victim = stage.worker(port=proxy.port)
 
     stage.end()
 

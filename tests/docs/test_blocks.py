@@ -67,6 +67,10 @@ RUN_BY: Mapping[str, Mapping[int, str]] = {
         ALL: GUIDES + "test_the_examples_of_events_run",
     },
     "docs/guide/expiry.md": {1: TRIED},
+    "docs/guide/flows.md": {
+        1: TRIED,
+        ALL: GUIDES + "test_the_flows_of_the_guide_return_what_it_says",
+    },
     "docs/guide/groups.md": {ALL: GUIDES + "test_the_handlers_of_groups_are_given_their_events"},
     "docs/guide/holds.md": {1: TRIED},
     "docs/guide/inbox.md": {1: TRIED, ALL: GUIDES + "test_what_the_guide_receives_is_handled_once"},

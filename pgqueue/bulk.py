@@ -20,10 +20,11 @@ from pgqueue.channels import WAITING
 from pgqueue.conf import settings
 from pgqueue.connections import borrow
 from pgqueue.engine import purge as purging
+from pgqueue.engine.lookup import LARGEST
 from pgqueue.engine.operate import BATCH, VERBS, Operated, unless_locked
 from pgqueue.exceptions import Cancel
-from pgqueue.listing.index import NEWEST_FIRST, NOT_IN_ORDER, without
-from pgqueue.listing.messages import failed_with
+from pgqueue.listing.index import NOT_IN_ORDER, without
+from pgqueue.listing.messages import failed_with, newest_first
 from pgqueue.models import Message
 from pgqueue.models.message import MessageQuerySet
 from pgqueue.names import as_channel, as_key, as_path
@@ -50,6 +51,7 @@ class Filter:
         state: a state, or "governed".
         key: "" is for those without one.
         error: the class of their last error: its import path, or the end of that.
+        flow: the id of the flow that they are members of.
 
     Raises:
         ValueError, TypeError: a value can't be.
@@ -60,6 +62,7 @@ class Filter:
     task: str | None = None
     key: str | None = None
     error: str | None = None
+    flow: int | None = None
 
     def __post_init__(self) -> None:
         if self.state is not None and self.state not in (*State.values, GOVERNED):
@@ -68,6 +71,8 @@ class Filter:
         for name, check in checks.items():
             if getattr(self, name) is not None:
                 check(getattr(self, name))
+        if self.flow is not None:
+            as_count(self.flow, most=LARGEST)
 
     def wanted(self) -> dict[str, Any]:
         """Return what columns are to be, for a listing."""
@@ -81,6 +86,8 @@ def wanted(given: Mapping[str, Any]) -> dict[str, Any]:
         columns |= {"state": State.READY.value, "governed": True}
     if error := columns.pop("error", None):
         columns |= failed_with(error)
+    if flow := columns.pop("flow", None):
+        columns["flow_id"] = flow
     return columns
 
 
@@ -236,7 +243,7 @@ def purge(
 
 @task(channel=CHANNEL, takes_context=True)
 def operate(
-    context: TaskContext, operation: str, newest: int, filter: dict[str, str]
+    context: TaskContext, operation: str, newest: int, filter: dict[str, Any]
 ) -> dict[str, int]:
     """Do it, from where it was; hand the message back after a while, so that workers may stop."""
     verb, until = VERBS[operation], monotonic() + RUN_FOR
@@ -263,7 +270,7 @@ class _Walk:
 
     def batches(self) -> Iterator[list[int]]:
         """Yield ids in batches; as each is yielded, the progress is behind it."""
-        listing = NEWEST_FIRST.listing(self._rows, self.filter.wanted())
+        listing = newest_first(self._rows, self.filter.wanted())
         while not self.progress.has_ended and self.progress.place != 0:
             place = self.progress.place
             stretch = listing.stretch(None if place is None else f"[{place}]")

@@ -6,6 +6,7 @@ A page reads a bounded number of rows, however many there are: see `listing`.
 from pgqueue.admin.channel import ChannelAdmin
 from pgqueue.admin.duty import DutyAdmin
 from pgqueue.admin.event import EventAdmin
+from pgqueue.admin.flow import FlowAdmin
 from pgqueue.admin.group import GroupAdmin
 from pgqueue.admin.history import HistoryAdmin
 from pgqueue.admin.message import MessageAdmin
@@ -20,6 +21,7 @@ __all__ = [
     "ChannelAdmin",
     "DutyAdmin",
     "EventAdmin",
+    "FlowAdmin",
     "GroupAdmin",
     "HistoryAdmin",
     "MessageAdmin",

@@ -21,7 +21,7 @@ from django.utils.translation import gettext as _
 
 from pgqueue import bulk
 from pgqueue.admin.base import QueueAdmin
-from pgqueue.admin.filters import state_label
+from pgqueue.admin.filters import as_flow, state_label
 from pgqueue.admin.lane import serving
 from pgqueue.admin.links import page_url
 from pgqueue.admin.operations import OPERATIONS, PURGE, Operation
@@ -35,7 +35,7 @@ from pgqueue.states import Outcome, State
 COUNT_FOR = 0.1
 """Seconds for which messages are counted, at most."""
 GROUPS = 20
-PARAMETERS = ("state", "channel", "task", "error")
+PARAMETERS = ("state", "channel", "task", "error", "flow")
 """Of a list, that an operation is narrowed by, too; and "q", which is a key."""
 NEWEST = "newest"
 
@@ -142,22 +142,7 @@ class BulkAdmin(QueueAdmin):
         newest = request.POST.get(NEWEST, "")
         if not (newest.isascii() and newest.isdecimal() and len(newest) < 19):
             raise BadRequest(f"{NEWEST}={newest!r}: it must be an id.")
-        pk = request.user.pk
-        user = {"id": pk if isinstance(pk, int) else str(pk), "name": request.user.get_username()}
-        with transaction.atomic(using=settings().database):
-            message = bulk.start(operation.name, chosen, newest=int(newest), user=user)
-        words = ", ".join(f"{name}={value}" for name, value in asdict(chosen).items() if value)
-        LogEntry.objects.create(
-            user_id=pk,  # type: ignore[misc]
-            content_type=ContentType.objects.get_for_model(Message),
-            object_id=message.id,
-            object_repr=f"{bulk.operate.name} #{message.id}",
-            action_flag=CHANGE,
-            change_message=f"{operation.name}: asked for, of all messages up to #{newest} with "
-            f"{words or 'anything'}.",
-        )
-        url = reverse("admin:pgqueue_message_bulk_progress", args=[message.id])
-        return HttpResponseRedirect(url)
+        return begin(request, operation, chosen, newest=int(newest))
 
     def _count(self, request: HttpRequest, chosen: bulk.Filter, operation: Operation) -> Counted:
         """Count as far as a page may, in the order of an index."""
@@ -190,13 +175,36 @@ class BulkAdmin(QueueAdmin):
         return Message.objects.using(settings().database)
 
 
+def begin(
+    request: HttpRequest, operation: Operation, chosen: bulk.Filter, *, newest: int
+) -> HttpResponse:
+    """Begin an operation for the user of a request, and lead to the page that follows it."""
+    pk = request.user.pk
+    user = {"id": pk if isinstance(pk, int) else str(pk), "name": request.user.get_username()}
+    with transaction.atomic(using=settings().database):
+        message = bulk.start(operation.name, chosen, newest=newest, user=user)
+    words = ", ".join(f"{name}={value}" for name, value in asdict(chosen).items() if value)
+    LogEntry.objects.create(
+        user_id=pk,  # type: ignore[misc]
+        content_type=ContentType.objects.get_for_model(Message),
+        object_id=message.id,
+        object_repr=f"{bulk.operate.name} #{message.id}",
+        action_flag=CHANGE,
+        change_message=f"{operation.name}: asked for, of all messages up to #{newest} with "
+        f"{words or 'anything'}.",
+    )
+    return HttpResponseRedirect(reverse("admin:pgqueue_message_bulk_progress", args=[message.id]))
+
+
 def filter_of(query: Mapping[str, str]) -> bulk.Filter:
     """Return the filter that the parameters of a list name.
 
     Raises:
-        ValueError, TypeError: they name none.
+        ValueError, TypeError, ValidationError: they name none.
     """
-    given = {name: value for name in PARAMETERS if (value := query.get(name, ""))}
+    given: dict[str, Any] = {name: value for name in PARAMETERS if (value := query.get(name, ""))}
+    if "flow" in given:
+        given["flow"] = as_flow(given["flow"])
     if "key" in query:
         given["key"] = query["key"]
     elif term := query.get("q", "").strip():
@@ -229,6 +237,7 @@ def _shown(chosen: bulk.Filter) -> list[tuple[str, str]]:
         "task": _("Task"),
         "key": _("Key"),
         "error": _("Class of the last error"),
+        "flow": _("Flow"),
     }
     given = asdict(chosen)
     if chosen.state is not None:

@@ -14,7 +14,7 @@ from django.utils.translation import gettext as _
 
 from pgqueue.admin.base import ReadOnlyAdmin
 from pgqueue.admin.filters import Choice, TextFilter
-from pgqueue.listing.index import REACH, Listing, Stretch, estimated_count, without
+from pgqueue.listing.index import Listing, Stretch, estimated_count, without
 
 START_VAR = "start"
 LOOK_FOR = 0.1
@@ -89,7 +89,7 @@ class BoundedChangeList(ChangeList):
             if self.start:
                 return _("%(order)s. The further %(count)s of about %(total)s.") % said
             return _("%(order)s. The first %(count)s of about %(total)s.") % said
-        said["seen"] = f"{self.looks * REACH:,}"
+        said["seen"] = f"{self.looks * self.listing.looks_at:,}"
         if self.start:
             text = _("%(order)s. %(count)s found among the further %(seen)s of about %(total)s.")
         else:

@@ -18,7 +18,7 @@ from django.utils.translation import gettext_lazy as _
 from pgqueue.admin.changelist import ListedAdmin
 from pgqueue.admin.instances import instances
 from pgqueue.admin.links import page_url
-from pgqueue.admin.story import children, story
+from pgqueue.admin.story import children, story, waiting
 from pgqueue.codec.envelope import is_envelope
 from pgqueue.listing.messages import last_error
 from pgqueue.tasks import redacting
@@ -138,6 +138,7 @@ class ShownMessageAdmin(ExcerptAdmin):
         message = context["original"]
         payload = message.excerpts.get("payload_text") or ""
         context["story"] = story(request, message)
+        context["waiting"] = waiting(request, message)
         context["children"] = children(request, message.pk)
         context["channel_url"] = page_url("channel_page", name=message.channel)
         context["key_url"] = page_url("message_key", channel=message.channel, key=message.key)

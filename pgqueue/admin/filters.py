@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from datetime import UTC, date, datetime, time, timedelta
 from typing import Any
 
@@ -98,6 +98,14 @@ class ErrorFilter(TextFilter):
     parameter_name = "error"
 
 
+class FlowFilter(TextFilter):
+    """The id of a flow."""
+
+    title = _("flow: its id")
+    parameter_name = "flow"
+    input_type = "number"
+
+
 class DayFilter(TextFilter):
     """A UTC day: as history is partitioned."""
 
@@ -136,6 +144,29 @@ def as_position(text: str) -> int:
     if not (text.isascii() and text.isdecimal() and len(text) < 19):
         raise ValidationError(f"{text!r} is no position.")
     return int(text)
+
+
+def as_flow(text: str) -> int:
+    """Return the id of a flow that a filter names.
+
+    Raises:
+        ValidationError: it can be none.
+    """
+    if not (text.isascii() and text.isdecimal() and len(text) < 19 and int(text)):
+        raise ValidationError(f"flow={text!r}: it must be the id of a flow, such as 12.")
+    return int(text)
+
+
+def with_flow(chosen: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what was chosen, with the id of a flow as a number.
+
+    Raises:
+        ValidationError: it can be none.
+    """
+    given = dict(chosen)
+    if "flow" in given:
+        given["flow"] = as_flow(str(given["flow"]))
+    return given
 
 
 def ended_on(day: str) -> Q:

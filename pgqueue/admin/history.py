@@ -12,11 +12,14 @@ from pgqueue.admin.filters import (
     ChannelFilter,
     DayFilter,
     ErrorFilter,
+    FlowFilter,
     OutcomeFilter,
     TaskFilter,
     ended_on,
+    with_flow,
 )
 from pgqueue.listing.index import NEWEST_FIRST, Listing
+from pgqueue.listing.messages import ended_of_flow
 from pgqueue.models import History
 
 
@@ -39,7 +42,10 @@ class HistoryAdmin(ShownMessageAdmin):
         "failures",
         "last_error",
     )
-    list_filter = (DayFilter, OutcomeFilter, ChannelFilter, TaskFilter, ErrorFilter)
+    list_filter = (
+        *(DayFilter, OutcomeFilter, ChannelFilter, TaskFilter, ErrorFilter),
+        FlowFilter,
+    )
     search_help_text = _("An id or a key")
     fieldsets = (
         (
@@ -66,7 +72,7 @@ class HistoryAdmin(ShownMessageAdmin):
     result_text = excerpt_of("result", _("result"))
 
     def get_listing(self, request: HttpRequest, chosen: Mapping[str, str], term: str) -> Listing:
-        rows, wanted = self.get_queryset(request), bulk.wanted(chosen)
+        rows, wanted = self.get_queryset(request), bulk.wanted(with_flow(chosen))
         if day := wanted.pop("day", None):
             rows = rows.filter(ended_on(day))
         if term.isdecimal() and rows.filter(pk=term).exists():
@@ -74,4 +80,6 @@ class HistoryAdmin(ShownMessageAdmin):
             return Listing(rows=its, order=("id",), wording=_("By its id"), sought=wanted)
         if term:
             wanted["key"] = term
+        if "flow_id" in wanted:
+            return ended_of_flow(rows, wanted)
         return NEWEST_FIRST.listing(rows, wanted)

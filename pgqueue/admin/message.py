@@ -14,7 +14,14 @@ from django.utils.translation import gettext_lazy as _
 from pgqueue import bulk
 from pgqueue.admin.bulk import PARAMETERS, BulkAdmin, bulk_url
 from pgqueue.admin.display import ShownMessageAdmin
-from pgqueue.admin.filters import ChannelFilter, ErrorFilter, StateFilter, TaskFilter
+from pgqueue.admin.filters import (
+    ChannelFilter,
+    ErrorFilter,
+    FlowFilter,
+    StateFilter,
+    TaskFilter,
+    with_flow,
+)
 from pgqueue.admin.lane import Seen
 from pgqueue.admin.links import page_url, to_page, to_row, with_urls
 from pgqueue.admin.operations import (
@@ -29,7 +36,7 @@ from pgqueue.admin.operations import (
 from pgqueue.admin.preview import in_words
 from pgqueue.conf import settings
 from pgqueue.listing.index import NEWEST_FIRST, Listing
-from pgqueue.listing.messages import INDEXES, of_key
+from pgqueue.listing.messages import INDEXES, newest_first, of_key
 from pgqueue.models import History, Message
 from pgqueue.names import as_channel, as_key
 from pgqueue.states import State
@@ -50,7 +57,7 @@ class MessageAdmin(BulkAdmin, ShownMessageAdmin):
         "failures",
         "last_error",
     )
-    list_filter = (StateFilter, ChannelFilter, TaskFilter, ErrorFilter)
+    list_filter = (StateFilter, ChannelFilter, TaskFilter, ErrorFilter, FlowFilter)
     search_help_text = _("An id or a key")
     fieldsets = (
         (None, {"fields": ("id", "task", "channel", "key", "state", "last_error")}),
@@ -61,12 +68,14 @@ class MessageAdmin(BulkAdmin, ShownMessageAdmin):
 
     def get_listing(self, request: HttpRequest, chosen: Mapping[str, str], term: str) -> Listing:
         rows: QuerySet[Message] = self.get_queryset(request)
-        state, wanted = chosen.get("state", ""), bulk.wanted(chosen)
+        state, wanted = chosen.get("state", ""), bulk.wanted(with_flow(chosen))
         if term.isdecimal() and rows.filter(pk=term).exists():
             its = rows.filter(pk=term)
             return Listing(rows=its, order=("id",), wording=_("By its id"), sought=wanted)
         if term:
             wanted["key"] = term
+        if "flow_id" in wanted:
+            return newest_first(rows, wanted)
         # What no column equals, an error, is looked for row by row.
         if "key" in wanted and not state and "error" not in chosen:
             return of_key(rows, wanted)

@@ -171,12 +171,13 @@ def _perform(
         operated, tried = operated | these, tried + len(batch)
         _log(request, operation.done, {id: names.get(id, "") for id in these.done})
         _log(request, _("asked to stop"), {id: names.get(id, "") for id in these.asked})
-    text = _report(operation, operated, tried=tried, chosen=len(ids))
+    text = report(operation, operated, tried=tried, chosen=len(ids))
     level = messages.SUCCESS if len(operated.done) == len(ids) else messages.WARNING
     admin.message_user(request, text, level if tried == len(ids) else messages.ERROR)
 
 
-def _report(operation: Operation, operated: Operated, *, tried: int, chosen: int) -> str:
+def report(operation: Operation, operated: Operated, *, tried: int, chosen: int) -> str:
+    """Say what came of an operation."""
     done, asked, busy = (len(ids) for ids in operated)
     otherwise = tried - done - asked - busy
     busy_ids = ", ".join(f"#{id}" for id in sorted(operated.busy)[:10])

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
 
+from django.db import connections
 from django.http import HttpRequest
+from django.utils import timezone
 from django.utils.dateparse import parse_datetime
 from django.utils.formats import date_format
 from django.utils.html import format_html, format_html_join
@@ -17,12 +19,17 @@ from django.utils.timezone import localtime
 from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
+from pgqueue.admin.flow_drawing import word_for
 from pgqueue.admin.links import to_page, to_row
 from pgqueue.conf import settings
+from pgqueue.engine import flow_graph
+from pgqueue.engine.flow_graph import Relative
 from pgqueue.listing import messages
+from pgqueue.listing.index import NOT_WHOLE, without
+from pgqueue.models import Blocked
 from pgqueue.states import Outcome, State
 
-CHILDREN = 20
+CHILDREN = SHOWN = 20
 GOOD, BAD = "good", "bad"
 EARLIEST = timedelta(milliseconds=50)
 """A message whose time comes so soon after it was stored was not delayed."""
@@ -52,10 +59,40 @@ def story(request: HttpRequest, message: Any) -> list[Step]:
     return [
         Step(message.created_at, _enqueued(request, message)),
         *_waits(message),
+        *_let_go(request, message),
         *_attempts(request, message),
         *_asked(message),
         _now(request, message),
     ]
+
+
+def waiting(request: HttpRequest, message: Any) -> list[tuple[str, str]]:
+    """Return a message's flow, and what it waits for or has waited for: names and links."""
+    flow_id = message.flow_id
+    if flow_id is None:
+        return []
+    connection = connections[settings().database]
+    with without(settings().database, *NOT_WHOLE):
+        found = {
+            _("Waits for"): flow_graph.parents(connection, flow_id, message.pk, limit=SHOWN + 1),
+            _("Is waited for by"): flow_graph.children(
+                connection, flow_id, message.pk, limit=SHOWN + 1
+            ),
+        }
+    return [
+        (_("Flow"), to_row(request, "flow", flow_id, f"#{flow_id}")),
+        *((label, _linked(request, rows)) for label, rows in found.items() if rows),
+    ]
+
+
+def _linked(request: HttpRequest, rows: Sequence[Relative]) -> str:
+    """Return links to messages, each with its state, as far as there is room for them."""
+    each = (
+        (to_row(request, "message", row.id, f"{row.task} #{row.id}"), word_for(row.word))
+        for row in rows[:SHOWN]
+    )
+    text = format_html_join("", "<div>{}: {}</div>", each)
+    return format_html("{}<div>…</div>", text) if len(rows) > SHOWN else text
 
 
 def children(request: HttpRequest, id: int) -> str:
@@ -97,7 +134,9 @@ def _enqueued(request: HttpRequest, message: Any) -> str:
 
 def _waits(message: Any) -> Iterator[Step]:
     state = getattr(message, "state", None)
-    if state == State.HELD:
+    if _waits_for_others(message):
+        yield Step(message.created_at, _("It waits for other messages of its flow."))
+    elif state == State.HELD:
         yield Step(message.created_at, _("Held until it is committed."))
     # Later on, `run_at` is the time of the last retry.
     elif message.attempt == 0 and message.run_at - message.created_at > EARLIEST:
@@ -110,6 +149,54 @@ def _waits(message: Any) -> Iterator[Step]:
             message.created_at,
             format_html(_("It expires at {}"), _local(message.expires_at)),
         )
+
+
+def _waits_for_others(message: Any) -> bool:
+    is_held = getattr(message, "state", None) == State.HELD
+    return is_held and message.flow_id is not None and message.lease_until is None
+
+
+def _let_go(request: HttpRequest, message: Any) -> Iterator[Step]:
+    """Yield when the last message ended that this one has waited for."""
+    if message.flow_id is None or _waits_for_others(message):
+        return
+    began = message.started_at or message.claimed_at or getattr(message, "finished_at", None)
+    with without(settings().database, *NOT_WHOLE):
+        found = flow_graph.last_end(
+            connections[settings().database],
+            message.flow_id,
+            message.pk,
+            before=began or timezone.now(),
+        )
+    if found is not None:
+        id, ended_at = found
+        text = _("{} ended, the last message that it waited for: it became ready.")
+        yield Step(ended_at, format_html(text, to_row(request, "history", id, f"#{id}")))
+
+
+def _missing(request: HttpRequest, message: Any) -> Step:
+    """Say what a message still waits for, and what would let it go."""
+    connection = connections[settings().database]
+    with without(settings().database, *NOT_WHOLE):
+        missing = flow_graph.missing(connection, message.pk, limit=SHOWN + 1)
+        on_failure = flow_graph.on_failure(connection, message.pk)
+    if not missing:
+        return Step(None, _("All that it waited for has ended: it is made ready soon."))
+    links = format_html_join(
+        ", ",
+        "{} ({})",
+        (
+            (to_row(request, "message", row.id, f"#{row.id}"), word_for(row.word).lower())
+            for row in missing[:SHOWN]
+        ),
+    )
+    more = ", …" if len(missing) > SHOWN else ""
+    text = format_html(_("It still waits for {}"), format_html("{}{}", links, more))
+    is_dead = any(row.word == State.DEAD for row in missing)
+    if is_dead and on_failure == Blocked.OnFailure.WAIT:
+        said = _("What is dead has to be replayed, and to succeed, first.")
+        return Step(None, format_html("{}. <strong>{}</strong>", text, said), BAD)
+    return Step(None, text)
 
 
 def _attempts(request: HttpRequest, message: Any) -> Iterator[Step]:
@@ -195,6 +282,8 @@ def _now(request: HttpRequest, message: Any) -> Step:
         return Step(None, format_html(_("Now it waits for a worker: {}"), lane))
     if message.state == State.RUNNING:
         return Step(None, format_html("<strong>{}</strong>", _("It runs now.")), GOOD)
+    if _waits_for_others(message):
+        return _missing(request, message)
     return Step(None, _("It waits to be committed."))
 
 

@@ -32,7 +32,9 @@ STRETCH = 10_000
 """Rows that can be paged through at once, or operated on."""
 REACH = 10_000
 """Rows that a stretch looks at, where no index finds the ones that are sought."""
-NOT_IN_ORDER = ("seqscan", "bitmapscan", "sort")
+NOT_WHOLE = ("seqscan", "bitmapscan")
+"""How the planner would read more than a LIMIT lets through."""
+NOT_IN_ORDER = (*NOT_WHOLE, "sort")
 """How the planner would read everything, rather than walk along an index."""
 PLACE_LIMIT = 10_000
 NO_PLACE = (ValueError, TypeError, OverflowError, RecursionError, ValidationError)
@@ -97,12 +99,14 @@ class Listing:
         wording: the order in words.
         sought: what columns must equal that it does not serve; or match, if it is a re.Pattern; or
             how else they compare, if it is a Comparison.
+        reach: rows that a stretch looks at for these. None: `REACH`.
     """
 
     rows: QuerySet[Any]
     order: tuple[str, ...]
     wording: StrOrPromise
     sought: Mapping[str, Any] = field(default_factory=dict)
+    reach: int | None = None
 
     def stretch(self, start: str | None = None) -> Stretch:
         """Return what comes first, or first from `start` on.
@@ -111,11 +115,24 @@ class Listing:
             ValidationError: `start` is no place in this list.
         """
         if not self.order:
-            with without(self.rows.db, "seqscan"):
-                ids = sorted(_ids(self.rows)[: STRETCH + 1], reverse=True)
-            return Stretch(ids[:STRETCH], is_all=len(ids) <= STRETCH)
+            with without(self.rows.db, *NOT_WHOLE):
+                return self._without_order()
         with without(self.rows.db, *NOT_IN_ORDER):
             return self._in_order(start)
+
+    def _without_order(self) -> Stretch:
+        if not self.sought:
+            ids = sorted(_ids(self.rows)[: STRETCH + 1], reverse=True)
+            return Stretch(ids[:STRETCH], is_all=len(ids) <= STRETCH)
+        ids, reach = self._find_sought(self.rows), self.looks_at
+        has_more = _ids(self.rows)[reach : reach + 1].exists()
+        is_cut = len(ids) > STRETCH
+        return Stretch(ids[:STRETCH], is_all=not (has_more or is_cut), is_cut=is_cut)
+
+    @property
+    def looks_at(self) -> int:
+        """How many rows a stretch looks at, for what is sought."""
+        return REACH if self.reach is None else self.reach
 
     def _in_order(self, start: str | None) -> Stretch:
         rows = self.rows.order_by(*self.order)
@@ -126,7 +143,8 @@ class Listing:
         if is_cut:
             place = self.place(ids[STRETCH])
         elif self.sought:
-            place = _as_place(rows[REACH : REACH + 1].values_list(*self._columns).first())
+            reach = self.looks_at
+            place = _as_place(rows[reach : reach + 1].values_list(*self._columns).first())
         else:
             return Stretch(ids)
         return Stretch(
@@ -145,20 +163,22 @@ class Listing:
 
     @property
     def _is_descending(self) -> bool:
-        return self.order[0].startswith("-")
+        return not self.order or self.order[0].startswith("-")
 
     def _find_sought(self, rows: QuerySet[Any]) -> list[int]:
         # Whatever is estimated, no more rows are looked at than the inner LIMIT lets through.
         alias = rows.db
         pk = self.rows.model._meta.pk.name
-        looked_at = rows.values_list(*dict.fromkeys([pk, *self._columns, *self.sought]))[:REACH]
+        looked_at = rows.values_list(*dict.fromkeys([pk, *self._columns, *self.sought]))[
+            : self.looks_at
+        ]
         inner, parameters = looked_at.query.get_compiler(using=alias).as_sql()
         way = SQL(" DESC" if self._is_descending else "")
         statement = SQL("SELECT {} FROM ({}) AS looked_at WHERE {} ORDER BY {} LIMIT {}").format(
             Identifier(pk),
             SQL(inner),
             SQL(" AND ").join(_condition(name, value) for name, value in self.sought.items()),
-            SQL(", ").join(Identifier(name) + way for name in self._columns),
+            SQL(", ").join(Identifier(name) + way for name in self._columns or [pk]),
             Literal(STRETCH + 1),
         )
         with connections[alias].cursor() as cursor:

@@ -17,6 +17,8 @@ from pgqueue.models import History, Message
 from pgqueue.models.message import LIVE
 from pgqueue.states import State
 
+FLOW_REACH = 100_000
+"""Messages of a flow that have ended which a list looks at: no index has them in an order."""
 ERROR_TEXT = 200
 """Characters of an error that a list shows."""
 FREE = {"state": State.READY, "governed": False}
@@ -98,6 +100,25 @@ def of_key(rows: QuerySet[Any], wanted: Mapping[str, Any]) -> Listing:
         wording=_(
             "Ready, running and dead ones with this key; to look through others, choose their state"
         ),
+    )
+
+
+def newest_first(rows: QuerySet[Any], wanted: Mapping[str, Any]) -> Listing:
+    """List live messages in the order of their ids, those of a flow by its own index."""
+    rest = dict(wanted)
+    flow_id = rest.pop("flow_id", None)
+    return NEWEST_FIRST.listing(rows if flow_id is None else rows.filter(flow_id=flow_id), rest)
+
+
+def ended_of_flow(rows: QuerySet[Any], wanted: Mapping[str, Any]) -> Listing:
+    """List messages of a flow that have ended."""
+    rest = dict(wanted)
+    return Listing(
+        rows=rows.filter(flow_id=rest.pop("flow_id")),
+        order=(),
+        wording=_("Those of the flow, the newest first"),
+        sought=rest,
+        reach=FLOW_REACH,
     )
 
 

@@ -16,6 +16,7 @@ Login = Callable[..., Client]
 VIEWED = (
     *("message", "history", "channel", "policy", "worker", "event", "group", "subscription"),
     "webhook",
+    "flow",
 )
 EVERY_VIEW = tuple(f"view_{each}" for each in VIEWED)
 

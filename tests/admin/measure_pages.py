@@ -111,6 +111,55 @@ SELECT 'subscription-' || lpad(n::text, 4, '0'), 'shop.tasks.task_' || n %% 20, 
 FROM generate_series(1, %(count)s) AS n
 """
 
+# Of each of the first two, all messages but the last are its parents. The small ones are chains.
+FLOWS = """
+WITH flows AS (
+    INSERT INTO pgqueue_flow (id, name, created_at, ended_at)
+    SELECT n, 'flow-' || n, statement_timestamp() - interval '2 days',
+           CASE WHEN n = 1 OR n %% 2 = 0 THEN statement_timestamp() END
+    FROM generate_series(1, 400) AS n
+    WHERE n <> 2
+    UNION ALL
+    SELECT 2, 'flow-2', statement_timestamp() - interval '2 days', NULL
+    RETURNING id
+), sizes AS MATERIALIZED (
+    SELECT n AS flow_id, CASE WHEN n <= 2 THEN %(size)s ELSE 4 END AS size
+    FROM generate_series(1, 400) AS n
+), members AS MATERIALIZED (
+    SELECT nextval('pgqueue_message_id_seq') AS id, flow_id, number, size,
+           'shop.tasks.' || CASE WHEN number = size THEN 'merge' ELSE 'fetch' END AS task
+    FROM sizes CROSS JOIN LATERAL generate_series(1, size) AS number
+    ORDER BY flow_id, number
+), ended AS (
+    INSERT INTO pgqueue_history
+        (id, channel, key, task, payload, metadata, priority, run_at, attempt, failures, lost,
+         max_attempts, ordered, errors, started_at, created_at, outcome, result, finished_at, txid,
+         flow_id)
+    SELECT id, 'default', '', task,
+           '{"args": [], "kwargs": {}}', '{}', 0, at, 1, 0, 0, 5, false, '[]', at, at, 'succeeded',
+           '{"value": 1}', at + interval '10 ms', 1, flow_id
+    FROM (SELECT *, statement_timestamp() - interval '1 day' + number * interval '20 ms' AS at
+          FROM members WHERE flow_id <> 2) m
+), live AS (
+    INSERT INTO pgqueue_message (id, channel, task, payload, state, max_attempts, flow_id)
+    SELECT id, 'default', task,
+           '{"args": [], "kwargs": {}}',
+           CASE WHEN number = size THEN 'held' WHEN number = 1 THEN 'dead' ELSE 'ready' END, 5,
+           flow_id
+    FROM members WHERE flow_id = 2
+), waits AS (
+    INSERT INTO pgqueue_dependency (flow_id, child_id, parent_id)
+    SELECT c.flow_id, c.id, p.id
+    FROM members c JOIN members p ON p.flow_id = c.flow_id
+    WHERE c.number > 1 AND CASE WHEN c.flow_id <= 2 THEN c.number = c.size AND p.number < c.number
+                                ELSE p.number = c.number - 1 END
+)
+INSERT INTO pgqueue_blocked (message_id, flow_id, watched_id, on_failure)
+SELECT last.id, 2, first.id, 'wait'
+FROM members first JOIN members last ON first.flow_id = last.flow_id
+WHERE last.flow_id = 2 AND last.number = last.size AND first.number = 1
+"""
+
 PARTITION = """
 DO $$
 DECLARE
@@ -158,6 +207,14 @@ def fill_subscriptions(count: int) -> None:
         cursor.execute(SUBSCRIPTIONS, {"count": count})
 
 
+def fill_flows(size: int) -> None:
+    """Add flows: one that has ended and one that goes on, of so many messages; and small ones."""
+    from django.db import connection
+
+    with connection.cursor() as cursor:
+        cursor.execute(FLOWS, {"size": size})
+
+
 def analyze() -> None:
     """Let the planner know, as autovacuum would."""
     from django.db import connection
@@ -170,7 +227,7 @@ def analyze() -> None:
 
 def pages() -> dict[str, str]:
     """Return the paths of the pages that are measured, by name."""
-    from pgqueue.models import Event, History, Message, Schedule, Worker
+    from pgqueue.models import Event, Flow, History, Message, Schedule, Worker
 
     message, history = "/admin/pgqueue/message/", "/admin/pgqueue/history/"
     event, group = "/admin/pgqueue/event/", "/admin/pgqueue/group/"
@@ -266,6 +323,8 @@ def pages() -> dict[str, str]:
         "subscriptions by name": "/admin/pgqueue/subscription/?q=0007",
         "subscription": "/admin/pgqueue/subscription/subscription-0007/change/",
     }
+    if Flow.objects.exists():
+        found |= _of_flows()
     for state in ("held", "scheduled", "ready", "governed", "running", "dead"):
         found |= {
             f"{state} messages": f"{message}?state={state}",
@@ -283,6 +342,36 @@ def pages() -> dict[str, str]:
             f"{outcome} on a day": f"{history}?outcome={outcome}&day={day}",
         }
     return found
+
+
+def _of_flows() -> dict[str, str]:
+    from pgqueue.models import History, Message
+
+    message, history, flow = (f"/admin/pgqueue/{each}/" for each in ("message", "history", "flow"))
+    members, ended = Message.objects.filter(flow_id=2), History.objects.filter(flow_id=1)
+    return {
+        "flows": flow,
+        "flows, last page": f"{flow}?p=20",
+        "living flows": f"{flow}?state=living",
+        "ended flows": f"{flow}?state=ended",
+        "flows by name": f"{flow}?q=low-7",
+        "flow by id": f"{flow}?q=7",
+        "flow": f"{flow}7/change/",
+        "large flow that has ended": f"{flow}1/change/",
+        "large flow that goes on": f"{flow}2/change/",
+        "large flow, cancelled": f"{flow}2/operate/?action=cancel",
+        "messages of a flow": f"{message}?flow=2",
+        "dead messages of a flow": f"{message}?flow=2&state=dead",
+        "messages of no flow": f"{message}?flow=999",
+        "history of a flow": f"{history}?flow=1",
+        "history of a flow and task": f"{history}?flow=1&task=shop.tasks.merge",
+        "history of no flow": f"{history}?flow=999&outcome=expired",
+        "all of a flow, cancelled": f"{message}bulk/?action=cancel&flow=2",
+        "first of a flow": f"{message}{members.earliest('pk').pk}/change/",
+        "last of a flow": f"{message}{members.latest('pk').pk}/change/",
+        "first of a flow, ended": f"{history}{ended.earliest('pk').pk}/change/",
+        "last of a flow, ended": f"{history}{ended.latest('pk').pk}/change/",
+    }
 
 
 def measure() -> dict[str, float]:
@@ -322,6 +411,7 @@ def main() -> None:
         fill(live, ended)
         fill_log(events)
         fill_subscriptions(400)
+        fill_flows(100_000)
         from django.db import connection
 
         with connection.cursor() as cursor:

@@ -98,6 +98,17 @@ def make_world(text: str = "mail") -> World:
         for state in STATES
     }
     models.Message.objects.update(parent_id=messages["dead"].pk)
+    flow = _store(models.Flow, text, ended_at=None, handler_id=messages["held"].pk)
+    models.Message.objects.update(flow_id=flow.pk)
+    waits = {"flow_id": flow.pk, "child_id": messages["held"].pk}
+    models.Dependency.objects.create(**waits, parent_id=messages["dead"].pk)
+    models.Blocked.objects.create(
+        message_id=messages["held"].pk,
+        flow_id=flow.pk,
+        watched_id=messages["dead"].pk,
+        on_failure="wait",
+    )
+    models.Message.objects.filter(state="held").update(lease_until=None)
     _store(models.Channel, text, paused=True)
     policy = _store(models.Policy, text, scope="key", max_running=1)
     _store(models.Policy, text, scope="channel", key="", max_running=1, rate=1, per=timedelta(1))
@@ -109,6 +120,7 @@ def make_world(text: str = "mail") -> World:
     _store(models.Cursor, text, partition=1, position=0, failures=1, is_stopped=True)
     _store(models.Reader, text)
     ended = _store(models.History, text, **of_message, **ENDED, id=messages["dead"].pk + 10**6)
+    models.History.objects.update(flow_id=flow.pk)
     recent = [messages["dead"].pk, ended.pk]
     (event,) = record(connection, topic=text, key=text, payload=json.dumps({text: [text]}))
     models.Event.objects.update(metadata={text: text})
@@ -122,6 +134,7 @@ def make_world(text: str = "mail") -> World:
             "message": messages["dead"].pk,
             "history": ended.pk,
             "worker": worker,
+            "flow": flow.pk,
             "policy": policy.pk,
             "event": event,
             "channel": text,

@@ -39,8 +39,8 @@ def all_of(*needs: Needs) -> Needs:
 
 def seen(model: str) -> Needs:
     """Return what lets one see a model's pages: Django shows a row to who may change it, too."""
-    if model == "overview":
-        return one_of("view_overview")
+    if model in ("overview", "flow"):
+        return one_of(f"view_{model}")
     if model == "duty":
         return one_of("view_worker")
     return one_of(f"view_{model}", f"change_{model}")
@@ -48,7 +48,7 @@ def seen(model: str) -> Needs:
 
 OPERATE, PURGE = one_of("operate_message"), one_of("purge_message")
 EDITED = ("channel", "policy", "schedule", "group", "subscription", "webhook")
-READ_ONLY = ("message", "history", "worker", "duty", "event")
+READ_ONLY = ("message", "history", "worker", "duty", "event", "flow")
 
 
 @dataclass(frozen=True)
@@ -162,6 +162,7 @@ def rows() -> Iterator[Row]:
     yield from actions()
     yield from by_filter()
     yield from of_channels()
+    yield from of_flows()
 
 
 def actions() -> Iterator[Row]:
@@ -221,9 +222,19 @@ def of_channels() -> Iterator[Row]:
         yield Row(f"{name} a channel", place, needs, MAIL, {**data, **sure}, link)
 
 
+def of_flows() -> Iterator[Row]:
+    operate, page = Place("flow", "<path:object_id>/operate/"), (Place("flow", CHANGE), {})
+    needs = all_of(seen("flow"), OPERATE)
+    for name in ("cancel", "retry"):
+        link = (*page, f"/operate/?action={name}")
+        yield Row(f"ask to {name} a flow", operate, needs, {"action": name})
+        yield Row(f"{name} a flow", operate, needs, {"action": name}, {}, link)
+    yield get("flow", CHANGE, seen("flow"), json="1")
+
+
 ROWS = list(rows())
 LOOKS = ("message", "history", "channel", "policy", "worker", "event", "group", "subscription")
-VIEWS = {f"view_{each}" for each in (*LOOKS, "webhook", "schedule", "overview")}
+VIEWS = {f"view_{each}" for each in (*LOOKS, "webhook", "schedule", "overview", "flow")}
 ROLES: dict[str, set[str]] = {
     "a member of the staff": set(),
     "a viewer": VIEWS,

@@ -11,13 +11,23 @@ from django.db import connection
 from django.test import Client
 from psycopg.sql import Composable
 
+from pgqueue.engine import flow_graph
 from pgqueue.listing import index as listing
+from pgqueue.listing import messages
 from tests.admin.conftest import Connection
-from tests.admin.measure_pages import analyze, fill, fill_log, fill_subscriptions, pages
+from tests.admin.measure_pages import (
+    analyze,
+    fill,
+    fill_flows,
+    fill_log,
+    fill_subscriptions,
+    pages,
+)
 from tests.factories import register
 
 ROWS = 30_000
 STRETCH, REACH = 500, 1000
+FLOW, FLOW_SIZE = 300, 3000
 # What a statement may read: each row it looks at, the next one, and one of each partition.
 MOST = REACH + 1 + 50
 
@@ -39,11 +49,17 @@ def full(
     # As if the first look had used up the time.
     monkeypatch.setattr("pgqueue.admin.changelist.LOOK_FOR", 0)
     # Without what other tests have left for the planner to know.
-    queue.execute("TRUNCATE pgqueue_message, pgqueue_history, pgqueue_event")
+    for name in ("MEMBERS", "WAITS", "COUNTED", "RELATIVES"):
+        monkeypatch.setattr(flow_graph, name, FLOW)
+    monkeypatch.setattr(messages, "FLOW_REACH", FLOW)
+    monkeypatch.setattr("pgqueue.admin.flow.COUNTED", 20)
+    monkeypatch.setattr("pgqueue.admin.flow.BATCH", FLOW)
+    queue.execute("TRUNCATE pgqueue_message, pgqueue_history, pgqueue_event, pgqueue_flow")
     fill(ROWS, ROWS)
     fill_log(ROWS)
     # All of them are counted, as all are read at each step of the dispatch.
     fill_subscriptions(400)
+    fill_flows(FLOW_SIZE)
     register(queue)
     if request.param != "never analyzed":
         analyze()

@@ -16,10 +16,12 @@ from pgqueue import task
 from pgqueue.engine import settle
 from pgqueue.models import History, Message
 from pgqueue.testing import run_all
+from tests import stored_flows as flows
 from tests.admin.acting import HISTORY, MESSAGES
 from tests.admin.conftest import EVERY_VIEW, Connection, Login
 from tests.factories import claim, done, enqueue, failure, hold, register, run, schedule
 from tests.jobs import add
+from tests.stored_flows import Member
 
 
 @task
@@ -198,6 +200,70 @@ def test_what_runs_without_a_model_has_none(db: None, viewer: Client):
     response: Any = viewer.get(f"{MESSAGES}{result.id}/change/")
 
     assert response.context["instances"] == []
+
+
+class TestAMemberOfAFlow:
+    def test_tells_what_it_waits_for_and_what_waits_for_it(self, queue: Connection, viewer: Client):
+        members = [Member("a", "succeeded"), Member("b", "held", (0,)), Member("c", "held", (1,))]
+        stored = flows.store("f", members)
+        first, second, third = stored.ids
+
+        shown = page(viewer, second)
+
+        assert f'<dd><a href="{stored.path}">#{stored.id}</a></dd>' in shown
+        assert f">a #{first}</a>: Succeeded" in shown
+        assert f">c #{third}</a>: Waits for others" in shown
+        assert f">b #{second}</a>: Waits for others" in page(viewer, first)
+
+    def test_tells_what_it_still_waits_for(self, queue: Connection, viewer: Client):
+        members = [
+            Member("a", "succeeded"),
+            Member("b", "running"),
+            Member("c", "ready"),
+            Member("d", "held", (0, 1, 2)),
+        ]
+        _, running, ready, child = flows.store("f", members).ids
+
+        story = steps(viewer, child)
+
+        assert story[1] == "It waits for other messages of its flow."
+        assert story[-1] == f"It still waits for #{running} (running), #{ready} (ready)"
+
+    @pytest.mark.parametrize(
+        ("on_failure", "is_said"), [("wait", True), ("run", False), ("cancel", False)]
+    )
+    def test_says_that_a_dead_one_holds_it_up_if_it_does(
+        self, queue: Connection, viewer: Client, on_failure: str, is_said: bool
+    ):
+        members = [Member("a", "dead"), Member("b", "held", (0,), on_failure=on_failure)]
+        dead, child = flows.store("f", members).ids
+
+        last = steps(viewer, child)[-1]
+
+        assert last.startswith(f"It still waits for #{dead} (dead)")
+        assert ("has to be replayed" in last) == is_said
+
+    def test_tells_which_end_made_it_ready(self, queue: Connection, viewer: Client):
+        members = [
+            Member("a", "succeeded", (), 0, 2),
+            Member("b", "succeeded", (), 0, 5),
+            Member("c", "succeeded", (0, 1), 6, 7),
+            Member("d", "ready", (2,)),
+        ]
+        _, second, third, ready = flows.store("f", members).ids
+
+        said = "#{} ended, the last message that it waited for: it became ready."
+        assert said.format(second) in steps(viewer, third)
+        assert said.format(third) in steps(viewer, ready)
+
+    def test_with_very_many_parents_names_the_first_ones(self, queue: Connection, viewer: Client):
+        members = [*[Member("a", "ready")] * 25, Member("b", "held", range(25))]
+        stored = flows.store("f", members)
+
+        last, shown = steps(viewer, stored.ids[-1])[-1], page(viewer, stored.ids[-1])
+
+        assert last.endswith(f"#{stored.ids[19]} (ready), …")
+        assert shown.count("</a>: Ready</div>") == 20
 
 
 def test_history_tells_the_same(queue: Connection, viewer: Client):

@@ -30,9 +30,11 @@ from pgqueue.models import (
     Worker,
 )
 from pgqueue.states import Outcome, State
+from tests import stored_flows as flows
 from tests.admin.pages import BEGIN, END, untranslated
 from tests.factories import Connection, ended, limit, record
 from tests.management.test_stats import counted
+from tests.stored_flows import Member
 
 NAME = "κλ"
 """Of everything there is: no word of any language that texts are written in."""
@@ -48,7 +50,7 @@ DATA = {
 SECRET = "whsec_" + "MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
 LISTED = (
     *("message", "history", "channel", "policy", "worker", "event", "group", "subscription"),
-    *("webhook", "schedule", "duty"),
+    *("webhook", "schedule", "duty", "flow"),
 )
 
 
@@ -131,6 +133,22 @@ def made(queue: Connection, bracketed: None) -> dict[str, str]:
     Subscription.objects.create(name="λ", task="κ.λ", position=1, paused=True, error="μ")
     webhooks.create("ξ", "https://127.0.0.1/", topics="κ.λ", secret=SECRET)
     Webhook.objects.update(failing_since=now, enabled=False, error="μ")
+    drawn = [
+        flows.store(
+            NAME,
+            [
+                Member("κ.λ", "succeeded", (), 1, 2),
+                *[Member("κ.μ", word, (0,), 3, 4) for word in (*State.values, *Outcome.values)],
+                *[Member("κ.μ", "succeeded", (0,), 3, 4)] * more,
+                Member("κ.λ", "held", (1, 5, 6), on_failure="wait"),
+            ],
+            handler=1,
+        )
+        for more in (0, 40)
+    ]
+    stuck = flows.store("λ", [Member("κ", "dead"), Member("κ", "held", (0,))])
+    Message.objects.filter(flow_id__isnull=False).exclude(errors=[]).update(errors=[error])
+    ended_flow = flows.store("μ", [Member("κ", "succeeded")], ended_at=now)
     counts = counted(succeeded=1, failed=1)._replace(channel=NAME, task="κ.λ")
     statistics.add(queue, [counts], source=uuid4(), batch=1)
     statistics.fold(queue)
@@ -150,6 +168,22 @@ def made(queue: Connection, bracketed: None) -> dict[str, str]:
         "idle key": f"{root}/message/key/?channel=λ&key=λ",
         "replaying": f"{root}/message/bulk/{replaying}/",
         "purging": f"{root}/message/bulk/{purging}/",
+        **{f"flow {each.id}": each.path for each in (*drawn, stuck, ended_flow)},
+        **{
+            f"member {id}": f"{root}/message/{id}/change/"
+            for id in Message.objects.filter(flow_id__in=[drawn[0].id, stuck.id]).values_list(
+                "pk", flat=True
+            )
+        },
+        **{
+            f"{action} flow": f"{root}/flow/{stuck.id}/operate/?action={action}"
+            for action in ("cancel", "retry")
+        },
+        "living flows": f"{root}/flow/?state=living",
+        "ended flows": f"{root}/flow/?state=ended",
+        "a flow by its id": f"{root}/flow/?q={stuck.id}",
+        "history of a flow": f"{root}/history/?flow={stuck.id}&outcome=succeeded",
+        "bulk of a flow": f"{root}/message/bulk/?action=cancel&flow={stuck.id}",
         "worker": f"{root}/worker/{alive.pk}/change/",
         "event": f"{root}/event/{position}/change/",
         **{

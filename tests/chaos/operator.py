@@ -72,6 +72,7 @@ def verbs() -> list[Callable[[], object]]:
         event_retention,
         expire,
         exports,
+        flow_graph,
         flows,
         groups,
         held,
@@ -270,6 +271,17 @@ def verbs() -> list[Callable[[], object]]:
         on_its_own(keys.by_key, "odd", bound=10)
         on_its_own(lookup.may_read)
 
+    def look_at_flows() -> None:
+        on_its_own(flow_graph.progress, [NOBODY], bound=10)
+        on_its_own(flow_graph.look, NOBODY)
+        # As of a flow that is too large to look at all of it.
+        on_its_own(flow_graph._by_task, NOBODY, [], [], {}, is_whole=False)
+        for verb in (flow_graph.parents, flow_graph.children):
+            on_its_own(verb, NOBODY, NOBODY, limit=5)
+        on_its_own(flow_graph.missing, NOBODY, limit=5)
+        on_its_own(flow_graph.on_failure, NOBODY)
+        on_its_own(flow_graph.last_end, NOBODY, NOBODY, before=datetime.now(UTC))
+
     def hear() -> None:
         idle.configure(watched=True)
         with watch("idle"):
@@ -444,7 +456,7 @@ def verbs() -> list[Callable[[], object]]:
         *(hold, deduplicate, fill, keep_order, operate_on_some, write_from_spark, fill_back),
         *(encrypt_anew, operate_on_what_is_locked, wait_for, wait_by_hand, receive_some),
         flow_some,
-        *(look, look_over, hear, do_duties, keep_schedules, trace, examine),
+        *(look, look_over, look_at_flows, hear, do_duties, keep_schedules, trace, examine),
         *(look_after, drop_days, drop_events),
         subscribe_some,
         *(write_the_log, read_for_a_group, replicate, the_rest),

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
@@ -16,6 +16,7 @@ from pgqueue import registry
 from pgqueue.claiming.tally import Ended, Run
 from pgqueue.codec import raw
 from pgqueue.codec.arguments import Codec
+from pgqueue.codec.references import Returned
 from pgqueue.conf import settings
 from pgqueue.connections import borrow
 from pgqueue.endings import Deferred, Died, Ending, HandedBack, Retried, Succeeded
@@ -27,7 +28,7 @@ from pgqueue.engine.values import Claim, Connection
 from pgqueue.exceptions import InvalidMessage, LeaseLost, RetryRequested, UnreadablePayload
 from pgqueue.quantities import as_timedelta
 from pgqueue.redaction import stand_in
-from pgqueue.tasks import redacting
+from pgqueue.tasks import parents, redacting
 from pgqueue.tasks.options import checked_message
 
 T = TypeVar("T")
@@ -295,7 +296,15 @@ class Delivery:
         if declared is None:
             named = f"no task is named {self.task} here" if self.task else "it is a raw one"
             raise UnreadablePayload(f"Message {self.id} has no arguments: {named}.")
-        return declared.codec.decode(self.claim.payload or b"")
+        is_of_flow = self.claim.flow_id is not None
+        return declared.codec.decode(self.claim.payload or b"", self._take if is_of_flow else None)
+
+    def _take(self, ids: Collection[int]) -> Mapping[int, Returned]:
+        """Return what other messages of its flow returned, for the arguments."""
+        taken = parents.results(self.database, ids)
+        # Errors must not quote what is redacted of these.
+        object.__setattr__(self, "claim", self.claim._replace(taken=tuple(taken.items())))
+        return taken
 
     def _settle(
         self, verb: Callable[[Connection, list[T]], set[int]], end: T, ending: Ending

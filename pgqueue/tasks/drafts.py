@@ -84,6 +84,8 @@ class Draft:
         self.database = database
         self._members: list[Member[Any]] = []
         self._is_open = True
+        self._waits_for_stored: Member[Any] | None = None
+        """The flow's handler: it waits for duplicates as little as they are part of the flow."""
 
     def __len__(self) -> int:
         return len(self._members)
@@ -136,7 +138,7 @@ class Draft:
             raise InvalidFlow(
                 f"on_failure={on_failure!r}: it must be one of {', '.join(ON_FAILURE)}."
             )
-        awaited = [after] if isinstance(after, Member) else list(after)
+        awaited = _each(own, after)
         for each in awaited:
             self._check_member(own, each)
         own.codec.check_fit(args, kwargs)
@@ -238,6 +240,10 @@ class Draft:
         payloads, parents = self.parents()
         for group in self._groups(parents):
             _store_group(flow_id, group, payloads, waits=bool(parents[group[0].place[1]]))
+        if (handler := self._waits_for_stored) is not None:
+            number = handler.place[1]
+            stored = [each for each in parents[number] if members[each].came_of == "stored"]
+            parents[number] = stored or parents[number]
         self._check_stored(parents)
         blocked = [
             Blocked(
@@ -328,6 +334,17 @@ class Draft:
                     f"The channel {member.task.queue_name!r} dropped {member.task.name}, which "
                     f"others of the flow {self.name!r} wait for."
                 )
+
+
+def _each(task: Task[Any, Any], after: Any) -> list[Any]:
+    if isinstance(after, Member):
+        return [after]
+    if not isinstance(after, Iterable):
+        raise InvalidFlow(
+            f"after={after!r:.99} of {task.name}: it must be a message of the flow, or a list of "
+            "these."
+        )
+    return list(after)
 
 
 def _check_keys(task: Task[Any, Any], keys: Iterable[str | None]) -> None:

@@ -72,7 +72,12 @@ def flow(name: str, *, on_end: Any = None, database: str | None = None) -> Flow:
         on_end: a task that is called with the flow's id, once, when all messages have ended,
             however that was, or are dead.
         database: the alias of the queue's database, if not the one of `PGQUEUE`.
+
+    Raises:
+        InvalidFlow: the name is no text that can be stored.
     """
+    if not isinstance(name, str) or "\0" in name:
+        raise InvalidFlow(f"{name!r:.99} is no name of a flow: it must be a text without NUL.")
     return Flow(name, database or settings().database, on_end=on_end)
 
 
@@ -146,9 +151,14 @@ class Flow(Draft):
         flow_id = engine.reserve(connection)
         handler = None
         if self._on_end is not None:
-            handler = self.enqueue(
-                self._on_end, str(flow_id), after=list(self._members), on_failure="run"
+            handler = self.add(
+                self._on_end,
+                (str(flow_id),),
+                {},
+                after=list(self._members),
+                on_failure="run",
             )
+            self._waits_for_stored = handler
         self.store(connection, flow_id)
         engine.begin(
             connection,

@@ -25,13 +25,16 @@ from pgqueue import (
     chain,
     flow,
     get_flow,
+    receive,
 )
 from pgqueue.exceptions import WaitInTransaction
 from pgqueue.models import Blocked, Dependency, History, Message
 from pgqueue.models import Flow as FlowRow
+from pgqueue.redaction import MASK
 from pgqueue.states import Outcome, State
 from pgqueue.testing import advance, run_all
 from tests import flow_jobs as jobs
+from tests.cards import decline, issue
 
 pytestmark = pytest.mark.django_db
 
@@ -205,6 +208,18 @@ class TestADuplicate:
 
         assert (alone.id, alone.came_of) == (before.id, "replaced")
 
+    def test_is_not_waited_for_by_the_handler_of_a_flow(self) -> None:
+        jobs.ran.clear()
+        once = jobs.number.using(dedupe_key="once", run_after=3600)
+        once.enqueue(1)
+
+        with flow("handled", on_end=jobs.note) as f:
+            f.enqueue(once, 1)
+            f.enqueue(jobs.number, 2)
+        run_all()
+
+        assert jobs.ran == [f.id]
+
 
 class TestAFullChannel:
     @pytest.fixture(autouse=True)
@@ -267,6 +282,62 @@ class TestAMemberThatIsNotStored:
         for ask in (lambda: f.progress, lambda: f.wait(1), member.refresh):
             with pytest.raises((FlowDoesNotExist, TaskResultDoesNotExist), match="rolled back"):
                 ask()
+
+
+class TestBadInput:
+    @pytest.mark.parametrize("name", [None, 7, "a\0b", b"import"])
+    def test_for_the_name_is_refused(self, name: Any) -> None:
+        with pytest.raises(InvalidFlow, match="no name of a flow"):
+            flow(name)
+
+    @pytest.mark.parametrize("after", [None, 7, "text", [None], [["nested"]]])
+    def test_for_what_is_waited_for_is_refused(self, after: Any) -> None:
+        with pytest.raises(InvalidFlow, match="nothing"), flow("bad") as f:
+            f.enqueue(jobs.nothing, after=after)
+
+        assert not Message.objects.exists()
+
+    @pytest.mark.parametrize("handler", [print, "notify", jobs.number.call(1)])
+    def test_for_the_handler_is_refused(self, handler: Any) -> None:
+        with pytest.raises(InvalidFlow, match="no task"), flow("bad", on_end=handler) as f:
+            f.enqueue(jobs.number, 1)
+
+        assert not Message.objects.exists()
+
+
+class TestWithoutAWorker:
+    @pytest.mark.django_db(transaction=True)
+    def test_who_receives_a_message_gets_the_results_of_those_before_it(self) -> None:
+        with flow("received") as f:
+            parts = [f.enqueue(jobs.number, 1), f.enqueue(jobs.number, 2)]
+            end = f.enqueue(jobs.total.using(channel="pulled"), parts)
+        Channel("pulled").pause()
+        run_all()
+        Channel("pulled").resume()
+
+        with receive("pulled", limit=1) as deliveries:
+            for delivery in deliveries:
+                args = delivery.args
+                delivery.complete()
+
+        assert args == [[1, 2]]
+        end.refresh()
+        assert end.status is Outcome.SUCCEEDED
+
+    @pytest.mark.django_db(transaction=True)
+    def test_an_error_that_is_noted_hides_what_is_redacted_of_a_result(self) -> None:
+        with flow("received") as f:
+            f.enqueue(decline.using(channel="pulled"), f.enqueue(issue))
+        Channel("pulled").pause()
+        run_all()
+        Channel("pulled").resume()
+
+        with receive("pulled", limit=1) as deliveries:
+            for delivery in deliveries:
+                delivery.retry(0, error=f"{delivery.args[0]} was declined")
+
+        [error] = Message.objects.get().errors
+        assert error["message"] == f"{MASK} was declined"
 
 
 class TestABlock:

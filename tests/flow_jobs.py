@@ -129,6 +129,13 @@ def grow_where_there_is_no_flow(context: TaskContext) -> None:
     context.flow.enqueue(number, 1)
 
 
+@task(takes_context=True, max_attempts=1)
+def grow_in_order(context: TaskContext, key: str, awaited: bool) -> int:
+    part = context.flow.enqueue(number.using(ordered=True, key=key), 1)
+    context.flow.enqueue(number, part, awaited=awaited)
+    return -1
+
+
 @task(takes_context=True)
 def keeps_its_flow(context: TaskContext) -> None:
     context.flow.enqueue(nothing)

@@ -126,6 +126,16 @@ def children(connection: Cursors, flow_id: int, id: int) -> tuple[list[int], lis
     ]
 
 
+def in_order(connection: Cursors, ids: Collection[int]) -> dict[tuple[str, str], int]:
+    """Return the lanes whose order these, or what waits for them, keep while they wait.
+
+    Each has the id of its first such message.
+    """
+    with connection.cursor() as cursor:
+        cursor.execute(SQL["in_order"], {"ids": list(ids)})
+        return {(channel, key): id for channel, key, id in cursor.fetchall()}
+
+
 def ring(connection: Cursors, channel: str, ids: Collection[int]) -> None:
     """Have the router look at what waits for messages that may have ended already."""
     with connection.cursor() as cursor:

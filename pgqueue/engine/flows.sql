@@ -12,6 +12,18 @@ UNION ALL
 SELECT b.message_id, true FROM pgqueue_flow f JOIN pgqueue_blocked b ON b.message_id = f.handler_id
 WHERE f.id = %(flow_id)s
 
+-- name: in_order
+-- Lanes whose order some messages keep while they wait, or those that wait for them, and so on.
+WITH RECURSIVE waiting AS (
+    SELECT unnest(%(ids)s::bigint[]) AS id
+    UNION
+    SELECT d.child_id FROM waiting JOIN pgqueue_dependency d ON d.parent_id = waiting.id
+)
+SELECT m.channel, m.key, min(m.id)
+FROM waiting JOIN pgqueue_message m ON m.id = waiting.id
+WHERE m.ordered AND m.state = 'held'
+GROUP BY m.channel, m.key
+
 -- name: copy_dependencies
 COPY pgqueue_dependency (flow_id, child_id, parent_id) FROM STDIN
 

@@ -6,7 +6,7 @@ A message may be waited for only by one that was collected later, so that there 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
@@ -457,6 +457,9 @@ class Growth(Draft):
         with needing_tables(self.database):
             self.store(connection, self._flow_id)
             children, handlers = engine.children(connection, self._flow_id, self._message_id)
+            if any(member.task.ordered for member in self._members):
+                self._check_order(connection, self._needed(), children)
+                self._check_order(connection, self._members, handlers)
             pairs = [
                 (child, member.message_id)
                 for member in self._members
@@ -465,3 +468,30 @@ class Growth(Draft):
             ]
             if pairs:
                 engine.depend(connection, self._flow_id, pairs)
+
+    def _needed(self) -> list[Member[Any]]:
+        """Return the new messages that others wait for, and those that these wait for."""
+        needed = set(self._awaited)
+        _, parents = self.parents()
+        for place in reversed(range(len(parents))):
+            if place in needed:
+                needed.update(parents[place])
+        return [self._members[place] for place in sorted(needed)]
+
+    def _check_order(
+        self, connection: Cursors, new: Iterable[Member[Any]], waiting: Collection[int]
+    ) -> None:
+        """Check that no new message is in an ordered lane behind one that is to wait for it.
+
+        Raises:
+            InvalidFlow: one is.
+        """
+        lanes = engine.in_order(connection, waiting) if waiting else {}
+        for member in new:
+            lane = (member.task.queue_name, *member.task.keys_of([member]))
+            if member.task.ordered and lane in lanes:
+                raise InvalidFlow(
+                    f"{member.task.name} would be behind message {lanes[lane]}, which waits for "
+                    f"it, in the order of {lane[0]!r} and the key {lane[1]!r}: neither could ever "
+                    "run. Give it another key, or don't have it awaited."
+                )

@@ -240,6 +240,7 @@ def verbs() -> list[Callable[[], object]]:
         get_flow(stored.id).retry()
         stored.cancel()
         on_its_own(flows.ring, "odd", [NOBODY])
+        on_its_own(flows.in_order, [NOBODY])
         on_its_own(flows.end)
         on_its_own(flows.forget, keep=-SECOND)
 

@@ -175,6 +175,39 @@ class TestOptions:
         assert value_of(last) == ["expired: "]
 
 
+class TestGrowthInAnOrderedLane:
+    def store(self, key: str, *, awaited: bool) -> tuple[Any, Any]:
+        with flow("ordered") as f:
+            grows = f.enqueue(jobs.grow_in_order, key, awaited)
+            between = f.enqueue(jobs.number, grows)
+            end = f.enqueue(jobs.number.using(ordered=True, key="lane"), between)
+        run_all()
+        grows.refresh()
+        return grows, end
+
+    def test_is_refused_behind_a_message_that_is_to_wait_for_it(self) -> None:
+        grows, _ = self.store("lane", awaited=True)
+
+        assert grows.status is State.DEAD
+        assert "neither could ever run" in grows.errors[-1].message
+
+    @pytest.mark.parametrize(("key", "awaited"), [("lane", False), ("another", True)])
+    def test_is_stored_where_it_can_run(self, key: str, awaited: bool) -> None:
+        _, end = self.store(key, awaited=awaited)
+
+        assert value_of(end) == -1
+        assert not Message.objects.exists()
+
+    def test_is_refused_behind_the_handler(self) -> None:
+        handler = jobs.note.using(ordered=True, key="lane")
+        with flow("handled", on_end=handler) as f:
+            grows = f.enqueue(jobs.grow_in_order, "lane", False)
+        run_all()
+
+        grows.refresh()
+        assert "neither could ever run" in grows.errors[-1].message
+
+
 class TestADuplicate:
     def test_of_one_that_would_wait_is_left_as_it_is(self) -> None:
         once = jobs.number.using(dedupe_key="once", run_after=3600)

@@ -250,6 +250,8 @@ def test_each_measurement_of_the_peers_works_with_ours() -> None:
         "pgqueue_clients_per_s",
         "pgqueue_drain_per_s",
         "pgqueue_compat_drain_per_s",
+        "pgqueue_chord_per_s",
+        "pgqueue_compat_chord_per_s",
         "pgqueue_nap_drain_per_s",
         "pgqueue_query_drain_per_s",
         "pgqueue_connecting_query_drain_per_s",
@@ -276,16 +278,24 @@ def test_ratios_compare_with_the_best_of_the_others() -> None:
     }
 
 
-def test_tasks_declared_as_celery_s_are_compared_with_celery() -> None:
+def test_tasks_and_chords_declared_as_celery_s_are_compared_with_celery() -> None:
     from tests.benchmarks.peers.rounds import ratios
 
     celery: Any = SimpleNamespace(name="celery", on_redis=True, is_django=False, notifies=False)
 
+    ours = {"compat_drain_per_s": 600.0, "chord_per_s": 20.0, "compat_chord_per_s": 10.0}
+    theirs = {"celery_drain_per_s": 30.0, "celery_chord_per_s": 0.5}
+
     found = ratios(
-        {**OURS, "pgqueue_compat_drain_per_s": 600.0, "celery_drain_per_s": 30.0}, [celery]
+        {**OURS, **{f"pgqueue_{name}": each for name, each in ours.items()}, **theirs}, [celery]
     )
 
-    assert found == {"drain_of_celery_redis": 30, "compat_drain_of_celery_redis": 20}
+    assert found == {
+        "drain_of_celery_redis": 30,
+        "compat_drain_of_celery_redis": 20,
+        "chord_of_celery_redis": 40,
+        "compat_chord_of_celery_redis": 20,
+    }
 
 
 def test_who_was_not_measured_is_in_no_ratio() -> None:

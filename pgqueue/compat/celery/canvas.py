@@ -57,7 +57,9 @@ class _Canvas(Signature):
         return copy
 
     def _given_to(self, task: Signature, **options: Any) -> Any:
-        """Return a task with the arguments that this one was given."""
+        """Return a task with what this one was given."""
+        if not (self.args or self.get("named") or options):
+            return task
         return task.clone(self.args, self.get("named"), **options)
 
     def _other_options(self, *names: str) -> dict[str, Any]:
@@ -384,7 +386,7 @@ def _listed(tasks: tuple[Any, ...]) -> list[Any]:
             given = only.tasks
         elif isinstance(only, Iterable) and not isinstance(only, Mapping):
             given = only
-    return [signature(each) for each in given]
+    return [each if isinstance(each, Signature) else signature(each) for each in given]
 
 
 def _spliced(tasks: Sequence[Any]) -> Iterator[Any]:

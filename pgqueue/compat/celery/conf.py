@@ -127,6 +127,22 @@ def why_needless(name: str) -> str | None:
     return next((why for start, why in NEEDLESS.items() if name.startswith(start)), None)
 
 
+class _Overrides:
+    """Counts how often tests have overridden a setting of Celery's."""
+
+    count = 0
+
+    def note(self, *, setting: str, **kwargs: Any) -> None:
+        if setting.startswith(NAMESPACE):
+            self.count += 1
+
+
+_overrides = _Overrides()
+setting_changed.connect(_overrides.note)
+
+Version = tuple[int, int]
+
+
 class Conf:
     """The settings of an app: those given to it, before those of what it was configured from.
 
@@ -139,11 +155,11 @@ class Conf:
     _own: dict[str, Any]
     _source: Any
     _prefix: str
-    version: int
-    """Changes whenever a setting may have changed."""
+    _known: tuple[Version | None, dict[str, Any]]
+    _touched: int
 
     def __init__(self, source: Any = None, namespace: str | None = None) -> None:
-        vars(self).update(_own={}, version=0)
+        vars(self).update(_own={}, _touched=0, _known=(None, {}))
         self.read_from(source, namespace)
 
     def read_from(self, source: Any, namespace: str | None) -> None:
@@ -155,7 +171,12 @@ class Conf:
 
     def touch(self) -> None:
         """Note that settings may have changed."""
-        vars(self)["version"] += 1
+        vars(self)["_touched"] += 1
+
+    @property
+    def version(self) -> Version:
+        """Changes whenever a setting may have changed."""
+        return self._touched, _overrides.count
 
     def __getattr__(self, name: str) -> Any:
         if name not in TAKEN:
@@ -199,8 +220,15 @@ class Conf:
         self.touch()
 
     def given(self) -> dict[str, Any]:
-        """Return what was set, here or in the source, by its name in lower case."""
-        return {**dict(self._from_source()), **self._own}
+        """Return what was set, here or in the source, by its name in lower case.
+
+        It is looked up once for each version: every call of a task asks.
+        """
+        version, (known, found) = self.version, self._known
+        if version != known:
+            found = {**dict(self._from_source()), **self._own}
+            vars(self)["_known"] = version, found
+        return found
 
     def spelled(self, name: str) -> str:
         """Return how a setting is named in the source."""
@@ -228,13 +256,3 @@ def _imported(path: str) -> Any:
     module, _, name = path.partition(":")
     found = import_module(module)
     return getattr(found, name) if name else found
-
-
-def on_change(call: Callable[[], None]) -> None:
-    """Have something called when tests override a setting of Celery's."""
-
-    def changed(*, setting: str, **kwargs: Any) -> None:
-        if setting.startswith(NAMESPACE):
-            call()
-
-    setting_changed.connect(changed, weak=False)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from django.apps import apps as django_apps
 from django.utils.module_loading import autodiscover_modules
 
-from pgqueue.compat.celery.conf import Conf, of_django, on_change
+from pgqueue.compat.celery.conf import Conf, of_django
 
 if TYPE_CHECKING:
     from pgqueue.compat.celery.app import Celery
@@ -29,14 +29,6 @@ def _of_django() -> Conf:
 def conf() -> Conf:
     """Return the settings of the current app; without one, those that begin with CELERY_."""
     return apps[-1].conf if apps else _of_django()
-
-
-def _touch() -> None:
-    for each in [*(app.conf for app in apps), _of_django()]:
-        each.touch()
-
-
-on_change(_touch)
 
 
 class Discovery:

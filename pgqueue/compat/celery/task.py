@@ -14,7 +14,7 @@ from pgqueue.codec.arguments import Codec
 from pgqueue.compat.celery import canvas, current, declaring, eager, replacing
 from pgqueue.compat.celery.async_result import AsyncResult, EagerResult
 from pgqueue.compat.celery.calling import options_of, routed
-from pgqueue.compat.celery.conf import Conf
+from pgqueue.compat.celery.conf import Conf, Version
 from pgqueue.compat.celery.exceptions import MaxRetriesExceededError, Retry, Unsupported
 from pgqueue.compat.celery.placing import LINKS, store
 from pgqueue.compat.celery.publishing import publish
@@ -81,7 +81,7 @@ class Task:
     is_bound = True
     """Whether the function gets the task as its first argument."""
     function: Any = None
-    _made: tuple[int, CeleryTask] | None = None
+    _made: tuple[Version, CeleryTask] | None = None
 
     def run(self, *args: Any, **kwargs: Any) -> Any:
         """Do the work: a class-based task defines it."""

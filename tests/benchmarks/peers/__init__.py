@@ -7,6 +7,10 @@ bulk_per_s            at once, by whatever the peer has for that; no worker runs
 clients_per_s         one by one, committed each, by 32 clients: 8 threads of 4 processes, all
                       through the peer's own API; no worker runs
 drain_per_s           tasks that do nothing, on 2 cores
+compat_drain_per_s    the same, of a task that is declared by pgqueue.compat.celery; ours only
+chord_per_s           chords of 1 000 members that do nothing, one after another: each from its call
+                      until the result of the task that follows them is there; idle workers
+compat_chord_per_s    the same by Celery's words; ours only
 nap_drain_per_s       tasks that sleep 5 ms, 50 at once where that can be said
 query_drain_per_s     tasks that ask Django's ORM one question; Django's apps only
 connecting_…          the same with CONN_MAX_AGE 0, Django's default, which only workers go by: a

@@ -7,6 +7,7 @@
                                                  fill TASK COUNT
                                                  clients THREADS SECONDS how many were enqueued
                                                  gaps COUNT              when each was sent
+                                                 chords KIND COUNT       seconds of each
 
 Prints one line of JSON.
 """
@@ -27,6 +28,7 @@ import django
 from tests.benchmarks.peers.peer import Peer, module
 
 GAPS = 0.02, 0.2  # seconds
+CHORDS = 5
 
 
 def install(peer: Peer) -> None:
@@ -100,8 +102,20 @@ def gaps(peer: Peer, count: str) -> list[float]:
     return sent
 
 
+def chords(peer: Peer, kind: str, count: str) -> list[float]:
+    """Return the seconds from the calls of some chords until each one's result is there."""
+    peer.open()
+    peer.chord(kind, 2)
+    took = []
+    for _ in range(CHORDS):
+        began = time.monotonic()
+        peer.chord(kind, int(count))
+        took.append(time.monotonic() - began)
+    return took
+
+
 VERBS: dict[str, Callable[..., Any]] = {
-    each.__name__: each for each in (install, fill, one_by_one, bulk, clients, gaps)
+    each.__name__: each for each in (install, fill, one_by_one, bulk, clients, gaps, chords)
 }
 
 

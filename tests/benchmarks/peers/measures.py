@@ -8,7 +8,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from statistics import quantiles
+from statistics import median, quantiles
 from typing import Any
 
 from tests.benchmarks.harness.database import ROOT
@@ -107,6 +107,16 @@ def pickup(peer: Peer, place: Place, count: int) -> Figures:
     delays = [(begun[number] - at) * 1000 for number, at in enumerate(sent)]
     cuts = quantiles(delays, n=100, method="inclusive")
     return {"pickup_p50_ms": cuts[49], "pickup_p99_ms": cuts[98]}
+
+
+def chord(peer: Peer, place: Place, kind: str, count: int) -> Figures:
+    """From the call of a chord until its result is there, by workers that have nothing else."""
+    _make_room(peer, place)
+    _call(peer, place, "fill", "note", "1")
+    with _working(peer, place, kind) as workers:
+        _wait_until(lambda: bool(_noted(place)), workers)
+        took = _call(peer, place, "chords", kind, str(count))
+    return {f"{kind}_per_s": 1 / median(took)}
 
 
 def killed(peer: Peer, place: Place, count: int) -> Figures:

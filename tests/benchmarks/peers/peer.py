@@ -52,6 +52,7 @@ class Peer(ABC):
     on_redis = False
     notifies = False
     has_bulk = True
+    has_chords = False
     finished: str | None = None
     """SQL that makes `%(count)s` finished tasks; None where it keeps none."""
 
@@ -74,6 +75,14 @@ class Peer(ABC):
         """Enqueue all, by whatever it has for that."""
         for number in numbers:
             self.enqueue(task, number)
+
+    def chord(self, kind: str, count: int) -> None:
+        """Have a task follow so many that do nothing, with what they returned; wait for its end.
+
+        Args:
+            kind: chord; or compat_chord, of ours, by Celery's words.
+        """
+        raise NotImplementedError
 
     @abstractmethod
     def workers(self, task: str, *, lease: float) -> Commands:

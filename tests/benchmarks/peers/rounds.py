@@ -16,8 +16,13 @@ from tests.benchmarks.peers.peer import Peer
 from tests.benchmarks.peers.places import Place
 
 OURS = "pgqueue"
+CHORD = 1_000
+"""How many members a chord has."""
 CONNECTING = {"CONN_MAX_AGE": "0"}
-AS_CELERY = {"compat_drain_of_celery_redis": "compat_drain_per_s"}
+AS_CELERY = {
+    "compat_drain_of_celery_redis": "compat_drain_per_s",
+    "compat_chord_of_celery_redis": "compat_chord_per_s",
+}
 """Ratios whose figure of ours has a name of its own."""
 
 
@@ -102,6 +107,12 @@ class Rounds:
         yield replace(
             drain("compat_drain", "compat", place=empty), applies_to=lambda peer: peer.name == OURS
         )
+        for kind in ("chord", "compat_chord"):
+            yield Measurement(
+                kind,
+                lambda peer, kind=kind: measures.chord(peer, empty, kind, min(CHORD, size(CHORD))),
+                lambda peer, kind=kind: peer.has_chords and (peer.name == OURS or kind == "chord"),
+            )
         yield drain("nap_drain", "nap", most=15_000, place=empty)
         yield drain("query_drain", "query", most=2_000, place=empty)
         yield drain("connecting_drain", "nothing", place=empty, **CONNECTING)
@@ -128,6 +139,8 @@ def ratios(figures: Mapping[str, float], peers: Sequence[Peer]) -> Figures:
         "drain_of_best_postgres_peer": ("drain_per_s", on_postgres, max),
         "drain_of_celery_redis": ("drain_per_s", ["celery"], max),
         "compat_drain_of_celery_redis": ("drain_per_s", ["celery"], max),
+        "chord_of_celery_redis": ("chord_per_s", ["celery"], max),
+        "compat_chord_of_celery_redis": ("chord_per_s", ["celery"], max),
         "drain_of_django_ox": ("drain_per_s", ["ox"], max),
         "connecting_drain_of_django_ox": ("connecting_drain_per_s", ["ox"], max),
         "concurrent_enqueue_of_best_notifying_peer": ("clients_per_s", notifying, max),

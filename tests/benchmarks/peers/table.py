@@ -13,6 +13,8 @@ LABELS = {
     "clients_per_s": "enqueued by 32 clients, per s",
     "drain_per_s": "no-ops, per s",
     "compat_drain_per_s": "no-ops declared as Celery's, per s",
+    "chord_per_s": "chords of 1 000, per s",
+    "compat_chord_per_s": "chords of 1 000 by Celery's words, per s",
     "connecting_drain_per_s": "no-ops at CONN_MAX_AGE 0, per s",
     "full_drain_per_s": "no-ops beside 1 M finished, per s",
     "nap_drain_per_s": "sleeping 5 ms, per s",

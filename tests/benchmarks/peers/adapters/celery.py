@@ -5,10 +5,11 @@ short tasks; (userguide/workers) prefork with as many processes as there are cor
 wait; (userguide/tasks) to ignore results that are not read. Gossip, mingle and heartbeats are for
 several workers. A killed worker's tasks come back with `acks_late` and `reject_on_worker_lost`,
 once Redis' `visibility_timeout` is over (getting-started/backends-and-brokers/redis). It has no
-bulk: a group sends one by one.
+bulk: a group sends one by one. A chord needs the results of its members, which Redis counts
+(userguide/canvas, "Chords").
 """
 
-from celery import Celery
+from celery import Celery, chord
 
 from tests.benchmarks.peers import work
 from tests.benchmarks.peers.peer import Commands, OnRedis, module, python, redis_url
@@ -16,7 +17,7 @@ from tests.benchmarks.peers.peer import Commands, OnRedis, module, python, redis
 PROCESSES = 2
 PREFETCH = 128
 
-app = Celery("peers", broker=redis_url())
+app = Celery("peers", broker=redis_url(), backend=redis_url())
 app.conf.update(
     task_ignore_result=True,
     worker_prefetch_multiplier=1 if work.LEASE else PREFETCH,
@@ -46,6 +47,18 @@ def note(number: int) -> None:
     work.note(number)
 
 
+@app.task(name="member", ignore_result=False)
+def member(number: int) -> None:
+    """Do nothing, as a member of a chord: that counts what is kept of its members."""
+    work.nothing(number)
+
+
+@app.task(name="gather", ignore_result=False)
+def gather(results: list[None]) -> int:
+    """Take the results of many."""
+    return len(results)
+
+
 TASKS = {"nothing": nothing, "nap": nap, "note": note}
 
 
@@ -61,10 +74,15 @@ class CeleryPeer(OnRedis):
         "threads where tasks nap; results ignored; `acks_late` where it is killed only"
     )
     has_bulk = False
+    has_chords = True
     queues = (("LLEN", "celery"), ("HLEN", "unacked"))
 
     def enqueue(self, task: str, number: int) -> None:
         TASKS[task].delay(number)
+
+    def chord(self, kind: str, count: int) -> None:
+        members = chord([member.s(number) for number in range(count)])
+        assert members(gather.s()).get(timeout=60) == count
 
     def workers(self, task: str, *, lease: float) -> Commands:
         pool = ["threads", str(work.AT_ONCE)] if task == "nap" else ["prefork", str(PROCESSES)]

@@ -4,7 +4,8 @@ from collections.abc import Sequence
 
 from django.db import connection
 
-from pgqueue import task
+from pgqueue import chord, task
+from pgqueue.compat import celery
 from pgqueue.compat.celery import shared_task
 from tests.benchmarks.peers import work
 from tests.benchmarks.peers.peer import Commands, OnDjango
@@ -48,6 +49,18 @@ def note(number: int) -> None:
         work.note(number)
 
 
+@task
+def gather(results: list[None]) -> int:
+    """Take the results of many."""
+    return len(results)
+
+
+@shared_task
+def compat_gather(results: list[None]) -> int:
+    """Take the results of many, as Celery's task does."""
+    return len(results)
+
+
 TASKS = {"nothing": nothing, "compat": compat.own, "nap": nap, "query": query, "note": note}
 
 
@@ -63,6 +76,7 @@ class PGQueue(OnDjango):
         f"`{' '.join(ONE_BY_ONE)}` where they come one by one; `atomic=True` where it is killed"
     )
     notifies = True
+    has_chords = True
     tables = (
         "pgqueue_message",
         "pgqueue_history",
@@ -70,6 +84,10 @@ class PGQueue(OnDjango):
         "pgqueue_lane",
         "pgqueue_gate",
         "pgqueue_bell",
+        "pgqueue_flow",
+        "pgqueue_dependency",
+        "pgqueue_blocked",
+        "pgqueue_failed_member",
         "pgqueue_worker",
     )
     unfinished = "pgqueue_message WHERE state IN ('ready', 'running', 'scheduled')"
@@ -89,6 +107,15 @@ class PGQueue(OnDjango):
 
     def enqueue_many(self, task: str, numbers: Sequence[int]) -> None:
         TASKS[task].enqueue_many((number,) for number in numbers)
+
+    def chord(self, kind: str, count: int) -> None:
+        if kind == "chord":
+            result = chord(nothing.map(range(count)), gather).enqueue()
+            returned = result.wait(timeout=60).return_value
+        else:
+            members = celery.chord([compat.s(number) for number in range(count)])
+            returned = members(compat_gather.s()).get(timeout=60)
+        assert returned == count
 
     def workers(self, task: str, *, lease: float) -> Commands:
         options = {"nap": WHERE_TASKS_NAP, "note": ONE_BY_ONE}.get(task, BEST)

@@ -8,6 +8,7 @@ from itertools import count, islice
 from typing import Any, ClassVar
 
 from pgqueue.compat.celery import current
+from pgqueue.compat.celery.exceptions import Unsupported
 from pgqueue.compat.celery.group_result import GroupResult
 from pgqueue.compat.celery.placing import LINKS, Placing, store
 from pgqueue.compat.celery.signatures import Signature, as_signatures, signature
@@ -313,12 +314,21 @@ class chord(_Canvas):
 
 
 class _Map(Signature):
-    """A task that is called for each of many, one after another, in one message."""
+    """A task that is called for each of many, one after another, in one message.
+
+    Raises:
+        Unsupported: (when it is made) the task hides arguments.
+    """
 
     named: ClassVar[str]
 
     def __init__(self, task: Any, it: Iterable[Any], **options: Any) -> None:
         inner = signature(task)
+        if inner.type.redact:
+            raise Unsupported(
+                f"{self.kind} of {inner.name}: what its option redact hides would be shown as an "
+                "argument of the map: use a group of signatures."
+            )
         options.setdefault("queue", inner.type.own.queue_name)
         super().__init__(self.named, (), {"task": inner, "it": list(it)}, options, immutable=True)
 

@@ -35,7 +35,7 @@ class FailedRequest(Request):
         self.retries = result.retries or 0
 
 
-@task(max_attempts=1)
+@task(max_attempts=1, redact=["errback.args", "errback.kwargs"])
 def call_errback(errback: dict[str, Any], failed: Any) -> None:
     """Call what is linked to a message, if that has failed.
 

@@ -417,3 +417,18 @@ def replace_the_second_time(self: Any, sig: Any) -> Any:
 @shared_task
 async def add_async(x: int, y: int) -> int:
     return x + y
+
+
+@shared_task(autoretry_for=(Exception,), default_retry_delay=0)
+def patient_sum(numbers: list[Any]) -> Any:
+    return sum(numbers)
+
+
+@shared_task(base=NoisyTask)
+def noisy_sum(numbers: list[Any]) -> Any:
+    return sum(numbers)
+
+
+@shared_task(base=NoisyTask, bind=True)
+def noisy_replace(self: Any, sig: Any) -> Any:
+    return self.replace(signature(sig))

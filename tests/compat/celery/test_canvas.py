@@ -28,6 +28,7 @@ from pgqueue.compat.celery import uuid as make_id
 from pgqueue.compat.celery.result import AsyncResult, GroupResult, ResultSet
 from pgqueue.exceptions import InvalidArguments, InvalidTask, WaitTimeout
 from pgqueue.models import Flow, History, Message
+from pgqueue.tasks import redacting
 from pgqueue.testing import run_all
 from tests.compat.celery import jobs
 from tests.compat.celery.jobs import SEEN, add, mul, tsum
@@ -188,6 +189,14 @@ class TestLinks:
         names = Message.objects.filter(state="dead").values_list("task", flat=True)
         assert sorted(names) == ["pgqueue.compat.celery.linking.call_errback", FAIL, FAIL, FAIL]
 
+    def test_what_an_errback_is_given_is_shown_to_nobody(self) -> None:
+        add.apply_async((1, 1), link_error=jobs.log_error.s("secret"))
+
+        message = Message.objects.latest("id")
+        assert "secret" in str(message.payload)
+        shown, _ = redacting.redacted_values(message.task, {"payload": message.payload})
+        assert "secret" not in str(shown) and "log_error" in str(shown)
+
     def test_an_errback_is_one_task(self) -> None:
         with pytest.raises(exceptions.Unsupported, match="link each"):
             add.apply_async((1, 1), link_error=group(jobs.log_error.s()))
@@ -249,6 +258,8 @@ class TestChains:
             chain(add.s(1, 1), add.s(object()))()
         with pytest.raises(InvalidArguments):
             group(add.s(1, 1), add.s(1, 2, 3))()
+        with pytest.raises(InvalidArguments, match="returns, which this parameter doesn't take"):
+            chain(jobs.refresh_timeline.s("nobody"), jobs.double.s())()
         assert not Message.objects.exists() and not Flow.objects.exists()
 
     @pytest.mark.django_db(transaction=True)
@@ -389,6 +400,16 @@ class TestChords:
         assert task == tsum.name and has_traceback
         assert error.startswith('ChordError("Dependency ') and "ValueError('no')" in error
 
+    def test_the_body_is_not_retried_by_itself(self) -> None:
+        result = ran(chord([jobs.fail.s("no")], jobs.patient_sum.s())())
+
+        assert (result.state, result.retries) == (states.FAILURE, 0)
+
+    def test_but_nobody_is_told_of_a_body_that_never_ran(self) -> None:
+        ran(chord([jobs.fail.s("no")], jobs.noisy_sum.s())())
+
+        assert SEEN == []
+
     def test_links_of_a_chord_are_its_body_s(self) -> None:
         made = chord([add.s(1, 1)], tsum.s())
         made.link(jobs.note.s())
@@ -519,6 +540,11 @@ class TestMaps:
         with pytest.raises(InvalidTask, match="1 or more"):
             add.chunks([], 0)
 
+    def test_what_a_task_hides_is_not_shown_by_a_map(self) -> None:
+        for make in (jobs.charge.map, jobs.charge.starmap, lambda it: jobs.charge.chunks(it, 1)()):
+            with pytest.raises(exceptions.Unsupported, match="hides"):
+                make([("account", "card")])
+
     def test_skewed_ones_begin_one_after_another(self) -> None:
         add.chunks(zip(range(40), range(40), strict=True), 10).group().skew(start=1, stop=3)()
 
@@ -565,6 +591,14 @@ class TestReplacing:
 
         assert result.get() == 2
         assert History.objects.filter(task=add.name).count() == 1
+
+    def test_nobody_is_told_of_the_end_of_what_was_replaced(self) -> None:
+        ran(jobs.noisy_replace.delay(jobs.noisy_sum.s([1, 2])))
+
+        assert [seen[0] for seen in SEEN] == [
+            "before_start", "before_start", "on_success", "after_return",
+        ]  # fmt: skip
+        assert SEEN[2][:2] == ("on_success", 3)
 
     def test_it_is_for_runs_in_workers(self) -> None:
         with pytest.raises(exceptions.Unsupported, match="only a run in a worker"):

@@ -14,7 +14,7 @@ from django.utils.translation import gettext_lazy as _
 from pgqueue.conf import settings
 from pgqueue.connections import borrow
 from pgqueue.engine import health, overview, statistics
-from pgqueue.engine.overview import DeadGroup, HeldBack, Running
+from pgqueue.engine.overview import DeadGroup, HeldBack, Running, StoppedFlow
 from pgqueue.engine.statistics import HOUR, MINUTE, Counts, Period, Window, quantile
 from pgqueue.engine.stats import Stats
 from pgqueue.models import Duty, Schedule, Subscription, Webhook, Worker
@@ -93,6 +93,7 @@ class Snapshot:
     workers: Sequence[WorkerRow]
     limited: HeldBack
     dead: Sequence[DeadRow]
+    flows: Sequence[StoppedFlow]
     duties: Sequence[DutyRow]
     schedules: Sequence[Schedule]
     groups: Sequence[health.GroupSeen]
@@ -153,6 +154,7 @@ def look(alias: str, window: Window) -> Snapshot:
         seen = overview.look(connection, window, limit=ROWS_OF_MANY)
         periods = statistics.over_time(connection, period=window.period, span=window.span)
         limited = overview.limited(connection)
+        flows = overview.stopped_flows(connection)
         groups = health.groups(connection)
     now, workers = seen.at, _workers(alias)
     lease = settings().lease
@@ -171,6 +173,7 @@ def look(alias: str, window: Window) -> Snapshot:
         ],
         limited=limited,
         dead=[DeadRow(group, _started_before(group.first_at, workers)) for group in seen.dead],
+        flows=flows,
         duties=[
             DutyRow(each, each.due_at < now - LATE)
             for each in Duty.objects.using(alias).order_by("name")

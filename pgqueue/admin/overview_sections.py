@@ -12,6 +12,7 @@ from pgqueue.templatetags.pgqueue_admin import duration
 SECTIONS = (
     "headline",
     "dead",
+    "flows",
     "limited",
     "channels",
     "tasks",

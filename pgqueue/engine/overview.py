@@ -27,6 +27,9 @@ DEAD_EACH = 500
 """The newest dead letters of each channel, which are grouped."""
 DEAD_CHANNELS = 10
 DEAD_GROUPS = 25
+STOPPED = 5000
+"""Dead letters whose flows are looked for."""
+STOPPED_FLOWS = 25
 
 
 class Running(NamedTuple):
@@ -92,6 +95,15 @@ class DeadGroup(NamedTuple):
     last_at: datetime
     newest: int
     releases: Sequence[str]
+
+
+class StoppedFlow(NamedTuple):
+    """A flow that can't end, since messages of it are dead."""
+
+    id: int
+    name: str
+    created_at: datetime
+    dead: int
 
 
 class Seen(NamedTuple):
@@ -162,6 +174,12 @@ def dead(connection: Connection) -> list[DeadGroup]:
     return [
         group._replace(releases=_distinct(group.releases)) for group in starmap(DeadGroup, rows)
     ]
+
+
+def stopped_flows(connection: Connection) -> list[StoppedFlow]:
+    """Return flows with dead messages, as far as they are found, the oldest first."""
+    given = {"bound": STOPPED, "limit": STOPPED_FLOWS}
+    return [StoppedFlow(*row) for row in connection.execute(SQL["stopped_flows"], given)]
 
 
 def _distinct(releases: Sequence[str | None]) -> list[str]:

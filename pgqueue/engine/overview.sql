@@ -75,3 +75,15 @@ FROM looked_at
 GROUP BY channel, task, error
 ORDER BY max(claimed_at) DESC
 LIMIT %(limit)s
+
+-- name: stopped_flows
+-- Flows with dead messages, the oldest first: of so many dead letters, the first ones by channel and key.
+SELECT f.id, f.name, f.created_at, dead.letters
+FROM (
+    SELECT flow_id, count(*) AS letters
+    FROM (SELECT flow_id FROM pgqueue_message WHERE state = 'dead' ORDER BY channel, key, id LIMIT %(bound)s) looked_at
+    WHERE flow_id IS NOT NULL
+    GROUP BY flow_id) dead
+JOIN pgqueue_flow f ON f.id = dead.flow_id
+ORDER BY f.created_at, f.id
+LIMIT %(limit)s

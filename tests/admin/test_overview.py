@@ -21,7 +21,9 @@ from pgqueue.models import Lane, Message, Worker
 from pgqueue.signals import task_started
 from pgqueue.states import State
 from tests import jobs
+from tests import stored_flows as flows
 from tests.factories import limit
+from tests.stored_flows import Member
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -72,6 +74,23 @@ def test_it_shows_what_ran_and_why_it_failed(viewer: Client) -> None:
     assert "no use" in (dead.group.message or "")
     assert "state=dead&amp;channel=default" in page
     assert "builtins.ValueError" in page
+
+
+def test_flows_with_dead_messages_are_named_the_oldest_first(client: Client) -> None:
+    now, dead = timezone.now(), Member("a", State.DEAD)
+    new = flows.store("new", [dead], at=now - timedelta(minutes=1))
+    old = flows.store("old", [dead, dead, Member("b", State.HELD, (0, 1))])
+    flows.store("well", [Member("a", State.READY)])
+
+    client.force_login(User.objects.create_superuser("root"))
+    page = client.get("/admin/pgqueue/overview/").content.decode()
+
+    found = look("default", HOUR).flows
+    assert [(each.id, each.name, each.dead) for each in found] == [
+        (old.id, "old", 2),
+        (new.id, "new", 1),
+    ]
+    assert f'<a href="{old.path}">old #{old.id}</a>' in page
 
 
 def test_a_worker_that_started_shortly_before_failures_stands_beside_them() -> None:

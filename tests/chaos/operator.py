@@ -261,6 +261,7 @@ def verbs() -> list[Callable[[], object]]:
         exposition.of_the_queue("default", accept="")
         on_its_own(overview.look, statistics.WINDOWS["hour"], limit=5)
         on_its_own(overview.limited)
+        on_its_own(overview.stopped_flows)
         on_its_own(statistics.over_time, period=statistics.MINUTE, span=SOON)
         on_its_own(statistics.fold)
         on_its_own(flows.ring_stale)

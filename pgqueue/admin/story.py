@@ -75,9 +75,7 @@ def waiting(request: HttpRequest, message: Any) -> list[tuple[str, str]]:
     with without(settings().database, *NOT_WHOLE):
         found = {
             _("Waits for"): flow_graph.parents(connection, flow_id, message.pk, limit=SHOWN + 1),
-            _("Is waited for by"): flow_graph.children(
-                connection, flow_id, message.pk, limit=SHOWN + 1
-            ),
+            _("Is waited for by"): flow_graph.children(connection, message.pk, limit=SHOWN + 1),
         }
     return [
         (_("Flow"), to_row(request, "flow", flow_id, f"#{flow_id}")),

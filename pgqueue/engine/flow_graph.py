@@ -204,9 +204,9 @@ def parents(connection: Cursors, flow_id: int, id: int, *, limit: int) -> list[R
     return _relatives(connection, "parents", flow_id=flow_id, id=id, limit=limit)
 
 
-def children(connection: Cursors, flow_id: int, id: int, *, limit: int) -> list[Relative]:
-    """Return what waits or waited for a message, those with the lowest ids."""
-    return _relatives(connection, "children", flow_id=flow_id, id=id, limit=limit)
+def children(connection: Cursors, id: int, *, limit: int) -> list[Relative]:
+    """Return what waits or waited for a message; any, if there are more."""
+    return _relatives(connection, "children", id=id, limit=limit)
 
 
 def missing(connection: Cursors, id: int, *, limit: int) -> list[Relative]:

@@ -126,24 +126,26 @@ SELECT (SELECT id FROM ended ORDER BY finished_at DESC, id DESC LIMIT 1),
 SELECT id, task, outcome, created_at, started_at, finished_at FROM pgqueue_history WHERE id = ANY (%(ids)s::bigint[])
 
 -- name: parents
--- What a message waits or waited for, those with the lowest ids.
+-- What a message waits or waited for, those with the lowest ids. By ranges: with constants, the order would come down
+-- to that of the parents, and the planner might walk their index through all flows.
 SELECT found.*
 FROM (
     SELECT parent_id AS id FROM pgqueue_dependency
-    WHERE flow_id = %(flow_id)s AND child_id = %(id)s ORDER BY parent_id LIMIT %(limit)s) relative
+    WHERE flow_id BETWEEN %(flow_id)s AND %(flow_id)s AND child_id BETWEEN %(id)s AND %(id)s
+    ORDER BY flow_id, child_id, parent_id LIMIT %(limit)s) relative
 CROSS JOIN LATERAL (
 -- include: relative
 ) found
+ORDER BY found.id
 
 -- name: children
--- What waits or waited for a message.
+-- Some of what waits or waited for a message: no index has them in an order.
 SELECT found.*
-FROM (
-    SELECT child_id AS id FROM pgqueue_dependency
-    WHERE flow_id = %(flow_id)s AND parent_id = %(id)s ORDER BY child_id LIMIT %(limit)s) relative
+FROM (SELECT child_id AS id FROM pgqueue_dependency WHERE parent_id = %(id)s LIMIT %(limit)s) relative
 CROSS JOIN LATERAL (
 -- include: relative
 ) found
+ORDER BY found.id
 
 -- name: relative
     SELECT m.id, m.task,
@@ -160,8 +162,9 @@ SELECT m.id, m.task,
 FROM pgqueue_blocked b
 CROSS JOIN LATERAL (
     SELECT d.parent_id FROM pgqueue_dependency d
-    WHERE d.flow_id = b.flow_id AND d.child_id = b.message_id AND d.parent_id >= b.watched_id
-    ORDER BY d.parent_id
+    WHERE d.flow_id BETWEEN b.flow_id AND b.flow_id AND d.child_id BETWEEN b.message_id AND b.message_id
+      AND d.parent_id >= b.watched_id
+    ORDER BY d.flow_id, d.child_id, d.parent_id
     LIMIT %(bound)s) d
 CROSS JOIN LATERAL (
     SELECT id, task, state, lease_until FROM pgqueue_message WHERE id = d.parent_id LIMIT 1) m

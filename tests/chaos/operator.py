@@ -278,8 +278,8 @@ def verbs() -> list[Callable[[], object]]:
         on_its_own(flow_graph.look, NOBODY)
         # As of a flow that is too large to look at all of it.
         on_its_own(flow_graph._by_task, NOBODY, [], [], {}, is_whole=False)
-        for verb in (flow_graph.parents, flow_graph.children):
-            on_its_own(verb, NOBODY, NOBODY, limit=5)
+        on_its_own(flow_graph.parents, NOBODY, NOBODY, limit=5)
+        on_its_own(flow_graph.children, NOBODY, limit=5)
         on_its_own(flow_graph.missing, NOBODY, limit=5)
         on_its_own(flow_graph.on_failure, NOBODY)
         on_its_own(flow_graph.last_end, NOBODY, NOBODY, before=datetime.now(UTC))

@@ -210,7 +210,7 @@ class TestOfOneMessage:
         ids = stored.ids
 
         parents = flow_graph.parents(queue, stored.id, ids[2], limit=5)
-        children = flow_graph.children(queue, stored.id, ids[2], limit=5)
+        children = flow_graph.children(queue, ids[2], limit=5)
         missing = flow_graph.missing(queue, ids[2], limit=5)
 
         assert parents == [(ids[0], "a", DONE), (ids[1], "b", "dead")]

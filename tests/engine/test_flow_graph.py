@@ -78,6 +78,12 @@ class TestNodes:
         # The last one has no child, so that 3 and 4 are no siblings of it.
         assert [node.number for node in graph.nodes] == [2, 1, 2, 1, 1, 1]
 
+    def test_are_apart_for_other_children_alone(self, queue: Connection, few: None) -> None:
+        parents = [Member("a", DONE), Member("a", DONE)]
+        stored = flows.store("f", [*parents, Member("b", "held", (0,)), Member("b", "held", (1,))])
+
+        assert [node.id for node in look(queue, stored).nodes] == stored.ids
+
     def test_are_tasks_where_there_are_too_many(
         self, queue: Connection, few: None, monkeypatch: pytest.MonkeyPatch
     ) -> None:

@@ -86,6 +86,8 @@ def _import(connection: psycopg.Connection[Any], snapshot: str) -> None:
 def prepare(connection: psycopg.Connection[Any], options: Selection) -> None:
     """Set for this transaction what queries need: no value of an option is a part of their text."""
     connection.execute(SQL_TEXTS["prepare"])
+    if not options.table.is_log:
+        connection.execute(SQL_TEXTS["by_index"])
     for name, value in (("since", options.since), ("until", options.until)):
         if value is not None:
             connection.execute(SQL_TEXTS["give"], {"name": name, "value": str(value)})

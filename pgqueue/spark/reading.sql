@@ -6,6 +6,11 @@ UNION ALL
 SELECT set_config(name, value, true)
 FROM (VALUES ('TimeZone', 'UTC'), ('DateStyle', 'ISO'), ('bytea_output', 'hex'), ('jit', 'off')) AS wanted (name, value)
 
+-- name: by_index
+-- Whatever the statistics say: blocks are read by their numbers, a range is a small part of history, and what
+-- a message of a flow waited for is looked up for each of them.
+SELECT set_config('enable_seqscan', 'off', true), set_config('enable_bitmapscan', 'off', true)
+
 -- name: give
 -- COPY takes no parameters: the query reads them back from settings.
 SELECT set_config('pgqueue.' || %(name)s, %(value)s, true)

@@ -155,7 +155,6 @@ def read(options: StreamOptions, start: Offset, part: Range) -> Iterator[pa.Reco
         connection.isolation_level = psycopg.IsolationLevel.READ_COMMITTED
         with connection.transaction():
             prepare(connection, options)
-            connection.execute(SQL_TEXTS["by_index"])
             yield from rows_of(connection, options, HISTORY, _rows(part))
             # Retention says what it removes before it does.
             _checked(connection, start, options, read_up_to=part.last)

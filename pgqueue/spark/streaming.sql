@@ -43,10 +43,6 @@ FROM (SELECT txid, id, row_number() OVER (ORDER BY txid, id) AS place, count(*) 
 WHERE place = size OR place %% ((size + %(parts)s - 1) / %(parts)s) = 0
 ORDER BY txid, id
 
--- name: by_index
--- A range is a small part of history, whatever the statistics say.
-SELECT set_config('enable_seqscan', 'off', true)
-
 -- name: renumber
 -- For an operator, after a restore.
 UPDATE pgqueue_history SET txid = pg_current_xact_id()::text::bigint WHERE txid >= %(following)s

@@ -15,20 +15,25 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import pyarrow.parquet as pq
 import pytest
 from django.core.management import call_command
+from psycopg.sql import SQL
 
 from pgqueue import Discard, TaskContext, flow, task
 from pgqueue.engine import flows as engine
 from pgqueue.models import Dependency, Flow, History
 from pgqueue.spark.export import export
+from pgqueue.spark.options import read_options
 from pgqueue.spark.page import render
 from pgqueue.spark.pipeline import flows
 from pgqueue.spark.pipeline.material import Material
 from pgqueue.spark.pipeline.periods import Period
 from pgqueue.spark.pipeline.runs import runs
 from pgqueue.spark.pipeline.sources import Folder, Live, Source
+from pgqueue.spark.planning import plan
+from pgqueue.spark.reading import _rows, prepare, query
 from pgqueue.spark.report import build
 from pgqueue.spark.summary import text
-from tests.factories import Connection
+from pgqueue.spark.tables import HISTORY
+from tests.factories import Connection, ended
 from tests.spark.conftest import Read, wait_for_horizon
 from tests.spark.messages import FLOW
 
@@ -193,20 +198,39 @@ class TestColumns:
         assert ended[int(other.id)]["freed_by"] == int(bad.id)
         assert ended[int(other.id)]["freed_at"] == letter["died_at"]
 
+    def test_are_looked_up_by_indexes_alone_whatever_the_statistics_say(
+        self, url: str, connection: Connection
+    ) -> None:
+        ended(connection, 100)
+        # For all that is known of these, any message may have waited for a thousand.
+        engine.depend(connection, 1, [(2000, parent) for parent in range(1000)])
+        connection.execute("ANALYZE pgqueue_dependency")
+        options = read_options({"url": url, "table": "history"})
+        [part] = plan(options)
+        rows = _rows(part, part.stretches[0])
+
+        with connection.transaction():
+            prepare(connection, options)
+            explained = connection.execute(SQL("EXPLAIN ") + query(options, HISTORY, rows))
+            lines = [line for (line,) in explained]
+
+        assert any("Index" in line and "pgqueue_dependency" in line for line in lines)
+        assert not any("Seq Scan" in line or "Bitmap" in line for line in lines), lines
+
     def test_of_the_graph_are_tables_of_their_own(self, read: Read) -> None:
         ids = run_flows()
 
         stored = read("flows").to_pylist()
         edges = read("dependencies").to_pylist()
 
-        assert [(row["id"], row["name"]) for row in stored] == list(
+        assert sorted((row["id"], row["name"]) for row in stored) == list(
             Flow.objects.order_by("pk").values_list("pk", "name")
         )
         assert {(row["flow_id"], row["child_id"], row["parent_id"]) for row in edges} == {
             *Dependency.objects.values_list("flow_id", "child_id", "parent_id")
         }
         assert {row["created_at"] for row in edges} == {row["created_at"] for row in stored}
-        assert [row["id"] for row in stored] == ids
+        assert sorted(row["id"] for row in stored) == ids
 
 
 @pytest.fixture

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 from pyspark.errors import AnalysisException
 
+from pgqueue.engine import flows
 from pgqueue.spark import InvalidOption, session
 from pgqueue.spark.tables import TABLES
 from tests.factories import Connection, bury, ended, enqueue, register, run
@@ -28,6 +29,8 @@ def _everything(connection: Connection) -> None:
     ended(connection, 5, channel="other", outcome="expired")
     register(connection)
     publish(connection)
+    flows.begin(connection, 1, "import")
+    flows.depend(connection, 1, [(3, 1), (3, 2)])
 
 
 @pytest.mark.usefixtures("_everything")

@@ -115,6 +115,7 @@ FEATURES = {
         "Chancy's workflows",
         "Workflows of Oban Pro and River Pro",
         "hotmesh's workflows",
+        "Flower",
     ],
 }
 

@@ -172,6 +172,7 @@ FILTERS = {
     "--task": ["tests.jobs.add"],
     "--error": ["ForkliftStuck", "shop.tasks.ForkliftStuck"],
     "--older-than": ["0", *SECONDS[:2], "31536000"],
+    "--flow": ["1", str(2**63 - 1)],
     "--state": ["ready", "dead"],
 }
 

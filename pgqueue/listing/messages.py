@@ -125,6 +125,9 @@ def ended_of_flow(rows: QuerySet[Any], wanted: Mapping[str, Any]) -> Listing:
 def everything(rows: QuerySet[Any], wanted: Mapping[str, Any]) -> Iterator[Listing]:
     """Yield lists that have each live message that is wanted, each in one of them."""
     state = wanted.get("state", "")
+    if "flow_id" in wanted:
+        yield newest_first(rows, wanted)
+        return
     yield INDEXES.get(state, NEWEST_FIRST).listing(rows, wanted)
     if state != State.READY:
         return

@@ -52,8 +52,18 @@ def whole(least: int = 0, most: int = LARGEST) -> Callable[[str], int]:
 @_kind
 def message(text: str) -> int:
     """Read the id of a message."""
+    return _id(text, "a message")
+
+
+@_kind
+def flow(text: str) -> int:
+    """Read the id of a flow."""
+    return _id(text, "a flow")
+
+
+def _id(text: str, of: str) -> int:
     if not (text.isascii() and text.isdecimal() and len(text) <= len(str(LAST_ID))):
-        raise ValueError("it must be the id of a message, a whole number.")
+        raise ValueError(f"it must be the id of {of}, a whole number.")
     return as_count(int(text), least=1, most=LAST_ID)
 
 

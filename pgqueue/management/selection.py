@@ -32,6 +32,9 @@ def add_filters(parser: ArgumentParser) -> None:
         help="the class of their last error: shop.tasks.ForkliftStuck, or ForkliftStuck.",
     )
     parser.add_argument(
+        "--flow", type=arguments.flow, metavar="ID", help="the id of the flow of theirs."
+    )
+    parser.add_argument(
         "--older-than",
         type=arguments.duration,
         metavar="S",
@@ -41,7 +44,7 @@ def add_filters(parser: ArgumentParser) -> None:
 
 def wanted(options: Mapping[str, Any]) -> dict[str, Any]:
     """Return what the options of `add_filters` want columns to be, for a listing."""
-    names = ("channel", "key", "task", "error")
+    names = ("channel", "key", "task", "error", "flow")
     given = bulk.wanted({name: options[name] for name in names if options[name] is not None})
     if options["older_than"] is not None:
         given |= enqueued_before(options["older_than"])

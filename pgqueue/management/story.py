@@ -6,7 +6,10 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from django.db import connections
+
 from pgqueue.codec.envelope import token_in
+from pgqueue.engine import flow_graph
 from pgqueue.listing.index import without
 from pgqueue.listing.messages import children
 from pgqueue.management.columns import aligned
@@ -16,13 +19,13 @@ from pgqueue.tables import needing_tables
 from pgqueue.tasks import redacting
 
 CHILDREN = 100
-"""Children that are named, at most."""
+"""Children that are named, at most, and as many of what it waits for, and of what waits for it."""
 COLUMNS = ("id", "task", "channel", "key", "priority", "attempt", "failures", "lost",
            "max_attempts", "created_at", "run_at", "expires_at", "claimed_at", "started_at",
-           "cancel_requested_at", "ordered", "dedupe_key", "parent_id")  # fmt: skip
+           "cancel_requested_at", "ordered", "dedupe_key", "parent_id", "flow_id")  # fmt: skip
 INDENT = "    "
 OF_THE_BODY = ("payload", "metadata", "options", "progress", "result")
-APART = (*OF_THE_BODY, "errors", "worker", "children")
+APART = (*OF_THE_BODY, "errors", "worker", "children", "waits_for", "awaited_by")
 
 
 def story(alias: str, id: int) -> dict[str, Any] | None:
@@ -51,7 +54,22 @@ def _told(alias: str, row: Any, state: str, own: Mapping[str, Any]) -> dict[str,
         **shown,
         "worker": None if row.worker_id is None else _worker(alias, row.worker_id),
         "children": children(alias, row.id)[:CHILDREN],
+        **_waits(alias, row),
         "errors": hidden.in_value(row.errors),
+    }
+
+
+def _waits(alias: str, row: Any) -> dict[str, list[dict[str, Any]]]:
+    """Return what it waits for or has waited for, and what waits for it or has, within its flow."""
+    of: dict[str, Any] = {"waits_for": flow_graph.parents, "awaited_by": flow_graph.children}
+    if row.flow_id is None:
+        return {name: [] for name in of}
+    return {
+        name: [
+            {"id": each.id, "task": each.task, "state": each.word}
+            for each in find(connections[alias], row.flow_id, row.id, limit=CHILDREN)
+        ]
+        for name, find in of.items()
     }
 
 
@@ -70,6 +88,10 @@ def as_lines(found: Mapping[str, Any]) -> Iterator[str]:
         cells.append(("worker", _named(worker)))
     if found["children"]:
         cells.append(("children", ", ".join(map(str, found["children"]))))
+    for name in ("waits_for", "awaited_by"):
+        if found[name]:
+            each = ", ".join(f"{other['id']} {other['state']}" for other in found[name])
+            cells.append((name.replace("_", " "), each))
     yield from aligned(cells)
     for name in OF_THE_BODY:
         if token_in(found[name]) is not None:

@@ -9,7 +9,7 @@ from django.core.management import CommandError
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
-from pgqueue.models import Message
+from pgqueue.models import History, Message
 from tests.factories import Connection, bury, ended, enqueue, insert, run, schedule
 from tests.management.calling import Called, call
 
@@ -70,6 +70,24 @@ def test_it_may_be_told_what_to_list(queue: Connection) -> None:
     assert listed("--state=running") == [claim.id]
     assert listed("--state=dead", "--channel=other", "--key=a", "--error=Oops") == [dead]
     assert call("pgqueue_list", "--state=held").out == "No messages.\n"
+
+
+def test_the_messages_of_a_flow_are_listed_live_or_ended(queue: Connection) -> None:
+    enqueue(queue, 2)
+    ended(queue, 2)
+    live, last, past = insert(queue, flow_id=7), insert(queue, flow_id=7, state="dead"), []
+    for outcome in ("succeeded", "succeeded", "expired"):
+        ended(queue, outcome=outcome)
+        past.append(History.objects.latest("id").pk)
+    History.objects.filter(pk__in=past).update(flow_id=7)
+
+    assert listed("--flow=7") == [last, live]
+    assert listed("--flow=7", "--state=dead") == [last]
+    assert listed("--flow=7", "--state=ended") == past[::-1]
+    assert listed("--flow=7", "--state=succeeded") == past[1::-1]
+    cut = call("pgqueue_list", "--flow=7", "--state=ended", "--limit=2")
+    assert cut.err == "There may be more: --limit\n"
+    assert listed("--flow=8") == []
 
 
 def test_what_has_ended_is_listed_by_its_outcome(queue: Connection) -> None:

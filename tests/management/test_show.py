@@ -8,6 +8,7 @@ from uuid import uuid4
 import pytest
 from django.core.management import CommandError
 
+from pgqueue import flow
 from pgqueue.engine import settle
 from pgqueue.models import History, Message
 from pgqueue.testing import run_all
@@ -19,6 +20,7 @@ KEYS = {
     *("id", "state", "task", "channel", "key", "priority", "attempt", "failures", "lost"),
     *("max_attempts", "created_at", "run_at", "expires_at", "claimed_at", "started_at"),
     *("cancel_requested_at", "ordered", "dedupe_key", "parent_id", "lease_until", "finished_at"),
+    *("flow_id", "waits_for", "awaited_by"),
     *("body_size", "payload", "metadata", "options", "progress", "result", "worker", "children"),
     "errors",
 }
@@ -78,6 +80,24 @@ def test_its_parent_and_its_children_are_named_live_or_ended(queue: Connection) 
     assert shown(parent)["children"] == [child, claim.id]
     assert shown(child)["parent_id"] == shown(claim.id)["parent_id"] == parent
     assert f"{child}, {claim.id}" in call("pgqueue_show", str(parent)).out
+
+
+def test_what_it_waits_for_and_what_waits_for_it_are_named(db: None) -> None:
+    with flow("letters") as f:
+        first = f.enqueue(jobs.add, 1, 2)
+        second = f.enqueue(jobs.add, 3, after=first)
+        third = f.enqueue(jobs.add, 4, after=[first, second])
+    waiting = shown(second.id)
+    run_all()
+    ended = shown(third.id)
+
+    assert (waiting["state"], waiting["flow_id"]) == ("held", int(f.id))
+    assert waiting["waits_for"] == [{"id": int(first.id), "task": jobs.add.name, "state": "ready"}]
+    assert waiting["awaited_by"] == [
+        {"id": int(third.id), "task": jobs.add.name, "state": "waiting"}
+    ]
+    assert [each["state"] for each in ended["waits_for"]] == ["succeeded"] * 2  # type: ignore[attr-defined]
+    assert f"{first.id} succeeded, {second.id} succeeded" in call("pgqueue_show", third.id).out
 
 
 def test_what_is_not_there_is_said(db: None) -> None:

@@ -11,7 +11,7 @@ from django.core.exceptions import ValidationError
 from django.core.management.base import CommandError
 
 from pgqueue.listing.index import NEWEST_FIRST, STRETCH, Listing
-from pgqueue.listing.messages import everything
+from pgqueue.listing.messages import ended_of_flow, everything
 from pgqueue.management import arguments, rows
 from pgqueue.management.base import QueueCommand
 from pgqueue.management.databases import database_of
@@ -26,10 +26,11 @@ ENDED = "ended"
 
 
 class Page(NamedTuple):
-    """Ids, and where to go on; None: there are no more."""
+    """Ids, and where to go on; None: there are no more, or `is_cut`: of what has no order."""
 
     ids: list[int]
     next: str | None
+    is_cut: bool = False
 
 
 class Command(QueueCommand):
@@ -74,6 +75,8 @@ class Command(QueueCommand):
             self.stdout.write("\n".join(rows.as_lines(found)) if found else "No messages.")
         if page.next:
             self.stderr.write(f"There may be more: --start {shlex.quote(page.next)}")
+        elif page.is_cut:
+            self.stderr.write("There may be more: --limit")
 
 
 def _listings(alias: str, options: Mapping[str, Any]) -> tuple[Any, list[Listing]]:
@@ -83,7 +86,10 @@ def _listings(alias: str, options: Mapping[str, Any]) -> tuple[Any, list[Listing
         filters |= {} if state is None else {"state": state}
         return Message, list(everything(Message.objects.using(alias), filters))
     filters |= {} if state == ENDED else {"outcome": state}
-    return History, [NEWEST_FIRST.listing(History.objects.using(alias), filters)]
+    ended = History.objects.using(alias)
+    if "flow_id" in filters:
+        return History, [ended_of_flow(ended, filters)]
+    return History, [NEWEST_FIRST.listing(ended, filters)]
 
 
 def _read(listings: Sequence[Listing], *, limit: int, start: str | None) -> Page:
@@ -98,6 +104,8 @@ def _read(listings: Sequence[Listing], *, limit: int, start: str | None) -> Page
         listing = listings[number]
         stretch = listing.stretch(place)
         room = limit - len(ids)
+        if not listing.order:
+            return Page(stretch.ids[:room], None, len(stretch.ids) > room or not stretch.is_all)
         if len(stretch.ids) > room:
             return Page(ids + stretch.ids[:room], _place(number, listing.place(stretch.ids[room])))
         ids += stretch.ids

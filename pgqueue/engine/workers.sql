@@ -52,6 +52,8 @@ SELECT count(*) FROM (
        AND channel <> ALL (%(excluded)s::text[]) AND channel NOT IN (SELECT name FROM paused) AND
 -- include: has_governed
      LIMIT %(limit)s)
+    UNION ALL
+    (SELECT FROM pgqueue_bell WHERE ended IS NOT NULL LIMIT 1)
     LIMIT %(limit)s) found
 
 -- name: retire
@@ -110,6 +112,9 @@ SELECT EXISTS (
       AND channel <> ALL (%(excluded)s::text[]) AND channel NOT IN (SELECT name FROM paused)
       AND
 -- include: has_governed
+) OR EXISTS (
+    -- What ended may let others go, once a worker looks.
+    SELECT FROM pgqueue_bell WHERE ended IS NOT NULL
 ) OR EXISTS (
     SELECT FROM pgqueue_message m
     WHERE state = 'scheduled' AND failures + lost > 0

@@ -9,15 +9,17 @@ from uuid import uuid4
 
 import pytest
 
-from pgqueue.engine import cancel, dead, lease, settle, workers
+from pgqueue.engine import cancel, dead, lease, route, settle, workers
 from pgqueue.engine.settle import Deferral
 from pgqueue.engine.workers import WorkerInfo
-from pgqueue.models import Bell, Channel, Lane, Worker
+from pgqueue.models import Bell, Channel, Lane, Message, Worker
 from pgqueue.states import State
+from tests.engine.flow_graphs import Graph, succeed
 from tests.factories import (
     OVER,
     Connection,
     bury,
+    claim,
     done,
     enqueue,
     failure,
@@ -115,6 +117,18 @@ class TestAWorker:
         assert workers.forget(connection, silent_for=2 * 60 * MINUTE) == 0
         assert workers.forget(connection, silent_for=30 * MINUTE) == 1
         assert Worker.objects.get().id == alive
+
+
+def test_what_ended_and_may_let_others_go_is_unfinished_and_waits(connection: Connection) -> None:
+    Graph(connection, {"a": "", "b": "a"})
+    succeed(connection, claim(connection))
+
+    ended = unfinished(connection), waiting(connection)
+    route.route(connection, after=0)
+    Message.objects.all().delete()
+
+    assert ended == (True, 1)
+    assert (unfinished(connection), waiting(connection)) == (False, 0)
 
 
 class TestAnythingUnfinished:

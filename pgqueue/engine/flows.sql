@@ -81,16 +81,18 @@ WITH failed AS MATERIALIZED (
       AND message_id <> ALL (%(ended)s::bigint[])
       AND message_id NOT IN (SELECT id FROM hopeless)
 ), looked AS MATERIALIZED (
-    SELECT r.message_id, r.watched_id, r.on_failure, next.parent_id
+    SELECT r.message_id, r.flow_id, r.watched_id, r.on_failure, next.parent_id
     FROM reached r LEFT JOIN LATERAL (
+        -- Compared as rows: by "parent_id >=" alone, the index of parents may be walked through all flows.
         SELECT d.parent_id FROM pgqueue_dependency d
-        WHERE d.flow_id = r.flow_id AND d.child_id = r.message_id AND d.parent_id >= r.watched_id
+        WHERE (d.flow_id, d.child_id, d.parent_id) >= (r.flow_id, r.message_id, r.watched_id)
+          AND (d.flow_id, d.child_id) <= (r.flow_id, r.message_id)
           -- Counted: EXISTS may be planned as a join, which reads all parents first.
           AND (SELECT count(*) FROM (
                    SELECT FROM pgqueue_message m
                    WHERE m.id = d.parent_id AND (r.on_failure <> 'run' OR m.state || '' <> 'dead')
                    LIMIT 1) live) > 0
-        ORDER BY d.parent_id LIMIT 1) next ON true
+        ORDER BY d.flow_id, d.child_id, d.parent_id LIMIT 1) next ON true
 ), moved AS (
     UPDATE pgqueue_blocked b SET watched_id = looked.parent_id
     FROM looked
@@ -100,8 +102,10 @@ WITH failed AS MATERIALIZED (
     WHERE parent_id IS NULL
       -- One that could not be cancelled before, since it was locked, must not run.
       AND (on_failure = 'run' OR NOT EXISTS (
-               SELECT FROM pgqueue_dependency d JOIN pgqueue_failed_member f ON f.message_id = d.parent_id
-               WHERE d.child_id = looked.message_id AND d.flow_id = f.flow_id))
+               SELECT FROM pgqueue_failed_member f
+               JOIN pgqueue_dependency d
+                 ON (d.flow_id, d.child_id, d.parent_id) = (looked.flow_id, looked.message_id, f.message_id)
+               WHERE f.flow_id = looked.flow_id))
 ), chosen AS MATERIALIZED (
     SELECT m.id
     FROM free CROSS JOIN LATERAL (

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from django.db import connections
 
 from pgqueue.codec.envelope import token_in
 from pgqueue.engine import flow_graph
+from pgqueue.engine.flow_graph import Relative
 from pgqueue.listing.index import without
 from pgqueue.listing.messages import children
 from pgqueue.management.columns import aligned
@@ -61,16 +62,17 @@ def _told(alias: str, row: Any, state: str, own: Mapping[str, Any]) -> dict[str,
 
 def _waits(alias: str, row: Any) -> dict[str, list[dict[str, Any]]]:
     """Return what it waits for or has waited for, and what waits for it or has, within its flow."""
-    of: dict[str, Any] = {"waits_for": flow_graph.parents, "awaited_by": flow_graph.children}
-    if row.flow_id is None:
-        return {name: [] for name in of}
-    return {
-        name: [
-            {"id": each.id, "task": each.task, "state": each.word}
-            for each in find(connections[alias], row.flow_id, row.id, limit=CHILDREN)
-        ]
-        for name, find in of.items()
-    }
+    parents: list[Relative] = []
+    waiting: list[Relative] = []
+    if row.flow_id is not None:
+        connection = connections[alias]
+        parents = flow_graph.parents(connection, row.flow_id, row.id, limit=CHILDREN)
+        waiting = flow_graph.children(connection, row.id, limit=CHILDREN)
+    return {"waits_for": _named_each(parents), "awaited_by": _named_each(waiting)}
+
+
+def _named_each(found: Sequence[Relative]) -> list[dict[str, Any]]:
+    return [{"id": each.id, "task": each.task, "state": each.word} for each in found]
 
 
 def _worker(alias: str, id: Any) -> dict[str, Any]:

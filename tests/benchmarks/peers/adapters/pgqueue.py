@@ -56,6 +56,12 @@ def gather(results: list[None]) -> int:
 
 
 @shared_task
+def compat_member(number: int) -> None:
+    """Do nothing, as a member of a chord."""
+    work.nothing(number)
+
+
+@shared_task
 def compat_gather(results: list[None]) -> int:
     """Take the results of many, as Celery's task does."""
     return len(results)
@@ -113,7 +119,7 @@ class PGQueue(OnDjango):
             result = chord(nothing.map(range(count)), gather).enqueue()
             returned = result.wait(timeout=60).return_value
         else:
-            members = celery.chord([compat.s(number) for number in range(count)])
+            members = celery.chord([compat_member.s(number) for number in range(count)])
             returned = members(compat_gather.s()).get(timeout=60)
         assert returned == count
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from contextlib import suppress
 from datetime import timedelta
 from threading import TIMEOUT_MAX
@@ -229,29 +230,47 @@ class Flow(Draft):
             WaitInTransaction: the transaction that stores it is not committed.
             FlowDoesNotExist: it was rolled back, or it is not kept any more.
         """
-        seconds = TIMEOUT_MAX / 2 if timeout is None else as_timedelta(timeout).total_seconds()
+        seconds = _seconds(timeout)
         until = monotonic() + seconds
-        flow_id = self._stored()
-        while True:
-            with needing_tables(self.database):
-                moving = engine.moving(connections[self.database], flow_id)
-            if moving is None:
-                return self.progress
-            left = until - monotonic()
-            if left <= 0:
-                raise WaitTimeout(
-                    f"{self!r} did not end within {seconds:g} s. It goes on: wait() may be called "
-                    "again."
-                )
+        while (moving := self._moving()) is not None:
+            nap = self._until_next_look(until, seconds)
             promise = waiting.ended(self.database, moving)
             with suppress(TimeoutError):
-                if promise.result(min(LOOK_EVERY, left)) is None:
+                if promise.result(nap) is None:
                     self._check_committed(moving)
             promise.cancel()
+        return self.progress
 
     async def await_(self, timeout: float | timedelta | None = None) -> Progress:  # noqa: ASYNC109
-        """Wait until nothing of it goes on, from async code."""
-        return await sync_to_async(self.wait)(timeout)
+        """Wait until nothing of it goes on, from async code, as `wait()` does; no thread waits."""
+        seconds = _seconds(timeout)
+        until = monotonic() + seconds
+        while (moving := await sync_to_async(self._moving)()) is not None:
+            nap = self._until_next_look(until, seconds)
+            promise = asyncio.wrap_future(waiting.ended(self.database, moving))
+            with suppress(TimeoutError):
+                if await asyncio.wait_for(promise, nap) is None:
+                    await sync_to_async(self._check_committed)(moving)
+        return await self.aprogress()
+
+    def _moving(self) -> int | None:
+        """Return a message of it that goes on; None: nothing does."""
+        with needing_tables(self.database):
+            return engine.moving(connections[self.database], self._stored())
+
+    def _until_next_look(self, until: float, seconds: float) -> float:
+        """Return for how many seconds to wait now.
+
+        Raises:
+            WaitTimeout: it is too late.
+        """
+        left = until - monotonic()
+        if left <= 0:
+            raise WaitTimeout(
+                f"{self!r} did not end within {seconds:g} s. It goes on: wait() may be called "
+                "again."
+            )
+        return min(LOOK_EVERY, left)
 
     def _check_committed(self, message_id: int) -> None:
         """Check that a message which others can't see is gone, and not just not committed yet."""
@@ -270,3 +289,7 @@ class Flow(Draft):
                 f"The flow {self.name!r} is not stored yet: its `with` block stores it."
             )
         return int(self.id)
+
+
+def _seconds(timeout: float | timedelta | None) -> float:
+    return TIMEOUT_MAX / 2 if timeout is None else as_timedelta(timeout).total_seconds()

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
 
 import pytest
-from asgiref.sync import async_to_sync
+from asgiref.sync import async_to_sync, sync_to_async
 from django.db import connections, transaction
 
 from pgqueue import (
@@ -18,8 +19,10 @@ from pgqueue import (
     FlowDoesNotExist,
     InvalidArguments,
     InvalidFlow,
+    Progress,
     TaskFailed,
     TaskResultDoesNotExist,
+    WaitTimeout,
     aget_flow,
     batch,
     chain,
@@ -437,6 +440,28 @@ class TestInAsyncCode:
 
         assert f.progress.failed == 2
         assert value_of(last) == 2
+
+    def test_no_thread_is_kept_by_who_awaits_the_end(self) -> None:
+        async def use() -> tuple[Progress, list[Any]]:
+            async with flow("awaited") as f:
+                f.enqueue(jobs.total, [f.enqueue(jobs.number, 7)])
+            ended = asyncio.create_task(f.await_(20))
+            # In the one thread that all sync code shares.
+            ran = await sync_to_async(run_all)()
+            return await ended, ran
+
+        progress, ran = async_to_sync(use)()
+
+        assert (progress.done, len(ran)) == (2, 2)
+
+    def test_a_flow_that_goes_on_is_given_up_in_time(self) -> None:
+        async def use() -> None:
+            async with flow("goes on") as f:
+                f.enqueue(jobs.number, 1)
+            await f.await_(0.01)
+
+        with pytest.raises(WaitTimeout, match=r"within 0\.01 s"):
+            async_to_sync(use)()
 
     def test_an_error_stores_nothing(self) -> None:
         async def use() -> None:

@@ -398,13 +398,13 @@ class TestOneMoment:
         self, url: str, connection: Connection
     ) -> None:
         enqueue(connection, 500)
-        [(options, first), *_, last] = parts(url, "messages", numPartitions="3")
+        [(options, first), *others] = parts(url, "messages", numPartitions="3")
 
         reading = batches(options, first)
         next(reading)
         with psycopg.connect(url) as clock:
             clock.execute("SELECT pg_sleep(3.5)")
-        rest = ids([last])
+        rest = ids(others)  # the last one may have blocks without rows
         reading.close()
 
         assert rest

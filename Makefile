@@ -27,6 +27,13 @@ INSTALLED = $(VENV)/installed
 PLOTTING = $(VENV)/installed-soak
 PIPELINE = $(VENV)/installed-spark
 DOCUMENTING = $(VENV)/installed-docs
+# Other queues, on the newest Python there is: pyenv's are not on PATH as such.
+PEERS_VENV = .venv-peers
+PEERS_INSTALLED = $(PEERS_VENV)/installed
+PEERS_PYTHON ?= $(shell for python in python3.14 python3.13 python3.12 \
+	"$${PYENV_ROOT:-$$HOME/.pyenv}"/versions/3.1[2-9]*/bin/python3 python3 python3.11; do \
+	$$python -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null \
+	&& echo $$python && break; done)
 
 .PHONY: demo history test test-slow test-postgres test-wal test-spark test-browser test-celery model fuzz chaos soak bench bench-smoke bench-peers docs messages audit lint types imports migrations check constraints clean
 
@@ -101,16 +108,8 @@ history: MESSAGES = 1000000
 history: $(PIPELINE)
 	$(RUN) -m tests.benchmarks.harness.history --messages $(MESSAGES)
 
-# Other queues beside ours, in a virtual environment of their own, on the newest Python there is
-# (pyenv's are not on PATH as such). ROUNDS=1 MESSAGES=1000 is only to see that it works, and
-# PEERS="huey celery" a part of it.
-PEERS_VENV = .venv-peers
-PEERS_INSTALLED = $(PEERS_VENV)/installed
-PEERS_PYTHON ?= $(shell for python in python3.14 python3.13 python3.12 \
-	"$${PYENV_ROOT:-$$HOME/.pyenv}"/versions/3.1[2-9]*/bin/python3 python3 python3.11; do \
-	$$python -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null \
-	&& echo $$python && break; done)
-
+# Other queues beside ours, in a virtual environment of their own. ROUNDS=1 MESSAGES=1000 is only to see
+# that it works, and PEERS="huey celery" a part of it.
 bench-peers: $(PEERS_INSTALLED)
 	@command -v redis-server >/dev/null || test "$$(id -u)" != 0 \
 		|| { apt-get update -qq && apt-get install -qq --no-install-recommends redis-server; } \

@@ -115,6 +115,8 @@ WITH failed AS MATERIALIZED (
 ), changed AS (
     UPDATE pgqueue_message
     SET state = CASE WHEN run_at > statement_timestamp() THEN 'scheduled' ELSE 'ready' END,
+        -- It waits for a worker since now; and a claim that goes on behind its mark finds it at once.
+        run_at = greatest(run_at, statement_timestamp()),
         governed =
 -- include: governed_anew
     WHERE id = ANY (ARRAY(SELECT id FROM chosen))

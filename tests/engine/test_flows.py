@@ -58,6 +58,17 @@ class TestWaiting:
 
         assert set(graph.states().values()) == {"succeeded"}
 
+    def test_a_child_waits_for_a_worker_since_its_parents_have_ended(
+        self, connection: Connection
+    ) -> None:
+        graph = Graph(connection, {"a": "", "b": "a"})
+
+        graph.run("a")
+        graph.route()
+
+        ended = History.objects.get(pk=graph.ids["a"]).finished_at
+        assert Message.objects.get(pk=graph.ids["b"]).run_at >= ended
+
     def test_a_child_that_is_delayed_is_scheduled_then(self, connection: Connection) -> None:
         graph = Graph(connection, {"a": ""}, run_after=None)
         later = Graph(connection, {"a": "", "b": "a"})

@@ -92,11 +92,13 @@ def critical_path(flow_id: int) -> list[Step]:
         before = _last(parents[step.pk])
         began = max(step.created_at, before.finished_at) if before else step.created_at
         waited = (began - step.created_at).total_seconds()
+        # The router let it go a little later; of a retry, run_at is the time of that.
+        due = began if step.failures else max(began, step.run_at)
         started = step.started_at or step.finished_at
         path.append(
             Step(
                 *(step.pk, step.task, waited),
-                (started - began).total_seconds(),
+                (started - due).total_seconds(),
                 (step.finished_at - started).total_seconds(),
             )
         )

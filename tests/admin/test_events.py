@@ -32,7 +32,6 @@ def short(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let a page have 3 rows, a stretch 7, and look no further than 20."""
     monkeypatch.setattr(listing, "STRETCH", 7)
     monkeypatch.setattr(listing, "REACH", 20)
-    monkeypatch.setattr("pgqueue.admin.changelist.REACH", 20)
     monkeypatch.setattr("pgqueue.admin.changelist.LOOK_FOR", 0)
     monkeypatch.setattr("pgqueue.admin.event.EventAdmin.list_per_page", 3)
 

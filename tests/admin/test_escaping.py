@@ -120,6 +120,7 @@ def posts(world: World) -> Iterator[tuple[str, dict[str, Any]]]:
 
 
 @pytest.mark.parametrize("text", [HOSTILE, ODD], ids=["hostile", "odd"])
+@pytest.mark.slow
 def test_no_text_becomes_a_part_of_a_page_and_each_link_leads_somewhere(text: str) -> None:
     client = Client()
     client.force_login(User.objects.create_superuser(f"root {text[:9]}"))

@@ -30,6 +30,7 @@ TASKS_DB = {"QUEUE_APPS": "django_tasks_db", "QUEUE_BACKEND": "django_tasks_db.D
 PGQUEUE = {"QUEUE_APPS": "pgqueue", "QUEUE_BACKEND": "pgqueue.backend.PostgresBackend"}
 
 
+@pytest.mark.slow
 def test_it_gives_the_same_results() -> None:
     at_once = results(IMMEDIATE)
     theirs = results(TASKS_DB, worker=["db_worker", "--queue-name", "*", "--interval", "0.1"])

@@ -154,6 +154,7 @@ def test_days_are_made_in_the_schema_of_their_history(
         connection.execute("DROP SCHEMA first CASCADE")
 
 
+@pytest.mark.slow
 def test_a_migration_back_leaves_nothing(connection: Connection, north: Connection) -> None:
     enqueue(north, 2)
     settle.complete(north, [done(each) for each in take(north)])

@@ -108,6 +108,7 @@ class TestOrder:
         assert stream.step() == all_ids(connection)
         assert len(stream.batches[0]) == 2
 
+    @pytest.mark.slow
     def test_of_many_writers_at_once_each_row_comes_once(
         self, url: str, connection: Connection
     ) -> None:

@@ -175,6 +175,7 @@ class TestStale:
 
 
 @pytest.mark.django_db(transaction=True)
+@pytest.mark.slow
 class TestWorkers:
     def test_keep_what_comes_after_they_were_idle(self) -> None:
         with worker("--threads", "4"):

@@ -74,6 +74,7 @@ NAMES = sorted(path.stem for path in Path(migrations.__file__).parent.glob("0*.p
         (["--threads", "0"], None, NAMES),
     ],
 )
+@pytest.mark.slow
 def test_it_says_once_what_to_do_and_begins_when_that_is_done(
     empty: None, arguments: list[str], applied: str | None, missing: list[str]
 ) -> None:

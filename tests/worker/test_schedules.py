@@ -38,6 +38,7 @@ def assert_each_once(found: list[datetime]) -> None:
     assert [later - earlier for earlier, later in pairwise(found)] == [SECOND] * (len(found) - 1)
 
 
+@pytest.mark.slow
 def test_two_workers_enqueue_once_at_each_tick_and_in_time() -> None:
     with worker(schedules=EVERY_SECOND), worker(schedules=EVERY_SECOND):
         wait_for_ticks(5)
@@ -52,6 +53,7 @@ def test_two_workers_enqueue_once_at_each_tick_and_in_time() -> None:
     assert set(History.objects.values_list("result", flat=True)) == {3}
 
 
+@pytest.mark.slow
 def test_a_worker_that_is_killed_takes_no_tick_with_it() -> None:
     with worker(schedules=EVERY_SECOND) as first, worker(schedules=EVERY_SECOND) as second:
         wait_for_ticks(2)

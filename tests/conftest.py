@@ -143,6 +143,8 @@ def looks_are_expensive(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def queue(db: None) -> psycopg.Connection[Any]:
     """Django's own connection, in the transaction of the test, for the engine's verbs."""
-    connections["default"].ensure_connection()
+    with connections["default"].cursor() as cursor:
+        # What it begins is the test's: the first transaction() of psycopg would commit, else.
+        cursor.execute("SELECT 1")
     connection: psycopg.Connection[Any] = connections["default"].connection
     return connection

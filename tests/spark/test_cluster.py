@@ -158,6 +158,7 @@ def drive(stage: Stage) -> OnStage:
     )
 
 
+@pytest.mark.slow
 def test_an_executor_or_a_driver_that_is_killed_loses_nothing(stage: Stage) -> None:
     for _ in range(2):
         stage.producer(rate=20)

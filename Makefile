@@ -49,9 +49,10 @@ PYTEST = $(RUN) -m pytest -n $(WORKERS) --dist loadgroup
 test: $(TESTED)
 	$(PYTEST) $(TESTS)
 
-# The rest of the suite: what starts many processes or servers, and what reads millions of rows.
-test-slow: $(TESTED) $(PLOTTING)
-	$(PYTEST) -m "slow and not spark" $(TESTS)
+# The rest of the suite: what starts many processes or servers, and what reads millions of rows. What is
+# marked `smoke` is run by bench-smoke.
+test-slow: $(TESTED)
+	$(PYTEST) -m "slow and not spark and not smoke" $(TESTS)
 
 # The suite on a throwaway server of another version: VERSION=15 or 16.
 test-postgres: $(TESTED)

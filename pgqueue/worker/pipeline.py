@@ -61,6 +61,8 @@ class Pipeline:
             tally,
             on_settled=self._make_room,
             on_delayed=on_delayed,
+            # A chain whose steps come fast makes a worker withdraw its wish for notifications.
+            on_member_ended=lambda: self.fetcher.wake(),
         )
         runner = Runner(
             config.database,

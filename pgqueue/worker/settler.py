@@ -62,6 +62,7 @@ class Settler(Service):
         tally: counts what was settled.
         on_settled: called when fewer messages are leased than before.
         on_delayed: called when a message was given a time to be due at.
+        on_member_ended: called when a message of a flow has left its run: others may go on now.
     """
 
     def __init__(
@@ -72,6 +73,7 @@ class Settler(Service):
         *,
         on_settled: Callable[[], None],
         on_delayed: Callable[[], None],
+        on_member_ended: Callable[[], None] = lambda: None,
     ) -> None:
         super().__init__()
         self._session = session
@@ -79,6 +81,7 @@ class Settler(Service):
         self._tally = tally
         self._on_settled = on_settled
         self._on_delayed = on_delayed
+        self._on_member_ended = on_member_ended
         self._ended: deque[Ended] = deque()
         self._locked: list[Ended] = []
         self._try_at = 0.0
@@ -98,6 +101,8 @@ class Settler(Service):
             self._on_settled()
             if ending.delay:
                 self._on_delayed()
+            if leased.claim.flow_id is not None:
+                self._on_member_ended()
             return
         self._unwritten.add(leased)
         self._ended.append((leased, ending))
@@ -149,6 +154,8 @@ class Settler(Service):
         settled = write(connection, batch)
         if any(getattr(ending, "delay", None) for _, ending in batch):
             self._on_delayed()
+        if any(leased.claim.flow_id is not None for leased, _ in batch):
+            self._on_member_ended()
         if len(settled) == len(batch):  # as nearly always
             self._tally.add(batch)
             self._let_go(*(leased for leased, _ in batch))

@@ -74,7 +74,12 @@ def made_room() -> list[bool]:
 
 
 @pytest.fixture
-def settler(leases: Leases, made_room: list[bool]) -> Iterator[Settler]:
+def let_others_go() -> list[bool]:
+    return []
+
+
+@pytest.fixture
+def settler(leases: Leases, made_room: list[bool], let_others_go: list[bool]) -> Iterator[Settler]:
     session = Session("default", name="test")
     with closing(session):
         settler = Settler(
@@ -83,6 +88,7 @@ def settler(leases: Leases, made_room: list[bool]) -> Iterator[Settler]:
             Tally(),
             on_settled=lambda: made_room.append(True),
             on_delayed=lambda: None,
+            on_member_ended=lambda: let_others_go.append(True),
         )
         yield settler
         settler.stop()
@@ -118,6 +124,25 @@ def heart(session: Session, leases: Leases, *, lease: timedelta) -> Heartbeat:
     )
     registration = Registration(info, notify_for=lease)
     return Heartbeat(session, leases, registration, Tally(), lease=lease, every=lease)
+
+
+@pytest.mark.parametrize("end", [SUCCEEDED, DIED, Closed(timedelta())])
+def test_it_says_of_messages_of_flows_alone_that_others_may_go_on(
+    settler: Settler,
+    leased: Callable[..., list[LeasedMessage]],
+    let_others_go: list[bool],
+    end: Ending,
+) -> None:
+    alone, member = leased(2)
+    member.claim = member.claim._replace(flow_id=7)
+    settler.start()
+
+    put(settler, alone, end=end)
+    eventually(settler.is_done)
+    assert let_others_go == []
+
+    put(settler, member, end=end)
+    eventually(lambda: let_others_go)
 
 
 def test_a_beat_that_asked_the_database_nothing_is_no_sign_of_it(leases: Leases) -> None:

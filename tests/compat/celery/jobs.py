@@ -307,7 +307,7 @@ class NaiveAuthenticateServer(Task):
 authenticate = app.register_task(NaiveAuthenticateServer())
 
 
-@app.task(rate_limit="10/m")
+@app.task
 def limited(number: int) -> int:
     return number
 

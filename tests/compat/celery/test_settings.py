@@ -168,7 +168,8 @@ def test_no_setting_is_read_before_the_apps_are_ready(monkeypatch: pytest.Monkey
 def _early(self: Any) -> None: ...
 
 
-def test_a_queue_of_its_own_for_one_call_would_evade_a_rate_limit() -> None:
+def test_a_queue_of_its_own_for_one_call_would_evade_a_rate_limit(settings: Any) -> None:
+    settings.CELERY_TASK_ANNOTATIONS = {jobs.limited.name: {"rate_limit": "10/m"}}
     assert stored(jobs.limited.delay(1)).key == jobs.limited.name
     with pytest.raises(exceptions.Unsupported, match="its rate_limit is a policy"):
         jobs.limited.apply_async((1,), queue="faster")

@@ -47,6 +47,7 @@ def test_a_rate_limit_is_a_policy_of_the_task_in_all_workers(settings: Any) -> N
 
 
 def test_a_policy_is_stated_when_the_limit_has_changed_and_else_left_alone(settings: Any) -> None:
+    settings.CELERY_TASK_ANNOTATIONS = {jobs.limited.name: {"rate_limit": "10/m"}}
     rates.apply()
     Channel("default").policy(rate=10, per=60, max_running=1, key=jobs.limited.name)
     rates.apply()

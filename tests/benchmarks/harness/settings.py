@@ -11,7 +11,10 @@ from testproject.settings import INSTALLED_APPS as OF_THE_PROJECT
 DATABASES["default"]["CONN_MAX_AGE"] = env.int("CONN_MAX_AGE", default=None)
 DATABASES["default"]["CONN_HEALTH_CHECKS"] = env.bool("CONN_HEALTH_CHECKS", default=True)
 
-EMAIL_BACKEND = "django.core.mail.backends.dummy.EmailBackend"
+if django.VERSION >= (6, 1):
+    MAILERS = {"default": {"BACKEND": "django.core.mail.backends.dummy.EmailBackend"}}
+else:
+    EMAIL_BACKEND = "django.core.mail.backends.dummy.EmailBackend"
 
 # Django's default writes two lines a task, which takes longer than the smallest tasks.
 LOGGING = {

@@ -27,7 +27,7 @@ from pgqueue.models.clock import StatementTimestamp
 from pgqueue.models.message import MessageQuerySet
 from pgqueue.names import as_channel, as_key, as_path
 from pgqueue.policies import checked as checked_limits
-from pgqueue.quantities import as_age, as_count, as_duration, as_timedelta
+from pgqueue.quantities import as_age, as_count, as_duration, as_flag, as_timedelta
 from pgqueue.retention import as_retention
 from pgqueue.spelling import hint, shown
 from pgqueue.states import Outcome, State
@@ -522,12 +522,6 @@ def _handler(value: Any) -> str:
     return as_path(path)
 
 
-def _flag(value: Any) -> bool:
-    if not isinstance(value, bool):
-        raise TypeError("it must be True or False.")
-    return value
-
-
 def _keep(value: Any) -> timedelta | None:
     return None if value is None else as_duration(value)
 
@@ -546,7 +540,7 @@ _OPTIONS: Mapping[str, Callable[[Any], Any]] = {
     "on_dead": _one_of(models.Channel.OnDead.values),
     "on_full": _one_of(models.Channel.OnFull.values),
     "handler": _handler,
-    "watched": _flag,
+    "watched": as_flag,
     "retention": _retention,
     "dead_retention": _keep,
 }

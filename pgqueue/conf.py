@@ -13,7 +13,7 @@ from django.core.signals import setting_changed
 
 from pgqueue.endpoints import Endpoints, as_endpoints
 from pgqueue.names import as_channel, as_identifier, as_slot
-from pgqueue.quantities import as_count, as_duration
+from pgqueue.quantities import as_count, as_duration, as_flag
 from pgqueue.redaction import FIELDS, as_fields
 from pgqueue.retention import Retention, as_retention
 from pgqueue.retries import Backoff, Exponential, as_backoff, declare
@@ -160,12 +160,6 @@ def _checked(name: str, value: Any, kind: Any) -> Any:
         raise ImproperlyConfigured(f"PGQUEUE[{name!r}] = {seen}: {error}") from error
 
 
-def _flag(value: Any) -> bool:
-    if not isinstance(value, bool):
-        raise TypeError("it must be True or False.")
-    return value
-
-
 def _limit(value: Any) -> timedelta | None:
     return None if value is None else as_duration(value)
 
@@ -234,7 +228,7 @@ _BY_NAME: Mapping[str, Callable[[Any], Any]] = {
 }
 _CHECKS = {
     str: as_channel,
-    bool: _flag,
+    bool: as_flag,
     int: as_count,
     timedelta: as_duration,
     timedelta | None: _limit,

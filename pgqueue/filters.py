@@ -22,6 +22,7 @@ from typing import Any
 
 from pgqueue.exceptions import InvalidEvent, InvalidFilter
 from pgqueue.names import KEY_LIMIT, as_text
+from pgqueue.quantities import as_flag
 from pgqueue.spelling import hint, shown
 
 TOPIC_LIMIT = 200  # bytes
@@ -334,9 +335,7 @@ def _place(path: Iterable[str]) -> str:
 
 def _predicate(name: str, place: str, how: str, value: Any) -> tuple[str, dict[str, Any]]:
     if how == "exists":
-        if not isinstance(value, bool):
-            raise TypeError("it must be True or False.")
-        return (f"exists({place})" if value else f"!(exists({place}))"), {}
+        return (f"exists({place})" if as_flag(value) else f"!(exists({place}))"), {}
     if how == "startswith":
         if not isinstance(value, str):
             raise TypeError("it must be text.")

@@ -24,6 +24,7 @@ from pgqueue.events.tables import parts_of, parts_of_model, quoted, topic_of
 from pgqueue.exceptions import InvalidEvent, InvalidTracking
 from pgqueue.filters import as_topic
 from pgqueue.names import as_text
+from pgqueue.quantities import as_flag
 from pgqueue.spelling import hint, shown
 
 __all__ = ["IndexTrail", "TrackTable", "UntrackTable"]
@@ -94,7 +95,7 @@ class TrackTable(Operation):
         self.table = _checked("table", parts_of, table)
         wanted = {"insert": insert, "update": update, "delete": delete, "truncate": truncate}
         for name, value in wanted.items():
-            _checked(name, _flag, value)
+            _checked(name, as_flag, value)
         if not any(wanted.values()):
             raise InvalidTracking("Nothing would be published: UntrackTable ends that.")
         chosen = [columns is not None, exclude is not None, serializer is not None]
@@ -335,12 +336,6 @@ def _model(value: Any) -> str:
     if label.count(".") > 1 or not all(part.isidentifier() for part in label.split(".")):
         raise ValueError("it must be the name of a model, such as 'shop.Order'.")
     return label
-
-
-def _flag(value: Any) -> bool:
-    if not isinstance(value, bool):
-        raise TypeError("it must be True or False.")
-    return value
 
 
 def _topic(value: Any) -> str:

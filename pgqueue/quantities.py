@@ -1,4 +1,4 @@
-"""Counts and durations, as users give them."""
+"""Flags, counts and durations, as users give them."""
 
 from __future__ import annotations
 
@@ -11,6 +11,17 @@ LARGEST = 2**31 - 1
 """The largest number in a column of PostgreSQL's type integer."""
 LONGEST = timedelta(days=36525)
 """What lies further back than a hundred years may be no time that PostgreSQL knows."""
+
+
+def as_flag(value: Any) -> bool:
+    """Return `value` if it is True or False.
+
+    Raises:
+        TypeError: it is neither.
+    """
+    if not isinstance(value, bool):
+        raise TypeError("it must be True or False.")
+    return value
 
 
 def as_count(value: Any, *, least: int = 1, most: int = LARGEST) -> int:

@@ -17,7 +17,7 @@ from pgqueue.events.recorded import RecordedEvent
 from pgqueue.exceptions import InvalidGroup, PGQueueError
 from pgqueue.filters import Filter, as_filter
 from pgqueue.names import as_channel, as_text
-from pgqueue.quantities import as_count
+from pgqueue.quantities import as_count, as_flag
 from pgqueue.retries import Backoff, as_backoff, declare
 from pgqueue.spelling import shown
 from pgqueue.tasks.options import checked_message
@@ -116,7 +116,7 @@ def consumer(
         "name": _checked("name", checked_name, name),
         "filter": as_filter(topics, where),
         "batch": None if batch is None else _checked("batch", _events, batch),
-        "atomic": _checked("atomic", _flag, atomic),
+        "atomic": _checked("atomic", as_flag, atomic),
         "partitions": _checked("partitions", as_partitions, partitions),
         "start": _checked("start", as_start, start),
         "max_attempts": _checked(
@@ -232,12 +232,6 @@ def parse_start(text: str) -> Start:
 
 def _events(value: Any) -> int:
     return as_count(value, most=MOST_EVENTS)
-
-
-def _flag(value: Any) -> bool:
-    if not isinstance(value, bool):
-        raise TypeError("it must be True or False.")
-    return value
 
 
 def _on_failure(value: Any) -> str:

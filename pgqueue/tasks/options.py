@@ -15,7 +15,7 @@ from django.utils import timezone
 
 from pgqueue.exceptions import InvalidMessage, InvalidTask, UnreadablePayload
 from pgqueue.names import as_channel, as_key
-from pgqueue.quantities import LONGEST, as_count, as_timedelta
+from pgqueue.quantities import LONGEST, as_count, as_flag, as_timedelta
 from pgqueue.redaction import as_paths
 from pgqueue.retries import Backoff, as_backoff, dump_backoff, load_backoff
 from pgqueue.schedules import as_schedules
@@ -194,12 +194,6 @@ def _texts_in(value: Any) -> Iterator[str]:
             yield from _texts_in(each)
 
 
-def _flag(value: Any) -> bool:
-    if not isinstance(value, bool):
-        raise TypeError("it must be True or False.")
-    return value
-
-
 def _atomic(value: Any) -> Atomic:
     if not isinstance(value, bool) and value not in get_args(Isolation):
         raise ValueError(f"it must be True, False or one of {', '.join(get_args(Isolation))}.")
@@ -235,7 +229,7 @@ _CHECKS: dict[str, Callable[[Any], Any]] = {
     "run_after": _run_after,
     "expires_at": _moment,
     "ttl": _duration,
-    "ordered": _flag,
+    "ordered": as_flag,
     "dedupe_key": _dedupe_key,
     "dedupe_for": _duration,
     "on_conflict": _conflict,
@@ -248,8 +242,8 @@ _CHECKS: dict[str, Callable[[Any], Any]] = {
     "enqueue_on_commit": _on_commit,
     "database": _alias,
     "connection": _connection,
-    "takes_context": _flag,
-    "encrypted": _flag,
+    "takes_context": as_flag,
+    "encrypted": as_flag,
     "schedule": as_schedules,
     "redact": as_paths,
 }
@@ -341,7 +335,7 @@ _RECEIVED: dict[str, Callable[[Any], Any]] = {
     "atomic": _atomic,
     "backend": _word,
     "soft_timeout": _duration,
-    "ignore_result": _flag,
+    "ignore_result": as_flag,
 }
 
 
@@ -402,7 +396,7 @@ _OF_A_MESSAGE: dict[str, Callable[[Any], Any]] = {
     "run_after": _run_after,
     "expires_at": _moment,
     "ttl": _duration,
-    "ordered": _flag,
+    "ordered": as_flag,
     "dedupe_for": _duration,
     "on_conflict": _conflict,
     "hold_for": _duration,

@@ -19,7 +19,7 @@ from pgqueue.events.recorded import RecordedEvent
 from pgqueue.exceptions import InvalidWebhook
 from pgqueue.models import Message, Subscription, Webhook
 from pgqueue.models.webhook import DELIVER, DELIVER_BATCH
-from pgqueue.quantities import as_age, as_count
+from pgqueue.quantities import as_age, as_count, as_flag
 from pgqueue.retries import as_backoff, dump_backoff
 from pgqueue.spelling import shown
 from pgqueue.states import State
@@ -128,20 +128,14 @@ def _checked(name: str, value: Any) -> Any:
         raise InvalidWebhook(f"{said}: {error}") from error
 
 
-def _flag(value: Any) -> bool:
-    if not isinstance(value, bool):
-        raise TypeError("it must be True or False.")
-    return value
-
-
 def _attempts(value: Any) -> int:
     return settings().webhooks.max_attempts if value is None else as_count(value)
 
 
 _CHECKS: dict[str, Callable[[Any], Any]] = {
     "secret": as_secret,
-    "cloudevents": _flag,
-    "gzip": _flag,
+    "cloudevents": as_flag,
+    "gzip": as_flag,
     "serializer": bodies.name_of,
     "timeout": as_timeout,
     "backoff": lambda value: dump_backoff(as_backoff(value)),

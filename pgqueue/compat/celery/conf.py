@@ -12,17 +12,11 @@ from django.core.exceptions import ImproperlyConfigured
 from django.core.signals import setting_changed
 
 from pgqueue.names import as_channel
-from pgqueue.quantities import as_duration
+from pgqueue.quantities import as_duration, as_flag
 from pgqueue.spelling import hint, shown
 
 NAMESPACE = "CELERY"
 DAY = timedelta(days=1)
-
-
-def _flag(value: Any) -> bool:
-    if not isinstance(value, bool):
-        raise TypeError("it must be True or False.")
-    return value
 
 
 def _limit(value: Any) -> timedelta | None:
@@ -67,8 +61,8 @@ def _accepted(value: Any) -> tuple[str, ...]:
 
 
 TAKEN: Mapping[str, tuple[Any, Callable[[Any], Any]]] = {
-    "task_always_eager": (False, _flag),
-    "task_eager_propagates": (False, _flag),
+    "task_always_eager": (False, as_flag),
+    "task_eager_propagates": (False, as_flag),
     "task_default_queue": (None, _queue),
     "task_default_priority": (None, _anything),
     "task_default_rate_limit": (None, _anything),
@@ -76,8 +70,8 @@ TAKEN: Mapping[str, tuple[Any, Callable[[Any], Any]]] = {
     "task_annotations": (None, _anything),
     "task_time_limit": (None, _limit),
     "task_soft_time_limit": (None, _limit),
-    "task_ignore_result": (False, _flag),
-    "task_track_started": (False, _flag),
+    "task_ignore_result": (False, as_flag),
+    "task_track_started": (False, as_flag),
     "task_serializer": ("json", _json),
     "result_serializer": ("json", _json),
     "accept_content": (("json",), _accepted),

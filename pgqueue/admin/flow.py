@@ -28,7 +28,7 @@ from pgqueue.admin.lane import serving
 from pgqueue.admin.links import page_url, to_page, to_row
 from pgqueue.admin.operations import CANCEL, REPLAY, Operation, report
 from pgqueue.conf import settings
-from pgqueue.engine import flow_graph
+from pgqueue.engine import flow_graph, flows
 from pgqueue.engine.flow_graph import Graph
 from pgqueue.engine.operate import BATCH
 from pgqueue.listing.index import NEWEST_FIRST, NOT_WHOLE, Comparison, Index, Listing, without
@@ -69,7 +69,7 @@ class FlowChangeList(BoundedChangeList):
         alias = self.root_queryset.db
         with without(alias, *NOT_WHOLE):
             ids = [flow.pk for flow in self.result_list]
-            found = flow_graph.progress(connections[alias], ids, bound=COUNTED)
+            found = flows.progress(connections[alias], ids, bound=COUNTED)
         for flow in self.result_list:
             flow.words = found[flow.pk]
 
@@ -163,7 +163,7 @@ class FlowAdmin(ListedAdmin):
         if not self.has_operate_permission(request):
             raise PermissionDenied
         with without(settings().database, *NOT_WHOLE):
-            found = flow_graph.progress(connections[settings().database], [flow.pk], bound=BATCH)
+            found = flows.progress(connections[settings().database], [flow.pk], bound=BATCH)
         live = {word: n for word, n in found[flow.pk].items() if word not in Outcome.values}
         is_large = sum(live.values()) >= BATCH
         if request.method == "POST":

@@ -114,18 +114,6 @@ class Graph:
     is_whole: bool = True
 
 
-def progress(connection: Cursors, ids: Collection[int], *, bound: int) -> dict[int, Counter[str]]:
-    """Return how many messages of each flow are in each state, or had each outcome.
-
-    Args:
-        bound: that are counted of each flow, live ones and ended ones each.
-    """
-    found: dict[int, Counter[str]] = {id: Counter() for id in ids}
-    for id, word, number in _rows(connection, "progress", ids=list(ids), bound=bound):
-        found[id][word] = number
-    return found
-
-
 def look(connection: Cursors, flow_id: int) -> Graph:
     """Return a flow as it is drawn."""
     tasks = [*map(_node, _rows(connection, "tasks", **_of(flow_id, members=COUNTED), limit=TASKS))]

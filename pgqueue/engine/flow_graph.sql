@@ -1,12 +1,8 @@
--- name: word
--- Follows "SELECT …" of a live message: its state, but for what waits for others of its flow.
-CASE WHEN state = 'held' AND lease_until IS NULL THEN 'waiting' ELSE state END AS word
-
 -- name: members
 -- Of what has not ended, only a run that goes on has begun.
 members AS MATERIALIZED (
     (SELECT id, task,
--- include: word
+-- include: member_word
             , CASE WHEN state = 'running' THEN coalesce(started_at, claimed_at) END AS started_at,
             NULL::timestamptz AS finished_at
      FROM pgqueue_message WHERE flow_id = %(flow_id)s LIMIT %(members)s)
@@ -31,19 +27,6 @@ waits AS MATERIALIZED (
        min(id), max(task), sum(number)::bigint, json_object_agg(word, number)::text, min(started_at), max(finished_at),
        sum(ran) / nullif(sum(timed), 0)::float8, string_agg(path, ','),
        array_agg(id) || array_agg(last_id)
-
--- name: progress
--- How many messages of each flow are in each state or had each outcome, each counted up to a bound.
-SELECT f.id, m.word, m.number
-FROM unnest(%(ids)s::bigint[]) f (id) CROSS JOIN LATERAL (
-    SELECT word, count(*) AS number
-    FROM (
-        (SELECT
--- include: word
-         FROM pgqueue_message WHERE flow_id = f.id LIMIT %(bound)s)
-        UNION ALL
-        (SELECT outcome FROM pgqueue_history WHERE flow_id = f.id LIMIT %(bound)s)) seen
-    GROUP BY word) m
 
 -- name: tasks
 -- The members by task: all of them, as far as a page counts.
@@ -149,7 +132,7 @@ ORDER BY found.id
 
 -- name: relative
     SELECT m.id, m.task,
--- include: word
+-- include: member_word
     FROM pgqueue_message m WHERE m.id = relative.id
     UNION ALL
     SELECT h.id, h.task, h.outcome FROM pgqueue_history h WHERE h.id = relative.id
@@ -158,7 +141,7 @@ ORDER BY found.id
 -- name: missing
 -- The parents that a message still waits for: none of them is before the one that it watches.
 SELECT m.id, m.task,
--- include: word
+-- include: member_word
 FROM pgqueue_blocked b
 CROSS JOIN LATERAL (
     SELECT d.parent_id FROM pgqueue_dependency d

@@ -11,6 +11,7 @@ message with 100 000 parents costs one walk over them, however their ends are sp
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 from datetime import datetime, timedelta
 from typing import NamedTuple
@@ -199,14 +200,22 @@ def find(connection: Cursors, flow_id: int) -> Found | None:
     return Found(*row) if row else None
 
 
-def counts(connection: Cursors, flow_id: int) -> dict[str, int]:
-    """Return how many messages of a flow are in each state, or had each outcome.
+def progress(
+    connection: Cursors, ids: Collection[int], *, bound: int | None = None
+) -> dict[int, Counter[str]]:
+    """Return how many messages of each flow are in each state, or had each outcome.
 
     Those that wait for others are "waiting".
+
+    Args:
+        bound: that are counted of each flow, live ones and ended ones each; None: all are.
     """
+    found: dict[int, Counter[str]] = {id: Counter() for id in ids}
     with connection.cursor() as cursor:
-        cursor.execute(SQL["counts"], {"flow_id": flow_id})
-        return dict(cursor.fetchall())
+        cursor.execute(SQL["progress"], {"ids": list(ids), "bound": bound})
+        for id, word, number in cursor.fetchall():
+            found[id][word] = number
+    return found
 
 
 def live(

@@ -187,14 +187,18 @@ WITH failures AS (
 )
 DELETE FROM pgqueue_flow WHERE id = %(flow_id)s
 
--- name: counts
--- How many messages of a flow are in each state or had each outcome; `waits`: for others of the flow.
-SELECT state, count(*) FROM (
-    SELECT CASE WHEN m.state = 'held' AND m.lease_until IS NULL THEN 'waiting' ELSE m.state END AS state
-    FROM pgqueue_message m WHERE m.flow_id = %(flow_id)s
-    UNION ALL
-    SELECT outcome FROM pgqueue_history WHERE flow_id = %(flow_id)s) members
-GROUP BY state
+-- name: progress
+-- How many messages of each flow are in each state or had each outcome, each counted up to a bound (NULL: all of them).
+SELECT f.id, m.word, m.number
+FROM unnest(%(ids)s::bigint[]) f (id) CROSS JOIN LATERAL (
+    SELECT word, count(*) AS number
+    FROM (
+        (SELECT
+-- include: member_word
+         FROM pgqueue_message WHERE flow_id = f.id LIMIT %(bound)s)
+        UNION ALL
+        (SELECT outcome FROM pgqueue_history WHERE flow_id = f.id LIMIT %(bound)s)) seen
+    GROUP BY word) m
 
 -- name: live
 -- The ids of live messages of a flow after an id.

@@ -196,3 +196,7 @@ parts AS (
 -- is not taken for one of ours, a mark on one that is still attached is stale, and is returned, too.
 SELECT nspname, log, relname, is_attached, is_pending, is_attached AND NOT is_pending AND is_marked AS is_stale
 FROM parts
+
+-- name: member_word
+-- Follows "SELECT …" of a live message: its state, but for what waits for others of its flow.
+CASE WHEN state = 'held' AND lease_until IS NULL THEN 'waiting' ELSE state END AS word

@@ -178,7 +178,7 @@ class Flow(Draft):
         """
         flow_id = self._stored()
         with needing_tables(self.database):
-            counts = engine.counts(connections[self.database], flow_id)
+            counts = engine.progress(connections[self.database], [flow_id])[flow_id]
             if not counts and engine.find(connections[self.database], flow_id) is None:
                 raise _unknown(flow_id)
         return Progress(

@@ -73,7 +73,7 @@ class Settler(Service):
         *,
         on_settled: Callable[[], None],
         on_delayed: Callable[[], None],
-        on_member_ended: Callable[[], None] = lambda: None,
+        on_member_ended: Callable[[], None],
     ) -> None:
         super().__init__()
         self._session = session

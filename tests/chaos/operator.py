@@ -274,7 +274,7 @@ def verbs() -> list[Callable[[], object]]:
         on_its_own(lookup.may_read)
 
     def look_at_flows() -> None:
-        on_its_own(flow_graph.progress, [NOBODY], bound=10)
+        on_its_own(flows.progress, [NOBODY], bound=10)
         on_its_own(flow_graph.look, NOBODY)
         # As of a flow that is too large to look at all of it.
         on_its_own(flow_graph._by_task, NOBODY, [], [], {}, is_whole=False)

@@ -7,11 +7,10 @@ from typing import Any
 
 from pgqueue.engine import enqueue as enqueueing
 from pgqueue.engine import flows, route, settle
-from pgqueue.engine.enqueue import Common
 from pgqueue.engine.flows import Blocked
 from pgqueue.models import History, Message
 from pgqueue.states import State
-from tests.factories import Connection, claim, done
+from tests.factories import Connection, claim, done, store
 
 
 class Graph:
@@ -37,28 +36,9 @@ class Graph:
                 if parents:
                     ids = sorted(self.ids[each] for each in parents)
                     blocked.append(Blocked(self.ids[name], ids, on_failure or "wait"))
-                self._store(name, waits=bool(parents), **changed)
+                own = {"flow_id": self.flow_id, "waits": bool(parents), **changed}
+                store(connection, ids=[self.ids[name]], **own)
             flows.block(connection, self.flow_id, blocked)
-
-    def _store(self, name: str, *, waits: bool, **changed: Any) -> None:
-        common = Common(
-            **{
-                "channel": "default",
-                "task": "tests.task",
-                "metadata": "{}",
-                "options": None,
-                "priority": 0,
-                "run_at": None,
-                "run_after": None,
-                "max_attempts": 5,
-                "flow_id": self.flow_id,
-                "waits": waits,
-                **changed,
-            }
-        )
-        enqueueing.enqueue(
-            self.connection, common, keys=[""], payloads=["{}"], ids=[self.ids[name]]
-        )
 
     def states(self) -> dict[str, str]:
         """Return each member's state or outcome."""

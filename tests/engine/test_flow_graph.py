@@ -6,6 +6,7 @@ import pytest
 
 from pgqueue.engine import flow_graph
 from pgqueue.engine.flow_graph import Graph
+from pgqueue.engine.flows import progress
 from pgqueue.models import Flow, Message
 from tests import stored_flows as flows
 from tests.factories import Connection
@@ -248,6 +249,6 @@ def test_progress_is_counted_up_to_a_bound(queue: Connection) -> None:
     large = flows.store("f", [Member("a", DONE)] * 5 + [Member("a", "ready")] * 2)
     empty = flows.store("f", [])
 
-    found = flow_graph.progress(queue, [large.id, empty.id], bound=3)
+    found = progress(queue, [large.id, empty.id], bound=3)
 
     assert found == {large.id: {DONE: 3, "ready": 2}, empty.id: {}}

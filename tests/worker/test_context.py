@@ -433,6 +433,7 @@ class TestDeferring:
             Tally(),
             on_settled=lambda: None,
             on_delayed=lambda: told.append("delayed"),
+            on_member_ended=lambda: told.append("member ended"),
         )
 
         settler.put(message, run(message))

@@ -26,6 +26,7 @@ from pgqueue.admin.filters import Choice
 from pgqueue.admin.flow_drawing import draw, in_order, lasting, word_for
 from pgqueue.admin.lane import serving
 from pgqueue.admin.links import page_url, to_page, to_row
+from pgqueue.admin.live import words as live_words
 from pgqueue.admin.operations import CANCEL, REPLAY, Operation, report
 from pgqueue.conf import settings
 from pgqueue.engine import flow_graph, flows
@@ -142,14 +143,7 @@ class FlowAdmin(ListedAdmin):
             "original": flow,
             "back": page_url("flow_changelist"),
             "sections": sections,
-            "live": {
-                "url": "?json=1",
-                "words": {
-                    "live": _("Live"),
-                    "lost": _("Not live: the connection is lost, and is tried again"),
-                    "denied": _("Not live: you may not see this any more. Log in again."),
-                },
-            },
+            "live": {"url": "?json=1", "words": live_words()},
             "links": self._links(request, flow),
         }
         return TemplateResponse(request, "admin/pgqueue/flow/page.html", context)

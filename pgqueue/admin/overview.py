@@ -15,6 +15,7 @@ from django.utils import translation
 from django.utils.translation import gettext as _
 
 from pgqueue.admin.base import ReadOnlyAdmin
+from pgqueue.admin.live import words as live_words
 from pgqueue.admin.overview_data import LABELS, look
 from pgqueue.admin.overview_sections import in_words, payload, rendered
 from pgqueue.admin.overview_stream import OverviewClient
@@ -67,9 +68,7 @@ class OverviewAdmin(ReadOnlyAdmin):
                     "failed": _("failed"),
                     "wait": _("mean wait (s)"),
                     "run": _("mean run time (s)"),
-                    "live": _("Live"),
-                    "lost": _("Not live: the connection is lost, and is tried again"),
-                    "denied": _("Not live: you may not see this any more. Log in again."),
+                    **live_words(),
                 },
             },
         }

@@ -2,10 +2,8 @@
 // server has them, else by asking every few seconds. Without this file the page is one of a moment.
 "use strict";
 (() => {
-  const POLL = 5000;
   const HEIGHT = 180;
   const live = JSON.parse(document.getElementById("pgqueue-overview-data").textContent);
-  const state = document.getElementById("pgqueue-live");
   const charts = [];
 
   function colour(name, otherwise) {
@@ -39,33 +37,11 @@
   }
 
   function take(told) {
-    for (const [name, html] of Object.entries(told.sections)) {
-      const section = document.querySelector(`[data-section="${name}"]`);
-      // A part that is in use is left as it is: a link that has the focus, or text that is selected.
-      if (section.contains(document.activeElement) || section.contains(getSelection().isCollapsed ? null : getSelection().anchorNode)) continue;
-      if (section.innerHTML !== html) section.innerHTML = html;
-    }
+    pgqueueLive.take(told.sections);
     live.chart = told.chart;
     for (const { plot, series } of charts) plot.setData(columns(series));
     for (const [name, words] of Object.entries(told.in_words)) document.getElementById(`pgqueue-${name}`).setAttribute("aria-label", words);
-    say(live.words.live);
-  }
-
-  function say(words) {
-    if (state.textContent !== words) state.textContent = words;
-  }
-
-  async function poll() {
-    try {
-      const answer = await fetch(live.data, { headers: { Accept: "application/json" } });
-      // Who is logged out is led to the page that asks who they are.
-      if (answer.status === 403 || answer.redirected) return say(live.words.denied);
-      if (!answer.ok) throw new Error(answer.status);
-      take(await answer.json());
-    } catch {
-      say(live.words.lost);
-    }
-    setTimeout(poll, POLL);
+    pgqueueLive.say(live.words.live);
   }
 
   // Their width and their colours are those of the moment in which they are drawn.
@@ -76,12 +52,12 @@
   if (live.stream) {
     const source = new EventSource(live.stream);
     source.addEventListener("overview", (event) => take(JSON.parse(event.data)));
-    source.addEventListener("error", () => say(live.words.lost));
+    source.addEventListener("error", () => pgqueueLive.say(live.words.lost));
     source.addEventListener("denied", () => {
       source.close();
-      say(live.words.denied);
+      pgqueueLive.say(live.words.denied);
     });
   } else {
-    setTimeout(poll, POLL);
+    pgqueueLive.poll(live.data, live.words, take);
   }
 })();

@@ -264,7 +264,7 @@ class Task:
         so does `AsyncResult`. It is stored together with the end of this run.
 
         Raises:
-            Replaced: always, but in `apply()`; the worker takes it from there.
+            TaskPredicate: always, but in `apply()`; the worker takes it from there.
             Unsupported: no worker runs it.
         """
         return replacing.replace(self, sig)

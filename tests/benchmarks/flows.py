@@ -10,9 +10,14 @@ last_to_callback_ms  from the end of the last member to the start of the callbac
 results_ms           the same where the callback takes what all members return
 chain_step_ms        on an idle queue, from the end of a step to the start of the next: the median
                      of `STEPS` steps
+…_chord_per_s        chords of 1 000 members, one after another, as `peers` measures them; where
+                     Celery is installed and there is a Redis
+chord_of_celery_redis
 """
 
+import shutil
 import time
+from importlib.util import find_spec
 from statistics import median
 
 from pgqueue import flow
@@ -22,6 +27,7 @@ from tests.benchmarks.harness.draining import drain
 from tests.benchmarks.harness.report import Report, Round, repeat
 from tests.benchmarks.harness.session import session, settle_down
 from tests.benchmarks.harness.tasks import gather
+from tests.benchmarks.peers.rounds import measuring
 
 SIZES = (100_000,)
 CHORDS = 3
@@ -42,8 +48,23 @@ JOIN pgqueue_history p ON p.id = d.parent_id
 
 
 def measure(*, messages: int, rounds: int) -> Report:
-    """Compare a chord with messages of no flow."""
-    return repeat("flows", _round, messages=messages, rounds=rounds)
+    """Compare a chord with messages of no flow, and with Celery's."""
+    if find_spec("celery") is None or shutil.which("redis-server") is None:
+        return repeat("flows", _round, messages=messages, rounds=rounds)
+    with measuring(["celery"], only=["chord"], finished=0) as (beside_celery, remarks):
+
+        def both(count: int) -> Round:
+            return _joined(_round(count), beside_celery.measure(count))
+
+        return repeat("flows", both, messages=messages, rounds=rounds, remarks=remarks)
+
+
+def _joined(one: Round, other: Round) -> Round:
+    return Round(
+        figures={**one.figures, **other.figures},
+        ratios={**one.ratios, **other.ratios},
+        remarks={**one.remarks, **other.remarks},
+    )
 
 
 def _round(count: int) -> Round:

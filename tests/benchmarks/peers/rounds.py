@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import sys
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from importlib import import_module
 from math import inf
 
 import psycopg
@@ -12,10 +15,11 @@ import psycopg
 from tests.benchmarks.harness.report import Round
 from tests.benchmarks.peers import measures
 from tests.benchmarks.peers.measures import Failed, Figures
-from tests.benchmarks.peers.peer import Peer
-from tests.benchmarks.peers.places import Place
+from tests.benchmarks.peers.peer import ADAPTERS, Peer, module
+from tests.benchmarks.peers.places import Place, places
 
 OURS = "pgqueue"
+MISSING = "was not measured"
 CHORD = 1_000
 """How many members a chord has."""
 CONNECTING = {"CONN_MAX_AGE": "0"}
@@ -24,6 +28,56 @@ AS_CELERY = {
     "compat_chord_of_celery_redis": "compat_chord_per_s",
 }
 """Ratios whose figure of ours has a name of its own."""
+
+
+@contextmanager
+def measuring(
+    names: Collection[str], *, only: Collection[str] | None, finished: int
+) -> Iterator[tuple[Rounds, dict[str, str]]]:
+    """Have the places that peers store in while this lasts, and what measures them.
+
+    Args:
+        names: of peers beside ours; none: all.
+        only: the names of measurements to make; None: all.
+        finished: how many messages that have ended are in the full place.
+
+    Returns:
+        What measures a round, and remarks on each peer, also on those that can't be had.
+    """
+    with places() as (empty, full):
+        # Adapters look for where they store when they are imported.
+        os.environ.update(empty.environment)
+        wanted = [each for each in ADAPTERS if each in (OURS, *(names or ADAPTERS))]
+        peers, remarks = _found(wanted, lambda peer: _install(peer, empty, full, finished))
+        yield Rounds(peers, empty, full, only=only), remarks
+
+
+def _found(
+    names: Iterable[str], install: Callable[[Peer], None]
+) -> tuple[list[Peer], dict[str, str]]:
+    """Return the peers that can be had, and remarks on all."""
+    found, remarks = [], {}
+    for name in names:
+        try:
+            peer: Peer = import_module(module(name)).PEER
+            install(peer)
+        except (ImportError, KeyError, psycopg.Error, Failed) as error:
+            # KeyError: it looked for a Redis that is not there.
+            print(f"    {error!r}", file=sys.stderr)
+            remarks[name] = f"{MISSING}: {str(error).splitlines()[0]} is missing or failed."
+        else:
+            found.append(peer)
+            remarks[name] = f"{peer.title} {peer.version}: {peer.settings}."
+    return found, remarks
+
+
+def _install(peer: Peer, empty: Place, full: Place, finished: int) -> None:
+    print(f"  installing: {peer.title}", file=sys.stderr, flush=True)
+    for place in (empty, full):
+        measures.install(peer, place)
+    if peer.finished:
+        full.execute(peer.finished, {"count": finished})
+        peer.settle_down(full)
 
 
 @dataclass(frozen=True)

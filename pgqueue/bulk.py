@@ -247,7 +247,7 @@ def operate(
 ) -> dict[str, int]:
     """Do it, from where it was; hand the message back after a while, so that workers may stop."""
     verb, until = VERBS[operation], monotonic() + RUN_FOR
-    walk = _Walk(context, Filter(**filter), _progress(context, newest))
+    walk = _Walk(context, operation, Filter(**filter), _progress(context, newest))
     for ids in walk.batches():
         with transaction.atomic(using=context.database):
             with borrow(context.database) as connection:
@@ -265,6 +265,7 @@ class _Walk:
     """The ids that are left, newest first."""
 
     context: TaskContext
+    operation: str
     filter: Filter
     progress: Progress
 
@@ -291,6 +292,8 @@ class _Walk:
     def _rows(self) -> MessageQuerySet:
         # An operation on everything would end itself, or others that go on.
         rows = Message.objects.using(self.context.database).exclude(task__in=TASKS)
+        if self.operation == "cancel" and self.filter.flow is not None:
+            rows = rows.besides_handler(self.filter.flow)
         return rows.filter(pk__lte=self.progress.newest)
 
 

@@ -266,7 +266,7 @@ class WebhookDisabled(PGQueueError):
 
 
 class InvalidFlow(PGQueueError, ValueError):
-    """These messages can't be stored as one flow."""
+    """This can't be stored as a flow, or done with one: the message says why."""
 
 
 class FlowDoesNotExist(PGQueueError):
@@ -281,7 +281,7 @@ class ParentFailed(PGQueueError):
     Attributes:
         message_id: of the parent.
         task: its name.
-        outcome: dead, cancelled, discarded or expired.
+        outcome: dead, cancelled, discarded or expired; its state, if it was replayed meanwhile.
         error: what it raised last: a dict of class, message and traceback; None: nothing.
     """
 

@@ -27,6 +27,11 @@ async def number_async(value: int) -> int:
 
 
 @task
+def named_as_options(task: int, after: int, on_failure: int) -> int:
+    return task + after + on_failure
+
+
+@task
 def total(numbers: list[int], extra: int = 0) -> int:
     return sum(numbers) + extra
 

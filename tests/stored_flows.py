@@ -10,7 +10,7 @@ from django.db import connection
 from django.utils import timezone
 
 from pgqueue.engine import enqueue, flows
-from pgqueue.engine.flows import Blocked
+from pgqueue.engine.flows import Waits
 from pgqueue.models import Flow, History, Message
 from pgqueue.states import Outcome, State
 
@@ -86,7 +86,7 @@ def store(
         _store_member(flow_id, id, member, at)
         parents = sorted(ids[each] for each in member.parents)
         if parents:
-            blocked.append(Blocked(id, parents, member.on_failure))
+            blocked.append(Waits(id, parents, member.on_failure))
     flows.block(queue, flow_id, blocked)
     _unblock(flow_id)
     return Stored(flow_id, ids)

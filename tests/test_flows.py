@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 from django.db import transaction
 
 from pgqueue import (
+    Channel,
     DuplicateMessage,
     Flow,
     FlowDoesNotExist,
     InvalidArguments,
     InvalidFlow,
     TaskFailed,
+    bulk,
     chain,
     chord,
     flow,
@@ -25,6 +28,7 @@ from pgqueue.models import Flow as FlowRow
 from pgqueue.states import Outcome, State
 from pgqueue.testing import immediate, run_all
 from tests import flow_jobs as jobs
+from tests.management.calling import call
 
 pytestmark = pytest.mark.django_db
 
@@ -334,6 +338,40 @@ class TestTheHandler:
         assert jobs.ran == [f.id]
         assert get_flow(f.id).progress == (2, 2, 0, 0, 0)
 
+    @pytest.mark.parametrize(
+        "cancel",
+        [
+            lambda f: f.cancel(),
+            lambda f: call("pgqueue_cancel", "--flow", f.id),
+            lambda f: bulk.start("cancel", bulk.Filter(flow=int(f.id)), newest=bulk.newest()),
+        ],
+        ids=["flow", "command", "bulk"],
+    )
+    def test_runs_also_where_the_flow_is_cancelled(self, cancel: Callable[[Flow], Any]) -> None:
+        Channel("default").pause()
+        with flow("cancelled", on_end=jobs.note) as f:
+            f.enqueue(jobs.total, [f.enqueue(jobs.number, 1)])
+
+        cancel(f)
+        run_all()
+        Channel("default").resume()
+        run_all()
+
+        assert f.progress == (1, 2, 0, 0, 0)
+        assert jobs.ran == [f.id]
+
+    def test_does_not_run_while_a_message_waits_for_a_dead_one(self) -> None:
+        with flow("stuck", on_end=jobs.note) as f:
+            dead = f.enqueue(jobs.fail)
+            f.enqueue(jobs.total, [dead])
+        run_all()
+        assert jobs.ran == []
+
+        Message.objects.filter(pk=dead.id).discard()
+        run_all()
+
+        assert jobs.ran == [f.id]
+
     def test_waits_for_what_is_added_meanwhile(self) -> None:
         with flow("grown", on_end=jobs.note) as f:
             f.enqueue(jobs.grow, 3)
@@ -409,11 +447,11 @@ class TestOperating:
 
     def test_says_that_it_is_stored_or_not_yet(self) -> None:
         f = flow("not yet")
-        with pytest.raises(InvalidFlow, match="not stored yet"):
+        with pytest.raises(InvalidFlow, match="Nothing of the flow 'not yet' is stored"):
             _ = f.progress
         with f:
             f.enqueue(jobs.number, 1)
-        with pytest.raises(InvalidFlow, match="takes no more messages"):
+        with pytest.raises(InvalidFlow, match="its block has ended"):
             f.__enter__()
 
     def test_wait_returns_where_only_a_dead_one_is_waited_for(self) -> None:

@@ -33,7 +33,7 @@ from pgqueue.engine import flow_graph, flows
 from pgqueue.engine.flow_graph import Graph
 from pgqueue.engine.operate import BATCH
 from pgqueue.listing.index import NEWEST_FIRST, NOT_WHOLE, Comparison, Index, Listing, without
-from pgqueue.models import Flow
+from pgqueue.models import Flow, Message
 from pgqueue.states import Outcome, State
 from pgqueue.tasks.flows import get_flow
 from pgqueue.templatetags.pgqueue_admin import duration
@@ -164,10 +164,13 @@ class FlowAdmin(ListedAdmin):
             if is_large:
                 return self._begin(request, flow, operation)
             return self._operate(request, flow, operation)
-        number = live.get(State.DEAD, 0) if operation is REPLAY else sum(live.values())
+        number = live.get(State.DEAD, 0)
+        if operation is not REPLAY:
+            rows = Message.objects.using(settings().database)
+            number = sum(live.values()) - rows.filter(pk=flow.handler_id).count()
         context = {
             **self.admin_site.each_context(request),
-            "title": _("Retry its dead messages") if operation is REPLAY else _("Cancel"),
+            "title": _("Replay its dead messages") if operation is REPLAY else _("Cancel"),
             "opts": self.opts,
             "flow": flow,
             "operation": operation,
@@ -236,7 +239,7 @@ class FlowAdmin(ListedAdmin):
         url = reverse("admin:pgqueue_flow_operate", args=[flow.pk])
         operations = []
         if words.get(State.DEAD):
-            operations.append((f"{url}?action=retry", _("Retry its dead messages …")))
+            operations.append((f"{url}?action=retry", _("Replay its dead messages …")))
         if _live(words):
             operations.append((f"{url}?action=cancel", _("Cancel it …")))
         return operations

@@ -25,7 +25,7 @@ SQL = load(__name__)
 BATCH = 10_000
 
 
-class Blocked(NamedTuple):
+class Waits(NamedTuple):
     """A message that waits for its parents.
 
     Attributes:
@@ -46,7 +46,7 @@ class Freed(NamedTuple):
     governed: bool
 
 
-class Found(NamedTuple):
+class StoredFlow(NamedTuple):
     """A flow's row."""
 
     id: int
@@ -91,18 +91,18 @@ def begin(connection: Cursors, flow_id: int, name: str, *, handler_id: int | Non
         cursor.execute(SQL["begin"], {"id": flow_id, "name": name, "handler_id": handler_id})
 
 
-def block(connection: Cursors, flow_id: int, blocked: Collection[Blocked]) -> None:
+def block(connection: Cursors, flow_id: int, waiting: Collection[Waits]) -> None:
     """Store what waits for what."""
-    lines = (f"{flow_id}\t{each.child}\t{parent}\n" for each in blocked for parent in each.parents)
+    lines = (f"{flow_id}\t{each.child}\t{parent}\n" for each in waiting for parent in each.parents)
     with connection.cursor() as cursor:
         copying.send(cursor, SQL["copy_dependencies"], lines)
         cursor.execute(
             SQL["block"],
             {
                 "flow_id": flow_id,
-                "children": [each.child for each in blocked],
-                "watched": [each.parents[0] for each in blocked],
-                "on_failures": [each.on_failure for each in blocked],
+                "children": [each.child for each in waiting],
+                "watched": [each.parents[0] for each in waiting],
+                "on_failures": [each.on_failure for each in waiting],
             },
         )
 
@@ -192,12 +192,12 @@ def forget(connection: Connection, *, keep: timedelta, limit: int = BATCH) -> in
     return max(deleted, 1)
 
 
-def find(connection: Cursors, flow_id: int) -> Found | None:
+def find(connection: Cursors, flow_id: int) -> StoredFlow | None:
     """Return a flow's row."""
     with connection.cursor() as cursor:
         cursor.execute(SQL["find"], {"flow_id": flow_id})
         row = cursor.fetchone()
-    return Found(*row) if row else None
+    return StoredFlow(*row) if row else None
 
 
 def progress(
@@ -219,19 +219,24 @@ def progress(
 
 
 def live(
-    connection: Cursors, flow_id: int, *, state: str | None = None, limit: int
+    connection: Cursors,
+    flow_id: int,
+    *,
+    state: str | None = None,
+    besides_handler: bool = False,
+    limit: int,
 ) -> Iterator[list[int]]:
     """Yield the ids of a flow's live messages, `limit` at a time.
 
     Args:
         state: only those in it.
+        besides_handler: leave out what runs at the flow's end.
     """
+    given = {"flow_id": flow_id, "state": state, "besides_handler": besides_handler, "limit": limit}
     after = 0
     while True:
         with connection.cursor() as cursor:
-            cursor.execute(
-                SQL["live"], {"flow_id": flow_id, "state": state, "after": after, "limit": limit}
-            )
+            cursor.execute(SQL["live"], {**given, "after": after})
             ids = [id for (id,) in cursor.fetchall()]
         if not ids:
             return

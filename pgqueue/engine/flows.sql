@@ -202,8 +202,10 @@ FROM unnest(%(ids)s::bigint[]) f (id) CROSS JOIN LATERAL (
 
 -- name: live
 -- The ids of live messages of a flow after an id.
-SELECT id FROM pgqueue_message
+SELECT id FROM pgqueue_message m
 WHERE flow_id = %(flow_id)s AND id > %(after)s AND (%(state)s::text IS NULL OR state || '' = %(state)s::text)
+  AND NOT (%(besides_handler)s AND EXISTS (
+               SELECT FROM pgqueue_flow f WHERE f.id = %(flow_id)s AND f.handler_id = m.id))
 ORDER BY id LIMIT %(limit)s
 
 -- name: find
@@ -230,13 +232,19 @@ CROSS JOIN LATERAL (
 ORDER BY waited.id
 
 -- name: moving
--- A message of the flow that goes on, the last one that waits if there is any, as far as can be seen; or 0:
--- the router has to look first. NULL: all have ended, or wait for one that is dead.
+-- A message of the flow that goes on, the last one that waits if there is any, as far as can be seen, or for
+-- the router to look. NULL: all have ended, or wait for one that is dead. A message is of one flow, and is looked for
+-- by its own index: by that of flows, all waits of this one may be walked for each bell.
 SELECT CASE WHEN EXISTS (
                 SELECT FROM pgqueue_message
                 WHERE flow_id = %(flow_id)s AND state || '' IN ('ready', 'running', 'scheduled'))
               OR EXISTS (
                 SELECT FROM pgqueue_message
                 WHERE flow_id = %(flow_id)s AND state || '' = 'held' AND lease_until IS NOT NULL)
-              OR EXISTS (SELECT FROM pgqueue_bell WHERE ended IS NOT NULL)
+              OR EXISTS (
+                SELECT FROM pgqueue_bell bell
+                CROSS JOIN LATERAL unnest(bell.ended) AS over (id)
+                CROSS JOIN LATERAL (
+                    SELECT flow_id FROM pgqueue_dependency d WHERE d.parent_id = over.id LIMIT 1) waits
+                WHERE waits.flow_id = %(flow_id)s)
             THEN (SELECT max(id) FROM pgqueue_message WHERE flow_id = %(flow_id)s AND state || '' <> 'dead') END

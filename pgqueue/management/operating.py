@@ -164,7 +164,12 @@ class OperatingCommand(QueueCommand):
         parser.add_argument("--database", metavar="ALIAS", help="(PGQUEUE: DATABASE).")
 
     def handle(self, *args: Any, **options: Any) -> None:
-        selection = selected(options, database_of(options["database"]), self.state)
+        selection = selected(
+            options,
+            database_of(options["database"]),
+            self.state,
+            besides_handler=self.verb == "cancel",
+        )
         if options["dry_run"]:
             self._look(selection, options["format"])
         else:

@@ -59,11 +59,13 @@ class Selection:
         alias: the database.
         ids: those that were named; none: `wanted` finds them.
         wanted: what their columns are.
+        besides_handler: leave out what runs at the end of the flow that is wanted.
     """
 
     alias: str
     ids: Sequence[int] = ()
     wanted: Mapping[str, Any]
+    besides_handler: bool = False
 
     def batches(self) -> Iterator[list[int]]:
         """Yield their ids, 1 000 at a time at most; a stretch of them is looked for at a time.
@@ -85,8 +87,11 @@ class Selection:
 
     @property
     def rows(self) -> MessageQuerySet:
-        """All messages."""
-        return Message.objects.using(self.alias)
+        """All messages that may be found."""
+        rows = Message.objects.using(self.alias)
+        if self.besides_handler and "flow_id" in self.wanted:
+            rows = rows.besides_handler(self.wanted["flow_id"])
+        return rows
 
     def _stretches(self) -> Iterator[list[int]]:
         if self.ids:
@@ -100,11 +105,14 @@ class Selection:
                 yield stretch.ids
 
 
-def selected(options: Mapping[str, Any], alias: str, state: str | None) -> Selection:
+def selected(
+    options: Mapping[str, Any], alias: str, state: str | None, *, besides_handler: bool = False
+) -> Selection:
     """Return what the options choose.
 
     Args:
         state: the one state in which the command does something to messages; None: it is chosen.
+        besides_handler: of a flow, leave out what runs at its end.
 
     Raises:
         CommandError: they name ids and a filter, or nothing.
@@ -123,4 +131,6 @@ def selected(options: Mapping[str, Any], alias: str, state: str | None) -> Selec
         )
     if state:
         filters["state"] = state
-    return Selection(alias=alias, ids=options["ids"], wanted=filters)
+    return Selection(
+        alias=alias, ids=options["ids"], wanted=filters, besides_handler=besides_handler
+    )

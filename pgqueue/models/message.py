@@ -8,6 +8,7 @@ from pgqueue.connections import borrow
 from pgqueue.engine import operate
 from pgqueue.engine.operate import BATCH, Operated, Verb
 from pgqueue.models.clock import StatementTimestamp
+from pgqueue.models.flow import Flow
 from pgqueue.models.generated import GeneratedField
 from pgqueue.states import State
 from pgqueue.tables import needing_tables
@@ -36,6 +37,11 @@ class MessageQuerySet(models.QuerySet["Message"]):
     def lost(self) -> MessageQuerySet:
         """Running, but the lease ran out: the worker died."""
         return self.filter(state=State.RUNNING, lease_until__lt=StatementTimestamp())
+
+    def besides_handler(self, flow_id: int) -> MessageQuerySet:
+        """Those that are not what runs at a flow's end: it does so also where all is cancelled."""
+        flows = Flow.objects.using(self.db).filter(pk=flow_id, handler_id__isnull=False)
+        return self.exclude(pk__in=flows.values("handler_id"))
 
     def run_now(self) -> Operated:
         """Make delayed messages ready, whatever their time."""

@@ -69,7 +69,7 @@ class TaskContext:
             )
         if self.growth is None:
             self.growth = Growth(
-                self.task.name, self.database, flow_id=self.claim.flow_id, message_id=self.claim.id
+                self.database, flow_id=self.claim.flow_id, message_id=self.claim.id
             )
         return self.growth
 

@@ -14,7 +14,7 @@ from pgqueue.codec.encoding import Hint
 from pgqueue.codec.references import Reference, noticed
 from pgqueue.engine import enqueue as enqueueing
 from pgqueue.engine import flows as engine
-from pgqueue.engine.flows import Blocked
+from pgqueue.engine.flows import Waits
 from pgqueue.engine.values import Cursors
 from pgqueue.exceptions import BatchTooLarge, ChannelFull, DuplicateMessage, InvalidFlow
 from pgqueue.tables import needing_tables
@@ -36,9 +36,11 @@ class Member(TaskResult[T], Reference):
     Attributes:
         after: the members that it waits for, beside those among its arguments.
         on_failure: what becomes of it when one of them fails.
+        draft: what it was added to.
+        number: how many were added to that before it.
     """
 
-    __slots__ = ("after", "on_failure", "place")
+    __slots__ = ("after", "draft", "number", "on_failure")
 
     def __init__(
         self,
@@ -48,17 +50,19 @@ class Member(TaskResult[T], Reference):
         *,
         after: Sequence[Member[Any]],
         on_failure: str,
-        place: tuple[Draft, int],
+        draft: Draft,
+        number: int,
     ) -> None:
         super().__init__(task, args, kwargs)
         self.after = after
         self.on_failure = on_failure
-        self.place = place
+        self.draft = draft
+        self.number = number
 
     @property
     def flow(self) -> Any:
         """The flow that it is part of."""
-        return self.place[0]
+        return self.draft
 
     @property
     def message_id(self) -> int:
@@ -74,18 +78,18 @@ class Member(TaskResult[T], Reference):
 class Draft:
     """Messages that are to be stored together. Use `flow()`, or `context.flow` in a task.
 
+    Its text is what errors call it.
+
     Args:
-        name: of the flow, for people and in errors.
         database: the alias of the database that all of them are stored in.
     """
 
-    def __init__(self, name: str, database: str) -> None:
-        self.name = name
+    def __init__(self, database: str) -> None:
         self.database = database
         self._members: list[Member[Any]] = []
         self._is_open = True
-        self._waits_for_stored: Member[Any] | None = None
-        """The flow's handler: it waits for duplicates as little as they are part of the flow."""
+        self._handler: Member[Any] | None = None
+        """Runs at the flow's end. It does not wait for duplicates: these are not of the flow."""
 
     def __len__(self) -> int:
         return len(self._members)
@@ -138,17 +142,18 @@ class Draft:
             raise InvalidFlow(
                 f"on_failure={on_failure!r}: it must be one of {', '.join(ON_FAILURE)}."
             )
-        awaited = _each(own, after)
-        for each in awaited:
+        waits = _each(own, after)
+        for each in waits:
             self._check_member(own, each)
         own.codec.check_fit(args, kwargs)
         member: Member[Any] = Member(
             own,
             args,
             kwargs,
-            after=awaited,
+            after=waits,
             on_failure=on_failure,
-            place=(self, len(self._members)),
+            draft=self,
+            number=len(self._members),
         )
         self._members.append(member)
         return member
@@ -166,26 +171,24 @@ class Draft:
         Raises:
             InvalidFlow, InvalidArguments: as `enqueue` does.
         """
-        awaited = after if isinstance(after, Member) else list(after)
+        waits = after if isinstance(after, Member) else list(after)
         return [
-            self.enqueue(task, after=awaited, on_failure=on_failure, **call)
+            self.add(task, (), call, after=waits, on_failure=on_failure)
             if isinstance(call, Mapping)
-            else self.enqueue(task, *call, after=awaited, on_failure=on_failure)
+            else self.add(task, call, {}, after=waits, on_failure=on_failure)
             for call in calls
         ]
 
     def _check_open(self) -> None:
         if not self._is_open:
             raise InvalidFlow(
-                f"The flow {self.name!r} takes no more messages: its block has ended. A task of it "
-                "adds to it by `context.flow`."
+                f"No message can be added to {self}: its block has ended. A task of it adds to it "
+                "by `context.flow`."
             )
 
     def _check_task(self, task: Task[Any, Any]) -> None:
         if task.alias != self.database or task.connection is not None:
-            raise InvalidFlow(
-                f"{task.name} is not stored on {self.database!r}, as the flow {self.name!r} is."
-            )
+            raise InvalidFlow(f"{task.name} is not stored on {self.database!r}, as {self} is.")
         if task.enqueue_on_commit:
             raise InvalidFlow(
                 f"{task.name} is stored on commit, and a flow is stored as a whole: add "
@@ -193,32 +196,31 @@ class Draft:
             )
 
     def _check_member(self, task: Task[Any, Any], member: Any) -> None:
-        if not isinstance(member, Member) or member.place[0] is not self:
+        if not isinstance(member, Member) or member.draft is not self:
             raise InvalidFlow(
-                f"{task.name} can't wait for {member!r}: it is not a message of the flow "
-                f"{self.name!r}."
+                f"{task.name} can't wait for {member!r}: it is not a message of {self}."
             )
 
     def parents(self) -> tuple[list[str], list[list[int]]]:
-        """Encode the arguments of all, and return them with what each waits for, by place.
+        """Encode the arguments of all, and return them with the numbers of what each waits for.
 
         Raises:
             InvalidArguments: they can't be stored, or a result doesn't fit.
             InvalidFlow: one waits for itself, or for what comes later.
         """
         payloads, parents = [], []
-        for place, member in enumerate(self._members):
+        for member in self._members:
             with _noticing() as taken:
                 payloads.append(member.task.codec.encode(member.args, member.kwargs))
             found = set()
             for each in (*member.after, *taken):
                 self._check_member(member.task, each)
-                if each.place[1] >= place:
+                if each.number >= member.number:
                     raise InvalidFlow(
                         f"{member.task.name} waits for itself, or for a message that was added "
                         f"after it, {each.task.name}: that would be a cycle."
                     )
-                found.add(each.place[1])
+                found.add(each.number)
             if found and member.task.hold_for is not None:
                 raise InvalidFlow(
                     f"{member.task.name} is held until it is committed, and waits for others: "
@@ -239,21 +241,21 @@ class Draft:
         self.reserve(connection)
         payloads, parents = self.parents()
         for group in self._groups(parents):
-            _store_group(flow_id, group, payloads, waits=bool(parents[group[0].place[1]]))
-        if (handler := self._waits_for_stored) is not None:
-            number = handler.place[1]
-            stored = [each for each in parents[number] if members[each].came_of == "stored"]
-            parents[number] = stored or parents[number]
+            _store_group(flow_id, group, payloads, waits=bool(parents[group[0].number]))
+        if (handler := self._handler) is not None:
+            waits = parents[handler.number]
+            stored = [each for each in waits if members[each].came_of == "stored"]
+            parents[handler.number] = stored or waits
         self._check_stored(parents)
-        blocked = [
-            Blocked(
+        waiting = [
+            Waits(
                 member.message_id, [members[each].message_id for each in waits], member.on_failure
             )
             for member, waits in zip(members, parents, strict=True)
             if waits and member.came_of == "stored"
         ]
-        if blocked:
-            engine.block(connection, flow_id, blocked)
+        if waiting:
+            engine.block(connection, flow_id, waiting)
 
     def reserve(self, connection: Cursors) -> None:
         """Give the messages their ids, as far as they have none of their own yet."""
@@ -304,7 +306,7 @@ class Draft:
                 ]
                 continue
             for waits in (False, True):
-                if group := [each for each in results if bool(parents[each.place[1]]) is waits]:
+                if group := [each for each in results if bool(parents[each.number]) is waits]:
                     yield group
         for _, _, each in sorted(deduplicated, key=lambda row: row[:2]):
             yield [each]
@@ -320,19 +322,19 @@ class Draft:
             if waits and member.came_of == "replaced":
                 raise DuplicateMessage(
                     f"Message {member.id} has the dedupe key of this {member.task.name} already, "
-                    f"and does not wait for others of the flow {self.name!r}: it can't be replaced."
+                    f"and does not wait for others of {self}: it can't be replaced."
                 )
         for number in {each for waits in parents for each in waits}:
             member = self._members[number]
             if member.came_of in ("existing", "replaced"):
                 raise DuplicateMessage(
                     f"Message {member.id} has the dedupe key of this {member.task.name} already: "
-                    f"nothing of the flow {self.name!r} can wait for it."
+                    f"nothing of {self} can wait for it."
                 )
             if member.came_of == "dropped":
                 raise ChannelFull(
                     f"The channel {member.task.queue_name!r} dropped {member.task.name}, which "
-                    f"others of the flow {self.name!r} wait for."
+                    f"others of {self} wait for."
                 )
 
 
@@ -368,7 +370,7 @@ def _store_group(
     group[0].task.store(
         group,
         [each.message_id for each in group],
-        payloads=[payloads[each.place[1]] for each in group],
+        payloads=[payloads[each.number] for each in group],
         flow_id=flow_id,
         waits=waits,
     )
@@ -407,11 +409,14 @@ class Growth(Draft):
         message_id: the message that runs.
     """
 
-    def __init__(self, name: str, database: str, *, flow_id: int, message_id: int) -> None:
-        super().__init__(name, database)
+    def __init__(self, database: str, *, flow_id: int, message_id: int) -> None:
+        super().__init__(database)
         self._flow_id = flow_id
         self._message_id = message_id
         self._awaited: set[int] = set()
+
+    def __str__(self) -> str:
+        return f"what message {self._message_id} adds to its flow"
 
     @property
     def id(self) -> str:
@@ -431,7 +436,7 @@ class Growth(Draft):
 
     def have_awaited(self, member: Member[Any]) -> None:
         """Have whatever waits for this run's own message wait for this new one, too."""
-        self._awaited.add(member.place[1])
+        self._awaited.add(member.number)
 
     def enqueue_many(
         self,
@@ -445,7 +450,7 @@ class Growth(Draft):
         """Add messages to the flow, as `Draft.enqueue_many` does."""
         members = super().enqueue_many(task, calls, after=after, on_failure=on_failure)
         if awaited:
-            self._awaited.update(each.place[1] for each in members)
+            self._awaited.update(each.number for each in members)
         return members
 
     def grow(self, connection: Cursors) -> None:
@@ -464,7 +469,7 @@ class Growth(Draft):
                 (child, member.message_id)
                 for member in self._members
                 if member.came_of == "stored"
-                for child in {*handlers, *(children if member.place[1] in self._awaited else ())}
+                for child in {*handlers, *(children if member.number in self._awaited else ())}
             ]
             if pairs:
                 engine.depend(connection, self._flow_id, pairs)
@@ -473,10 +478,10 @@ class Growth(Draft):
         """Return the new messages that others wait for, and those that these wait for."""
         needed = set(self._awaited)
         _, parents = self.parents()
-        for place in reversed(range(len(parents))):
-            if place in needed:
-                needed.update(parents[place])
-        return [self._members[place] for place in sorted(needed)]
+        for number in reversed(range(len(parents))):
+            if number in needed:
+                needed.update(parents[number])
+        return [self._members[number] for number in sorted(needed)]
 
     def _check_order(
         self, connection: Cursors, new: Iterable[Member[Any]], waiting: Collection[int]

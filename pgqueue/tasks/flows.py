@@ -71,7 +71,7 @@ def flow(name: str, *, on_end: Any = None, database: str | None = None) -> Flow:
     Args:
         name: for people; flows may have the same.
         on_end: a task that is called with the flow's id, once, when all messages have ended,
-            however that was, or are dead.
+            however that was, or are dead. It is a message of the flow, too.
         database: the alias of the queue's database, if not the one of `PGQUEUE`.
 
     Raises:
@@ -100,7 +100,7 @@ def get_flow(id: str | int, *, database: str | None = None) -> Flow:
 
 
 async def aget_flow(id: str | int, *, database: str | None = None) -> Flow:
-    """Look a flow up by its id, from async code."""
+    """Look a flow up by its id, from async code, as `get_flow()` does."""
     return await sync_to_async(get_flow)(id, database=database)
 
 
@@ -119,9 +119,13 @@ class Flow(Draft):
     """
 
     def __init__(self, name: str, database: str, *, on_end: Any = None) -> None:
-        super().__init__(name, database)
+        super().__init__(database)
         self.id = ""
+        self.name = name
         self._on_end = on_end
+
+    def __str__(self) -> str:
+        return f"the flow {self.name!r}"
 
     def __repr__(self) -> str:
         return f"<Flow {self.name} #{self.id}>"
@@ -159,7 +163,7 @@ class Flow(Draft):
                 after=list(self._members),
                 on_failure="run",
             )
-            self._waits_for_stored = handler
+            self._handler = handler
         self.store(connection, flow_id)
         engine.begin(
             connection,
@@ -194,26 +198,43 @@ class Flow(Draft):
         return await sync_to_async(lambda: self.progress)()
 
     def cancel(self) -> Operated:
-        """End what has not begun, and ask what runs to end."""
-        return self._operate(operate.cancel)
+        """End what has not begun, and ask what runs to end. What `on_end` asked for then runs.
+
+        Returns:
+            The ids of what has ended (`done`), of what runs and was asked to end (`asked`), and of
+            what another transaction has locked (`busy`): for these, call it again.
+        """
+        return self._operate(operate.cancel, besides_handler=True)
 
     async def acancel(self) -> Operated:
         """End what has not begun, from async code."""
         return await sync_to_async(self.cancel)()
 
     def retry(self) -> Operated:
-        """Make each dead message ready again, with all attempts before it."""
+        """Make each dead message ready again, with all attempts before it.
+
+        Returns:
+            The ids of these (`done`), and of what another transaction has locked (`busy`).
+        """
         return self._operate(operate.replay, state=State.DEAD)
 
     async def aretry(self) -> Operated:
         """Make each dead message ready again, from async code."""
         return await sync_to_async(self.retry)()
 
-    def _operate(self, verb: Verb, state: State | None = None) -> Operated:
+    def _operate(
+        self, verb: Verb, *, state: State | None = None, besides_handler: bool = False
+    ) -> Operated:
         done = Operated()
         flow_id = self._stored()
         with needing_tables(self.database):
-            batches = engine.live(connections[self.database], flow_id, state=state, limit=BATCH)
+            batches = engine.live(
+                connections[self.database],
+                flow_id,
+                state=state,
+                besides_handler=besides_handler,
+                limit=BATCH,
+            )
             for ids in batches:
                 with transaction.atomic(using=self.database), borrow(self.database) as connection:
                     done |= operate.unless_locked(connection, verb, ids)
@@ -286,7 +307,7 @@ class Flow(Draft):
     def _stored(self) -> int:
         if not self.id:
             raise InvalidFlow(
-                f"The flow {self.name!r} is not stored yet: its `with` block stores it."
+                f"Nothing of {self} is stored: its `with` block goes on, or nothing was added."
             )
         return int(self.id)
 

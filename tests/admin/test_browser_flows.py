@@ -90,7 +90,7 @@ def test_its_dead_messages_are_retried_by_clicks(page: Page) -> None:  # noqa: F
     stored = report()
     page.goto(stored.path)
 
-    page.get_by_role("link", name="Retry its dead messages …").click()
+    page.get_by_role("link", name="Replay its dead messages …").click()
     expect(page.get_by_text("This is done to 1 message.")).to_be_visible()
     page.get_by_role("button", name="Yes, replay").click()
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from pgqueue.engine import enqueue as enqueueing
 from pgqueue.engine import flows, route, settle
-from pgqueue.engine.flows import Blocked
+from pgqueue.engine.flows import Waits
 from pgqueue.models import History, Message
 from pgqueue.states import State
 from tests.factories import Connection, claim, done, store
@@ -35,7 +35,7 @@ class Graph:
                 parents, _, on_failure = wait.partition(" ")
                 if parents:
                     ids = sorted(self.ids[each] for each in parents)
-                    blocked.append(Blocked(self.ids[name], ids, on_failure or "wait"))
+                    blocked.append(Waits(self.ids[name], ids, on_failure or "wait"))
                 own = {"flow_id": self.flow_id, "waits": bool(parents), **changed}
                 store(connection, ids=[self.ids[name]], **own)
             flows.block(connection, self.flow_id, blocked)

@@ -119,6 +119,18 @@ class TestArguments:
         assert not Message.objects.exists()
 
 
+class TestManyAtOnce:
+    def test_may_be_given_by_names_that_enqueue_has_too(self) -> None:
+        with flow("named") as f:
+            [end] = f.enqueue_many(
+                jobs.named_as_options, [{"after": 1, "on_failure": 2, "task": 3}]
+            )
+
+        run_all()
+
+        assert value_of(end) == 6
+
+
 class TestOptions:
     def test_hold_for_what_waits_as_for_any_message(self) -> None:
         Channel("narrow").policy(max_running=1)
@@ -384,9 +396,9 @@ class TestABlock:
             raise RuntimeError
 
         for over in (f, failed, get_flow(f.id)):
-            with pytest.raises(InvalidFlow, match="takes no more messages"):
+            with pytest.raises(InvalidFlow, match="its block has ended"):
                 over.enqueue(jobs.number, 2)
-            with pytest.raises(InvalidFlow, match="takes no more messages"), over:
+            with pytest.raises(InvalidFlow, match="its block has ended"), over:
                 pass
 
     def test_of_a_run_takes_no_more_after_that_run(self) -> None:
@@ -395,7 +407,7 @@ class TestABlock:
             f.enqueue(jobs.keeps_its_flow)
         run_all()
 
-        with pytest.raises(InvalidFlow, match="takes no more messages"):
+        with pytest.raises(InvalidFlow, match="its block has ended"):
             jobs.ran[0].enqueue(jobs.number, 2)
 
     def test_in_a_transaction_can_not_be_waited_for_there(self) -> None:

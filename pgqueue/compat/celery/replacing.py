@@ -28,12 +28,20 @@ class Replaced(TaskPredicate):
 
 
 class NewFlow(Growth):
-    """What takes the place of a message that is in no flow: a flow of its own."""
+    """What takes the place of a message that is in no flow: a flow of its own.
+
+    Args:
+        name: of that flow.
+    """
+
+    def __init__(self, name: str, database: str, *, flow_id: int, message_id: int) -> None:
+        super().__init__(database, flow_id=flow_id, message_id=message_id)
+        self._name = name
 
     def grow(self, connection: Cursors) -> None:
         """Store it, in the transaction in which the run is settled."""
         self.store(connection, self._flow_id)
-        flows.begin(connection, self._flow_id, self.name)
+        flows.begin(connection, self._flow_id, self._name)
 
 
 def replace(task: Any, sig: Any) -> Any:

@@ -468,7 +468,7 @@ def test_the_tests_of_the_guide_pass(
     mail.outbox.clear()
     function(**{name: request.getfixturevalue(name) for name in signature(function).parameters})
 
-    assert (result.errors, result.failures, result.testsRun) == ([], [], 6)
+    assert (result.errors, result.failures, result.testsRun) == ([], [], 8)
 
 
 @pytest.mark.django_db(transaction=True)

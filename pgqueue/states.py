@@ -21,3 +21,7 @@ class Outcome(TextChoices):
     CANCELLED = "cancelled", _("Cancelled")
     DISCARDED = "discarded", _("Discarded")
     EXPIRED = "expired", _("Expired")
+
+
+WAITING = "waiting"
+"""Said of a message that is held since it waits for others of its flow."""

@@ -212,7 +212,7 @@ class FlowAdmin(ListedAdmin):
     def _sections(self, request: HttpRequest, flow: Flow) -> dict[str, str]:
         alias = settings().database
         with without(alias, *NOT_WHOLE):
-            graph = flow_graph.look(connections[alias], flow.pk)
+            graph = flow_graph.graph_of(connections[alias], flow.pk)
         said, is_stuck = state_of(flow, graph.words)
         shown = {
             "flow": flow,

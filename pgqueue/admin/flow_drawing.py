@@ -16,7 +16,7 @@ from django.utils.translation import gettext_lazy
 from pgqueue.admin.flow_layout import HEIGHT, WIDTH, Layout, Line, lay_out
 from pgqueue.admin.links import page_url
 from pgqueue.engine.flow_graph import Graph, Node
-from pgqueue.states import Outcome, State
+from pgqueue.states import WAITING, Outcome, State
 from pgqueue.templatetags.pgqueue_admin import duration
 from pgqueue.templatetags.pgqueue_admin import state as label_of
 
@@ -28,7 +28,7 @@ SIGNS = {
     State.RUNNING: "▶",
     State.READY: "●",
     State.SCHEDULED: "◷",
-    "waiting": "…",
+    WAITING: "…",
     State.HELD: "…",
     Outcome.CANCELLED: "⊘",
     Outcome.DISCARDED: "⊘",
@@ -204,7 +204,7 @@ def draw(request: HttpRequest, flow_id: int, graph: Graph) -> Drawing:
 
 def word_for(word: str) -> str:
     """Return what is said of a state or an outcome, or of what waits for others."""
-    return str(WAITS_FOR_OTHERS if word == "waiting" else label_of(word))
+    return str(WAITS_FOR_OTHERS if word == WAITING else label_of(word))
 
 
 def in_order(words: Mapping[str, int]) -> list[tuple[str, int]]:
@@ -238,7 +238,7 @@ def _list_url(request: HttpRequest, flow_id: int, node: Node, word: str) -> str:
     if not request.user.has_perm(f"pgqueue.view_{model}"):
         return ""
     name = "outcome" if is_ended else "state"
-    value = State.HELD.value if word == "waiting" else word
+    value = State.HELD.value if word == WAITING else word
     given = {"flow": flow_id, "task": node.task, name: value}
     return page_url(f"{model}_changelist", **given)
 

@@ -114,7 +114,7 @@ class Graph:
     is_whole: bool = True
 
 
-def look(connection: Cursors, flow_id: int) -> Graph:
+def graph_of(connection: Cursors, flow_id: int) -> Graph:
     """Return a flow as it is drawn."""
     tasks = [*map(_node, _rows(connection, "tasks", **_of(flow_id, members=COUNTED), limit=TASKS))]
     words = sum((Counter(task.words) for task in tasks), Counter())

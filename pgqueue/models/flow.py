@@ -60,7 +60,7 @@ class Dependency(models.Model):
 
 
 class Blocked(models.Model):
-    """A message that waits for its parents. It watches one of them: the first that goes on."""
+    """A message that waits for its parents. It watches the first of them that has not ended."""
 
     class OnFailure(models.TextChoices):
         """What becomes of the message when a parent fails."""

@@ -19,14 +19,13 @@ from pgqueue.engine import lookup, operate
 from pgqueue.engine.operate import BATCH, Operated, Verb
 from pgqueue.exceptions import FlowDoesNotExist, InvalidFlow, WaitInTransaction, WaitTimeout
 from pgqueue.quantities import as_timedelta
-from pgqueue.states import Outcome, State
+from pgqueue.states import WAITING, Outcome, State
 from pgqueue.tables import needing_tables
 from pgqueue.tasks import waiting
 from pgqueue.tasks.drafts import Draft
 
 LOOK_EVERY = 0.5
 """Seconds between looks at a flow that is waited for, where nothing tells of a change."""
-WAITING = "waiting"
 FAILED = {State.DEAD, Outcome.CANCELLED, Outcome.DISCARDED, Outcome.EXPIRED}
 
 

@@ -275,7 +275,7 @@ def verbs() -> list[Callable[[], object]]:
 
     def look_at_flows() -> None:
         on_its_own(flows.progress, [NOBODY], bound=10)
-        on_its_own(flow_graph.look, NOBODY)
+        on_its_own(flow_graph.graph_of, NOBODY)
         # As of a flow that is too large to look at all of it.
         on_its_own(flow_graph._by_task, NOBODY, [], [], {}, is_whole=False)
         on_its_own(flow_graph.parents, NOBODY, NOBODY, limit=5)

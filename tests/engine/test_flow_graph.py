@@ -21,8 +21,8 @@ def few(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(flow_graph, "SINGLY", 0)
 
 
-def look(queue: Connection, stored: Stored) -> Graph:
-    return flow_graph.look(queue, stored.id)
+def graph_of(queue: Connection, stored: Stored) -> Graph:
+    return flow_graph.graph_of(queue, stored.id)
 
 
 def nodes(graph: Graph) -> list[tuple[str, dict[str, int]]]:
@@ -40,7 +40,7 @@ class TestNodes:
             "f", [Member("a", DONE), Member("a", DONE), Member("b", "held", (0, 1))]
         )
 
-        graph = look(queue, stored)
+        graph = graph_of(queue, stored)
 
         assert [node.id for node in graph.nodes] == stored.ids
         first, second, child = stored.ids
@@ -51,7 +51,7 @@ class TestNodes:
         members = [Member("fetch", DONE)] * 37 + [Member("fetch", "dead")] * 3
         stored = flows.store("f", [*members, Member("merge", "held", range(40))])
 
-        graph = look(queue, stored)
+        graph = graph_of(queue, stored)
 
         assert nodes(graph) == [("fetch", {DONE: 37, "dead": 3}), ("merge", {"waiting": 1})]
         assert graph.waits == {(stored.ids[0], stored.ids[-1])}
@@ -74,7 +74,7 @@ class TestNodes:
             ],
         )
 
-        graph = look(queue, stored)
+        graph = graph_of(queue, stored)
 
         # The last one has no child, so that 3 and 4 are no siblings of it.
         assert [node.number for node in graph.nodes] == [2, 1, 2, 1, 1, 1]
@@ -83,7 +83,7 @@ class TestNodes:
         parents = [Member("a", DONE), Member("a", DONE)]
         stored = flows.store("f", [*parents, Member("b", "held", (0,)), Member("b", "held", (1,))])
 
-        assert [node.id for node in look(queue, stored).nodes] == stored.ids
+        assert [node.id for node in graph_of(queue, stored).nodes] == stored.ids
 
     def test_are_tasks_where_there_are_too_many(
         self, queue: Connection, few: None, monkeypatch: pytest.MonkeyPatch
@@ -96,7 +96,7 @@ class TestNodes:
         ]
         stored = flows.store("f", [*pairs, Member("merge", "held", range(1, 12, 2))])
 
-        graph = look(queue, stored)
+        graph = graph_of(queue, stored)
 
         assert graph.by_task
         assert nodes(graph) == [
@@ -115,7 +115,7 @@ class TestNodes:
         members = [Member("fetch", DONE, (), n, n + 1) for n in range(40)]
         stored = flows.store("f", [*members, Member("merge", DONE, range(40), 50, 51)])
 
-        graph = look(queue, stored)
+        graph = graph_of(queue, stored)
 
         assert graph.by_task
         assert not graph.is_whole
@@ -129,7 +129,7 @@ class TestNodes:
         stored = flows.store("f", [Member("a", DONE, (), 1, 3), Member("a", DONE, (), 2, 6)])
         stored_at = Flow.objects.get(pk=stored.id).created_at
 
-        (node,) = look(queue, stored).nodes
+        (node,) = graph_of(queue, stored).nodes
 
         assert node.started_at and node.finished_at and node.ran
         assert (node.started_at - stored_at).total_seconds() == 1
@@ -137,7 +137,7 @@ class TestNodes:
         assert node.ran.total_seconds() == 3
 
     def test_of_a_flow_without_messages_are_none(self, queue: Connection) -> None:
-        graph = look(queue, flows.store("f", []))
+        graph = graph_of(queue, flows.store("f", []))
 
         assert graph.nodes == []
         assert graph.steps == []
@@ -156,7 +156,7 @@ class TestTheCriticalPath:
             ],
         )
 
-        graph = look(queue, stored)
+        graph = graph_of(queue, stored)
 
         assert steps(graph, stored) == [1, 2, 3]
         ids = stored.ids
@@ -166,7 +166,7 @@ class TestTheCriticalPath:
         members = [Member("fetch", DONE, (), 0, n) for n in range(1, 6)]
         stored = flows.store("f", [*members, Member("merge", DONE, range(5), 6, 7)])
 
-        graph = look(queue, stored)
+        graph = graph_of(queue, stored)
 
         assert steps(graph, stored) == [4, 5]
         assert graph.critical == {(stored.ids[0], stored.ids[5])}
@@ -178,7 +178,7 @@ class TestTheCriticalPath:
             [Member("a", DONE, (), 0, 1), Member("b", DONE, (0,), 1, 2), Member("c", "held", (1,))],
         )
 
-        assert steps(look(queue, stored), stored) == [0, 1]
+        assert steps(graph_of(queue, stored), stored) == [0, 1]
 
     def test_leaves_out_what_ended_after_its_child_began(self, queue: Connection) -> None:
         # It was replayed: its child had run on its failure by then.
@@ -191,7 +191,7 @@ class TestTheCriticalPath:
             ],
         )
 
-        assert steps(look(queue, stored), stored) == [0, 2]
+        assert steps(graph_of(queue, stored), stored) == [0, 2]
 
     def test_is_followed_back_up_to_a_bound(
         self, queue: Connection, monkeypatch: pytest.MonkeyPatch
@@ -200,7 +200,7 @@ class TestTheCriticalPath:
         members = [Member("a", DONE, (n - 1,) if n else (), n, n + 1) for n in range(6)]
         stored = flows.store("f", members)
 
-        assert steps(look(queue, stored), stored) == [3, 4, 5]
+        assert steps(graph_of(queue, stored), stored) == [3, 4, 5]
 
 
 class TestOfOneMessage:

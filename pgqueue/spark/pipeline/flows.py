@@ -67,7 +67,11 @@ def make(given: Material) -> Made:
 
 
 def _members(given: Material) -> DataFrame:
-    """Return the runs of flows that lie wholly in what was read, and of some that don't."""
+    """Return the runs of flows that were stored since what was read begins.
+
+    Flows that had not ended where what was read ends are among them; of each other one, `is_over`
+    is true in at least one row.
+    """
     members = given.runs.where(F.col("flow_id").isNotNull())
     if given.since is not None:
         members = members.where(F.col("flow_created_at") >= F.lit(given.since))

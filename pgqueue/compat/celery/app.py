@@ -18,6 +18,7 @@ from pgqueue.compat.celery.running import CeleryTask
 from pgqueue.compat.celery.signatures import Signature, signature
 from pgqueue.compat.celery.task import Task
 from pgqueue.exceptions import InvalidTask
+from pgqueue.spelling import listed
 
 WORKER = "`manage.py runworker` starts workers, which also enqueue what is scheduled"
 STORE = "messages and results are rows of PGQUEUE['DATABASE'], on Django's connection"
@@ -95,6 +96,9 @@ class Celery:
         others: settings. A broker and a backend have no effect.
     """
 
+    task_cls: Any = None
+    """The class of its tasks, or where it is found: of an app's class, or given to it."""
+
     def __init__(
         self,
         main: str | None = None,
@@ -112,7 +116,7 @@ class Celery:
         self.on_after_configure = Handlers()
         self.on_after_finalize = Handlers()
         self.control = Control()
-        self._task_class = task_cls
+        self.task_cls = task_cls or self.task_cls
         given = {SHORT.get(name, name): value for name, value in others.items()}
         self.conf.update({name: each for name, each in given.items() if each is not None})
         if include:
@@ -129,12 +133,31 @@ class Celery:
         raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
     def set_current(self) -> None:
-        """Have shared tasks take its settings."""
+        """Have shared tasks take its settings.
+
+        Raises:
+            InvalidTask: they would take its class or its names, too, but some are declared.
+        """
+        self._check_shared()
         if self in current.apps:
             current.apps.remove(self)
         current.apps.append(self)
 
     set_default = set_current
+
+    def _check_shared(self) -> None:
+        """Say no to a class or names of tasks that some shared tasks would be without."""
+        own = type(self)
+        names = own.gen_task_name is not Celery.gen_task_name
+        if not (names or self.task_cls or own.Task is not Celery.Task):
+            return
+        missed = [name for name, app in current.shared if app is not self]
+        if missed:
+            raise InvalidTask(
+                f"{self} has a class or names of its own for tasks, but these shared tasks were "
+                f"declared before: {listed(missed)}. Import its module first: in the __init__.py "
+                "of the project's package."
+            )
 
     def config_from_object(
         self,
@@ -197,15 +220,17 @@ class Celery:
         return f"{module}.{name}"
 
     @property
-    def task_class(self) -> Any:
-        """The class of its tasks."""
-        given = self._task_class
-        return import_string(given.replace(":", ".")) if isinstance(given, str) else given
-
-    @property
     def Task(self) -> Any:
-        """The class that tasks of classes begin with."""
-        return self.task_class or Task
+        """The class of its tasks, and of shared ones; it can be set."""
+        given = self.task_cls
+        found = import_string(given.replace(":", ".")) if isinstance(given, str) else given
+        return found or Task
+
+    @Task.setter
+    def Task(self, given: Any) -> None:
+        self.task_cls = given
+        if current.latest() is self:
+            self._check_shared()
 
     @property
     def tasks(self) -> dict[str, Any]:

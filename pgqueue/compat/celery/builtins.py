@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from pgqueue.compat.celery import current
 from pgqueue.compat.celery.declaring import declare
 from pgqueue.compat.celery.signatures import signature
 
@@ -28,3 +29,6 @@ def return_all(results: list[Any]) -> list[Any]:
 declare(call_each, None, {"name": "celery.map"})
 declare(call_each_with_all, None, {"name": "celery.starmap"})
 accumulate = declare(return_all, None, {"name": "celery.accumulate"})
+
+# Whatever class an app's tasks have, these have none of it.
+current.shared.clear()

@@ -5,18 +5,22 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from datetime import timedelta
 from importlib import import_module
+from types import ModuleType
 from typing import Any
 
 from django.conf import settings as django_settings
 from django.core.exceptions import ImproperlyConfigured
 from django.core.signals import setting_changed
+from django.utils.module_loading import import_string
 
 from pgqueue.names import as_channel
 from pgqueue.quantities import as_duration, as_flag
-from pgqueue.spelling import hint, shown
+from pgqueue.spelling import shown
 
 NAMESPACE = "CELERY"
 DAY = timedelta(days=1)
+FIXED = ("name", "run", "function")
+"""Attributes of tasks that annotations can't change: messages and workers know a task by these."""
 
 
 def _limit(value: Any) -> timedelta | None:
@@ -27,7 +31,26 @@ def _queue(value: Any) -> str | None:
     return None if value is None else as_channel(value)
 
 
+def _expiry(value: Any) -> timedelta | None:
+    return as_duration(value) if value else None  # 0: never, as there
+
+
 def _anything(value: Any) -> Any:
+    return value
+
+
+def _annotations(value: Any) -> Any:
+    for each in value if isinstance(value, list | tuple) else [value or {}]:
+        if not isinstance(each, Mapping):
+            raise TypeError("give dicts of attributes by the names of tasks, or a list of these.")
+        for task, attributes in each.items():
+            if not isinstance(attributes, Mapping):
+                raise TypeError(f"{task}: it must be a dict of attributes.")
+            for name in attributes:
+                if name.startswith("@"):
+                    raise ValueError(f"{name}: define it in the class of the task, as base=….")
+                if name in FIXED:
+                    raise ValueError(f"{name} of {task} can't change.")
     return value
 
 
@@ -67,7 +90,7 @@ TAKEN: Mapping[str, tuple[Any, Callable[[Any], Any]]] = {
     "task_default_priority": (None, _anything),
     "task_default_rate_limit": (None, _anything),
     "task_routes": (None, _anything),
-    "task_annotations": (None, _anything),
+    "task_annotations": (None, _annotations),
     "task_time_limit": (None, _limit),
     "task_soft_time_limit": (None, _limit),
     "task_ignore_result": (False, as_flag),
@@ -76,7 +99,7 @@ TAKEN: Mapping[str, tuple[Any, Callable[[Any], Any]]] = {
     "result_serializer": ("json", _json),
     "accept_content": (("json",), _accepted),
     "result_accept_content": (None, lambda value: value and _accepted(value)),
-    "result_expires": (DAY, _limit),
+    "result_expires": (DAY, _expiry),
     "beat_schedule": ({}, _dict),
     "timezone": (None, _anything),
     "imports": ((), _names),
@@ -84,6 +107,7 @@ TAKEN: Mapping[str, tuple[Any, Callable[[Any], Any]]] = {
 }
 """What has an effect: the default, and what returns the value in the form that is used."""
 
+BACKEND = "there is no result backend: results are rows of PGQUEUE['DATABASE']"
 NEEDLESS: Mapping[str, str] = {
     "broker_": "messages are rows of PGQUEUE['DATABASE']",
     "result_": "results are rows of PGQUEUE['DATABASE'], kept as PGQUEUE['RETENTION'] says",
@@ -92,25 +116,30 @@ NEEDLESS: Mapping[str, str] = {
     "event_": "the admin, metrics and signals take the place of events",
     "control_": "there is no remote control of workers",
     "redis_": "there is no Redis",
-    "cache_": "there is no result backend",
-    "database_": "there is no result backend",
+    **dict.fromkeys((
+        "arangodb_", "azureblockblob_", "cache_", "cassandra_", "cosmosdbsql_", "couchbase_",
+        "database_", "elasticsearch_", "gcs_", "mongodb_", "override_backends", "s3_",
+    ), BACKEND),
     "security_": "messages are rows of your database",
     "task_acks_": "a message is settled when its task has ended",
+    "task_allow_error_cb_on_chord_header": "an errback is of the tasks that it is linked to",
     "task_reject_on_worker_lost": "what a dead worker ran is run again",
+    "task_retry_on_worker_lost": "what a dead worker ran is run again",
     "task_queues": "channels need no declaration",
-    "task_create_missing_queues": "channels need no declaration",
+    "task_create_missing_queue": "channels need no declaration",
     "task_queue_": "channels need no declaration",
     "task_default_": "there are no exchanges",
     "task_publish_": "a message is stored in your transaction, or an error is raised",
     "task_send_sent_event": "the admin, metrics and signals take the place of events",
     "task_store_": "errors are always kept",
     "task_remote_tracebacks": "tracebacks are always kept",
+    "task_repr_maxlevels": "the log has no arguments",
     "task_compression": "PostgreSQL compresses what is long",
     "task_protocol": "there is no protocol",
     "task_inherit_parent_priority": "a task's priority is its own",
     "enable_utc": "instants are stored in UTC",
     "deduplicate_successful_tasks": "a message ends once",
-}
+}  # fmt: skip
 """What has none, by the beginnings of the names, and why."""
 
 
@@ -119,6 +148,40 @@ def why_needless(name: str) -> str | None:
     if name in TAKEN:
         return None
     return next((why for start, why in NEEDLESS.items() if name.startswith(start)), None)
+
+
+OLD: Mapping[str, str] = {
+    "CELERYBEAT_": "beat_",
+    "CELERYD_TASK_TIME_LIMIT": "task_time_limit",
+    "CELERYD_TASK_SOFT_TIME_LIMIT": "task_soft_time_limit",
+    "CELERYD_": "worker_",
+    "CELERY_EAGER_PROPAGATES_EXCEPTIONS": "task_eager_propagates",
+    "CELERY_TASK_RESULT_EXPIRES": "result_expires",
+    "CELERY_MAX_CACHED_RESULTS": "result_cache_max",
+    "CELERY_MESSAGE_COMPRESSION": "task_compression",
+    "CELERY_SEND_TASK_SENT_EVENT": "task_send_sent_event",
+    "CELERY_SEND_EVENTS": "worker_send_task_events",
+    "CELERY_DISABLE_RATE_LIMITS": "worker_disable_rate_limits",
+    "CELERY_ENABLE_REMOTE_CONTROL": "worker_enable_remote_control",
+    "CELERY_REDIRECT_STDOUTS": "worker_redirect_stdouts",
+    "BROKER_": "broker_",
+}
+"""The beginnings of old names, in capitals and without a namespace, and those of today."""
+
+
+def name_of_old(name: str) -> str | None:
+    """Return today's name of a setting in capitals; None: it is not Celery's."""
+    for start, now in OLD.items():
+        if name.startswith(start):
+            return now + name.removeprefix(start).lower()
+    if not name.startswith(f"{NAMESPACE}_"):
+        return None
+    known = name.removeprefix(f"{NAMESPACE}_").lower()
+    of_tasks = f"task_{known}"
+    for each in (known, of_tasks):
+        if each in TAKEN or why_needless(each):
+            return each
+    return known
 
 
 class _Overrides:
@@ -150,10 +213,11 @@ class Conf:
     _source: Any
     _prefix: str
     _known: tuple[Version | None, dict[str, Any]]
+    _spelled: dict[str, str]
     _touched: int
 
     def __init__(self, source: Any = None, namespace: str | None = None) -> None:
-        vars(self).update(_own={}, _touched=0, _known=(None, {}))
+        vars(self).update(_own={}, _touched=0, _known=(None, {}), _spelled={})
         self.read_from(source, namespace)
 
     def read_from(self, source: Any, namespace: str | None) -> None:
@@ -174,13 +238,23 @@ class Conf:
 
     def __getattr__(self, name: str) -> Any:
         if name not in TAKEN:
-            raise AttributeError(f"pgqueue has no setting {name!r} of Celery's.")
+            return self._without_effect(name)
         default, check = TAKEN[name]
         value = self.given().get(name, default)
         try:
             return value if value is default else check(value)
         except (TypeError, ValueError) as error:
             raise ImproperlyConfigured(f"{self.spelled(name)} = {shown(value)}: {error}") from error
+
+    def _without_effect(self, name: str) -> Any:
+        """Return what was set under a name that has no effect here."""
+        if not name.startswith("_") and name in (given := self.given()):
+            return given[name]
+        raise AttributeError(
+            f"{name} is not set, and has no effect here: {why}."
+            if (why := why_needless(name))
+            else f"There is no setting {name!r} of Celery's, nor was it set."
+        )
 
     def __setattr__(self, name: str, value: Any) -> None:
         self.update({name: value})
@@ -196,21 +270,12 @@ class Conf:
 
     def get(self, name: str, default: Any = None) -> Any:
         """Return a setting that was given, or the default."""
-        return getattr(self, name) if name in self.given() and name in TAKEN else default
+        return getattr(self, name) if name in self.given() else default
 
     def update(self, *given: Mapping[str, Any], **settings: Any) -> None:
-        """Set several.
-
-        Raises:
-            ImproperlyConfigured: Celery has none of this name.
-        """
+        """Set several, also a project's own. `manage.py check` tells what is not Celery's."""
         for each in (*given, settings):
-            for name, value in each.items():
-                if name not in TAKEN and why_needless(name) is None:
-                    raise ImproperlyConfigured(
-                        f"There is no setting {name!r} of Celery's. {hint(name, TAKEN)}"
-                    )
-                self._own[name] = value
+            self._own.update(each)
         self.touch()
 
     def given(self) -> dict[str, Any]:
@@ -220,25 +285,48 @@ class Conf:
         """
         version, (known, found) = self.version, self._known
         if version != known:
-            found = {**dict(self._from_source()), **self._own}
-            vars(self)["_known"] = version, found
+            read = list(self._from_source())
+            # Where a setting has its old name, too, the one of today counts.
+            read.sort(key=lambda each: each[1].isupper() and not self._prefix, reverse=True)
+            found = {**{name: value for name, _, value in read}, **self._own}
+            spelled = {name: spelling for name, spelling, _ in read}
+            vars(self).update(_known=(version, found), _spelled=spelled)
         return found
 
     def spelled(self, name: str) -> str:
         """Return how a setting is named in the source."""
-        return f"{self._prefix}{name}".upper() if self._prefix else name
+        self.given()
+        return self._spelled.get(name) or (
+            f"{self._prefix}{name}".upper() if self._prefix else name
+        )
 
-    def _from_source(self) -> Iterator[tuple[str, Any]]:
+    def _from_source(self) -> Iterator[tuple[str, str, Any]]:
+        """Yield the name of each setting, how it is spelled there, and its value."""
         source = self._source
         if source is None:
             return
-        for name in source if isinstance(source, Mapping) else dir(source):
-            if not isinstance(name, str) or not name.startswith(self._prefix):
-                continue
-            known = name.removeprefix(self._prefix)
-            known = known.lower() if self._prefix else known
-            if known in TAKEN or (self._prefix and known):
-                yield known, source[name] if isinstance(source, Mapping) else getattr(source, name)
+        for spelled in source if isinstance(source, Mapping) else dir(source):
+            if isinstance(spelled, str) and (name := self._name(spelled)):
+                value = source[spelled] if isinstance(source, Mapping) else getattr(source, spelled)
+                if self._prefix or name in TAKEN or _is_setting(source, spelled, value):
+                    yield name, spelled, value
+
+    def _name(self, spelled: str) -> str | None:
+        """Return the name of a setting that the source has under this one; None: it is none."""
+        if self._prefix:
+            is_its = spelled.startswith(self._prefix)
+            return spelled.removeprefix(self._prefix).lower() if is_its else None
+        if spelled.startswith("_"):
+            return None
+        return spelled if spelled.islower() else name_of_old(spelled)
+
+
+def _is_setting(source: Any, name: str, value: Any) -> bool:
+    """Say whether a name that has no effect looks like a setting, and not like what it needs."""
+    if why_needless(name) or name.isupper():
+        return True
+    of_settings = isinstance(source, Mapping | ModuleType | type)
+    return of_settings and not callable(value) and not isinstance(value, ModuleType)
 
 
 def of_django() -> Conf:
@@ -248,5 +336,11 @@ def of_django() -> Conf:
 
 def _imported(path: str) -> Any:
     module, _, name = path.partition(":")
-    found = import_module(module)
-    return getattr(found, name) if name else found
+    if name:
+        return getattr(import_module(module), name)
+    try:
+        return import_module(path)
+    except ModuleNotFoundError as error:
+        if error.name != path:
+            raise
+        return import_string(path)

@@ -6,7 +6,6 @@ from collections.abc import Callable
 from contextlib import suppress
 from functools import lru_cache
 from importlib import import_module
-from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 from django.apps import apps as django_apps
@@ -19,6 +18,14 @@ if TYPE_CHECKING:
 
 apps: list[Celery] = []
 """In the order in which they were made; the last one that is current comes last."""
+
+shared: list[tuple[str, Celery | None]] = []
+"""The names of shared tasks, and the app that was current when they were declared."""
+
+
+def latest() -> Celery | None:
+    """Return the app that is current; None: there is none yet."""
+    return apps[-1] if apps else None
 
 
 @lru_cache(maxsize=1)
@@ -85,10 +92,24 @@ def _import(packages: Any, related_name: str | None) -> None:
             autodiscover_modules(related_name)
         return
     for package in found:
-        name = f"{package}.{related_name}" if related_name else package
+        _import_related(package, related_name)
+
+
+def _import_related(package: str, related_name: str | None) -> None:
+    """Import a module of a package, if it has one; of the path of an AppConfig, beside that."""
+    try:
         import_module(package)
-        if find_spec(name) is not None:
+    except ModuleNotFoundError as error:
+        if error.name != package or "." not in package or not related_name:
+            raise
+        package = package.rpartition(".")[0]
+    name = f"{package}.{related_name}"
+    try:
+        if related_name:
             import_module(name)
+    except ModuleNotFoundError as error:
+        if error.name != name:
+            raise
 
 
 discovery = Discovery()

@@ -22,15 +22,29 @@ from pgqueue.tasks.options import checked
 if TYPE_CHECKING:
     from pgqueue.compat.celery.task import Task
 
+HANDLERS = "use the signals, or handlers such as on_failure()"
+STRATEGY = "the worker has no strategies: use the signals, or before_start()"
 REFUSED: Mapping[str, str] = {
     "pydantic": "give type hints: dataclasses come back as what they were",
     "backend": "results are rows of the database",
     "exchange": "there are no exchanges: give queue=…",
     "routing_key": "there are no exchanges: give queue=…",
-    "Request": "the worker has no such class: use the signals, or handlers such as on_failure()",
-    "Strategy": "the worker has no such class",
+    "Request": f"the worker has no such class: {HANDLERS}",
+    "Strategy": STRATEGY,
+    "start_strategy": STRATEGY,
     "AsyncResult": "the worker has no such class",
+    "shadow_name": "the log has the task's name",
+    "on_bound": "a task is bound to no app: what it needs is looked up when it runs",
+    "from_config": "set the attributes, or CELERY_TASK_ANNOTATIONS",
+    "annotate": "set CELERY_TASK_ANNOTATIONS",
+    "add_around": "define __call__ in the class of the task",
+    "request_stack": "self.request is of the run that is under way",
+    "push_request": "self.request is of the run that is under way",
+    "pop_request": "self.request is of the run that is under way",
+    "signature_from_request": "retry() tries the same message again",
+    "subtask_from_request": "retry() tries the same message again",
 }
+"""What neither an option nor a class of tasks can have, and what to do instead."""
 RATE = re.compile(r"(\d+(?:\.\d+)?)(?:/([smh]))?")
 PER = {"s": 1.0, "m": 60.0, "h": 3600.0}
 
@@ -47,7 +61,7 @@ def declare(function: Callable[..., Any], app: Any, options: Mapping[str, Any]) 
     if not inspect.isfunction(function) or "." in function.__qualname__:
         raise InvalidTask(f"{function!r} must be a function at the top of a module to be a task.")
     given = dict(options)
-    base = given.pop("base", None) or (app.task_class if app else None) or Task
+    base = given.pop("base", None) or _base(app or current.latest())
     if not (isinstance(base, type) and issubclass(base, Task)):
         raise InvalidTask(
             f"base={shown(base)}: it must be a subclass of pgqueue.compat.celery.Task."
@@ -61,13 +75,25 @@ def declare(function: Callable[..., Any], app: Any, options: Mapping[str, Any]) 
     return declared
 
 
+def _base(app: Any) -> Any:
+    from pgqueue.compat.celery.task import Task
+
+    return app.Task if app else Task
+
+
 def register(task: Any, function: Callable[..., Any], app: Any, *, is_bound: bool) -> Any:
     """Complete a task, and have workers find it."""
     from pgqueue.compat.celery.task import Task
 
-    name = task.name or _name(app, getattr(task, "__name__", type(task).__name__), task.__module__)
+    names = app or current.latest()
+    name = task.name or _name(
+        names, getattr(task, "__name__", type(task).__name__), task.__module__
+    )
     vars(task).update(name=name, is_bound=is_bound, _app=app, __name__=type(task).__name__)
+    vars(task)["_class"] = type(task)
     _check(task)
+    if app is None:
+        current.shared.append((name, names))
     if inspect.iscoroutinefunction(function):
         if type(task).__call__ is not Task.__call__:
             raise Unsupported(f"{name}: __call__ can't surround a coroutine function.")
@@ -83,8 +109,11 @@ def _name(app: Any, name: str, module: str) -> str:
 
 
 def _check(task: Any) -> None:
+    from pgqueue.compat.celery.task import Task
+
     for option, instead in REFUSED.items():
-        if vars(type(task)).get(option):
+        given = inspect.getattr_static(task, option, None)
+        if given and given is not inspect.getattr_static(Task, option, None):
             raise Unsupported(f"{option} of {task.name}: {instead}.")
     options_of(task, {"serializer": task.serializer})
     rate_of(task.rate_limit)
@@ -97,6 +126,7 @@ def made(task: Task) -> CeleryTask:
     Raises:
         InvalidTask: an option can't be.
     """
+    _annotate(task)
     conf = task.conf
     static = routes.static(conf.task_routes, task.name)
     priority = _first(task.priority, static.get("priority"), conf.task_default_priority, 0)
@@ -138,22 +168,30 @@ def _retrying(task: Task) -> Retrying:
 
 
 def option(task: Task, name: str, default: Any) -> Any:
-    """Return an option of a task: what task_annotations say, its own, or that of the settings."""
-    found = [annotation[name] for annotation in _annotations(task) if name in annotation]
-    return _first(*found, getattr(task, name), default)
+    """Return an option of a task, or that of the settings."""
+    return _first(getattr(task, name), default)
 
 
-def _annotations(task: Task) -> list[Mapping[str, Any]]:
-    given = task.conf.task_annotations
-    several = given if isinstance(given, list | tuple) else [given] if given else []
-    if not all(isinstance(each, Mapping) for each in several):
-        raise Unsupported("task_annotations: give dicts of options by the names of tasks.")
-    return [
-        options
-        for each in several
-        for pattern, options in each.items()
-        if fnmatchcase(task.name, pattern)
-    ]
+def _annotate(task: Any) -> None:
+    """Have a task be of its class with what task_annotations say now, as attributes of that.
+
+    Raises:
+        Unsupported: an annotation is not taken over.
+    """
+    given = task.conf.task_annotations or []
+    several = given if isinstance(given, list | tuple) else [given]
+    attributes: dict[str, Any] = {}
+    for pattern, annotation in (pair for each in several for pair in each.items()):
+        if fnmatchcase(task.name, pattern):  # the first one wins
+            attributes = {**annotation, **attributes}
+    declared = task._class
+    if not attributes and type(task) is declared:
+        return
+    for known in ("handlers", "body"):
+        vars(task).pop(known, None)
+    made = type(declared.__name__, (declared,), {"__module__": declared.__module__, **attributes})
+    task.__class__ = made if attributes else declared
+    _check(task)
 
 
 def _first(*values: Any) -> Any:

@@ -84,7 +84,7 @@ def retrying_of(task: Any) -> Retrying:
         autoretry_for=_classes(task.autoretry_for),
         dont_autoretry_for=_classes(task.dont_autoretry_for),
         max_retries=None if most is None else as_count(most, least=0, most=LARGEST - 1),
-        default_delay=_seconds(given.get("countdown", task.default_retry_delay)),
+        default_delay=_seconds(given.get("countdown", task.default_retry_delay) or 0),
         backoff=max(1.0, factor) if factor else 0,
         backoff_max=_seconds(task.retry_backoff_max),
         jitter=bool(task.retry_jitter),

@@ -315,11 +315,14 @@ class Task:
         return current.conf() if self._app is None else self._app.conf
 
     _app: Any = None
+    _class: Any = None
+    """Its class without annotations."""
 
     @property
     def rate_limit_now(self) -> Any:
         """The rate limit of the task, or that of the settings."""
-        return declaring.option(self, "rate_limit", self.conf.task_default_rate_limit)
+        task = self.own.origin  # with the annotations of this moment
+        return declaring.option(task, "rate_limit", self.conf.task_default_rate_limit)
 
     @cached_property
     def codec(self) -> Codec:

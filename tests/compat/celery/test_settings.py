@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import json
+import os
 import re
+import subprocess
+import sys
 from typing import Any
 
 import pytest
@@ -11,9 +15,11 @@ from django.core.checks import run_checks
 from django.core.exceptions import ImproperlyConfigured
 
 from pgqueue import registry
-from pgqueue.compat.celery import Celery, exceptions
+from pgqueue.compat.celery import Celery, current, exceptions
+from pgqueue.compat.celery.conf import TAKEN, name_of_old, why_needless
 from pgqueue.exceptions import InvalidTask
 from pgqueue.models import Message
+from pgqueue.testing import run_all
 from tests.compat.celery import jobs
 
 pytestmark = pytest.mark.django_db
@@ -92,6 +98,39 @@ def test_annotations_change_the_options_of_tasks(settings: Any) -> None:
     assert jobs.fail.own.timeout is None
 
 
+def on_annotated_failure(self: Any, exc: Any, *args: Any) -> None:
+    jobs.SEEN.append((self.name, str(exc)))
+
+
+def test_an_annotation_sets_any_attribute(settings: Any) -> None:
+    settings.CELERY_TASK_ANNOTATIONS = [
+        {jobs.fail.name: {"max_retries": 9, "queue": "fails"}},
+        {"*": {"max_retries": 1, "on_failure": on_annotated_failure}},
+    ]
+    message = stored(jobs.fail.delay("no"))
+    run_all()
+
+    assert (message.channel, jobs.fail.max_retries, jobs.add.own.max_attempts) == ("fails", 9, 2)
+    assert [(jobs.fail.name, "no")] == jobs.SEEN
+    settings.CELERY_TASK_ANNOTATIONS = None
+    assert (jobs.fail.own.queue_name, jobs.fail.max_retries) == ("default", 3)
+    assert not jobs.fail.handlers
+
+
+@pytest.mark.parametrize("annotation", [
+    {"@__call__": print}, {"name": "other"}, {"run": print}, "10/s",
+])  # fmt: skip
+def test_an_annotation_that_can_not_be_is_an_error(settings: Any, annotation: Any) -> None:
+    settings.CELERY_TASK_ANNOTATIONS = {jobs.add.name: annotation}
+
+    with pytest.raises(ImproperlyConfigured, match=r"CELERY_TASK_ANNOTATIONS = .*:"):
+        jobs.add.delay(1, 2)
+    assert said() == {"CELERY_TASK_ANNOTATIONS": "pgqueue.E101"}
+    settings.CELERY_TASK_ANNOTATIONS = {jobs.add.name: {"Request": "worker.Request"}}
+    with pytest.raises(exceptions.Unsupported, match="Request"):
+        jobs.add.delay(1, 2)
+
+
 @pytest.mark.parametrize(("setting", "value"), [
     ("TASK_SERIALIZER", "pickle"), ("RESULT_SERIALIZER", "yaml"), ("ACCEPT_CONTENT", ["pickle"]),
     ("TASK_ALWAYS_EAGER", 1), ("TASK_TIME_LIMIT", "1"), ("BEAT_SCHEDULE", [1]),
@@ -120,6 +159,124 @@ def test_the_check_says_what_has_no_effect_and_what_is_unknown(settings: Any) ->
     }
 
 
+def test_without_a_namespace_settings_have_their_old_names(settings: Any) -> None:
+    settings.CELERYBEAT_SCHEDULE = {"nightly": {"task": jobs.add.name, "schedule": 30}}
+    settings.CELERY_ROUTES = {jobs.add.name: {"queue": "old"}}
+    settings.CELERY_EAGER_PROPAGATES_EXCEPTIONS = True
+    settings.CELERYD_TASK_TIME_LIMIT = 7
+    settings.CELERY_TASK_RESULT_EXPIRES = 0
+    settings.CELERYD_CONCURRENCY = 4
+    settings.BROKER_URL = "redis://"
+    settings.CELERY_NOTHING = 1
+    app = Celery("old")
+    app.config_from_object("django.conf:settings")
+
+    assert app.conf.beat_schedule == settings.CELERYBEAT_SCHEDULE
+    assert app.conf.task_eager_propagates and app.conf.result_expires is None
+    assert app.conf.task_time_limit.total_seconds() == 7
+    assert app.conf.broker_url == "redis://"
+    jobs.mul.apply_async((1, 2), task_id="kept")
+    assert Message.objects.get().dedupe_key == "kept"
+    assert jobs.mul.own.timeout.total_seconds() == 7
+    assert (told := said()) == {
+        "CELERYD_CONCURRENCY": "pgqueue.I101", "CELERY_NOTHING": "pgqueue.I102",
+    }, told  # fmt: skip
+    settings.CELERY_ALWAYS_EAGER = "yes"
+    assert said()["CELERY_ALWAYS_EAGER"] == "pgqueue.E101"
+    app.config_from_object({"CELERY_ROUTES": "old", "task_routes": "new"})
+    assert app.conf.task_routes == "new"
+
+
+def test_an_old_name_behind_the_namespace_is_told_with_that_of_today(settings: Any) -> None:
+    settings.CELERY_ROUTES = {}
+    [told] = [each.msg for each in run_checks(tags=["pgqueue"]) if "CELERY" in each.msg]
+
+    assert told == (
+        "CELERY_ROUTES is no setting of Celery's. Its name is CELERY_TASK_ROUTES today."
+    )
+
+
+def test_all_names_of_a_module_of_settings_are_told() -> None:
+    import datetime
+    from types import ModuleType
+
+    module = ModuleType("celeryconfig")
+    vars(module).update(
+        broker_url="redis://", worker_concurrency=8, task_routs={}, timezone="UTC", _own=1,
+        datetime=datetime, helper=print, Upper=3,
+    )  # fmt: skip
+    app = Celery("x")
+    app.config_from_object(module)
+
+    assert set(app.conf.given()) == {"broker_url", "worker_concurrency", "task_routs", "timezone"}
+    found = {each.msg.split(" ")[0]: each.id for each in run_checks(tags=["pgqueue"])}
+    assert (found["broker_url"], found["worker_concurrency"]) == ("pgqueue.I101",) * 2
+    assert found["task_routs"] == "pgqueue.I102"
+    app.config_from_object("tests.compat.celery.test_settings.CONFIG")
+    assert app.conf.task_track_started
+
+
+def test_settings_of_others_can_be_set_and_read() -> None:
+    app = Celery("x", broker="redis://", redbeat_redis_url="redis://1")
+    app.conf.update(mongodb_backend_settings={}, own_setting=3)
+    app.conf.task_retry_on_worker_lost = True
+
+    assert (app.conf.broker_url, app.conf["redbeat_redis_url"]) == ("redis://", "redis://1")
+    assert (app.conf.own_setting, app.conf.get("own_setting")) == (3, 3)
+    assert app.conf.task_retry_on_worker_lost is True
+    with pytest.raises(AttributeError, match="broker_read_url is not set, and has no effect"):
+        app.conf.broker_read_url  # noqa: B018
+    found = {each.msg.split(" ")[0]: each.id for each in run_checks(tags=["pgqueue"])}
+    assert (found["mongodb_backend_settings"], found["own_setting"]) == (
+        "pgqueue.I101", "pgqueue.I102",
+    )  # fmt: skip
+
+
+CELERYS = """
+import json
+from celery.app import defaults
+
+print(json.dumps({"names": sorted(defaults.SETTING_KEYS), "old": defaults._TO_NEW_KEY}))
+"""
+
+
+@pytest.mark.celery
+def test_every_setting_of_celery_s_is_known() -> None:
+    python = os.environ.get("CELERY_PYTHON") or pytest.skip("make test-celery names a Python")
+    done = subprocess.run([python, "-c", CELERYS], capture_output=True, text=True, check=True)
+    theirs = json.loads(done.stdout)
+
+    assert [name for name in theirs["names"] if name not in TAKEN and not why_needless(name)] == []
+    for old, new in theirs["old"].items():
+        if new in TAKEN and old != new.upper():
+            assert name_of_old(old) == new
+        elif old.startswith(("CELERY", "BROKER_")):
+            assert name_of_old(old) in TAKEN or why_needless(name_of_old(old) or ""), old
+
+
+def test_the_modules_of_packages_are_imported_where_there_are_any(
+    tmp_path: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(tmp_path)
+    for name, text in {
+        "accounts/__init__.py": "", "accounts/apps.py": "class AccountsConfig: ...",
+        "accounts/tasks.py": "", "plain.py": "", "broken/__init__.py": "import no_such_module",
+        "half/__init__.py": "", "half/tasks.py": "import no_such_module",
+    }.items():  # fmt: skip
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(text)
+    app = Celery("x")
+    app.autodiscover_tasks(
+        lambda: ["accounts.apps.AccountsConfig", "accounts", "plain"], force=True
+    )
+
+    assert "accounts.tasks" in sys.modules
+    for package in ("broken", "half", "nowhere", "nowhere.apps.Config"):
+        with pytest.raises(ModuleNotFoundError, match=r"no_such_module|nowhere"):
+            Celery("y", set_as_current=False).autodiscover_tasks([package], force=True)
+        current.discovery._wanted.pop()
+
+
 def test_an_app_is_configured_from_objects_and_by_hand() -> None:
     class Config:
         task_default_queue = "of-object"
@@ -135,8 +292,6 @@ def test_an_app_is_configured_from_objects_and_by_hand() -> None:
     assert (app.conf.task_default_queue, app.conf.timezone) == ("by-hand", "UTC")
     assert app.conf.get("task_routes") is None and "timezone" in app.conf
     assert stored(jobs.add.delay(1, 2)).channel == "by-hand"
-    with pytest.raises(ImproperlyConfigured, match="Did you mean 'task_routes'"):
-        app.conf.update(task_route={})
     with pytest.raises(AttributeError, match="task_route"):
         app.conf.task_route  # noqa: B018
     app.config_from_object("tests.compat.celery.test_settings:CONFIG")

@@ -256,6 +256,8 @@ class TestAutoretry:
 
         unhurried = shared_task(autoretry_for=ValueError)(_moved)
         assert backoff(unhurried, ValueError(), 1) == 180
+        at_once = shared_task(autoretry_for=ValueError, default_retry_delay=None)(_moved)
+        assert backoff(at_once, ValueError(), 1) == 0
 
     def test_what_retry_kwargs_can_not_say_is_an_error(self) -> None:
         with pytest.raises(exceptions.Unsupported, match="queue can't change"):
@@ -391,6 +393,50 @@ class TestClasses:
 
         assert app.task(_moved).db == [1, 2, 3]
         assert issubclass(app.Task, Task)
+
+    def test_shared_tasks_have_the_class_and_the_names_of_the_app(self) -> None:
+        class OwnApp(Celery):
+            task_cls = "tests.compat.celery.jobs:DatabaseTask"
+
+            def gen_task_name(self, name: str, module: str) -> str:
+                return f"own.{name}"
+
+        OwnApp("own")
+        task = shared_task(_moved)
+
+        assert (task.db, task.name) == ([1, 2, 3], "own._moved")
+        assert type(shared_task(base=Task)(_moved)).__mro__[1] is Task
+
+    def test_the_class_of_an_app_s_tasks_can_be_set(self) -> None:
+        app = Celery("own")
+        app.Task = jobs.NoisyTask
+
+        assert isinstance(shared_task(_moved), jobs.NoisyTask)
+        assert isinstance(app.task(_moved), jobs.NoisyTask)
+
+    def test_an_app_that_comes_too_late_for_shared_tasks_says_so(self) -> None:
+        shared_task(_moved)
+
+        with pytest.raises(
+            InvalidTask, match=r"declared before: .*_moved. Import its module first"
+        ):
+            Celery("late", task_cls=jobs.NoisyTask)
+        app = Celery("late")
+        with pytest.raises(InvalidTask, match="declared before"):
+            app.Task = jobs.NoisyTask
+        assert Celery("plain").Task is Task
+
+    @pytest.mark.parametrize("given", [
+        {"Request": "worker.Request"}, {"routing_key": "mail.sent"}, {"exchange": "mail"},
+        {"shadow_name": lambda *args: "shadow"}, {"on_bound": classmethod(lambda cls, app: None)},
+        {"Strategy": "worker.strategy"}, {"from_config": (("serializer", "task_serializer"),)},
+    ])  # fmt: skip
+    def test_what_a_base_can_not_have_is_an_error(self, given: dict[str, Any]) -> None:
+        base = type("Base", (Task,), given)
+        inherited = type("Inherited", (base,), {})
+
+        with pytest.raises(exceptions.Unsupported, match=f"{next(iter(given))} of .*_moved"):
+            shared_task(base=inherited)(_moved)
 
     def test_handlers_are_called_around_a_run(self) -> None:
         ran(jobs.noisy_add.delay(1, y=2))

@@ -245,6 +245,30 @@ class TestWords:
 
         assert values(last) == [32]
 
+    @pytest.mark.parametrize(
+        "empty",
+        [
+            group([]),
+            group(group([]), group([])),
+            chain(group([]), group([])),
+            group(chain(jobs.number, group([]))),
+        ],
+        ids=["alone", "nested", "twice", "at the end of a chain"],
+    )
+    @pytest.mark.parametrize("takes", [True, False])
+    def test_what_follows_an_empty_group_waits_for_what_is_before_it(
+        self, empty: Any, takes: bool
+    ) -> None:
+        after = jobs.echo.call() if takes else jobs.echo.call("nothing").without_result()
+        last = chain(jobs.number.call(1), empty, after).enqueue()
+
+        [parent] = Dependency.objects.filter(child_id=last.id).values_list("parent_id", flat=True)
+        ran = run_all()
+
+        assert str(parent) == ran[-2].id
+        [value] = values(last)
+        assert value in ([], [[]], [[], []]) if takes else value == "nothing"
+
     def test_chains_side_by_side_end_in_the_last_of_each(self) -> None:
         first, second = group(
             chain(jobs.number.call(1), jobs.add_to.call(1)), jobs.number.call(5)

@@ -23,6 +23,18 @@ Placed = Union["Member[Any]", "list[Placed]"]
 """What became of a word: a message, or those of a group."""
 
 
+class EmptyGroup(list["Placed"]):
+    """What became of a group without words: no messages, and what is before it in a chain.
+
+    Attributes:
+        before: the messages that what comes next waits for in the place of these.
+    """
+
+    def __init__(self, before: Sequence[Member[Any]]) -> None:
+        super().__init__()
+        self.before = before
+
+
 class Word:
     """What can be part of a chain, a group or a chord, or be stored by itself."""
 
@@ -103,9 +115,9 @@ class Call(Word):
         takes = previous is not None and self.takes_result
         return draft.add(
             self.task,
-            (previous, *self.args) if takes else self.args,
+            (_results(previous), *self.args) if takes else self.args,
             self.kwargs,
-            after=() if takes or previous is None else _members(previous),
+            after=_members(previous),
             on_failure=self.answer,
         )
 
@@ -125,6 +137,8 @@ class Group(Word):
 
     def place(self, draft: Draft, previous: Placed | None = None) -> list[Placed]:
         """Add the messages of all to a flow."""
+        if not self.words:
+            return EmptyGroup(_members(previous))
         return [word.place(draft, previous) for word in self.words]
 
     def calls(self) -> Iterator[Call]:
@@ -211,7 +225,17 @@ def as_word(word: Any) -> Word:
     return word if isinstance(word, Word) else Call(own_task(word))
 
 
-def _members(placed: Placed) -> list[Member[Any]]:
+def _members(placed: Placed | None) -> Sequence[Member[Any]]:
+    """Return the messages that what comes next waits for."""
+    if placed is None:
+        return ()
     if isinstance(placed, Member):
-        return [placed]
+        return (placed,)
+    if isinstance(placed, EmptyGroup):
+        return placed.before
     return [member for each in placed for member in _members(each)]
+
+
+def _results(placed: Placed | None) -> Any:
+    """Return what stands for the results among the arguments of what comes next."""
+    return placed if not isinstance(placed, list) else [_results(each) for each in placed]

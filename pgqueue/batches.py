@@ -1,15 +1,11 @@
 """Enqueue many messages in one transaction, with locks in an order in which batches can't deadlock.
 
-Transactions that take several locks deadlock if each waits for a lock of the other. Here all locks
-are taken in one order (Havender, 1968): policies, ordered lanes, lanes and channels of limited
-size, and last the messages with dedupe keys; within each kind, by name.
+The locks of policies come first; the others are those of `tasks.storing`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import groupby
-from operator import itemgetter
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, ParamSpec, TypeVar
 
 from django.db import connections, transaction
@@ -17,9 +13,9 @@ from django.db import connections, transaction
 from pgqueue.channels import Channel
 from pgqueue.conf import settings
 from pgqueue.engine import enqueue as engine
-from pgqueue.exceptions import BatchTooLarge, InvalidTask
+from pgqueue.exceptions import InvalidTask
 from pgqueue.tables import needing_tables
-from pgqueue.tasks import Task, TaskResult
+from pgqueue.tasks import Task, TaskResult, storing
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -98,41 +94,12 @@ class Batch:
             for (channel, _, _), limits in sorted(policies.items(), key=lambda each: each[0]):
                 Channel(channel, database=self._database).policy(**limits)
             if messages:
-                self._lock(messages)
                 self._store(messages)
 
-    def _lock(self, messages: list[TaskResult[Any]]) -> None:
-        ordered: set[tuple[str, str]] = set()
-        lanes: set[tuple[str, str]] = set()
-        for task, group in _by_task(messages):
-            own = {(task.queue_name, key) for key in task.keys_of(group)}
-            lanes |= own
-            ordered |= own if task.ordered else set()
-        if len(ordered) > engine.LOCKED_KEYS:
-            raise BatchTooLarge
-        connection = connections[self._database]
-        engine.keep_order(connection, ordered)
-        engine.keep_room(connection, lanes)
-
     def _store(self, messages: list[TaskResult[Any]]) -> None:
-        """Store messages in the order of their dedupe keys; they run in the order of their ids.
-
-        Storing a dedupe key waits for an open transaction that stored the same key.
-        """
-        keys: list[tuple[str, str]] = []
-        for task, group in _by_task(messages):
-            own = task.dedupe_keys_of(group) or [None] * len(group)
-            keys += [("", "") if key is None else (task.queue_name, key) for key in own]
-        ids = engine.reserve(connections[self._database], len(messages))
-        rows = sorted(zip(keys, ids, messages, strict=True), key=itemgetter(0))
-        for _, own_rows in groupby(rows, key=lambda row: id(row[2].task)):
-            _, own_ids, results = zip(*own_rows, strict=True)
-            results[0].task.store(results, own_ids)
-
-
-def _by_task(
-    messages: list[TaskResult[Any]],
-) -> Iterator[tuple[Task[Any, Any], list[TaskResult[Any]]]]:
-    for _, group in groupby(messages, key=lambda each: id(each.task)):
-        results = list(group)
-        yield results[0].task, results
+        connection = connections[self._database]
+        storing.lock(connection, messages)
+        # They run in the order of their ids, and are stored in that of their dedupe keys.
+        ids = dict(zip(messages, engine.reserve(connection, len(messages)), strict=True))
+        for results in storing.together(messages):
+            results[0].task.store(results, [ids[each] for each in results])

@@ -3,7 +3,7 @@ from __future__ import annotations
 import inspect
 import json
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from contextvars import ContextVar
 from dataclasses import dataclass, field, fields, replace
@@ -375,6 +375,7 @@ class Task(Generic[P, T]):
         """Store messages, and note in their results where they are.
 
         Args:
+            results: of this task, or of others that share with it what `shared` says.
             ids: reserved ones, as many as results; None: the next ones.
             payloads: their arguments, encoded; None: they are encoded here.
             flow_id: the flow that they are part of. Its other messages come next, so that nobody is
@@ -397,7 +398,8 @@ class Task(Generic[P, T]):
         common: engine.Common,
         payloads: Sequence[str] | None,
     ) -> None:
-        keys = self.keys_of(results)
+        keys = [each.task.key_of(each) for each in results]
+        dedupe_keys = [each.task.dedupe_key_of(each) for each in results]
         if self.ordered and len(set(keys)) > engine.LOCKED_KEYS:
             raise InvalidTask(
                 f"enqueue_many() of {self.name}: ordered messages may have {engine.LOCKED_KEYS} "
@@ -409,7 +411,7 @@ class Task(Generic[P, T]):
             engine.enqueue,
             common=common,
             keys=keys,
-            dedupe_keys=self.dedupe_keys_of(results),
+            dedupe_keys=None if all(key is None for key in dedupe_keys) else dedupe_keys,
             ids=ids,
         )
         if self.enqueue_on_commit:
@@ -419,10 +421,10 @@ class Task(Generic[P, T]):
             # which may ask the same database. The first looks at the function's hints.
             ready = [next(texts)] if _are_scalars(results) else list(texts)
             self._note(results, self._run(partial(store, payloads=chain(ready, texts))))
-        if signals.task_enqueued.has_listeners(self):
+        if any(map(signals.task_enqueued.has_listeners, {each.task for each in results})):
             for result in results:
                 signals.task_enqueued.send_robust(
-                    self, connection=self.connection, task_result=result
+                    result.task, connection=self.connection, task_result=result
                 )
         if not self.enqueue_on_commit and common.flow_id is None:
             self.tell_stored(results)
@@ -488,21 +490,17 @@ class Task(Generic[P, T]):
                     )
                 result.look()
 
-    def keys_of(self, results: Sequence[TaskResult[T]]) -> list[str]:
-        """Return the key of each message that is to be stored."""
+    def key_of(self, result: TaskResult[T]) -> str:
+        """Return the key of a message that is to be stored."""
         if isinstance(self.key, str):
-            return [self.key] * len(results)
-        return [self._checked_key(self.key(*each.args, **each.kwargs)) for each in results]
+            return self.key
+        return self._checked_key(self.key(*result.args, **result.kwargs))
 
-    def dedupe_keys_of(self, results: Sequence[TaskResult[T]]) -> list[str | None] | None:
-        """Return the dedupe key of each; None: none has any."""
-        if self.dedupe_key is None:
-            return None
-        if isinstance(self.dedupe_key, str):
-            return [self.dedupe_key] * len(results)
-        return [
-            self._checked_dedupe_key(self.dedupe_key(*each.args, **each.kwargs)) for each in results
-        ]
+    def dedupe_key_of(self, result: TaskResult[T]) -> str | None:
+        """Return the dedupe key of a message that is to be stored, if it has one."""
+        if self.dedupe_key is None or isinstance(self.dedupe_key, str):
+            return self.dedupe_key
+        return self._checked_dedupe_key(self.dedupe_key(*result.args, **result.kwargs))
 
     def _checked_key(self, key: Any) -> str:
         try:
@@ -546,6 +544,22 @@ class Task(Generic[P, T]):
             "dedupe_for": self.dedupe_for,
             "replaces": self.on_conflict == "replace",
         }
+
+    @property
+    def shared(self) -> tuple[Hashable, ...]:
+        """What messages must have in common to be stored together: all but their keys."""
+        return (
+            self.func,
+            self.name,
+            self.queue_name,
+            self.alias,
+            self.connection,
+            self.max_attempts,
+            self.on_conflict,
+            self.enqueue_on_commit,
+            self._metadata,
+            *self._columns.values(),
+        )
 
     @property
     def _declared(self) -> Task[P, T]:

@@ -5,7 +5,6 @@ A message may be waited for only by one that was collected later, so that there 
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypeVar, cast
@@ -16,8 +15,9 @@ from pgqueue.engine import enqueue as enqueueing
 from pgqueue.engine import flows as engine
 from pgqueue.engine.flows import Waits
 from pgqueue.engine.values import Cursors
-from pgqueue.exceptions import BatchTooLarge, ChannelFull, DuplicateMessage, InvalidFlow
+from pgqueue.exceptions import ChannelFull, DuplicateMessage, InvalidFlow
 from pgqueue.tables import needing_tables
+from pgqueue.tasks import storing
 from pgqueue.tasks.result import TaskResult
 
 if TYPE_CHECKING:
@@ -237,11 +237,19 @@ class Draft:
         """
         members = self._members
         self._is_open = False
-        self._lock(connection)
+        for member in members:
+            _check_keys(member)
+        storing.lock(connection, members)
         self.reserve(connection)
         payloads, parents = self.parents()
-        for group in self._groups(parents):
-            _store_group(flow_id, group, payloads, waits=bool(parents[group[0].number]))
+        for group in storing.together(members, apart=lambda each: bool(parents[each.number])):
+            group[0].task.store(
+                group,
+                [each.message_id for each in group],
+                payloads=[payloads[each.number] for each in group],
+                flow_id=flow_id,
+                waits=bool(parents[group[0].number]),
+            )
         if (handler := self._handler) is not None:
             waits = parents[handler.number]
             stored = [each for each in waits if members[each].came_of == "stored"]
@@ -267,49 +275,7 @@ class Draft:
 
     def tell_stored(self) -> None:
         """Say that all is stored: `pgqueue.testing` may run it."""
-        for task, results in self._by_task():
-            task.tell_stored(results)
-
-    def _lock(self, connection: Cursors) -> None:
-        """Take the locks that storing takes, in the order that `batches` tells."""
-        lanes: set[tuple[str, str]] = set()
-        ordered: set[tuple[str, str]] = set()
-        for task, results in self._by_task():
-            keys = task.keys_of(results)
-            _check_keys(task, [*keys, *(task.dedupe_keys_of(results) or ())])
-            own = {(task.queue_name, key) for key in keys}
-            lanes |= own
-            ordered |= own if task.ordered else set()
-        if len(ordered) > enqueueing.LOCKED_KEYS:
-            raise BatchTooLarge
-        enqueueing.keep_order(connection, ordered)
-        enqueueing.keep_room(connection, lanes)
-
-    def _by_task(self) -> Iterator[tuple[Task[Any, Any], list[Member[Any]]]]:
-        of: defaultdict[Task[Any, Any], list[Member[Any]]] = defaultdict(list)
-        for member in self._members:
-            of[member.task].append(member)
-        yield from of.items()
-
-    def _groups(self, parents: Sequence[Sequence[int]]) -> Iterator[list[Member[Any]]]:
-        """Yield what is stored together: of one task, and waiting or not.
-
-        Those with dedupe keys come last, each alone, in the order of the keys.
-        """
-        deduplicated: list[tuple[str, str, Member[Any]]] = []
-        for task, results in self._by_task():
-            keys = task.dedupe_keys_of(results)
-            if keys is not None:
-                deduplicated += [
-                    (task.queue_name, key or "", each)
-                    for key, each in zip(keys, results, strict=True)
-                ]
-                continue
-            for waits in (False, True):
-                if group := [each for each in results if bool(parents[each.number]) is waits]:
-                    yield group
-        for _, _, each in sorted(deduplicated, key=lambda row: row[:2]):
-            yield [each]
+        self._members[0].task.tell_stored(self._members)
 
     def _check_stored(self, parents: Sequence[Sequence[int]]) -> None:
         """Check that what others wait for was stored, and that no other message is to wait.
@@ -329,7 +295,7 @@ class Draft:
             if member.came_of in ("existing", "replaced"):
                 raise DuplicateMessage(
                     f"Message {member.id} has the dedupe key of this {member.task.name} already: "
-                    f"nothing of {self} can wait for it."
+                    "no message of the flow can wait for it."
                 )
             if member.came_of == "dropped":
                 raise ChannelFull(
@@ -349,31 +315,24 @@ def _each(task: Task[Any, Any], after: Any) -> list[Any]:
     return list(after)
 
 
-def _check_keys(task: Task[Any, Any], keys: Iterable[str | None]) -> None:
+def _lane(member: Member[Any]) -> tuple[str, str]:
+    return member.task.queue_name, member.task.key_of(member)
+
+
+def _check_keys(member: Member[Any]) -> None:
     """Check that no key is made of a result, which is not known yet.
 
     Raises:
         InvalidFlow: one is.
     """
-    for key in keys:
+    task = member.task
+    for key in (task.key_of(member), task.dedupe_key_of(member)):
         if key and MEMBER in key:
             raise InvalidFlow(
                 f"The key {key!r} of {task.name} is made of a message that it waits for, whose "
                 "result is not known yet. Make it of other arguments, or enqueue the message from "
                 "that one's task by `context.flow`."
             )
-
-
-def _store_group(
-    flow_id: int, group: Sequence[Member[Any]], payloads: Sequence[str], *, waits: bool
-) -> None:
-    group[0].task.store(
-        group,
-        [each.message_id for each in group],
-        payloads=[payloads[each.number] for each in group],
-        flow_id=flow_id,
-        waits=waits,
-    )
 
 
 @contextmanager
@@ -393,7 +352,7 @@ def own_task(task: Any) -> Task[Any, Any]:
     Raises:
         InvalidFlow: it is no task, or one of another backend.
     """
-    own = task if hasattr(task, "keys_of") else getattr(task, "adopted", None)
+    own = task if hasattr(task, "key_of") else getattr(task, "adopted", None)
     if own is None:
         raise InvalidFlow(f"{task!r} is no task of pgqueue's, nor one of its django.tasks backend.")
     return cast("Task[Any, Any]", own)
@@ -475,12 +434,19 @@ class Growth(Draft):
                 engine.depend(connection, self._flow_id, pairs)
 
     def _needed(self) -> list[Member[Any]]:
-        """Return the new messages that others wait for, and those that these wait for."""
+        """Return the new messages that others wait for, and those that these wait for.
+
+        One in an ordered lane waits for those before it there, too.
+        """
         needed = set(self._awaited)
+        lanes: set[tuple[str, str]] = set()
         _, parents = self.parents()
-        for number in reversed(range(len(parents))):
-            if number in needed:
-                needed.update(parents[number])
+        for member, waits in zip(reversed(self._members), reversed(parents), strict=True):
+            lane = _lane(member)
+            if member.number in needed or (member.task.ordered and lane in lanes):
+                needed.update((member.number, *waits))
+                if member.task.ordered:
+                    lanes.add(lane)
         return [self._members[number] for number in sorted(needed)]
 
     def _check_order(
@@ -493,7 +459,7 @@ class Growth(Draft):
         """
         lanes = engine.in_order(connection, waiting) if waiting else {}
         for member in new:
-            lane = (member.task.queue_name, *member.task.keys_of([member]))
+            lane = _lane(member)
             if member.task.ordered and lane in lanes:
                 raise InvalidFlow(
                     f"{member.task.name} would be behind message {lanes[lane]}, which waits for "

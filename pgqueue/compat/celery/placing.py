@@ -32,7 +32,6 @@ class Placing:
         self.draft = draft
         self._prefix = prefix
         self._groups = 0
-        self._tasks: dict[tuple[str, str], Any] = {}
         self._before: dict[int, Placed] = {}  # by the ids of objects, and the next
         self._numbers: dict[int, str] = {}
         self._added: list[tuple[Member[Any], Any, Mapping[str, Any]]] = []
@@ -71,7 +70,7 @@ class Placing:
     def _task(
         self, task: Any, args: Any, kwargs: Any, given: Any, own: Mapping[str, Any], *, taken: bool
     ) -> Any:
-        """Return the task with its options: the same for the same ones, as they go out together."""
+        """Return the task with its options."""
         options = options_of(task, routed(task, args, kwargs, given))
         if taken and options.get("ignore_result", task.own.ignore_result):
             options["ignore_result"] = False
@@ -79,10 +78,7 @@ class Placing:
             metadata = options.get("metadata", {})
             options["metadata"] = {**metadata, OURS: {**metadata.get(OURS, {}), **own}}
         options = publishing.before(task, args, kwargs, options)
-        known = task.name, repr(sorted(options.items(), key=lambda option: option[0]))
-        if known not in self._tasks:
-            self._tasks[known] = task.own.using(**options) if options else task.own
-        return self._tasks[known]
+        return task.own.using(**options) if options else task.own
 
     def add_group(self, tasks: Sequence[Signature], previous: Placed | None, *, taken: bool) -> Any:
         """Add the messages of a group."""

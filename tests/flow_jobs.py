@@ -141,6 +141,20 @@ def grow_in_order(context: TaskContext, key: str, awaited: bool) -> int:
     return -1
 
 
+@task(takes_context=True, max_attempts=1)
+def grow_behind_another(context: TaskContext, key: str) -> int:
+    before = context.flow.enqueue(number.using(ordered=True, key=key), 1)
+    context.flow.enqueue(number.using(ordered=True, key="new"), before)
+    context.flow.enqueue(number.using(ordered=True, key="new"), 1, awaited=True)
+    return -1
+
+
+@task(takes_context=True, max_attempts=1)
+def grow_with(context: TaskContext, options: dict[str, str], awaited: bool) -> int:
+    context.flow.enqueue(number.using(**options), 1, awaited=awaited)  # type: ignore[typeddict-item]
+    return -1
+
+
 @task(takes_context=True)
 def keeps_its_flow(context: TaskContext) -> None:
     context.flow.enqueue(nothing)

@@ -128,9 +128,10 @@ def children(connection: Cursors, flow_id: int, id: int) -> tuple[list[int], lis
 
 
 def in_order(connection: Cursors, ids: Collection[int]) -> dict[tuple[str, str], int]:
-    """Return the lanes whose order these, or what waits for them, keep while they wait.
+    """Return the ordered lanes that have these, or what waits for them.
 
-    Each has the id of its first such message.
+    That is what waits for them as part of a flow, or since it is behind them in a lane, and what
+    waits for that. Each lane has the id of its first such message.
     """
     with connection.cursor() as cursor:
         cursor.execute(SQL["in_order"], {"ids": list(ids)})

@@ -13,15 +13,31 @@ SELECT b.message_id, true FROM pgqueue_flow f JOIN pgqueue_blocked b ON b.messag
 WHERE f.id = %(flow_id)s
 
 -- name: in_order
--- Lanes whose order some messages keep while they wait, or those that wait for them, and so on.
+-- Lanes of messages that wait, of those that wait for them, and so on: for parents, or for what is before them in
+-- an ordered lane, whatever their state. Only messages of flows lead to other lanes; and each finds the next one of
+-- its lane, since to find all behind it would cost the square of the lane's length.
 WITH RECURSIVE waiting AS (
     SELECT unnest(%(ids)s::bigint[]) AS id
     UNION
-    SELECT d.child_id FROM waiting JOIN pgqueue_dependency d ON d.parent_id = waiting.id
+    SELECT next.id
+    FROM waiting CROSS JOIN LATERAL (
+        SELECT b.message_id AS id
+        FROM pgqueue_dependency d JOIN pgqueue_blocked b ON b.message_id = d.child_id
+        WHERE d.parent_id = waiting.id
+        UNION ALL
+        SELECT behind.id
+        FROM pgqueue_message m CROSS JOIN LATERAL (
+            SELECT o.id FROM pgqueue_message o
+            WHERE o.channel = m.channel AND o.key = m.key AND o.ordered
+              AND o.state IN ('held', 'scheduled', 'ready', 'running')
+              AND o.id > m.id AND o.flow_id IS NOT NULL AND o.state || '' <> 'running'
+            ORDER BY o.id LIMIT 1) behind
+        WHERE m.id = waiting.id AND m.ordered) next
 )
-SELECT m.channel, m.key, min(m.id)
-FROM waiting JOIN pgqueue_message m ON m.id = waiting.id
-WHERE m.ordered AND m.state = 'held'
+SELECT m.channel, m.key, min(waiting.id)
+FROM waiting CROSS JOIN LATERAL (
+    SELECT channel, key, ordered FROM pgqueue_message WHERE id = waiting.id LIMIT 1) m
+WHERE m.ordered
 GROUP BY m.channel, m.key
 
 -- name: copy_dependencies

@@ -88,6 +88,8 @@ class Draft:
         self.database = database
         self._members: list[Member[Any]] = []
         self._is_open = True
+        self._awaited: set[int] = set()
+        """The numbers of members that messages which are stored already are to wait for."""
         self._handler: Member[Any] | None = None
         """Runs at the flow's end. It does not wait for duplicates: these are not of the flow."""
 
@@ -290,7 +292,7 @@ class Draft:
                     f"Message {member.id} has the dedupe key of this {member.task.name} already, "
                     f"and does not wait for others of {self}: it can't be replaced."
                 )
-        for number in {each for waits in parents for each in waits}:
+        for number in sorted(self._awaited.union(*parents)):
             member = self._members[number]
             if member.came_of in ("existing", "replaced"):
                 raise DuplicateMessage(
@@ -300,7 +302,7 @@ class Draft:
             if member.came_of == "dropped":
                 raise ChannelFull(
                     f"The channel {member.task.queue_name!r} dropped {member.task.name}, which "
-                    f"others of {self} wait for."
+                    "others of the flow wait for."
                 )
 
 
@@ -372,7 +374,6 @@ class Growth(Draft):
         super().__init__(database)
         self._flow_id = flow_id
         self._message_id = message_id
-        self._awaited: set[int] = set()
 
     def __str__(self) -> str:
         return f"what message {self._message_id} adds to its flow"
@@ -386,7 +387,8 @@ class Growth(Draft):
         """Add a message to the flow, as `Draft.enqueue` does.
 
         Args:
-            awaited: whatever waits for this run's own message waits for the new one, too.
+            awaited: whatever waits for this run's own message waits for the new one, too. So it has
+                to be stored: the run fails if it is a duplicate, or is dropped.
         """
         member = super().enqueue(task, *args, **kwargs)
         if awaited:
@@ -454,6 +456,10 @@ class Growth(Draft):
     ) -> None:
         """Check that no new message is in an ordered lane behind one that is to wait for it.
 
+        In a flow that is stored at once, none can be: messages wait for lower ids only, those of
+        their parents and of what is before them in their lanes. Growth alone has messages wait for
+        a higher id.
+
         Raises:
             InvalidFlow: one is.
         """
@@ -463,6 +469,7 @@ class Growth(Draft):
             if member.task.ordered and lane in lanes:
                 raise InvalidFlow(
                     f"{member.task.name} would be behind message {lanes[lane]}, which waits for "
-                    f"it, in the order of {lane[0]!r} and the key {lane[1]!r}: neither could ever "
-                    "run. Give it another key, or don't have it awaited."
+                    f"it, or for one that does, in the order of {lane[0]!r} and the key "
+                    f"{lane[1]!r}: neither could ever run. Give it another key, or don't have it "
+                    "awaited."
                 )

@@ -223,6 +223,74 @@ class TestGrowthInAnOrderedLane:
         assert "neither could ever run" in grows.errors[-1].message
 
 
+class TestGrowthBehindALane:
+    """What is added would be behind a message that waits for it by way of another lane."""
+
+    def store(self, grow: Any, key: str, *, is_one_flow: bool = True) -> tuple[Any, Any]:
+        with flow("grows") as f:
+            grows = f.enqueue(grow, key, *([True] if grow is jobs.grow_in_order else []))
+            f.enqueue(jobs.number.using(ordered=True, key="first"), grows)
+            if is_one_flow:
+                last = self.store_behind(f)
+        if not is_one_flow:
+            with flow("behind") as other:
+                last = self.store_behind(other)
+        run_all()
+        grows.refresh()
+        return grows, last
+
+    def store_behind(self, f: Flow) -> Any:
+        behind = f.enqueue(jobs.number.using(ordered=True, key="first"), 1)
+        return f.enqueue(jobs.number.using(ordered=True, key="second"), behind)
+
+    @pytest.mark.parametrize("grow", [jobs.grow_in_order, jobs.grow_behind_another])
+    @pytest.mark.parametrize("is_one_flow", [True, False])
+    def test_is_refused(self, grow: Any, is_one_flow: bool) -> None:
+        grows, last = self.store(grow, "second", is_one_flow=is_one_flow)
+
+        assert "neither could ever run" in grows.errors[-1].message
+        assert f"behind message {last.id}" in grows.errors[-1].message
+
+    @pytest.mark.parametrize("grow", [jobs.grow_in_order, jobs.grow_behind_another])
+    def test_is_stored_in_another_one(self, grow: Any) -> None:
+        _, last = self.store(grow, "third")
+
+        assert value_of(last) == 1
+        assert not Message.objects.exists()
+
+
+class TestGrowthThatIsAwaited:
+    def grown(self, options: dict[str, str], *, awaited: bool) -> Any:
+        with flow("grows") as f:
+            grows = f.enqueue(jobs.grow_with, options, awaited)
+            f.enqueue(jobs.number, grows)
+        run_all()
+        grows.refresh()
+        return grows
+
+    def test_is_no_duplicate(self) -> None:
+        once = {"dedupe_key": "once"}
+        jobs.number.using(dedupe_key="once", run_after=3600).enqueue(1)
+
+        refused = self.grown(once, awaited=True)
+
+        assert refused.status is State.DEAD
+        assert "no message of the flow can wait for it" in refused.errors[-1].message
+        assert self.grown(once, awaited=False).status is Outcome.SUCCEEDED
+
+    def test_is_not_dropped(self) -> None:
+        Channel("narrow").policy(max_size=1)
+        Channel("narrow").configure(on_full="drop")
+        narrow = {"channel": "narrow"}
+        jobs.number.using(channel="narrow", run_after=3600).enqueue(1)
+
+        refused = self.grown(narrow, awaited=True)
+
+        assert refused.status is State.DEAD
+        assert "dropped" in refused.errors[-1].message
+        assert self.grown(narrow, awaited=False).status is Outcome.SUCCEEDED
+
+
 class TestADuplicate:
     def test_of_one_that_would_wait_is_left_as_it_is(self) -> None:
         once = jobs.number.using(dedupe_key="once", run_after=3600)

@@ -223,6 +223,24 @@ def test_the_command_for_lists_refuses_an_option_or_obeys_it(
     assert attempt(run, CommandError) or value not in good
 
 
+FLOWS = {"--state": ["living", "ended", "stopped"], "--limit": ["1", "1000"]}
+
+
+@pytest.mark.parametrize("option", FLOWS)
+@EXAMPLES
+@given(data=st.data())
+def test_the_command_for_flows_refuses_an_option_or_obeys_it(
+    option: str, data: st.DataObject
+) -> None:
+    good = FLOWS[option]
+    value = data.draw(st.one_of(WORDS, st.sampled_from(good)))
+
+    assert (
+        attempt(lambda: call("pgqueue_flows", f"{option}={value}"), CommandError)
+        or value not in good
+    )
+
+
 @pytest.mark.parametrize("word", [[], ["--state=dead"], ["--state=ready"], ["--state=scheduled"]])
 @EXAMPLES
 @given(place=st.lists(st.one_of(TEXTS, NUMBERS), max_size=5).map(json.dumps))
@@ -437,6 +455,7 @@ def test_the_command_for_health_refuses_a_limit_or_applies_it(
         *(["pgqueue_subscription", "list"], ["pgqueue_subscription", "sync"]),
         *(["pgqueue_replication"], ["pgqueue_replication", "--status"]),
         *(["pgqueue_list"], ["pgqueue_show", "1"], ["pgqueue_cancel", "--all"]),
+        *(["pgqueue_flows"], ["pgqueue_flows", "--state=stopped"]),
         *(["pgqueue_replay", "1"], ["pgqueue_enqueue", "tests.jobs.anything"]),
         *(["pgqueue_stats"], ["pgqueue_watch"], ["pgqueue_roles"]),
     ],

@@ -32,7 +32,8 @@ from pgqueue.conf import settings
 from pgqueue.engine import flow_graph, flows
 from pgqueue.engine.flow_graph import Graph
 from pgqueue.engine.operate import BATCH
-from pgqueue.listing.index import NEWEST_FIRST, NOT_WHOLE, Comparison, Index, Listing, without
+from pgqueue.listing.flows import ENDED, LIVING, by_state
+from pgqueue.listing.index import NOT_WHOLE, Comparison, Listing, without
 from pgqueue.models import Flow, Message
 from pgqueue.states import Outcome, State
 from pgqueue.tasks.flows import get_flow
@@ -42,12 +43,6 @@ COUNTED = 1000
 """Messages of each flow that its list counts, live ones and ended ones each."""
 STEPS = 50
 """Messages of the critical path that the page names, the last ones."""
-LIVING = Index(
-    where={"ended_at": None},
-    order=("created_at", "id"),
-    wording=gettext_lazy("The oldest first"),
-)
-HAS_ENDED = {"ended_at": Comparison("({} IS NOT NULL) = %s", True)}
 MOVING = (State.RUNNING, State.READY, State.SCHEDULED)
 ACTIONS = {"cancel": CANCEL, "retry": REPLAY}
 SECTIONS = ("state", "graph", "tables")
@@ -59,7 +54,7 @@ class FlowStateFilter(Choice):
     parameter_name = "state"
 
     def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, str]]:
-        return [("living", _("It goes on, or waits")), ("ended", _("Ended"))]
+        return [(LIVING, _("It goes on, or waits")), (ENDED, _("Ended"))]
 
 
 class FlowChangeList(BoundedChangeList):
@@ -94,9 +89,7 @@ class FlowAdmin(ListedAdmin):
             return Listing(rows=rows.filter(pk=term), order=("id",), wording=_("By its id"))
         if term:
             wanted["name"] = Comparison("strpos(lower({}), lower(%s)) > 0", term)
-        if chosen.get("state") == "living":
-            return LIVING.listing(rows, wanted)
-        return NEWEST_FIRST.listing(rows, wanted | (HAS_ENDED if chosen else {}))
+        return by_state(rows, wanted, chosen.get("state"))
 
     @admin.display(description=gettext_lazy("state"))
     def state(self, flow: Any) -> str:

@@ -176,9 +176,9 @@ def dead(connection: Connection) -> list[DeadGroup]:
     ]
 
 
-def stopped_flows(connection: Connection) -> list[StoppedFlow]:
+def stopped_flows(connection: Connection, *, limit: int = STOPPED_FLOWS) -> list[StoppedFlow]:
     """Return flows with dead messages, as far as they are found, the oldest first."""
-    given = {"bound": STOPPED, "limit": STOPPED_FLOWS}
+    given = {"bound": STOPPED, "limit": limit}
     return [StoppedFlow(*row) for row in connection.execute(SQL["stopped_flows"], given)]
 
 

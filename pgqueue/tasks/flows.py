@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
 from contextlib import suppress
 from datetime import timedelta
 from threading import TIMEOUT_MAX
@@ -45,6 +46,17 @@ class Progress(NamedTuple):
     running: int
     ready: int
     waiting: int
+
+    @classmethod
+    def of(cls, counts: Mapping[str, int]) -> Progress:
+        """Add up how many messages are in each state, or had each outcome."""
+        return cls(
+            done=counts.get(Outcome.SUCCEEDED, 0),
+            failed=sum(counts.get(word, 0) for word in FAILED),
+            running=counts.get(State.RUNNING, 0),
+            ready=counts.get(State.READY, 0),
+            waiting=sum(counts.get(word, 0) for word in (WAITING, State.HELD, State.SCHEDULED)),
+        )
 
     @property
     def total(self) -> int:
@@ -184,13 +196,7 @@ class Flow(Draft):
             counts = engine.progress(connections[self.database], [flow_id])[flow_id]
             if not counts and engine.find(connections[self.database], flow_id) is None:
                 raise _unknown(flow_id)
-        return Progress(
-            done=counts.get(Outcome.SUCCEEDED, 0),
-            failed=sum(counts.get(word, 0) for word in FAILED),
-            running=counts.get(State.RUNNING, 0),
-            ready=counts.get(State.READY, 0),
-            waiting=sum(counts.get(word, 0) for word in (WAITING, State.HELD, State.SCHEDULED)),
-        )
+        return Progress.of(counts)
 
     async def aprogress(self) -> Progress:
         """Return how many of its messages are where, from async code."""

@@ -431,6 +431,8 @@ class TestAReader:
         assert jobs.add.using(database="reader").alias == "reader"
         for words in (
             ["pgqueue_list"],
+            ["pgqueue_flows"],
+            ["pgqueue_flows", "--state=stopped"],
             ["pgqueue_show", str(ids[0])],
             ["pgqueue_channel", "list"],
             ["pgqueue_schedule", "list"],

@@ -12,7 +12,7 @@ from django.core.management import get_commands, load_command_class
 from django.db import connection
 
 from tests import test_reencryption
-from tests.management import test_list, test_show, test_stats
+from tests.management import test_flows, test_list, test_show, test_stats
 from tests.management.calling import call
 
 PAGE = (Path(__file__).parent.parent.parent / "docs/guide/commands.md").read_text("utf-8")
@@ -38,6 +38,7 @@ def test_the_table_has_every_command() -> None:
 
 def test_the_keys_are_those_that_are_tested() -> None:
     assert keys("pgqueue_list") == test_list.KEYS
+    assert keys("pgqueue_flows") == test_flows.KEYS
     assert keys("pgqueue_show") == test_show.KEYS
     assert keys("pgqueue_stats") == test_stats.KEYS
     assert keys("pgqueue_reencrypt") == test_reencryption.KEYS

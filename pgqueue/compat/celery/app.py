@@ -96,6 +96,10 @@ class Celery:
         others: settings. A broker and a backend have no effect.
     """
 
+    AsyncResult = AsyncResult
+    GroupResult = GroupResult
+    ResultSet = ResultSet
+
     task_cls: Any = None
     """The class of its tasks, or where it is found: of an app's class, or given to it."""
 
@@ -238,33 +242,18 @@ class Celery:
         current.discovery.import_all()
         return {own.name: own.origin for own in registry.each() if isinstance(own, CeleryTask)}
 
-    def send_task(
-        self, name: str, args: Any = None, kwargs: Any = None, **options: Any
-    ) -> AsyncResult:
+    def send_task(self, name: str, args: Any = None, kwargs: Any = None, **options: Any) -> Any:
         """Store a message of the task of this name, which has to be in this project.
 
         Raises:
             UnknownTask: there is none here. Other programs enqueue by SQL: pgqueue_enqueue().
         """
-        sent: AsyncResult = declaring.found(name).apply_async(args, kwargs, **options)
-        return sent
+        return declaring.found(name).apply_async(args, kwargs, **options)
 
     def signature(self, *args: Any, **kwargs: Any) -> Signature:
         """Return a call to be made later."""
         made: Signature = signature(*args, **kwargs)
         return made
-
-    def AsyncResult(self, id: str, **others: Any) -> AsyncResult:
-        """Return what came of a message."""
-        return AsyncResult(id)
-
-    def GroupResult(self, id: str | None = None, results: Any = (), **others: Any) -> GroupResult:
-        """Return the results of a group."""
-        return GroupResult(id, results, **others)
-
-    def ResultSet(self, results: Any, **others: Any) -> ResultSet:
-        """Return several results as one."""
-        return ResultSet(results, **others)
 
     def add_periodic_task(
         self,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from ast import literal_eval
+from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
@@ -18,7 +19,12 @@ from django.db import connections
 from pgqueue import registry
 from pgqueue.codec.references import ResultOf
 from pgqueue.compat.celery import current, states
-from pgqueue.compat.celery.exceptions import Ignore, TaskRevokedError, Unsupported
+from pgqueue.compat.celery.exceptions import (
+    Ignore,
+    IncompleteStream,
+    TaskRevokedError,
+    Unsupported,
+)
 from pgqueue.compat.celery.request import running_task
 from pgqueue.conf import settings
 from pgqueue.discovery import imported
@@ -75,7 +81,7 @@ class AsyncResult:
         return self.id
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, AsyncResult) and other.id == self.id
+        return (isinstance(other, AsyncResult) and other.id == self.id) or other == self.id
 
     def __hash__(self) -> int:
         return hash(self.id)
@@ -179,20 +185,53 @@ class AsyncResult:
             rows = cursor.fetchall()
         return [AsyncResult(id) for id, task in rows if hasattr(registry.find(task), "origin")]
 
-    def collect(self, **options: Any) -> Iterator[tuple[AsyncResult, Any]]:
+    def collect(
+        self, intermediate: bool = False, **options: Any
+    ) -> Iterator[tuple[AsyncResult, Any]]:
         """Yield it and its value, then those of all that followed it, as each has ended."""
-        for result in self.iterdeps():
+        for _, result in self.iterdeps(intermediate):
             yield result, result.get(**options)
 
-    def iterdeps(self) -> Iterator[AsyncResult]:
-        """Yield it and all that follow it."""
-        rest, seen = [self], {self.id}
+    def get_leaf(self) -> Any:
+        """Return the value of the last that followed it, when all have ended."""
+        return [value for _, value in self.collect()][-1]
+
+    def iterdeps(
+        self, intermediate: bool = False
+    ) -> Iterator[tuple[AsyncResult | None, AsyncResult]]:
+        """Yield it and all that follow it, each after the one that it follows.
+
+        Args:
+            intermediate: go on where one has not ended.
+
+        Raises:
+            IncompleteStream: one has not ended.
+        """
+        rest: deque[tuple[AsyncResult | None, AsyncResult]] = deque([(None, self)])
+        seen = {self.id}
         while rest:
-            yield (first := rest.pop(0))
+            yield rest[0]
+            _, first = rest.popleft()
+            if not intermediate and not first.ready():
+                raise IncompleteStream(f"{first.id} has not ended.")
             for child in first.children:
                 if child.id not in seen:
                     seen.add(child.id)
-                    rest.append(child)
+                    rest.append((first, child))
+
+    def as_tuple(self) -> tuple[Any, None]:
+        """Return its id and those of its parents: `result_from_tuple` makes a result of them."""
+        return (self.id, self.parent and self.parent.as_tuple()), None
+
+    def as_list(self) -> list[str]:
+        """Return its id and those of its parents."""
+        return [self.id, *(self.parent.as_list() if self.parent else [])]
+
+    def then(self, *args: Any, **kwargs: Any) -> NoReturn:
+        """Say what takes its place."""
+        raise Unsupported(
+            "then(): link=… has a task follow it; get(callback=…) waits, and calls a function."
+        )
 
     @property
     def graph(self) -> NoReturn:
@@ -359,7 +398,6 @@ class EagerResult(AsyncResult):
 
     def __init__(self, id: str, value: Any, state: str, *, traceback: str | None = None) -> None:
         super().__init__(id)
-        self.parent: Any = None
         self._value = value
         self._state = state
         self._traceback = traceback

@@ -25,19 +25,11 @@ HIGHEST = 9
 SCALE = 10
 """Celery's priorities 0 to 9 are pgqueue's 0 to 90."""
 
-NEEDLESS: Mapping[str, str] = {
-    "retry": "the message is stored by your own transaction: there is no broker to be tried again",
-    "retry_policy": "as retry",
-    "shadow": "the log has the task's name",
-    "delivery_mode": "every message is durable",
-    "mandatory": "every message is stored, or an error is raised",
-    "compression": "PostgreSQL compresses what is long",
-    "add_to_parent": "the children of a result are those that wait for it",
-    "correlation_id": "it is the task_id",
-    "root_id": "it is the task_id",
-    "parent_id": "it is the task_id",
-}
-"""What has no effect, and why."""
+NEEDLESS = frozenset({
+    "retry", "retry_policy", "shadow", "delivery_mode", "mandatory", "compression",
+    "add_to_parent", "correlation_id", "root_id", "parent_id",
+})  # fmt: skip
+"""What has no effect: it is for a broker, or what a message has in any case."""
 
 REFUSED: Mapping[str, str] = {
     "producer": CONNECTION,
@@ -69,8 +61,10 @@ def options_of(task: Any, given: dict[str, Any]) -> dict[str, Any]:
         InvalidTask: there is no such option, or it has a value that can't be.
     """
     found: dict[str, Any] = {}
+    # A countdown goes before an eta, but one of 0 is none, as in Celery.
+    left_out = "eta" if given.get("countdown") else "countdown"
     for name, value in given.items():
-        if name in NEEDLESS or value is None:
+        if name in NEEDLESS or name == left_out or value is None:
             continue
         if name in REFUSED:
             raise Unsupported(f"{name}={shown(value)} of {task.name}: {REFUSED[name]}.")

@@ -32,8 +32,15 @@ class _Canvas(Signature):
 
     @property
     def tasks(self) -> list[Any]:
-        """The signatures that it is made of."""
-        return as_signatures(self.kwargs["tasks"])
+        """The signatures that it is made of: this list may be changed."""
+        given = self.kwargs["tasks"]
+        if type(given) is not list or not all(isinstance(each, Signature) for each in given):
+            self.kwargs["tasks"] = given = as_signatures(given)
+        return given
+
+    @tasks.setter
+    def tasks(self, tasks: Any) -> None:
+        self.kwargs["tasks"] = as_signatures(tasks)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Store its messages, with these arguments before those of its first tasks."""
@@ -53,6 +60,8 @@ class _Canvas(Signature):
     def clone(self, args: Any = None, kwargs: Any = None, **options: Any) -> Any:
         """Return a copy with more arguments for its first tasks, and other options."""
         copy = super().clone(args, None, **options)
+        if "tasks" in copy.kwargs:
+            copy.kwargs["tasks"] = list(self.tasks)
         if kwargs and not self.immutable:
             copy["named"] = {**self.get("named", {}), **kwargs}
         return copy
@@ -88,9 +97,15 @@ class chain(_Canvas):
             return NotImplemented
         return chain(*self.steps(), other)
 
+    def clone(self, args: Any = None, kwargs: Any = None, **options: Any) -> Any:
+        """Return a copy, also of its tasks."""
+        copy = super().clone(args, kwargs, **options)
+        copy.tasks = [each.clone() for each in copy.tasks]
+        return copy
+
     def steps(self) -> list[Any]:
         """Return its tasks, with what this chain has been given."""
-        tasks = self.tasks
+        tasks = list(self.tasks)
         if not tasks:
             return []
         tasks[0] = self._given_to(tasks[0], **self._other_options("link_error", *OF_THE_LAST))
@@ -247,31 +262,54 @@ class chord(_Canvas):
     @property
     def header(self) -> Any:
         """The group."""
-        return as_signatures(self.kwargs["header"])[0]
+        return self._part("header")
+
+    @header.setter
+    def header(self, header: Any) -> None:
+        self.kwargs["header"] = header if isinstance(header, group) else group(header)
 
     @property
     def tasks(self) -> list[Any]:
-        """The tasks of the group."""
+        """The tasks of the group: this list may be changed."""
         tasks: list[Any] = self.header.tasks
         return tasks
+
+    @tasks.setter
+    def tasks(self, tasks: Any) -> None:
+        self.header = tasks
 
     @property
     def body(self) -> Any:
         """What follows."""
-        body = self.kwargs["body"]
-        return None if body is None else as_signatures(body)[0]
+        return self._part("body")
+
+    @body.setter
+    def body(self, body: Any) -> None:
+        self.kwargs["body"] = body
+
+    def _part(self, name: str) -> Any:
+        """Return the header or the body, which may be changed: what is stored is a signature."""
+        part = self.kwargs[name]
+        if part is not None and not isinstance(part, Signature):
+            self.kwargs[name] = part = signature(part)
+        return part
 
     def __or__(self, other: Any) -> Any:
         return chain(self, other) if isinstance(other, Signature) else NotImplemented
 
+    def clone(self, args: Any = None, kwargs: Any = None, **options: Any) -> Any:
+        """Return a copy, also of its body."""
+        copy = super().clone(args, kwargs, **options)
+        if copy.body is not None:
+            copy.body = copy.body.clone()
+        return copy
+
     def link(self, callback: Any) -> Any:
         """Have another one follow the body."""
-        self.kwargs["body"] = self.body
         return self.body.link(callback)
 
     def link_error(self, errback: Any) -> Any:
         """Have another one called when the body has failed; also where a task before it has."""
-        self.kwargs["body"] = self.body
         return self.body.link_error(errback)
 
     def apply_async(self, args: Any = None, kwargs: Any = None, **options: Any) -> Any:
@@ -361,8 +399,8 @@ class chunks(_Canvas):
             raise InvalidTask(f"chunks(n={shown(n)}): it must be 1 or more.")
         super().__init__({"task": signature(task), "it": list(it), "n": n}, options)
 
-    @property
-    def tasks(self) -> list[Any]:
+    @property  # type: ignore[misc]
+    def tasks(self) -> list[Any]:  # made each time: they can't be set
         """The starmaps."""
         return self.group().tasks
 

@@ -76,6 +76,10 @@ class ChordError(TaskError):
     """A task failed that this one was to get the result of."""
 
 
+class IncompleteStream(PGQueueError):
+    """Not all that follow a result are known, since one of them has not ended."""
+
+
 class MaxRetriesExceededError(TaskError):
     """The task asked for more retries than its max_retries."""
 

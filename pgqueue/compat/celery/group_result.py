@@ -53,6 +53,30 @@ class ResultSet:
         if result not in self.results:
             self.results.append(result)
 
+    def update(self, results: Iterable[Any]) -> None:
+        """Add those of several results that are not there yet."""
+        for each in results:
+            self.add(each)
+
+    def remove(self, result: Any) -> None:
+        """Take out a result, or that of this id.
+
+        Raises:
+            KeyError: it is not there.
+        """
+        try:
+            self.results.remove(result)
+        except ValueError as error:
+            raise KeyError(result) from error
+
+    def discard(self, result: Any) -> None:
+        """Take out a result, or that of this id, if it is there."""
+        self.results = [each for each in self.results if each != result]
+
+    def clear(self) -> None:
+        """Take out all."""
+        self.results.clear()
+
     def ready(self) -> bool:
         """Say whether all have ended."""
         return all(each.ready() for each in self.results)
@@ -147,6 +171,11 @@ class GroupResult(ResultSet):
         """Return the ids."""
         return [each.id for each in self.results]
 
+    def as_tuple(self) -> tuple[Any, list[Any]]:
+        """Return its id and those of its results: `result_from_tuple` makes a result of them."""
+        parent = self.parent and self.parent.as_tuple()
+        return (self.id, parent), [each.as_tuple() for each in self.results]
+
     def save(self, backend: Any = None) -> None:
         """Do nothing: the group is stored with its flow."""
 
@@ -164,3 +193,15 @@ class GroupResult(ResultSet):
             cursor.execute(SQL["members"], {"flow_id": int(flow), "group": number})
             rows = cursor.fetchall()
         return cls(id, [AsyncResult(given or of) for of, given in rows]) if rows else None
+
+
+def result_from_tuple(r: Any, app: Any = None) -> Any:
+    """Return the AsyncResult or GroupResult that `as_tuple()` was called of; one as it is."""
+    if isinstance(r, AsyncResult | ResultSet):
+        return r
+    known, members = r
+    id, before = known if isinstance(known, list | tuple) else (known, None)
+    parent = result_from_tuple(before) if before else None
+    if members is None:
+        return AsyncResult(id, parent=parent)
+    return GroupResult(id, [result_from_tuple(each) for each in members], parent=parent)

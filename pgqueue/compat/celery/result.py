@@ -6,7 +6,7 @@ from pgqueue.compat.celery.async_result import (
     allow_join_result,
     assert_will_not_block,
 )
-from pgqueue.compat.celery.group_result import GroupResult, ResultSet
+from pgqueue.compat.celery.group_result import GroupResult, ResultSet, result_from_tuple
 
 __all__ = [
     "AsyncResult",
@@ -15,4 +15,5 @@ __all__ = [
     "ResultSet",
     "allow_join_result",
     "assert_will_not_block",
+    "result_from_tuple",
 ]

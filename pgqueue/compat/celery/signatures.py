@@ -26,6 +26,7 @@ class Signature(dict[str, Any]):
         args, kwargs: the arguments; those that are given when it is called come before `args`.
         options: those of `apply_async`.
         immutable: it takes no other arguments.
+        others: more options. `app` has no effect: a task knows its app.
     """
 
     kind: ClassVar[str | None] = None
@@ -40,11 +41,13 @@ class Signature(dict[str, Any]):
         immutable: bool = False,
         **others: Any,
     ) -> None:
+        given = {**(options or {}), **others}
+        given.pop("app", None)
         super().__init__(
             task=task if isinstance(task, str) else task.name,
             args=tuple(args or ()),
             kwargs=dict(kwargs or {}),
-            options={**(options or {}), **others},
+            options=given,
             subtask_type=self.kind,
             immutable=immutable,
         )
@@ -58,12 +61,29 @@ class Signature(dict[str, Any]):
         given += [f"{name}={value!r}" for name, value in self.kwargs.items()]
         return f"{self.name}({', '.join(given)})"
 
+    @classmethod
+    def from_dict(cls, d: Mapping[str, Any], app: Any = None) -> Signature:
+        """Return what a dict was, which travelled as an argument.
+
+        Raises:
+            InvalidTask: it is not the dict of a signature.
+        """
+        return _of(d)
+
     @property
     def name(self) -> str:
         """The task's name."""
         return str(self["task"])
 
-    task = name
+    @property
+    def task(self) -> str:
+        """The same as `name`."""
+        return self.name
+
+    @task.setter
+    def task(self, task: Any) -> None:
+        self["task"] = task if isinstance(task, str) else task.name
+        self._type = None if isinstance(task, str) else task
 
     @property
     def label(self) -> str:
@@ -75,17 +95,29 @@ class Signature(dict[str, Any]):
         """The positional arguments."""
         return tuple(self["args"])
 
+    @args.setter
+    def args(self, args: Any) -> None:
+        self["args"] = tuple(args or ())
+
     @property
     def kwargs(self) -> dict[str, Any]:
         """The named arguments."""
         kwargs: dict[str, Any] = self["kwargs"]
         return kwargs
 
+    @kwargs.setter
+    def kwargs(self, kwargs: Any) -> None:
+        self["kwargs"] = dict(kwargs or {})
+
     @property
     def options(self) -> dict[str, Any]:
         """The options of `apply_async`."""
         options: dict[str, Any] = self["options"]
         return options
+
+    @options.setter
+    def options(self, options: Any) -> None:
+        self["options"] = dict(options or {})
 
     @property
     def subtask_type(self) -> str | None:
@@ -96,6 +128,10 @@ class Signature(dict[str, Any]):
     def immutable(self) -> bool:
         """Whether it takes no other arguments."""
         return bool(self["immutable"])
+
+    @immutable.setter
+    def immutable(self, immutable: Any) -> None:
+        self.set_immutable(bool(immutable))
 
     @property
     def id(self) -> str | None:
@@ -224,6 +260,13 @@ class Signature(dict[str, Any]):
         from pgqueue.compat.celery.canvas import chain
 
         return chain(self, other) if isinstance(other, Signature) else NotImplemented
+
+    def __ior__(self, other: Any) -> Any:  # else it is that of dicts, which merges them
+        return self.__or__(other)
+
+    def __invert__(self) -> Any:
+        """Store its messages, and wait for what comes of them: `~add.s(2, 2)`."""
+        return self.apply_async().get()
 
     def __deepcopy__(self, memo: Any) -> Any:
         return self.clone()

@@ -25,7 +25,6 @@ from pgqueue.exceptions import InvalidTask
 from pgqueue.spelling import shown
 
 HANDLERS = ("before_start", "on_success", "on_failure", "on_retry", "after_return")
-OF_FUNCTIONS = ("__module__", "__name__", "__qualname__", "__doc__")
 
 
 class Task:

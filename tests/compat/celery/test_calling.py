@@ -91,6 +91,14 @@ class TestTimes:
         with pytest.raises(InvalidTask, match="eta=5"):
             jobs.add.apply_async((2, 2), eta=5)
 
+    def test_of_a_countdown_and_an_eta_the_countdown_holds_unless_it_is_0(self) -> None:
+        tomorrow = datetime.now(UTC) + timedelta(days=1)
+
+        message = stored(jobs.add.apply_async((2, 2), countdown=5, eta=tomorrow))
+        assert message.run_at - message.created_at == timedelta(seconds=5)
+        assert stored(jobs.add.apply_async((2, 2), eta=tomorrow, countdown=0)).run_at == tomorrow
+        assert stored(jobs.add.apply_async((2, 2), countdown=0)).state == "ready"
+
     def test_it_expires_after_seconds_or_at_a_time(self) -> None:
         message = stored(jobs.add.apply_async((10, 10), expires=60))
         assert message.expires_at - message.created_at == timedelta(seconds=60)
@@ -179,7 +187,8 @@ class TestResults:
         assert (result.result, result.info, result.traceback) == (5, 5, None)
         assert (result.name, result.args, result.retries) == (jobs.add.name, [2, 3], 0)
         assert result.date_done is not None
-        assert str(result) == result.task_id == result.id
+        assert str(result) == result.task_id == result.id == result
+        assert isinstance(result, jobs.app.AsyncResult)
 
     def test_an_error_is_raised_unless_that_is_not_wanted(self) -> None:
         result = jobs.fail.delay("oh")
@@ -219,6 +228,8 @@ class TestResults:
     def test_on_message_is_not_taken_over(self) -> None:
         with pytest.raises(exceptions.Unsupported, match="message_stream"):
             jobs.add.delay(1, 2).get(on_message=print)
+        with pytest.raises(exceptions.Unsupported, match="callback"):
+            jobs.add.delay(1, 2).then(print)
 
 
 class TestOnCommit:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import json
 import pickle
 from datetime import timedelta
 from typing import Any
@@ -25,7 +26,12 @@ from pgqueue.compat.celery import (
     states,
 )
 from pgqueue.compat.celery import uuid as make_id
-from pgqueue.compat.celery.result import AsyncResult, GroupResult, ResultSet
+from pgqueue.compat.celery.result import (
+    AsyncResult,
+    GroupResult,
+    ResultSet,
+    result_from_tuple,
+)
 from pgqueue.exceptions import InvalidArguments, InvalidTask, WaitTimeout
 from pgqueue.models import Flow, History, Message
 from pgqueue.tasks import redacting
@@ -98,6 +104,44 @@ class TestSignatures:
             assert maybe_signature(dict(sig)) == sig
             assert type(maybe_signature(dict(sig))) is type(sig)
 
+    def test_it_is_changed_in_place(self) -> None:
+        call = add.s(2)
+        call.args, call.kwargs, call.options = [1], {"y": 1}, {"queue": "sums"}
+        call.task, call.immutable = mul, True
+
+        assert call == mul.signature((1,), {"y": 1}, queue="sums", immutable=True)
+        assert ran(call.delay(5)).get() == 1
+
+    def test_it_is_made_of_its_dict_whatever_app_is_named(self) -> None:
+        call = Signature.from_dict(dict(add.s(1, 2)), app=jobs.app)
+
+        assert call == add.s(1, 2) == signature(add.name, (1, 2), app=jobs.app)
+        for made in (chain, group):
+            assert made(call, app=jobs.app) == made(call)
+        assert chord([call], tsum.s(), app=jobs.app) == chord([call], tsum.s())
+
+    @pytest.mark.parametrize(("make", "value"), [
+        (lambda: add.s(2, 2), 16),
+        (lambda: chain(add.s(1, 1), add.s(2)), 16),
+        (lambda: chord([add.s(2, 2)], tsum.s()), 16),
+        (lambda: group(add.s(2, 2), add.s(1, 1)) | tsum.s(), 24),
+    ])  # fmt: skip
+    def test_a_pipe_in_place_is_a_pipe(self, make: Any, value: Any) -> None:
+        call = make()
+        first = call
+        call |= mul.s(4)
+
+        assert ran(call()).get() == value
+        assert first == make()
+
+    def test_a_group_that_is_piped_in_place_becomes_a_chord(self) -> None:
+        call: Any = group(add.s(2, 2), add.s(1, 1))
+        call |= tsum.s()
+
+        assert ran(call()).get() == 6
+        with pytest.raises(TypeError):
+            call |= 5
+
     def test_what_is_none_is_an_error(self) -> None:
         with pytest.raises(InvalidTask, match="neither a task nor a signature"):
             signature(5)
@@ -126,6 +170,17 @@ class TestLinks:
         assert result.get() == 4
         assert [each.get() for each in result.children] == [64]
         assert [value for _, value in result.collect()] == [4, 64]
+
+    def test_what_follows_is_collected_as_it_ends(self) -> None:
+        result = add.apply_async((2, 2), link=[mul.s(16), add.s(1)])
+        with pytest.raises(exceptions.IncompleteStream):
+            list(result.iterdeps())
+        assert len(list(result.iterdeps(intermediate=True))) == 3
+        run_all()
+
+        assert [value for _, value in result.collect(intermediate=True)] == [4, 64, 5]
+        assert [parent for parent, _ in result.iterdeps()] == [None, result, result]
+        assert result.get_leaf() == 5
 
     def test_several_links_and_links_of_links(self) -> None:
         call = add.s(2, 2)
@@ -234,6 +289,19 @@ class TestChains:
         with pytest.raises(InvalidTask, match="without tasks"):
             group(chain(add.s(1, 1), chain(group())), chord([add.s(1, 1)], chain()))()
 
+    def test_its_tasks_are_changed_in_place(self) -> None:
+        whole = chain(add.s(1, 1), add.s(1))
+        copied = whole.clone()
+        whole.tasks[0].set(queue="sums")
+        whole.tasks.append(mul.s(10))
+        result = whole()
+
+        assert Message.objects.order_by("id").first().channel == "sums"
+        assert ran(result).get() == 30
+        assert copied == chain(add.s(1, 1), add.s(1))
+        whole.tasks = [add.s(1, 1)]
+        assert whole == chain(add.s(1, 1))
+
     def test_options_belong_to_the_first_task_and_the_id_to_the_last(self) -> None:
         id = make_id()
         result = chain(add.s(2, 2), add.s(4)).apply_async(task_id=id, queue="sums", link=add.s(1))
@@ -291,6 +359,15 @@ class TestGroups:
         ) == [[11, 12], [5, 5, 6], [2]]
         assert History.objects.latest("id").channel == "sums"
 
+    def test_its_tasks_are_changed_in_place(self) -> None:
+        both = signature(dict(group(add.s(1, 1))))
+        copied = both.clone()
+        both.tasks.append(add.s(2, 2))
+        both.tasks[0].args = (3, 3)
+
+        assert ran(both()).get() == [6, 4]
+        assert len(copied) == 1
+
     def test_groups_in_groups_are_one(self) -> None:
         assert values(
             group(group(add.s(1, 1), add.s(2, 2)), add.s(3, 3))(),
@@ -347,12 +424,30 @@ class TestGroups:
 
         assert {each.state for each in result} == {states.REVOKED}
 
+    def test_it_travels_as_a_tuple(self) -> None:
+        result = (add.s(1, 1) | group(add.s(1), add.s(2)))()
+        found = result_from_tuple(json.loads(json.dumps(result.as_tuple())))
+
+        assert found == result and isinstance(found, jobs.app.GroupResult)
+        assert (found.id, found.parent) == (result.id, result.parent)
+        assert result_from_tuple(result[0].as_tuple()) == result[0]
+        assert result[0].as_list() == [result[0].id, result.parent.id]
+        assert result_from_tuple(result) is result
+
     def test_results_are_put_together(self) -> None:
         results = ResultSet([add.delay(1, 1)])
         results.add(add.delay(2, 2))
         results.add(results[0])
 
         assert ran(results).get() == [2, 4]
+        results.update([*results, add.delay(3, 3)])
+        results.remove(results[0].id)
+        results.discard("unknown")
+        assert ran(results).get() == [4, 6]
+        with pytest.raises(KeyError):
+            results.remove("unknown")
+        results.clear()
+        assert len(results) == 0
 
 
 class TestChords:
@@ -365,6 +460,19 @@ class TestChords:
             chord([add.s(1, 1)], tsum.s())(),
             (group(add.s(each, each) for each in range(10)) | tsum.s())(),
         ) == [2, 90]
+
+    def test_its_parts_are_changed_in_place(self) -> None:
+        made = signature(dict(chord([add.s(1, 1)], tsum.s())))
+        made.tasks.append(add.s(2, 2))
+        made.body.set(queue="sums")
+        result = made()
+
+        assert Message.objects.order_by("id").last().channel == "sums"
+        assert ran(result).get() == 6
+        made.header, made.body = [add.s(1, 1)], jobs.patient_sum.s()
+        assert made == chord([add.s(1, 1)], jobs.patient_sum.s())
+        made.tasks = [add.s(2, 2)]
+        assert made == chord([add.s(2, 2)], jobs.patient_sum.s())
 
     def test_an_immutable_body_waits_all_the_same(self) -> None:
         ran(chord((jobs.note.s(number) for number in range(3)), jobs.note.si("done"))())

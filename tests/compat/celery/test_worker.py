@@ -22,6 +22,7 @@ def test_what_delay_returns_waits_for_the_worker() -> None:
     with worker("--async", "10", lease=3):
         assert jobs.add.delay(1, 2).get(timeout=20) == 3
         assert jobs.double.delay(4).get(timeout=20) == 8
+        assert ~jobs.add.s(1, 2) == 3
         failed = jobs.fail.delay("no")
         with pytest.raises(ValueError, match="no"):
             failed.get(timeout=20)

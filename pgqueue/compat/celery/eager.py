@@ -12,7 +12,7 @@ from pgqueue.compat.celery.async_result import EagerResult
 from pgqueue.compat.celery.request import EagerRequest, requesting
 from pgqueue.compat.celery.signatures import as_signatures
 from pgqueue.compat.celery.utils import uuid
-from pgqueue.exceptions import Cancel, Defer, Discard
+from pgqueue.exceptions import Cancel, Defer, Discard, InvalidResult
 
 REQUEUED = 100
 """Times that it may ask to be run again at once: a worker has no such limit."""
@@ -41,7 +41,7 @@ def apply(
         with requesting(task, request):
             signals.task_prerun.send(task, task_id=id, task=task, args=args, kwargs=kwargs)
             try:
-                value, state = _call(task, args, kwargs), states.SUCCESS
+                value, state = _call(task, args, kwargs, options), states.SUCCESS
                 error: BaseException | None = None
             except (Discard, Cancel) as asked:
                 ignored = isinstance(asked, Discard)
@@ -69,11 +69,22 @@ def apply(
     return EagerResult(id, value, state, traceback=text)
 
 
-def _call(task: Any, args: Any, kwargs: Any) -> Any:
+def _call(task: Any, args: Any, kwargs: Any, options: Mapping[str, Any]) -> Any:
+    """Call a task; return what it returned.
+
+    Raises:
+        InvalidResult: a worker could not store that.
+    """
     first = [task] if task.is_bound else []
-    return task.own.run_here(*first, *args, **kwargs)
+    returned = task.own.run_here(*first, *args, **kwargs)
+    ignores = options.get("ignore_result")
+    if not (task.own.ignore_result if ignores is None else ignores):
+        task.codec.encode_result(returned)
+    return returned
 
 
 def _state(task: Any, error: BaseException, retries: int) -> str:
+    if isinstance(error, InvalidResult):  # as in a worker: it would be the same again
+        return states.FAILURE
     delay = task.own.backoff(error, _Failures(retries + 1))
     return states.FAILURE if delay is None else states.RETRY

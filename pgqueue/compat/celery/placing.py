@@ -8,6 +8,7 @@ from typing import Any
 from pgqueue.compat.celery import publishing
 from pgqueue.compat.celery.async_result import AsyncResult
 from pgqueue.compat.celery.calling import options_of, routed
+from pgqueue.compat.celery.encoding import simplified
 from pgqueue.compat.celery.group_result import GroupResult
 from pgqueue.compat.celery.linking import errback_task
 from pgqueue.compat.celery.request import OURS, given_id
@@ -63,7 +64,8 @@ class Placing:
         for link in links:
             link.place(self, member, taken=False, group=None)
         for errback in errbacks:
-            self.draft.add(errback_task(errback), (plain(errback), member), {}, on_failure="run")
+            given = simplified(plain(errback))
+            self.draft.add(errback_task(errback), (given, member), {}, on_failure="run")
         self._added.append((member, task, member.task.metadata))
         return member
 

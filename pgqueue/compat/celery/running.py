@@ -62,6 +62,11 @@ class CeleryTask(Task[Any, Any]):
         return codec
 
     @property
+    def plain_codec(self) -> Codec:
+        """The same: nothing is encrypted."""
+        return self.codec
+
+    @property
     def limits(self) -> tuple[Limit, ...]:
         """The soft limit, then the hard one."""
         hard, soft = self.timeout, self.soft_timeout

@@ -10,18 +10,18 @@ from typing import Any, ClassVar, NoReturn
 from django.db import DEFAULT_DB_ALIAS, transaction
 from django.db import OperationalError as DjangoOperationalError
 
-from pgqueue.codec.arguments import Codec
 from pgqueue.compat.celery import canvas, current, declaring, eager, replacing
 from pgqueue.compat.celery.async_result import AsyncResult, EagerResult
 from pgqueue.compat.celery.calling import options_of, routed
 from pgqueue.compat.celery.conf import Conf, Version
+from pgqueue.compat.celery.encoding import CeleryCodec
 from pgqueue.compat.celery.exceptions import MaxRetriesExceededError, Retry, Unsupported
 from pgqueue.compat.celery.placing import LINKS, store
 from pgqueue.compat.celery.publishing import publish
 from pgqueue.compat.celery.request import Request, context_of, request_of
 from pgqueue.compat.celery.running import CeleryTask
 from pgqueue.compat.celery.signatures import Signature, plain
-from pgqueue.exceptions import InvalidTask
+from pgqueue.exceptions import InvalidArgument, InvalidTask
 from pgqueue.spelling import shown
 
 HANDLERS = ("before_start", "on_success", "on_failure", "on_retry", "after_return")
@@ -48,6 +48,7 @@ class Task:
         ignore_result: keep nothing of what it returns.
         queue, priority, expires: as `apply_async` has them.
         track_started: whether the state STARTED is told of.
+        typing: whether a call that doesn't fit the function is refused; otherwise, its run fails.
         redact: arguments that nobody is shown: an option of pgqueue's, as `@task` has it.
     """
 
@@ -70,6 +71,7 @@ class Task:
     track_started: Any = None
     throws: Any = ()
     redact: Any = ()
+    typing: Any = True
     abstract: Any = True
     serializer = "json"
     acks_late = True
@@ -324,9 +326,9 @@ class Task:
         return declaring.option(task, "rate_limit", self.conf.task_default_rate_limit)
 
     @cached_property
-    def codec(self) -> Codec:
+    def codec(self) -> CeleryCodec:
         """How its arguments and its result become JSON."""
-        return Codec(self.function, skip_first=self.is_bound)
+        return CeleryCodec(self.function, skip_first=self.is_bound, typing=bool(self.typing))
 
     @cached_property
     def handlers(self) -> frozenset[str]:
@@ -399,7 +401,12 @@ def _checked(task: Task, args: Any, kwargs: Any) -> tuple[tuple[Any, ...], dict[
         raise InvalidTask(f"{task.name}: args={shown(args)}: it must be a tuple or a list.")
     if kwargs is not None and not isinstance(kwargs, Mapping):
         raise InvalidTask(f"{task.name}: kwargs={shown(kwargs)}: it must be a dict.")
-    return plain(tuple(args or ())), plain(dict(kwargs or {}))
+    try:
+        return plain(tuple(args or ())), plain(dict(kwargs or {}))
+    except RecursionError:
+        raise InvalidArgument(
+            f"An argument of {task.name} is nested too deeply, or contains itself."
+        ) from None
 
 
 def _check_unchanged(

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import time
+from dataclasses import dataclass
+from datetime import date
 from typing import Any
 
 from django.contrib.auth.models import Group
@@ -432,3 +434,44 @@ def noisy_sum(numbers: list[Any]) -> Any:
 @shared_task(base=NoisyTask, bind=True)
 def noisy_replace(self: Any, sig: Any) -> Any:
     return self.replace(signature(sig))
+
+
+RETURNED: dict[str, Any] = {}
+"""What `give` returns."""
+
+
+@shared_task(autoretry_for=(Exception,), default_retry_delay=0)
+def give(name: str) -> Any:
+    if current_task.request.is_eager:
+        SEEN.append(name)
+    return RETURNED[name]
+
+
+@dataclass
+class Order:
+    day: date
+
+
+@shared_task
+def take_order(order: Order, prices: dict[str, Any]) -> None:
+    SEEN.append((order, prices))
+
+
+@shared_task(bind=True)
+def note_state(self: Any, meta: Any) -> None:
+    self.update_state(state="PROGRESS", meta=meta)
+    found = self.AsyncResult(self.request.id)
+    SEEN.append((found.state, found.info))
+
+
+@shared_task
+def call_another(numbers: list[Any]) -> Any:
+    """Return the result of another task, or of a group."""
+    if isinstance(numbers[0], list):
+        return group(add.s(*each) for each in numbers)()
+    return add.delay(*numbers)
+
+
+@shared_task(typing=False)
+def unchecked(x: int) -> int:
+    return x

@@ -141,13 +141,24 @@ def log_finished(task: Any, context: Any, ending: Any, hiding: Callable[[Any], H
     """Log how a run ended. Called, not sent: as a receiver it would cost more than small tasks.
 
     A dead letter is an error, which is what error trackers report; what is tried again is a
-    warning.
+    warning. What the task expects is neither, and one line.
 
     Args:
         hiding: returns, of a claim, what is kept out of the log.
     """
     if ending.error is not None:
         error = stand_in(ending.error, hiding(context.claim))
+        if task.is_expected(ending.error):
+            logger.info(
+                "%s #%s failed on attempt %s, as it may: %r: %s",
+                task.name,
+                context.id,
+                context.attempt,
+                error,
+                ending.consequence,
+                extra=fields_of(task, context),
+            )
+            return
         logger.log(
             logging.ERROR if isinstance(ending, Died) else logging.WARNING,
             "%s #%s failed on attempt %s: %s",

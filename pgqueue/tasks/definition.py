@@ -296,6 +296,10 @@ class Task(Generic[P, T]):
         """Send the signal that a run is over."""
         signals.task_finished.send_robust(self, context=context, ending=ending)
 
+    def is_expected(self, error: BaseException) -> bool:
+        """Tell whether an error is part of the task's work: it is logged as such, in one line."""
+        return False
+
     def encode_result(self, value: Any) -> str:
         """Return as JSON what a run returned.
 

@@ -50,6 +50,8 @@ ENDED: dict[Any, str] = {
     Outcome.EXPIRED: states.REVOKED,
     State.DEAD: states.FAILURE,
 }
+NOTED = (State.RUNNING, Outcome.DISCARDED)
+"""Where a state that the task has noted is told: as in Celery, `Ignore` leaves it as it is."""
 
 
 class AsyncResult:
@@ -97,11 +99,12 @@ class AsyncResult:
         found = self._looked()
         if found is None:
             return states.PENDING
+        if found.status in NOTED and (noted := self._noted(found)):
+            return str(noted["state"])
         if found.is_finished:
             return ENDED[found.status]
         if found.status is State.RUNNING:
-            noted = self._noted()
-            return noted["state"] if noted else self._running(found)
+            return self._running(found)
         return states.RETRY if found.failures else states.PENDING
 
     @property
@@ -111,15 +114,19 @@ class AsyncResult:
 
     @property
     def result(self) -> Any:
-        """What it returned, or its last error; the meta of `update_state()` while it runs."""
+        """What it returned, or its last error.
+
+        While it runs, and where it was ignored: the meta that `update_state()` was given last.
+        """
         found = self._looked()
         if found is None:
             return None
         if found.status is Outcome.SUCCEEDED:
             return found.return_value
+        if found.status in NOTED and (noted := self._noted(found)):
+            return noted["meta"]
         if found.status is State.RUNNING:
-            noted = self._noted()
-            return noted["meta"] if noted else None
+            return None
         if found.status in (Outcome.CANCELLED, Outcome.EXPIRED):
             return TaskRevokedError(found.status.value)
         return as_raised(found.errors[-1]) if found.errors else None
@@ -336,7 +343,7 @@ class AsyncResult:
         """Raise its error if it has failed or was revoked; return its result."""
         state, result = self.state, self.result
         if propagate and state in states.PROPAGATE_STATES:
-            raise result
+            raise result if isinstance(result, BaseException) else TaskFailed(str(result))
         if propagate and state == states.IGNORED:
             raise Ignore(str(result or "it was discarded"))
         return result
@@ -370,14 +377,13 @@ class AsyncResult:
         tracked = current.conf().task_track_started if tracked is None else tracked
         return states.STARTED if tracked else states.PENDING
 
-    def _noted(self) -> Any:
+    def _noted(self, found: TaskResult[Any]) -> Any:
         """Return what `update_state()` has noted last."""
-        if self._found is None:
-            return None
-        rows = apps.get_model("pgqueue", "Message").objects.using(self._found.task.alias)
-        noted = rows.filter(pk=int(self._found.id)).values_list("progress", flat=True).first()
+        table = "History" if found.is_finished else "Message"
+        rows = apps.get_model("pgqueue", table).objects.using(found.task.alias)
+        noted = rows.filter(pk=int(found.id)).values_list("progress", flat=True).first()
         is_one = isinstance(noted, dict) and noted.keys() == {"state", "meta"}
-        return self._found.task.codec.decode_progress(json.dumps(noted)) if is_one else None
+        return found.task.codec.decode_progress(json.dumps(noted)) if is_one else None
 
     def _looked(self) -> TaskResult[Any] | None:
         """Look at the message again, unless it is known how it ended; None: there is none."""

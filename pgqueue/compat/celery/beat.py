@@ -7,7 +7,7 @@ from typing import Any
 
 from pgqueue import registry
 from pgqueue.compat.celery import current
-from pgqueue.compat.celery.calling import options_of
+from pgqueue.compat.celery.calling import check_stored_by_itself, options_of
 from pgqueue.compat.celery.exceptions import Unsupported
 from pgqueue.compat.celery.running import CeleryTask
 from pgqueue.compat.celery.schedules import when_of
@@ -70,6 +70,8 @@ def _entry(name: Any, entry: Any, timezone: Any) -> tuple[Task[Any, Any], Schedu
         task = registry.find(entry["task"])
         if task is None:
             raise InvalidSchedule(f"No task is named {entry['task']!r} here.")
+        if isinstance(task, CeleryTask):
+            check_stored_by_itself(task.origin)
         if options := entry.get("options"):
             _check(task, options)
         return task, Schedule(

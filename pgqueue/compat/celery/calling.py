@@ -87,6 +87,22 @@ def routed(task: Any, args: Any, kwargs: Any, given: Mapping[str, Any]) -> dict[
     return {**routes.routed(rules, task.name, args, kwargs, given, task), **given}
 
 
+def check_stored_by_itself(task: Any) -> None:
+    """Say no to a task whose class has an apply_async, where its messages are stored without that.
+
+    Raises:
+        Unsupported: it has.
+    """
+    if task.has_own_apply_async:
+        surrounding = next(kind for kind in type(task).__mro__ if "apply_async" in vars(kind))
+        raise Unsupported(
+            f"{task.name}: {surrounding.__name__}.apply_async() is called by direct calls "
+            "alone, not by a canvas, links or schedules, which store messages together: have a "
+            "receiver of before_task_publish add headers, or a function in task_routes choose the "
+            "queue; or call the task from another one."
+        )
+
+
 def priority_of(value: Any) -> int:
     """Return a priority of Celery's on pgqueue's scale.
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from pgqueue.compat.celery import publishing
 from pgqueue.compat.celery.async_result import AsyncResult
-from pgqueue.compat.celery.calling import options_of, routed
+from pgqueue.compat.celery.calling import check_stored_by_itself, options_of, routed
 from pgqueue.compat.celery.encoding import simplified
 from pgqueue.compat.celery.group_result import GroupResult
 from pgqueue.compat.celery.linking import errback_task
@@ -27,10 +27,12 @@ class Placing:
     Args:
         draft: the flow.
         prefix: what the numbers of its groups begin with.
+        called: the signature of the task whose apply_async stores it.
     """
 
-    def __init__(self, draft: Draft, prefix: str = "") -> None:
+    def __init__(self, draft: Draft, prefix: str = "", called: Signature | None = None) -> None:
         self.draft = draft
+        self._called = called
         self._prefix = prefix
         self._groups = 0
         self._before: dict[int, Placed] = {}  # by the ids of objects, and the next
@@ -52,6 +54,8 @@ class Placing:
             own["joins"] = True  # nothing among its arguments tells that one has failed
         options = {name: each for name, each in sig.options.items() if name not in LINKS}
         task = sig.type
+        if sig is not self._called:
+            check_stored_by_itself(task)
         args, kwargs = plain(sig.args), plain(sig.kwargs)
         member = Call(
             self._task(task, args, kwargs, options, own, taken=taken or bool(links)),
@@ -112,8 +116,11 @@ class Placing:
             publishing.after(task, member, metadata)
 
 
-def store(sig: Signature) -> Any:
+def store(sig: Signature, *, is_called: bool = False) -> Any:
     """Store what is put together as a flow, in the transaction that is open.
+
+    Args:
+        is_called: it is a task, whose apply_async does this.
 
     Returns:
         The AsyncResult of its last task, or the GroupResult of its last group.
@@ -122,7 +129,7 @@ def store(sig: Signature) -> Any:
         InvalidArguments, Unsupported, InvalidTask: as `apply_async` of a task does.
     """
     flow = Flow(sig.label, settings().database)
-    into = Placing(flow)
+    into = Placing(flow, called=sig if is_called else None)
     with flow:
         placed = sig.place(into, None, taken=False, group=None)
     into.tell_stored()

@@ -13,6 +13,7 @@ from typing import Any
 
 from django.apps import apps
 
+from pgqueue.compat.celery.exceptions import Unsupported
 from pgqueue.tasks.around import running
 from pgqueue.tasks.context import TaskContext
 
@@ -40,15 +41,55 @@ class Request:
     root_id: str | None = None
     parent_id: str | None = None
     group: str | None = None
+    group_index: int | None = None
     chord: Any = None
-    chain: Any = None
-    callbacks: Any = None
+    children: Any = ()
+    ignore_result = False
+    shadow: str | None = None
+    stamps: Any = None
+    stamped_headers: Any = None
     errbacks: Any = None
     origin: str | None = None
     reply_to: str | None = None
     properties: Any = None
     replaced_task_nesting = 0
     utc = True
+
+    def __getattr__(self, name: str) -> Any:
+        """Return a header of the message, as Celery has it."""
+        headers = None if name.startswith("_") else self.headers
+        if not headers or name not in headers:
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+        return headers[name]
+
+    @property
+    def chain(self) -> None:
+        """Nothing: what follows is stored as messages that wait."""
+
+    @chain.setter
+    def chain(self, others: Any) -> None:
+        raise Unsupported(
+            f"request.chain of {self.task}: what follows it is stored, and waits. raise Ignore() "
+            "ends this message, and cancels those; revoke() of what the call returned cancels one."
+        )
+
+    @property
+    def callbacks(self) -> None:
+        """Nothing: what is linked is stored as messages that wait."""
+
+    @callbacks.setter
+    def callbacks(self, others: Any) -> None:
+        self.chain = others
+
+    @property
+    def argsrepr(self) -> str:
+        """The positional arguments as text."""
+        return repr(tuple(self.args))
+
+    @property
+    def kwargsrepr(self) -> str:
+        """The named arguments as text."""
+        return repr(dict(self.kwargs))
 
     @property
     def correlation_id(self) -> str | None:
@@ -61,7 +102,7 @@ class Request:
         return self.time_limit, self.soft_time_limit
 
     def get(self, name: str, default: Any = None) -> Any:
-        """Return an attribute, or the default."""
+        """Return an attribute or a header, or the default."""
         return getattr(self, name, default)
 
     def __repr__(self) -> str:
@@ -79,6 +120,7 @@ class RunRequest(Request):
         self.task = context.task.name
         self.id = self.root_id = context.task_id
         self.retries = claim.failures
+        self.ignore_result = limits.ignore_result
         self.hostname = f"celery@{socket.gethostname()}"
         self.time_limit = limits.timeout.total_seconds() if limits.timeout else None
         own = context.metadata.get(OURS)

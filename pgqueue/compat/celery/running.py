@@ -10,8 +10,8 @@ from functools import cached_property, wraps
 from typing import Any
 
 from pgqueue.codec.arguments import Codec
-from pgqueue.compat.celery import announcing
-from pgqueue.compat.celery.calling import options_of
+from pgqueue.compat.celery import announcing, publishing
+from pgqueue.compat.celery.calling import options_of, routed
 from pgqueue.compat.celery.exceptions import (
     Ignore,
     Reject,
@@ -114,10 +114,18 @@ class CeleryTask(Task[Any, Any]):
         return "null" if self.ignore_result else super().encode_result(value)
 
     def scheduled_by(self, name: str) -> dict[str, Any]:
-        """Return the options that an entry of beat_schedule has."""
+        """Return the options of an entry of beat_schedule, and what routes and signals add."""
         entry = self.origin.conf.beat_schedule.get(name)
-        options = entry.get("options") if entry else None
-        return options_of(self.origin, dict(options)) if options else {}
+        if entry is None:
+            return {}
+        args, kwargs = tuple(entry.get("args") or ()), dict(entry.get("kwargs") or {})
+        given = routed(self.origin, args, kwargs, dict(entry.get("options") or {}))
+        return publishing.before(self.origin, args, kwargs, options_of(self.origin, given))
+
+    def is_expected(self, error: BaseException) -> bool:
+        """Tell whether the task's `throws` has the error."""
+        throws = self.origin.throws
+        return isinstance(error, tuple(throws) if isinstance(throws, list) else throws or ())
 
     def send_started(self, context: TaskContext) -> None:
         """Send Celery's signals, too."""

@@ -122,7 +122,7 @@ class Task:
         if self.conf.task_always_eager:
             return self.apply(args, kwargs, **options)
         if options.get("link") or options.get("link_error"):
-            return store(Signature(self, args, kwargs, options))
+            return store(Signature(self, args, kwargs, options), is_called=True)
         given = routed(self, args, kwargs, _unlinked(options))
         return publish(self, args, kwargs, options_of(self, given))
 
@@ -199,7 +199,9 @@ class Task:
         if (context := context_of(self)) is not None:
             allowed = max(context.claim.max_attempts, request.retries + 2)
             context.claim = context.claim._replace(max_attempts=allowed)
-        when = options_of(self, {"eta": eta}).get("run_after") if eta else countdown
+        when = (
+            options_of(self, {"eta": eta}).get("run_after") if eta and not countdown else countdown
+        )
         raise Retry(exc=exc, when=self.default_retry_delay if when is None else when) from exc
 
     def update_state(
@@ -336,6 +338,11 @@ class Task:
         return frozenset(
             name for name in HANDLERS if getattr(type(self), name) is not getattr(Task, name)
         )
+
+    @cached_property
+    def has_own_apply_async(self) -> bool:
+        """Whether its class surrounds the storing of its messages."""
+        return type(self).apply_async is not Task.apply_async
 
     @cached_property
     def body(self) -> Callable[..., Any]:

@@ -102,6 +102,11 @@ def retry_later(self: Any, delay: float | None = None) -> None:
         raise self.retry(exc=error, countdown=delay) from error
 
 
+@app.task(bind=True)
+def retry_at(self: Any, eta: str, countdown: float) -> None:
+    raise self.retry(eta=eta, countdown=countdown)
+
+
 @app.task(bind=True, max_retries=2)
 def fetch(self: Any, succeeds_at: int) -> int:
     if self.request.retries < succeeds_at:
@@ -475,3 +480,56 @@ def call_another(numbers: list[Any]) -> Any:
 @shared_task(typing=False)
 def unchecked(x: int) -> int:
     return x
+
+
+class Tenanted(Task):
+    """Adds a header to what its tasks store, as projects have it."""
+
+    def apply_async(self, args: Any = None, kwargs: Any = None, **options: Any) -> Any:
+        SEEN.append(self.name)
+        headers = {**options.pop("headers", {}), "tenant": "acme"}
+        return super().apply_async(args, kwargs, headers=headers, **options)
+
+
+@shared_task(base=Tenanted, bind=True)
+def tenant_of(self: Any) -> Any:
+    return self.request.tenant, self.request.get("tenant"), self.request.get("colour", "blue")
+
+
+@shared_task(base=Tenanted)
+def note_id_tenanted(task_id: str) -> None:
+    """An errback that is a message of its own."""
+
+
+@shared_task(bind=True)
+def stop_the_chain(self: Any, name: str) -> None:
+    setattr(self.request, name, None)
+
+
+@shared_task(bind=True)
+def describe_request(self: Any, x: int, y: int = 0) -> dict[str, Any]:
+    names = ("argsrepr", "kwargsrepr", "children", "group_index", "ignore_result", "chain")
+    return {name: getattr(self.request, name) for name in names}
+
+
+@shared_task(bind=True)
+def note_and_ignore(self: Any, state: str, meta: Any) -> None:
+    self.update_state(state=state, meta=meta)
+    raise Ignore
+
+
+@shared_task(throws=(KeyError,), autoretry_for=(TimelineAway,), max_retries=1)
+def raises(kind: str) -> None:
+    raise {"KeyError": KeyError, "ValueError": ValueError}[kind](kind)
+
+
+@shared_task
+def spam_filter(comment_id: int, remote_addr: str | None = None) -> bool:
+    """The guide's example; groups are comments here."""
+    spam_filter.get_logger().info("Running spam filter for comment %s", comment_id)
+    comment = Group.objects.get(pk=comment_id)
+    is_spam = "casino" in comment.name
+    if is_spam:
+        comment.name = f"spam from {remote_addr}"
+        comment.save()
+    return is_spam

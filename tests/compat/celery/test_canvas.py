@@ -715,6 +715,33 @@ class TestReplacing:
             add.add_to_chord(add.s(1, 1))
 
 
+class TestClasses:
+    def test_an_apply_async_of_its_own_is_called_by_all_that_stores_the_task_alone(self) -> None:
+        jobs.tenant_of.delay()
+        jobs.tenant_of.s().delay()
+        jobs.tenant_of.apply_async(link=jobs.note.s())
+        jobs.app.send_task(jobs.tenant_of.name)
+        jobs.fail.apply_async(("no",), link_error=jobs.note_id_tenanted.s())
+        run_all()
+
+        assert SEEN.count(jobs.tenant_of.name) == 4
+        assert SEEN.count(jobs.note_id_tenanted.name) == 1
+        assert (("acme", "acme", "blue"),) in SEEN
+
+    @pytest.mark.parametrize("call", [
+        lambda: chain(add.s(1, 1), jobs.tenant_of.si())(),
+        lambda: group(jobs.tenant_of.s())(),
+        lambda: chord([add.s(1, 1)], jobs.tenant_of.si())(),
+        lambda: add.apply_async((1, 1), link=jobs.tenant_of.si()),
+    ])  # fmt: skip
+    def test_where_messages_are_stored_together_it_is_an_error(self, call: Any) -> None:
+        with pytest.raises(
+            exceptions.Unsupported, match=r"Tenanted\.apply_async\(\) .*before_task"
+        ):
+            call()
+        assert not Message.objects.exists()
+
+
 class TestEager:
     def test_all_runs_here_where_the_settings_say_so(self, settings: Any) -> None:
         settings.CELERY_TASK_ALWAYS_EAGER = True

@@ -9,7 +9,7 @@ import pytest
 from django.core.checks import run_checks
 
 from pgqueue.checks import AT_START
-from pgqueue.compat.celery import Celery, exceptions
+from pgqueue.compat.celery import Celery, exceptions, signals
 from pgqueue.compat.celery.schedules import crontab, schedule, solar
 from pgqueue.engine import schedule as engine
 from pgqueue.exceptions import InvalidSchedule
@@ -153,6 +153,7 @@ class TestEntries:
          "channel"),
         ({"task": "tests.jobs.mail", "schedule": 30, "args": ("a",), "options": {"queue": "x"}},
          "tasks of Celery's kind"),
+        ({"task": jobs.tenant_of.name, "schedule": 30}, "by direct calls alone"),
     ])  # fmt: skip
     def test_an_entry_that_can_not_be_is_an_error_of_the_check(
         self, settings: Any, entry: Any, said: str
@@ -180,3 +181,29 @@ class TestEntries:
         assert (message.channel, message.priority) == ("night", 20)
         assert message.expires_at - message.created_at == timedelta(seconds=60)
         assert jobs.add.own.scheduled_by("another") == {}
+
+    @pytest.mark.django_db
+    def test_a_tick_is_routed_and_told_of_before_it_is_stored(
+        self, settings: Any, queue: Any
+    ) -> None:
+        def route(name: str, args: Any, kwargs: Any, options: Any, task: Any = None) -> Any:
+            return {"queue": f"sums-of-{args[0]}"}
+
+        settings.CELERY_TASK_ROUTES = route
+        settings.CELERY_BEAT_SCHEDULE = {
+            "nightly": {"task": jobs.add.name, "schedule": 60, "args": (1, 2)}
+        }
+
+        @signals.before_task_publish.connect
+        def trace(headers: dict[str, Any], **named: Any) -> None:
+            headers["trace"] = "abc"
+
+        try:
+            engine.declare(queue, scheduling.declared("default"))
+            scheduling.run("nightly")
+        finally:
+            signals.before_task_publish.disconnect(trace)
+
+        message = Message.objects.get()
+        assert message.channel == "sums-of-1"
+        assert message.metadata == {"trace": "abc", "schedule": "nightly"}

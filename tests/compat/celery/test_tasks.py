@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import pickle
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -15,7 +15,7 @@ from pgqueue import registry
 from pgqueue.compat.celery import Celery, Task, exceptions, shared_task, states
 from pgqueue.compat.celery.app import current_app
 from pgqueue.compat.celery.result import AsyncResult
-from pgqueue.exceptions import InvalidArgument, InvalidArguments, InvalidTask
+from pgqueue.exceptions import InvalidArgument, InvalidArguments, InvalidTask, TaskFailed
 from pgqueue.models import History, Message
 from pgqueue.quantities import LARGEST
 from pgqueue.tasks import redacting
@@ -176,6 +176,14 @@ class TestRetrying:
 
         message = Message.objects.get(pk=result.id)
         assert timedelta(seconds=55) < message.run_at - message.created_at < timedelta(seconds=65)
+
+    def test_of_a_countdown_and_an_eta_the_countdown_holds_unless_it_is_0(self) -> None:
+        at = datetime(2040, 1, 1, tzinfo=UTC)
+        sooner = stored(ran(jobs.retry_at.delay(at.isoformat(), 60), retries=False))
+        later = stored(ran(jobs.retry_at.delay(at.isoformat(), 0), retries=False))
+
+        assert timedelta(seconds=55) < sooner.run_at - sooner.created_at < timedelta(seconds=65)
+        assert abs(later.run_at - at) < timedelta(seconds=5)
 
     def test_the_run_is_told_how_often_it_was_retried(self) -> None:
         result = ran(jobs.fetch.delay(2))
@@ -358,6 +366,38 @@ class TestStates:
 
         assert "Unprintable: at home" in str(result.result)
 
+    def test_a_state_that_was_noted_holds_where_the_rest_is_ignored(self) -> None:
+        result = ran(jobs.note_and_ignore.delay("FAILURE", {"reason": "closed"}))
+
+        assert (result.state, result.info, result.failed()) == (
+            states.FAILURE, {"reason": "closed"}, True,
+        )  # fmt: skip
+        with pytest.raises(TaskFailed, match="closed"):
+            result.get()
+        assert ran(jobs.note_and_ignore.delay("HALFWAY", 5)).get() == 5
+        assert AsyncResult(result.id).state == states.FAILURE
+
+
+class TestRequests:
+    def test_a_header_is_an_attribute(self) -> None:
+        assert ran(jobs.tenant_of.delay()).get() == ("acme", "acme", "blue")
+        assert jobs.tenant_of.apply(headers={"tenant": "acme"}).get()[0] == "acme"
+        with pytest.raises(AttributeError, match="tenant"):
+            jobs.tenant_of()
+
+    def test_it_has_what_others_look_at(self) -> None:
+        assert ran(jobs.describe_request.delay(1, y=2)).get() == {
+            "argsrepr": "(1,)", "kwargsrepr": "{'y': 2}", "children": (), "group_index": None,
+            "ignore_result": False, "chain": None,
+        }  # fmt: skip
+
+    @pytest.mark.parametrize("name", ["chain", "callbacks"])
+    def test_what_follows_can_not_be_taken_away(self, name: str) -> None:
+        result = ran(jobs.stop_the_chain.delay(name))
+
+        with pytest.raises(exceptions.Unsupported, match="raise Ignore"):
+            result.get()
+
 
 class TestSemipredicates:
     def test_an_ignored_message_is_discarded(self) -> None:
@@ -482,7 +522,28 @@ class TestClasses:
             shared_task(base=jobs.Counting)(_coroutine)
 
 
+class TestThrows:
+    def test_an_error_that_is_expected_is_one_line_of_information(
+        self, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        with caplog.at_level(logging.INFO, logger="pgqueue"):
+            assert ran(jobs.raises.delay("KeyError")).failed()
+            assert ran(jobs.raises.delay("ValueError")).failed()
+
+        expected, unexpected = [each for each in caplog.records if "failed on" in each.msg]
+        assert (expected.levelname, expected.exc_info) == ("INFO", None)
+        assert "as it may: KeyError('KeyError'): dead letter" in expected.getMessage()
+        assert (unexpected.levelname, bool(unexpected.exc_info)) == ("ERROR", True)
+
+
 class TestPractices:
+    def test_the_guide_s_spam_filter_marks_a_comment(self) -> None:
+        comment = Group.objects.create(name="Visit my casino")
+        result = ran(jobs.spam_filter.delay(comment_id=comment.pk, remote_addr="192.0.2.1"))
+
+        comment.refresh_from_db()
+        assert (result.get(), comment.name) == (True, "spam from 192.0.2.1")
+
     def test_a_task_that_waits_for_another_one_is_an_error(self) -> None:
         result = ran(jobs.wait_for_another.delay())
 

@@ -74,8 +74,8 @@ WRONGS = {
     "lanes are left": "INSERT INTO pgqueue_lane (channel, key, state, turn_at, tat) "
     "VALUES ('limited', 'z', 'idle', now(), now())",
     "bells": "INSERT INTO pgqueue_bell (channel, key) VALUES ('limited', 'a')",
-    "duties that are not done": "UPDATE pgqueue_duty SET due_at = now() - interval '1 minute'",
 }
+OVERDUE = "UPDATE pgqueue_duty SET due_at = now() - interval '1 minute'"
 
 
 @pytest.mark.smoke
@@ -96,6 +96,9 @@ def test_the_ledger_finds_whatever_a_queue_could_do_wrong(
             with connection.transaction(force_rollback=True):
                 connection.execute(wrong)
                 assert complaint in complaint_of(connection, stage.books)
+        with connection.transaction(force_rollback=True):
+            connection.execute(OVERDUE)
+            assert "duties that are not done" in ledger.leftovers(connection, of_workers=True)
         known = next(iter(stage.books.committed))
         half = replace(stage.books, unsure=[{known: "plain", 77: "plain"}])
         assert "half of a transaction" in complaint_of(connection, half)

@@ -257,6 +257,9 @@ LEFTOVERS = {
     "SELECT FROM pgqueue_message m WHERE m.flow_id = b.flow_id AND m.state = 'dead')",
     "flows that have not ended": "SELECT count(*) FROM pgqueue_flow f WHERE ended_at IS NULL "
     "AND NOT EXISTS (SELECT FROM pgqueue_message m WHERE m.flow_id = f.id)",
+}
+# The same of what workers do as long as they are there.
+UNDONE = {
     "duties that are not done": "SELECT count(*) FROM pgqueue_duty "
     "WHERE ran_at IS NULL OR ran_at > clock_timestamp() "
     "OR due_at < clock_timestamp() - interval '10 seconds'",
@@ -265,9 +268,14 @@ LEFTOVERS = {
 }
 
 
-def leftovers(connection: Connection) -> dict[str, int]:
-    """Count what tells of work that there is no more; nothing once everything is over."""
-    counted = {what: _count(connection, query) for what, query in LEFTOVERS.items()}
+def leftovers(connection: Connection, *, of_workers: bool = False) -> dict[str, int]:
+    """Count what tells of work that there is no more; nothing once everything is over.
+
+    Args:
+        of_workers: count what only workers that have not stopped do, too.
+    """
+    queries = {**LEFTOVERS, **(UNDONE if of_workers else {})}
+    counted = {what: _count(connection, query) for what, query in queries.items()}
     return {what: count for what, count in counted.items() if count}
 
 

@@ -415,14 +415,15 @@ class Stage:
         for worker in self.living():
             assert worker.is_alive, f"{worker.name} ended by itself: {worker.log}"
         with closing(self.server.connect()) as connection:
-            return not ledger.leftovers(connection)
+            return not ledger.leftovers(connection, of_workers=True)
 
     def what_is_left(self) -> Later:
         """Tell what is left when that is read, which is when a wait was in vain."""
 
         def tell() -> str:
             with closing(self.server.connect()) as connection:
-                return f"{ledger.leftovers(connection)}: {ledger.what_is_left(connection)}"
+                left = ledger.leftovers(connection, of_workers=True)
+                return f"{left}: {ledger.what_is_left(connection)}"
 
         return Later(tell)
 

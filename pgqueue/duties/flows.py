@@ -8,6 +8,8 @@ from pgqueue.retention import Retention
 EVERY = timedelta(seconds=5)
 COST = 20
 """It looks at all that waits, so that it pauses for so many times as long as it took."""
+FORGET_FOR = 1.0
+"""Seconds after which it leaves the rest of the old flows to its next run."""
 
 
 class Flows:
@@ -30,11 +32,16 @@ class Flows:
     def run(self, connection: Connection) -> timedelta:
         """Do a batch of each."""
         began = monotonic()
-        self.did = {
-            "woken": flows.ring_stale(connection),
-            "ended": flows.end(connection),
-            "forgotten": flows.forget(connection, keep=self._keep),
-        }
-        if self.did["forgotten"]:
-            return timedelta()
-        return max(EVERY, timedelta(seconds=COST * (monotonic() - began)))
+        self.did = {"woken": flows.ring_stale(connection), "ended": flows.end(connection)}
+        looked = monotonic()
+        self.did["forgotten"] = self._forget(connection, until=looked + FORGET_FOR)
+        return max(EVERY, timedelta(seconds=COST * (looked - began)))
+
+    def _forget(self, connection: Connection, *, until: float) -> int:
+        """Delete what is stored of old flows; return how much, flow by flow."""
+        forgotten = 0
+        while number := flows.forget(connection, keep=self._keep):
+            forgotten += number
+            if monotonic() > until:
+                break
+        return forgotten

@@ -5,8 +5,9 @@ for lanes. The router (`route`) then moves on whatever watches the message that 
 that commit at once never miss each other, and no settle waits.
 
 A message that waits watches one parent: the one with the lowest id of those that have not ended.
-Ids only grow, and what has ended does not begin again, so that the watch only moves upwards: a
-message with 100 000 parents costs one walk over them, however their ends are spread.
+Ids only grow, and what has ended does not begin again, so that the watch moves upwards: a message
+with 100 000 parents costs one walk over them, however their ends are spread. One that runs whatever
+becomes of them passes the dead ones, which may be replayed: so it walks once more, at the end.
 """
 
 from __future__ import annotations
@@ -23,6 +24,10 @@ from pgqueue.statements import load
 SQL = load(__name__)
 
 BATCH = 10_000
+WIDTH = 5_000
+"""Messages that one statement of the router lets go or cancels. The rest has a bell again."""
+TURNS = 50
+"""Steps of a chain that the router cancels in one transaction. What follows has its own bells."""
 
 
 class Waits(NamedTuple):
@@ -154,10 +159,15 @@ def advance(connection: Connection, ended: Collection[int]) -> list[Freed]:
         The lanes of what was let go. Those that are governed are to be marked.
     """
     freed: list[Freed] = []
-    while ended:
-        rows = connection.execute(SQL["advance"], {"ended": array(ended)}).fetchall()
-        freed += [Freed(*row[1:4]) for row in rows if row[0] is None]
+    for _ in range(TURNS):
+        if not ended:
+            break
+        given = {"ended": array(ended), "limit": WIDTH}
+        rows = connection.execute(SQL["advance"], given).fetchall()
+        freed += [Freed(*row[1:4]) for row in rows if row[1] is not None]
         hopeless = [row[0] for row in rows if row[0] is not None]
+        if any(row[0] is row[1] is None for row in rows):
+            ring(connection, "", ended)
         if hopeless:
             cancel.cancel(connection, hopeless)
         ended = hopeless  # what waits for these need not wait for their bells
@@ -260,8 +270,12 @@ def origins(connection: Cursors, flow_id: int, id: int, *, limit: int) -> list[t
         return list(cursor.fetchall())
 
 
-def results(connection: Cursors, ids: Collection[int]) -> dict[int, Parent]:
-    """Return what came of messages, by id; those of which nothing is stored are missing."""
+def results(connection: Cursors, ids: Collection[int], *, since: datetime) -> dict[int, Parent]:
+    """Return what came of messages, by id; those of which nothing is stored are missing.
+
+    Args:
+        since: when what waited for them was stored: they ended after that.
+    """
     with connection.cursor() as cursor:
-        cursor.execute(SQL["results"], {"ids": list(ids)})
+        cursor.execute(SQL["results"], {"ids": list(ids), "since": since})
         return {row[0]: Parent(*row) for row in cursor.fetchall()}

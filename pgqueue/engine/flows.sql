@@ -58,18 +58,24 @@ INSERT INTO pgqueue_bell (channel, ended) VALUES (%(channel)s, %(ids)s::bigint[]
 -- is made ready if there is none. A dead parent is one that may be replayed, unless its child runs all the
 -- same. Children that will not run because of one have the reason written on them: `cancel` ends them.
 -- In a later statement than the one that took the bells: each end that it does not see rings later. Rows that
--- others have locked are left to the duty. The router marks the lanes of those that are governed.
-WITH failed AS MATERIALIZED (
+-- others have locked are left to the duty. The router marks the lanes of those that are governed. So that its
+-- transaction is short, it does so much at a time.
+WITH ended AS MATERIALIZED (
+    SELECT unnest(%(ended)s::bigint[]) AS id
+), failed AS MATERIALIZED (
     SELECT message_id AS id, true AS is_gone FROM pgqueue_failed_member WHERE message_id = ANY (%(ended)s::bigint[])
     UNION ALL
     SELECT id, false FROM pgqueue_message WHERE id = ANY (%(ended)s::bigint[]) AND state || '' = 'dead'
-), hopeless AS MATERIALIZED (
-    SELECT b.message_id AS id, min(f.id) AS because
+), found AS MATERIALIZED (
+    SELECT b.message_id AS id, f.id AS because
     FROM failed f
     JOIN pgqueue_dependency d ON d.parent_id = f.id
     JOIN pgqueue_blocked b ON b.message_id = d.child_id
-    WHERE b.on_failure = 'cancel' OR b.on_failure = 'wait' AND f.is_gone
-    GROUP BY b.message_id
+    WHERE (b.on_failure = 'cancel' OR b.on_failure = 'wait' AND f.is_gone)
+      AND b.message_id NOT IN (SELECT id FROM ended)
+    LIMIT %(limit)s
+), hopeless AS MATERIALIZED (
+    SELECT id, min(because) AS because FROM found GROUP BY id
 ), condemned AS MATERIALIZED (
     SELECT m.id, h.because
     FROM hopeless h CROSS JOIN LATERAL (
@@ -94,10 +100,11 @@ WITH failed AS MATERIALIZED (
     SELECT message_id, flow_id, watched_id, on_failure
     FROM pgqueue_blocked
     WHERE watched_id = ANY (%(ended)s::bigint[])
-      AND message_id <> ALL (%(ended)s::bigint[])
+      AND message_id NOT IN (SELECT id FROM ended)
       AND message_id NOT IN (SELECT id FROM hopeless)
+    LIMIT %(limit)s
 ), looked AS MATERIALIZED (
-    SELECT r.message_id, r.flow_id, r.watched_id, r.on_failure, next.parent_id
+    SELECT r.message_id, r.flow_id, r.watched_id, r.on_failure, coalesce(next.parent_id, again.parent_id) AS parent_id
     FROM reached r LEFT JOIN LATERAL (
         -- Compared as rows: by "parent_id >=" alone, the index of parents may be walked through all flows.
         SELECT d.parent_id FROM pgqueue_dependency d
@@ -109,19 +116,34 @@ WITH failed AS MATERIALIZED (
                    WHERE m.id = d.parent_id AND (r.on_failure <> 'run' OR m.state || '' <> 'dead')
                    LIMIT 1) live) > 0
         ORDER BY d.flow_id, d.child_id, d.parent_id LIMIT 1) next ON true
+    LEFT JOIN LATERAL (
+        -- One that runs whatever its parents came to has passed those that were dead: they may go on again.
+        SELECT d.parent_id FROM pgqueue_dependency d
+        WHERE r.on_failure = 'run' AND next.parent_id IS NULL
+          AND (d.flow_id, d.child_id) >= (r.flow_id, r.message_id)
+          AND (d.flow_id, d.child_id, d.parent_id) < (r.flow_id, r.message_id, r.watched_id)
+          AND (SELECT count(*) FROM (
+                   SELECT FROM pgqueue_message m WHERE m.id = d.parent_id AND m.state || '' <> 'dead' LIMIT 1) live) > 0
+        ORDER BY d.flow_id, d.child_id, d.parent_id LIMIT 1) again ON true
 ), moved AS (
     UPDATE pgqueue_blocked b SET watched_id = looked.parent_id
     FROM looked
-    WHERE b.message_id = looked.message_id AND looked.parent_id > b.watched_id
+    WHERE b.message_id = looked.message_id AND looked.parent_id <> b.watched_id
+    RETURNING b.message_id
 ), free AS MATERIALIZED (
     SELECT message_id FROM looked
     WHERE parent_id IS NULL
-      -- One that could not be cancelled before, since it was locked, must not run.
-      AND (on_failure = 'run' OR NOT EXISTS (
-               SELECT FROM pgqueue_failed_member f
-               JOIN pgqueue_dependency d
-                 ON (d.flow_id, d.child_id, d.parent_id) = (looked.flow_id, looked.message_id, f.message_id)
-               WHERE f.flow_id = looked.flow_id))
+      -- One that is yet to be cancelled, since it was locked or there were too many, must not run. Its parents are
+      -- walked through only where any message of the flow has failed.
+      AND (on_failure = 'run'
+           OR (SELECT count(*) FROM (
+                   SELECT FROM pgqueue_failed_member f WHERE f.flow_id = looked.flow_id LIMIT 1) of_flow) = 0
+           OR (SELECT count(*) FROM (
+                   SELECT FROM pgqueue_dependency d
+                   WHERE (d.flow_id, d.child_id) = (looked.flow_id, looked.message_id)
+                     AND (SELECT count(*) FROM (
+                              SELECT FROM pgqueue_failed_member f WHERE f.message_id = d.parent_id LIMIT 1) it) > 0
+                   LIMIT 1) of_parents) = 0)
 ), chosen AS MATERIALIZED (
     SELECT m.id
     FROM free CROSS JOIN LATERAL (
@@ -147,6 +169,11 @@ WITH failed AS MATERIALIZED (
 SELECT NULL AS given_up, channel, key, governed, (SELECT count(*) FROM told), (SELECT count(*) FROM later) FROM changed
 UNION ALL
 SELECT id, NULL, NULL, NULL, 0, 0 FROM given_up
+UNION ALL
+-- There may be more of them; not where all of these are locked.
+SELECT NULL, NULL, NULL, NULL, 0, 0
+WHERE greatest((SELECT count(*) FROM reached), (SELECT count(*) FROM found)) >= %(limit)s
+  AND (EXISTS (SELECT FROM moved) OR EXISTS (SELECT FROM changed) OR EXISTS (SELECT FROM given_up))
 
 -- name: stale
 -- Parents that have ended or died, though what waits for them does not know: it was locked when their bells came.
@@ -229,7 +256,9 @@ SELECT id, name, handler_id, created_at, ended_at FROM pgqueue_flow WHERE id = %
 
 -- name: results
 -- What parents returned, or how they failed.
-SELECT id, task, outcome, result::text, (errors -> -1)::text FROM pgqueue_history WHERE id = ANY (%(ids)s::bigint[])
+-- They ended after the message was stored that waited for them: so no days before are looked through.
+SELECT id, task, outcome, result::text, (errors -> -1)::text FROM pgqueue_history
+WHERE id = ANY (%(ids)s::bigint[]) AND finished_at >= %(since)s::timestamptz - interval '1 day'
 UNION ALL
 SELECT id, task, state, NULL, (errors -> -1)::text FROM pgqueue_message WHERE id = ANY (%(ids)s::bigint[])
 

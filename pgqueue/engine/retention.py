@@ -1,8 +1,9 @@
 """Delete history rows whose retention is shorter than that of their day.
 
-A day's partition is dropped after the longest retention (`partitions.drop`). Rows with a shorter
-one are deleted here, in windows of time, each of which is read only once: history has no index by
-channel and outcome, since every settle would have to write to it, only a BRIN index on the time.
+A day's partition is dropped after the longest retention (`partitions.drop`), unless a flow that has
+not ended may need a message of it. Rows with a shorter retention, and all others of such a day, are
+deleted here, in windows of time, each of which is read only once: history has no index by channel
+and outcome, since every settle would have to write to it, only a BRIN index on the time.
 """
 
 from __future__ import annotations

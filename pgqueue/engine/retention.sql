@@ -1,6 +1,6 @@
 -- name: windows
 -- Each retention that is shorter than the longest (or than a day, since partitions are whole days), and the
--- window of time that may hold rows to delete by it. If the rules have changed, or the clock was set back,
+-- window of time that may hold rows to delete by it; the longest, too, while a flow keeps older partitions. If the rules have changed, or the clock was set back,
 -- the window begins at the oldest row again.
 WITH
 -- include: kept
@@ -14,6 +14,7 @@ FROM rules CROSS JOIN (SELECT DISTINCT keep FROM kept) k
 LEFT JOIN pgqueue_purged p
     ON p.keep = k.keep AND p.rules = rules.digest AND p.until <= statement_timestamp() - k.keep
 WHERE k.keep < rules.longest OR k.keep < interval '1 day'
+   OR EXISTS (SELECT FROM pgqueue_flow WHERE ended_at IS NULL AND created_at < statement_timestamp() - rules.longest)
 ORDER BY k.keep
 
 -- name: reach

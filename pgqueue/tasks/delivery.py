@@ -301,7 +301,7 @@ class Delivery:
 
     def _take(self, ids: Collection[int]) -> Mapping[int, Returned]:
         """Return what other messages of its flow returned, for the arguments."""
-        taken = parents.results(self.database, ids)
+        taken = parents.results(self.database, ids, since=self.claim.created_at)
         # Errors must not quote what is redacted of these.
         object.__setattr__(self, "claim", self.claim._replace(taken=tuple(taken.items())))
         return taken

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Mapping
+from datetime import datetime
 
 from django.db import connections
 
@@ -17,14 +18,17 @@ from pgqueue.exceptions import ParentFailed, UnreadablePayload
 from pgqueue.states import Outcome
 
 
-def results(alias: str, ids: Collection[int]) -> Mapping[int, Returned]:
+def results(alias: str, ids: Collection[int], *, since: datetime) -> Mapping[int, Returned]:
     """Return what messages returned, or how they failed, by their ids.
+
+    Args:
+        since: when what waited for them was stored.
 
     Raises:
         UnreadablePayload: one is not kept any more, or can't be read.
         DecryptionFailed: one is encrypted, and can't be decrypted.
     """
-    found = flows.results(connections[alias], ids)
+    found = flows.results(connections[alias], ids, since=since)
     if missing := set(ids) - found.keys():
         raise UnreadablePayload(
             f"The result of message {min(missing)}, which is an argument, is not kept any more."
@@ -33,7 +37,7 @@ def results(alias: str, ids: Collection[int]) -> Mapping[int, Returned]:
     returned = {id: _returned(parent, codecs[parent.task]) for id, parent in found.items()}
     replaced = {id: of for id, each in returned.items() if (of := referred(each.plain)) is not None}
     if replaced:  # by messages that may have been replaced themselves
-        others = results(alias, set(replaced.values()))
+        others = results(alias, set(replaced.values()), since=since)
         returned |= {id: others[of] for id, of in replaced.items()}
     return returned
 

@@ -291,7 +291,7 @@ class Runner:
 
     def _arguments(self, run: Run) -> tuple[list[Any], dict[str, Any]]:
         def results(ids: Collection[int]) -> Mapping[int, Returned]:
-            taken = parents.results(self.alias, ids)
+            taken = parents.results(self.alias, ids, since=claim.created_at)
             # Errors must not quote what is redacted of these.
             run.leased.claim = run.context.claim = claim._replace(taken=tuple(taken.items()))
             return taken

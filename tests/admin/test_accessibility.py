@@ -57,6 +57,7 @@ def violations(page: Page) -> Iterator[str]:
             yield f"{found['id']}: {node['html'][:300]}: {node['failureSummary']}"
 
 
+@pytest.mark.timeout(400)  # dozens of pages
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_no_page_violates_a_rule(browser: Browser, live_server: Any, scheme: Any) -> None:
     page = open_page(browser, live_server.url, scheme)

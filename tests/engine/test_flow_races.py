@@ -145,7 +145,7 @@ class TestGrowth:
 
         assert size == 1
 
-    def test_of_a_replayed_parent_that_its_child_has_passed_is_not_waited_for(
+    def test_of_a_replayed_parent_that_its_child_has_passed_is_waited_for(
         self, connection: Connection
     ) -> None:
         graph = Graph(connection, {"a": "", "b": "", "c": "ab run"})
@@ -156,15 +156,35 @@ class TestGrowth:
         dead.replay(connection, [first.id])
         [again] = claim(connection)
 
-        with connection.transaction():
-            grow(connection, graph, again, "c")
         succeed(connection, [second])
         graph.route()
-        succeed(connection, [each for each in claim(connection) if each.id != graph.ids["c"]])
+        assert watched(graph, "c") == first.id
+        with connection.transaction():
+            grown = grow(connection, graph, again, "c")
+        graph.route()
+        assert watched(graph, "c") == grown
+        succeed(connection, claim(connection))
         graph.route()
 
-        assert graph.states()["c"] in (State.READY, State.RUNNING)
+        assert graph.ready() == "c"
         assert not Blocked.objects.exists()
+
+    def test_of_a_parent_that_died_again_does_not_hold_up_its_child(
+        self, connection: Connection
+    ) -> None:
+        graph = Graph(connection, {"a": "", "b": "", "c": "ab run"})
+        first, second = claims_of(graph, "ab")
+        settle.bury(connection, [failure(first)])
+        graph.route()
+        dead.replay(connection, [first.id])
+        succeed(connection, [second])
+        graph.route()
+        [again] = claim(connection)
+
+        settle.bury(connection, [failure(again)])
+        graph.route()
+
+        assert graph.ready() == "c"
 
 
 class TestACancel:

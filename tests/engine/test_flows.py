@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from pgqueue.duties.flows import Flows
 from pgqueue.engine import (
     cancel,
     dead,
@@ -17,11 +18,12 @@ from pgqueue.engine import (
     partitions,
     purge,
     retention,
+    route,
     settle,
 )
+from pgqueue.models import Bell, FailedMember, Flow, History, Message
 from pgqueue.models import Blocked as BlockedRow
-from pgqueue.models import FailedMember, Flow, History, Message
-from pgqueue.states import State
+from pgqueue.states import Outcome, State
 from tests.engine.flow_graphs import Graph, succeed
 from tests.factories import Connection, claim, failure
 
@@ -217,6 +219,58 @@ class TestTheRouter:
         graph.route()
         assert graph.states()["c"] == "cancelled"
 
+    @pytest.mark.parametrize("how", ["succeeded", "cancelled"])
+    def test_lets_many_go_in_parts(
+        self, connection: Connection, monkeypatch: pytest.MonkeyPatch, how: str
+    ) -> None:
+        monkeypatch.setattr(flows, "WIDTH", 3)
+        children = "bcdefghi"
+        graph = Graph(connection, {"a": "", **dict.fromkeys(children, "a")})
+        if how == "succeeded":
+            graph.run("a")
+        else:
+            cancel.cancel(connection, [graph.ids["a"]])
+
+        route.route(connection, after=0)
+        left = sum(state == State.HELD for state in graph.states().values())
+        graph.route()
+
+        assert left == len(children) - 3
+        expected = State.READY if how == "succeeded" else Outcome.CANCELLED
+        assert {graph.states()[name] for name in children} == {expected}
+        assert not BlockedRow.objects.exists()
+
+    def test_looks_no_further_while_those_that_it_found_are_locked(
+        self, connection: Connection, other: Connection, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(flows, "WIDTH", 2)
+        graph = Graph(connection, {"a": "", "b": "a", "c": "a"})
+        graph.run("a")
+        with other.transaction():
+            other.execute("SELECT FROM pgqueue_message FOR UPDATE")
+            graph.route()
+            assert not Bell.objects.exists()
+
+        assert flows.ring_stale(connection) == 1
+        graph.route()
+
+        assert graph.ready() == "bc"
+
+    def test_cancels_a_long_chain_in_parts(
+        self, connection: Connection, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(flows, "TURNS", 2)
+        graph = Graph(connection, {"a": "", "b": "a", "c": "b", "d": "c", "e": "d", "f": "e"})
+        cancel.cancel(connection, [graph.ids["a"]])
+
+        route.route(connection, after=0)
+        left = sum(state == State.HELD for state in graph.states().values())
+        graph.route()
+
+        assert left == 3
+        assert set(graph.states().values()) == {Outcome.CANCELLED}
+        assert not BlockedRow.objects.exists()
+
 
 class TestRetention:
     @pytest.fixture
@@ -247,15 +301,37 @@ class TestRetention:
         short = {**month, "succeeded": timedelta(days=1)}
 
         partitions.drop(connection, month)
-        [window] = retention.windows(connection, short)
-        step = retention.purge(connection, window, short)
-        assert step.removed == 0
+        for window in retention.windows(connection, short):
+            assert retention.purge(connection, window, short).removed == 0
         assert History.objects.filter(pk=graph.ids["a"]).exists()
 
         cancel.cancel(connection, [graph.ids["b"]])
         flows.end(connection)
         assert partitions.drop(connection, month) != []
         assert not History.objects.filter(pk=graph.ids["a"]).exists()
+
+    def test_does_not_keep_what_others_returned_on_the_days_that_it_keeps(
+        self, connection: Connection, graph: Graph
+    ) -> None:
+        month = dict.fromkeys(
+            ("succeeded", "cancelled", "discarded", "expired"), timedelta(days=30)
+        )
+        [kept] = History.objects.values_list("pk", flat=True)
+        connection.execute(
+            """
+            INSERT INTO pgqueue_history
+            SELECT other.* FROM pgqueue_history h, LATERAL jsonb_populate_record(
+                h, jsonb_build_object('id', h.id + 1, 'flow_id', NULL)) other
+            """
+        )
+        partitions.drop(connection, month)
+
+        [window] = retention.windows(connection, month)
+        while not retention.purge(connection, window, month).is_last:
+            pass
+
+        assert set(History.objects.values_list("pk", flat=True)) == {kept}
+        assert retention.windows(connection, month)[0].after > window.after
 
 
 class TestItsEnd:
@@ -281,3 +357,19 @@ class TestItsEnd:
 
         assert not Flow.objects.exists()
         assert not FailedMember.objects.exists()
+
+    def test_lets_the_duty_forget_many_in_one_run(self, connection: Connection) -> None:
+        for _ in range(3):
+            graph = Graph(connection, {"a": "", "b": "a"})
+            cancel.cancel(connection, list(graph.ids.values()))
+        graph.route()
+        flows.end(connection)
+        duty = Flows(retention=dict.fromkeys(("succeeded", "cancelled"), timedelta(days=30)))
+        duty.run(connection)
+        assert Flow.objects.count() == 3
+        Flow.objects.update(ended_at=datetime.now(UTC) - timedelta(days=31))
+
+        duty.run(connection)
+
+        assert duty.did["forgotten"] >= 3
+        assert not Flow.objects.exists()

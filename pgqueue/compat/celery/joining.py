@@ -57,5 +57,6 @@ def _failed_unseen(context: CeleryContext) -> ParentFailed | None:
         row = cursor.fetchone()
     if row is None:
         return None
-    error = parents.results(context.database, [row[0]])[row[0]].error
+    found = parents.results(context.database, [row[0]], since=context.claim.created_at)
+    error = found[row[0]].error
     return error if isinstance(error, ParentFailed) else None

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from typing import Any
 
 from django.utils.functional import Promise
@@ -33,42 +32,40 @@ class CeleryCodec(Codec):
 
     def encode(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> str:
         """Return the payload for calling the function with these arguments."""
-        encode = super().encode
-        return self._written(
-            "an argument", lambda call: encode(*call), (args, kwargs), InvalidArgument
-        )
+        try:
+            return super().encode(args, kwargs)
+        except InvalidArgument:
+            args, kwargs = self._simplified("an argument", (args, kwargs), InvalidArgument)
+        return super().encode(args, kwargs)
 
     def encode_result(self, value: Any) -> str:
         """Return as JSON what the function returned; of another result, what it is found by."""
-        if isinstance(value, AsyncResult | GroupResult):
-            value = value.as_tuple()
-        return self._written("the result", super().encode_result, value, InvalidResult)
+        try:
+            return super().encode_result(value)
+        except InvalidResult:
+            found_by = value.as_tuple() if isinstance(value, AsyncResult | GroupResult) else value
+            simple = self._simplified("the result", found_by, InvalidResult)
+        return super().encode_result(simple)
 
     def encode_progress(self, data: Any) -> str:
         """Return as JSON what a run noted."""
-        return self._written("the progress", super().encode_progress, data, InvalidProgress)
+        try:
+            return super().encode_progress(data)
+        except InvalidProgress:
+            simple = self._simplified("the progress", data, InvalidProgress)
+        return super().encode_progress(simple)
 
     def check_fit(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
         """Check that the function can be called so, if the task wants that."""
         if self._typing:
             super().check_fit(args, kwargs)
 
-    def _written(
-        self,
-        what: str,
-        write: Callable[[Any], str],
-        value: Any,
-        refusal: type[PGQueueError],
-    ) -> str:
-        """Return what is written of a value; where that is refused, of what Celery makes of it."""
-        with suppress(refusal):
-            return write(value)
+    def _simplified(self, what: str, value: Any, refusal: type[PGQueueError]) -> Any:
         try:
-            simple = simplified(value)
+            return simplified(value)
         except RecursionError:
             text = f"{self._of(what)} is nested too deeply, or contains itself."
             raise refusal(text) from None
-        return write(simple)
 
 
 def simplified(value: Any) -> Any:

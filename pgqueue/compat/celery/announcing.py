@@ -62,9 +62,7 @@ def finished(task: Any, context: CeleryContext, ending: Ending) -> None:
     state = STATES.get(type(ending))
     if state is None or context.untold or not is_heard(task):
         return
-    value: Any = ending.error
-    if isinstance(ending, Succeeded):
-        value = context.task.codec.decode_result(ending.result or "null")
+    value = context.returned if isinstance(ending, Succeeded) else ending.error
     request = context.request
     with requesting(task, request):
         tell(task, request, state, value)

@@ -195,9 +195,11 @@ class CeleryContext(TaskContext):
     Attributes:
         untold: whether it ends without what the task does: by `replace()`, or since one before it
             has failed. Then Celery tells nobody of its end.
+        returned: what the task returned.
     """
 
     untold: bool = field(default=False, init=False)
+    returned: Any = field(default=None, init=False)
 
     @property
     def argument(self) -> Any:

@@ -98,8 +98,8 @@ class CeleryTask(Task[Any, Any]):
         if self.is_async:
             return super().run_here(*args, **kwargs)
         try:
-            with _as_asked(self.origin, args, kwargs):
-                return self.origin.body(*args, **kwargs)
+            with _as_asked(self.origin, args, kwargs) as context:
+                return _kept(context, self.origin.body(*args, **kwargs))
         except Replaced as replaced:
             return replaced
 
@@ -147,16 +147,23 @@ def surrounded(task: Any, function: Callable[..., Any]) -> Callable[..., Any]:
     @calls_user_code
     async def call(*args: Any, **kwargs: Any) -> Any:
         try:
-            with _as_asked(task, args, kwargs):
-                return await function(*args, **kwargs)
+            with _as_asked(task, args, kwargs) as context:
+                return _kept(context, await function(*args, **kwargs))
         except Replaced as replaced:
             return replaced
 
     return call
 
 
+def _kept(context: CeleryContext | None, returned: Any) -> Any:
+    """Keep what a run returned for those who are told of its end, also where it is not stored."""
+    if context is not None:
+        context.returned = returned
+    return returned
+
+
 @contextmanager
-def _as_asked(task: Any, args: Any, kwargs: Any) -> Iterator[None]:
+def _as_asked(task: Any, args: Any, kwargs: Any) -> Iterator[CeleryContext | None]:
     """Call what comes before a run; and end the run as it asks.
 
     Raises:
@@ -167,7 +174,7 @@ def _as_asked(task: Any, args: Any, kwargs: Any) -> Iterator[None]:
     if "before_start" in task.handlers:
         task.before_start(request_of(task).id, args[task.is_bound :], kwargs)
     try:
-        yield
+        yield context
     except Ignore as error:
         raise Discard(str(error) or "ignored") from error
     except Reject as error:

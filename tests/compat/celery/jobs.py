@@ -248,6 +248,11 @@ def noisy_add(x: int, y: int) -> int:
     return x + y
 
 
+@app.task(base=NoisyTask)
+async def noisy_add_async(x: int, y: int) -> int:
+    return x + y
+
+
 @app.task(base=NoisyTask, bind=True, max_retries=1)
 def noisy_fail(self: Any) -> None:
     raise self.retry(exc=KeyError("key"), countdown=0)

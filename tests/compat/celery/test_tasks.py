@@ -487,6 +487,11 @@ class TestClasses:
             ("after_return", "SUCCESS"),
         ]
 
+    @pytest.mark.parametrize("task", [jobs.noisy_add, jobs.noisy_add_async])
+    def test_handlers_are_told_of_a_result_that_is_not_kept(self, task: Any) -> None:
+        assert ran(task.apply_async((1, 2), ignore_result=True)).get() is None
+        assert SEEN[1] == ("on_success", 3, [1, 2], {})
+
     def test_handlers_are_told_of_retries_and_failures(self) -> None:
         ran(jobs.noisy_fail.delay())
 

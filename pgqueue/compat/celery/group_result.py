@@ -6,11 +6,12 @@ from collections.abc import Iterable, Iterator
 from datetime import timedelta
 from math import inf
 from time import monotonic
-from typing import Any
+from typing import Any, NoReturn
 
 from django.db import connections
 
 from pgqueue.compat.celery.async_result import AsyncResult
+from pgqueue.compat.celery.exceptions import Unsupported
 from pgqueue.compat.celery.utils import uuid
 from pgqueue.conf import settings
 from pgqueue.quantities import as_timedelta
@@ -144,6 +145,12 @@ class ResultSet:
         """Cancel all."""
         for each in self.results:
             each.revoke(**options)
+
+    def then(self, *args: Any, **kwargs: Any) -> NoReturn:
+        """Say what takes its place."""
+        raise Unsupported(
+            "then(): a chord has a task follow all; get(callback=…) waits, and calls a function."
+        )
 
     def forget(self) -> None:
         """Do nothing: results go with the history, by PGQUEUE["RETENTION"]."""

@@ -448,6 +448,8 @@ class TestGroups:
             results.remove("unknown")
         results.clear()
         assert len(results) == 0
+        with pytest.raises(exceptions.Unsupported, match="a chord"):
+            results.then(print)
 
 
 class TestChords:

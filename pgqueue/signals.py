@@ -86,6 +86,10 @@ channels_unseen = Signal()
 """Sent once by a worker that begins, with the `channels` that it serves and that no task, message,
 policy or configuration names, and with the channels that are `known`."""
 
+worker_stopping = Signal()
+"""Sent with `requests`, how often it was asked to, when a worker begins to stop; 0: it retires, or
+has nothing left to drain. Tasks may be running. Sender: the Worker's class."""
+
 worker_stopped = Signal()
 """Sent with `released`, the messages handed back, when a worker has stopped."""
 

@@ -39,8 +39,14 @@ def test_a_receiver_that_raises_system_exit_does_not_end_the_worker() -> None:
         raise SystemExit(3)
 
     jobs.add.enqueue(1)
-    several = (signals.worker_starting, signals.worker_started, signals.worker_stopped)
-    with heard(signals.worker_stopped, "released") as stopped:
+    several = (
+        *(signals.worker_starting, signals.worker_started),
+        *(signals.worker_stopping, signals.worker_stopped),
+    )
+    with (
+        heard(signals.worker_stopping, "requests") as stopping,
+        heard(signals.worker_stopped, "released") as stopped,
+    ):
         for signal in several:
             signal.connect(leave)
         try:
@@ -51,7 +57,7 @@ def test_a_receiver_that_raises_system_exit_does_not_end_the_worker() -> None:
             for signal in several:
                 signal.disconnect(leave)
 
-    assert (has_ended, stopped, History.objects.count()) == (True, [0], 1)
+    assert (has_ended, stopping, stopped, History.objects.count()) == (True, [0], [0], 1)
 
 
 @pytest.mark.parametrize(("state", "level"), [("ready", "WARNING"), ("dead", "ERROR")])

@@ -295,6 +295,7 @@ class Worker:
     def _stop(self) -> None:
         """Claim no more, let run what runs, write it down, hand back the rest; heartbeat last."""
         self._until = self._grace_ends()
+        signals.send(signals.worker_stopping, type(self), requests=self._requests.count)
         if self._parent and self._is_retiring:
             self._parent.say(RETIRING)
         if self._pipeline:

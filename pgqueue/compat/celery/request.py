@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import socket
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -14,6 +13,7 @@ from typing import Any
 from django.apps import apps
 
 from pgqueue.compat.celery.exceptions import Unsupported
+from pgqueue.compat.celery.utils.nodenames import default_nodename
 from pgqueue.tasks.around import running
 from pgqueue.tasks.context import TaskContext
 
@@ -121,7 +121,7 @@ class RunRequest(Request):
         self.id = self.root_id = context.task_id
         self.retries = claim.failures
         self.ignore_result = limits.ignore_result
-        self.hostname = f"celery@{socket.gethostname()}"
+        self.hostname = default_nodename()
         self.time_limit = limits.timeout.total_seconds() if limits.timeout else None
         own = context.metadata.get(OURS)
         number = own.get("group") if isinstance(own, dict) else None

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable
 from typing import Any, NoReturn
 
 from pgqueue import signals
 from pgqueue.compat.celery.exceptions import Unsupported
+from pgqueue.compat.celery.utils.nodenames import default_nodename
 from pgqueue.savepoints import GuardedSignal
 
 
@@ -103,6 +105,7 @@ worker_shutdown = Signal("worker_shutdown")
 
 _LOGGING = "configure Django's LOGGING; pgqueue.logs adds the task and the message to records"
 _BEAT = "there is no beat: workers enqueue what is scheduled, and worker_ready tells of them"
+_EVENTLET = "there is no eventlet: `runworker --async` runs coroutine functions"
 _COMMAND = "there is no command `celery`; worker_init is sent as a worker starts"
 
 setup_logging = Absent("setup_logging", _LOGGING)
@@ -121,22 +124,49 @@ task_rejected = Absent("task_rejected", "pgqueue.signals.task_unknown tells of u
 task_unknown = Absent("task_unknown", "use pgqueue.signals.task_unknown")
 task_internal_error = Absent("task_internal_error", "use pgqueue.signals.service_failed")
 worker_before_create_process = Absent("worker_before_create_process", "use worker_process_init")
+eventlet_pool_started = Absent("eventlet_pool_started", _EVENTLET)
+eventlet_pool_preshutdown = Absent("eventlet_pool_preshutdown", _EVENTLET)
+eventlet_pool_postshutdown = Absent("eventlet_pool_postshutdown", _EVENTLET)
+eventlet_pool_apply = Absent("eventlet_pool_apply", _EVENTLET)
+
+
+class Node:
+    """A worker, as the sender of its signals."""
+
+    def __init__(self) -> None:
+        self.hostname = default_nodename()
+
+    def __repr__(self) -> str:
+        return f"<Node: {self.hostname}>"
+
+    @property
+    def app(self) -> Any:
+        """The current app."""
+        from pgqueue.compat.celery.app import current_app
+
+        return current_app()
 
 
 def _starting(sender: Any, **kwargs: Any) -> None:
-    for each in (worker_init, worker_process_init):
-        each.send(sender)
+    worker_init.send(Node())
+    worker_process_init.send(default_nodename())
 
 
 def _started(sender: Any, **kwargs: Any) -> None:
-    worker_ready.send(sender)
+    worker_ready.send(Node())
+
+
+def _stopping(sender: Any, requests: int, **kwargs: Any) -> None:
+    how = "Warm" if requests < 2 else "Cold"
+    worker_shutting_down.send(default_nodename(), sig="SIGTERM", how=how, exitcode=0)
 
 
 def _stopped(sender: Any, **kwargs: Any) -> None:
-    for each in (worker_shutting_down, worker_process_shutdown, worker_shutdown):
-        each.send(sender)
+    worker_process_shutdown.send(default_nodename(), pid=os.getpid(), exitcode=0)
+    worker_shutdown.send(Node())
 
 
 signals.worker_starting.connect(_starting)
 signals.worker_started.connect(_started)
+signals.worker_stopping.connect(_stopping)
 signals.worker_stopped.connect(_stopped)

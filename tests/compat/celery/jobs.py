@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 import time
 from dataclasses import dataclass
 from datetime import date
@@ -424,6 +425,22 @@ def replace_the_second_time(self: Any, sig: Any) -> Any:
     if not self.request.retries:
         raise self.retry(countdown=0)
     return self.replace(signature(sig))
+
+
+STOPPING = threading.Event()
+
+
+@shared_task
+def end_as_the_worker_stops() -> bool:
+    """Have the worker stop, and end once that is told."""
+    SEEN[0].stop()
+    return STOPPING.wait(20)
+
+
+@shared_task(bind=True)
+def publish_another(self: Any) -> str:
+    mul.delay(2, 3)
+    return str(self.request.id)
 
 
 @shared_task

@@ -177,6 +177,7 @@ class TestEntries:
         scheduling.run("nightly")
 
         message = Message.objects.get()
+        assert message.metadata.pop("celery")["id"] in told
         assert message.metadata == {"trace": "abc", "schedule": "nightly"}
         assert (message.channel, message.priority) == ("night", 20)
         assert message.expires_at - message.created_at == timedelta(seconds=60)
@@ -197,7 +198,9 @@ class TestEntries:
         @signals.before_task_publish.connect
         def trace(headers: dict[str, Any], **named: Any) -> None:
             headers["trace"] = "abc"
+            told.append(headers["id"])
 
+        told: list[str] = []
         try:
             engine.declare(queue, scheduling.declared("default"))
             scheduling.run("nightly")
@@ -206,4 +209,5 @@ class TestEntries:
 
         message = Message.objects.get()
         assert message.channel == "sums-of-1"
+        assert message.metadata.pop("celery")["id"] in told
         assert message.metadata == {"trace": "abc", "schedule": "nightly"}

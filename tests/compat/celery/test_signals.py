@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
+from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
 from django.contrib.auth.models import Group
+from django.utils import timezone
 
 from pgqueue import signals as own
-from pgqueue.compat.celery import exceptions, signals, states
+from pgqueue.compat.celery import Celery, chord, exceptions, signals, states
 from pgqueue.models import Message
 from pgqueue.testing import run_all
+from pgqueue.worker.config import WorkerConfig
+from pgqueue.worker.worker import Worker
 from tests.compat.celery import jobs
 
 pytestmark = pytest.mark.django_db
@@ -143,15 +148,84 @@ def test_a_receiver_that_fails_undoes_only_itself() -> None:
     assert result.get() == 3
 
 
+def test_the_headers_have_the_id_before_the_message_is_stored(told: list[Any]) -> None:
+    result = jobs.add.apply_async((1, 2), countdown=60, expires=90, time_limit=5)
+    jobs.charge.delay("ada", card="1234")
+    (before, after, *_, hidden) = [
+        named["headers"] for name, _, named in told if name.endswith("task_publish")
+    ]
+
+    assert before["id"] == after["id"] == before["root_id"] == result.id
+    assert (before["parent_id"], before["retries"], before["group"]) == (None, 0, None)
+    assert (before["argsrepr"], before["kwargsrepr"], before["lang"]) == ("(1, 2)", "{}", "py")
+    assert before["timelimit"] == [5.0, None]
+    assert timezone.now() < datetime.fromisoformat(before["eta"]) < after_seconds(61)
+    assert after_seconds(80) < datetime.fromisoformat(before["expires"]) < after_seconds(91)
+    assert str(os.getpid()) in before["origin"]
+    assert "1234" not in hidden["argsrepr"] + hidden["kwargsrepr"]
+    assert Message.objects.get(pk=result._looked().id).metadata == {"celery": {"id": result.id}}
+
+
+def after_seconds(seconds: float) -> datetime:
+    return timezone.now() + timedelta(seconds=seconds)
+
+
+def test_what_a_run_publishes_has_it_as_its_parent(told: list[Any]) -> None:
+    result = jobs.publish_another.delay()
+    run_all()
+
+    published = [named["headers"] for name, _, named in told if name == "before_task_publish"]
+    assert published[1]["parent_id"] == published[0]["id"] == result.id
+    assert published[1]["root_id"] == result.id
+
+
+def test_messages_of_a_canvas_have_their_ids_in_the_headers(told: list[Any]) -> None:
+    result = chord([jobs.add.s(1, 2), jobs.add.s(3, 4)], jobs.tsum.s()).delay()
+    run_all()
+
+    ids = {name: [named["headers"]["id"] for each, _, named in told if each == name]
+           for name in ("before_task_publish", "after_task_publish")}  # fmt: skip
+    assert ids["before_task_publish"] == ids["after_task_publish"]
+    assert len(set(ids["before_task_publish"])) == 3
+    assert result.id == ids["before_task_publish"][-1]
+    assert result.get() == 10
+
+
 def test_a_worker_is_told_of(told: list[Any]) -> None:
+    app = Celery("current")
     own.worker_starting.send(object, channels=None)
     own.worker_started.send(object, channels=None)
+    own.worker_stopping.send(object, requests=1)
     own.worker_stopped.send(object, released=0)
 
     assert names(told) == [
         "worker_init", "worker_process_init", "worker_ready",
         "worker_shutting_down", "worker_process_shutdown", "worker_shutdown",
     ]  # fmt: skip
+    for number in (0, 2, 5):
+        sender = told[number][1]
+        assert sender.app is app and sender.hostname == told[1][1] == told[3][1]
+        assert sender.hostname.startswith("celery@")
+    assert told[3][2] == {"sig": "SIGTERM", "how": "Warm", "exitcode": 0}
+    assert told[4][2] == {"pid": os.getpid(), "exitcode": 0}
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_worker_that_begins_to_stop_tells_so_while_tasks_run() -> None:
+    @signals.worker_shutting_down.connect
+    def tell(sender: str, sig: str, how: str, exitcode: int, **named: Any) -> None:
+        jobs.STOPPING.set()
+
+    result = jobs.end_as_the_worker_stops.delay()
+    worker = Worker(WorkerConfig(database="default", threads=1, grace=timedelta(seconds=30)))
+    jobs.SEEN.append(worker)
+    try:
+        worker.run()
+    finally:
+        signals.worker_shutting_down.disconnect(tell)
+        jobs.STOPPING.clear()
+
+    assert result.get() is True
 
 
 @pytest.mark.parametrize("name", NEVER)

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from pgqueue import registry
-from pgqueue.compat.celery import current
+from pgqueue.compat.celery import absent, current
 from pgqueue.compat.celery.calling import check_stored_by_itself, options_of
 from pgqueue.compat.celery.exceptions import Unsupported
 from pgqueue.compat.celery.running import CeleryTask
@@ -95,3 +95,6 @@ def _check(task: Task[Any, Any], options: Any) -> None:
 
 
 registry.schedulers.append(entries)
+
+
+__getattr__ = absent.names_of(__name__)

@@ -7,11 +7,12 @@ from itertools import chain as concatenated
 from itertools import count, islice
 from typing import Any, ClassVar
 
-from pgqueue.compat.celery import current
+from pgqueue.compat.celery import absent, current
 from pgqueue.compat.celery.exceptions import Unsupported
 from pgqueue.compat.celery.group_result import GroupResult
 from pgqueue.compat.celery.placing import LINKS, Placing, store
 from pgqueue.compat.celery.signatures import Signature, as_signatures, signature
+from pgqueue.compat.celery.signatures import maybe_signature as maybe_signature
 from pgqueue.compat.celery.utils import uuid
 from pgqueue.exceptions import InvalidTask
 from pgqueue.spelling import shown
@@ -476,3 +477,6 @@ def _copied(task: Any) -> Any:
     else:
         copy.kwargs["body"] = copy.body.clone()
     return copy
+
+
+__getattr__ = absent.names_of(__name__)

@@ -229,7 +229,11 @@ def found(name: str) -> Any:
     """
     own = registry.find(name)
     if not isinstance(own, CeleryTask):
-        raise UnknownTask(f"No task is named {name} here. Is its app in INSTALLED_APPS?")
+        raise UnknownTask(
+            f"No task is named {name} here. Is its app in INSTALLED_APPS? Another project's task "
+            "on this database is enqueued by SQL, pgqueue_enqueue(), in a channel of its own; what "
+            "is no task of anybody's is sent by pgqueue.send()."
+        )
     return own.origin
 
 

@@ -8,6 +8,7 @@ from typing import Any
 from django.core.exceptions import ImproperlyConfigured as ImproperlyConfigured
 from django.db import OperationalError as OperationalError
 
+from pgqueue.compat.celery import absent
 from pgqueue.exceptions import PGQueueError, TaskTimeout, UnknownTask, WaitTimeout
 
 CeleryError = PGQueueError
@@ -17,6 +18,10 @@ TimeoutError = WaitTimeout
 
 class Unsupported(PGQueueError, NotImplementedError):
     """This is not taken over from Celery: the message says what to do instead."""
+
+
+class UnsupportedImport(Unsupported, ImportError):
+    """A module or a name of Celery's is not taken over: the message says what to do instead."""
 
 
 class TaskPredicate(PGQueueError):
@@ -99,3 +104,6 @@ class SoftTimeLimitExceeded(TaskTimeout):
 
 class TimeLimitExceeded(TaskTimeout):
     """The task ran longer than its time_limit."""
+
+
+__getattr__ = absent.names_of(__name__)

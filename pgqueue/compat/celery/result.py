@@ -1,5 +1,6 @@
 """What came of tasks and groups, under the name of Celery's module."""
 
+from pgqueue.compat.celery import absent
 from pgqueue.compat.celery.async_result import (
     AsyncResult,
     EagerResult,
@@ -17,3 +18,6 @@ __all__ = [
     "assert_will_not_block",
     "result_from_tuple",
 ]
+
+
+__getattr__ = absent.names_of(__name__)

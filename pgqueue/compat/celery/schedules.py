@@ -5,8 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from datetime import timedelta
-from typing import Any, NoReturn, TypeAlias
+from typing import Any, NoReturn, Self, TypeAlias
 
+from pgqueue.compat.celery import absent
 from pgqueue.compat.celery.exceptions import Unsupported
 from pgqueue.exceptions import InvalidSchedule
 from pgqueue.quantities import as_timedelta
@@ -52,6 +53,19 @@ class crontab:
         months = _field(month_of_year, range(1, 13), MONTHS)
         line = (_field(minute, range(60)), _field(hour, range(24)), days, months, weekdays)
         self.line = " ".join(line)
+
+    @classmethod
+    def from_string(cls, crontab: str) -> Self:
+        """Return the times that a cron line names: minute, hour, day, month and day of the week.
+
+        Raises:
+            InvalidSchedule: it is no cron line of five fields.
+        """
+        fields = crontab.split()
+        if len(fields) != 5:
+            raise InvalidSchedule(f"crontab: {shown(crontab)} has {len(fields)} fields, not 5.")
+        minute, hour, day_of_month, month_of_year, day_of_week = fields
+        return cls(minute, hour, day_of_week, day_of_month, month_of_year)
 
     def __repr__(self) -> str:
         return f"<crontab: {self.line}>"
@@ -139,3 +153,6 @@ def _number(text: str, possible: range, names: tuple[str, ...]) -> str:
             f"crontab: {shown(text)} is none of {possible.start} to {possible.stop - 1}."
         )
     return text
+
+
+__getattr__ = absent.names_of(__name__)

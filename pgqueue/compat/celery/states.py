@@ -1,5 +1,7 @@
 """The states of a result, under Celery's names."""
 
+from pgqueue.compat.celery import absent
+
 PENDING = "PENDING"
 RECEIVED = "RECEIVED"
 STARTED = "STARTED"
@@ -15,3 +17,6 @@ UNREADY_STATES = frozenset({PENDING, RECEIVED, STARTED, REJECTED, RETRY})
 EXCEPTION_STATES = frozenset({RETRY, FAILURE, REVOKED})
 PROPAGATE_STATES = frozenset({FAILURE, REVOKED})
 ALL_STATES = READY_STATES | UNREADY_STATES | {IGNORED}
+
+
+__getattr__ = absent.names_of(__name__)

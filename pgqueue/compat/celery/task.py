@@ -49,6 +49,7 @@ class Task:
         queue, priority, expires: as `apply_async` has them.
         track_started: whether the state STARTED is told of.
         typing: whether a call that doesn't fit the function is refused; otherwise, its run fails.
+            None: as the app's strict_typing says.
         redact: arguments that nobody is shown: an option of pgqueue's, as `@task` has it.
     """
 
@@ -71,7 +72,7 @@ class Task:
     track_started: Any = None
     throws: Any = ()
     redact: Any = ()
-    typing: Any = True
+    typing: Any = None
     abstract: Any = True
     serializer = "json"
     acks_late = True
@@ -330,7 +331,8 @@ class Task:
     @cached_property
     def codec(self) -> CeleryCodec:
         """How its arguments and its result become JSON."""
-        return CeleryCodec(self.function, skip_first=self.is_bound, typing=bool(self.typing))
+        typing = self.app.strict_typing if self.typing is None else bool(self.typing)
+        return CeleryCodec(self.function, skip_first=self.is_bound, typing=typing)
 
     @cached_property
     def handlers(self) -> frozenset[str]:

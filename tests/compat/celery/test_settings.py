@@ -232,6 +232,40 @@ def test_settings_of_others_can_be_set_and_read() -> None:
     )  # fmt: skip
 
 
+@pytest.mark.parametrize("part", [
+    "amqp", "control", "events", "fixups", "loader", "log", "tasks",
+])  # fmt: skip
+def test_an_app_can_not_be_given_parts_that_are_not_here(part: str) -> None:
+    with pytest.raises(exceptions.Unsupported, match=rf"Celery\({part}=…\): "):
+        Celery("x", **{part: "proj.parts:Part"})
+    with pytest.raises(exceptions.Unsupported, match=rf"Celery\({part}=…\): "):
+        type("App", (Celery,), {f"{part}_cls": "proj.parts:Part"})("x")
+
+
+def test_other_arguments_of_an_app_are_taken() -> None:
+    class App(Celery):
+        def on_init(self) -> None:
+            self.begun = True
+
+    app = App("x", autofinalize=False, fixups=None, changes={"imports": ["os"]})
+
+    assert app.begun and app.conf.imports == ("os",)
+    loose = Celery("x", strict_typing=False, set_as_current=False).task(_early)
+    assert stored(loose.delay(1, 2, 3)).payload["args"] == [1, 2, 3]
+    with pytest.raises(exceptions.Unsupported, match=r"app.setup_security: "):
+        app.setup_security()
+
+
+def test_an_app_knows_the_time(settings: Any) -> None:
+    app = Celery("x", timezone="Europe/Berlin")
+
+    assert str(app.timezone) == "Europe/Berlin"
+    assert app.now().tzinfo is app.timezone
+    app.conf.timezone = None
+    assert str(app.timezone) == settings.TIME_ZONE
+    assert app.GroupResult.restore("0.1") is None
+
+
 CELERYS = """
 import json
 from celery.app import defaults

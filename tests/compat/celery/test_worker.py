@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from datetime import timedelta
 from typing import Any
 
@@ -57,3 +58,18 @@ def test_a_policy_is_stated_when_the_limit_has_changed_and_else_left_alone(setti
     settings.CELERY_TASK_ANNOTATIONS = {jobs.limited.name: {"rate_limit": "5/h"}}
     rates.apply()
     assert (Policy.objects.get().rate, Policy.objects.get().per) == (5, timedelta(hours=1))
+
+
+def test_that_a_rate_limit_holds_for_all_workers_is_said_once(
+    settings: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    settings.CELERY_TASK_ANNOTATIONS = {jobs.limited.name: {"rate_limit": "10/m"}}
+
+    with caplog.at_level(logging.INFO, logger="pgqueue"):
+        rates.apply()
+        rates.apply()
+
+    assert [each for each in caplog.messages if "its rate_limit" in each] == [
+        f"{jobs.limited.name}: its rate_limit, 10 in 60 s, holds for all workers together, "
+        "as a policy of the channel default"
+    ]

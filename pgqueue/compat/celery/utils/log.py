@@ -2,6 +2,8 @@
 
 import logging
 
+from pgqueue.compat.celery import absent
+
 
 def get_task_logger(name: str) -> logging.Logger:
     """Return the logger of this name: LOGGING configures it as any other."""
@@ -11,3 +13,6 @@ def get_task_logger(name: str) -> logging.Logger:
 def get_logger(name: str) -> logging.Logger:
     """Return the logger of this name."""
     return logging.getLogger(name)
+
+
+__getattr__ = absent.names_of(__name__)

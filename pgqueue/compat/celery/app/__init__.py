@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from datetime import datetime, tzinfo
 from typing import Any, NoReturn
+from zoneinfo import ZoneInfo
 
 from django.utils.module_loading import import_string
+from django.utils.timezone import get_default_timezone, localtime
 
 from pgqueue import registry
-from pgqueue.compat.celery import beat, current, declaring
+from pgqueue.compat.celery import absent, beat, current, declaring
 from pgqueue.compat.celery.async_result import AsyncResult
 from pgqueue.compat.celery.conf import Conf, of_django
 from pgqueue.compat.celery.exceptions import Unsupported
@@ -45,8 +48,27 @@ ABSENT: Mapping[str, str] = {
     "user_options": "`manage.py runworker` takes no options of a project's",
     "config_from_envvar": "config_from_object(os.environ[…]) does it",
     "annotations": "set CELERY_TASK_ANNOTATIONS",
+    "bugreport": "`manage.py check` and `manage.py pgqueue_health` tell how it is",
+    "config_from_cmdline": "config_from_object() takes a dict",
+    "default_connection": STORE,
+    "default_producer": STORE,
+    "on_after_fork": "worker_process_init tells of each process",
+    "select_queues": "`manage.py runworker --channel` does it",
+    "setup_security": "messages are rows of your database: its roles say who may read them",
 }
 """What an app has in Celery and not here, and what to do instead."""
+
+REPLACED: Mapping[str, str] = {
+    "amqp": STORE,
+    "control": "app.control cancels messages, the admin does the rest",
+    "events": ABSENT["events"],
+    "fixups": "Django is always there: INSTALLED_APPS has `pgqueue`",
+    "loader": ABSENT["loader"],
+    "log": ABSENT["log"],
+    "registry": "tasks are registered as they are declared",
+    "tasks": "tasks are registered as they are declared",
+}
+"""Parts that Celery's apps can be given, by an argument or as a class's `…_cls`."""
 
 
 class Handlers:
@@ -93,7 +115,12 @@ class Celery:
         main: its name.
         task_cls: the class of its tasks, or where it is found.
         set_as_current: have shared tasks take its settings.
-        others: settings. A broker and a backend have no effect.
+        autofinalize: without effect: tasks are made as they are declared.
+        strict_typing: whether calls that don't fit their function are refused: see `Task.typing`.
+        changes, others: settings. A broker and a backend have no effect.
+
+    Raises:
+        Unsupported: it is to have parts of Celery's that are not here, such as a loader.
     """
 
     AsyncResult = AsyncResult
@@ -112,21 +139,32 @@ class Celery:
         config_source: Any = None,
         namespace: str | None = None,
         include: Any = None,
+        autofinalize: bool = True,
+        strict_typing: bool = True,
+        changes: Mapping[str, Any] | None = None,
         **others: Any,
     ) -> None:
         self.main = main
+        _check_parts(type(self), others)
+        self.strict_typing = strict_typing
         self.conf = Conf(config_source, namespace)
         self.on_configure = Handlers()
         self.on_after_configure = Handlers()
         self.on_after_finalize = Handlers()
         self.control = Control()
         self.task_cls = task_cls or self.task_cls
-        given = {SHORT.get(name, name): value for name, value in others.items()}
+        given = {
+            SHORT.get(name, name): value for name, value in {**(changes or {}), **others}.items()
+        }
         self.conf.update({name: each for name, each in given.items() if each is not None})
         if include:
             self.conf.update(include=include)
         if set_as_current:
             self.set_current()
+        self.on_init()
+
+    def on_init(self) -> None:
+        """Do something as the app is made: classes of apps define it."""
 
     def __repr__(self) -> str:
         return f"<Celery {self.main}>"
@@ -246,7 +284,7 @@ class Celery:
         """Store a message of the task of this name, which has to be in this project.
 
         Raises:
-            UnknownTask: there is none here. Other programs enqueue by SQL: pgqueue_enqueue().
+            UnknownTask: there is none here: the message says how those of others are enqueued.
         """
         return declaring.found(name).apply_async(args, kwargs, **options)
 
@@ -254,6 +292,16 @@ class Celery:
         """Return a call to be made later."""
         made: Signature = signature(*args, **kwargs)
         return made
+
+    @property
+    def timezone(self) -> tzinfo:
+        """The time zone of its schedules: that of its settings, or the project's."""
+        named = self.conf.timezone
+        return ZoneInfo(named) if isinstance(named, str) else named or get_default_timezone()
+
+    def now(self) -> datetime:
+        """Return the time, in that zone."""
+        return localtime(timezone=self.timezone)
 
     def add_periodic_task(
         self,
@@ -285,6 +333,13 @@ class Celery:
     def current_task(self) -> Any:
         """The task that runs here; None: none does."""
         return running_task()
+
+
+def _check_parts(app: type[Celery], given: dict[str, Any]) -> None:
+    """Say no to parts of Celery's that an app is given, or that its class has."""
+    for name, why in REPLACED.items():
+        if given.pop(name, None) is not None or hasattr(app, f"{name}_cls"):
+            raise Unsupported(f"Celery({name}=…): {why}.")
 
 
 SHORT = {"broker": "broker_url", "backend": "result_backend"}
@@ -339,3 +394,6 @@ class Proxy:
 
     def __repr__(self) -> str:
         return repr(vars(self)["_find"]())
+
+
+__getattr__ = absent.names_of(__name__)

@@ -107,7 +107,7 @@ def enqueue(
         raise ValueError(f"There are {len(keys)} keys, and {len(ids or [])} ids.")
     if common.ordered and len(set(keys)) > LOCKED_KEYS:
         raise ValueError(f"{LOCKED_KEYS} keys may be kept in order at once, and no more.")
-    if len(keys) == 1 and common.flow_id is None:
+    if len(keys) == 1:
         if _is_plain(common) and not ids and (dedupe_keys is None or dedupe_keys[0] is None):
             [payload] = payloads
             return _now(connection, common, keys[0], payload, bodies[0] if bodies else None)
@@ -172,11 +172,12 @@ def _lock(connection: Cursors, statement: str, pairs: Iterable[tuple[str, str | 
 
 
 def _is_plain(common: Common) -> bool:
-    """Return whether the messages are due at once and need no lock."""
+    """Return whether the messages are due at once, need no lock, and are of no flow."""
     return (
         common.run_at is None
         and common.run_after is None
         and common.held_for is None
+        and common.flow_id is None
         and not common.ordered
     )
 
@@ -268,9 +269,6 @@ def _each(
         ids, states, run_ats, created_ats, told, came_of = zip(*rows, strict=True)
         if "full" in came_of:
             raise _full(cursor, common.channel, keys[came_of.index("full")])
-        if common.flow_id is not None:
-            new = [id for id, said in zip(ids, came_of, strict=True) if said == "stored"]
-            cursor.execute(SQL["adopt"], {**parameters, "ids": new})
     return Enqueued(ids, State(states[0]), run_ats[0], created_ats[0], any(told), came_of)
 
 

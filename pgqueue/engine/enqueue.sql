@@ -5,10 +5,11 @@
 -- A function, so that plain SQL can store messages in the same way. Its plans are kept, while Django's
 -- connections plan each statement again.
 SELECT id, state, due_at, created_at, is_told, came_of
-FROM pgqueue_enqueue_v1(
+FROM pgqueue_enqueue_v2(
     %(channel)s, %(key)s, %(task)s, %(payload)s::jsonb, %(body)s, %(metadata)s::jsonb, %(options)s::jsonb,
     %(priority)s::smallint, %(max_attempts)s, %(run_at)s, %(run_after)s, %(expires_at)s, %(expires_after)s,
-    %(held_for)s, %(ordered)s, %(dedupe_key)s, %(dedupe_for)s, %(replaces)s, %(parent_id)s, %(id)s)
+    %(held_for)s, %(ordered)s, %(dedupe_key)s, %(dedupe_for)s, %(replaces)s, %(parent_id)s, %(id)s,
+    %(flow_id)s, %(waits)s)
 
 -- name: enqueue_now
 -- The same for the most frequent case, with fewer parameters.
@@ -27,10 +28,11 @@ FROM (
         WITH ORDINALITY AS given (payload, body, key, dedupe_key, id, number)
     ORDER BY dedupe_key COLLATE "C", number
     OFFSET 0) each
-CROSS JOIN LATERAL pgqueue_enqueue_v1(
+CROSS JOIN LATERAL pgqueue_enqueue_v2(
     %(channel)s, each.key, %(task)s, each.payload::jsonb, each.body, %(metadata)s::jsonb, %(options)s::jsonb,
     %(priority)s::smallint, %(max_attempts)s, %(run_at)s, %(run_after)s, %(expires_at)s, %(expires_after)s,
-    %(held_for)s, %(ordered)s, each.dedupe_key, %(dedupe_for)s, %(replaces)s, %(parent_id)s, each.id) AS stored
+    %(held_for)s, %(ordered)s, each.dedupe_key, %(dedupe_for)s, %(replaces)s, %(parent_id)s, each.id,
+    %(flow_id)s, %(waits)s) AS stored
 ORDER BY each.number
 
 -- name: reserve
@@ -99,10 +101,3 @@ SELECT CASE %(state)s::text WHEN 'ready' THEN pgqueue_tell_v1(%(channel)s)
 
 -- name: drops
 SELECT EXISTS (SELECT FROM pgqueue_channel WHERE name = %(channel)s AND on_full = 'drop')
-
--- name: adopt
--- Messages that were stored one by one, since they have dedupe keys.
-UPDATE pgqueue_message
-SET flow_id = %(flow_id)s,
-    state = CASE WHEN %(waits)s THEN 'held' ELSE state END
-WHERE id = ANY (%(ids)s::bigint[])

@@ -252,11 +252,14 @@ class TestAProducer:
             work.enqueue(add, 1)
             work.enqueue(add.using(dedupe_key="in a batch"), 1)
         with flow("producer's", database="producer") as f:
-            f.enqueue(add, f.enqueue(add, 1))
+            last = f.enqueue(add, f.enqueue(add, 1))
+            f.enqueue(add.using(dedupe_key="in a flow"), last)
+            f.enqueue_many(add.using(dedupe_key=str), [(1,), (2,)])
         with connections["producer"].cursor() as cursor:
             cursor.execute("SELECT pgqueue_enqueue('tests.jobs.add')")
 
-        assert Message.objects.count() == 15
+        assert Message.objects.count() == 18
+        assert Message.objects.filter(flow_id=f.id).count() == 5
 
     def test_is_told_of_duplicates_and_no_more(self, connection: Connection, prefix: str) -> None:
         add = jobs.add.using(database="producer", dedupe_key="once", dedupe_for=60)

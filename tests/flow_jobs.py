@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from typing import Any
 
-from pgqueue import Discard, ParentFailed, TaskContext, task
+from pgqueue import Discard, ParentFailed, TaskContext, get_flow, task
 
 ran: list[Any] = []
 
@@ -153,6 +153,13 @@ def grow_behind_another(context: TaskContext, key: str) -> int:
 def grow_with(context: TaskContext, options: dict[str, str], awaited: bool) -> int:
     context.flow.enqueue(number.using(**options), 1, awaited=awaited)  # type: ignore[typeddict-item]
     return -1
+
+
+@task(takes_context=True)
+def grow_though_cancelled(context: TaskContext) -> list[list[int]]:
+    came_to = get_flow(context.flow.id).cancel()
+    context.flow.enqueue(number.using(run_after=3600), 1)
+    return [sorted(came_to.done), sorted(came_to.asked)]
 
 
 @task(takes_context=True)

@@ -334,6 +334,22 @@ class TestFailures:
         assert values(end) == [4]
         assert f.progress.has_ended
 
+    def test_say_the_state_of_one_that_is_replayed_together_with_what_it_let_go(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        with flow("together") as f:
+            last = jobs.failures.using(max_attempts=1, priority=1)
+            bad = f.enqueue(jobs.fail, "one")
+            end = f.enqueue(last, bad, on_failure="run")
+        with monkeypatch.context() as patched:
+            patched.setitem(vars(jobs.failures), "func", jobs.fail.func)
+            run_all()
+
+        assert f.retry().done == {int(bad.id), int(end.id)}
+        run_all()
+
+        assert values(end) == [["ready: one"]]
+
     def test_end_what_says_so(self) -> None:
         with flow("cancel") as f:
             end = f.enqueue(jobs.total, [f.enqueue(jobs.fail)], on_failure="cancel")
@@ -457,6 +473,21 @@ class TestOperating:
         assert f.progress == (0, 2, 0, 0, 0)
         assert run_all() == []
         assert f.wait(0).has_ended
+
+    def test_cancels_what_a_run_has_added_although_it_was_to_be_cancelled_when_called_again(
+        self,
+    ) -> None:
+        with flow("grows on") as f:
+            grows = f.enqueue(jobs.grow_though_cancelled)
+            end = f.enqueue(jobs.nothing, after=grows)
+
+        run_all()
+
+        (added,) = Message.objects.filter(flow_id=f.id).values_list("pk", flat=True)
+        assert values(grows) == [[[end.message_id], [grows.message_id]]]
+        assert f.progress == (1, 1, 0, 0, 1)
+        assert f.cancel().done == {added}
+        assert f.progress == (1, 2, 0, 0, 0)
 
     def test_looks_one_up_by_its_id(self) -> None:
         with flow("found") as f:

@@ -316,6 +316,20 @@ class TestOperating:
         assert not Message.objects.filter(flow_id=stored.id, state=State.DEAD).exists()
         assert Message.objects.get(pk=other.ids[0]).state == State.DEAD
 
+    def test_of_a_large_one_it_is_said_how_far_it_was_counted(
+        self, queue: Connection, operator: Client, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr("pgqueue.admin.flow.BATCH", 5)
+        stored = chord(7, "dead")
+
+        cancelling, retrying = (
+            operator.get(f"{FLOWS}{stored.id}/operate/?action={action}").content.decode()
+            for action in ("cancel", "retry")
+        )
+
+        assert "This is done to 5 messages or more: no more were counted." in cancelling
+        assert "done to all dead messages of the flow, which were not counted." in retrying
+
     @pytest.mark.parametrize("word", ["ready", "succeeded"])
     def test_is_offered_as_far_as_it_makes_sense(
         self, queue: Connection, operator: Client, word: str

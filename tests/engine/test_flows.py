@@ -334,6 +334,20 @@ class TestRetention:
         assert retention.windows(connection, month)[0].after > window.after
 
 
+class TestWhetherItGoesOn:
+    def test_is_not_told_by_the_bells_of_other_flows(self, connection: Connection) -> None:
+        stopped = Graph(connection, {"a": "", "b": "a"})
+        stopped.run("a", settled=die)
+        assert flows.moving(connection, stopped.flow_id) == stopped.ids["b"], "its own bell rings"
+        stopped.route()
+        goes_on = Graph(connection, {"a": "", "b": "a"})
+
+        goes_on.run("a")
+
+        assert flows.moving(connection, stopped.flow_id) is None
+        assert flows.moving(connection, goes_on.flow_id) == goes_on.ids["b"]
+
+
 class TestItsEnd:
     def test_is_noted_when_no_message_is_left(self, connection: Connection) -> None:
         graph = Graph(connection, {"a": "", "b": "a"})

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from django.db import connections
 
-from pgqueue import batch, send_many
+from pgqueue import Flow, batch, flow, send_many
 from pgqueue.batches import Batch
 from pgqueue.connections import connect as open_connection
 from pgqueue.models import Message
@@ -22,7 +22,7 @@ pytestmark = pytest.mark.django_db(transaction=True)
 
 WITHIN = 20.0
 
-Collect = Callable[[Batch, str], object]
+Collect = Callable[[Any, str], object]
 Take = Callable[[Connection, str], object]
 
 
@@ -46,28 +46,40 @@ def save_policy(connection: Connection, key: str) -> None:
     )
 
 
+def a_flow() -> Flow:
+    return flow("some")
+
+
+# By their priorities, those of two keys are stored one after the other.
+POLICIES = (lambda work, key: work.policy("default", key=key, weight=2), save_policy)
+ORDER = (
+    lambda work, key: work.enqueue(jobs.add.using(key=key, ordered=True, priority=ord(key)), 1),
+    lambda connection, key: store(connection, key, ordered=True),
+)
+SIZES = (
+    lambda work, key: work.enqueue(
+        jobs.add.using(channel="bounded", key=key, priority=ord(key)), 1
+    ),
+    lambda connection, key: store(connection, key, channel="bounded"),
+)
+
+
 @pytest.mark.parametrize(
-    ("collect", "take"),
-    [
-        (lambda work, key: work.policy("default", key=key, weight=2), save_policy),
-        (
-            lambda work, key: work.enqueue(jobs.add.using(key=key, ordered=True), 1),
-            lambda connection, key: store(connection, key, ordered=True),
-        ),
-        (
-            lambda work, key: work.enqueue(jobs.add.using(channel="bounded", key=key), 1),
-            lambda connection, key: store(connection, key, channel="bounded"),
-        ),
-    ],
-    ids=["policies", "order", "sizes"],
+    ("collected", "collect", "take"),
+    [(batch, *POLICIES), (batch, *ORDER), (batch, *SIZES), (a_flow, *ORDER), (a_flow, *SIZES)],
+    ids=["policies", "order", "sizes", "order of a flow", "sizes of a flow"],
 )
 def test_who_waits_for_the_first_has_none_of_those_behind_it(
-    first: Connection, third: Connection, collect: Collect, take: Take
+    first: Connection,
+    third: Connection,
+    collected: Callable[[], Batch | Flow],
+    collect: Collect,
+    take: Take,
 ) -> None:
     limit("bounded", max_size=9)
 
     def apply() -> None:
-        with batch() as work:
+        with collected() as work:
             collect(work, "b")
             collect(work, "a")
 

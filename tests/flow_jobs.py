@@ -155,6 +155,11 @@ def grow_with(context: TaskContext, options: dict[str, str], awaited: bool) -> i
     return -1
 
 
+@task(takes_context=True, max_attempts=1)
+def grow_after_what_ran(context: TaskContext) -> None:
+    context.flow.enqueue(nothing, after=ran)
+
+
 @task(takes_context=True)
 def grow_though_cancelled(context: TaskContext) -> list[list[int]]:
     came_to = get_flow(context.flow.id).cancel()

@@ -127,10 +127,11 @@ class TestStoring:
             get_flow(f.id)
 
     def test_an_empty_one_is_none(self) -> None:
-        with flow("empty"):
+        with flow("empty", on_end=jobs.note):
             pass
 
         assert not FlowRow.objects.exists()
+        assert not Message.objects.exists()
 
     def test_members_of_another_flow_are_refused(self) -> None:
         with flow("one") as one:
@@ -170,6 +171,10 @@ class TestStoring:
             f.enqueue(jobs.number.using(enqueue_on_commit=True), 1)
         with pytest.raises(InvalidFlow, match="can't do both"), flow("held") as f:
             f.enqueue(jobs.nothing.hold(for_=5), after=f.enqueue(jobs.number, 1))
+
+    def test_a_task_of_another_database_is_refused(self) -> None:
+        with pytest.raises(InvalidFlow, match="not stored on 'default'"), flow("apart") as f:
+            f.enqueue(jobs.number.using(database="second"), 1)
 
     def test_a_parent_that_is_a_duplicate_is_refused(self) -> None:
         once = jobs.number.using(dedupe_key="once")
@@ -412,6 +417,17 @@ class TestTheHandler:
 
         assert jobs.ran == [f.id]
 
+    def test_is_not_called_again_after_a_retry(self) -> None:
+        with flow("once", on_end=jobs.note) as f:
+            bad = f.enqueue(jobs.fail)
+        run_all()
+        assert jobs.ran == [f.id]
+
+        assert f.retry().done == {int(bad.id)}
+        run_all()
+
+        assert jobs.ran == [f.id]
+
     def test_waits_for_what_is_added_meanwhile(self) -> None:
         with flow("grown", on_end=jobs.note) as f:
             f.enqueue(jobs.grow, 3)
@@ -453,6 +469,17 @@ class TestGrowing:
         assert bad.status is State.DEAD
         assert "object" in bad.errors[-1].message
         assert f.progress.total == 1
+
+    def test_waits_only_for_what_the_same_run_adds(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        with flow("stored before") as f:
+            monkeypatch.setattr(jobs, "ran", [f.enqueue(jobs.number, 1)])
+            bad = f.enqueue(jobs.grow_after_what_ran)
+
+        run_all()
+        bad.refresh()
+
+        assert bad.status is State.DEAD
+        assert "it is not a message of what" in bad.errors[-1].message
 
     def test_needs_a_flow(self) -> None:
         result = jobs.grow_where_there_is_no_flow.using(max_attempts=1).enqueue()

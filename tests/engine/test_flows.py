@@ -121,7 +121,7 @@ class TestAFailure:
         ("on_failure", "state"),
         [(WAIT, "cancelled"), (CANCEL, "cancelled"), (RUN, "ready")],
     )
-    @pytest.mark.parametrize("how", ["cancelled", "discarded", "purged", "finished"])
+    @pytest.mark.parametrize("how", ["cancelled", "discarded", "not kept", "purged", "finished"])
     def test_of_a_parent_that_is_gone_lets_no_child_wait_for_ever(
         self, connection: Connection, on_failure: str, state: str, how: str
     ) -> None:
@@ -130,12 +130,15 @@ class TestAFailure:
 
         if how == "cancelled":
             cancel.cancel(connection, [a])
-        elif how == "discarded":
+        elif how in ("discarded", "not kept"):
             graph.run("a", settled=die)
             graph.route()
             if on_failure == CANCEL:
                 return  # it was cancelled when its parent died
-            dead.discard(connection, [a])
+            if how == "discarded":
+                dead.discard(connection, [a])
+            else:
+                dead.discard_old(connection, keep=timedelta(seconds=-1))
         elif how == "purged":
             purge.discard(
                 connection, "default", states=[State.READY], after=0, up_to=a, before=None

@@ -162,7 +162,7 @@ class TestStoring:
         with pytest.raises(InvalidArguments, match="doesn't take"), flow("unfit") as f:
             f.enqueue(child, f.enqueue(parent))
 
-    def test_an_unknown_answer_to_failures_is_refused(self) -> None:
+    def test_an_unknown_failure_policy_is_refused(self) -> None:
         with pytest.raises(InvalidFlow, match="wait, cancel, run"), flow("unknown") as f:
             f.enqueue(jobs.nothing, on_failure="ignore")
 
@@ -218,7 +218,7 @@ class TestStoring:
             assert values(end) == [3]
 
 
-class TestWords:
+class TestShortcuts:
     def test_a_chain_hands_on_what_each_step_returned(self) -> None:
         last = chain(jobs.number.call(1), jobs.add_to.call(10), jobs.add_to.call(100)).enqueue()
 

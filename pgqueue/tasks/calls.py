@@ -1,4 +1,4 @@
-"""Short words for flows: calls that are put together before they are stored.
+"""Shortcuts to flows: calls that are put together before they are stored.
 
 chain(fetch.call(url), parse, store.call(table="pages")).enqueue()
 chord(fetch.map(urls), merge).enqueue()
@@ -20,11 +20,11 @@ if TYPE_CHECKING:
     from pgqueue.tasks.definition import Task
 
 Placed = Union["Member[Any]", "list[Placed]"]
-"""What became of a word: a message, or those of a group."""
+"""What became of a step: a message, or those of a group."""
 
 
 class EmptyGroup(list["Placed"]):
-    """What became of a group without words: no messages, and what is before it in a chain.
+    """What became of a group without steps: no messages, and what is before it in a chain.
 
     Attributes:
         before: the messages that what comes next waits for in the place of these.
@@ -35,7 +35,7 @@ class EmptyGroup(list["Placed"]):
         self.before = before
 
 
-class Word:
+class Step:
     """What can be part of a chain, a group or a chord, or be stored by itself."""
 
     def place(self, draft: Draft, previous: Placed | None = None) -> Placed:
@@ -77,20 +77,20 @@ class Word:
 
 
 @dataclass(frozen=True)
-class Call(Word):
+class Call(Step):
     """A task with arguments that is not stored yet. Made by `task.call()`.
 
     Attributes:
         takes_result: after another one in a chain, it gets what that one returned as its first
             argument.
-        answer: what it does if one before it fails, as on_failure of `Flow.enqueue`.
+        failure_policy: what it does if one before it fails, as on_failure of `Flow.enqueue`.
     """
 
     task: Task[Any, Any]
     args: Sequence[Any] = ()
     kwargs: Mapping[str, Any] = field(default_factory=dict)
     takes_result: bool = True
-    answer: str = "wait"
+    failure_policy: str = "wait"
 
     def using(self, **options: Any) -> Call:
         """Return a copy whose task has other options."""
@@ -100,15 +100,15 @@ class Call(Word):
         """Return a copy that takes nothing of what is before it in a chain."""
         return replace(self, takes_result=False)
 
-    def on_failure(self, answer: str) -> Call:
+    def on_failure(self, policy: str) -> Call:
         """Return a copy that does so if one before it fails: wait, cancel or run.
 
         Raises:
             InvalidFlow: it is none of these.
         """
-        if answer not in ON_FAILURE:
-            raise InvalidFlow(f"on_failure({answer!r}): it must be one of {', '.join(ON_FAILURE)}.")
-        return replace(self, answer=answer)
+        if policy not in ON_FAILURE:
+            raise InvalidFlow(f"on_failure({policy!r}): it must be one of {', '.join(ON_FAILURE)}.")
+        return replace(self, failure_policy=policy)
 
     def place(self, draft: Draft, previous: Placed | None = None) -> Member[Any]:
         """Add its message to a flow."""
@@ -118,7 +118,7 @@ class Call(Word):
             (_results(previous), *self.args) if takes else self.args,
             self.kwargs,
             after=_members(previous),
-            on_failure=self.answer,
+            on_failure=self.failure_policy,
         )
 
     def calls(self) -> Iterator[Call]:
@@ -127,88 +127,88 @@ class Call(Word):
 
 
 @dataclass(frozen=True)
-class Group(Word):
-    """Words side by side. Made by `group()` and `task.map()`."""
+class Group(Step):
+    """Steps side by side. Made by `group()` and `task.map()`."""
 
-    words: tuple[Word, ...]
+    steps: tuple[Step, ...]
 
     def __len__(self) -> int:
-        return len(self.words)
+        return len(self.steps)
 
     def place(self, draft: Draft, previous: Placed | None = None) -> list[Placed]:
         """Add the messages of all to a flow."""
-        if not self.words:
+        if not self.steps:
             return EmptyGroup(_members(previous))
-        return [word.place(draft, previous) for word in self.words]
+        return [step.place(draft, previous) for step in self.steps]
 
     def calls(self) -> Iterator[Call]:
         """Yield the calls of all."""
-        for word in self.words:
-            yield from word.calls()
+        for step in self.steps:
+            yield from step.calls()
 
 
 @dataclass(frozen=True)
-class Chain(Word):
-    """Words one after another. Made by `chain()`."""
+class Chain(Step):
+    """Steps one after another. Made by `chain()`."""
 
-    words: tuple[Word, ...]
+    steps: tuple[Step, ...]
 
     def place(self, draft: Draft, previous: Placed | None = None) -> Placed:
         """Add the messages of all to a flow."""
         placed = previous
-        for word in self.words:
-            placed = word.place(draft, placed)
+        for step in self.steps:
+            placed = step.place(draft, placed)
         if placed is None:
             raise InvalidFlow("There is nothing in this chain.")
         return placed
 
     def calls(self) -> Iterator[Call]:
         """Yield the calls of all."""
-        for word in self.words:
-            yield from word.calls()
+        for step in self.steps:
+            yield from step.calls()
 
 
-def chain(*words: Any) -> Chain:
-    """Put words one after another: each gets what the one before it returned.
+def chain(*steps: Any) -> Chain:
+    """Put steps one after another: each gets what the one before it returned.
 
     Args:
-        words: tasks, calls (`task.call(…)`), groups, chords and chains. After a group, the next one
+        steps: tasks, calls (`task.call(…)`), groups, chords and chains. After a group, the next one
             gets the list of what all of it returned.
 
     Raises:
         InvalidFlow: one is none of these.
     """
-    return Chain(tuple(map(as_word, words)))
+    return Chain(tuple(map(as_step, steps)))
 
 
-def group(*words: Any) -> Group:
-    """Put words side by side.
+def group(*steps: Any) -> Group:
+    """Put steps side by side.
 
     Args:
-        words: as for `chain`, or one iterable of them.
+        steps: as for `chain`, or one iterable of them.
 
     Raises:
         InvalidFlow: one is none of these.
     """
-    if len(words) == 1 and isinstance(words[0], Iterable) and not isinstance(words[0], Word):
-        words = tuple(words[0])
-    return Group(tuple(map(as_word, words)))
+    if len(steps) == 1 and isinstance(steps[0], Iterable) and not isinstance(steps[0], Step):
+        steps = tuple(steps[0])
+    return Group(tuple(map(as_step, steps)))
 
 
 def chord(header: Any, callback: Any) -> Chain:
     """Have `callback` run after all of a group, and get the list of what they returned.
 
     Args:
-        header: a group, or an iterable of words.
+        header: a group, or an iterable of steps.
         callback: a task or a call.
 
     Raises:
         InvalidFlow: one of them is none of these, or the group is empty.
     """
     side_by_side = header if isinstance(header, Group) else group(header)
-    if not side_by_side.words:
+    if not side_by_side.steps:
         raise InvalidFlow("A chord needs a group that is not empty.")
-    return Chain((side_by_side, as_word(callback)))
+    return Chain((side_by_side, as_step(callback)))
 
 
 def mapped(task: Task[Any, Any], values: Iterable[Any]) -> Group:
@@ -216,13 +216,13 @@ def mapped(task: Task[Any, Any], values: Iterable[Any]) -> Group:
     return Group(tuple(Call(task, (value,)) for value in values))
 
 
-def as_word(word: Any) -> Word:
+def as_step(step: Any) -> Step:
     """Return a task as a call without arguments; anything else as it is.
 
     Raises:
-        InvalidFlow: it is neither a task nor a word.
+        InvalidFlow: it is neither a task nor a step.
     """
-    return word if isinstance(word, Word) else Call(own_task(word))
+    return step if isinstance(step, Step) else Call(own_task(step))
 
 
 def _members(placed: Placed | None) -> Sequence[Member[Any]]:

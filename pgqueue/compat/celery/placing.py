@@ -62,7 +62,7 @@ class Placing:
             args,
             kwargs,
             takes_result=not sig.immutable,
-            answer="run" if joins else "wait",
+            failure_policy="run" if joins else "wait",
         ).place(self.draft, previous)
         self.note_before(member, previous)
         for link in links:

@@ -183,7 +183,7 @@ def test_without_a_namespace_settings_have_their_old_names(settings: Any) -> Non
     }, told  # fmt: skip
     settings.CELERY_ALWAYS_EAGER = "yes"
     assert said()["CELERY_ALWAYS_EAGER"] == "pgqueue.E101"
-    app.config_from_object({"CELERY_ROUTES": "old", "task_routes": "new"})
+    app.config_from_object({"task_routes": "new", "CELERY_ROUTES": "old"})
     assert app.conf.task_routes == "new"
 
 

@@ -32,7 +32,8 @@ Load = Callable[..., "DataFrame"]
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Run what needs a session of Spark, or tables that others left no blocks in, in one process.
 
-    A second session takes 20 seconds. What needs one is left to `make test-spark`.
+    A second session takes 20 seconds. What needs one is left to `make test-spark`. If a test is
+    ended for want of time, so is the session, and all others fail: a busy machine takes long.
     """
     for item in items:
         if HERE not in item.path.parents:
@@ -42,6 +43,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.xdist_group("spark"))
         if "spark" in fixtures:
             item.add_marker(pytest.mark.spark)
+            if item.get_closest_marker("timeout") is None:
+                item.add_marker(pytest.mark.timeout(400))
 
 
 @pytest.fixture

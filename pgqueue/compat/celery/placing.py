@@ -14,7 +14,7 @@ from pgqueue.compat.celery.linking import errback_task
 from pgqueue.compat.celery.request import OURS, given_id
 from pgqueue.compat.celery.signatures import Signature, plain
 from pgqueue.conf import settings
-from pgqueue.tasks.calls import Call, Placed
+from pgqueue.tasks.calls import Call, Group, Placed
 from pgqueue.tasks.drafts import Draft, Member
 from pgqueue.tasks.flows import Flow
 
@@ -90,7 +90,10 @@ class Placing:
         """Add the messages of a group."""
         self._groups += 1
         number = f"{self._prefix}{self._groups}"
-        placed = [each.place(self, previous, taken=taken, group=number) for each in tasks]
+        if tasks:
+            placed = [each.place(self, previous, taken=taken, group=number) for each in tasks]
+        else:
+            placed = Group(()).place(self.draft, previous)
         self._numbers[id(placed)] = number
         self.note_before(placed, previous)
         return placed

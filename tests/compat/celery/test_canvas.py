@@ -481,6 +481,15 @@ class TestChords:
 
         assert SEEN[-1] == ("done",) and len(SEEN) == 4
 
+    def test_the_body_of_an_empty_group_waits_for_what_is_before_it_in_a_chain(self) -> None:
+        last = chain(add.si(1, 1), chord([], tsum.s()))()
+        first, body = Message.objects.order_by("pk")
+        assert (first.state, body.state) == ("ready", "held")
+
+        run_all()
+
+        assert last.get() == 0
+
     def test_the_body_of_an_empty_group_runs_at_once(self) -> None:
         assert values(
             chord([], tsum.s())(),

@@ -11,12 +11,15 @@ from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterable, Iterator
 from itertools import groupby
 from operator import itemgetter
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from pgqueue.engine import enqueue as engine
 from pgqueue.engine.values import Cursors
 from pgqueue.exceptions import BatchTooLarge
 from pgqueue.tasks.result import TaskResult
+
+if TYPE_CHECKING:
+    from pgqueue.tasks.definition import Task
 
 R = TypeVar("R", bound=TaskResult[Any])
 
@@ -54,13 +57,18 @@ def together(
     """
     plain: defaultdict[Hashable, list[R]] = defaultdict(list)
     deduplicated: list[tuple[tuple[str, str], Hashable, R]] = []
+    numbers: dict[Hashable, int] = {}
+    of_tasks: dict[Task[Any, Any], int] = {}  # few for many messages, as a rule
     for each in results:
-        shared = (each.task.shared, apart(each))
-        key = each.task.dedupe_key_of(each)
+        task = each.task
+        if (number := of_tasks.get(task)) is None:
+            number = of_tasks[task] = numbers.setdefault(task.shared, len(numbers))
+        shared = (number, apart(each))
+        key = task.dedupe_key_of(each)
         if key is None:
             plain[shared].append(each)
         else:
-            deduplicated.append(((each.task.queue_name, key), shared, each))
+            deduplicated.append(((task.queue_name, key), shared, each))
     yield from plain.values()
     deduplicated.sort(key=itemgetter(0))
     for _, rows in groupby(deduplicated, key=itemgetter(1)):

@@ -100,8 +100,10 @@ bench: $(PIPELINE)
 	$(RUN) -m tests.benchmarks
 
 # Whether the benchmarks, the soak and the chaos tests' ledger work; what they measure means nothing here.
+# MARKED="smoke and not spark" is a part of it.
+bench-smoke: MARKED ?= smoke
 bench-smoke: $(PLOTTING) $(PIPELINE)
-	$(RUN) -m pytest -m smoke
+	$(RUN) -m pytest -m "$(MARKED)"
 
 # Millions of messages that workers ran, under load and faults, for the benchmark `spark` and for trying
 # reports. It is made once, and takes minutes for each million.

@@ -122,8 +122,8 @@ def run(*arguments: str) -> list[dict[str, Any]]:
         (["sse"], "20"),
         (["events"], "3000"),
         (["recovery", "sleepers"], "6"),
-        (["spark"], "300"),
-        (["cluster"], "20"),
+        pytest.param(["spark"], "300", marks=pytest.mark.spark),
+        pytest.param(["cluster"], "20", marks=pytest.mark.spark),
     ],
 )
 def test_each_benchmark_reports_what_it_promises(names: list[str], messages: str) -> None:

@@ -19,7 +19,8 @@ def shown(figure: float) -> str:
 
 
 @pytest.mark.parametrize(
-    ("page", "least"), [("benchmarks.md", 20), ("scale.md", 4), ("guide/tracing.md", 7)]
+    ("page", "least"),
+    [("benchmarks.md", 20), ("scale.md", 4), ("guide/tracing.md", 7), ("from-celery.md", 4)],
 )
 def test_each_figure_of_a_table_was_measured(page: str, least: int) -> None:
     rows = ROW.findall((ROOT / "docs" / page).read_text("utf-8"))

@@ -166,7 +166,7 @@ def advance(connection: Connection, ended: Collection[int]) -> list[Freed]:
         rows = connection.execute(SQL["advance"], given).fetchall()
         freed += [Freed(*row[1:4]) for row in rows if row[1] is not None]
         hopeless = [row[0] for row in rows if row[0] is not None]
-        if any(row[0] is row[1] is None for row in rows):
+        if any(row[0] is row[1] is None for row in rows):  # there may be more
             ring(connection, "", ended)
         if hopeless:
             cancel.cancel(connection, hopeless)

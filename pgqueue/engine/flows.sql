@@ -102,6 +102,8 @@ WITH ended AS MATERIALIZED (
     WHERE watched_id = ANY (%(ended)s::bigint[])
       AND message_id NOT IN (SELECT id FROM ended)
       AND message_id NOT IN (SELECT id FROM hopeless)
+      -- A parent that is dead keeps its other children where they are: they are not to use up the limit.
+      AND (on_failure = 'run' OR watched_id NOT IN (SELECT id FROM failed WHERE NOT is_gone))
     LIMIT %(limit)s
 ), looked AS MATERIALIZED (
     SELECT r.message_id, r.flow_id, r.watched_id, r.on_failure, coalesce(next.parent_id, again.parent_id) AS parent_id

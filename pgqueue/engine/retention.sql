@@ -1,7 +1,7 @@
 -- name: windows
 -- Each retention that is shorter than the longest (or than a day, since partitions are whole days), and the
--- window of time that may hold rows to delete by it; the longest, too, while a flow keeps older partitions. If the rules have changed, or the clock was set back,
--- the window begins at the oldest row again.
+-- window of time that may hold rows to delete by it; the longest, too, while a flow keeps older partitions. If
+-- the rules have changed, or the clock was set back, the window begins at the oldest row again.
 WITH
 -- include: kept
 , rules AS (

@@ -259,6 +259,19 @@ class TestTheRouter:
 
         assert graph.ready() == "bc"
 
+    def test_is_not_held_up_by_those_that_wait_for_a_dead_parent(
+        self, connection: Connection, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        graph = Graph(connection, {"a": "", "b": "", "c": "a", "d": "a", "e": "a", "f": "b"})
+        monkeypatch.setattr(flows, "WIDTH", 2)
+        by_id = {each.id: each for each in claim(connection)}
+        die(connection, [by_id[graph.ids["a"]]])
+        succeed(connection, [by_id[graph.ids["b"]]])
+
+        graph.route()
+
+        assert graph.ready() == "f"
+
     def test_cancels_a_long_chain_in_parts(
         self, connection: Connection, monkeypatch: pytest.MonkeyPatch
     ) -> None:

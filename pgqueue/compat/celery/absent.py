@@ -12,6 +12,7 @@ PACKAGE = "pgqueue.compat.celery."
 WORKER = "`manage.py runworker` is the worker: use the signals, or handlers such as on_failure()"
 STORE = "messages and results are rows of PGQUEUE['DATABASE']: use AsyncResult"
 LOGGING = "configure Django's LOGGING; pgqueue.logs adds the task and the message to records"
+SECURITY = "messages are rows of your database: its roles say who may read them"
 EVENTS = "the admin, metrics and signals take the place of events"
 APP = "import Celery, Task, shared_task and current_app from pgqueue.compat.celery"
 HELPERS = "helpers of Celery's own are not taken over: use Python's or Django's"
@@ -45,7 +46,7 @@ MODULES: Mapping[str, str] = {
     "messaging": STORE,
     "platforms": WORKER,
     "registry": "app.tasks has the tasks by their names",
-    "security": "messages are rows of your database: its roles say who may read them",
+    "security": SECURITY,
     "utils.*": HELPERS,
     "worker": WORKER,
 }
@@ -81,7 +82,7 @@ NAMES: Mapping[str, Mapping[str, str]] = {
         ),
         "InvalidTaskError": "pgqueue.exceptions.InvalidTask tells of tasks and calls that can't be",
         "QueueNotFound": "channels need no declaration",
-        "SecurityError": MODULES["security"],
+        "SecurityError": SECURITY,
         "Terminated": "a run is cancelled, and TaskRevokedError tells of it",
         "WorkerLostError": RERUN,
         **dict.fromkeys(("WorkerShutdown", "WorkerTerminate"), "no task can stop the worker"),

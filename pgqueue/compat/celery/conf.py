@@ -13,6 +13,7 @@ from django.core.exceptions import ImproperlyConfigured
 from django.core.signals import setting_changed
 from django.utils.module_loading import import_string
 
+from pgqueue.compat.celery import absent
 from pgqueue.names import as_channel
 from pgqueue.quantities import as_duration, as_flag
 from pgqueue.spelling import shown
@@ -113,7 +114,7 @@ NEEDLESS: Mapping[str, str] = {
     "result_": "results are rows of PGQUEUE['DATABASE'], kept as PGQUEUE['RETENTION'] says",
     "worker_": "`manage.py runworker` has options for its threads and processes",
     "beat_": "workers enqueue what is scheduled",
-    "event_": "the admin, metrics and signals take the place of events",
+    "event_": absent.EVENTS,
     "control_": "there is no remote control of workers",
     "redis_": "there is no Redis",
     **dict.fromkeys((
@@ -130,7 +131,7 @@ NEEDLESS: Mapping[str, str] = {
     "task_queue_": "channels need no declaration",
     "task_default_": "there are no exchanges",
     "task_publish_": "a message is stored in your transaction, or an error is raised",
-    "task_send_sent_event": "the admin, metrics and signals take the place of events",
+    "task_send_sent_event": absent.EVENTS,
     "task_store_": "errors are always kept",
     "task_remote_tracebacks": "tracebacks are always kept",
     "task_repr_maxlevels": "the log has no arguments",

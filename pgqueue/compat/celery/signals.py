@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Any, NoReturn
 
 from pgqueue import signals
+from pgqueue.compat.celery import absent
 from pgqueue.compat.celery.exceptions import Unsupported
 from pgqueue.compat.celery.utils.nodenames import default_nodename
 from pgqueue.savepoints import GuardedSignal
@@ -103,14 +104,13 @@ worker_shutting_down = Signal("worker_shutting_down")
 worker_process_shutdown = Signal("worker_process_shutdown")
 worker_shutdown = Signal("worker_shutdown")
 
-_LOGGING = "configure Django's LOGGING; pgqueue.logs adds the task and the message to records"
 _BEAT = "there is no beat: workers enqueue what is scheduled, and worker_ready tells of them"
 _EVENTLET = "there is no eventlet: `runworker --async` runs coroutine functions"
 _COMMAND = "there is no command `celery`; worker_init is sent as a worker starts"
 
-setup_logging = Absent("setup_logging", _LOGGING)
-after_setup_logger = Absent("after_setup_logger", _LOGGING)
-after_setup_task_logger = Absent("after_setup_task_logger", _LOGGING)
+setup_logging = Absent("setup_logging", absent.LOGGING)
+after_setup_logger = Absent("after_setup_logger", absent.LOGGING)
+after_setup_task_logger = Absent("after_setup_task_logger", absent.LOGGING)
 beat_init = Absent("beat_init", _BEAT)
 beat_embedded_init = Absent("beat_embedded_init", _BEAT)
 celeryd_init = Absent("celeryd_init", _COMMAND)

@@ -41,8 +41,8 @@ ABSENT: Mapping[str, str] = {
     "pool": STORE,
     "producer_or_acquire": STORE,
     "producer_pool": STORE,
-    "events": "the admin, metrics and signals take the place of events",
-    "log": "configure Django's LOGGING; pgqueue.logs adds the task and the message to records",
+    "events": absent.EVENTS,
+    "log": absent.LOGGING,
     "loader": "`manage.py check` imports what is declared",
     "steps": "the worker has no bootsteps: use the signals",
     "user_options": "`manage.py runworker` takes no options of a project's",
@@ -54,17 +54,17 @@ ABSENT: Mapping[str, str] = {
     "default_producer": STORE,
     "on_after_fork": "worker_process_init tells of each process",
     "select_queues": "`manage.py runworker --channel` does it",
-    "setup_security": "messages are rows of your database: its roles say who may read them",
+    "setup_security": absent.SECURITY,
 }
 """What an app has in Celery and not here, and what to do instead."""
 
 REPLACED: Mapping[str, str] = {
     "amqp": STORE,
     "control": "app.control cancels messages, the admin does the rest",
-    "events": ABSENT["events"],
+    "events": absent.EVENTS,
     "fixups": "Django is always there: INSTALLED_APPS has `pgqueue`",
     "loader": ABSENT["loader"],
-    "log": ABSENT["log"],
+    "log": absent.LOGGING,
     "registry": "tasks are registered as they are declared",
     "tasks": "tasks are registered as they are declared",
 }

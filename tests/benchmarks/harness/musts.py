@@ -79,6 +79,7 @@ MUSTS = (
     Must("peers", "ratios.drain_of_best_postgres_peer", must=1.5, aim=3),
     Must("peers", "ratios.drain_of_celery_redis", must=15, aim=40),
     Must("peers", "ratios.compat_drain_of_celery_redis", must=15, aim=30),
+    Must("peers", "ratios.chord_of_celery_redis", must=10, aim=40),
     Must("peers", "ratios.drain_of_django_ox", must=25, aim=80, needs="django_ox"),
     Must("peers", "ratios.concurrent_enqueue_of_best_notifying_peer", must=2, aim=5),
     Must("peers", "ratios.pickup_p50_of_best_peer", must=1, aim=0.5),

@@ -21,6 +21,9 @@ the median of some rounds, with the least and the most in brackets; a ratio is t
 rounds' own ratios. What a name means is told on top of the benchmark's file. That no limit is
 exceeded, nothing lost or stuck, and nothing deadlocked is not measured but tested: `make model`
 ends at the first.
+
+What was measured before 2026-11-26 is older than flows, for which messages and history have columns
+of their own.
 """
 COLUMNS = ("metric", "measured", "must", "aim", "verdict")
 

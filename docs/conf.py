@@ -65,7 +65,7 @@ napoleon_custom_sections = ["Returns"]  # as text: they name no type
 nitpick_ignore_regex = [
     ("py:class", ".*"),
     ("py:obj", r"typing\..*"),
-    ("py:exc", r"(django\..*|InvalidTaskBackend|TransactionManagementError)"),
+    ("py:exc", r"(django\..*|InvalidTaskBackend|ObjectDoesNotExist|TransactionManagementError)"),
 ]
 
 html_theme = "furo"

@@ -59,6 +59,7 @@ if TYPE_CHECKING:
     from pgqueue.exceptions import InvalidWebhook as InvalidWebhook
     from pgqueue.exceptions import LeaseLost as LeaseLost
     from pgqueue.exceptions import MissingEncryptionKey as MissingEncryptionKey
+    from pgqueue.exceptions import NewerPayload as NewerPayload
     from pgqueue.exceptions import NothingToHear as NothingToHear
     from pgqueue.exceptions import OtherTransactionWarning as OtherTransactionWarning
     from pgqueue.exceptions import ParentFailed as ParentFailed
@@ -72,6 +73,7 @@ if TYPE_CHECKING:
     from pgqueue.exceptions import TaskResultMismatch as TaskResultMismatch
     from pgqueue.exceptions import TaskTimeout as TaskTimeout
     from pgqueue.exceptions import TransactionLeftOpen as TransactionLeftOpen
+    from pgqueue.exceptions import UnknownOperation as UnknownOperation
     from pgqueue.exceptions import UnknownTask as UnknownTask
     from pgqueue.exceptions import UnreadableEvent as UnreadableEvent
     from pgqueue.exceptions import UnreadablePayload as UnreadablePayload
@@ -79,6 +81,7 @@ if TYPE_CHECKING:
     from pgqueue.exceptions import WaitTimeout as WaitTimeout
     from pgqueue.exceptions import WebhookDisabled as WebhookDisabled
     from pgqueue.exceptions import WriteConflict as WriteConflict
+    from pgqueue.guard import TransactionLost as TransactionLost
     from pgqueue.inbox.aggregates import AggregateMessage as AggregateMessage
     from pgqueue.inbox.receiving import Received as Received
     from pgqueue.inbox.receiving import areceive_external as areceive_external
@@ -86,7 +89,6 @@ if TYPE_CHECKING:
     from pgqueue.inbox.webhooks import receive_webhook as receive_webhook
     from pgqueue.retries import Exponential as Exponential
     from pgqueue.retries import backoff as backoff
-    from pgqueue.savepoints import TransactionLost as TransactionLost
     from pgqueue.schedules import Schedule as Schedule
     from pgqueue.tables import NotMigrated as NotMigrated
     from pgqueue.tasks import Delivery as Delivery
@@ -160,6 +162,7 @@ _HOMES = {
     "LeaseLost": "pgqueue.exceptions",
     "NotMigrated": "pgqueue.tables",
     "MissingEncryptionKey": "pgqueue.exceptions",
+    "NewerPayload": "pgqueue.exceptions",
     "NothingToHear": "pgqueue.exceptions",
     "Notice": "pgqueue.tasks",
     "OtherTransactionWarning": "pgqueue.exceptions",
@@ -181,7 +184,8 @@ _HOMES = {
     "TaskResultMismatch": "pgqueue.exceptions",
     "TaskTimeout": "pgqueue.exceptions",
     "TransactionLeftOpen": "pgqueue.exceptions",
-    "TransactionLost": "pgqueue.savepoints",
+    "TransactionLost": "pgqueue.guard",
+    "UnknownOperation": "pgqueue.exceptions",
     "UnknownTask": "pgqueue.exceptions",
     "UnreadableEvent": "pgqueue.exceptions",
     "UnreadablePayload": "pgqueue.exceptions",
@@ -267,6 +271,7 @@ __all__ = [
     "InvalidWebhook",
     "LeaseLost",
     "MissingEncryptionKey",
+    "NewerPayload",
     "NotMigrated",
     "NothingToHear",
     "Notice",
@@ -290,6 +295,7 @@ __all__ = [
     "TaskTimeout",
     "TransactionLeftOpen",
     "TransactionLost",
+    "UnknownOperation",
     "UnknownTask",
     "UnreadableEvent",
     "UnreadablePayload",

@@ -15,9 +15,13 @@ class PGQueueConfig(AppConfig):
 
     def ready(self) -> None:
         from pgqueue import checks  # noqa: F401
+        from pgqueue.connections import tell_iso
+        from pgqueue.database_router import install
         from pgqueue.events.acting import tell_triggers
 
+        connection_created.connect(tell_iso)
         connection_created.connect(tell_triggers)
+        install()
 
         # A task may be declared on another backend, and enqueued on ours: workers must know it.
         for backend in getattr(settings, "TASKS", {}).values():

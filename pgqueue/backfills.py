@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from django.core.exceptions import ObjectDoesNotExist
-from django.db import transaction
+from django.db import DatabaseError, transaction
 
 from pgqueue.connections import borrow
+from pgqueue.culprits import by_halves, in_words, may_be_own
 from pgqueue.engine import backfill as engine
 from pgqueue.exceptions import (
     BackfillConflict,
@@ -62,6 +63,7 @@ def release(
     *,
     rate: float | None,
     batch: int,
+    is_typed: bool = True,
     skip: Callable[[InvalidArguments], None] | None = None,
     progress: Callable[[int], None] = lambda count: None,
 ) -> None:
@@ -72,6 +74,7 @@ def release(
 
     Args:
         rate: messages a second, at most; None: as fast as can be.
+        is_typed: whether the source of the rows has types: see `call_of`.
         skip: is called for each row that the task can't take; None: such a row is an error.
         progress: is called with the number of rows of each transaction.
 
@@ -84,7 +87,7 @@ def release(
     due = time.monotonic()
     while True:
         try:
-            count = _release_some(own, name, limit, skip)
+            count = _release_some(own, name, limit, is_typed, skip)
         except ChannelFull:
             time.sleep(FULL)
             continue
@@ -101,6 +104,7 @@ def _release_some(
     task: Task[..., Any],
     name: str,
     limit: int,
+    is_typed: bool,
     skip: Callable[[InvalidArguments], None] | None,
 ) -> int | None:
     with transaction.atomic(using=task.alias):
@@ -111,13 +115,42 @@ def _release_some(
         calls = []
         for payload in payloads:
             try:
-                calls.append(_call(task, payload))
+                calls.append((call_of(task, payload, is_typed=is_typed), payload))
             except InvalidArguments as error:
                 if skip is None:
                     raise
                 skip(error)
-        task.enqueue_many(calls)
+        _enqueue(task, calls, skip)
         return len(payloads)
+
+
+def _enqueue(
+    task: Task[..., Any],
+    calls: Sequence[tuple[dict[str, Any], str]],
+    skip: Callable[[InvalidArguments], None] | None,
+) -> None:
+    """Enqueue calls; skip the rows whose messages the database refuses.
+
+    Raises:
+        InvalidArguments: there is such a row, and nothing says to skip it.
+    """
+
+    def some(calls: Sequence[tuple[dict[str, Any], str]]) -> None:
+        with transaction.atomic(using=task.alias):
+            task.enqueue_many([call for call, _ in calls])
+
+    def leave(call: tuple[dict[str, Any], str], error: Exception) -> None:
+        refused = InvalidArguments(f"{in_words(error)} The row: {call[1]:.500}")
+        if skip is None:
+            raise refused from error
+        skip(refused)
+
+    list(by_halves(some, calls, leave, is_own=_is_refused))
+
+
+def _is_refused(error: BaseException) -> bool:
+    """Return whether the database refuses a row, whatever is tried."""
+    return isinstance(error, DatabaseError) and may_be_own(error)
 
 
 def check_may_be_open(task: Task[..., Any]) -> None:
@@ -133,14 +166,22 @@ def check_may_be_open(task: Task[..., Any]) -> None:
         )
 
 
-def _call(task: Task[..., Any], payload: str) -> dict[str, Any]:
-    """Return the arguments as the task would get them: its options may be functions of these.
+def call_of(task: Task[..., Any], payload: str, *, is_typed: bool = True) -> dict[str, Any]:
+    """Return the arguments of the call for a row: options of the task may be functions of them.
+
+    A text is read by the parameter's hint: "5" is 5 where the hint is int, and stays a text where
+    the hint takes texts or there is none.
+
+    Args:
+        payload: of a staged row.
+        is_typed: whether the source of the row has types. A cell of CSV has none: see
+            `Codec.read_row`.
 
     Raises:
-        InvalidArguments: it can't take them.
+        InvalidArguments: the task can't take them.
     """
     try:
-        _, arguments = task.codec.decode(payload)
+        arguments = task.codec.read_row(payload, is_typed=is_typed)
         task.codec.check_fit((), arguments)
     except (UnreadablePayload, ObjectDoesNotExist) as error:
         raise InvalidArguments(f"{error} The row: {payload:.500}") from error

@@ -8,7 +8,7 @@ an error, a restart or the death of its worker, and no message is met twice.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from datetime import datetime, timedelta
 from time import monotonic
 from typing import Any
@@ -22,16 +22,17 @@ from pgqueue.connections import borrow
 from pgqueue.engine import purge as purging
 from pgqueue.engine.lookup import LARGEST
 from pgqueue.engine.operate import BATCH, VERBS, Operated, unless_locked
-from pgqueue.exceptions import Cancel
+from pgqueue.exceptions import Cancel, UnknownOperation
 from pgqueue.listing.index import NOT_IN_ORDER, without
 from pgqueue.listing.messages import failed_with, newest_first
-from pgqueue.models import Message
+from pgqueue.models import Message, Operation
 from pgqueue.models.message import MessageQuerySet
 from pgqueue.names import as_channel, as_key, as_path
 from pgqueue.quantities import as_age, as_count
 from pgqueue.spelling import hint
 from pgqueue.states import State
-from pgqueue.tasks import TaskContext, TaskResult, task
+from pgqueue.tables import needing_tables
+from pgqueue.tasks import Task, TaskContext, TaskResult, task
 
 CHANNEL = "operations"
 """A channel of its own: an operation does not wait behind the messages that it is about."""
@@ -77,6 +78,14 @@ class Filter:
     def wanted(self) -> dict[str, Any]:
         """Return what columns are to be, for a listing."""
         return wanted({name: value for name, value in asdict(self).items() if value is not None})
+
+
+NARROWED_BY = tuple(each.name for each in fields(Filter))
+"""What messages are chosen by: the one registry.
+
+The admin's list of messages, the pages that ask about an operation, and the options of commands are
+made of it, each with its own words for a name.
+"""
 
 
 def wanted(given: Mapping[str, Any]) -> dict[str, Any]:
@@ -154,9 +163,9 @@ def start(
     """Enqueue an operation on all messages up to an id that the filter finds.
 
     Args:
-        operation: "replay", "discard", "cancel" or "run_now".
+        operation: "replay", "discard", "cancel", "run_now" or "release".
         newest: messages that came after this id are let alone.
-        user: who asked: an id and a name. It is kept in its metadata, and its end is logged for it.
+        user: who asked: an id and a name. The end of the operation is logged for it.
         database: the alias of the queue's database, if not the one of `PGQUEUE`.
 
     Returns:
@@ -167,10 +176,8 @@ def start(
     """
     if operation not in VERBS:
         raise ValueError(f"{operation!r} is no operation. {hint(operation, VERBS)}")
-    metadata = {"acting": {"user": dict(user)}} if user else {}
-    own = operate.using(database=database, metadata=metadata)
     given = {name: value for name, value in asdict(filter).items() if value is not None}
-    return own.enqueue(operation, newest, given)
+    return _start(operate, user, database, operation, newest, given)
 
 
 def start_purge(
@@ -196,13 +203,48 @@ def start_purge(
     chosen = sorted(State(state).value for state in states)
     if State.RUNNING in chosen:
         raise ValueError("What runs can't be purged: cancel it.")
-    own = purge.using(database=database, metadata={"acting": {"user": dict(user)}} if user else {})
     older_than = None if older_than is None else as_age(older_than).total_seconds()
     keep = None if keep is None else as_count(keep, least=0)
-    return own.enqueue("purge", newest, as_channel(channel), chosen, older_than, keep)
+    given = ("purge", newest, as_channel(channel), chosen, older_than, keep)
+    return _start(purge, user, database, *given)
 
 
-@task(channel=CHANNEL, takes_context=True)
+def _start(
+    task: Task[Any, Any], user: Mapping[str, Any] | None, database: str | None, *args: Any
+) -> TaskResult[Any]:
+    """Enqueue an operation, and note that it was asked for: a producer has no right to do that."""
+    alias = database or settings().database
+    known = dict(user) if user else None
+    metadata = {"acting": {"user": known}} if known else {}
+    with needing_tables(alias), transaction.atomic(using=alias):
+        started = task.using(database=alias, metadata=metadata).enqueue(*args)
+        rows = Operation.objects.using(alias)
+        rows.exclude(pk__in=Message.objects.using(alias).values("pk")).delete()
+        rows.create(message_id=int(started.id), user=known)
+    return started
+
+
+def patience(error: BaseException, result: Any) -> Any:
+    """Return how long an operation waits after an error; None: for ever, since nobody asked."""
+    return None if isinstance(error, UnknownOperation) else settings().backoff(error, result)
+
+
+def _asked_for(context: TaskContext) -> Operation:
+    """Return the row that says by whom an operation was asked for.
+
+    Raises:
+        UnknownOperation: its message was stored by somebody who may enqueue, and not operate.
+    """
+    found = Operation.objects.using(context.database).filter(pk=context.id).first()
+    if found is None:
+        raise UnknownOperation(
+            f"Message {context.id} would operate on messages, and nobody has asked for that who "
+            "may. Ask by the admin, or by pgqueue.bulk.start()."
+        )
+    return found
+
+
+@task(channel=CHANNEL, takes_context=True, backoff=patience)
 def purge(
     context: TaskContext,
     operation: str,
@@ -213,6 +255,7 @@ def purge(
     keep: int | None,
 ) -> dict[str, int]:
     """Discard what is in these states, or what is too old or too much, from where it was."""
+    _asked_for(context)
     until, progress = monotonic() + RUN_FOR, _progress(context, newest)
     if progress.up_to is None:
         # Once: what is too old, or too much, is what was so when this began.
@@ -241,11 +284,12 @@ def purge(
     return _ended(context, operation, progress)
 
 
-@task(channel=CHANNEL, takes_context=True)
+@task(channel=CHANNEL, takes_context=True, backoff=patience)
 def operate(
     context: TaskContext, operation: str, newest: int, filter: dict[str, Any]
 ) -> dict[str, int]:
     """Do it, from where it was; hand the message back after a while, so that workers may stop."""
+    _asked_for(context)
     verb, until = VERBS[operation], monotonic() + RUN_FOR
     walk = _Walk(context, operation, Filter(**filter), _progress(context, newest))
     for ids in walk.batches():
@@ -292,8 +336,8 @@ class _Walk:
     def _rows(self) -> MessageQuerySet:
         # An operation on everything would end itself, or others that go on.
         rows = Message.objects.using(self.context.database).exclude(task__in=TASKS)
-        if self.operation == "cancel" and self.filter.flow is not None:
-            rows = rows.besides_handler(self.filter.flow)
+        if self.operation == "cancel":
+            rows = rows.to_cancel(self.filter.flow)
         return rows.filter(pk__lte=self.progress.newest)
 
 
@@ -328,7 +372,7 @@ def _end(context: TaskContext, operation: str, progress: Progress, how: str) -> 
     progress.has_ended = how == "ended"
     with transaction.atomic(using=context.database):
         context.checkpoint(asdict(progress))
-        user = context.metadata.get("acting", {}).get("user")
+        user = _asked_for(context).user
         if user and apps.is_installed("django.contrib.admin"):
             _log(context, user["id"], f"{operation}: {how}, {progress.done} done.")
 

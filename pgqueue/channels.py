@@ -20,7 +20,7 @@ from pgqueue.engine import channels, workers
 from pgqueue.engine import purge as purging
 from pgqueue.engine.operate import Operated
 from pgqueue.engine.purge import Bounds
-from pgqueue.engine.stats import Stats, measure
+from pgqueue.engine.stats import Stats, measure, measure_all
 from pgqueue.exceptions import ChannelPaused, InvalidChannel, InvalidPolicy
 from pgqueue.models import Message, Policy
 from pgqueue.models.clock import StatementTimestamp
@@ -219,10 +219,10 @@ class Channel:
     def all_stats(*, database: str | None = None) -> dict[str, Stats]:
         """Return what each channel has that is configured or has a message, by its name.
 
-        The first 1 000 by name; each is counted the less exactly the more they are.
+        The first 10 000 by name; each is counted the less exactly the more they are.
         """
         with borrow(database or settings().database) as connection:
-            return measure(connection, channels.in_use(connection))
+            return measure_all(connection, channels.in_use(connection, limit=channels.MOST))
 
     def drain(self, timeout: timedelta | float | None = None) -> bool:
         """Wait until nothing is ready, running or waiting for a retry; say whether it came to that.
@@ -336,7 +336,7 @@ class Channel:
         key: str | None = None,
         older_than: timedelta | float | None = None,
     ) -> Operated:
-        """End messages that are not running, and ask those that are to stop.
+        """End messages that wait, and ask running ones to stop. Dead letters are left as they are.
 
         Args:
             ids: of this channel; none: all of its messages, as far as the others don't say less.

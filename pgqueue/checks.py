@@ -14,13 +14,12 @@ from django.utils.module_loading import autodiscover_modules
 from pgqueue import encryption, registry
 from pgqueue.conf import settings
 from pgqueue.exceptions import InvalidSchedule, InvalidTask
+from pgqueue.names import AT_START
 from pgqueue.tasks import scheduling
 
 OLDEST = 15
 LOGICAL = "logical"
 """The wal_level with which the WAL can be followed."""
-AT_START = "pgqueue_start"
-"""The tag of what our commands look at as they start: by then they have their names."""
 
 
 @register("pgqueue", AT_START)

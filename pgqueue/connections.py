@@ -8,17 +8,19 @@ from __future__ import annotations
 import os
 import socket
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from datetime import timedelta
 from typing import Any
 
 import psycopg
-from django.db import connections
+from django.db import connections, router
 from psycopg.conninfo import make_conninfo
 from psycopg.types.string import TextLoader
 
+from pgqueue import forking
 from pgqueue.conf import settings
+from pgqueue.readable import ReadableCursor, read_as_iso, reading
 from pgqueue.tables import needing_tables
 from pgqueue.transactions import IDLE_IN_TRANSACTION
 
@@ -29,6 +31,10 @@ TRANSACTION_STATE = "25"
 """The SQLSTATE class of invalid transaction states, such as 25006: read-only transaction."""
 SHORT = 1.0
 """Seconds. Services look for work at least this often."""
+
+
+AWAY = (psycopg.OperationalError, psycopg.InterfaceError, psycopg.InternalError)
+"""Errors that a connection raises which is lost, or whose server can't answer now."""
 
 
 class _RawJSON(TextLoader):
@@ -65,7 +71,10 @@ def _open(alias: str, name: str, **more: str) -> psycopg.Connection[Any]:
     parameters.setdefault("keepalives_count", 5)
     parameters.setdefault("tcp_user_timeout", int(2000 * patience))
     parameters["application_name"] = f"{theirs} pgqueue {name}".lstrip()
-    return psycopg.connect(**{**parameters, **more}, autocommit=True)
+    parameters["cursor_factory"] = ReadableCursor
+    connection = psycopg.connect(**{**parameters, **more}, autocommit=True)
+    forking.cut_in_children(connection)
+    return connection
 
 
 def conninfo(alias: str) -> str:
@@ -108,23 +117,53 @@ def _prepare(connection: psycopg.Connection[Any], alias: str) -> None:
         connection.prepare_threshold = None
         connection.isolation_level = psycopg.IsolationLevel.READ_COMMITTED
     else:
-        # In a time zone west of Greenwich a time in the year 1 may be in the year 0, which Python
-        # can't read: a claim that returns one would be lost.
-        connection.execute("SET timezone = 'UTC'")
-        # Our statements are written for READ COMMITTED, whatever the database's default is.
-        connection.execute("SET default_transaction_isolation = 'read committed'")
-        # A worker that is stopped or cut off in the middle of a claim must not keep its lanes
-        # locked: the router waits for them. Python does nothing long between two of our statements.
-        connection.execute(f"SET idle_in_transaction_session_timeout = '{IDLE_IN_TRANSACTION}'")
-        # None of our statements takes so long, except behind an unexpected lock: then it fails, is
-        # logged and tried again, instead of waiting silently.
-        connection.execute("SET statement_timeout = '45s'")
-        # JIT compilation takes longer than any of our statements. Planning takes as long as running
-        # them, and their plans don't depend on the parameters.
-        connection.execute("SET jit = off; SET plan_cache_mode = force_generic_plan")
-        # A plan is kept until the next ANALYZE. A plan made while a table was empty, as queues
-        # often are, would read the whole table for each message later.
-        connection.execute("SET enable_seqscan = off")
+        _set(connection, SETTINGS)
+    # pgbouncer, too, keeps these two as its client has set them.
+    read_as_iso(connection)
+
+
+SETTINGS = {
+    # In a time zone west of Greenwich a time in the year 1 may be in the year 0, which Python
+    # can't read: a claim that returns one would be lost.
+    "TimeZone": "UTC",
+    # Our statements are written for READ COMMITTED, whatever the database's default is.
+    "default_transaction_isolation": "read committed",
+    "default_transaction_deferrable": "off",
+    # A worker that is stopped or cut off in the middle of a claim must not keep its lanes
+    # locked: the router waits for them. Python does nothing long between two of our statements.
+    "idle_in_transaction_session_timeout": IDLE_IN_TRANSACTION,
+    # None of our statements takes so long, except behind an unexpected lock: then it fails, is
+    # logged and tried again, instead of waiting silently.
+    "statement_timeout": "45s",
+    # A role's own limits are meant for its other sessions: ours wait for locks and for work.
+    "lock_timeout": "0",
+    "idle_session_timeout": "0",
+    "exit_on_error": "off",
+    # JIT compilation takes longer than any of our statements. Planning takes as long as running
+    # them, and their plans don't depend on the parameters.
+    "jit": "off",
+    "plan_cache_mode": "force_generic_plan",
+    # A plan is kept until the next ANALYZE. A plan made while a table was empty, as queues
+    # often are, would read the whole table for each message later.
+    "enable_seqscan": "off",
+    # How values are read and written.
+    "DateStyle": "ISO",
+    "IntervalStyle": "postgres",
+    "bytea_output": "hex",
+    "extra_float_digits": "1",
+    "standard_conforming_strings": "on",
+    "array_nulls": "on",
+    "transform_null_equals": "off",
+    "quote_all_identifiers": "off",
+}
+"""What our statements rely on. A role or a database may set any of these otherwise."""
+SINCE_17 = {"transaction_timeout": "0"}
+
+
+def _set(connection: psycopg.Connection[Any], settings: Mapping[str, str]) -> None:
+    if connection.info.server_version >= 170000:
+        settings = {**settings, **SINCE_17}
+    connection.execute("; ".join(f"SET {name} = '{value}'" for name, value in settings.items()))
 
 
 def _server(connection: psycopg.Connection[Any]) -> tuple[int, bool]:
@@ -145,8 +184,18 @@ def borrow(alias: str) -> Iterator[psycopg.Connection[Any]]:
     """
     wrapper = connections[alias]
     wrapper.ensure_connection()
-    with needing_tables(alias), wrapper.wrap_database_errors:
+    with needing_tables(alias), wrapper.wrap_database_errors, reading(wrapper.connection):
         yield wrapper.connection
+
+
+def tell_iso(connection: Any, **_: Any) -> None:
+    """Have a connection of Django's that was opened be readable, if it may have our tables.
+
+    A receiver of Django's `connection_created`. In another style psycopg, and so Django, reads no
+    time at all.
+    """
+    if connection.vendor == "postgresql" and router.allow_migrate(connection.alias, "pgqueue"):
+        read_as_iso(connection.connection)
 
 
 class Contact:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from pgqueue.quantities import as_timedelta
 
 if TYPE_CHECKING:
-    from pgqueue.savepoints import TransactionLost as TransactionLost
+    from pgqueue.guard import TransactionLost as TransactionLost
     from pgqueue.tables import NotMigrated as NotMigrated
 
 
@@ -73,6 +73,14 @@ class UnreadablePayload(PGQueueError):
     """This JSON was not written for this task, or the task has changed since."""
 
 
+class NewerPayload(UnreadablePayload):
+    """Newer code has written this JSON, perhaps: it has more than this code knows.
+
+    That is a field of a dataclass, a member of an enum, a type or a parameter. A worker hands the
+    message back to workers that know it, and counts no attempt for about an hour.
+    """
+
+
 class DecryptionFailed(UnreadablePayload):
     """What is stored of this message is encrypted, and can't be decrypted as what it should be."""
 
@@ -83,6 +91,13 @@ class MissingEncryptionKey(PGQueueError):
 
 class LeaseLost(PGQueueError):
     """Another worker may have this message by now: its lease ran out, or it was cancelled."""
+
+
+class UnreadableMessage(PGQueueError):
+    """A value of the message's row is beyond what Python can hold, such as the time `infinity`.
+
+    It is the class of the error that its dead letter has; nothing raises it.
+    """
 
 
 class TaskResultDoesNotExist(PGQueueError):
@@ -102,7 +117,7 @@ class TaskTimeout(PGQueueError):
 
 
 class TransactionLeftOpen(PGQueueError):
-    """A task ended without ending its transaction, so what it wrote there was rolled back.
+    """A task, handler or hook left a transaction open, so what it wrote there was rolled back.
 
     Args:
         aliases: the databases, as DATABASES names them.
@@ -110,9 +125,24 @@ class TransactionLeftOpen(PGQueueError):
 
     def __init__(self, aliases: Sequence[str]) -> None:
         super().__init__(
-            f"A transaction on the database {', '.join(aliases)} was still open when the task "
-            "ended: what was written in it is rolled back. Use transaction.atomic(); or commit, "
-            "and leave each COPY and pipeline, before the task ends."
+            f"A transaction on the database {', '.join(aliases)} was still open when the "
+            "task, handler or hook ended: what was written in it is rolled back. Use "
+            "transaction.atomic(); or commit, and leave each COPY and pipeline, before it ends."
+        )
+
+
+class ReaderLost(PGQueueError):
+    """The process of a group's reader ended each time that the event was handled.
+
+    Args:
+        times: how often.
+    """
+
+    def __init__(self, times: int) -> None:
+        super().__init__(
+            f"The process of the group's reader ended {times} times while this event was handled, "
+            "or was cut off from the database for longer than its lease. See the logs of those "
+            "processes: a crash, or too little memory."
         )
 
 
@@ -168,6 +198,10 @@ class UnknownTask(PGQueueError):
     """No task has this name here: is its app in INSTALLED_APPS?"""
 
 
+class UnknownOperation(PGQueueError):
+    """Nobody who may operate has asked for this: `pgqueue.bulk.start()` and the admin do."""
+
+
 class TickMissed(PGQueueError):
     """A lock delayed the tick for a minute: it is skipped, as missed ticks are."""
 
@@ -185,7 +219,7 @@ class InvalidFilter(PGQueueError, ValueError):
 
 
 class UnreadableEvent(PGQueueError):
-    """This event was not published as this class, or the class has changed since."""
+    """This event is damaged, or was not published as this class, or the class has changed since."""
 
 
 class EventsRemoved(PGQueueError):
@@ -374,7 +408,7 @@ def __getattr__(name: str) -> Any:
 
         return NotMigrated
     if name == "TransactionLost":
-        from pgqueue.savepoints import TransactionLost
+        from pgqueue.guard import TransactionLost
 
         return TransactionLost
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -6,8 +6,17 @@ A pattern is a topic in which `*` stands for one word, and `**`, as its last wor
 Conditions on payloads have the form of Django's lookups: `{"total__gte": 100, "customer__country":
 "DE"}`. They become one jsonpath, whose values are its variables: PostgreSQL never sees SQL that was
 made of values. A value that is missing, or of another type, meets no condition but `exists: False`;
-a list meets one that an item of it does. A number is also compared with the text of one, which is
-how Decimals are stored.
+a list meets one that an item of it does.
+
+The codec stores some values as objects of a tag and a value, such as
+`{"@": "date", "value": "2026-11-24"}`, and a Decimal of a typed event as text. So a tagged value is
+compared as its value. A number in a condition is compared with numbers and with the text of
+numbers, by their exact values.
+
+A jsonpath can compare short texts of numbers, and tagged scalars. Longer texts, exponents and
+tagged lists or dicts are rare: the database's function `pgqueue_comparable_v1` first writes these
+out.
+tests/events/test_one_meaning.py compares the results of reads, groups, subscriptions and streams.
 """
 
 from __future__ import annotations
@@ -35,6 +44,20 @@ ALL = "true"
 LOOKUPS = ("exact", *COMPARED, "in", "contains", "startswith", "exists")
 SCALARS = (str, int, float, bool, type(None))
 TOO_LARGE = 10**1000
+
+SHORT_NUMBER = '@ like_regex "^-?[0-9]+([.][0-9]+)?$" && @ like_regex "^.{1,15}$"'
+"""The text of a number that `.double()` reads exactly: that keeps 15 digits.
+
+Two simple expressions, since PostgreSQL 16 and later compile them whenever they parse a path.
+"""
+VALUE = ' ? (exists(@."@"))."value"'
+"""The step from a tagged value to its value."""
+LONG_NUMBER = 'like_regex "^-?[0-9.]{15}|^-?[0-9.]+[eE]"'
+WRITTEN_OUT = (
+    f'@ {LONG_NUMBER} || exists(@."@") && '
+    f'(@."value" {LONG_NUMBER} || @."value".type() == "object" || @."value".type() == "array")'
+)
+"""The values that `pgqueue_comparable_v1` has to write out, and a few more."""
 
 
 def as_topic(value: Any) -> str:
@@ -123,16 +146,34 @@ class Filter:
         object.__setattr__(self, "topics", tuple(dict.fromkeys(map(as_pattern, patterns))))
         if not isinstance(self.where, Mapping):
             raise InvalidFilter(f"where={shown(self.where)}: it must be a dict of conditions.")
-        object.__setattr__(self, "where", dict(self.where))
-        _ = self.path  # checks the conditions
+        object.__setattr__(self, "where", _plain(self.where))
+        _ = self.path  # checks the names in the conditions
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Filter) and self._identity == other._identity
 
     def __hash__(self) -> int:
-        return hash((self.topics, self.path))
+        return hash(self._identity)
+
+    @cached_property
+    def _identity(self) -> tuple[tuple[str, ...], str]:
+        # As JSON: to Python, 1 and True are equal.
+        return self.topics, json.dumps(self.where, sort_keys=True)
 
     @cached_property
     def path(self) -> str:
         """The conditions as a jsonpath predicate; "": there are none."""
         return " && ".join(f"({path})" for path, _ in self._conditions)
+
+    @cached_property
+    def unusual(self) -> str:
+        """A jsonpath predicate: a value on the way to a compared one has to be written out."""
+        ways = {
+            _place(path[:length])
+            for path, _ in (_split(lookup) for lookup, _ in _flat(self.where))
+            for length in range(len(path) + 1)
+        }
+        return " || ".join(f"exists({each} ? ({WRITTEN_OUT}))" for each in sorted(ways))
 
     @cached_property
     def variables(self) -> dict[str, Any]:
@@ -157,9 +198,12 @@ class Filter:
                 "(e.topic = ANY (%(filter_topics)s::text[]) OR e.topic ~ %(filter_regex)s)"
             )
         if self.path:
+            # Only few payloads need to be written out, which takes long.
             parts.append(
-                "jsonb_path_match(coalesce(e.payload, 'null'), %(filter_path)s::jsonpath, "
-                "%(filter_vars)s::jsonb, true)"
+                "jsonb_path_match(CASE WHEN "
+                "jsonb_path_match(e.payload, %(filter_unusual)s::jsonpath, '{}', true) "
+                "THEN pgqueue_comparable_v1(e.payload) ELSE coalesce(e.payload, 'null') END, "
+                "%(filter_path)s::jsonpath, %(filter_vars)s::jsonb, true)"
             )
         return " AND ".join(parts) or ALL
 
@@ -170,6 +214,7 @@ class Filter:
             "filter_topics": self._plain,
             "filter_regex": self.regex,
             "filter_path": self.path,
+            "filter_unusual": self.unusual,
             "filter_vars": json.dumps(self.variables),
         }
 
@@ -181,7 +226,7 @@ class Filter:
         """
         for lookup, value in _flat(self.where):
             path, how = _split(lookup)
-            if how == "exact" and value is not None:
+            if how in ("exact", "contains") and value is not None:
                 return _place(path) + "[*]", value
         return "", None
 
@@ -209,7 +254,7 @@ class Filter:
                 )
         where = dict(_flat(self.where))
         for lookup, value in _flat(asked.where):
-            if where.setdefault(lookup, value) != value:
+            if json.dumps(where.setdefault(lookup, value)) != json.dumps(value):
                 raise InvalidFilter(f"where[{lookup!r}] = {shown(value)}: another is given here.")
         return Filter(asked.topics or self.topics, where)
 
@@ -307,13 +352,31 @@ def _flat(where: Mapping[str, Any], within: str = "") -> list[tuple[str, Any]]:
     return flat
 
 
+def _plain(where: Mapping[str, Any], within: str = "") -> dict[str, Any]:
+    """Return conditions as they are stored: of what JSON has, and in the same order each time."""
+    plain: dict[str, Any] = {}
+    for name, value in where.items():
+        if not isinstance(name, str):
+            raise InvalidFilter(f"where has the key {shown(name)}, which is no text.")
+        lookup = within + name
+        try:
+            if isinstance(value, Mapping):
+                plain[name] = _plain(value, f"{lookup}__")
+                continue
+            path, how = _split(lookup)
+            _place(path)
+            plain[name] = _operand(how, value)
+        except (TypeError, ValueError) as error:
+            if isinstance(error, InvalidFilter):
+                raise
+            raise InvalidFilter(f"where[{lookup!r}] = {shown(value)}: {error}") from error
+    return plain
+
+
 def _condition(name: str, lookup: str, value: Any) -> tuple[str, dict[str, Any]]:
-    """Return a jsonpath predicate, and its variables."""
-    try:
-        path, how = _split(lookup)
-        return _predicate(name, _place(path), how, value)
-    except (TypeError, ValueError) as error:
-        raise InvalidFilter(f"where[{lookup!r}] = {shown(value)}: {error}") from error
+    """Return a jsonpath predicate, and its variables; of conditions that are plain."""
+    path, how = _split(lookup)
+    return _predicate(name, _place(path), how, value)
 
 
 def _split(lookup: str) -> tuple[list[str], str]:
@@ -333,31 +396,60 @@ def _place(path: Iterable[str]) -> str:
     return "$" + "".join(f".{json.dumps(as_text(each, 1000))}" for each in path)
 
 
-def _predicate(name: str, place: str, how: str, value: Any) -> tuple[str, dict[str, Any]]:
+def _operand(how: str, value: Any) -> Any:
+    """Return the operand of a lookup, as JSON has it.
+
+    Raises:
+        TypeError, ValueError: the lookup has no such operand.
+    """
     if how == "exists":
-        return (f"exists({place})" if as_flag(value) else f"!(exists({place}))"), {}
+        return as_flag(value)
     if how == "startswith":
         if not isinstance(value, str):
             raise TypeError("it must be text.")
-        return f"{place} starts with ${name}", {name: as_text(value, 10_000)}
+        return as_text(value, 10_000)
     if how == "in":
         if not isinstance(value, list | tuple | set | frozenset) or not value:
             raise TypeError("it must be a list of values.")
-        return f"{place} == ${name}[*]", {name: [_scalar(each) for each in value]}
-    if how == "contains":
-        return f"{place}[*] == ${name}", {name: _scalar(value)}
-    compared = _scalar(value)
-    operator = COMPARED.get(how, "==")
-    if isinstance(compared, int | float) and not isinstance(compared, bool):
-        # A Decimal is text in typed events, and tagged in others.
-        forms = (place, f"{place}.double()", f'{place}."value".double()')
-        return " || ".join(f"{form} {operator} ${name}" for form in forms), {name: compared}
-    return f"{place} {operator} ${name}", {name: compared}
+        values = [_scalar(each) for each in value]
+        # A set has another order in each process.
+        return sorted(values, key=json.dumps) if isinstance(value, set | frozenset) else values
+    return _scalar(value)
+
+
+def _predicate(name: str, place: str, how: str, value: Any) -> tuple[str, dict[str, Any]]:
+    if how == "exists":
+        return f"exists({place})" if value else f"!(exists({place}))", {}
+    if how == "startswith":
+        return _compared(place, f"starts with ${name}"), {name: value}
+    if how == "in":
+        has_number = any(map(_is_number, value))
+        return _compared(place, f"== ${name}[*]", with_texts=has_number), {name: value}
+    comparison = f"{COMPARED.get(how, '==')} ${name}"
+    return _compared(place, comparison, with_texts=_is_number(value)), {name: value}
+
+
+def _compared(place: str, comparison: str, *, with_texts: bool = False) -> str:
+    """Return the predicate that compares the value at a place, or its tagged value.
+
+    Args:
+        with_texts: compare the text of a number as that number, too.
+    """
+
+    def forms(value: str) -> str:
+        form = f"{value} {comparison}"
+        return f"{form} || {value} ? ({SHORT_NUMBER}).double() {comparison}" if with_texts else form
+
+    return f'{forms(place)} || exists({place}."@") && ({forms(place + VALUE)})'
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 def _scalar(value: Any) -> Any:
     if isinstance(value, Decimal):
-        value = int(value) if value == value.to_integral_value() else float(value)
+        value = _of_decimal(value)
     if not isinstance(value, SCALARS):
         raise TypeError("it must be text, a number, True, False or None.")
     if isinstance(value, str):
@@ -367,3 +459,20 @@ def _scalar(value: Any) -> Any:
     if isinstance(value, int) and abs(value) >= TOO_LARGE:
         raise ValueError("it must have 1000 digits at most.")
     return value
+
+
+def _of_decimal(value: Decimal) -> int | float:
+    """Return a number that JSON has, of exactly the same value.
+
+    Raises:
+        ValueError: there is none.
+    """
+    if not value.is_finite() or value.adjusted() > 1000:
+        raise ValueError("it must be a number that JSON has, of 1000 digits at most.")
+    if value == value.to_integral_value():
+        return int(value)
+    if Decimal(repr(float(value))) != value:
+        raise ValueError(
+            "it has more digits than a float. Give its bounds instead: with gte, and with lte."
+        )
+    return float(value)

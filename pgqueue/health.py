@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 from enum import StrEnum
@@ -19,7 +19,7 @@ from pgqueue.conf import settings
 from pgqueue.connections import borrow
 from pgqueue.duties.all import all_duties
 from pgqueue.engine import channels, event_retention, exports, health, partitions, replication
-from pgqueue.engine.stats import Stats, measure
+from pgqueue.engine.stats import Stats, measure_all
 from pgqueue.engine.values import Connection
 from pgqueue.events import subscribing
 from pgqueue.tables import lack_of
@@ -32,6 +32,9 @@ SHOWN = 3
 """Webhooks that are named with the reason why they were stopped."""
 TRANSACTIONS = 10_000_000
 """That a replication slot may lie behind, of which no time is known."""
+MOST_NOTIFIED = 0.9
+UNFOLLOWED_WAL = 64
+"""Megabytes of WAL that may be kept while no process follows: a restart takes some seconds."""
 MAKE_FEED = "see pgqueue_replication --status"
 DISPATCH = "the dispatch"
 """The group of the log that makes messages for subscriptions; it has no name."""
@@ -70,6 +73,9 @@ class Limits:
             of them warn.
         max_wal: megabytes of WAL that the WAL feed may be behind.
         max_failing: seconds for which a webhook's endpoint may have failed.
+        max_locked: seconds for which a session may keep a lock of ours.
+        max_busy: seconds for which a worker may have had no free thread.
+        max_notify: the share of the queue of notifications that may be full; 0.9 of it fails.
     """
 
     host: str | None = None
@@ -85,6 +91,9 @@ class Limits:
     max_lag: float = 300
     max_wal: int = 1024
     max_failing: float = 300
+    max_locked: float = 60
+    max_busy: float = 3600
+    max_notify: float = 0.25
 
 
 @dataclass(frozen=True)
@@ -139,8 +148,27 @@ class _Queue:
     limits: Limits
 
     @cached_property
+    def workers(self) -> Sequence[health.WorkerSeen]:
+        """The processes that were seen within a lease, on the host that is asked for."""
+        lease, host = settings().lease.total_seconds(), self.limits.host
+        found = health.workers(self.connection)
+        return [each for each in found if each.silent_for < lease and host in (None, each.host)]
+
+    @cached_property
+    def names(self) -> list[str]:
+        """The channels; one more than `channels.MOST` where there are more."""
+        return channels.in_use(self.connection, limit=channels.MOST + 1)
+
+    @cached_property
     def stats(self) -> Mapping[str, Stats]:
-        return measure(self.connection, channels.in_use(self.connection))
+        return measure_all(self.connection, self.names[: channels.MOST])
+
+    @property
+    def beyond(self) -> str:
+        """A remark that not all channels were looked at; "": they were."""
+        if len(self.names) <= channels.MOST:
+            return ""
+        return f"; of more channels, {channels.MOST} were looked at, from {self.names[0]}"
 
 
 def _made(queue: _Queue, name: str, check: _Check) -> Check:
@@ -159,12 +187,7 @@ def _made(queue: _Queue, name: str, check: _Check) -> Check:
 
 
 def _workers(queue: _Queue) -> Judgement:
-    lease, host = settings().lease.total_seconds(), queue.limits.host
-    seen = [
-        each
-        for each in health.workers(queue.connection)
-        if each.silent_for < lease and host in (None, each.host)
-    ]
+    seen = queue.workers
     alive = [each for each in seen if each.kind == "worker"]
     others = [each for each in seen if each.kind != "worker"]
     status = Status.OK if len(alive) >= queue.limits.min_workers else Status.FAILING
@@ -172,6 +195,13 @@ def _workers(queue: _Queue) -> Judgement:
     said = f"{len(alive)} alive" + (f", of version {' and '.join(versions)}" if alive else "")
     for kind, count in sorted(Counter(each.kind for each in others).items()):
         said += f"; {OTHERS[kind]}: {count}"
+    if busy := [each for each in alive if each.busy_for > queue.limits.max_busy]:
+        longest = max(busy, key=lambda each: each.busy_for)
+        said += (
+            f"; without a free thread: {len(busy)}, for {longest.busy_for:.0f} s the process "
+            f"{longest.pid} on {longest.host}: its SIGUSR1 tells where they are"
+        )
+        status = max(status, Status.WARNING, key=list(Status).index)
     figures = {
         "alive": [each._asdict() for each in alive],
         "others": [each._asdict() for each in others],
@@ -188,37 +218,53 @@ def _age(queue: _Queue) -> Judgement:
     # What a paused channel keeps back is meant to wait.
     judged = {name: ages[name] for name in ages.keys() - health.paused(queue.connection)}
     if not judged:
-        return Status.OK, "nothing waits", {"seconds": ages}
+        status = Status.UNKNOWN if queue.beyond else Status.OK
+        return status, f"nothing waits{queue.beyond}", {"seconds": ages}
     name = max(judged, key=judged.__getitem__)
     status = _status(judged[name], warning=queue.limits.max_age / 2, failing=queue.limits.max_age)
-    return status, f"{judged[name]:.0f} s in {name}", {"seconds": ages}
+    if queue.beyond and status == Status.OK:
+        status = Status.UNKNOWN
+    return status, f"{judged[name]:.0f} s in {name}{queue.beyond}", {"seconds": ages}
 
 
 def _dead(queue: _Queue) -> Judgement:
     dead = {name: each.dead for name, each in queue.stats.items() if each.dead}
     about = any("dead" in each.estimated for each in queue.stats.values())
     status = _status(sum(dead.values()), warning=queue.limits.max_dead)
-    said = f"{'about ' if about else ''}{sum(dead.values())}"
+    said = f"{'about ' if about else ''}{sum(dead.values())}{queue.beyond}"
     return status, said, {"letters": dead, "is_estimate": about}
 
 
 def _duties(queue: _Queue) -> Judgement:
     seen = {each.name: each for each in health.duties(queue.connection)}
-    figures, overdue = {}, []
+    figures, overdue, failing, undone = {}, [], list[tuple[str, float]](), []
     for name in _names_of_duties():
         row = seen.get(name)
-        done_ago = row and row.done_ago
-        is_overdue = (
+        done_ago, failing_for = (row.done_ago, row.failing_for) if row else (None, None)
+        is_overdue = bool(seen) and (
             row is None
-            or done_ago is None
             or row.late > queue.limits.max_late
-            or done_ago > DONE_AT_LEAST_EVERY.total_seconds()
+            or (done_ago is not None and done_ago > DONE_AT_LEAST_EVERY.total_seconds())
         )
-        figures[name] = {"done_seconds_ago": done_ago, "is_overdue": is_overdue}
+        figures[name] = {
+            "done_seconds_ago": done_ago,
+            "failing_seconds": failing_for,
+            "is_overdue": is_overdue,
+        }
         overdue += [name] if is_overdue else []
-    if overdue:
-        return Status.FAILING, f"overdue: {', '.join(overdue)}", figures
-    return Status.OK, "all were done", figures
+        failing += [] if failing_for is None else [(name, failing_for)]
+        undone += [name] if done_ago is None else []
+    said = [f"overdue: {', '.join(overdue)}"] if overdue else []
+    said += [f"{name} fails for {seconds:.0f} s, as the log says" for name, seconds in failing]
+    longest = max((seconds for _, seconds in failing), default=0.0)
+    if overdue or longest > queue.limits.max_late:
+        return Status.FAILING, "; ".join(said), figures
+    if failing:
+        return Status.WARNING, "; ".join(said), figures
+    if len(undone) == len(figures):
+        return Status.UNKNOWN, "none was done yet: no worker has run here", figures
+    said = [f"not done yet: {', '.join(undone)}"] if undone else ["all were done"]
+    return Status.OK, "; ".join(said), figures
 
 
 def _names_of_duties() -> list[str]:
@@ -341,24 +387,30 @@ def _feed(queue: _Queue) -> Judgement:
         "feed": options.feed,
         "wal_level": state.wal_level,
         "has_publication": state.has_publication,
+        "has_inbox": state.has_inbox,
         "seconds_waiting": state.waiting,
         "slot": slot and slot._asdict(),
     }
     fault = _fault_of(state)
     if fault or slot is None:
         return Status.FAILING, f"{fault}: {MAKE_FEED}; events come by poll meanwhile", figures
-    megabytes, waited = (slot.lag or 0) / 2**20, state.waiting or 0.0
-    said = f"{megabytes:.1f} MB of WAL behind"
+    behind, kept, waited = (slot.lag or 0) / 2**20, (slot.kept or 0) / 2**20, state.waiting or 0.0
+    said = f"{behind:.1f} MB of WAL behind, {kept:.1f} MB kept"
     if waited > limits.max_lag / 2:
         said += f"; an event has waited for its position for {waited:.0f} s"
     if not slot.is_active:
         said += "; nobody follows it: run pgqueue_replication; events come by poll meanwhile"
     if slot.is_endangered:
         said += "; that is about to be removed: see max_slot_wal_keep_size"
-    is_well = slot.is_active and not slot.is_endangered and megabytes <= limits.max_wal
-    late = _status(waited, warning=limits.max_lag / 2, failing=limits.max_lag)
-    status = max(late, Status.OK if is_well else Status.WARNING, key=list(Status).index)
-    return status, said, figures
+    # Without a follower the WAL grows until the disk is full.
+    most = limits.max_wal if slot.is_active else min(limits.max_wal, UNFOLLOWED_WAL)
+    statuses = (
+        _status(waited, warning=limits.max_lag / 2, failing=limits.max_lag),
+        _status(kept, warning=limits.max_wal / 2, failing=most),
+        Status.OK if slot.is_active else Status.WARNING,
+        Status.FAILING if slot.is_endangered else Status.OK,
+    )
+    return max(statuses, key=list(Status).index), said, figures
 
 
 def _fault_of(state: replication.State) -> str:
@@ -367,6 +419,8 @@ def _fault_of(state: replication.State) -> str:
         return f"wal_level is {state.wal_level}"
     if not state.has_publication:
         return "the publication is missing"
+    if not state.has_inbox:
+        return "the publication lacks the table pgqueue_event_inbox"
     if state.slot is None:
         return "the slot is missing"
     if not state.slot.is_ours:
@@ -391,6 +445,44 @@ def _webhooks(queue: _Queue) -> Judgement:
     return (Status.WARNING if said else Status.OK), "; ".join(said) or "none fails", figures
 
 
+def _rows(queue: _Queue) -> Judgement:
+    seen = [each for each in queue.workers if each.left_out]
+    figures = {"processes": [each._asdict() for each in seen[:10]]}
+    if not seen:
+        return Status.OK, "none is left out", figures
+    most = max(seen, key=lambda each: each.left_out)
+    said = f"{most.left_out} left out by the process {most.pid} on {most.host}"
+    return Status.WARNING, f"{said}, since statements fail with them: its log names them", figures
+
+
+def _locks(queue: _Queue) -> Judgement:
+    seen = health.locks(queue.connection)
+    figures = {"locks": [each._asdict() for each in seen[:10]]}
+    kept = [each for each in seen if (each.seconds or 0) > queue.limits.max_locked]
+    if kept:
+        first = kept[0]
+        said = f"{first.what} is kept for {first.seconds:.0f} s by {first.who}"
+        return Status.WARNING, f"{said}: pg_terminate_backend ends a session", figures
+    if hidden := [each for each in seen if each.seconds is None]:
+        said = f"{hidden[0].what} is kept by {hidden[0].who}, since when can't be seen"
+        return Status.UNKNOWN, f"{said}: GRANT pg_read_all_stats", figures
+    return Status.OK, "none is kept for long", figures
+
+
+def _notifications(queue: _Queue) -> Judgement:
+    used, oldest = health.notifications(queue.connection)
+    figures = {"used": used, "oldest": oldest}
+    said = f"{used:.0%} of their queue is full"
+    status = _status(used, warning=queue.limits.max_notify, failing=MOST_NOTIFIED)
+    if status != Status.OK:
+        said += (
+            ": when it is, all that enqueues or publishes fails. A session that listens keeps it "
+            "from being emptied while it is in a transaction: "
+            f"{'; '.join(oldest) or 'none is to be seen'}"
+        )
+    return status, said, figures
+
+
 _Check = Callable[[_Queue], Judgement]
 CHECKS: Mapping[str, _Check] = {
     "workers": _workers,
@@ -405,6 +497,9 @@ CHECKS: Mapping[str, _Check] = {
     "groups": _groups,
     "feed": _feed,
     "webhooks": _webhooks,
+    "locks": _locks,
+    "rows": _rows,
+    "notifications": _notifications,
 }
 
 

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from typing import Any, NamedTuple
+from operator import attrgetter
+from typing import Any, Generic, NamedTuple, TypeVar
 
 from django.db import DatabaseError, connections, transaction
 from psycopg.sql import SQL as Text
@@ -14,6 +16,7 @@ from psycopg.sql import Identifier
 
 from pgqueue import registry
 from pgqueue.conf import settings
+from pgqueue.culprits import by_halves, in_words, may_be_own
 from pgqueue.engine import received
 from pgqueue.exceptions import (
     InvalidEvent,
@@ -28,6 +31,8 @@ from pgqueue.inbox.receiving import REMEMBERED, known_as
 from pgqueue.models import Schedule
 from pgqueue.statements import load
 from pgqueue.tasks import scheduling
+
+T = TypeVar("T")
 
 SQL = load(__name__)
 BATCH = 1000
@@ -140,13 +145,54 @@ def move(source: str, *, table: str = "", sender: str = "", dry_run: bool = Fals
     while True:
         with transaction.atomic(using=alias):
             jobs = [Pending(*row) for row in _rows(alias, name, after=after, limit=BATCH)]
-            taken = [job.id for job in jobs if _take(job, alias, report)]
-            _rows(alias, f"{name}_delete", ids=taken)
+            moving = _Moving[Pending](
+                take=lambda job, part: _take(job, alias, part),
+                delete=lambda jobs: _rows(alias, f"{name}_delete", ids=[job.id for job in jobs]),
+                name=attrgetter("task"),
+            )
+            _move_some(jobs, moving, alias, report)
             if dry_run:
                 transaction.set_rollback(True, using=alias)
         if len(jobs) < BATCH:
             return report
         after = jobs[-1].position
+
+
+@dataclass(frozen=True)
+class _Moving(Generic[T]):
+    """How rows of a source are moved.
+
+    Args:
+        take: stores one here, and returns whether it could; it notes in the report what came of it.
+        delete: deletes some there.
+        name: returns what the report calls one.
+    """
+
+    take: Callable[[T, Report], bool]
+    delete: Callable[[list[T]], object]
+    name: Callable[[T], str]
+
+
+def _move_some(items: Sequence[T], moving: _Moving[T], alias: str, report: Report) -> None:
+    """Store rows here and delete them there; leave those that can't be deleted as they are."""
+
+    def some(items: Sequence[T]) -> Report:
+        part = Report()
+        with transaction.atomic(using=alias):
+            moving.delete([each for each in items if moving.take(each, part)])
+        return part
+
+    def leave(item: T, error: Exception) -> Report:
+        return Report(left=Counter({f"{moving.name(item)}: {in_words(error)}": 1}))
+
+    for part in by_halves(some, items, leave):
+        report.moved += part.moved
+        report.left += part.left
+
+
+def _said(error: Exception) -> str:
+    """Return what an error says, without the values of the row that it names."""
+    return in_words(error) if isinstance(error, DatabaseError) else str(error)
 
 
 def _take(job: Pending, alias: str, report: Report) -> bool:
@@ -166,10 +212,10 @@ def _take(job: Pending, alias: str, report: Report) -> bool:
                 enqueue_on_commit=False,
                 **options,
             ).enqueue(*json.loads(job.args), **json.loads(job.kwargs))
-    except DatabaseError:
-        raise
     except Exception as error:  # whatever its module raises as it is imported
-        report.left[f"{job.task}: {error}"] += 1
+        if isinstance(error, DatabaseError) and not may_be_own(error):
+            raise
+        report.left[f"{job.task}: {_said(error)}"] += 1
         return False
     report.moved[job.task] += 1
     return True
@@ -189,18 +235,22 @@ def _move_aggregates(
     is_inbox = source == "transactional-inbox"
     if is_inbox:
         known_as("id", sender)  # or each of its messages would be left because of it
-        report.remembered = _remember_ended(own, sender, alias, dry_run=dry_run)
+        report.remembered = _remember_ended(own, sender, alias, report, dry_run=dry_run)
     after = ""
     while True:
         with transaction.atomic(using=alias):
             rows = _rows(alias, "aggregates", own, after=after, limit=BATCH)
             waiting = [Waiting(*row) for row in rows]
-            taken = [
-                each.id
-                for each in waiting
-                if _take_message(each, sender if is_inbox else None, alias, report)
-            ]
-            _rows(alias, "aggregates_delete", own, ids=taken)
+            moving = _Moving[Waiting](
+                take=lambda each, part: _take_message(
+                    each, sender if is_inbox else None, alias, part
+                ),
+                delete=lambda waiting: _rows(
+                    alias, "aggregates_delete", own, ids=[each.id for each in waiting]
+                ),
+                name=lambda each: f"{each.aggregate_type}.{each.message_type}",
+            )
+            _move_some(waiting, moving, alias, report)
             if dry_run:
                 transaction.set_rollback(True, using=alias)
         if len(waiting) < BATCH:
@@ -210,15 +260,25 @@ def _move_aggregates(
         report.left[f"{kind}.{message}: it was abandoned there"] += count
 
 
-def _remember_ended(table: Identifier, sender: str, alias: str, *, dry_run: bool) -> int:
+def _remember_ended(
+    table: Identifier, sender: str, alias: str, report: Report, *, dry_run: bool
+) -> int:
     """Remember what an inbox has handled or abandoned: its senders may repeat it."""
     count, after = 0, ""
+
+    def some(known: Sequence[str]) -> int:
+        with transaction.atomic(using=alias):
+            return len(received.remember(connections[alias], list(known), lasting=REMEMBERED))
+
+    def leave(id: str, error: Exception) -> None:
+        report.left[f"an id that was handled there: {in_words(error)}"] += 1
+
     while True:
         with transaction.atomic(using=alias):
             rows = _rows(alias, "aggregates_ended", table, after=after, limit=BATCH)
             ids = [id for (id,) in rows]
             known = [known_as(id, sender) for id in ids]
-            count += len(received.remember(connections[alias], known, lasting=REMEMBERED))
+            count += sum(by_halves(some, known, leave))
             if dry_run:
                 transaction.set_rollback(True, using=alias)
         if len(ids) < BATCH:
@@ -245,8 +305,13 @@ def _take_message(waiting: Waiting, sender: str | None, alias: str, report: Repo
                 message.publish(database=alias)
             else:
                 message.receive(source=sender, database=alias)
-    except (InvalidEvent, InvalidMessage, PayloadTooLarge, TypeError, ValueError) as error:
-        report.left[f"{waiting.aggregate_type}.{waiting.message_type}: {error}"] += 1
+    except (
+        *(InvalidEvent, InvalidMessage, PayloadTooLarge),
+        *(TypeError, ValueError, DatabaseError),
+    ) as error:
+        if isinstance(error, DatabaseError) and not may_be_own(error):
+            raise
+        report.left[f"{waiting.aggregate_type}.{waiting.message_type}: {_said(error)}"] += 1
         return False
     report.moved[message.topic] += 1
     return True
@@ -255,8 +320,14 @@ def _take_message(waiting: Waiting, sender: str | None, alias: str, report: Repo
 def _move_schedules(alias: str, report: Report, *, dry_run: bool) -> None:
     with transaction.atomic(using=alias):
         found = [Periodic(*row) for row in _rows(alias, "celery_beat")]
-        taken = [each.name for each in found if _take_over(each, alias, report)]
-        _rows(alias, "celery_beat_delete", names=taken)
+        moving = _Moving[Periodic](
+            take=lambda each, part: _take_over(each, alias, part),
+            delete=lambda found: _rows(
+                alias, "celery_beat_delete", names=[each.name for each in found]
+            ),
+            name=attrgetter("name"),
+        )
+        _move_some(found, moving, alias, report)
         if dry_run:
             transaction.set_rollback(True, using=alias)
 
@@ -280,11 +351,12 @@ def _take_over(periodic: Periodic, alias: str, report: Report) -> bool:
         scheduling.check(row)
         if Schedule.objects.using(alias).filter(pk=row.pk).exists():
             raise InvalidSchedule("there is a schedule of this name already")
-        row.save(using=alias, force_insert=True)
-    except DatabaseError:
-        raise
+        with transaction.atomic(using=alias):
+            row.save(using=alias, force_insert=True)
     except Exception as error:  # whatever its module raises as it is imported
-        report.left[f"{periodic.name}: {error}"] += 1
+        if isinstance(error, DatabaseError) and not may_be_own(error):
+            raise
+        report.left[f"{periodic.name}: {_said(error)}"] += 1
         return False
     report.moved[periodic.name] += 1
     return True

@@ -304,7 +304,7 @@ class Listener(Service):
     def _tell(self, subscription: Subscription, news: Any) -> None:
         try:
             subscription.heard(news)
-        except Exception as error:  # the others must hear it all the same
+        except BaseException as error:  # the others must hear it all the same
             signals.send(signals.service_failed, type(self), service=self.name, error=error)
 
     def _new(self) -> list[Subscription]:

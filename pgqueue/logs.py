@@ -11,6 +11,7 @@ import sys
 from datetime import UTC, datetime
 from typing import Any
 
+from pgqueue.escaping import on_one_line
 from pgqueue.signals import fields_of
 from pgqueue.tasks.around import running
 
@@ -30,7 +31,8 @@ class RunFilter(logging.Filter):
         found = {} if context is None else fields_of(context.task, context)
         for name in FIELDS:
             if not hasattr(record, name):
-                setattr(record, name, _trace_id() if name == "trace_id" else found.get(name, ""))
+                value = _trace_id() if name == "trace_id" else found.get(name, "")
+                setattr(record, name, on_one_line(value) if isinstance(value, str) else value)
         return True
 
 

@@ -14,6 +14,8 @@ FOLDER_LIMIT = 1000
 IDENTIFIER_LIMIT = 63
 SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:/")
 SLOT = re.compile(r"[a-z0-9_]+")
+AT_START = "pgqueue_start"
+"""The tag of the checks that our commands do as they start."""
 
 
 def as_channel(value: Any) -> str:

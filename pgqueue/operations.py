@@ -19,7 +19,7 @@ from django.db.migrations.state import ProjectState
 from psycopg.sql import Composable
 
 from pgqueue.engine import tracking, trail
-from pgqueue.engine.tracking import TABLES, Definition, Table
+from pgqueue.engine.tracking import OWN, TABLES, Definition, Table
 from pgqueue.events.tables import parts_of, parts_of_model, quoted, topic_of
 from pgqueue.exceptions import InvalidEvent, InvalidTracking
 from pgqueue.filters import as_topic
@@ -290,6 +290,11 @@ def _look_at(table: Table, definition: Definition, named: str) -> None:
         raise InvalidTracking(
             f"{named} has no primary key, by which an old and a new row are found to be the same "
             "one: give it one, or pass update=False."
+        )
+    if taken := [name for name in table.columns if name.startswith(OWN)]:
+        raise InvalidTracking(
+            f"{named} has the column {taken[0]!r}: names that begin with {OWN!r} are added to its "
+            "rows by the trigger. Rename the column."
         )
     given = {
         "columns": definition.columns or (),

@@ -13,11 +13,12 @@ from __future__ import annotations
 import json
 import re
 import reprlib
+import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from itertools import takewhile
-from traceback import TracebackException
+from types import FrameType, FunctionType, TracebackType
 from typing import Any, NamedTuple, TypeAlias
 
 MASK = "[redacted]"
@@ -41,6 +42,8 @@ HEAD = 32
 """Characters by which a longer value is found, even where its end was cut off."""
 MOST_VALUES = 1000
 """Values that are looked for in other texts; of more, the whole text is redacted."""
+MOST_SHOWN = 32 * 1024
+"""Characters of an error's text that are looked through: half of that is stored."""
 
 Tree: TypeAlias = "Mapping[str, Tree | None]"
 """Places in JSON: names, and what is below each; None: all of it is redacted. In a list, each item
@@ -51,6 +54,7 @@ NOWHERE: Tree = {}
 _TOKEN = re.compile(r'"(?:[^"\\]|\\.)*+"?|[{}\[\],:]|[^\s"{}\[\],:]+', re.DOTALL)
 _NEW_WORD = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 _BETWEEN = re.compile(r"[\W_]+")
+_NO_LETTERS = bytes(each for each in range(128) if not chr(each).isalnum())
 _NUMBER = re.compile(r"-?[0-9]")
 
 
@@ -131,7 +135,7 @@ class Redactor:
 
     def _spans(self, text: str) -> Iterator[tuple[int, int]]:
         """Yield where each value begins and ends that is redacted."""
-        if self.tree == NOWHERE and not self.mention.search(text):
+        if not self.may_redact(text):
             return
         open_: list[_Open] = []
         tokens = _TOKEN.finditer(text)
@@ -154,6 +158,23 @@ class Redactor:
                         yield token.start(), _end(text, token, tokens)
                 elif kind in "{[":
                     open_.append(_Open(below, is_list=kind == "["))
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether nothing is redacted, whatever a text says."""
+        return self.tree == NOWHERE and not self._names
+
+    def may_redact(self, text: str) -> bool:
+        """Return whether something of a JSON text may be redacted: what matches `mention` may."""
+        if self.tree != NOWHERE:
+            return True
+        # `mention` itself takes a thousand times as long: it tries each name at each character.
+        written = text.lower()
+        if written.isascii():
+            plain = written.encode().translate(None, _NO_LETTERS).decode()
+        else:
+            plain = _BETWEEN.sub("", written)
+        return any(name in plain for name in self._names)
 
     @cached_property
     def mention(self) -> re.Pattern[str]:
@@ -264,9 +285,12 @@ class Hidden:
 
     Args:
         values: texts and numbers, as `Redactor.values` returns them.
+        keeps_locals: whether error trackers are shown the local variables of frames, without the
+            values.
     """
 
-    def __init__(self, values: Iterable[str]) -> None:
+    def __init__(self, values: Iterable[str], *, keeps_locals: bool = True) -> None:
+        self.keeps_locals = keeps_locals
         self._values = {each for each in values if _is_sought(each)}
 
     def __bool__(self) -> bool:
@@ -282,7 +306,14 @@ class Hidden:
 
     def said(self, error: BaseException) -> str:
         """Return what an error says, without the values."""
-        return self(_said(error))
+        return self.shown(_said(error))
+
+    def shown(self, text: str) -> str:
+        """Return the beginning of a text without the values: of errors no more is kept."""
+        if len(text) <= MOST_SHOWN:
+            return self(text)
+        # Of a value that was cut off, the beginning may be too short to be found.
+        return self(text[:MOST_SHOWN])[:-HEAD] + "…"
 
     def in_json(self, text: str) -> str:
         """Return a JSON text, or the beginning of one, without the values."""
@@ -410,15 +441,15 @@ class Redaction:
 
 
 def stand_in(error: BaseException, hidden: Hidden) -> BaseException:
-    """Return an error that is shown as this one is, without the values; itself, if it shows none.
+    """Return an error that is shown as this one is, without the values; itself, if there are none.
 
-    So it can be logged and stored, and is not changed. Never raises because of the error.
+    So it can be logged and stored, and is not changed. Its frames are stand-ins, too: an error
+    tracker reads their local variables. Never raises because of the error.
     """
-    if not hidden:
+    if not hidden and hidden.keeps_locals:
         return error
     try:
-        text = "".join(TracebackException.from_exception(error).format())
-        return error if hidden(text) == text else _StandIns(hidden).of(error)
+        return _StandIns(hidden).of(error)
     except BaseException:
         return _alike(error, MASK)
 
@@ -434,18 +465,81 @@ class _StandIns:
         if id(error) in self._made:
             return self._made[id(error)]
         if isinstance(error, BaseExceptionGroup):
-            made = _alike(error, self._hidden(error.message), list(map(self.of, error.exceptions)))
+            made = _alike(
+                error, self._hidden.shown(error.message), list(map(self.of, error.exceptions))
+            )
         else:
             made = _alike(error, self._hidden.said(error))
+        made.__traceback__ = self._trace(error.__traceback__)
         self._made[id(error)] = made
         for note in getattr(error, "__notes__", ()):
-            made.add_note(self._hidden(str(note)))
+            made.add_note(self._hidden.shown(str(note)))
         if error.__cause__ is not None:
             made.__cause__ = self.of(error.__cause__)
         if error.__context__ is not None:
             made.__context__ = self.of(error.__context__)
         made.__suppress_context__ = error.__suppress_context__
         return made
+
+    def _trace(self, trace: TracebackType | None) -> TracebackType | None:
+        """Return a traceback of the same functions and lines, with other local variables."""
+        found = []
+        while trace is not None:
+            found.append(trace)
+            trace = trace.tb_next
+        made: TracebackType | None = None
+        for each in reversed(found):
+            frame = _stand_in_frame(each.tb_frame, self._locals(each.tb_frame))
+            made = TracebackType(made, frame, -1, each.tb_lineno)
+        return made
+
+    def _locals(self, frame: FrameType) -> dict[str, Any]:
+        if not self._hidden.keeps_locals:
+            return {}
+        return {
+            name: MASK if _BY_DEFAULT.is_field(name) else _Local(value, self._hidden)
+            for name, value in frame.f_locals.items()
+        }
+
+
+_BY_DEFAULT = Redactor()
+
+
+class _Local:
+    """A local variable, as an error tracker shows it: what is hidden is looked for only then."""
+
+    def __init__(self, value: object, hidden: Hidden) -> None:
+        self._value, self._hidden = value, hidden
+
+    def __repr__(self) -> str:
+        try:
+            return self._hidden(repr(self._value))
+        except BaseException as error:
+            return f"(its text can't be had: {type(error).__name__})"
+
+
+def _stand_in_frame(frame: FrameType, variables: dict[str, Any]) -> FrameType:
+    """Return a frame of a function with the same name, file and module, and these variables.
+
+    Python makes frames only by calls: this calls a function that returns its own frame.
+    """
+    code, count = frame.f_code, len(variables)
+    alike = _frame.__code__.replace(
+        co_filename=code.co_filename,
+        co_name=code.co_name,
+        co_qualname=code.co_qualname,
+        co_firstlineno=code.co_firstlineno,
+        co_argcount=count,
+        co_nlocals=count,
+        co_varnames=tuple(variables),
+    )
+    names = {"__name__": frame.f_globals.get("__name__"), "_own": sys._getframe}
+    made: FrameType = FunctionType(alike, names)(*variables.values())
+    return made
+
+
+def _frame() -> FrameType:
+    return _own()  # type: ignore[name-defined,no-any-return]  # noqa: F821
 
 
 def _alike(error: BaseException, text: str, members: Sequence[BaseException] = ()) -> BaseException:
@@ -456,7 +550,7 @@ def _alike(error: BaseException, text: str, members: Sequence[BaseException] = (
         made: BaseException = type(kind.__name__, (BaseExceptionGroup,), named)(text, members)
     else:
         made = type(kind.__name__, (Exception,), named)(text)
-    return made.with_traceback(error.__traceback__)
+    return made
 
 
 def _said(error: BaseException) -> str:

@@ -8,7 +8,7 @@ again: what is under the first key stays as it is.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import get_args
 
@@ -19,8 +19,10 @@ from pgqueue import encryption, registry
 from pgqueue.codec.arguments import ARGUMENTS, PROGRESS, RESULT
 from pgqueue.codec.envelope import enclosed, token_in
 from pgqueue.connections import borrow
+from pgqueue.culprits import by_halves, tell
 from pgqueue.engine import reencrypt as engine
-from pgqueue.engine.reencrypt import Stored, Table
+from pgqueue.engine.reencrypt import Rewritten, Stored, Table
+from pgqueue.engine.values import Connection
 from pgqueue.exceptions import DecryptionFailed
 from pgqueue.tables import needing_tables
 
@@ -38,7 +40,8 @@ class Report:
         found: all of them.
         renewed: what was brought under the first key; with `dry_run`, what would be.
         current: what was under it before.
-        busy: ids of those that others had locked, or have changed meanwhile.
+        busy: ids of those that others had locked, or have changed meanwhile; and of those whose
+            update the database refuses, as the log says.
         undecryptable: ids of those that no key decrypts.
     """
 
@@ -113,7 +116,7 @@ class _Walk:
                 )
                 made = [(row, new) for row in rows if (new := self._renewed(row))]
                 if made and not self._dry_run:
-                    written = engine.write(connection, table, made)
+                    written = _write(connection, table, made)
                     self._note({row.id for row, _ in made}, written)
             if not rows:
                 return
@@ -144,6 +147,21 @@ class _Walk:
             return None
         report.renewed += self._dry_run
         return Stored(row.id, row.finished_at, row.task, **{**dict.fromkeys(COLUMNS), **new})
+
+
+def _write(connection: Connection, table: Table, made: Sequence[Rewritten]) -> set[int]:
+    """Write messages anew; return the ids of those that were written."""
+
+    def some(rows: Sequence[Rewritten]) -> set[int]:
+        if not rows:
+            return set()
+        with connection.transaction():
+            return engine.write(connection, table, rows)
+
+    def leave(rows: Rewritten, error: Exception) -> None:
+        tell("reencrypt", row=f"the {table} message {rows[0].id}", error=error)
+
+    return {id for written in by_halves(some, made, leave) for id in written}
 
 
 def _sealed(task: str, what: str, text: str) -> str | None:

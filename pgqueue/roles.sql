@@ -25,12 +25,14 @@ BEGIN
         END LOOP;
         EXECUTE format('GRANT USAGE ON SCHEMA %I TO %I', place, role);
         FOR granted IN
-            -- A function that runs as its owner is for the trigger that it was made for.
-            SELECT p.oid::regprocedure AS name
+            -- A function that runs as its owner is for one role, or for the trigger that it was made for.
+            SELECT p.oid::regprocedure AS name, NOT p.prosecdef OR p.proname ~ '^pgqueue_produce_' AND role = groups[1]
+                   OR p.proname ~ '^pgqueue_operate_' AND role = groups[3] AS is_granted
             FROM pg_proc p
-            WHERE p.pronamespace = quote_ident(place)::regnamespace AND p.proname ~ '^pgqueue_' AND NOT p.prosecdef
+            WHERE p.pronamespace = quote_ident(place)::regnamespace AND p.proname ~ '^pgqueue_'
         LOOP
-            EXECUTE format('GRANT EXECUTE ON FUNCTION %s TO %I', granted.name, role);
+            EXECUTE format(CASE WHEN granted.is_granted THEN 'GRANT EXECUTE ON FUNCTION %s TO %I'
+                                ELSE 'REVOKE ALL ON FUNCTION %s FROM %I' END, granted.name, role);
         END LOOP;
     END LOOP;
 
@@ -39,27 +41,30 @@ BEGIN
         SELECT format('%I.%I', place, 'pgqueue_' || m.name) AS name, g.role, g.letters
         FROM (VALUES
             --              producer  worker  operator  reader
-            ('message',     'a',      'arwd', 'arwd',   'r'),
-            ('history',     '',       'ard',  'ar',     'r'),
-            ('bell',        'ar',     'ard',  'ar',     'r'),
+            ('message',     '',       'arwd', 'r',      'r'),
+            ('history',     '',       'ard',  'r',      'r'),
+            ('bell',        '',       'ard',  'ar',     'r'),
+            ('lock',        '',       'rw',   '',       'r'),
             ('lane',        '',       'arwd', 'r',      'r'),
             ('gate',        '',       'arw',  'ar',     'r'),
-            ('flow',        'a',      'arwd', 'ar',     'r'),
-            ('dependency',  'a',      'ard',  'ar',     'r'),
-            ('blocked',     'a',      'arwd', 'ar',     'r'),
+            ('flow',        '',       'arwd', 'ar',     'r'),
+            ('dependency',  '',       'ard',  'ar',     'r'),
+            ('blocked',     '',       'arwd', 'ar',     'r'),
             ('failed_member', '',     'ard',  'ar',     'r'),
-            ('dedupe',      'ar',     'arwd', 'arw',    'r'),
+            ('dedupe',      '',       'arwd', 'arw',    'r'),
             ('waiter',      '',       'arwd', 'arwd',   'r'),
-            ('worker',      'r',      'arwd', 'r',      'r'),
-            ('duty',        'r',      'arw',  'r',      'r'),
+            ('worker',      '',       'arwd', 'r',      'r'),
+            ('duty',        '',       'arw',  'r',      'r'),
             ('channel',     'r',      'r',    'arwd',   'r'),
             ('policy',      'r',      'r',    'arwd',   'r'),
             ('schedule',    '',       'arwd', 'arwd',   'r'),
+            ('operation',   '',       'r',    'ard',    'r'),
             ('purged',      '',       'arwd', '',       'r'),
             ('log_floor',   '',       'arw',  'r',      'r'),
-            ('event_inbox', 'a',      'ard',  'ard',    'r'),
-            ('event',       '',       'ar',   'ar',     'r'),
-            ('reader',      'r',      'arwd', 'r',      'r'),
+            ('identity',    '',       'r',    'r',      'r'),
+            ('event_inbox', '',       'ard',  'r',      'r'),
+            ('event',       '',       'ar',   'r',      'r'),
+            ('reader',      '',       'arwd', 'r',      'r'),
             ('group',       '',       'ard',  'ard',    'r'),
             ('cursor',      '',       'arwd', 'arwd',   'r'),
             ('subscription', '',      'arwd', 'arwd',   'r'),
@@ -92,11 +97,18 @@ BEGIN
         EXECUTE format('GRANT SELECT ON %s TO %I', granted.name, granted.role);
     END LOOP;
 
-    -- A producer sees that there are messages, as max_size and dedupe keys need, and nothing that is in them.
-    EXECUTE format('GRANT SELECT (id, channel, key, state, governed, ordered, dedupe_key, created_at)
-                    ON %I.pgqueue_message TO %I', place, groups[1]);
-    EXECUTE format('GRANT UPDATE (message_id, expires_at) ON %I.pgqueue_dedupe TO %I', place, groups[1]);
-    EXECUTE format('GRANT SELECT (id) ON %I.pgqueue_event_inbox TO %I', place, groups[1]);
+    -- A producer sees that there are messages, as max_size needs, and nothing that is in them. It writes to no table: it
+    -- calls functions that run as the owner.
+    EXECUTE format('GRANT SELECT (channel, key, state, governed, ordered) ON %I.pgqueue_message TO %I', place, groups[1]);
+    -- An operator enqueues, holds, replays and asks for a cancel. It ends messages by a function: only workers write the
+    -- columns of runs, and history.
+    EXECUTE format('GRANT INSERT (id, channel, key, task, payload, body, metadata, options, priority, max_attempts, state,
+                        run_at, created_at, expires_at, lease_until, ordered, governed, parent_id, flow_id, dedupe_key, debounced),
+                    UPDATE (task, payload, body, metadata, options, priority, max_attempts, state, run_at, expires_at,
+                        lease_until, governed, dedupe_key, debounced, failures, lost, cancel_requested_at)
+                    ON %I.pgqueue_message TO %I', place, groups[3]);
+    -- An operator publishes, and has no other say in the log: workers give the positions.
+    EXECUTE format('GRANT INSERT (topic, key, payload, metadata) ON %I.pgqueue_event_inbox TO %I', place, groups[3]);
     -- A reader does not see what lets one in elsewhere: secrets and headers.
     EXECUTE format('GRANT SELECT (%s) ON %I.pgqueue_webhook TO %I', (
         SELECT string_agg(quote_ident(attname), ', ' ORDER BY attnum)
@@ -109,7 +121,7 @@ BEGIN
         FROM pg_class c
         WHERE c.relnamespace = quote_ident(place)::regnamespace AND c.relname ~ '^pgqueue_' AND c.relkind = 'S'
     LOOP
-        EXECUTE format('GRANT USAGE ON SEQUENCE %s TO %I, %I, %I', granted.name, groups[1], groups[2], groups[3]);
+        EXECUTE format('GRANT USAGE ON SEQUENCE %s TO %I, %I', granted.name, groups[2], groups[3]);
         EXECUTE format('GRANT SELECT ON SEQUENCE %s TO %I, %I, %I', granted.name, groups[2], groups[3], groups[4]);
     END LOOP;
 

@@ -7,9 +7,8 @@ the whole transaction in silence.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, nullcontext
 from typing import Any
 
 import psycopg
@@ -20,9 +19,11 @@ from django.db.transaction import TransactionManagementError
 from django.dispatch import Signal
 from psycopg.pq import TransactionStatus
 
-from pgqueue.exceptions import PGQueueError
+from pgqueue import guard
+from pgqueue.escaping import logger_of
+from pgqueue.guard import TransactionLost
 
-logger = logging.getLogger("pgqueue")
+logger = logger_of("pgqueue")
 
 
 class GuardedSignal(Signal):
@@ -46,29 +47,28 @@ class GuardedSignal(Signal):
         """
         if not self.receivers:
             return []
-        if not _with_transaction() and not _has_transaction(connection):
-            return super().send_robust(sender, **named)
+        is_inside = bool(_with_transaction()) or _has_transaction(connection)
         sync, coroutines = self._live_receivers(sender)
         return [
-            (each, self._call(each, connection, sender=sender, **named))
+            (each, self._call(each, connection, is_inside, sender=sender, **named))
             for each in [*sync, *map(async_to_sync, coroutines)]
         ]
 
     def _call(
-        self, receiver: Callable[..., Any], connection: psycopg.Connection[Any] | None, **named: Any
+        self,
+        receiver: Callable[..., Any],
+        connection: psycopg.Connection[Any] | None,
+        is_inside: bool,
+        **named: Any,
     ) -> Any:
         try:
-            with savepoints(connection):
-                return receiver(signal=self, **named)
+            with savepoints(connection) if is_inside else nullcontext():
+                return guard.call(receiver, signal=self, **named)
         except TransactionLost:
             raise
         except Exception as error:
             logger.exception("A receiver failed, and what it wrote was undone: %r", receiver)
             return error
-
-
-class TransactionLost(PGQueueError, TransactionManagementError):
-    """Foreign code ended a transaction that was open around it: nothing in it will be committed."""
 
 
 @contextmanager
@@ -97,10 +97,7 @@ def savepoints(connection: psycopg.Connection[Any] | None = None) -> Iterator[No
     finally:
         for each, session in around.items():
             if each.needs_rollback or each.connection is not session:
-                raise TransactionLost(
-                    f"The transaction on {each.alias!r} was ended by code that runs inside it: "
-                    "a receiver of a signal must not close connections, commit or roll back."
-                )
+                raise TransactionLost(each.alias)
 
 
 def _check_unbroken(

@@ -6,13 +6,17 @@ import math
 import random
 import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from datetime import timedelta
 from weakref import WeakKeyDictionary
 
 from django.db import DEFAULT_DB_ALIAS, close_old_connections, connections
 
-from pgqueue import signals
+from pgqueue import forking, signals
 from pgqueue.connections import Session
+from pgqueue.django_connections import forget_queries
+from pgqueue.escaping import logger_of
 from pgqueue.tables import lack_of
 
 NO_NAP = timedelta()
@@ -23,9 +27,27 @@ LONGEST_STEP = 50.0
 
 LOOK_FOR_TABLES = timedelta(seconds=1)
 
+logger = logger_of("pgqueue")
+
 _lock = threading.Lock()
 _waiting_for_tables: WeakKeyDictionary[Service, set[str]] = WeakKeyDictionary()
 """The services that wait, and which of their parts do."""
+
+
+def backoff_after(failures: int, *, longest: timedelta) -> timedelta:
+    """Return how long to wait after so many failures in a row: longer each time, and at random."""
+    backoff = timedelta(seconds=0.1) * 2.0 ** min(failures, 10)
+    return min(backoff, longest) * random.uniform(0.5, 1)  # noqa: S311
+
+
+@contextmanager
+def told(thread: str) -> Iterator[None]:
+    """Log what ends a thread, if anything but its function's end does; Python hides SystemExit."""
+    try:
+        yield
+    except BaseException:
+        with suppress(BaseException):
+            logger.critical("The thread %s has ended", thread, exc_info=True)
 
 
 class Service(threading.Thread):
@@ -55,10 +77,16 @@ class Service(threading.Thread):
         self._nudge.wait(nap.total_seconds())
 
     def run(self) -> None:
-        """Tick and nap until stopped."""
+        """Tick and nap until stopped. A thread that ends for another reason says so in the log."""
+        with told(self.name):
+            self._until_stopped()
+
+    def _until_stopped(self) -> None:
+        began = forking.generation
         while not self._stopping.is_set():
             self.note_progress()
             nap = self._try_tick()
+            forking.leave_if_forked_since(began)
             if nap > NO_NAP:
                 self._back_by = math.inf
                 if self._failures:
@@ -81,23 +109,23 @@ class Service(threading.Thread):
                 nap = self.tick()
             finally:
                 # Connections that receivers of signals opened: by CONN_MAX_AGE, and broken ones.
+                forget_queries()
                 close_old_connections()
-        except Exception as error:
+        except BaseException as error:
             # Most likely the database went away. Try again, but neither in a hot loop nor at the
-            # same moment as all other workers.
+            # same moment as all other workers. Also after a SystemExit: code of the user's, such as
+            # a function that makes a key, ends no thread.
             self._failures += 1
             if hasattr(self, "_session"):
                 self._session.close_after(error)
             if self._report(self.name, error):
                 return LOOK_FOR_TABLES
-            backoff = timedelta(seconds=0.1) * 2.0 ** min(self._failures, 10)
-            backoff = min(backoff, self.longest_backoff)
-            return backoff * random.uniform(0.5, 1)  # noqa: S311
+            return backoff_after(self._failures, longest=self.longest_backoff)
         self._failures = 0
         self._succeeded(self.name)
         return nap
 
-    def _report(self, name: str, error: Exception) -> bool:
+    def _report(self, name: str, error: BaseException) -> bool:
         """Announce that a part of the worker failed; return whether tables are missing for it.
 
         That is announced once for all services: they wait for the same migrations.

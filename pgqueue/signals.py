@@ -15,11 +15,12 @@ from django.dispatch import Signal, receiver
 
 from pgqueue import spelling, tables, tracebacks
 from pgqueue.endings import Died
+from pgqueue.escaping import Lines, logger_of
 from pgqueue.redaction import Hidden, stand_in
 from pgqueue.savepoints import GuardedSignal
 from pgqueue.states import State
 
-logger = logging.getLogger("pgqueue")
+logger = logger_of("pgqueue")
 
 task_enqueued = GuardedSignal(use_caching=True)
 """Sent with `task_result`, inside the transaction that stored it; with enqueue_on_commit, inside
@@ -46,12 +47,19 @@ channel was removed meanwhile, or can't be looked up. Without a handler workers 
 lease_lost = Signal()
 """Sent with `claim` when a worker finds that a message is no longer its own."""
 
+timeout_ignored = Signal()
+"""Sent with `claim` and `stack`, its text, when a run has not ended 5 s after its timeout."""
+
+run_overran = Signal()
+"""Sent with `claim` and `stack`, its text, when a run has not ended at its hard timeout: it has
+failed, and the worker ends, so that another process takes its place."""
+
 message_rescued = Signal()
 """Sent with `rescued` for each message that was taken from a silent worker."""
 
 schedule_failed = Signal()
 """Sent with `name` and `error` when a schedule's tick had no message, or waits for it for over a
-minute."""
+minute; and with what the log keeps `hidden` of the error."""
 
 schedule_taken = Signal()
 """Sent with `name` when a schedule in code has the name of one that was added in the admin."""
@@ -63,8 +71,8 @@ feed_started = Signal()
 """Sent with `slot` when this process begins to follow the WAL."""
 
 slot_lost = Signal()
-"""Sent with `slot` when another is made in its place, and whether it `is_there`: then the WAL that
-it needs was removed. No event is lost with it."""
+"""Sent with `slot` when another one is made in its place. `is_there`: the slot is not missing; its
+WAL was removed, or `is_unreadable`, since its publication was made later. No event is lost."""
 
 
 webhook_stopped = Signal()
@@ -114,6 +122,10 @@ in whose place others have come."""
 loop_blocked = Signal()
 """Sent with `stack`, its text, when a task has let the event loop do nothing else for 10 s."""
 
+worker_occupied = Signal()
+"""Sent with `seconds` by a worker none of whose threads has been free for longer than
+`--max-busy`."""
+
 service_stuck = Signal()
 """Sent with `service` by a worker that cuts the connection on which this waits for too long."""
 
@@ -123,6 +135,18 @@ worker_stuck = Signal()
 worker_cut_short = Signal()
 """Sent by a worker that ends without having written down or handed back everything: with how many
 messages are `left` to their leases, and the `error` on account of which; None: for want of time."""
+
+row_set_aside = Signal()
+"""Sent with `service`, the `row` (its table and id) and `error`, a text, when one row makes a
+statement fail: the other rows go on, and this one is tried again after a minute."""
+
+event_set_aside = Signal()
+"""Sent with `position` and `error`, a text, when the dispatch can make no message of an event. It
+goes on behind that event, and a dead letter on the channel `subscriptions` names it."""
+
+subscription_paused = Signal()
+"""Sent with `name` and `error`, a text, when the dispatch pauses a subscription that can't be
+matched."""
 
 service_failed = Signal()
 """Sent with `service` and `error` when a part of the worker failed and will try again."""
@@ -229,6 +253,22 @@ def _log_lost(sender: Any, claim: Any, **kwargs: Any) -> None:
     )
 
 
+@receiver(timeout_ignored)
+def _log_ignored(sender: Any, claim: Any, stack: str, **kwargs: Any) -> None:
+    logger.warning("%s #%s goes on after its timeout, in\n%s", claim.task, claim.id, Lines(stack))
+
+
+@receiver(run_overran)
+def _log_overran(sender: Any, claim: Any, stack: str, **kwargs: Any) -> None:
+    logger.error(
+        "%s #%s has not ended at its hard timeout: it has failed, and this process ends, with a "
+        "thread that is stuck in\n%s",
+        claim.task,
+        claim.id,
+        Lines(stack),
+    )
+
+
 @receiver(message_rescued)
 def _log_rescued(sender: Any, rescued: Any, **kwargs: Any) -> None:
     level = logging.ERROR if rescued.state == State.DEAD else logging.WARNING
@@ -236,8 +276,11 @@ def _log_rescued(sender: Any, rescued: Any, **kwargs: Any) -> None:
 
 
 @receiver(schedule_failed)
-def _log_schedule(sender: Any, name: str, error: BaseException, **kwargs: Any) -> None:
-    logger.error("The schedule %s enqueued nothing: %s", name, error, exc_info=error)
+def _log_schedule(
+    sender: Any, name: str, error: BaseException, hidden: Hidden | None = None, **kwargs: Any
+) -> None:
+    shown = stand_in(error, hidden or Hidden(()))
+    logger.error("The schedule %s enqueued nothing: %s", name, shown, exc_info=shown)
 
 
 @receiver(subscription_taken)
@@ -247,6 +290,31 @@ def _log_subscription_taken(sender: Any, name: str, **kwargs: Any) -> None:
         "Delete that one, or rename this.",
         name,
     )
+
+
+@receiver(subscription_paused)
+def _log_subscription_paused(sender: Any, name: str, error: str, **kwargs: Any) -> None:
+    logger.error(
+        "The subscription %s can't be matched, and is paused: %s. It loses no event: mend it, and "
+        "resume it.",
+        name,
+        error,
+    )
+
+
+@receiver(event_set_aside)
+def _log_event_set_aside(sender: Any, position: int, error: str, **kwargs: Any) -> None:
+    logger.error(
+        "No message can be made of the event at position %d: %s. The dispatch goes on behind it; "
+        "its dead letter is on the channel subscriptions.",
+        position,
+        error,
+    )
+
+
+@receiver(row_set_aside)
+def _log_row_set_aside(sender: Any, service: str, row: str, error: str, **kwargs: Any) -> None:
+    logger.error("%s fails because of %s, and goes on without it: %s", service, row, error)
 
 
 @receiver(webhook_stopped)
@@ -274,11 +342,16 @@ def _log_feed_started(sender: Any, slot: str, **kwargs: Any) -> None:
 
 
 @receiver(slot_lost)
-def _log_slot_lost(sender: Any, slot: str, is_there: bool, **kwargs: Any) -> None:
+def _log_slot_lost(
+    sender: Any, slot: str, is_there: bool, is_unreadable: bool, **kwargs: Any
+) -> None:
+    why = "has lost its WAL (see max_slot_wal_keep_size)" if is_there else "is missing"
+    if is_unreadable:
+        why = "keeps WAL that is older than its publication, and can't be read"
     logger.warning(
         "The replication slot %s %s; another is made. The events are in their tables: none is lost",
         slot,
-        "has lost its WAL (see max_slot_wal_keep_size)" if is_there else "is missing",
+        why,
     )
 
 
@@ -351,7 +424,13 @@ def _log_crowded(sender: Any, retiring: int, **kwargs: Any) -> None:
 
 @receiver(loop_blocked)
 def _log_blocked(sender: Any, stack: str, **kwargs: Any) -> None:
-    logger.warning("No async task has gone on for 10 s: the event loop is blocked by\n%s", stack)
+    text = "No async task has gone on for 10 s: the event loop is blocked by\n%s"
+    logger.warning(text, Lines(stack))
+
+
+@receiver(worker_occupied)
+def _log_occupied(sender: Any, seconds: float, **kwargs: Any) -> None:
+    logger.error("No thread has been free for %.0f s: SIGUSR1 tells where they are", seconds)
 
 
 @receiver(service_stuck)

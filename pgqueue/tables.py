@@ -6,10 +6,15 @@ the next one.
 
 from __future__ import annotations
 
+import re
+from itertools import takewhile
+from traceback import walk_tb
 from types import TracebackType
 
 import psycopg
+from django.apps import apps
 from django.db import DEFAULT_DB_ALIAS
+from django.db import Error as DjangoDatabaseError
 from django.db import ProgrammingError as DjangoError
 from psycopg.errors import UndefinedColumn, UndefinedFunction, UndefinedObject, UndefinedTable
 
@@ -17,6 +22,10 @@ from pgqueue.exceptions import PGQueueError
 
 PREFIX = "pgqueue_"
 """Of the names of our tables, functions and indexes."""
+OTHERS = ("role ", "publication ", "replication slot ", "schema ", "database ", "tablespace ")
+"""What else may be missing, whatever its name is: no migration makes these."""
+BETWEEN = frozenset({"psycopg", "django", "contextlib", "asgiref", "concurrent"})
+"""Packages through which a statement is sent."""
 LACKS = (UndefinedTable, UndefinedColumn, UndefinedFunction, UndefinedObject)
 
 
@@ -75,10 +84,13 @@ def lack_of(error: BaseException, alias: str = DEFAULT_DB_ALIAS) -> NotMigrated 
         error: psycopg's, or Django's with psycopg's as its cause.
         alias: the database, for the text.
     """
-    cause = error if isinstance(error, psycopg.Error) else error.__cause__
+    # An error of ours that has one of the database's as its cause says what to do by itself.
+    cause = error.__cause__ if isinstance(error, DjangoDatabaseError) else error
+    if isinstance(error, NotMigrated):
+        return error
     if isinstance(cause, NotMigrated):
         return cause
-    if not isinstance(cause, LACKS) or not _is_ours(cause):
+    if not isinstance(cause, LACKS) or not _is_ours(cause, error):
         return None
     return NotMigrated(cause.diag.message_primary or "", remedy(alias))
 
@@ -89,12 +101,35 @@ def remedy(alias: str) -> str:
     return f"run manage.py migrate{option}"
 
 
-def _is_ours(error: psycopg.Error) -> bool:
-    """Return whether it is an object of ours that is missing, and not one of a user's trigger."""
-    diagnosis = error.diag
+def _is_ours(error: psycopg.Error, raised: BaseException) -> bool:
+    """Return whether an object of ours is missing, and none of the user's.
+
+    Args:
+        raised: the error as it was caught; its traceback shows whose statement it was.
+    """
+    text = error.diag.message_primary or ""
     if isinstance(error, UndefinedColumn):
-        # The text may name an alias, not the table. The statement is ours, unless a function that
-        # it called failed: the innermost is named first.
-        innermost = (diagnosis.context or PREFIX).partition("\n")[0]
-        return PREFIX in innermost
-    return PREFIX in (diagnosis.message_primary or "")
+        # The text may name an alias, not the table. A function that the statement called may have
+        # failed: the innermost is named first.
+        innermost = (error.diag.context or PREFIX).partition("\n")[0]
+        return PREFIX in innermost and not _is_of_a_model(text) and _is_sent_by_us(raised)
+    return PREFIX in text and not text.startswith(OTHERS)
+
+
+def _is_of_a_model(text: str) -> bool:
+    """Return whether a column is missing that a model of the project has."""
+    found = re.search(r'"?([^\s".]+)"?\.', text)
+    if not found or not apps.models_ready:
+        return False
+    models = apps.get_models(include_auto_created=True)
+    others = (each._meta for each in models if each._meta.app_label != "pgqueue")
+    return found[1] in {each.db_table for each in others}
+
+
+def _is_sent_by_us(raised: BaseException) -> bool:
+    """Return whether code of ours, and not what it called, has sent the statement."""
+    names = (frame.f_globals.get("__name__", "") for frame, _ in walk_tb(raised.__traceback__))
+    # Behind Django's cursor are wrappers of its execute(), also ours.
+    before = takewhile(lambda name: name != "django.db.backends.utils", names)
+    senders = [name for name in before if name.partition(".")[0] not in BETWEEN]
+    return not senders or senders[-1].partition(".")[0] == __name__.partition(".")[0]

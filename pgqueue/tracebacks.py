@@ -15,16 +15,18 @@ from traceback import TracebackException
 from types import CodeType, TracebackType
 from typing import Any, TypeVar
 
+from pgqueue.escaping import logger_of
+
 F = TypeVar("F", bound=Callable[..., Any])
 
-logger = logging.getLogger("pgqueue")
+logger = logger_of("pgqueue")
 
-_callers: set[CodeType] = set()
+_callers: set[tuple[str, str, int]] = set()
 
 
 def calls_user_code(function: F) -> F:
     """Mark a function that calls the user's code: tracebacks begin at the frame after its own."""
-    _callers.add(function.__code__)
+    _callers.add(_place(function.__code__))
     return function
 
 
@@ -52,6 +54,11 @@ def text(error: BaseException) -> str:
     return "".join(formatted.format())
 
 
+def _place(code: CodeType) -> tuple[str, str, int]:
+    # Not the code itself: a frame of a redacted error has another one.
+    return code.co_filename, code.co_qualname, code.co_firstlineno
+
+
 def _hidden(error: BaseException) -> int:
     """Return how many frames come before the user's first one; 0 if there is none of the user's."""
     if logger.isEnabledFor(logging.DEBUG):
@@ -59,7 +66,7 @@ def _hidden(error: BaseException) -> int:
     trace, count = error.__traceback__, 0
     while trace is not None:
         count += 1
-        if trace.tb_frame.f_code in _callers:
+        if _place(trace.tb_frame.f_code) in _callers:
             return count if trace.tb_next else 0
         trace = trace.tb_next
     return 0

@@ -10,6 +10,7 @@ from django.db import connection
 
 from pgqueue import TaskContext, read, send, task
 from pgqueue.events.parked import handle
+from pgqueue.models import Schedule, Subscription
 from pgqueue.testing import run_all
 from pgqueue.webhooks.delivering import deliver
 from tests.factories import record
@@ -71,6 +72,45 @@ def dispute(paid: dict[str, str]) -> None:
     raise ValueError(f"{paid['receipt']} is disputed")
 
 
+def leave_schedules() -> None:
+    """Leave schedules with secrets among their arguments, and in why they failed."""
+    own = {"cron": "0 3 * * *", "timezone": "UTC"}
+    kept = {
+        "plain": (charge.name, [7, CARD, {"email": TOKEN}], {}, CARD),
+        "in code": (charge.name, [7], {"card": CARD}, f"{CARD} is refused"),
+        "of nobody": ("gone.task", ["Ada"], {"password": TOKEN, "number": 1}, f"not {TOKEN}"),
+    }
+    for name, (called, args, kwargs, error) in kept.items():
+        is_declared = name == "in code"
+        Schedule.objects.bulk_create(
+            [
+                Schedule(
+                    name=name,
+                    task=called,
+                    args=args,
+                    kwargs=kwargs,
+                    error=error,
+                    declared=is_declared,
+                    **own,
+                )
+            ]
+        )
+
+
+def leave_subscriptions() -> None:
+    """Leave a subscription of the code that compares with secrets."""
+    Subscription(
+        name="in code",
+        task=charge.name,
+        topics=["a"],
+        where={"login": {"password": TOKEN}},
+        params={"api_key": CARD},
+        declared=True,
+        paused=True,
+        position=0,
+    ).save()
+
+
 def leave_traces() -> dict[str, int]:
     """Leave messages in several states and events, each with a secret.
 
@@ -92,6 +132,8 @@ def leave_traces() -> dict[str, int]:
     ids["parked"] = handle.enqueue("group", event).id
     ids["delivery"] = deliver.using(key="hook").enqueue(event).id
     run_all()
+    leave_schedules()
+    leave_subscriptions()
     ids["ready"] = charge.using(metadata={"authorization": TOKEN}).enqueue(7, card=CARD).id
     ids["raw"] = send("mail", {"to": "Ada", "login": [{"api_key": TOKEN}]})
     return {name: int(id) for name, id in ids.items()}

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from datetime import UTC, datetime, time, timedelta
 from typing import Any, TypeVar
 from uuid import UUID, uuid4
@@ -13,7 +14,7 @@ from psycopg.sql import SQL, Identifier, Literal
 
 from pgqueue.engine import claim as claiming
 from pgqueue.engine import enqueue as enqueueing
-from pgqueue.engine import event_partitions, notifications, settle, workers
+from pgqueue.engine import event_partitions, identity, notifications, settle, workers
 from pgqueue.engine.claim import Answer, Known, Search
 from pgqueue.engine.enqueue import Enqueued
 from pgqueue.engine.settle import Done, Failure
@@ -228,11 +229,11 @@ def exported(
 ) -> None:
     """Note that history was exported to a target so long ago, up to a row."""
     connection.execute(
-        "INSERT INTO pgqueue_export (target, batch, txid, message_id, exported_at) "
-        "VALUES (%(name)s, 0, %(txid)s, %(id)s, statement_timestamp() - %(ago)s) "
+        "INSERT INTO pgqueue_export (target, batch, txid, message_id, exported_at, database) "
+        "VALUES (%(name)s, 0, %(txid)s, %(id)s, statement_timestamp() - %(ago)s, %(database)s) "
         "ON CONFLICT (target) DO UPDATE SET txid = excluded.txid, "
         "message_id = excluded.message_id, exported_at = excluded.exported_at",
-        {"name": name, "ago": ago, **last._asdict()},
+        {"name": name, "ago": ago, "database": identity.of(connection), **last._asdict()},
     )
 
 
@@ -337,3 +338,22 @@ def record(
             [topic, key, payload, count],
         )
         return [position for (position,) in cursor.fetchall()]
+
+
+@contextmanager
+def refusing(
+    connection: Connection, table: str, condition: str, on: str = "INSERT"
+) -> Iterator[None]:
+    """A trigger that raises for the rows of a table that meet a condition."""
+    connection.execute(
+        "CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN"
+        f" IF {condition} THEN RAISE 'refused' USING DETAIL = 'secret'; END IF;"
+        " RETURN CASE WHEN TG_OP = 'DELETE' THEN OLD ELSE NEW END; END $$"
+    )
+    connection.execute(
+        f"CREATE TRIGGER refuse BEFORE {on} ON {table} FOR EACH ROW EXECUTE FUNCTION refuse()"
+    )
+    try:
+        yield
+    finally:
+        connection.execute("DROP FUNCTION refuse CASCADE")

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from typing import Any
 
-from pgqueue import Discard, ParentFailed, TaskContext, get_flow, task
+from django.db import transaction
+
+from pgqueue import Discard, ParentFailed, TaskContext, aget_flow, get_flow, task
 
 ran: list[Any] = []
 
@@ -165,6 +168,66 @@ def grow_though_cancelled(context: TaskContext) -> list[list[int]]:
     came_to = get_flow(context.flow.id).cancel()
     context.flow.enqueue(number.using(run_after=3600), 1)
     return [sorted(came_to.done), sorted(came_to.asked)]
+
+
+@task(takes_context=True, max_attempts=1)
+def grow_by_names(context: TaskContext) -> None:
+    second = context.flow.enqueue(number, context.flow["first"], name="second")
+    context.flow.enqueue(note, second)
+
+
+@task(takes_context=True, max_attempts=1)
+def grow_in_a_circle(context: TaskContext) -> int:
+    context.flow.enqueue(number, 1, after=context.flow["last"], awaited=True)
+    return -1
+
+
+def _add_twice(context: TaskContext) -> None:
+    with transaction.atomic():
+        context.flow.enqueue(note, "kept")
+        with suppress(ZeroDivisionError), transaction.atomic():
+            context.flow.enqueue(note, "rolled back", awaited=True)
+            _ = 1 / 0
+        with suppress(ZeroDivisionError), transaction.atomic():
+            context.flow.enqueue_many(note, [("rolled back too",)])
+            _ = 1 / 0
+        with transaction.atomic():
+            context.flow.enqueue(note, "kept, too", awaited=True)
+    with suppress(ZeroDivisionError), transaction.atomic():
+        context.flow.enqueue(note, "rolled back last")
+        _ = 1 / 0
+
+
+@task(takes_context=True, atomic=True)
+def grow_in_savepoints_atomically(context: TaskContext) -> int:
+    _add_twice(context)
+    return -1
+
+
+@task(takes_context=True)
+def grow_in_savepoints(context: TaskContext) -> int:
+    _add_twice(context)
+    return -1
+
+
+@task(takes_context=True)
+def grow_in_vain(context: TaskContext) -> int:
+    with suppress(ZeroDivisionError), transaction.atomic():
+        context.flow.enqueue(note, "rolled back")
+        _ = 1 / 0
+    return -1
+
+
+@task(takes_context=True, max_attempts=1)
+def wait_for_its_flow(context: TaskContext, how: str) -> None:
+    if how == "context":
+        context.flow.wait()
+    get_flow(context.flow.id).wait(timeout=20)
+
+
+@task(takes_context=True, max_attempts=1)
+async def await_its_flow(context: TaskContext) -> None:
+    await (await aget_flow(context.flow.id)).await_(timeout=20)
 
 
 @task(takes_context=True)

@@ -6,6 +6,7 @@ import asyncio
 import ctypes
 import os
 import signal
+import socket
 import sys
 import threading
 import time
@@ -32,6 +33,18 @@ def anything(*args: Any, **kwargs: Any) -> None: ...
 
 @task(channel="mail", priority=5, max_attempts=2, backoff=[0], metadata={"from": "decorator"})
 def mail(address: str) -> None: ...
+
+
+@task
+def count_queries() -> int:
+    """Return how many queries Django remembers, with one of this run."""
+    Group.objects.count()
+    return len(connection.queries)
+
+
+@task
+async def count_queries_async() -> int:
+    return await sync_to_async(count_queries.func)()
 
 
 @task(takes_context=True)
@@ -552,3 +565,59 @@ async def count_slowly(seconds: float) -> int:
         count += 1
         await asyncio.sleep(seconds)
     return count
+
+
+@task
+def return_a_coroutine() -> Any:
+    return double.func(2)
+
+
+@task(atomic=True)
+def return_a_generator() -> Any:
+    Group.objects.create(name="before a generator")
+    return (number for number in range(3))
+
+
+@task
+async def return_a_future() -> Any:
+    return asyncio.get_running_loop().create_future()
+
+
+def _receive() -> None:
+    """Wait in C for what never comes: no exception can be raised there."""
+    one, other = socket.socketpair()
+    with one, other:
+        one.recv(1)
+
+
+@task(timeout=0.2, hard_timeout=0.5, max_attempts=1)
+def receive() -> None:
+    _receive()
+
+
+@task(timeout=0.2, hard_timeout=0.5, max_attempts=1, atomic=True)
+def receive_atomically() -> None:
+    Group.objects.create(name="by a run that is stuck")
+    _receive()
+
+
+@task(timeout=0.2, hard_timeout=0.5, max_attempts=1)
+async def receive_in_the_loop() -> None:
+    _receive()
+
+
+@task(timeout=0.2, hard_timeout=0.5, max_attempts=1)
+async def go_on_in_the_loop() -> None:
+    while True:
+        with suppress(asyncio.CancelledError):
+            await asyncio.sleep(0.01)
+
+
+@task(hard_timeout=0.5, max_attempts=1)
+def receive_without_timeout() -> None:
+    _receive()
+
+
+@task(timeout=0.2, max_attempts=2, backoff=[0])
+def receive_by_default() -> None:
+    _receive()

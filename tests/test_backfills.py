@@ -18,7 +18,7 @@ from pgqueue.connections import connect
 from pgqueue.engine import backfill as engine
 from pgqueue.engine import settle, staged
 from pgqueue.models import Backfill, Message, Staged
-from tests.factories import Connection, claim, done, limit
+from tests.factories import Connection, claim, done, limit, refusing
 from tests.stepping import Stepper
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -137,6 +137,31 @@ def test_two_at_once_share_the_rows(connection: Connection) -> None:
 def _take(connection: psycopg.Connection[Any]) -> list[str] | None:
     with connection.transaction():
         return engine.take(connection, "b", limit=2)
+
+
+class TestARefusedRow:
+    REFUSED = """NEW.payload::text LIKE '%"number": 4%'"""
+
+    def test_is_an_error_that_names_it(self, connection: Connection) -> None:
+        begin(connection, [{"number": number} for number in range(7)])
+
+        with (
+            refusing(connection, "pgqueue_message", self.REFUSED),
+            pytest.raises(InvalidArguments, match='refused The row.*"number": 4'),
+        ):
+            release(batch=3)
+
+        assert numbers() == [0, 1, 2]
+
+    def test_is_skipped_if_it_is_to_be(self, connection: Connection) -> None:
+        begin(connection, [{"number": number} for number in range(7)])
+        skipped: list[InvalidArguments] = []
+
+        with refusing(connection, "pgqueue_message", self.REFUSED):
+            release(batch=3, skip=skipped.append)
+
+        assert numbers() == [0, 1, 2, 3, 5, 6]
+        assert len(skipped) == 1
 
 
 class TestAnUnfitRow:

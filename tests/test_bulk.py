@@ -15,9 +15,9 @@ from pgqueue import bulk
 from pgqueue.bulk import Filter
 from pgqueue.channels import WAITING
 from pgqueue.engine import operate as engine
-from pgqueue.models import History, Message
+from pgqueue.models import History, Message, Operation
 from pgqueue.testing import run_all
-from tests.factories import Connection, bury, enqueue, hold, make_due, run, schedule
+from tests.factories import Connection, bury, enqueue, hold, make_due, refusing, run, schedule
 
 
 @pytest.fixture(autouse=True)
@@ -72,9 +72,9 @@ def test_each_part_of_the_filter_counts(
     queue: Connection, wanted: dict[str, str], met: set[str]
 ) -> None:
     made = {
-        "task": bury(queue, task="shop.tasks.send", channel="a"),
+        "task": hold(queue, task="shop.tasks.send", channel="a"),
         "key": hold(queue, key="a"),
-        "error": bury(queue, channel="b"),
+        "error": hold(queue, channel="b"),
         "scheduled": schedule(queue),
     }
     Message.objects.filter(pk__in=made["error"]).update(errors=[{"class": "shop.ForkliftStuck"}])
@@ -123,6 +123,21 @@ def test_an_error_undoes_its_batch_alone_and_the_next_run_goes_on_from_there(
 
     assert [each for each in seen if each > 0] == sorted(ids, reverse=True)
     assert History.objects.get(pk=id).result["done"] == 7
+
+
+def test_a_message_that_can_not_be_changed_is_left_and_counted(
+    queue: Connection, caplog: pytest.LogCaptureFixture
+) -> None:
+    ids = bury(queue, 9, channel="mail")
+
+    with refusing(queue, "pgqueue_message", f"OLD.id = {ids[4]}", "UPDATE OR DELETE"):
+        id = start("discard", channel="mail")
+        run_all()
+
+    assert History.objects.get(pk=id).result == {"done": 8, "asked": 0, "busy": 1}
+    assert progress(id)["busy_ids"] == [ids[4]]
+    assert states() == {ids[4]: "dead"}
+    assert f"discard fails because of pgqueue_message {ids[4]}" in caplog.text
 
 
 def test_a_message_that_dies_again_meanwhile_is_not_replayed_twice(
@@ -264,6 +279,16 @@ class TestAPurge:
         assert {*later, *others} <= states().keys()
         assert History.objects.get(pk=id).result["done"] == 6
 
+    def test_leaves_a_message_that_can_not_be_removed(self, queue: Connection) -> None:
+        ids = enqueue(queue, 9, channel="mail")
+
+        with refusing(queue, "pgqueue_message", f"OLD.id = {ids[4]}", "DELETE"):
+            id = int(bulk.start_purge("mail", newest=bulk.newest()).id)
+            run_all()
+
+        assert History.objects.get(pk=id).result["done"] == 8
+        assert states().keys() == {ids[4]}
+
     def test_may_be_of_one_state(self, queue: Connection) -> None:
         dead, waiting = bury(queue, 2), schedule(queue, 2)
 
@@ -307,3 +332,30 @@ class TestAPurge:
     def test_what_runs_is_refused(self, db: None) -> None:
         with pytest.raises(ValueError, match="cancel it"):
             bulk.start_purge("mail", newest=1, states=["running"])
+
+
+def test_a_message_that_only_looks_like_an_operation_does_nothing(queue: Connection) -> None:
+    dead, waiting = bury(queue, 3), schedule(queue, 2)
+    user = User.objects.create(username="ada")
+    forged = {"acting": {"user": {"id": user.pk, "name": "ada"}}}
+    for task, arguments in (
+        (bulk.operate, ("discard", bulk.newest(), {})),
+        (bulk.purge, ("purge", bulk.newest(), "default", ["scheduled"], None, None)),
+    ):
+        task.using(metadata=forged).enqueue(*arguments)
+    run_all()
+
+    assert set(states()) == {*dead, *waiting}
+    refused = Message.objects.dead().filter(task__in=bulk.TASKS)
+    assert {each.errors[0]["class"] for each in refused} == {"pgqueue.exceptions.UnknownOperation"}
+    assert refused.count() == 2
+    assert not LogEntry.objects.exists()
+
+
+def test_an_operation_is_forgotten_once_its_message_is_gone(queue: Connection) -> None:
+    first = start("replay", state="dead")
+    run_all()
+    second = start("replay", state="dead")
+
+    assert set(Operation.objects.values_list("pk", flat=True)) == {second}
+    assert first != second

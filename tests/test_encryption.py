@@ -13,6 +13,8 @@ from cryptography.fernet import Fernet
 from django.core.management import call_command
 from django.db import connection, transaction
 from django.test import override_settings
+from sentry_sdk.serializer import serialize
+from sentry_sdk.utils import event_from_exception
 
 from pgqueue import Channel, batch, encryption, flow, receive, subscribe
 from pgqueue.backfills import check_may_be_open
@@ -186,6 +188,10 @@ class TestAnError:
         assert "raise KeyError(text)" in caplog.text
         assert "ValueError: [not kept: the task is encrypted]" in caplog.text
         assert SECRET not in caplog.text
+        # Error trackers read the local variables of frames, too.
+        told = [event_from_exception(each.exc_info)[0] for each in caplog.records if each.exc_info]
+        assert '"function": "fail"' in json.dumps(serialize(told[0]), default=repr)
+        assert SECRET not in json.dumps(serialize(told), default=repr)
 
     def test_of_a_payload_that_does_not_fit_says_nothing_of_it(self) -> None:
         jobs.keep.enqueue("", day=None)

@@ -30,7 +30,9 @@ def test_every_error_that_users_may_catch_is_public() -> None:
     }
 
     # The first is the base of four that are public; the others are texts in a message's errors.
-    assert ours - set(pgqueue.__all__) == {"EndOfRun", "RetryRequested", "TickMissed"}
+    assert ours - set(pgqueue.__all__) == {
+        *("EndOfRun", "ReaderLost", "RetryRequested", "TickMissed", "UnreadableMessage")
+    }
 
 
 @pytest.mark.parametrize("end", [Retry, Defer, Discard, Cancel])

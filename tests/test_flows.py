@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -216,6 +217,287 @@ class TestStoring:
                 end = f.enqueue(jobs.total, [f.enqueue(jobs.number, 1), f.enqueue(jobs.number, 2)])
 
             assert values(end) == [3]
+
+
+class TestSavepoints:
+    """A message that is added in a savepoint that is rolled back is not stored."""
+
+    @pytest.fixture(autouse=True)
+    def _noted(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(jobs, "ran", [])
+
+    def test_take_what_was_added_in_them_with_them(self) -> None:
+        with transaction.atomic(), flow("partly") as f:
+            f.enqueue(jobs.note, "outside")
+            with suppress(ZeroDivisionError), transaction.atomic():
+                f.enqueue(jobs.note, "rolled back")
+                with transaction.atomic():
+                    f.enqueue(jobs.note, "within that")
+                _ = 1 / 0
+            with transaction.atomic():
+                first = f.enqueue(jobs.number, 1)
+                f.enqueue(jobs.note, first)
+
+        run_all()
+
+        assert jobs.ran == ["outside", 1]
+        assert f.progress == (3, 0, 0, 0, 0)
+
+    @pytest.mark.django_db(transaction=True)
+    def test_may_be_transactions_of_their_own(self) -> None:
+        with flow("partly") as f:
+            with suppress(ZeroDivisionError), transaction.atomic():
+                f.enqueue(jobs.note, "rolled back")
+                _ = 1 / 0
+            with transaction.atomic():
+                f.enqueue(jobs.note, "committed")
+            with transaction.atomic():
+                f.enqueue(jobs.note, "committed, too")
+
+        run_all()
+
+        assert sorted(jobs.ran) == ["committed", "committed, too"]
+
+    def test_of_which_nothing_is_left_store_no_flow(self) -> None:
+        with (
+            flow("nothing", on_end=jobs.note) as f,
+            suppress(ZeroDivisionError),
+            transaction.atomic(),
+        ):
+            f.enqueue(jobs.note, "rolled back")
+            _ = 1 / 0
+
+        assert not FlowRow.objects.exists()
+        assert not Message.objects.exists()
+
+    def test_refuse_what_waits_for_what_is_gone(self) -> None:
+        with (
+            pytest.raises(InvalidFlow, match=r"note can't wait for .*number.* rolled back"),
+            flow("broken") as f,
+        ):
+            with suppress(ZeroDivisionError), transaction.atomic():
+                gone = f.enqueue(jobs.number, 1)
+                _ = 1 / 0
+            f.enqueue(jobs.note, gone)
+
+        assert not Message.objects.exists()
+
+    @pytest.mark.parametrize(
+        "task", [jobs.grow_in_savepoints, jobs.grow_in_savepoints_atomically], ids=str
+    )
+    @pytest.mark.parametrize("commits", [False, True])
+    def test_hold_for_what_a_run_adds(
+        self, request: pytest.FixtureRequest, task: Any, commits: bool
+    ) -> None:
+        request.getfixturevalue("transactional_db" if commits else "db")
+        with flow("grows") as f:
+            end = f.enqueue(jobs.note, f.enqueue(task))
+
+        run_all()
+
+        assert sorted(map(str, jobs.ran)) == ["-1", "kept", "kept, too"]
+        assert jobs.ran[-1] == -1 or jobs.ran[-2:] == [-1, "kept"]
+        assert values(end) == [None]
+
+    def test_may_leave_nothing_of_what_a_run_adds(self) -> None:
+        with flow("grows") as f:
+            f.enqueue(jobs.grow_in_vain)
+
+        run_all()
+
+        assert (jobs.ran, f.progress) == ([], (1, 0, 0, 0, 0))
+
+
+class TestNames:
+    def test_find_messages_within_the_block_and_after_it(self) -> None:
+        with flow("etl") as f:
+            load = f.enqueue(jobs.number, 5, name="load")
+            f.enqueue(jobs.number, f["load"], name="next")
+
+        assert f["load"] is load
+        found = get_flow(f.id)["next"]
+        run_all()
+        found.refresh()
+
+        assert (found.id, found.return_value) == (f["next"].id, 5)
+        assert FlowRow.objects.get().names == {
+            "load": load.message_id,
+            "next": found.message_id,
+        }
+
+    def test_are_unique(self) -> None:
+        with (
+            pytest.raises(InvalidFlow, match="name='load' of .*note: .*number has this name"),
+            flow("etl") as f,
+        ):
+            f.enqueue(jobs.number, 1, name="load")
+            f.enqueue(jobs.note, 1, name="load")
+
+        assert not FlowRow.objects.exists()
+
+    @pytest.mark.parametrize("name", ["", 3, "a\0b", "x" * 201])
+    def test_are_texts(self, name: Any) -> None:
+        with flow("etl") as f, pytest.raises(InvalidFlow, match="name="):
+            f.enqueue(jobs.number, 1, name=name)
+
+    def test_that_no_message_has_are_refused_with_a_hint(self) -> None:
+        with flow("etl") as f:
+            f.enqueue(jobs.number, 1, name="load")
+            with pytest.raises(InvalidFlow, match="Did you mean 'load'"):
+                f["laod"]
+
+        with pytest.raises(InvalidFlow, match="Did you mean 'load'"):
+            get_flow(f.id)["laod"]
+
+    def test_of_what_was_rolled_back_are_free(self) -> None:
+        with flow("etl") as f:
+            with suppress(ZeroDivisionError), transaction.atomic():
+                f.enqueue(jobs.number, 1, name="load")
+                _ = 1 / 0
+            f.enqueue(jobs.number, 2, name="load")
+
+        run_all()
+
+        assert values(f["load"]) == [2]
+
+    def test_of_duplicates_are_refused(self) -> None:
+        jobs.number.using(dedupe_key="one").enqueue(1)
+
+        with pytest.raises(DuplicateMessage, match="no name"), flow("etl") as f:
+            f.enqueue(jobs.number.using(dedupe_key="one"), 1, name="load")
+
+    def test_may_be_given_and_waited_for_by_a_run(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(jobs, "ran", [])
+        with flow("etl") as f:
+            first = f.enqueue(jobs.number, 7, name="first")
+            f.enqueue(jobs.grow_by_names, after=first)
+
+        run_all()
+
+        assert jobs.ran == [7]
+        assert values(f["second"]) == [7]
+
+    def test_that_a_run_gives_twice_fail_it(self) -> None:
+        with flow("etl") as f:
+            f.enqueue(jobs.number, 7, name="first")
+            f.enqueue(jobs.number, 7, name="second")
+            bad = f.enqueue(jobs.grow_by_names)
+
+        run_all()
+        bad.refresh()
+
+        assert bad.status is State.DEAD
+        assert "has this name in the flow already" in bad.errors[-1].message
+
+    def test_may_not_lead_a_run_in_a_circle(self) -> None:
+        with flow("circle") as f:
+            bad = f.enqueue(jobs.grow_in_a_circle)
+            f.enqueue(jobs.note, bad, name="last")
+
+        run_all()
+        bad.refresh()
+
+        assert bad.status is State.DEAD
+        assert "would never run" in bad.errors[-1].message
+
+
+class TestAddingLater:
+    @pytest.fixture(autouse=True)
+    def _noted(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(jobs, "ran", [])
+
+    def test_stores_messages_that_wait_for_what_is_there(self) -> None:
+        with flow("lives") as f:
+            first = f.enqueue(jobs.number, 3, name="first")
+            f.enqueue(jobs.number.using(run_after=3600), 1)
+        run_all()
+        first.refresh()
+
+        with get_flow(f.id) as later:
+            part = later.enqueue(jobs.total, [later["first"]], extra=1, name="part")
+            later.enqueue(jobs.note, part)
+
+        run_all()
+        assert jobs.ran == [4]
+        assert f.progress == (3, 0, 0, 0, 1)
+
+    def test_may_be_done_with_the_flow_itself(self) -> None:
+        with flow("lives") as f:
+            first = f.enqueue(jobs.number, 3)
+            f.enqueue(jobs.number.using(run_after=3600), 1)
+        with f:
+            f.enqueue(jobs.note, f.enqueue(jobs.total, [first]))
+        with f:
+            f.enqueue(jobs.note, first)
+
+        run_all()
+
+        assert sorted(jobs.ran) == [3, 3]
+
+    def test_that_has_failed_leaves_nothing(self) -> None:
+        with flow("lives") as f:
+            f.enqueue(jobs.number, 3)
+        with pytest.raises(ZeroDivisionError), f:
+            gone = f.enqueue(jobs.note, 1, name="gone")
+            _ = 1 / 0
+
+        with pytest.raises(InvalidFlow, match="not a message of"), f:
+            f.enqueue(jobs.note, gone)
+        with pytest.raises(InvalidFlow, match="no message with the name 'gone'"):
+            f["gone"]
+
+    def test_has_the_handler_wait_for_more(self) -> None:
+        with flow("lives", on_end=jobs.note) as f:
+            f.enqueue(jobs.number, 1, name="first")
+        with get_flow(f.id) as later:
+            later.enqueue(jobs.note, later["first"])
+
+        run_all()
+
+        assert jobs.ran == [1, f.id]
+
+    @pytest.mark.parametrize("handled", [False, True])
+    def test_is_refused_once_the_flow_has_ended(self, handled: bool) -> None:
+        with flow("ended", on_end=jobs.note if handled else None) as f:
+            f.enqueue(jobs.number, 1)
+        run_all()
+
+        with pytest.raises(InvalidFlow, match="has ended"), get_flow(f.id) as later:
+            later.enqueue(jobs.number, 2)
+
+        assert not Message.objects.exists()
+
+    def test_waits_no_more_for_what_has_failed(self) -> None:
+        with flow("lives") as f:
+            f.enqueue(jobs.give_up, name="gone")
+            f.enqueue(jobs.number.using(run_after=3600), 1)
+        run_all()
+
+        with get_flow(f.id) as later:
+            never = later.enqueue(jobs.note, later["gone"])
+            clean = later.enqueue(jobs.failures, later["gone"], on_failure="run")
+        run_all()
+
+        never.refresh()
+        assert never.status is Outcome.CANCELLED
+        assert values(clean) == [["discarded: not worth it"]]
+
+    def test_that_adds_nothing_changes_nothing(self) -> None:
+        with flow("lives") as f:
+            f.enqueue(jobs.number, 1)
+        with get_flow(f.id):
+            pass
+
+        assert f.progress.total == 1
+
+    def test_is_refused_for_a_member_of_another_flow(self) -> None:
+        with flow("one") as one:
+            one.enqueue(jobs.number, 1, name="a")
+        with flow("two") as two:
+            two.enqueue(jobs.number, 1, name="a")
+
+        with get_flow(two.id) as later, pytest.raises(InvalidFlow, match="not a message of"):
+            later.enqueue(jobs.note, after=get_flow(one.id)["a"])
 
 
 class TestShortcuts:
@@ -501,6 +783,45 @@ class TestOperating:
         assert run_all() == []
         assert f.wait(0).has_ended
 
+    @pytest.mark.parametrize("keeps", [False, True])
+    def test_cancels_clean_up_steps_unless_it_is_told_to_keep_them(
+        self, keeps: bool, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(jobs, "ran", [])
+        monkeypatch.setattr("pgqueue.tasks.flows.BATCH", 1)
+        with flow("cancelled", on_end=jobs.note) as f:
+            part = f.enqueue(jobs.number, 1)
+            whole = f.enqueue(jobs.total, [part])
+            f.enqueue(jobs.note, "clean up", after=[part, whole], on_failure="run")
+
+        f.cancel(keep_clean_up=keeps)
+        run_all()
+
+        assert jobs.ran == (["clean up"] if keeps else []) + [f.id]
+        assert f.progress == (2, 2, 0, 0, 0) if keeps else (1, 3, 0, 0, 0)
+
+    def test_says_which_option_is_none(self) -> None:
+        with flow("cancelled") as f:
+            f.enqueue(jobs.number, 1)
+
+        with pytest.raises(InvalidFlow, match="keep_clean_up=1"):
+            f.cancel(keep_clean_up=1)  # type: ignore[arg-type]
+
+    @pytest.mark.parametrize("how", ["context", "by its id", "async"])
+    def test_refuses_to_wait_for_the_flow_of_the_run_itself(self, how: str) -> None:
+        with flow("waits") as f:
+            waits = (
+                f.enqueue(jobs.await_its_flow)
+                if how == "async"
+                else f.enqueue(jobs.wait_for_its_flow, how)
+            )
+
+        run_all()
+        waits.refresh()
+
+        assert "waiting for it would never end" in waits.errors[-1].message
+        assert waits.errors[-1].exception_class_path.endswith("InvalidFlow")
+
     def test_cancels_what_a_run_has_added_although_it_was_to_be_cancelled_when_called_again(
         self,
     ) -> None:
@@ -534,7 +855,7 @@ class TestOperating:
         with f:
             f.enqueue(jobs.number, 1)
         with pytest.raises(InvalidFlow, match="its block has ended"):
-            f.__enter__()
+            f.enqueue(jobs.number, 1)
 
     def test_wait_returns_where_only_a_dead_one_is_waited_for(self) -> None:
         with flow("stuck") as f:

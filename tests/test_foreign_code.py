@@ -24,9 +24,9 @@ from pgqueue.backend import api
 from pgqueue.connections import connect
 from pgqueue.engine.schedule import Scheduled
 from pgqueue.exceptions import ChannelFull
+from pgqueue.guard import TransactionLost
 from pgqueue.models import History, Message
 from pgqueue.models.message import MessageQuerySet
-from pgqueue.savepoints import TransactionLost
 from pgqueue.tasks import scheduling
 from tests import jobs
 from tests.admin.acting import act, told

@@ -124,6 +124,9 @@ STORED: Mapping[str, Callable[[Message, Any], bool]] = {
     "timeout": lambda message, value: (
         (message.options or {}).get("timeout") == (None if value is None else seconds(value))
     ),
+    "hard_timeout": lambda message, value: (
+        (message.options or {}).get("hard_timeout") == (None if value is None else seconds(value))
+    ),
     "atomic": lambda message, value: (message.options or {}).get("atomic", False) == value,
     "metadata": lambda message, value: is_same(message.metadata, value),
     "enqueue_on_commit": lambda message, value: value is False,
@@ -160,6 +163,7 @@ OF_TASKS: Mapping[str, list[Any]] = {
     "channel": [None, *OF_MESSAGES["channel"]],
     "backoff": [None, [1, 2.5], [CENTURY], Exponential(), Exponential(base=1e-3, cap=9, jitter=1)],
     "timeout": [None, 0.5, 60, CENTURY],
+    "hard_timeout": [None, 0.5, 60, CENTURY],
     "atomic": [False, True, "serializable"],
     "enqueue_on_commit": [False],
     "database": [None, "default"],
@@ -896,9 +900,10 @@ OF_WEBHOOKS: Mapping[str, list[Any]] = {
     "secrets": ["a" * 32, [b"a" * 32, "whsec_" + "b" * 32]],
     "source": ["a", "a.b"],
     "key": [None, "", "k" * 1000],
-    "tolerance": [0.5, 60, CENTURY],
+    "tolerance": [0.5, 60, timedelta(days=15)],
     "max_bytes": [1, 2**31 - 1],
-    "remember_for": [0.5, 60, CENTURY],
+    # At least twice the tolerance.
+    "remember_for": [600, CENTURY],
     "database": [None, "default"],
 }
 

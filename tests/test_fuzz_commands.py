@@ -173,11 +173,13 @@ FILTERS = {
     "--error": ["ForkliftStuck", "shop.tasks.ForkliftStuck"],
     "--older-than": ["0", *SECONDS[:2], "31536000"],
     "--flow": ["1", str(2**63 - 1)],
-    "--state": ["ready", "dead"],
+    "--state": ["ready", "held"],
 }
 
 
-@pytest.mark.parametrize("command", ["pgqueue_cancel", "pgqueue_replay", "pgqueue_discard"])
+@pytest.mark.parametrize(
+    "command", ["pgqueue_cancel", "pgqueue_replay", "pgqueue_discard", "pgqueue_release"]
+)
 @pytest.mark.parametrize("option", [*FILTERS, "ID"])
 @EXAMPLES
 @given(data=st.data())
@@ -422,6 +424,8 @@ LIMITS = {
     "--max-lag": ["0", *SECONDS],
     "--max-wal": ["0", "7"],
     "--max-failing": ["0", "7.5"],
+    "--max-locked": ["0", "7.5"],
+    "--max-busy": ["0", "7.5"],
     "--host": ["web-1"],
     "--check": ["workers"],
 }
@@ -572,6 +576,9 @@ def test_the_command_for_reports_refuses_an_option_or_knows_what_it_says(
 BACKFILL: Mapping[str, tuple[str, list[str]]] = {
     "--from": ("source", ["SELECT 1 AS a", "rows.csv", "jdbc:postgresql://db/x"]),
     "--table": ("table", ["orders", "(SELECT 1) x"]),
+    "--separator": ("separator", [";", r"\t", "||"]),
+    "--encoding": ("encoding", ["UTF-8", "windows-1252"]),
+    "--null": ("null", ["NULL", ""]),
     "--name": ("name", ["first", "é"]),
     "--rate": ("rate", ["0.1", "1000"]),
     "--batch": ("batch", COUNTS),
@@ -623,6 +630,11 @@ WORKER: Mapping[str, tuple[list[str], Callable[[WorkerConfig], Any], Callable[[s
     "--max-age": (
         SECONDS,
         lambda config: config.max_age,
+        lambda value: timedelta(seconds=float(value)),
+    ),
+    "--max-busy": (
+        SECONDS,
+        lambda config: config.max_busy,
         lambda value: timedelta(seconds=float(value)),
     ),
     "--grace": (

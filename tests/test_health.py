@@ -20,11 +20,12 @@ from django.core.management import CommandError, call_command
 from django.db import connections
 
 from pgqueue import Channel, health, receive, webhooks
-from pgqueue.connections import connect
+from pgqueue.connections import Contact, connect
 from pgqueue.duties.all import all_duties
 from pgqueue.duties.maintain import maintain
+from pgqueue.duties.run import run_duty
 from pgqueue.endpoints import new_secret
-from pgqueue.engine import groups, partitions, replication, stats
+from pgqueue.engine import channels, duty, groups, partitions, replication, stats, workers
 from pgqueue.engine import health as engine
 from pgqueue.engine.event_partitions import SIZE
 from pgqueue.engine.health import Holder
@@ -33,8 +34,10 @@ from pgqueue.events import subscribing
 from pgqueue.health import Check, Limits, Status
 from pgqueue.models import LogFloor, Subscription, Webhook
 from pgqueue.tasks import scheduling
+from tests.duties.kinds import Lasting, Notes
 from tests.eventually import eventually
 from tests.factories import (
+    LEASE,
     bury,
     ended,
     enqueue,
@@ -135,6 +138,33 @@ class TestWorkers:
         (alive,) = made.figures["alive"]
         assert (alive["host"], alive["pid"], alive["version"]) == ("somewhere", 1, "0.1.0")
 
+    def test_warn_of_one_without_a_free_thread_for_long(self, connection: Connection) -> None:
+        id = register(connection)
+        workers.beat(connection, id, notify_for=None, busy_for=59)
+        assert check("workers").figures["alive"][0]["busy_for"] == 0
+
+        workers.beat(connection, id, notify_for=None, busy_for=4000)
+
+        assert status("workers", max_busy=5000) == Status.OK
+        made = check("workers", replace(LIMITS, max_busy=3600))
+        assert made.status == Status.WARNING
+        assert "without a free thread: 1, for 4000 s the process 1 on somewhere" in made.said
+        workers.beat(connection, id, notify_for=None, busy_for=0)
+        assert status("workers", max_busy=3600) == Status.OK
+
+    def test_warn_of_rows_that_one_leaves_out(self, connection: Connection) -> None:
+        id = register(connection)
+        assert check("rows") == Check("rows", Status.OK, "none is left out", {"processes": []})
+
+        workers.beat(connection, id, notify_for=None, left_out=2)
+
+        made = check("rows")
+        assert made.status == Status.WARNING
+        assert made.said.startswith("2 left out by the process 1 on somewhere")
+        assert made.figures["processes"][0]["left_out"] == 2
+        workers.beat(connection, id, notify_for=None)
+        assert status("rows") == Status.OK
+
     def test_are_those_that_run_tasks(self, connection: Connection) -> None:
         register(connection, channels=[])  # as with --threads 0
         with receive("mail") as receiver:
@@ -207,7 +237,9 @@ class TestDuties:
         "change",
         [
             "DELETE FROM pgqueue_duty WHERE name = 'purge'",
-            "UPDATE pgqueue_duty SET ran_at = NULL WHERE name = 'purge'",
+            # It was never done.
+            "UPDATE pgqueue_duty SET ran_at = NULL, due_at = due_at - interval '10 minutes' "
+            "WHERE name = 'purge'",
             "UPDATE pgqueue_duty SET due_at = due_at - interval '10 minutes' WHERE name = 'purge'",
             # It fails, and is put off again and again.
             "UPDATE pgqueue_duty SET ran_at = ran_at - interval '4 hours' WHERE name = 'purge'",
@@ -219,6 +251,118 @@ class TestDuties:
         made = check("duties")
 
         assert (made.status, made.said) == (Status.FAILING, "overdue: purge")
+
+    def test_that_fail_are_named(self, connection: Connection) -> None:
+        """One that is put off again and again is never late."""
+
+        class Fails(Notes):
+            def run(self, connection: Connection) -> timedelta:
+                raise ZeroDivisionError
+
+        class FailsAside(Lasting):
+            def run(self, connection: Connection) -> timedelta:
+                raise ZeroDivisionError
+
+        aside = FailsAside()
+        aside.name = "purge"
+        for each in (Fails("purge"), aside):
+            with pytest.raises(ZeroDivisionError):
+                run_duty(connection, each, contact=Contact(lease=LEASE), early=True)
+            made = check("duties")
+            assert made.status == Status.WARNING
+            assert made.said == "purge fails for 0 s, as the log says"
+            assert made.figures["purge"]["failing_seconds"] >= 0
+
+        connection.execute(
+            "UPDATE pgqueue_duty SET failing_since = failing_since - interval '6 minutes' "
+            "WHERE name = 'purge'"
+        )
+        assert check("duties").status == Status.FAILING
+        do_all_duties()
+        assert check("duties").said == "all were done"
+
+    def test_that_no_worker_has_done_yet_are_no_failure(self, connection: Connection) -> None:
+        connection.execute("DELETE FROM pgqueue_duty")
+        made = check("duties")
+        assert (made.status, made.said) == (
+            Status.UNKNOWN,
+            "none was done yet: no worker has run here",
+        )
+
+        duty.due(connection, list(made.figures))
+        assert check("duties").status == Status.UNKNOWN
+        run_duty(connection, Notes("lanes"), contact=Contact(lease=LEASE))
+
+        made = check("duties")
+        assert made.status == Status.OK
+        assert made.said.startswith("not done yet: ")
+
+
+class TestNotifications:
+    def test_are_well_where_their_queue_is_empty(self) -> None:
+        made = check("notifications")
+
+        assert (made.status, made.said) == (Status.OK, "0% of their queue is full")
+
+    @pytest.mark.parametrize(
+        ("used", "expected"), [(0.2, Status.OK), (0.3, Status.WARNING), (0.95, Status.FAILING)]
+    )
+    def test_that_pile_up_are_told_with_who_may_keep_them(
+        self, connection: Connection, used: float, expected: Status
+    ) -> None:
+        with connection.transaction():
+            connection.execute("SELECT 1")
+            _, oldest = engine.notifications(connection)
+            with patch.object(engine, "notifications", lambda _: (used, oldest)):
+                made = check("notifications")
+
+        assert made.status == expected
+        assert made.figures["used"] == used
+        assert ("A session that listens" in made.said) == (expected != Status.OK)
+
+    def test_are_kept_by_a_session_that_listens_in_a_transaction(
+        self, connection: Connection
+    ) -> None:
+        with closing(connect("default", name="listens")) as other:
+            other.execute("LISTEN anything")
+            with other.transaction():
+                other.execute("SELECT 1")
+                for _ in range(20):
+                    connection.execute(
+                        "SELECT pg_notify('anything', repeat('x', 7000) || n) "
+                        "FROM generate_series(1, 200) n"
+                    )
+                used, oldest = engine.notifications(connection)
+
+                assert used > 0.0001
+                assert any(f"pid {other.info.backend_pid} " in each for each in oldest)
+
+
+class TestChannels:
+    def test_beyond_a_thousand_are_looked_at(self, connection: Connection) -> None:
+        connection.execute(
+            "INSERT INTO pgqueue_channel (name) SELECT 'c' || n FROM generate_series(1, 1100) n"
+        )
+        enqueue(connection, channel="z")
+        bury(connection, 101, channel="zz")
+        connection.execute("UPDATE pgqueue_message SET run_at = run_at - interval '1 hour'")
+
+        made = check("age")
+
+        assert made.status == Status.FAILING
+        assert made.said.endswith(" s in z")
+        assert check("dead").status == Status.WARNING
+
+    def test_that_are_too_many_are_said(
+        self, connection: Connection, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(channels, "MOST", 2)
+        connection.execute("INSERT INTO pgqueue_channel (name) VALUES ('a'), ('b'), ('c')")
+
+        made = check("age")
+
+        assert made.status == Status.UNKNOWN
+        assert made.said == "nothing waits; of more channels, 2 were looked at, from a"
 
 
 class TestPartitions:
@@ -260,6 +404,20 @@ class TestTheHorizon:
         assert made.status == Status.WARNING
         assert f"pid {connection.info.backend_pid} (pgqueue test)" in named
         assert status("horizon") == Status.OK
+
+    @pytest.mark.django_db(transaction=True, databases=["default", "second"])
+    def test_knows_a_transaction_of_another_database_that_writes(
+        self, connection: Connection
+    ) -> None:
+        with closing(connect("second", name="elsewhere")) as other, other.transaction():
+            other.execute("SELECT pg_current_xact_id()")
+
+            made = check("horizon", replace(LIMITS, max_horizon=0))
+
+            named = [each["who"] for each in made.figures["holders"]]
+            database = other.info.dbname
+        assert made.status == Status.WARNING
+        assert [each for each in named if each.endswith(f" in the database {database}")]
 
     def test_is_unknown_to_a_role_that_may_not_look(self, connection: Connection) -> None:
         # Nor does anything else fail for it.
@@ -536,6 +694,14 @@ class TestGroups:
         assert made.said.endswith("kept beyond EVENT_RETENTION for export /lake")
 
 
+def write_wal(connection: Connection) -> None:
+    """Write two megabytes of WAL."""
+    connection.execute(
+        "SELECT pg_logical_emit_message(false, 'filler', repeat('x', 1000000)) "
+        "FROM generate_series(1, 2)"
+    )
+
+
 class TestTheFeed:
     def test_is_well_where_nothing_follows_the_wal(self) -> None:
         assert check("feed").status == Status.OK
@@ -564,20 +730,36 @@ class TestTheFeed:
             eventually(lambda: check("feed").status == Status.OK)
             made = check("feed")
 
-        assert re.match(r"\d+\.\d MB of WAL behind$", made.said)
+        assert re.match(r"\d+\.\d MB of WAL behind, \d+\.\d MB kept$", made.said)
         assert made.figures["slot"]["is_active"]
 
-    def test_warns_of_wal_that_is_kept_for_it(self, connection: Connection) -> None:
+    def test_fails_where_wal_grows_that_nobody_follows(
+        self, connection: Connection, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        with by_wal(), slot_made():
+            monkeypatch.setattr(health, "UNFOLLOWED_WAL", 1)
+            before = check("feed").status
+            write_wal(connection)
+            eventually(lambda: check("feed").status == Status.FAILING)
+
+        assert before == Status.WARNING
+
+    def test_fails_where_its_publication_lacks_the_inbox(self, connection: Connection) -> None:
+        with by_wal(), slot_made():
+            connection.execute("ALTER PUBLICATION tests DROP TABLE pgqueue_event_inbox")
+            made = check("feed")
+
+        assert made.status == Status.FAILING
+        assert "lacks the table pgqueue_event_inbox" in made.said
+
+    def test_fails_where_wal_is_kept_for_it(self, connection: Connection) -> None:
         with by_wal(), slot_made(), ExitStack() as paused:
             feed = paused.enter_context(feeding())
             paused.enter_context(patch.object(feed._stream, "confirm"))
             eventually(lambda: check("feed").status == Status.OK)
-            connection.execute(
-                "SELECT pg_logical_emit_message(false, 'filler', repeat('x', 1000000)) "
-                "FROM generate_series(1, 2)"
-            )
+            write_wal(connection)
             # It is counted once it is written, a moment later.
-            eventually(lambda: status("feed", max_wal=1) == Status.WARNING)
+            eventually(lambda: status("feed", max_wal=1) == Status.FAILING)
             assert status("feed", max_wal=10**6) == Status.OK
 
     def test_fails_where_an_event_waits_for_its_position(self, connection: Connection) -> None:
@@ -625,7 +807,7 @@ def test_a_database_without_the_tables_fails_and_says_what_to_do(without_tables:
     assert code == 2
     lines = [line for line in text.splitlines() if "failing" in line]
     assert [line.split()[0] for line in lines[1:]] == [
-        *("workers", "age", "dead", "duties", "partitions", "bloat", "groups", "webhooks")
+        *("workers", "age", "dead", "duties", "partitions", "bloat", "groups", "webhooks", "rows")
     ]
     assert all(line.endswith("does not exist: run manage.py migrate") for line in lines[1:])
 
@@ -678,6 +860,62 @@ class TestWebhooks:
         assert status("webhooks", max_failing=300) == Status.OK
         assert status("webhooks", max_failing=50) == Status.WARNING
         assert check("webhooks").figures["webhooks"][0]["failures"] == 3
+
+
+class TestLocks:
+    def test_that_nobody_keeps_are_well(self, connection: Connection) -> None:
+        with closing(connect("default", name="other")) as other:
+            other.execute("SELECT pg_advisory_lock(73)")  # the project's own, that nobody waits for
+
+            assert check("locks") == Check(
+                "locks", Status.OK, "none is kept for long", {"locks": []}
+            )
+
+    def test_of_a_lane_are_named_where_others_wait_for_them(self, connection: Connection) -> None:
+        with closing(connect("default", name="holder")) as holder, ExitStack() as waiting:
+            waiter = waiting.enter_context(closing(connect("default", name="waiter")))
+            holder.execute("BEGIN; SELECT pgqueue_keep_order_v1('mail', 'ada')")
+            pool = waiting.enter_context(ThreadPoolExecutor(1))
+            waits = pool.submit(waiter.execute, "SELECT pgqueue_keep_order_v1('mail', 'ada')")
+            kept = replace(LIMITS, max_locked=0)
+            found = eventually(
+                lambda: (now := check("locks", kept)).status == Status.WARNING and now
+            )
+            pid, user = holder.info.backend_pid, holder.info.user
+            holder.execute("ROLLBACK")
+            waits.result(10)
+
+        assert found.said.startswith("an advisory lock that others wait for is kept for")
+        assert f"pid {pid} of the role {user}" in found.said
+
+    @pytest.mark.parametrize(
+        ("statement", "what"),
+        [
+            ("BEGIN; SELECT FROM pgqueue_lock WHERE name = 'route' FOR UPDATE", "router"),
+            ("SELECT pg_advisory_lock('pgqueue_event'::regclass::oid::bigint)", "partitions"),
+        ],
+    )
+    def test_that_nobody_waits_for_are_named(
+        self, connection: Connection, statement: str, what: str
+    ) -> None:
+        with closing(connect("default", name="holder")) as holder:
+            holder.execute(statement)
+            pid = holder.info.backend_pid
+            found = check("locks", replace(LIMITS, max_locked=0))
+
+        assert found.status == Status.WARNING
+        assert what in found.said
+        assert f"pid {pid}" in found.said
+        assert status("locks") == Status.OK
+
+    def test_whose_age_is_hidden_are_unknown(self, connection: Connection) -> None:
+        with closing(connect("default", name="holder")) as holder:
+            holder.execute("SELECT pg_advisory_lock('pgqueue_event'::regclass::oid::bigint)")
+            with monitoring(connection):
+                found = check("locks", replace(LIMITS, max_locked=0))
+
+        assert found.status == Status.UNKNOWN
+        assert "pg_read_all_stats" in found.said
 
 
 class TestTheCommand:
@@ -761,6 +999,8 @@ class TestTheCommand:
             "max_lag": 8.5,
             "max_wal": 10,
             "max_failing": 11.5,
+            "max_locked": 12.5,
+            "max_busy": 12.5,
         }
         asked = []
 

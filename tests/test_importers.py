@@ -24,6 +24,7 @@ from pgqueue.models import Message, Schedule
 from pgqueue.states import State
 from pgqueue.testing import advance, run_all
 from tests.backend import jobs
+from tests.factories import refusing
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -63,6 +64,37 @@ class TestDjangoTasksDB:
             {"args": [], "kwargs": {"to": "Bo"}},
         ]
         assert not DBTaskResult.objects.exists()
+
+    def test_leaves_what_the_database_refuses(self) -> None:
+        for number in range(5):
+            jobs.add.using(backend="django-tasks-db").enqueue(number)
+
+        connection.ensure_connection()
+        with refusing(connection.connection, "pgqueue_message", "NEW.payload #>> '{args,0}' = '3'"):
+            report = move("django-tasks-db")
+
+        assert report["moved"] == {"tests.backend.jobs.add": 4}
+        [(reason, count)] = report["left"].items()
+        assert "refused" in reason
+        assert count == 1
+        assert DBTaskResult.objects.count() == 1
+
+    def test_leaves_what_can_not_be_deleted_there(self) -> None:
+        for number in range(5):
+            jobs.add.using(backend="django-tasks-db").enqueue(number)
+
+        connection.ensure_connection()
+        table, condition = DBTaskResult._meta.db_table, "OLD.args_kwargs #>> '{args,0}' = '3'"
+        with refusing(connection.connection, table, condition, "DELETE"):
+            report = move("django-tasks-db")
+
+        assert report["moved"] == {"tests.backend.jobs.add": 4}
+        [(reason, count)] = report["left"].items()
+        assert "refused" in reason
+        assert "secret" not in reason
+        assert count == 1
+        assert [payload["args"] for payload in payloads()] == [[0], [1], [2], [4]]
+        assert DBTaskResult.objects.count() == 1
 
     def test_leaves_what_runs_or_has_ended(self) -> None:
         for status in ("RUNNING", "FAILED", "SUCCESSFUL"):
@@ -203,6 +235,19 @@ class TestCeleryBeat:
         assert reason.startswith("odd: ")
         assert said in reason
         assert (count, report["moved"], left_in_beat()) == (1, {"often": 1}, ["odd"])
+
+    def test_keeps_one_that_can_not_be_deleted_there(self, beat: Callable[..., None]) -> None:
+        for n in range(4):
+            beat(name=f"s{n}", crontab_id=1)
+
+        connection.ensure_connection()
+        table = "django_celery_beat_periodictask"
+        with refusing(connection.connection, table, "OLD.name = 's2'", "DELETE"):
+            report = move("celery-beat")
+
+        assert sorted(report["moved"]) == ["s0", "s1", "s3"]
+        assert sorted(Schedule.objects.values_list("name", flat=True)) == ["s0", "s1", "s3"]
+        assert left_in_beat() == ["s2"]
 
     def test_keeps_one_whose_name_is_taken(self, beat: Callable[..., None]) -> None:
         beat("often", interval_id=1)
@@ -392,6 +437,21 @@ class TestATransactionalOutbox:
         assert "topic='.order_placed'" in reason
         assert (count, report["moved"], len(outbox.left())) == (3, {TOPIC: 3}, 3)
 
+    def test_keeps_what_can_not_be_deleted_there(self, outbox: Aggregates) -> None:
+        for n in range(5):
+            outbox.add(payload=json.dumps({"n": n}), created_at=EARLY + timedelta(seconds=n))
+
+        connection.ensure_connection()
+        condition = "OLD.payload ->> 'n' = '2'"
+        with refusing(connection.connection, "outbox", condition, "DELETE"):
+            report = move("transactional-outbox")
+
+        assert report["moved"] == {TOPIC: 4}
+        [(reason, count)] = report["left"].items()
+        assert (count, "refused" in reason) == (1, True)
+        assert [event.payload["n"] for event in read(topics=TOPIC)] == [0, 1, 3, 4]
+        assert len(outbox.left()) == 1
+
     def test_dry_changes_nothing(self, outbox: Aggregates) -> None:
         kept = {outbox.add()}
 
@@ -456,6 +516,18 @@ class TestATransactionalInbox:
 
         assert move_inbox()["remembered"] == 5
         assert not any(receive_external(id, source="erp") for id in ids)
+
+    def test_has_its_ids_remembered_but_for_one_that_can_not_be(self, inbox: Aggregates) -> None:
+        ids = [inbox.add(processed_at=EARLY) for _ in range(5)]
+
+        connection.ensure_connection()
+        condition = f"NEW.dedupe_key LIKE '%{ids[3]}%'"
+        with refusing(connection.connection, "pgqueue_dedupe", condition):
+            report = move_inbox()
+
+        assert report["remembered"] == 4
+        [(reason, count)] = report["left"].items()
+        assert (count, "refused" in reason) == (1, True)
 
     def test_dry_remembers_nothing(self, inbox: Aggregates) -> None:
         ids = [inbox.add(processed_at=EARLY), inbox.add()]

@@ -100,7 +100,7 @@ def test_type_checkers_know_every_public_name() -> None:
 
 def test_every_error_that_users_catch_is_a_public_name() -> None:
     # The first is the base of Retry, Defer, Discard and Cancel; the others are only ever stored.
-    ours = {"EndOfRun", "RetryRequested", "TickMissed"}
+    ours = {"EndOfRun", "ReaderLost", "RetryRequested", "TickMissed", "UnreadableMessage"}
     errors = {
         name
         for name, each in vars(exceptions).items()

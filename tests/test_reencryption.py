@@ -25,6 +25,7 @@ from pgqueue.testing import run_all
 from tests import encrypted_jobs as jobs
 from tests.encrypted_jobs import SECRET
 from tests.eventually import eventually
+from tests.factories import refusing
 from tests.management.calling import call
 from tests.processes import worker
 
@@ -190,6 +191,25 @@ class TestReencrypting:
         walk = reencryption._Walk("default", dry_run=True, limit=100, is_to_stop=lambda: False)
 
         assert list(walk.through("live", None)) == [1, 1, 1]
+
+
+def test_a_message_that_can_not_be_written_is_left_and_named() -> None:
+    fill()
+    connection.ensure_connection()
+    id = Message.objects.earliest("pk").pk
+
+    with (
+        rotated(),
+        refusing(connection.connection, "pgqueue_message", f"OLD.id = {id}", "UPDATE"),
+    ):
+        report = reencrypt("default")
+
+    assert report.busy == {id}
+    assert sum(token is not None for token in tokens()) > 1
+    with rotated():
+        again = reencrypt("default")
+    assert (again.renewed, again.busy) == (1, set())
+    assert_all_are_under(NEW)
 
 
 @pytest.mark.django_db(transaction=True)

@@ -10,10 +10,13 @@ import django.db
 import psycopg
 import pytest
 from asgiref.sync import async_to_sync
+from django.contrib.auth.models import User
 from django.core.management import CommandError, call_command
 from django.db import connections, transaction
+from django.db.models.signals import post_save
 
 from pgqueue import (
+    InvalidSubscription,
     NotMigrated,
     PGQueueError,
     TaskResult,
@@ -29,7 +32,9 @@ from pgqueue import (
 from pgqueue.backend import PostgresBackend
 from pgqueue.channels import Channel
 from pgqueue.connections import connect
-from pgqueue.tables import lack_of
+from pgqueue.events import subscriptions
+from pgqueue.models import Subscription
+from pgqueue.tables import lack_of, needing_tables
 from pgqueue.tasks import scheduling
 from tests import jobs
 from tests.unmigrated import empty_database, migrate
@@ -222,3 +227,72 @@ def test_other_errors_lack_nothing() -> None:
 def test_a_command_says_the_same_without_a_traceback(empty: None, command: list[str]) -> None:
     with pytest.raises(CommandError, match="does not exist: run manage.py migrate$"):
         call_command(*command)
+
+
+class TestWhatIsMissingOfOthers:
+    """It is said as it is: `manage.py migrate` would not bring it."""
+
+    def test_a_column_in_a_predicate_is_named(self) -> None:
+        with pytest.raises(InvalidSubscription, match=r"column e\.total does not exist"):
+            subscriptions.create("own", channel="own", predicate="e.total > 3")
+
+    def test_a_function_in_a_predicate_is_named_though_it_is_called_as_ours(self) -> None:
+        with pytest.raises(InvalidSubscription, match="function pgqueue_nothing"):
+            subscriptions.create("own", channel="own", predicate="pgqueue_nothing(1)")
+
+    @pytest.mark.parametrize(
+        "query",
+        [
+            "SELECT total FROM auth_user",
+            "SELECT u.total FROM auth_user u",
+            "SELECT auth_user.total FROM auth_user",
+            "SELECT FROM shop_nothing",
+            "SELECT nothing(1)",
+            "DROP ROLE pgqueue_nobody",
+            "DROP PUBLICATION pgqueue_nothing",
+        ],
+    )
+    @pytest.mark.parametrize("by", ["django", "psycopg"])
+    def test_in_a_statement_of_the_user_is_no_matter_of_ours(self, query: str, by: str) -> None:
+        with pytest.raises(Exception, match="does not exist") as raised, needing_tables("default"):
+            if by == "django":
+                with connections["default"].cursor() as cursor:
+                    cursor.execute(query)
+            else:
+                with closing(connect("default", name="test")) as connection:
+                    connection.execute(query)
+
+        assert not isinstance(raised.value, NotMigrated)
+
+    def test_of_a_model_is_no_matter_of_ours_whoever_asks(self) -> None:
+        code = compile("rows.first()", "pgqueue/asking.py", "exec")
+        rows = User.objects.extra(where=["auth_user.total > 1"])
+
+        with pytest.raises(Exception, match="does not exist") as raised, needing_tables("default"):
+            exec(code, {"__name__": "pgqueue.asking", "rows": rows})  # noqa: S102
+
+        assert not isinstance(raised.value, NotMigrated)
+
+    def test_beside_a_receiver_that_fails_of_it(self) -> None:
+        def receiver(**named: Any) -> None:
+            with connections["default"].cursor() as cursor:
+                cursor.execute("SELECT total FROM auth_user")
+
+        post_save.connect(receiver, sender=Subscription)
+        try:
+            with pytest.raises(django.db.ProgrammingError, match="total") as raised:
+                subscriptions.create("own", channel="own")
+        finally:
+            post_save.disconnect(receiver, sender=Subscription)
+
+        assert not isinstance(raised.value, NotMigrated)
+
+    def test_of_ours_is_said_so_all_the_same(self) -> None:
+        code = compile("cursor.execute('SELECT m.total FROM pgqueue_message m')", "x.py", "exec")
+
+        with (
+            pytest.raises(NotMigrated, match=r"m\.total does not exist: run manage.py migrate"),
+            needing_tables("default"),
+            connections["default"].cursor() as cursor,
+        ):
+            exec(code, {"__name__": "pgqueue.asking", "cursor": cursor})  # noqa: S102

@@ -31,12 +31,15 @@ from pgqueue.listing.index import Listing, without
 from pgqueue.models import History, Message
 from pgqueue.models.message import MessageQuerySet
 from pgqueue.states import Outcome, State
+from pgqueue.templatetags.pgqueue_admin import grouped
 
 COUNT_FOR = 0.1
 """Seconds for which messages are counted, at most."""
 GROUPS = 20
-PARAMETERS = ("state", "channel", "task", "error", "flow")
-"""Of a list, that an operation is narrowed by, too; and "q", which is a key."""
+SEARCHED, SEARCH = "key", "q"
+"""A list is searched for a key."""
+PARAMETERS = tuple(name for name in bulk.NARROWED_BY if name != SEARCHED)
+"""The parameters of the list of messages and of the pages about an operation, beside the search."""
 NEWEST = "newest"
 
 
@@ -163,12 +166,15 @@ class BulkAdmin(QueueAdmin):
         while stretch.next and len(stretch.ids) < index.STRETCH and monotonic() < until:
             stretch += listing.stretch(stretch.next)
         rows = self._messages.filter(pk__in=stretch.ids[: index.STRETCH])
+        # Those in other states are let alone.
+        rows = rows.filter(state__in=operation.states)
         groups = rows.values("task", "channel", "state").annotate(number=Count("pk"))
         with without(rows.db, "seqscan"):
-            found = list(groups.order_by("-number", "task", "channel", "state")[:GROUPS])
+            found = list(groups.order_by("-number", "task", "channel", "state"))
         # A key's messages in every channel have no list of all states.
         is_all = stretch.is_all and bool(is_of_lane or listing.order)
-        return Counted(len(stretch.ids), is_all, found)
+        number = sum(group["number"] for group in found)
+        return Counted(number, is_all, found[:GROUPS])
 
     @property
     def _messages(self) -> MessageQuerySet:
@@ -200,14 +206,17 @@ def filter_of(query: Mapping[str, str]) -> bulk.Filter:
     """Return the filter that the parameters of a list name.
 
     Raises:
-        ValueError, TypeError, ValidationError: they name none.
+        ValueError, TypeError, ValidationError: they name none, or a name is unknown to operations,
+            which would be done to more than the list shows.
     """
+    if unknown := sorted(set(query) - {*PARAMETERS, SEARCHED, SEARCH, "action", NEWEST}):
+        raise ValueError(f"{unknown[0]}: operations are not narrowed by this.")
     given: dict[str, Any] = {name: value for name in PARAMETERS if (value := query.get(name, ""))}
     if "flow" in given:
         given["flow"] = as_flow(given["flow"])
     if "key" in query:
         given["key"] = query["key"]
-    elif term := query.get("q", "").strip():
+    elif term := query.get(SEARCH, "").strip():
         rows = Message.objects.using(settings().database)
         if term.isascii() and term.isdecimal() and rows.filter(pk=term[:18]).exists():
             raise ValueError(f"#{term} is one message: choose it in the list.")
@@ -219,7 +228,7 @@ def list_url(chosen: bulk.Filter) -> str:
     """Return the address of the list of what a filter finds."""
     query = {name: value for name in PARAMETERS if (value := getattr(chosen, name))}
     if chosen.key:
-        query["q"] = chosen.key
+        query[SEARCH] = chosen.key
     return f"{reverse('admin:pgqueue_message_changelist')}?{urlencode(query)}"
 
 
@@ -242,7 +251,7 @@ def _shown(chosen: bulk.Filter) -> list[tuple[str, str]]:
     given = asdict(chosen)
     if chosen.state is not None:
         given["state"] = state_label(chosen.state)
-    return [(label, given[name]) for name, label in labels.items() if given[name] is not None]
+    return [(labels[name], given[name]) for name in labels if given[name] is not None]
 
 
 def _purged(arguments: list[Any]) -> list[tuple[str, Any]]:
@@ -298,13 +307,13 @@ def _said(state: str, row: Any) -> str:
 
 
 def _counts(progress: bulk.Progress, operation: Operation) -> str:
-    parts = [_("%(count)s %(done)s") % {"count": f"{progress.done:,}", "done": operation.done}]
+    parts = [_("%(count)s %(done)s") % {"count": grouped(progress.done), "done": operation.done}]
     if progress.asked:
-        parts.append(_("%s running and asked to stop") % f"{progress.asked:,}")
+        parts.append(_("%s running and asked to stop") % grouped(progress.asked))
     if progress.busy:
         ids = ", ".join(f"#{id}" for id in progress.busy_ids)
         parts.append(
             _("%(count)s locked by the task that runs, and left as they were (%(ids)s)")
-            % {"count": f"{progress.busy:,}", "ids": ids}
+            % {"count": grouped(progress.busy), "ids": ids}
         )
     return ", ".join(parts)

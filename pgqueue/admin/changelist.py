@@ -15,6 +15,7 @@ from django.utils.translation import gettext as _
 from pgqueue.admin.base import ReadOnlyAdmin
 from pgqueue.admin.filters import Choice, TextFilter
 from pgqueue.listing.index import Listing, Stretch, estimated_count, without
+from pgqueue.templatetags.pgqueue_admin import grouped
 
 START_VAR = "start"
 LOOK_FOR = 0.1
@@ -81,15 +82,15 @@ class BoundedChangeList(ChangeList):
 
     def notice(self) -> str:
         """Say in which order this is, and how much of everything."""
-        said = {"order": self.listing.wording, "count": f"{self.result_count:,}"}
+        said = {"order": self.listing.wording, "count": grouped(self.result_count)}
         if self.stretch.is_all:
             return _("%(order)s.") % said
-        said["total"] = f"{self._total():,}"
+        said["total"] = grouped(self._total())
         if not self.listing.sought or self.stretch.is_cut:
             if self.start:
                 return _("%(order)s. The further %(count)s of about %(total)s.") % said
             return _("%(order)s. The first %(count)s of about %(total)s.") % said
-        said["seen"] = f"{self.looks * self.listing.looks_at:,}"
+        said["seen"] = grouped(self.looks * self.listing.looks_at)
         if self.start:
             text = _("%(order)s. %(count)s found among the further %(seen)s of about %(total)s.")
         else:
@@ -127,7 +128,3 @@ class ListedAdmin(ReadOnlyAdmin):
 
     def get_changelist(self, request: HttpRequest, **kwargs: Any) -> type[ChangeList]:
         return BoundedChangeList
-
-    def lookup_allowed(self, lookup: str, value: str, request: HttpRequest | None = None) -> bool:
-        # Django would take any field, with or without an index.
-        return lookup in {choice.parameter_name for choice in self.list_filter}

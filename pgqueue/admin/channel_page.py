@@ -33,6 +33,7 @@ from pgqueue.models import Message
 from pgqueue.models.clock import StatementTimestamp
 from pgqueue.names import as_channel
 from pgqueue.states import State
+from pgqueue.templatetags.pgqueue_admin import figure, grouped
 
 SHOWN = 10
 PURGED = (*WAITING, State.DEAD)
@@ -238,7 +239,7 @@ def _facts(stats: Stats, channel: Channel) -> list[tuple[str, str]]:
     """Return what it has now, and how fast that changes."""
 
     def number(name: str) -> str:
-        shown = f"{getattr(stats, name):,}"
+        shown = grouped(getattr(stats, name))
         return gettext("about %s") % shown if name in stats.estimated else shown
 
     with borrow(settings().database) as connection:
@@ -252,10 +253,10 @@ def _facts(stats: Stats, channel: Channel) -> list[tuple[str, str]]:
         (gettext("Dead"), number("dead")),
         (
             gettext("Oldest ready"),
-            "-" if age is None else gettext("%s s") % f"{age.total_seconds():,.0f}",
+            "-" if age is None else gettext("%s s") % grouped(age.total_seconds()),
         ),
-        (gettext("Enqueued each second"), f"{stats.enqueued_per_second:.3g}"),
-        (gettext("Ended each second"), f"{stats.finished_per_second:.3g}"),
+        (gettext("Enqueued each second"), figure(stats.enqueued_per_second)),
+        (gettext("Ended each second"), figure(stats.finished_per_second)),
         (
             gettext("Drained"),
             gettext("yes") if is_drained else gettext("no: something is ready, runs or is retried"),

@@ -54,6 +54,13 @@ class JSONTextField(forms.JSONField):
                 raise ValidationError(f"{self.error_messages['invalid']} {error}") from error
         return super().to_python(value)
 
+    def prepare_value(self, value: Any) -> Any:
+        """Return the text that is shown: Python writes no document that is nested too deeply."""
+        try:
+            return super().prepare_value(value)
+        except RecursionError:
+            return InvalidJSONInput("…")
+
     def bound_data(self, data: Any, initial: Any) -> Any:
         """Return what is shown again."""
         try:

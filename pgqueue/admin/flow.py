@@ -14,12 +14,11 @@ from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
 from django.template.loader import render_to_string
 from django.template.response import TemplateResponse
 from django.urls import URLPattern, path, reverse
-from django.utils.timezone import localtime
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
 from pgqueue import bulk
-from pgqueue.admin.bulk import begin
+from pgqueue.admin.bulk import begin, bulk_url
 from pgqueue.admin.changelist import BoundedChangeList, ListedAdmin
 from pgqueue.admin.display import NOTHING
 from pgqueue.admin.filters import Choice
@@ -27,17 +26,18 @@ from pgqueue.admin.flow_drawing import draw, in_order, lasting, word_for
 from pgqueue.admin.lane import serving
 from pgqueue.admin.links import page_url, to_page, to_row
 from pgqueue.admin.live import words as live_words
-from pgqueue.admin.operations import CANCEL, REPLAY, Operation, report
+from pgqueue.admin.operations import CANCEL, DISCARD, REPLAY, Operation, report
 from pgqueue.conf import settings
 from pgqueue.engine import flow_graph, flows
 from pgqueue.engine.flow_graph import Graph
 from pgqueue.engine.operate import BATCH
+from pgqueue.instants import local
 from pgqueue.listing.flows import ENDED, LIVING, by_state
 from pgqueue.listing.index import NOT_WHOLE, Comparison, Listing, without
 from pgqueue.models import Flow, Message
 from pgqueue.states import Outcome, State
 from pgqueue.tasks.flows import get_flow
-from pgqueue.templatetags.pgqueue_admin import duration
+from pgqueue.templatetags.pgqueue_admin import duration, grouped
 
 COUNTED = 1000
 """Messages of each flow that its list counts, live ones and ended ones each."""
@@ -102,8 +102,8 @@ class FlowAdmin(ListedAdmin):
         ended = sum(flow.words.values()) - live
         return (
             ", ".join(
-                f"{number:,}{'+' if more >= COUNTED else ''} {word_for(word).lower()}"
-                for word, number in counted
+                f"{grouped(count)}{'+' if more >= COUNTED else ''} {word_for(word).lower()}"
+                for word, count in counted
                 for more in [ended if word in Outcome.values else live]
             )
             or NOTHING
@@ -159,8 +159,9 @@ class FlowAdmin(ListedAdmin):
             return self._operate(request, flow, operation)
         number = live.get(State.DEAD, 0)
         if operation is not REPLAY:
-            rows = Message.objects.using(settings().database)
-            number = sum(live.values()) - rows.filter(pk=flow.handler_id).count()
+            rows = Message.objects.using(settings().database).to_cancel()
+            number = sum(live.values()) - live.get(State.DEAD, 0)
+            number -= rows.filter(pk=flow.handler_id).count()
         context = {
             **self.admin_site.each_context(request),
             "title": _("Replay its dead messages") if operation is REPLAY else _("Cancel"),
@@ -227,14 +228,15 @@ class FlowAdmin(ListedAdmin):
         self, request: HttpRequest, flow: Flow, words: Mapping[str, int]
     ) -> list[tuple[str, str]]:
         """Return what may be done to it, by addresses."""
-        if not self.has_operate_permission(request):
-            return []
         url = reverse("admin:pgqueue_flow_operate", args=[flow.pk])
-        operations = []
-        if words.get(State.DEAD):
+        operations, dead, operates = [], words.get(State.DEAD, 0), self.has_operate_permission
+        if dead and operates(request):
             operations.append((f"{url}?action=retry", _("Replay its dead messages …")))
-        if _live(words):
+        if _live(words) > dead and operates(request):
             operations.append((f"{url}?action=cancel", _("Cancel it …")))
+        if dead and request.user.has_perms(["pgqueue.view_message", "pgqueue.purge_message"]):
+            discard = bulk_url(DISCARD.name, flow=str(flow.pk), state=State.DEAD.value)
+            operations.append((discard, _("Discard its dead messages …")))
         return operations
 
     def _links(self, request: HttpRequest, flow: Flow) -> list[str]:
@@ -261,12 +263,12 @@ def state_of(flow: Flow, words: Mapping[str, int]) -> tuple[str, bool]:
 
 
 def _facts(request: HttpRequest, flow: Flow, graph: Graph) -> list[tuple[str, Any]]:
-    counts = [(word_for(word), f"{number:,}") for word, number in in_order(graph.words)]
+    counts = [(word_for(word), grouped(count)) for word, count in in_order(graph.words)]
     end = flow.ended_at
     if end is None and graph.nodes and not _live(graph.words):
         end = max((node.finished_at for node in graph.nodes if node.finished_at), default=None)
     facts: list[tuple[str, Any]] = [
-        (_("Messages"), f"{sum(graph.words.values()):,}"),
+        (_("Messages"), grouped(sum(graph.words.values()))),
         *counts,
         (_("Stored"), _moment(flow.created_at)),
     ]
@@ -297,7 +299,7 @@ def _live(words: Mapping[str, int]) -> int:
 
 
 def _moment(moment: datetime) -> str:
-    return f"{localtime(moment):%Y-%m-%d %H:%M:%S}"
+    return f"{local(moment):%Y-%m-%d %H:%M:%S}"
 
 
 def _page_of(flow: Flow) -> str:

@@ -17,7 +17,7 @@ from pgqueue.admin.flow_layout import HEIGHT, WIDTH, Layout, Line, lay_out
 from pgqueue.admin.links import page_url
 from pgqueue.engine.flow_graph import Graph, Node
 from pgqueue.states import WAITING, Outcome, State
-from pgqueue.templatetags.pgqueue_admin import duration
+from pgqueue.templatetags.pgqueue_admin import duration, grouped
 from pgqueue.templatetags.pgqueue_admin import state as label_of
 
 if TYPE_CHECKING:
@@ -68,7 +68,7 @@ class Count:
     @property
     def text(self) -> str:
         """The number, and the state."""
-        return f"{self.number:,} {self.label.lower()}"
+        return f"{grouped(self.number)} {self.label.lower()}"
 
 
 @dataclass(frozen=True)
@@ -105,7 +105,7 @@ class Box:
     def title(self) -> str:
         """Its name as far as there is room for it."""
         own = self.node.task.rpartition(".")[2] or "-"
-        number = "" if self.node.number == 1 else f" {TIMES} {self.node.number:,}"
+        number = "" if self.node.number == 1 else f" {TIMES} {grouped(self.node.number)}"
         return Truncator(own).chars(TITLE_LENGTH - len(number)) + number
 
     @property
@@ -221,7 +221,7 @@ def lasting(begin: datetime | None, end: datetime | None) -> timedelta | None:
 def _name(node: Node) -> str:
     if node.number == 1:
         return f"{node.task} #{node.id}"
-    return f"{node.task} {TIMES} {node.number:,}"
+    return f"{node.task} {TIMES} {grouped(node.number)}"
 
 
 def _counts(request: HttpRequest, flow_id: int, node: Node) -> list[Count]:
@@ -257,7 +257,7 @@ def _node_url(request: HttpRequest, flow_id: int, node: Node) -> str:
 def _described(graph: Graph, boxes: Sequence[Box]) -> str:
     """Say what the graph shows, to those who don't see it."""
     counts = ", ".join(
-        f"{number:,} {word_for(word).lower()}" for word, number in in_order(graph.words)
+        f"{grouped(count)} {word_for(word).lower()}" for word, count in in_order(graph.words)
     )
     said = [_("Messages: %s.") % counts]
     critical = [box.name for box in boxes if box.is_critical]

@@ -116,7 +116,7 @@ class GroupAdmin(QueueAdmin):
         self, request: HttpRequest, object_id: str, from_field: str | None = None
     ) -> Any:
         group = super().get_object(request, object_id, from_field)
-        return group and _seen([group])[0]
+        return next(iter(_seen([group])), None) if group else None
 
     def changeform_view(self, request: HttpRequest, *args: Any, **kwargs: Any) -> Any:
         if request.method == "POST":

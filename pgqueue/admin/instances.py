@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterator
 from typing import Any
 
@@ -14,10 +13,11 @@ from django.utils.translation import gettext as _
 
 from pgqueue import registry
 from pgqueue.admin.links import to_object
+from pgqueue.escaping import logger_of
 from pgqueue.exceptions import PGQueueError
 from pgqueue.redaction import MASK
 
-logger = logging.getLogger(__name__)
+logger = logger_of(__name__)
 
 
 def instances(request: HttpRequest, site: Any, task: str, payload: str) -> list[tuple[str, str]]:

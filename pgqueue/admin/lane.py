@@ -18,10 +18,13 @@ from pgqueue.channels import Channel
 from pgqueue.conf import settings
 from pgqueue.engine import keys
 from pgqueue.engine.keys import KeySeen
+from pgqueue.instants import local
 from pgqueue.listing import index
 from pgqueue.listing.index import NEWEST_FIRST, NOT_IN_ORDER, without
 from pgqueue.models import Gate, History, Lane, Message, Policy, Worker
+from pgqueue.readable import reading
 from pgqueue.states import State
+from pgqueue.templatetags.pgqueue_admin import grouped
 
 SHOWN = 10
 KINDS = 5
@@ -138,7 +141,7 @@ class Seen:
 
     def _later(self) -> Iterator[str]:
         rows = _rows(self.channel.name, self.key, State.SCHEDULED)[: index.REACH // KINDS]
-        with without(settings().database, *NOT_IN_ORDER):
+        with without(settings().database, *NOT_IN_ORDER), reading(connections[rows.db]):
             pairs = list(rows.values_list("run_at", "failures"))
         retries = [run_at for run_at, failures in pairs if failures]
         if retries:
@@ -165,13 +168,13 @@ class Seen:
         ready = self.counted.ready
         if not ready:
             return _("Nothing of this key is ready.")
-        text = ngettext("%s message is ready", "%s messages are ready", ready) % f"{ready:,}"
+        text = ngettext("%s message is ready", "%s messages are ready", ready) % grouped(ready)
         others = self.channel.stats().ready - ready
         if others <= 0:
             return _("%s, and no other key of the channel has one.") % text
         return _("%(ready)s. About %(others)s of other keys are, too; keys take turns.") % {
             "ready": text,
-            "others": f"{others:,}",
+            "others": grouped(others),
         }
 
     def tables(self) -> list[tuple[str, Any]]:
@@ -246,4 +249,4 @@ def _running(channel: str, most: int) -> int:
 
 
 def _moment(moment: Any) -> str:
-    return format_html("<time>{}</time>", f"{timezone.localtime(moment):%Y-%m-%d %H:%M:%S %Z}")
+    return format_html("<time>{}</time>", f"{local(moment):%Y-%m-%d %H:%M:%S %Z}")

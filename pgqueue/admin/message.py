@@ -12,10 +12,11 @@ from django.urls import URLPattern, path, reverse
 from django.utils.translation import gettext_lazy as _
 
 from pgqueue import bulk
-from pgqueue.admin.bulk import PARAMETERS, BulkAdmin, bulk_url
+from pgqueue.admin.bulk import PARAMETERS, SEARCH, BulkAdmin, bulk_url
 from pgqueue.admin.display import ShownMessageAdmin
 from pgqueue.admin.filters import (
     ChannelFilter,
+    Choice,
     ErrorFilter,
     FlowFilter,
     StateFilter,
@@ -28,6 +29,7 @@ from pgqueue.admin.operations import (
     CANCEL,
     DISCARD,
     OPERATIONS,
+    RELEASE,
     REPLAY,
     RUN_NOW,
     Operation,
@@ -41,12 +43,17 @@ from pgqueue.models import History, Message
 from pgqueue.names import as_channel, as_key
 from pgqueue.states import State
 
+LIST_FILTERS: dict[str, type[Choice]] = {
+    each.parameter_name: each
+    for each in (StateFilter, ChannelFilter, TaskFilter, ErrorFilter, FlowFilter)
+}
+
 
 @admin.register(Message)
 class MessageAdmin(BulkAdmin, ShownMessageAdmin):
     """The messages that have not ended, and what operators do to them."""
 
-    actions = ("run_now", "cancel", "replay", "discard")
+    actions = ("run_now", "cancel", "release", "replay", "discard")
     list_display = (
         "id",
         "task",
@@ -57,7 +64,7 @@ class MessageAdmin(BulkAdmin, ShownMessageAdmin):
         "failures",
         "last_error",
     )
-    list_filter = (StateFilter, ChannelFilter, TaskFilter, ErrorFilter, FlowFilter)
+    list_filter = tuple(LIST_FILTERS[name] for name in PARAMETERS)
     search_help_text = _("An id or a key")
     fieldsets = (
         (None, {"fields": ("id", "task", "channel", "key", "state", "last_error")}),
@@ -95,6 +102,12 @@ class MessageAdmin(BulkAdmin, ShownMessageAdmin):
     def cancel(self, request: HttpRequest, queryset: QuerySet[Message]) -> HttpResponse | None:
         return operate(self, request, queryset, CANCEL)
 
+    @admin.action(
+        permissions=["operate"], description=_("Release running ones: take them from their workers")
+    )
+    def release(self, request: HttpRequest, queryset: QuerySet[Message]) -> HttpResponse | None:
+        return operate(self, request, queryset, RELEASE)
+
     @admin.action(permissions=["operate"], description=_("Replay dead ones"))
     def replay(self, request: HttpRequest, queryset: QuerySet[Message]) -> HttpResponse | None:
         return operate(self, request, queryset, REPLAY)
@@ -113,8 +126,14 @@ class MessageAdmin(BulkAdmin, ShownMessageAdmin):
         return response
 
     def _bulk_links(self, request: HttpRequest) -> list[tuple[Operation, str]]:
-        """Return the operations that make sense for all that the list's filters find."""
-        query = {name: request.GET[name] for name in (*PARAMETERS, "q") if name in request.GET}
+        """Return the operations that make sense for the messages which the list's filters find.
+
+        A project's own filter, which operations do not know, leaves none.
+        """
+        own = {choice.parameter_name for choice in self.list_filter} - set(PARAMETERS)
+        if own & set(request.GET):
+            return []
+        query = {name: request.GET[name] for name in (*PARAMETERS, SEARCH) if name in request.GET}
         state = query.get("state")
         state = State.READY if state == bulk.GOVERNED else state
         return [

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -17,19 +16,21 @@ from django.db.models import Count, QuerySet
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.template.response import TemplateResponse
 from django.urls import reverse
-from django.utils.translation import gettext, ngettext
+from django.utils.translation import gettext, ngettext, pgettext_lazy
 from django.utils.translation import gettext_lazy as _
 
 from pgqueue.admin.base import QueueAdmin
 from pgqueue.engine.operate import BATCH, Operated
+from pgqueue.escaping import logger_of
+from pgqueue.guard import TransactionLost
 from pgqueue.models.message import Message, MessageQuerySet
-from pgqueue.savepoints import TransactionLost, savepoints
+from pgqueue.savepoints import savepoints
 from pgqueue.states import State
 
 if TYPE_CHECKING:
     from django_stubs_ext import StrOrPromise
 
-logger = logging.getLogger(__name__)
+logger = logger_of(__name__)
 
 LOGGED_ONE_BY_ONE = 100
 
@@ -44,6 +45,7 @@ class Operation:
         otherwise: what is said of those that were in none of them.
         permission: what allows it: "operate" or "purge".
         is_final: whether nothing brings them back, so that it is asked about first.
+        warning: what to know before; it is asked about, too.
     """
 
     name: str
@@ -54,6 +56,7 @@ class Operation:
     otherwise: StrOrPromise
     permission: str = "operate"
     is_final: bool = False
+    warning: StrOrPromise = ""
 
     def is_allowed(self, admin: QueueAdmin, request: HttpRequest) -> bool:
         """Return whether the user of a request may do it."""
@@ -73,8 +76,9 @@ CANCEL = Operation(
     run=MessageQuerySet.cancel,
     label=_("Cancel"),
     done=_("cancelled"),
-    states=set(State),
-    otherwise=_("had already ended"),
+    # A dead letter is ended for good by a discard alone, and that is for those who may purge.
+    states=set(State) - {State.DEAD},
+    otherwise=_("had already ended, or are dead"),
     is_final=True,
 )
 REPLAY = Operation(
@@ -106,7 +110,19 @@ PURGE = Operation(
     is_final=True,
 )
 """Of a channel: it is not offered for chosen messages."""
-OPERATIONS = {each.name: each for each in (RUN_NOW, CANCEL, REPLAY, DISCARD)}
+RELEASE = Operation(
+    name="release",
+    run=MessageQuerySet.release,
+    label=pgettext_lazy("take from a worker", "Release"),
+    done=_("released"),
+    states={State.RUNNING},
+    otherwise=_("not running any more"),
+    warning=_(
+        "A run that goes on is not stopped: it may do its work beside the next one, and its result "
+        "counts for nothing."
+    ),
+)
+OPERATIONS = {each.name: each for each in (RUN_NOW, CANCEL, RELEASE, REPLAY, DISCARD)}
 
 
 def operate(
@@ -123,7 +139,7 @@ def operate(
         return HttpResponseRedirect(f"{reverse('admin:pgqueue_message_bulk')}?{query.urlencode()}")
     # Not from `queryset`: what left the list meanwhile is to be reported.
     ids = admin.clean_ids(request.POST.getlist(helpers.ACTION_CHECKBOX_NAME))
-    if operation.is_final:
+    if operation.is_final or operation.warning:
         return _ask(admin, request, ids, operation)
     _perform(admin, request, ids, operation)
     return None

@@ -11,7 +11,7 @@ from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.http.response import HttpResponseBase
 from django.template.response import TemplateResponse
 from django.urls import URLPattern, path, reverse
-from django.utils import translation
+from django.utils import timezone, translation
 from django.utils.translation import gettext as _
 
 from pgqueue.admin.base import ReadOnlyAdmin
@@ -59,6 +59,7 @@ class OverviewAdmin(ReadOnlyAdmin):
             "in_words": in_words(snapshot),
             "live": {
                 "chart": snapshot.chart,
+                "zone": timezone.get_current_timezone_name(),
                 "data": f"{reverse('admin:pgqueue_overview_data')}?window={window.name}",
                 "stream": f"{reverse('admin:pgqueue_overview_stream')}?window={window.name}"
                 if is_streamed
@@ -82,10 +83,11 @@ class OverviewAdmin(ReadOnlyAdmin):
         """Stream what changes."""
         window = self._window(request)
         language = translation.get_language() or "en"
+        zone = timezone.get_current_timezone()
         visitor = Visitor(request, self._may_see)
         return requests.refusal(request) or requests.respond(
             request,
-            lambda: OverviewClient(window.name, language, visitor),
+            lambda: OverviewClient(window.name, language, zone, visitor),
             alias=settings().database,
             heartbeat=requests.HEARTBEAT,
         )

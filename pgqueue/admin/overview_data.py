@@ -18,6 +18,7 @@ from pgqueue.engine.overview import DeadGroup, HeldBack, Running, StoppedFlow
 from pgqueue.engine.statistics import HOUR, MINUTE, Counts, Period, Window, quantile
 from pgqueue.engine.stats import Stats
 from pgqueue.models import Duty, Schedule, Subscription, Webhook, Worker
+from pgqueue.tasks import redacting
 
 ROWS_OF_MANY = 50
 """Channels, tasks and workers that are shown, at most."""
@@ -178,7 +179,7 @@ def look(alias: str, window: Window) -> Snapshot:
             DutyRow(each, each.due_at < now - LATE)
             for each in Duty.objects.using(alias).order_by("name")
         ],
-        schedules=list(Schedule.objects.using(alias).order_by("paused", "next_at", "name")[:ROWS]),
+        schedules=_schedules(alias),
         groups=groups,
         subscriptions=list(
             Subscription.objects.using(alias)
@@ -211,3 +212,12 @@ def _started_before(moment: datetime, workers: Sequence[Worker]) -> Worker | Non
     """Return the worker that started last before a moment, if that was shortly before it."""
     before = [each for each in workers if moment - STARTED_BEFORE <= each.started_at <= moment]
     return max(before, key=lambda each: each.started_at, default=None)
+
+
+def _schedules(alias: str) -> list[Schedule]:
+    """Return the next schedules; why one failed is said without its redacted arguments."""
+    rows = list(Schedule.objects.using(alias).order_by("paused", "next_at", "name")[:ROWS])
+    for row in rows:
+        if row.error:
+            row.error = redacting.redacted_call(row.task, row.args, row.kwargs)[2](row.error)
+    return rows

@@ -7,7 +7,7 @@ from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
 from pgqueue.admin.overview_data import Snapshot
-from pgqueue.templatetags.pgqueue_admin import duration
+from pgqueue.templatetags.pgqueue_admin import duration, grouped
 
 SECTIONS = (
     "headline",
@@ -44,7 +44,7 @@ def in_words(snapshot: Snapshot) -> dict[str, str]:
     )
     times = _("Mean wait %(wait)s, mean run time %(run)s.")
     return {
-        "runs": runs % {"runs": f"{totals['runs']:,}", "failures": f"{totals['failures']:,}"},
+        "runs": runs % {"runs": grouped(totals["runs"]), "failures": grouped(totals["failures"])},
         "times": times % {name: duration(totals[name]) for name in ("wait", "run")},
     }
 

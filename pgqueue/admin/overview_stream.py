@@ -6,12 +6,12 @@ import asyncio
 import json
 from collections import defaultdict
 from collections.abc import Iterable
-from datetime import timedelta
+from datetime import timedelta, tzinfo
 from functools import partial
 from time import monotonic
 
 from django.db import close_old_connections, connections
-from django.utils import translation
+from django.utils import timezone, translation
 
 from pgqueue.admin.overview_data import look
 from pgqueue.admin.overview_sections import payload
@@ -34,15 +34,17 @@ class OverviewClient(Client):
     Attributes:
         window: the name of what it shows.
         language: its language.
+        zone: its time zone.
         asked_at: when it was looked up whether the visitor may see it, by the monotonic clock.
     """
 
-    __slots__ = ("_overviews", "asked_at", "language", "visitor", "window")
+    __slots__ = ("_overviews", "asked_at", "language", "visitor", "window", "zone")
 
-    def __init__(self, window: str, language: str, visitor: Visitor) -> None:
+    def __init__(self, window: str, language: str, zone: tzinfo, visitor: Visitor) -> None:
         super().__init__()
         self.window = window
         self.language = language
+        self.zone = zone
         self.visitor = visitor
         self.asked_at = monotonic()
         self._overviews: Overviews | None = None
@@ -101,16 +103,16 @@ class Overviews(Source[OverviewClient]):
         return may
 
     def _look(self, clients: Iterable[OverviewClient]) -> None:
-        alike: defaultdict[tuple[str, str], list[OverviewClient]] = defaultdict(list)
+        alike: defaultdict[tuple[str, str, tzinfo], list[OverviewClient]] = defaultdict(list)
         for client in clients:
-            alike[client.window, client.language].append(client)
-        for (window, language), same in alike.items():
-            block = self._block(window, language)
+            alike[client.window, client.language, client.zone].append(client)
+        for (window, language, zone), same in alike.items():
+            block = self._block(window, language, zone)
             for client in same:
                 self.tell(client.loop, partial(client.tell, block))
 
-    def _block(self, window: str, language: str) -> bytes:
-        with translation.override(language):
+    def _block(self, window: str, language: str, zone: tzinfo) -> bytes:
+        with translation.override(language), timezone.override(zone):
             told = payload(look(self._session.alias, WINDOWS[window]))
         return wire.block(json.dumps(told), event="overview")
 

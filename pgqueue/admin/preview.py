@@ -19,6 +19,7 @@ from pgqueue.engine.keys import LAST, KeySeen
 from pgqueue.listing import index
 from pgqueue.listing.index import NOT_IN_ORDER, without
 from pgqueue.models import Policy
+from pgqueue.templatetags.pgqueue_admin import figure, grouped
 
 LIMITS = ("channel", "scope", "key", "max_running", "rate", "per", "burst", "max_size", "weight")
 NAMED = 5
@@ -60,8 +61,8 @@ def _of_channel(policy: Policy) -> Iterator[str]:
     most, ready = policy.max_running, stats.ready
     if most is not None:
         yield _("%(running)s messages run now, and %(most)s may.") % {
-            "running": _number(stats.running),
-            "most": _number(most),
+            "running": grouped(stats.running),
+            "most": grouped(most),
         }
         if stats.running > most:
             over = stats.running - most
@@ -75,7 +76,7 @@ def _of_channel(policy: Policy) -> Iterator[str]:
             )
         elif ready > most - stats.running:
             yield _("%(free)s more are started at once; %(held)s ready ones are held back.") % {
-                "free": _number(most - stats.running),
+                "free": grouped(most - stats.running),
                 "held": _about(ready - (most - stats.running), stats.estimated, "ready"),
             }
         else:
@@ -97,18 +98,18 @@ def _compared(policy: Policy, enqueued: float) -> Iterator[str]:
         yield _(
             "In the last minute %(enqueued)s were enqueued each second, and %(rate)s may start: "
             "the backlog would grow."
-        ) % {"enqueued": f"{enqueued:.3g}", "rate": f"{per_second:.3g}"}
+        ) % {"enqueued": figure(enqueued), "rate": figure(per_second)}
 
 
 def _size(policy: Policy, channel: Channel, size: int, is_estimate: bool) -> Iterator[str]:
     most = policy.max_size or 0
-    shown = _("about %s") % _number(size) if is_estimate else _number(size)
+    shown = _("about %s") % grouped(size) if is_estimate else grouped(size)
     yield _("%(size)s messages wait or run now, and %(most)s may.") % {
         "size": shown,
-        "most": _number(most),
+        "most": grouped(most),
     }
     if size < most:
-        yield _("None is refused until %s more have been enqueued.") % _number(most - size)
+        yield _("None is refused until %s more have been enqueued.") % grouped(most - size)
         return
     if channel.configured().on_full == "drop":
         yield _("What is there stays. New messages are dropped until there is room.")
@@ -142,7 +143,7 @@ def _of_keys(policy: Policy) -> Iterator[str]:
                 "The longest backlog, %(ready)s ready messages of the key %(key)s, takes %(time)s "
                 "at this rate."
             ) % {
-                "ready": _number(longest.ready),
+                "ready": grouped(longest.ready),
                 "key": longest.key,
                 "time": _time_of(policy, longest.ready),
             }
@@ -210,8 +211,8 @@ def _named(seen: Sequence[KeySeen]) -> str:
 
 def _counts(each: KeySeen) -> str:
     return _("%(running)s running, %(ready)s ready") % {
-        "running": _number(each.running),
-        "ready": _number(each.ready),
+        "running": grouped(each.running),
+        "ready": grouped(each.ready),
     }
 
 
@@ -222,15 +223,11 @@ def _time_of(policy: Policy, count: int) -> str:
 def _short(duration: timedelta) -> str:
     seconds = duration.total_seconds()
     if seconds < 60:
-        return ngettext("%s second", "%s seconds", 1 if seconds == 1 else 2) % f"{seconds:.3g}"
+        return ngettext("%s second", "%s seconds", 1 if seconds == 1 else 2) % figure(seconds)
     now = timezone.now().replace(tzinfo=None, year=2000, month=1, day=1)
     return timesince(now, now + duration)
 
 
-def _number(count: int) -> str:
-    return f"{count:,}"
-
-
 def _about(count: int, estimated: frozenset[str], name: str) -> str:
-    shown = _number(max(count, 0))
+    shown = grouped(max(count, 0))
     return _("about %s") % shown if name in estimated else shown

@@ -24,17 +24,20 @@ from pgqueue.admin.display import NOTHING
 from pgqueue.conf import settings
 from pgqueue.connections import borrow
 from pgqueue.engine import lookup
+from pgqueue.engine.errors import entries
 from pgqueue.engine.lookup import Found
 from pgqueue.engine.values import Tuples
 from pgqueue.exceptions import InvalidSchedule, PGQueueError
 from pgqueue.models import Message, Schedule
 from pgqueue.models.schedule import ScheduleQuerySet
+from pgqueue.redaction import MASK, Hidden
 from pgqueue.schedules import project_timezone
-from pgqueue.tasks import scheduling
+from pgqueue.tasks import redacting, scheduling
 from pgqueue.templatetags.pgqueue_admin import when
 from pgqueue.ticks import upcoming
 
 SHOWN = 10
+ARGUMENTS = ("args", "kwargs")
 FIELDS: Any = (
     (None, {"fields": ("name", "task", "args", "kwargs", "paused")}),
     (_("When"), {"fields": ("cron", "every", "timezone", "missed", "overlap")}),
@@ -42,7 +45,7 @@ FIELDS: Any = (
 )
 DONE: Any = (
     _("Ticks"),
-    {"fields": ("when", "next_ticks", "runs", "ticked_at", "message", "error", "seen_at")},
+    {"fields": ("when", "next_ticks", "runs", "ticked_at", "message", "shown_error", "seen_at")},
 )
 
 
@@ -63,7 +66,7 @@ class Ran:
         """Return what a message, live or ended, tells."""
         model = "history" if row.finished_at else "message"
         ran = row.finished_at - row.started_at if row.finished_at and row.started_at else None
-        errors = json.loads(row.errors)
+        errors = entries(row.errors)
         return cls(
             reverse(f"admin:pgqueue_{model}_change", args=[row.id]),
             row.id,
@@ -82,6 +85,32 @@ class ScheduleForm(forms.ModelForm):  # type: ignore[type-arg]
         super().__init__(*args, **kwargs)
         # Django asks where its routers say, or where the instance is from.
         self.instance._state.db = settings().database
+        self.stored = {name: getattr(self.instance, name) for name in ARGUMENTS}
+        if not self.instance._state.adding:
+            # A user who may change a schedule is shown no more than on the pages of its messages.
+            self.initial.update(shown_arguments(self.instance)[0])
+
+    def clean_args(self) -> Any:
+        return self._unless_hidden("args")
+
+    def clean_kwargs(self) -> Any:
+        return self._unless_hidden("kwargs")
+
+    def _unless_hidden(self, name: str) -> Any:
+        """Return the value to store: the stored one, if the field is as it was shown.
+
+        Raises:
+            ValidationError: a value is wanted in the place of `MASK`; or the task is another one.
+        """
+        value, was = self.cleaned_data[name], self.initial.get(name)
+        is_hidden = not self.instance._state.adding and was != self.stored[name]
+        if is_hidden and value == was and "task" not in self.changed_data:
+            return self.stored[name]
+        if MASK in json.dumps(value, ensure_ascii=False) and is_hidden:
+            raise ValidationError(
+                gettext("Write a value in the place of each %s: all are stored anew.") % MASK
+            )
+        return value
 
     def clean_name(self) -> str:
         name: str = self.cleaned_data["name"]
@@ -104,6 +133,12 @@ class ScheduleForm(forms.ModelForm):  # type: ignore[type-arg]
         return given
 
 
+def shown_arguments(schedule: Schedule) -> tuple[dict[str, Any], Hidden]:
+    """Return the arguments of a schedule, redacted, and what hides the same values elsewhere."""
+    args, kwargs, hidden = redacting.redacted_call(schedule.task, schedule.args, schedule.kwargs)
+    return {"args": args, "kwargs": kwargs}, hidden
+
+
 @admin.register(Schedule)
 class ScheduleAdmin(QueueAdmin):
     """When tasks are enqueued by themselves. What code says may only be paused here."""
@@ -121,7 +156,21 @@ class ScheduleAdmin(QueueAdmin):
         return {"timezone": project_timezone(), **super().get_changeform_initial_data(request)}
 
     def get_fieldsets(self, request: HttpRequest, obj: Schedule | None = None) -> Any:
-        return (FIELDS[0], DONE, *FIELDS[1:]) if obj else FIELDS
+        if obj is None:
+            return FIELDS
+        if self._is_edited(request, obj):
+            return (FIELDS[0], DONE, *FIELDS[1:])
+        fields = [f"shown_{name}" if name in ARGUMENTS else name for name in FIELDS[0][1]["fields"]]
+        return ((None, {"fields": fields}), DONE, *FIELDS[1:])
+
+    def _is_edited(self, request: HttpRequest, obj: Schedule) -> bool:
+        return not obj.declared and self.has_change_permission(request, obj)
+
+    def formfield_for_dbfield(self, db_field: Any, request: HttpRequest, **kwargs: Any) -> Any:
+        if db_field.name in ARGUMENTS:
+            # It is compared with the row, not with what the row was when the page was shown.
+            kwargs["show_hidden_initial"] = False
+        return super().formfield_for_dbfield(db_field, request, **kwargs)
 
     def get_readonly_fields(
         self, request: HttpRequest, obj: Schedule | None = None
@@ -129,7 +178,8 @@ class ScheduleAdmin(QueueAdmin):
         if obj is None:
             return ()
         of_code = [name for _title, part in FIELDS for name in part["fields"] if name != "paused"]
-        return (*(of_code if obj.declared else ["name"]), *DONE[1]["fields"])
+        shown = [f"shown_{name}" for name in ARGUMENTS]
+        return (*(of_code if obj.declared else ["name"]), *shown, *DONE[1]["fields"])
 
     def has_delete_permission(self, request: HttpRequest, obj: Schedule | None = None) -> bool:
         # It would come back: it is to be deleted in the code.
@@ -158,11 +208,26 @@ class ScheduleAdmin(QueueAdmin):
         """Return when it ticks, or why that is unknown."""
         return when(schedule)
 
+    @admin.display(description=_("args"))
+    def shown_args(self, schedule: Schedule) -> str:
+        """Return the arguments, without what is redacted of messages."""
+        return redacting.to_text(shown_arguments(schedule)[0]["args"])
+
+    @admin.display(description=_("kwargs"))
+    def shown_kwargs(self, schedule: Schedule) -> str:
+        """Return the named arguments likewise."""
+        return redacting.to_text(shown_arguments(schedule)[0]["kwargs"])
+
+    @admin.display(description=_("error"))
+    def shown_error(self, schedule: Schedule) -> str:
+        """Return why a tick had no message, without the same values."""
+        return shown_arguments(schedule)[1](schedule.error) or NOTHING
+
     @admin.display(description=_("next ticks"))
     def next_ticks(self, schedule: Schedule) -> str:
         try:
             rhythm, zone = schedule.rhythm, ZoneInfo(schedule.timezone)
-        except InvalidSchedule:
+        except (InvalidSchedule, KeyError, ValueError, OSError):  # or it names no zone
             return NOTHING
         ticks = upcoming(rhythm, timezone.now().astimezone(UTC), SHOWN)
         return format_html_join(
@@ -174,9 +239,11 @@ class ScheduleAdmin(QueueAdmin):
     @admin.display(description=_("last runs"))
     def runs(self, schedule: Schedule) -> str:
         """Show the messages of the last ticks, with how they ended and how long they ran."""
+        recent = schedule.recent if isinstance(schedule.recent, list) else []
+        ids = [each for each in recent if isinstance(each, int)]
         with borrow(settings().database) as connection:
-            found = lookup.find_each(Tuples(connection), map(int, schedule.recent))
-        rows = [found[id] for id in map(int, schedule.recent) if id in found]
+            found = lookup.find_each(Tuples(connection), ids)
+        rows = [found[id] for id in ids if id in found]
         if not rows:
             return NOTHING
         return render_to_string("admin/pgqueue/runs.html", {"runs": [Ran.of(row) for row in rows]})

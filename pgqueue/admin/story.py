@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import UUID
 
@@ -15,7 +15,6 @@ from django.utils.dateparse import parse_datetime
 from django.utils.formats import date_format
 from django.utils.html import format_html, format_html_join
 from django.utils.timesince import timesince
-from django.utils.timezone import localtime
 from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
@@ -24,10 +23,12 @@ from pgqueue.admin.links import to_page, to_row
 from pgqueue.conf import settings
 from pgqueue.engine import flow_graph
 from pgqueue.engine.flow_graph import Relative
+from pgqueue.instants import aware, local, of_project
 from pgqueue.listing import messages
 from pgqueue.listing.index import NOT_WHOLE, without
 from pgqueue.models import Blocked
 from pgqueue.states import Outcome, State
+from pgqueue.templatetags.pgqueue_admin import figure
 
 CHILDREN = SHOWN = 20
 GOOD, BAD = "good", "bad"
@@ -56,14 +57,23 @@ class Step:
 
 def story(request: HttpRequest, message: Any) -> list[Step]:
     """Return the steps of a message, live or ended, the first one first."""
-    return [
+    known = [
         Step(message.created_at, _enqueued(request, message)),
         *_waits(message),
         *_let_go(request, message),
         *_attempts(request, message),
         *_asked(message),
-        _now(request, message),
     ]
+    return [*_in_order(known), _now(request, message)]
+
+
+def _in_order(steps: Sequence[Step]) -> list[Step]:
+    """Return steps by their times. A step without a time stays behind the one before it."""
+    keys, last = [], aware(steps[0].at) if steps[0].at else datetime.min.replace(tzinfo=UTC)
+    for step in steps:
+        last = aware(step.at) if step.at else last
+        keys.append(last)
+    return [steps[number] for number in sorted(range(len(steps)), key=keys.__getitem__)]
 
 
 def waiting(request: HttpRequest, message: Any) -> list[tuple[str, str]]:
@@ -240,7 +250,8 @@ def _last_attempt(request: HttpRequest, message: Any) -> Iterator[Step]:
     worker = to_row(request, "worker", message.worker_id) if message.worker_id else "?"
     text = format_html(_("Attempt {} was taken by {}"), message.attempt, worker)
     yield Step(message.claimed_at, text)
-    if message.started_at:
+    # Of an attempt that has just been taken, or was handed back, it is when the one before began.
+    if message.started_at and message.started_at >= message.claimed_at:
         waited = message.started_at - message.created_at
         began = _("It began, %s after it was enqueued.") % _lasting(waited)
         yield Step(message.started_at, began)
@@ -295,17 +306,17 @@ def _is_uuid(text: Any) -> bool:
 def _lasting(duration: timedelta) -> str:
     seconds = duration.total_seconds()
     if seconds < 60:
-        return _("%s s") % f"{max(seconds, 0.0):.3g}"
+        return _("%s s") % figure(max(seconds, 0.0))
     now = datetime(2000, 1, 1)
     return timesince(now, now + duration)
 
 
 def _local(moment: datetime) -> str:
-    return format_html("<time>{}</time>", date_format(localtime(moment), "DATETIME_FORMAT"))
+    return format_html("<time>{}</time>", date_format(local(moment), "DATETIME_FORMAT"))
 
 
 def _parsed(text: Any) -> datetime | None:
     try:
-        return parse_datetime(text) if isinstance(text, str) else None
+        return of_project(parse_datetime(text)) if isinstance(text, str) else None
     except ValueError:
         return None

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -32,7 +31,7 @@ from pgqueue.models import Subscription, Webhook
 from pgqueue.models.subscription import SEEN_FOR, SubscriptionQuerySet
 from pgqueue.names import KEY_LIMIT, as_channel
 from pgqueue.quantities import as_count, as_duration
-from pgqueue.tasks import scheduling
+from pgqueue.tasks import redacting, scheduling
 
 RULE = ("topics", "where", "predicate", "params")
 MESSAGE = ("task", "channel", "key", "ordered", "batch", "split_by")
@@ -47,7 +46,7 @@ THERE: Any = (
     (_("Expiry"), {"fields": ("expires_after", "expires_at")}),
 )
 PLACE: Any = (_("Progress"), {"fields": ("state", "position", "seen_at", "created_at")})
-SHOWN = {"topics": "shown_topics", "where": "conditions"}
+SHOWN = {"topics": "shown_topics", "where": "conditions", "params": "shown_params"}
 NOT_EDITED = ("expires_at", *PLACE[1]["fields"])
 
 
@@ -232,7 +231,8 @@ class SubscriptionAdmin(QueueAdmin):
             return NEW if self.has_sql_permission(request) else without_sql(NEW)
         (_, rule), *rest = THERE
         # As text: Django would show the array as Python has it.
-        shown = [SHOWN.get(name, name) if obj.declared else name for name in rule["fields"]]
+        is_edited = not obj.declared and self.has_change_permission(request, obj)
+        shown = [name if is_edited else SHOWN.get(name, name) for name in rule["fields"]]
         return ((None, {"fields": shown}), *rest, PLACE)
 
     def get_readonly_fields(
@@ -242,8 +242,8 @@ class SubscriptionAdmin(QueueAdmin):
         if obj is None:
             return sql
         of_code = [name for _title, part in THERE for name in part["fields"] if name != "paused"]
-        fixed = [*of_code, *SHOWN.values()] if obj.declared else ["name"]
-        return tuple(dict.fromkeys((*fixed, *NOT_EDITED, *sql)))
+        fixed = of_code if obj.declared else ["name"]
+        return tuple(dict.fromkeys((*fixed, *SHOWN.values(), *NOT_EDITED, *sql)))
 
     def get_object(
         self, request: HttpRequest, object_id: str, from_field: str | None = None
@@ -256,7 +256,8 @@ class SubscriptionAdmin(QueueAdmin):
     ) -> HttpResponse:
         # Messages, and the overview, know a webhook as the subscription that it is.
         rows = Webhook.objects.using(settings().database)
-        if self.model is Subscription and rows.filter(pk=unquote(object_id)).exists():
+        is_asked_for = self.model is Subscription and self.has_view_permission(request)
+        if is_asked_for and rows.filter(pk=unquote(object_id)).exists():
             url = reverse("admin:pgqueue_webhook_change", args=[object_id])
             return HttpResponseRedirect(url)
         return super().change_view(request, object_id, *args, **kwargs)
@@ -290,8 +291,11 @@ class SubscriptionAdmin(QueueAdmin):
 
     @admin.display(description=_("where"))
     def conditions(self, subscription: Subscription) -> str:
-        where = subscription.where
-        return json.dumps(where, ensure_ascii=False) if where else NOTHING
+        return redacted(subscription.where)
+
+    @admin.display(description=_("params"))
+    def shown_params(self, subscription: Subscription) -> str:
+        return redacted(subscription.params)
 
     @admin.display(description=_("state"))
     def state(self, subscription: Any) -> str:
@@ -314,6 +318,11 @@ class SubscriptionAdmin(QueueAdmin):
 
 
 CREATED = (*RULE, *MESSAGE, "expires_after", "start")
+
+
+def redacted(conditions: Any) -> str:
+    """Return conditions as text, redacted by the names of fields, like events."""
+    return redacting.fields().redact(redacting.to_text(conditions)) if conditions else NOTHING
 
 
 def without_sql(fieldsets: Any) -> Any:

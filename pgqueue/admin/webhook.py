@@ -18,6 +18,7 @@ from pgqueue import webhooks
 from pgqueue.admin.base import PAUSED, RESUMED, Done, QueueAdmin
 from pgqueue.admin.display import NOTHING
 from pgqueue.admin.subscription import (
+    SHOWN,
     NewSubscriptionForm,
     SubscriptionAdmin,
     SubscriptionForm,
@@ -131,17 +132,14 @@ class WebhookAdmin(SubscriptionAdmin):
         # What lets one in is for those who may write it.
         (_title, post), *rest = THERE[1:]
         shown = ["header_names" if name == "headers" else name for name in post["fields"]]
-        wanted = [
-            {"url": "shown_url", "topics": "shown_topics", "where": "conditions"}.get(name, name)
-            for name in THERE[0][1]["fields"]
-        ]
+        wanted = [{"url": "shown_url", **SHOWN}.get(name, name) for name in THERE[0][1]["fields"]]
         return ((None, {"fields": wanted}), (_("Post"), {"fields": shown}), *rest)
 
     def get_readonly_fields(self, request: HttpRequest, obj: Any = None) -> tuple[str, ...]:
         sql = () if self.has_sql_permission(request) else ("predicate",)
         if obj is None:
             return sql
-        return (*NOT_EDITED, "header_names", "shown_url", "shown_topics", "conditions", *sql)
+        return (*NOT_EDITED, "header_names", "shown_url", *SHOWN.values(), *sql)
 
     def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
         return QueueAdmin.has_delete_permission(self, request, obj)

@@ -22,6 +22,7 @@ from pgqueue.conf import settings
 from pgqueue.models import Message, Worker
 from pgqueue.models.clock import StatementTimestamp
 from pgqueue.states import State
+from pgqueue.templatetags.pgqueue_admin import grouped
 
 TOLD = {
     "threads": _("threads"),
@@ -159,4 +160,4 @@ def timesince_in_seconds(moment: datetime) -> str:
 
 def in_seconds(duration: timedelta) -> str:
     """Return a duration as seconds."""
-    return gettext("%s s") % f"{duration.total_seconds():,.0f}"
+    return gettext("%s s") % grouped(duration.total_seconds())

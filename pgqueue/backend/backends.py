@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any
 
 from django.apps import apps
@@ -15,12 +15,15 @@ from pgqueue.backend import api, results
 from pgqueue.backend.results import PostgresTaskResult
 from pgqueue.backend.running import AdoptedTask
 from pgqueue.backend.tasks import OPTIONS, PostgresTask, djangos_errors
+from pgqueue.callables import fault_of
 from pgqueue.conf import settings
 from pgqueue.engine import lookup
 from pgqueue.retries import declare
 from pgqueue.tables import needing_tables
 from pgqueue.tasks import TaskResult
 from pgqueue.tasks.options import checked
+
+_fault_of = lru_cache(maxsize=10_000)(fault_of)  # asked at each enqueue, too
 
 
 class PostgresBackend(api.BaseTaskBackend):
@@ -71,6 +74,8 @@ class PostgresBackend(api.BaseTaskBackend):
         super().validate_task(task)
         with djangos_errors():
             checked({"channel": task.queue_name})
+            if fault := _fault_of(task.func):
+                raise exceptions.InvalidTask(f"{task.func!r} can't be a task: {fault}.")
 
     def adopt(self, task: Any) -> AdoptedTask:
         """Return the task of pgqueue's own that stores and runs the messages of `task`."""

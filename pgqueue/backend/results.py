@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -15,8 +16,10 @@ from pgqueue.backend import api
 from pgqueue.codec.arguments import Codec
 from pgqueue.discovery import imported
 from pgqueue.endings import Cancelled, Died, Discarded, Succeeded
+from pgqueue.engine.errors import entries
 from pgqueue.engine.lookup import Found
 from pgqueue.exceptions import DecryptionFailed, MissingEncryptionKey
+from pgqueue.instants import of_project
 from pgqueue.states import Outcome, State
 from pgqueue.tasks import TaskResult
 
@@ -75,6 +78,10 @@ class PostgresTaskResult(api.TaskResult):  # type: ignore[misc, type-arg]
         _change(self, _return_value=None)
 
 
+UNKNOWN_WORKERS = 10_000
+"""Of attempts whose errors are not kept, at most: a counter may have been stored by others."""
+
+
 def enqueued(task: Any, stored: TaskResult[Any], backend: str) -> PostgresTaskResult:
     """Return the result of a message that was just stored."""
     return PostgresTaskResult(
@@ -97,15 +104,16 @@ def found(task: Any, message: Found, codec: Codec) -> PostgresTaskResult:
     """Return the result of a message that was looked up, wherever it is by now."""
     status = STATUSES[message.state]
     args, kwargs = _arguments(message, codec)
-    errors = json.loads(message.errors) if message.errors != "[]" else []
+    errors = entries(message.errors) if message.errors != "[]" else []
+    ended_at = message.finished_at or (_last(errors) if status is FAILED else None)
     result = PostgresTaskResult(
         task=task,
         id=str(message.id),
         status=status,
-        enqueued_at=message.created_at,
-        started_at=message.started_at or message.claimed_at,
-        finished_at=message.finished_at or (_last(errors) if status is FAILED else None),
-        last_attempted_at=message.claimed_at,
+        enqueued_at=of_project(message.created_at),
+        started_at=of_project(message.started_at or message.claimed_at),
+        finished_at=of_project(ended_at),
+        last_attempted_at=of_project(message.claimed_at),
         args=as_json(args),
         kwargs=as_json(kwargs),
         backend=task.backend,
@@ -192,11 +200,13 @@ def _workers(message: Found, errors: Sequence[Mapping[str, Any]], status: Any) -
     workers = [entry["worker"] for entry in errors]
     # Of many errors, those between the first and the last are not kept.
     missing = message.failures + message.lost - len(workers)
-    workers[1:1] = [""] * max(missing, 0)
+    workers[1:1] = [""] * min(max(missing, 0), UNKNOWN_WORKERS)
     if status in (RUNNING, SUCCESSFUL):
         workers.append(str(message.worker_id))
     return workers
 
 
 def _last(errors: Sequence[Mapping[str, Any]]) -> datetime | None:
-    return datetime.fromisoformat(errors[-1]["at"]) if errors else None
+    with suppress(ValueError):
+        return datetime.fromisoformat(errors[-1].get("at", "")) if errors else None
+    return None

@@ -12,7 +12,7 @@ from typing import Any
 from django.db import connections
 from django.utils import timezone
 
-from pgqueue import registry
+from pgqueue import guard, registry
 from pgqueue.backend import api, results
 from pgqueue.backend.context import PostgresTaskContext
 from pgqueue.backend.results import PostgresTaskResult
@@ -21,11 +21,13 @@ from pgqueue.endings import Ending, Succeeded
 from pgqueue.engine import lookup
 from pgqueue.engine.lookup import Found
 from pgqueue.engine.values import Claim
-from pgqueue.savepoints import TransactionLost, savepoints
+from pgqueue.escaping import logger_of
+from pgqueue.guard import TransactionLost
+from pgqueue.savepoints import savepoints
 from pgqueue.tasks import Task, TaskContext
 from pgqueue.tasks.context import RunState
 
-logger = logging.getLogger(__name__)
+logger = logger_of(__name__)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -159,7 +161,8 @@ def _announce(
     tell = log if is_only_logged else signal.send
     try:
         with savepoints():
-            tell(sender=task.sender_of(context.claim.options), task_result=result())
+            sender = task.sender_of(context.claim.options)
+            guard.call(tell, sender=sender, task_result=result())
     except TransactionLost:
         raise
     except Exception:

@@ -23,7 +23,8 @@ T = TypeVar("T")
 # Of pgqueue.task's; what it has beside them is Django's, or the backend's.
 OPTIONS = (
     "key", "ordered", "dedupe_key", "dedupe_for", "on_conflict", "expires_at", "ttl", "hold_for",
-    "max_attempts", "backoff", "timeout", "atomic", "metadata", "enqueue_on_commit", "encrypted",
+    "max_attempts", "backoff", "timeout", "hard_timeout", "atomic", "metadata", "enqueue_on_commit",
+    "encrypted",
 )  # fmt: skip
 
 
@@ -54,6 +55,7 @@ class PostgresTask(api.Task, Generic[P, T]):  # type: ignore[type-arg]
     max_attempts: int | None = None
     backoff: Backoff | Sequence[float | timedelta] | None = None
     timeout: timedelta | float | None = None
+    hard_timeout: timedelta | float | None = None
     atomic: Atomic | None = None
     metadata: Mapping[str, Any] | None = field(default=None, hash=False)
     enqueue_on_commit: bool | str | None = None
@@ -138,6 +140,7 @@ def task(
     max_attempts: int | None = ...,
     backoff: Backoff | Sequence[float | timedelta] | None = ...,
     timeout: timedelta | float | None = ...,
+    hard_timeout: timedelta | float | None = ...,
     atomic: Atomic | None = ...,
     metadata: Mapping[str, Any] | None = ...,
     enqueue_on_commit: bool | str | None = ...,

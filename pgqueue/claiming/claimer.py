@@ -41,6 +41,16 @@ class Claimed(NamedTuple):
     claim: Claim
     asked_at: float
 
+    @property
+    def size(self) -> int:
+        """The bytes of its payload and its body."""
+        return len(self.claim.payload or b"") + len(self.claim.body or b"")
+
+
+def size_left(claimed: Sequence[Claimed]) -> int:
+    """Return how many bytes a claim may still bring that has brought these; 0 or less: none."""
+    return engine.BYTES - sum(each.size for each in claimed)
+
 
 class Claimer:
     """Claims on the connection of its session, under a new id with each new connection.
@@ -89,6 +99,8 @@ class Claimer:
     def claim(self, limit: int, *, thoroughly: bool = True) -> list[Claimed]:
         """Claim up to `limit` messages, from free lanes and from governed ones.
 
+        Fewer if they would bring more than `engine.BYTES`, but at least one.
+
         Each kind has a share by the number of its channels, and what the other leaves; they begin
         in turn.
 
@@ -124,12 +136,12 @@ class Claimer:
         if self._governed_first:
             share = max(1, limit * governed // (free + governed)) if self._free.channels else limit
             self.claim_governed(claimant, claimed, share)
-            if len(claimed) < limit:
+            if len(claimed) < limit and size_left(claimed) > 0:
                 self.claim_free(claimant, claimed, limit - len(claimed), thoroughly)
         else:
             share = max(1, limit * free // (free + governed)) if self._governed.channels else limit
             self.claim_free(claimant, claimed, share, thoroughly)
-            if len(claimed) < limit:
+            if len(claimed) < limit and size_left(claimed) > 0:
                 self.claim_governed(claimant, claimed, limit - len(claimed))
 
     @property
@@ -202,6 +214,7 @@ class Claimer:
                 limit=step.limit,
                 worker_id=worker_id,
                 lease=self._lease,
+                size=size_left(claimed),
                 takes_raw=self._takes_raw,
             )
             claimed += [Claimed(claim, asked_at) for claim in result.claims]
@@ -246,7 +259,7 @@ class Claimer:
     def _go_round(self, claimant: Claimant, claimed: list[Claimed], limit: int) -> None:
         connection, worker_id = claimant
         lanes, most = self._governed, len(claimed) + limit
-        while (turn := lanes.plan(most - len(claimed))) is not None:
+        while size_left(claimed) > 0 and (turn := lanes.plan(most - len(claimed))) is not None:
             asked_at = time.monotonic()
             served = claim_governed.claim(
                 connection,
@@ -256,6 +269,7 @@ class Claimer:
                 until=turn.until,
                 worker_id=worker_id,
                 lease=self._lease,
+                size=size_left(claimed),
                 takes_raw=self._takes_raw,
             )
             claimed += [Claimed(claim, asked_at) for claim in served.claims]

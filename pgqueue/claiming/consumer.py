@@ -15,7 +15,7 @@ from typing import NamedTuple
 from psycopg import Error, InternalError, OperationalError
 
 from pgqueue import signals
-from pgqueue.claiming.claimer import Claimer
+from pgqueue.claiming.claimer import Claimed, Claimer, size_left
 from pgqueue.claiming.idle import SHORTEST_PAUSE, Idle
 from pgqueue.claiming.listener import ClaimListener
 from pgqueue.claiming.registration import Registration
@@ -29,7 +29,12 @@ from pgqueue.engine import lease as leases
 from pgqueue.engine import promote, settle
 from pgqueue.engine.values import Claim, Connection
 from pgqueue.engine.workers import WorkerInfo, versions
+from pgqueue.service import backoff_after
 from pgqueue.tables import needing_tables
+
+LONGEST_BACKOFF = timedelta(seconds=2)
+LONGEST_NAP = 1.0
+"""Seconds that one look waits for a database that is away."""
 
 
 class Taken(NamedTuple):
@@ -78,6 +83,8 @@ class Consumer:
         self._beat_every = options.heartbeat.total_seconds()
         self._beat_at = monotonic() + self._beat_every
         self._has_ended = False
+        self._has_looked = False
+        self._failures = 0
         self.is_closed = False
         self.next_due_in: timedelta | None = None
         """After a look that found nothing in time: when one may find something."""
@@ -94,15 +101,12 @@ class Consumer:
             until: by the monotonic clock.
 
         Raises:
-            psycopg.OperationalError: the database can't be reached.
+            psycopg.OperationalError: the database is away at first, or until the time is over.
             NotMigrated: it lacks our tables, or has old ones.
         """
         try:
             with self._using, needing_tables(self.database):
-                return self._look(until)
-        except InternalError as error:
-            self._session.close_after(error)
-            raise OperationalError(str(error)) from error
+                return self._look_or_wait(until)
         finally:
             if self.is_closed:
                 self._end()
@@ -159,6 +163,25 @@ class Consumer:
         self.stop()
         self._end()
 
+    def _look_or_wait(self, until: float) -> bool:
+        """Look; wait a while for a database that was there before, if there is time left."""
+        try:
+            is_over = self._look(until)
+        except (OperationalError, InternalError) as error:
+            self._session.close_after(error)
+            left = until - monotonic()
+            if self._has_looked and left > 0:
+                self._failures += 1
+                signals.send(signals.service_failed, type(self), service="receiver", error=error)
+                nap = backoff_after(self._failures, longest=LONGEST_BACKOFF).total_seconds()
+                self._listener.wait(min(nap, left, LONGEST_NAP))
+                return self.is_closed
+            if isinstance(error, InternalError):
+                raise OperationalError(str(error)) from error
+            raise
+        self._has_looked, self._failures = True, 0
+        return is_over
+
     def _look(self, until: float) -> bool:
         if self._taken or self.is_closed:
             return True
@@ -183,7 +206,7 @@ class Consumer:
         self._beat(connection)
         # A claim divides its limit among channels and keys: claim again for what some did not use.
         claimed = more = self._take(self._limit, is_the_last)
-        while more and claimed < self._limit:
+        while more and claimed < self._limit and self._size_left() > 0:
             more = self._take(self._limit - claimed, False)
             claimed += more
         if claimed:
@@ -229,6 +252,9 @@ class Consumer:
         taken_at = monotonic()
         self._taken.extend(Taken(each.claim, taken_at) for each in claimed)
         return len(claimed)
+
+    def _size_left(self) -> int:
+        return size_left([Claimed(*each) for each in list(self._taken)])
 
     def _pop(self) -> Taken | None:
         try:

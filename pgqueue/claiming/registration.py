@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from datetime import timedelta
 from uuid import UUID, uuid4
 
+from pgqueue.culprits import number_left_out
 from pgqueue.engine import workers
 from pgqueue.engine.values import Connection
 from pgqueue.engine.workers import WorkerInfo
@@ -50,6 +52,7 @@ class Registration:
     Args:
         notify_for: how long a wish to be notified lasts.
         ids: gives the ids; None: new ones.
+        busy_for: returns for how many seconds none of its threads has been free.
     """
 
     def __init__(
@@ -58,10 +61,12 @@ class Registration:
         *,
         notify_for: timedelta,
         ids: WorkerIds | None = None,
+        busy_for: Callable[[], float] = lambda: 0.0,
     ) -> None:
         self._info = info
         self._notify_for = notify_for
         self._ids = ids or WorkerIds()
+        self._busy_for = busy_for
         self._lock = threading.Lock()
         self._id: UUID | None = None
         self._next_id: UUID | None = None
@@ -117,7 +122,14 @@ class Registration:
         if self._id is None:
             return
         notify_for = self._notify_for if self._wants_notice else None
-        if not workers.beat(connection, self._id, notify_for=notify_for):
+        busy_for = self._busy_for()
+        if not workers.beat(
+            connection,
+            self._id,
+            notify_for=notify_for,
+            busy_for=busy_for,
+            left_out=number_left_out(connection),
+        ):
             workers.register(connection, self._id, self._info, before=None)
             workers.beat(connection, self._id, notify_for=notify_for)
 

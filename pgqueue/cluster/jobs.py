@@ -95,6 +95,9 @@ class Job:
             self.has_stopped = True
             self.kill()
 
+    def ask_for_stacks(self) -> None:
+        """Do nothing: it is on another machine."""
+
     def kill(self) -> None:
         """Cancel the job: Spark kills the worker's process."""
         if self._status is None:

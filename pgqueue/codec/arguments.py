@@ -18,13 +18,14 @@ from pgqueue.codec.encoding import ANYTHING, Hint, from_json, to_json
 from pgqueue.codec.envelope import Cipher, is_envelope, token_in
 from pgqueue.codec.hints import hints_of, signature_of
 from pgqueue.codec.references import Resolve, resolved
-from pgqueue.codec.scalars import Unstorable, write_str
+from pgqueue.codec.scalars import Unknown, Unstorable, write_str
 from pgqueue.exceptions import (
     DecryptionFailed,
     InvalidArgument,
     InvalidArguments,
     InvalidProgress,
     InvalidResult,
+    NewerPayload,
     PayloadTooLarge,
     PGQueueError,
     UnreadablePayload,
@@ -87,6 +88,7 @@ class Codec:
 
         Raises:
             UnreadablePayload: it isn't a payload, or not one for this function.
+            NewerPayload: it has more than this code knows.
             DecryptionFailed: it is encrypted, and not as this.
             ObjectDoesNotExist: the row of a model instance is gone.
         """
@@ -101,6 +103,24 @@ class Codec:
             if unsaid := self._unsaid(ARGUMENTS, text, error):
                 raise unsaid from None
             raise
+
+    def read_row(self, text: str, *, is_typed: bool) -> dict[str, Any]:
+        """Return the named arguments for which a row of a table stands.
+
+        Args:
+            text: the payload.
+            is_typed: whether the source of the row has types. Of a source without them, such as
+                CSV, an empty cell is None only where the hint takes None. A parameter for texts
+                gets an empty text, and another one keeps its default.
+
+        Raises:
+            UnreadablePayload: it isn't a payload, or a value is none of its parameter's hint.
+            ObjectDoesNotExist: the row of a model instance is gone.
+        """
+        _, cells = self._split(text)
+        if not is_typed:
+            cells = dict(self._filled(cells))
+        return self._parameters.each(self._read_cell, (), cells)[1]
 
     def registered(self, text: str | bytes | memoryview) -> list[tuple[str, type, Any]]:
         """Return the arguments that stand for values of registered classes, such as models.
@@ -167,6 +187,21 @@ class Codec:
         """
         return self._load(PROGRESS, ANYTHING, text)
 
+    def check_known(
+        self, args: Sequence[Any], kwargs: Mapping[str, Any], *, is_encrypted: bool = False
+    ) -> None:
+        """Check that the function has a parameter for each argument of a message.
+
+        Args:
+            is_encrypted: the payload is: the error does not quote it.
+
+        Raises:
+            NewerPayload: it has none for one of them.
+        """
+        if extra := self._parameters.beyond(args, kwargs):
+            said = "it has no parameter for an argument" if is_encrypted else extra
+            raise NewerPayload(f"{self._of('a call')} doesn't fit here: {said}.")
+
     def check_fit(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
         """Check that the function can be called so, whatever the values are.
 
@@ -226,7 +261,8 @@ class Codec:
         """Return an error in the place of one that shows what was decrypted, if it does."""
         if not is_envelope(text) or isinstance(error, DecryptionFailed):
             return None
-        return UnreadablePayload(
+        kind = NewerPayload if isinstance(error, NewerPayload) else UnreadablePayload
+        return kind(
             f"What was decrypted as {self._of(f'the {what}')} was not written for this function, "
             "or it has changed since."
         )
@@ -240,6 +276,27 @@ class Codec:
 
     def _read(self, name: str, hint: Hint, plain: Any) -> Any:
         return read(self._argument(name), hint, plain)
+
+    def _filled(self, cells: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+        """Yield cells, with what an empty one stands for; none where a parameter has a default."""
+        for name, plain in cells.items():
+            hint = self._parameters.hint(name)
+            if plain is not None or hint.takes_null:
+                yield name, plain
+            elif hint.takes_text:
+                yield name, ""
+            elif not self._parameters.has_default(name):
+                raise UnreadablePayload(f"{self._argument(name)} has no value.")
+
+    def _read_cell(self, name: str, hint: Hint, plain: Any) -> Any:
+        if type(plain) is str:
+            try:
+                plain = hint.plain_of(plain)
+            except ValueError as error:
+                raise UnreadablePayload(
+                    f"{self._argument(name)} can't be read from {reprlib.repr(plain)}: {error}."
+                ) from error
+        return self._read(name, hint, plain)
 
     def _dump(self, what: str, hint: Hint, value: Any, refusal: type[PGQueueError]) -> str:
         try:
@@ -292,7 +349,9 @@ class Parameters:
         self._positional = of_kind(Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD)
         self._named = of_kind(Parameter.POSITIONAL_OR_KEYWORD, Parameter.KEYWORD_ONLY)
         self._rest = of_kind(Parameter.VAR_POSITIONAL)
-        self._others = next(iter(of_kind(Parameter.VAR_KEYWORD).values()), Hint())
+        others = of_kind(Parameter.VAR_KEYWORD)
+        self._takes_any = bool(others)
+        self._others = next(iter(others.values()), Hint())
 
     def each(
         self,
@@ -306,11 +365,25 @@ class Parameters:
                 step(name, hint, value)
                 for value, (name, hint) in zip(args, self._each_positional(), strict=False)
             ],
-            {
-                name: step(name, self._named.get(name, self._others), value)
-                for name, value in kwargs.items()
-            },
+            {name: step(name, self.hint(name), value) for name, value in kwargs.items()},
         )
+
+    def beyond(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> str:
+        """Say which arguments the function has no parameters for; "": it has them for all."""
+        if len(args) > len(self._positional) and not self._rest:
+            return f"it takes {len(self._positional)} positional arguments, and got {len(args)}"
+        if self._takes_any or (not (unknown := kwargs.keys() - self._named)):
+            return ""
+        return f"it has no parameter {min(unknown)!r}"
+
+    def hint(self, name: str) -> Hint:
+        """Return the hint of a named argument."""
+        return self._named.get(name, self._others)
+
+    def has_default(self, name: str) -> bool:
+        """Tell whether a named argument may be left out."""
+        parameter = self.signature.parameters.get(name)
+        return parameter is not None and parameter.default is not Parameter.empty
 
     def take_untouched(self, args: Sequence[Any]) -> bool:
         """Tell whether the function takes these positional arguments, and all are plain JSON."""
@@ -354,7 +427,8 @@ def read(what: str, hint: Hint, plain: Any) -> Any:
     try:
         return hint.read(plain)
     except UNREADABLE as error:
-        raise UnreadablePayload(
+        kind = NewerPayload if isinstance(error, Unknown) else UnreadablePayload
+        raise kind(
             f"{what} can't be read from {reprlib.repr(plain)}: {type(error).__name__}: {error}."
         ) from error
 

@@ -25,8 +25,10 @@ the hint, because no tag ever makes us import anything.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
-from dataclasses import fields, is_dataclass
+from contextlib import suppress
+from dataclasses import fields, is_dataclass, replace
 from decimal import Decimal
 from enum import Enum
 from functools import cache, cached_property
@@ -38,10 +40,26 @@ from typing import Any
 
 from pgqueue.codec.hints import classes_in, hints_of, signature_of
 from pgqueue.codec.references import RESULT, TAG, Reference, ResultOf, Returned, noticed
-from pgqueue.codec.scalars import SCALARS, Form, Unstorable, write_key
+from pgqueue.codec.scalars import (
+    FRACTION,
+    SCALARS,
+    Form,
+    Unknown,
+    Unstorable,
+    as_number,
+    write_key,
+)
 
 JSON_TYPES = (NoneType, bool, int, float, str, list, dict)
 CONTAINERS = (list, dict, tuple, set, frozenset)
+# int() and Decimal() also take "1_000", digits of other scripts, and "nan".
+INTEGER = re.compile(r"[+-]?[0-9]{1,4300}")
+NUMBER = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]{1,3})?")
+FLAGS = {
+    **dict.fromkeys(("true", "t", "yes", "y", "on", "1"), True),
+    **dict.fromkeys(("false", "f", "no", "n", "off", "0"), False),
+}
+"""Texts for bool, as PostgreSQL reads them."""
 
 
 _registered: list[Callable[[type], Form | None]] = []
@@ -132,7 +150,7 @@ class Hint:
         if plain.keys() != {TAG, "value"} or plain[TAG] not in self._by_tag:
             if plain[TAG] == RESULT:
                 return self._read_result(plain["value"])
-            raise ValueError(f"{plain!r:.200} has no tag that is known here")
+            raise Unknown(f"{plain!r:.200} has no tag that is known here")
         return self._by_tag[plain[TAG]].read(plain["value"])
 
     def registered(self, plain: Any) -> tuple[type, Any] | None:
@@ -146,6 +164,47 @@ class Hint:
         if form is None or form.of in KNOWN or registered_form(form.of) is None:
             return None
         return form.of, ANYTHING.read(value)
+
+    def plain_of(self, text: str) -> Any:
+        """Return the plain JSON for which a text stands here, such as a cell of a CSV file.
+
+        The text stays a text if the hint names a class that is written as one, or nothing.
+
+        Raises:
+            ValueError: the text is no value of the classes that the hint names.
+        """
+        kinds = self._kinds
+        if not kinds or str in kinds:
+            return text
+        short = text.strip()
+        if int in kinds and INTEGER.fullmatch(short):
+            return int(short)
+        if {*FRACTION} & kinds and NUMBER.fullmatch(short):
+            return Decimal(short)
+        if bool in kinds and short.lower() in FLAGS:
+            return FLAGS[short.lower()]
+        if {list, dict} & kinds:
+            with suppress(ValueError):
+                plain = from_json(short)
+                if type(plain) in kinds:
+                    return plain
+        named = " or ".join(dict.fromkeys(full_name(form.of) for form in self._named))
+        raise ValueError(f"it is no {named}")
+
+    @property
+    def takes_null(self) -> bool:
+        """Whether None is a value here."""
+        return not self._kinds or NoneType in self._kinds
+
+    @property
+    def takes_text(self) -> bool:
+        """Whether a text is a value of a class that the hint names, or the hint names none."""
+        return not self._named or any(form.of is str for form in self._named)
+
+    @cached_property
+    def _kinds(self) -> frozenset[type]:
+        """The kinds of plain JSON that are values of the classes which the hint names."""
+        return frozenset(kind for form in self._named for kind in form.kinds)
 
     @cached_property
     def untouched(self) -> frozenset[type]:
@@ -215,7 +274,10 @@ class Hint:
 
     @cached_property
     def _by_kind(self) -> dict[type, Form]:
-        return {kind: form for form in reversed(self._forms) for kind in form.kinds}
+        forms = {kind: form for form in reversed(self._forms) for kind in form.kinds}
+        if KNOWN[float] not in self._named and forms[Decimal] is KNOWN[float]:
+            forms[Decimal] = UNHINTED_NUMBER
+        return forms
 
 
 def is_tagged(plain: Any) -> bool:
@@ -339,7 +401,7 @@ def dataclass_form(cls: type) -> Form:
 
     def read(plain: Any) -> Any:
         if unknown := expect(dict, plain).keys() - hints:
-            raise ValueError(f"{full_name(cls)} has no field {min(unknown)!r}")
+            raise Unknown(f"{full_name(cls)} has no field {min(unknown)!r}")
         values = {}
         for name, item in plain.items():
             values[name] = hints[name].read(item)
@@ -363,10 +425,22 @@ def unbuildable(cls: type, taken: set[str]) -> str:
 
 def enum_form(cls: type[Enum]) -> Form:
     """Return the form of an enum: the member's value if all are str or int, else its name."""
+
+    def reading(find: Callable[[Any], Enum]) -> Callable[[Any], Enum]:
+        def read(plain: Any) -> Enum:
+            try:
+                return find(plain)
+            except (KeyError, ValueError) as error:
+                raise Unknown(f"{full_name(cls)} has no member {plain!r:.200}") from error
+
+        return read
+
     if all(type(member.value) in (str, int) for member in cls):
         kinds = tuple({type(member.value) for member in cls})
-        return Form(cls, full_name(cls), kinds, lambda member: ANYTHING.write(member.value), cls)
-    return Form(cls, full_name(cls), (str,), attrgetter("name"), cls.__getitem__)
+        return Form(
+            cls, full_name(cls), kinds, lambda each: ANYTHING.write(each.value), reading(cls)
+        )
+    return Form(cls, full_name(cls), (str,), attrgetter("name"), reading(cls.__getitem__))
 
 
 def expect(kind: type, plain: Any) -> Any:
@@ -387,3 +461,5 @@ KNOWN = {
         items_form(frozenset),
     )
 }
+UNHINTED_NUMBER = replace(KNOWN[float], read=as_number)
+"""Reads a fraction where no hint says what it is."""

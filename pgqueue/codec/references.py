@@ -54,9 +54,10 @@ class Returned:
         hint: how the parent's task wrote it.
         error: what is passed in the place of a result that there is not.
         is_encrypted: it is stored so.
+        size: characters of the JSON.
     """
 
-    __slots__ = ("error", "hint", "is_encrypted", "plain", "task")
+    __slots__ = ("error", "hint", "is_encrypted", "plain", "size", "task")
 
     def __init__(
         self,
@@ -66,8 +67,10 @@ class Returned:
         hint: Hint | None = None,
         error: Exception | None = None,
         is_encrypted: bool = False,
+        size: int = 0,
     ) -> None:
         self.task = task
+        self.size = size
         self.plain = plain
         self.hint = hint
         self.error = error

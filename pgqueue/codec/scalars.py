@@ -44,6 +44,10 @@ class Unstorable(Exception):
         return f"{subject}: {path} {self.reason}" if path else f"{subject} {self.reason}"
 
 
+class Unknown(ValueError):
+    """JSON has something that this code does not know, and newer code may."""
+
+
 @dataclass(frozen=True, eq=False)
 class Form:
     """How the values of a type look in JSON, and which kinds of plain JSON can be read so."""
@@ -60,6 +64,13 @@ def write_int(value: int) -> int:
     if not -INT_LIMIT < value < INT_LIMIT:
         raise Unstorable("has more than 4300 digits, which Python won't parse: pass bytes.")
     return int(value)
+
+
+def as_number(text: str | Decimal) -> float | Decimal:
+    """Return a number as a float, or as a Decimal where no float is written with its digits."""
+    number = float(text)
+    exact = Decimal(text)
+    return number if Decimal(repr(number)) == exact else exact
 
 
 def write_float(value: float) -> float | str:

@@ -73,6 +73,8 @@ class Agenda:
         for name, due_in in {**left, **done}.items():
             if name != Promote.name and (name in done or due_in > NOW):
                 naps.append(due_in)
+        if Promote.name not in self._duties:
+            return max(min(naps), SHORTEST_NAP)
         # From the table, in a statement after the commit: a producer that enqueued while this
         # process promoted still saw the old time in the duty's row, and may have notified no one.
         next_due = promote.next_due(connection)

@@ -13,6 +13,7 @@ from pgqueue.duties.partitions import Partitions
 from pgqueue.duties.promote import Promote
 from pgqueue.duties.purge import Purge
 from pgqueue.duties.rescue import Rescue
+from pgqueue.duties.retention import Retention
 from pgqueue.duties.schedule import Schedule, Scheduling
 from pgqueue.duties.sequence import Sequence
 from pgqueue.duties.statistics import Statistics
@@ -36,6 +37,7 @@ def all_duties(*, database: str, scheduling: Scheduling, subscribing: Subscribin
         Expire(),
         Lanes(),
         Flows(retention=options.retention),
+        Retention(),
         Partitions(
             retention=options.retention,
             exports_first=options.export_before_drop,

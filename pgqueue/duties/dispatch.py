@@ -10,6 +10,7 @@ import psycopg
 from psycopg.pq import TransactionStatus
 
 from pgqueue import signals
+from pgqueue.culprits import by_halves
 from pgqueue.duties.schedule import DECLARE_EVERY
 from pgqueue.engine import dispatch as engine
 from pgqueue.engine import predicates, sequence
@@ -140,7 +141,12 @@ class Dispatch:
             sequence.catch_up(connection)
         ready = [each if each.name in known else self._begun(each) for each in declared]
         with suppress(psycopg.errors.LockNotAvailable):  # the next time, then
-            taken = set(engine.declare(connection, [each for each in ready if each]))
+            stored = by_halves(
+                lambda some: engine.declare(connection, some),
+                [each for each in ready if each],
+                lambda each, error: self._failed(error, f"subscription {each.name}"),
+            )
+            taken = {name for names in stored for name in names}
             for name in taken - self._taken:
                 signals.send(signals.subscription_taken, type(self), name=name)
             self._taken = taken
@@ -154,5 +160,5 @@ class Dispatch:
             return None
         return declared._replace(start=start)
 
-    def _failed(self, error: PGQueueError) -> None:
-        signals.send(signals.service_failed, type(self), service="subscriptions", error=error)
+    def _failed(self, error: Exception, service: str = "subscriptions") -> None:
+        signals.send(signals.service_failed, type(self), service=service, error=error)

@@ -1,15 +1,15 @@
-import logging
 from datetime import timedelta
 from time import monotonic
 
 from pgqueue.engine import route
 from pgqueue.engine.values import Connection
+from pgqueue.escaping import logger_of
 
 EVERY = timedelta(seconds=5)
 COST = 20
 """It reads all lanes, so that it pauses for so many times as long as it took."""
 
-logger = logging.getLogger(__name__)
+logger = logger_of(__name__)
 
 
 class Lanes:

@@ -1,6 +1,8 @@
+from collections.abc import Sequence
 from datetime import timedelta
 from time import monotonic
 
+from pgqueue.culprits import by_halves, tell
 from pgqueue.engine import dead, exports, retention
 from pgqueue.engine.values import EVERYTHING, Connection
 from pgqueue.retention import Retention
@@ -36,16 +38,26 @@ class Purge:
         began = monotonic()
         discarded = dead.discard_old(connection, keep=self._dead_retention)
         exported = exports.passed(connection) if self._exports_first else EVERYTHING
-        steps = [
-            retention.purge(connection, window, self._retention, exported=exported)
-            for window in retention.windows(connection, self._retention)
-        ]
+
+        def some(windows: Sequence[retention.Window]) -> list[retention.Step]:
+            with connection.transaction():
+                return [
+                    retention.purge(connection, window, self._retention, exported=exported)
+                    for window in windows
+                ]
+
+        windows = retention.windows(connection, self._retention)
+        steps = [step for done in by_halves(some, windows, _note_kept) for step in done]
         unfinished = sum(not step.is_last for step in steps)
         self.did = {
             "removed": sum(step.removed for step in steps),
             "discarded": discarded,
             "stretches": unfinished,
         }
-        if discarded == dead.BATCH or unfinished:
+        if discarded >= dead.BATCH or unfinished:
             return timedelta()
         return max(EVERY, timedelta(seconds=COST * (monotonic() - began)))
+
+
+def _note_kept(window: retention.Window, error: Exception) -> None:
+    tell("purge", row=f"pgqueue_purged {window.keep}", error=error)

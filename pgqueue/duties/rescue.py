@@ -2,7 +2,7 @@ from datetime import timedelta
 from time import monotonic
 
 from pgqueue import signals
-from pgqueue.engine import lease
+from pgqueue.engine import lease, workers
 from pgqueue.engine.values import Connection
 
 EVERY = timedelta(seconds=1)
@@ -28,9 +28,10 @@ class Rescue:
         """Rescue a batch."""
         began = monotonic()
         rescued = lease.rescue(connection, max_lost=self._max_lost)
+        workers.correct(connection)
         self.did = {"rescued": len(rescued)}
         for each in rescued:
             signals.send(signals.message_rescued, type(self), rescued=each)
-        if len(rescued) == lease.BATCH:
+        if len(rescued) >= lease.BATCH:
             return timedelta()
         return max(EVERY, timedelta(seconds=COST * (monotonic() - began)))

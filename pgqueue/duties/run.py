@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from datetime import timedelta
+
+import psycopg
 
 from pgqueue.connections import Contact
 from pgqueue.duties.base import Duty, LongDuty
@@ -28,6 +31,17 @@ def run_duty(
     Returns:
         None: it was not due, another process is doing it, or this one may not.
     """
+    try:
+        return _run(connection, duty, contact=contact, early=early)
+    except Exception:
+        # For `pgqueue_health`: a duty that is put off again and again is never late.
+        with suppress(psycopg.Error):
+            if not connection.closed:
+                engine.failed(connection, duty.name)
+        raise
+
+
+def _run(connection: Connection, duty: Duty, *, contact: Contact, early: bool) -> timedelta | None:
     if isinstance(duty, LongDuty):
         return _run_long(connection, duty, early=early)
     with in_short(connection):

@@ -10,11 +10,13 @@ import django.db
 import psycopg
 from django.db import close_old_connections
 
-from pgqueue import signals
+from pgqueue import guard, signals
+from pgqueue.culprits import by_halves
 from pgqueue.engine import schedule as engine
 from pgqueue.engine.schedule import Declared, Scheduled
 from pgqueue.engine.values import Connection
 from pgqueue.exceptions import PGQueueError, TickMissed, UnknownTask
+from pgqueue.redaction import Hidden
 from pgqueue.schedules import rhythm_of
 from pgqueue.ticks import LATE, Rhythm, to_do
 
@@ -43,6 +45,9 @@ class Scheduling(Protocol):
 
     def enqueue(self, scheduled: Scheduled, tick: datetime, connection: Connection) -> Enqueued:
         """Store the message of a tick, in the transaction of `connection`."""
+
+    def hiding(self, scheduled: Scheduled) -> Hidden:
+        """Return the `Hidden` that removes a schedule's redacted arguments from texts."""
 
 
 class Schedule:
@@ -103,14 +108,22 @@ class Schedule:
             declared = self._scheduling.declared(self._database)
         except PGQueueError as error:
             # Those that operators have added, or that were correct before, go on.
-            signals.send(signals.service_failed, type(self), service="schedules", error=error)
+            self._failed(error, "schedules")
             return
         self._definitions = {each.name: each.definition for each in declared}
         with suppress(psycopg.errors.LockNotAvailable):  # the next time, then
-            taken = set(engine.declare(connection, declared))
+            stored = by_halves(
+                lambda some: engine.declare(connection, some),
+                declared,
+                lambda each, error: self._failed(error, f"schedule {each.name}"),
+            )
+            taken = {name for names in stored for name in names}
             for name in taken - self._taken:
                 signals.send(signals.schedule_taken, type(self), name=name)
             self._taken = taken
+
+    def _failed(self, error: Exception, service: str) -> None:
+        signals.send(signals.service_failed, type(self), service=service, error=error)
 
     def _try(self, connection: Connection, scheduled: Scheduled) -> Mapping[str, int]:
         """Do the ticks of one; return how many had what. What fails is one's own."""
@@ -127,7 +140,7 @@ class Schedule:
             if scheduled.next_at and scheduled.now - scheduled.next_at >= LATE:
                 # What follows the first line says where it waited: somewhere else each time.
                 self._note(connection, scheduled, error, _said(error).partition("\n")[0])
-        except Exception as error:
+        except BaseException as error:
             if connection.closed:
                 raise
             self._set_aside(scheduled, ASIDE_IF_IMPOSSIBLE)
@@ -135,11 +148,16 @@ class Schedule:
         return {}
 
     def _note(
-        self, connection: Connection, scheduled: Scheduled, error: Exception, said: str
+        self, connection: Connection, scheduled: Scheduled, error: BaseException, said: str
     ) -> None:
         """Note why its ticks are not done, and tell it if that is news."""
-        if engine.note(connection, scheduled, said):
-            signals.send(signals.schedule_failed, type(self), name=scheduled.name, error=error)
+        hidden = self._scheduling.hiding(scheduled)
+        if engine.note(connection, scheduled, hidden(said)):
+            self._announce(scheduled, error, hidden)
+
+    def _announce(self, scheduled: Scheduled, error: BaseException, hidden: Hidden) -> None:
+        told = {"name": scheduled.name, "error": error, "hidden": hidden}
+        signals.send(signals.schedule_failed, type(self), **told)
 
     def _do(self, connection: Connection, scheduled: Scheduled) -> Mapping[str, int]:
         rhythm = rhythm_of(
@@ -152,7 +170,9 @@ class Schedule:
         if first and not ticks and self._is_kept(scheduled):
             ends = [(first, TickMissed())]
         stored = [(tick, end) for tick, end in ends if isinstance(end, int)]
-        failed = {_said(end): end for _, end in ends if isinstance(end, Exception)}
+        errors = [end for _, end in ends if isinstance(end, BaseException)]
+        hidden = self._scheduling.hiding(scheduled) if errors else Hidden(())
+        failed = {hidden(_said(error)): error for error in errors}
         engine.move(
             connection,
             scheduled,
@@ -163,22 +183,25 @@ class Schedule:
             error=next(reversed(failed), None if first and not ticks else ""),
         )
         for error in failed.values():
-            signals.send(signals.schedule_failed, type(self), name=scheduled.name, error=error)
+            self._announce(scheduled, error, hidden)
         return {"enqueued": len(stored), "skipped": len(ends) - len(stored)}
 
     def _enqueue(
         self, connection: Connection, scheduled: Scheduled, tick: datetime
-    ) -> int | Exception | None:
+    ) -> int | BaseException | None:
         """Store a tick's message; return its id, None if it is skipped, or why there is none."""
         close_old_connections()  # of Django's, which fetch model instances among the arguments
         try:
             with connection.transaction():
-                result = self._scheduling.enqueue(scheduled, tick, connection)
+                # The task may make a key, or a class of the user's be encoded.
+                result = guard.isolated(
+                    guard.call, self._scheduling.enqueue, scheduled, tick, connection
+                )
             # With overlap="skip", that of an earlier tick may live.
             return None if result.came_of == "existing" else int(result.id)
         except (psycopg.OperationalError, django.db.OperationalError, UnknownTask):
             raise
-        except Exception as error:
+        except BaseException as error:
             known = self._definitions.get(scheduled.name, "")
             if known and scheduled.definition not in ("", known):
                 raise  # newer code, or older, has other arguments, and may be right

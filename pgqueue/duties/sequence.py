@@ -20,7 +20,7 @@ class Sequence:
 
     def look(self, connection: Connection) -> bool:
         """Return whether an event waits for its position."""
-        return log.is_anything_waiting(connection)
+        return log.has_anything_come(connection)
 
     def run(self, connection: Connection) -> timedelta:
         """Do a batch."""

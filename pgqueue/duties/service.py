@@ -82,7 +82,7 @@ class Duties(Service):
             if isinstance(duty, Looks) and not self._rests(duty):
                 try:
                     due += [duty.name] if duty.look(connection) else []
-                except Exception as error:
+                except BaseException as error:
                     self._let_rest(connection, duty.name, error)
         return due
 
@@ -103,14 +103,17 @@ class Duties(Service):
             if again_in is not None and any(duty.did.values()):
                 self._on_done()
             return again_in
-        except Exception as error:
+        except BaseException as error:
+            # Also SystemExit: modules of the user's are imported here, and keys made.
             self._let_rest(connection, duty.name, error)
             return None
 
     def _rests(self, duty: Duty) -> bool:
         return self._resting.get(duty.name, 0) > time.monotonic()
 
-    def _let_rest(self, connection: psycopg.Connection[Any], name: str, error: Exception) -> None:
+    def _let_rest(
+        self, connection: psycopg.Connection[Any], name: str, error: BaseException
+    ) -> None:
         if not connection.closed:
             # Before it ends the tick: the others are done at the next one, all the same.
             self._failed(name, error)
@@ -143,7 +146,7 @@ class Duties(Service):
         try:
             run_duty(session.connection, duty, contact=self._agenda.contact)
             self._done(duty.name)
-        except Exception as error:
+        except BaseException as error:
             self._failed(duty.name, error)
         finally:
             session.close()
@@ -153,7 +156,7 @@ class Duties(Service):
         self._failed_times.pop(name, None)
         self._succeeded(f"duty {name}")
 
-    def _failed(self, name: str, error: Exception) -> None:
+    def _failed(self, name: str, error: BaseException) -> None:
         rest = min(SHORTEST_REST * 2 ** min(self._failed_times[name], 10), LONGEST_REST)
         self._failed_times[name] += 1
         self._resting[name] = time.monotonic() + rest

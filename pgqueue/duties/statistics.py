@@ -22,4 +22,4 @@ class Statistics:
         """Do a batch of each."""
         added, removed = statistics.fold(connection), statistics.forget(connection)
         self.did = {"added": added, "removed": removed}
-        return timedelta() if statistics.LIMIT in (added, removed) else EVERY
+        return timedelta() if max(added, removed) >= statistics.LIMIT else EVERY

@@ -16,7 +16,7 @@ class Cancelled(NamedTuple):
 
 
 def cancel(connection: Connection, ids: Collection[int]) -> Cancelled:
-    """End messages that are not running; ask those that are."""
+    """End messages that wait; ask running ones to end. Dead letters are left as they are."""
     rows = partitions.repeat_if_missing(connection, SQL["cancel"], {"ids": list(ids)})
     return Cancelled(
         {id for id, how, _ in rows if how == "cancelled"},

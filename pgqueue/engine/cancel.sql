@@ -1,22 +1,21 @@
 -- name: cancel
 -- A message that is not running ends here. A running one is only marked: deleting its row while its
--- task runs would break limits and order, so the settle or the rescue ends it.
+-- task runs would break limits and order, so the settle or the rescue ends it. A dead letter is left as
+-- it is: only a discard ends it for good, which takes another permission.
 WITH chosen AS MATERIALIZED (
     SELECT id, state
     FROM pgqueue_message
     WHERE id = ANY (%(ids)s::bigint[])
     ORDER BY id
     FOR UPDATE
-), mine AS (
-    SELECT id, statement_timestamp() AS cancel_requested_at FROM chosen WHERE state <> 'running'
+), gone AS MATERIALIZED (
+    SELECT * FROM pgqueue_end_v1(ARRAY(SELECT id FROM chosen WHERE state NOT IN ('running', 'dead')), 'cancelled')
 ), asked AS (
     UPDATE pgqueue_message
     SET cancel_requested_at = coalesce(cancel_requested_at, statement_timestamp())
     WHERE id = ANY (ARRAY(SELECT id FROM chosen WHERE state = 'running'))
     RETURNING id
-),
--- include: cancelled_as_asked
-, became AS (
+), became AS (
     SELECT id, channel, key, governed, flow_id, outcome AS word, NULL AS fault FROM gone
 ),
 -- include: heard

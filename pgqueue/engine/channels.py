@@ -10,6 +10,8 @@ from pgqueue.statements import load
 SQL = load(__name__)
 
 LIMIT = 1000
+MOST = 10_000
+"""Channels that are looked at where all are meant."""
 LANES = 100
 LANE_BOUND = 100
 LAST_ENDED = 10_000

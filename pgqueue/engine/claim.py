@@ -1,16 +1,28 @@
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+import json
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import NamedTuple
+from typing import Any, NamedTuple
 from uuid import UUID
 
+from psycopg import Cursor
+
+from pgqueue.culprits import choosing
+from pgqueue.engine import settle
 from pgqueue.engine.values import Claim, Connection
+from pgqueue.escaping import logger_of
+from pgqueue.exceptions import UnreadableMessage
 from pgqueue.statements import load
 from pgqueue.transactions import is_pooled
 
 SQL = load(__name__)
+BYTES = 64 * 1024 * 1024
+"""What the messages of one claim may bring: payloads, bodies and progress."""
+MESSAGES, CLAIM = "pgqueue_message", "claim"
+"""The table and the service under which claims leave out messages."""
+logger = logger_of(__name__)
 
 
 class Known(NamedTuple):
@@ -59,15 +71,19 @@ def claim(
     limit: int,
     worker_id: UUID,
     lease: timedelta,
+    size: int = BYTES,
     takes_raw: bool = True,
 ) -> Answer:
     """Lease up to `limit` ready messages of free lanes.
 
     Args:
+        size: bytes of what they bring, at most, unless the first one alone has more.
         takes_raw: whether raw messages are taken whose channel names no handler.
     """
-    rows = connection.execute(
-        SQL["claim"],
+    cursor = _leased(
+        connection,
+        "claim",
+        "chosen",
         {
             "channels": [lane.channel for lane in known],
             "keys": [lane.key for lane in known],
@@ -82,14 +98,17 @@ def claim(
             "rooms": [search.room for search in searched],
             "shares": [search.share for search in searched],
             "limit": limit,
+            "size": size,
             "takes_raw": takes_raw,
             "is_pooled": is_pooled(connection),
             "worker_id": worker_id,
             "lease": lease,
         },
-    ).fetchall()
+    )
+    rows = cursor.fetchall()
+    claims = [Claim._make((*row[4:], worker_id, ())) for row in rows if row[4] is not None]
     return Answer(
-        [Claim._make((*row[4:], worker_id, ())) for row in rows if row[4] is not None],
+        readable(connection, claims, unreadable(cursor, [row[4] for row in rows])),
         {row[3]: Met(row[1], row[2]) for row in rows if row[3] is not None},
     )
 
@@ -101,21 +120,98 @@ def claim_at_once(
     limit: int,
     worker_id: UUID,
     lease: timedelta,
+    size: int = BYTES,
     takes_raw: bool = True,
 ) -> list[Claim]:
-    """Lease up to `limit` messages of a channel, from its front; none if it is governed."""
-    rows = connection.execute(
-        SQL["claim_at_once"],
+    """Lease up to `limit` messages of a channel, from its front; none if it is governed.
+
+    Args:
+        size: as `claim()` has it.
+    """
+    cursor = _leased(
+        connection,
+        "claim_at_once",
+        "chosen_at_once",
         {
             "channel": channel,
             "limit": limit,
+            "size": size,
             "takes_raw": takes_raw,
             "is_pooled": is_pooled(connection),
             "worker_id": worker_id,
             "lease": lease,
         },
-    ).fetchall()
-    return [Claim._make((*row[1:], worker_id, ())) for row in rows]
+    )
+    rows = cursor.fetchall()
+    claims = [Claim._make((*row[1:], worker_id, ())) for row in rows]
+    return readable(connection, claims, unreadable(cursor, [row[1] for row in rows]))
+
+
+def _leased(
+    connection: Connection, statement: str, chosen: str, parameters: Mapping[str, Any]
+) -> Cursor[Any]:
+    """Run a claim; leave out messages whose lease can't be written, such as a trigger refuses."""
+
+    def lease(aside: list[int]) -> Cursor[Any]:
+        return connection.execute(SQL[statement], {**parameters, "aside": aside})
+
+    def choose(aside: list[int]) -> list[int]:
+        rows = connection.execute(SQL[chosen], {**parameters, "aside": aside})
+        return [id for (id,) in rows]
+
+    return choosing(
+        connection,
+        MESSAGES,
+        lease,
+        chosen=choose,
+        attempt=attempt(connection, parameters),
+        what=CLAIM,
+    )
+
+
+def attempt(
+    connection: Connection, parameters: Mapping[str, Any]
+) -> Callable[[Sequence[int]], object]:
+    """Return a function that writes the leases of messages, by their ids."""
+    given = {name: parameters[name] for name in ("worker_id", "lease")}
+    return lambda ids: connection.execute(SQL["attempt"], {**given, "ids": list(ids)})
+
+
+def unreadable(cursor: Any, ids: Sequence[int]) -> Mapping[int, Mapping[str, str]]:
+    """Return the claimed messages that have values which Python can't hold, and these values.
+
+    Args:
+        ids: of the messages, in the order of the cursor's rows.
+    """
+    return {ids[number]: values for number, values in getattr(cursor, "unreadable", {}).items()}
+
+
+def readable(
+    connection: Connection, claims: list[Claim], unreadable: Mapping[int, Mapping[str, str]]
+) -> list[Claim]:
+    """Return the claims that can be run; the others end as dead letters.
+
+    A run of the others would go by wrong values. Left alone, each of them would be claimed again
+    for ever.
+    """
+    if not unreadable:
+        return claims
+    failures = []
+    for each in claims:
+        if each.id in unreadable:
+            values = unreadable[each.id]
+            said = ", ".join(f"{name} is {value}" for name, value in values.items())
+            logger.error("%s #%s is dead, being unreadable: %s", each.task, each.id, said)
+            entry = {
+                "attempt": each.attempt,
+                "worker": str(each.worker_id),
+                "class": f"{UnreadableMessage.__module__}.{UnreadableMessage.__qualname__}",
+                "message": f"unreadable: {said}",
+                "traceback": "",
+            }
+            failures.append(settle.Failure(each, json.dumps(entry), 0.0))
+    settle.bury_unreadable(connection, failures)
+    return [each for each in claims if each.id not in unreadable]
 
 
 def channels(

@@ -17,6 +17,25 @@ WHERE channel <> ALL (%(excluded)s::text[])
   AND channel NOT IN (SELECT name FROM pgqueue_channel WHERE paused)
 
 -- name: claim
+-- include: first_of_lanes
+, taken AS (
+    UPDATE pgqueue_message m
+-- include: leased
+    FROM fast
+    WHERE m.id = ANY (ARRAY(SELECT id FROM fitting))
+    RETURNING
+-- include: claimed
+),
+-- include: noticed
+SELECT (SELECT count(*) FROM noticed), met.lanes, met.last_key, met.channel, taken.*
+FROM taken FULL JOIN met ON met.channel = taken.channel
+ORDER BY taken.priority DESC, taken.run_at, taken.id
+
+-- name: chosen
+-- include: first_of_lanes
+SELECT id FROM fitting
+
+-- name: first_of_lanes
 -- Lease the first messages of lanes: of known lanes, behind the last message taken; and of lanes that a
 -- loose index scan finds in the searched channels, from a position on. A claim that resumes like this
 -- never walks the dead index entries of earlier claims, which a long transaction may keep alive.
@@ -71,51 +90,32 @@ WITH RECURSIVE fast AS MATERIALIZED (
 ), due AS MATERIALIZED (
     -- MATERIALIZED keeps the LIMIT: the planner may run a plain subquery again for each joined row, and
     -- lease more than was asked for.
-    SELECT head.id
+    SELECT head.id, head.size, head.is_packed
     FROM free CROSS JOIN LATERAL (
-        SELECT m.id FROM pgqueue_message m
+        SELECT m.id,
+-- include: size_of_m
+        FROM pgqueue_message m
         WHERE m.state = 'ready' AND NOT m.governed
           AND m.channel = free.channel AND m.key = free.key
           AND (m.rank, m.run_at, m.id) > (free.rank, free.run_at, free.id)
           AND (m.expires_at IS NULL OR m.expires_at > statement_timestamp()) AND
 -- include: takes_it
+          AND
+-- include: not_left_out
         ORDER BY m.rank, m.run_at, m.id
         LIMIT free.quota
         FOR NO KEY UPDATE SKIP LOCKED) head
     LIMIT %(limit)s
-), taken AS (
-    UPDATE pgqueue_message m
--- include: leased
-    FROM fast
-    WHERE m.id = ANY (ARRAY(SELECT id FROM due))
-    RETURNING
--- include: claimed
 ),
--- include: noticed
-SELECT (SELECT count(*) FROM noticed), met.lanes, met.last_key, met.channel, taken.*
-FROM taken FULL JOIN met ON met.channel = taken.channel
-ORDER BY taken.priority DESC, taken.run_at, taken.id
+-- include: fitting
 
 -- name: claim_at_once
--- Lease ready messages of one channel without governed lanes. After a notification, most of the time of
--- `claim` would be spent on its preparation for many lanes.
-WITH fast AS MATERIALIZED (
--- include: unflushed
-), due AS MATERIALIZED (
-    SELECT m.id FROM pgqueue_message m
-    WHERE m.state = 'ready' AND NOT m.governed AND m.channel = %(channel)s
-      AND (m.expires_at IS NULL OR m.expires_at > statement_timestamp())
-      AND NOT EXISTS (SELECT FROM pgqueue_channel WHERE name = %(channel)s AND paused)
-      AND NOT EXISTS (SELECT FROM pgqueue_policy WHERE channel = %(channel)s AND governs) AND
--- include: takes_it
-    ORDER BY m.channel, m.key, m.rank, m.run_at, m.id
-    LIMIT %(limit)s
-    FOR NO KEY UPDATE SKIP LOCKED
-), taken AS (
+-- include: first_of_a_channel
+, taken AS (
     UPDATE pgqueue_message m
 -- include: leased
     FROM fast
-    WHERE m.id = ANY (ARRAY(SELECT id FROM due))
+    WHERE m.id = ANY (ARRAY(SELECT id FROM fitting))
     RETURNING
 -- include: claimed
 ),
@@ -123,3 +123,32 @@ WITH fast AS MATERIALIZED (
 SELECT (SELECT count(*) FROM noticed), taken.*
 FROM taken
 ORDER BY taken.priority DESC, taken.run_at, taken.id
+
+-- name: chosen_at_once
+-- include: first_of_a_channel
+SELECT id FROM fitting
+
+-- name: attempt
+-- include: try_to_lease
+
+-- name: first_of_a_channel
+-- Lease ready messages of one channel without governed lanes. After a notification, most of the time of
+-- `claim` would be spent on its preparation for many lanes.
+WITH fast AS MATERIALIZED (
+-- include: unflushed
+), due AS MATERIALIZED (
+    SELECT m.id,
+-- include: size_of_m
+    FROM pgqueue_message m
+    WHERE m.state = 'ready' AND NOT m.governed AND m.channel = %(channel)s
+      AND (m.expires_at IS NULL OR m.expires_at > statement_timestamp())
+      AND NOT EXISTS (SELECT FROM pgqueue_channel WHERE name = %(channel)s AND paused)
+      AND NOT EXISTS (SELECT FROM pgqueue_policy WHERE channel = %(channel)s AND governs) AND
+-- include: takes_it
+      AND
+-- include: not_left_out
+    ORDER BY m.channel, m.key, m.rank, m.run_at, m.id
+    LIMIT %(limit)s
+    FOR NO KEY UPDATE SKIP LOCKED
+),
+-- include: fitting

@@ -6,16 +6,30 @@ One statement can't do both; it would exceed the limit and lose wake-ups.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
-from typing import NamedTuple
+from functools import partial
+from typing import Any, NamedTuple
 from uuid import UUID
 
+from pgqueue.culprits import (
+    MOST,
+    by_halves,
+    leave_out,
+    left_out,
+    may_be_a_row,
+    may_be_own,
+    search,
+    shown,
+)
+from pgqueue.engine.claim import BYTES, CLAIM, MESSAGES, attempt, readable, unreadable
 from pgqueue.engine.values import Claim, Connection
 from pgqueue.statements import load
 from pgqueue.transactions import in_short, is_pooled
 
 SQL = load(__name__)
 
+LANES, GATES = "pgqueue_lane", "pgqueue_gate"
 EVERY_TURN = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -44,6 +58,7 @@ def claim(
     until: datetime | None = None,
     worker_id: UUID,
     lease: timedelta,
+    size: int = BYTES,
     takes_raw: bool = True,
 ) -> Served:
     """Lease up to `limit` messages of the channel's lanes whose turn it is, in a transaction.
@@ -52,37 +67,149 @@ def claim(
         after: lanes with an earlier turn are not read: earlier claims left dead index entries
             there.
         until: lanes with this turn or a later one are not read: they were looked at already.
+        size: bytes of what they bring, at most, unless the first one alone has more.
         takes_raw: whether raw messages are taken whose channel names no handler.
     """
+    if channel in left_out(connection, CLAIM, GATES):
+        return Served([])
+    given = {
+        "channel": channel,
+        "after": after,
+        "until": until,
+        "limit": limit,
+        "worker_id": worker_id,
+        "lease": lease,
+        "size": size,
+        "takes_raw": takes_raw,
+        "is_pooled": is_pooled(connection),
+    }
+    for _ in range(MOST):
+        try:
+            return _claim(connection, given)
+        except Exception as error:
+            if not may_be_a_row(connection, error):
+                raise
+            if not _leave_out_culprits(connection, given, error):
+                raise
+            if channel in left_out(connection, CLAIM, GATES):
+                return Served([])
+    return _claim(connection, given)
+
+
+def _claim(connection: Connection, given: Mapping[str, Any]) -> Served:
     with in_short(connection):
-        room = _room(connection, channel, limit)
+        room, lanes = _lock(connection, given)
         if room is None:
             return Served([], is_beside_another=True)
         if room.limit <= 0:
             return Served([])
-        lanes = connection.execute(
-            SQL["lanes"], {"channel": channel, "after": after, "until": until, "lanes": room.limit}
-        ).fetchall()
         if not lanes:
-            return Served([], is_beside_another=_are_left(connection, channel, after, until))
-        rows = connection.execute(
-            SQL["claim"],
-            {
-                "channel": channel,
-                "keys": [key for key, _, _ in lanes],
-                "limit": room.limit,
-                "takes_raw": takes_raw,
-                "is_pooled": is_pooled(connection),
-                "worker_id": worker_id,
-                "lease": lease,
-            },
-        ).fetchall()
-        claims = [Claim._make((*row[2:], worker_id, ())) for row in rows if row[2] is not None]
+            return Served([], is_beside_another=_are_left(connection, given))
+        cursor = connection.execute(SQL["claim"], _to_claim(connection, given, room, lanes))
+        rows = cursor.fetchall()
+        claims = [
+            Claim._make((*row[2:], given["worker_id"], ())) for row in rows if row[2] is not None
+        ]
         if room.is_gated and claims:
-            connection.execute(SQL["charge"], {"channel": channel, "started": len(claims)})
+            connection.execute(SQL["charge"], {"channel": given["channel"], "started": len(claims)})
+    claims = readable(connection, claims, unreadable(cursor, [row[2] for row in rows]))
     _, reached, *_ = rows[0]
     _, turn_at, looked_at = lanes[reached - 1]
     return Served(claims, turn_at, looked_at)
+
+
+class _Lane(NamedTuple):
+    key: str
+    turn_at: datetime
+    looked_at: datetime
+
+
+def _lock(connection: Connection, given: Mapping[str, Any]) -> tuple[_Room | None, list[_Lane]]:
+    """Lock the gate and the lanes whose turn it is; return the room, and the lanes."""
+    room = _room(connection, given["channel"], given["limit"])
+    if room is None or room.limit <= 0:
+        return room, []
+    aside = _lanes_left_out(connection, given["channel"])
+    rows = connection.execute(SQL["lanes"], {**given, "lanes": room.limit, "aside": aside})
+    return room, [_Lane(*row) for row in rows]
+
+
+def _to_claim(
+    connection: Connection, given: Mapping[str, Any], room: _Room, lanes: Sequence[_Lane]
+) -> Mapping[str, Any]:
+    return {
+        **given,
+        "keys": [each.key for each in lanes],
+        "limit": room.limit,
+        "aside": left_out(connection, CLAIM, MESSAGES),
+    }
+
+
+def _lanes_left_out(connection: Connection, channel: str) -> list[str]:
+    return [key for of, key in left_out(connection, CLAIM, LANES) if of == channel]
+
+
+def _leave_out_culprits(connection: Connection, given: Mapping[str, Any], error: Exception) -> bool:
+    """Find the gate, lanes or messages that make a claim raise; return whether there are any."""
+    channel = given["channel"]
+    with in_short(connection):
+        room, lanes = _lock(connection, given)
+        if room is None:
+            return True  # Another worker has the gate locked: that is no error.
+        if room.is_gated:
+
+            def charge(channels: Sequence[str]) -> None:
+                connection.execute(SQL["charge_none"], {"channels": list(channels)})
+
+            with connection.transaction():
+                if _raised(connection, partial(charge, [channel])):
+                    return bool(
+                        search(connection, GATES, [channel], charge, what=CLAIM, error=error)
+                    )
+        return _leave_out_of_lanes(connection, given, room, lanes, error)
+
+
+def _leave_out_of_lanes(
+    connection: Connection,
+    given: Mapping[str, Any],
+    room: _Room,
+    lanes: Sequence[_Lane],
+    error: Exception,
+) -> bool:
+    found = []
+
+    def attempt_lanes(some: Sequence[_Lane]) -> None:
+        with connection.transaction(force_rollback=True):
+            connection.execute(SQL["claim"], _to_claim(connection, given, room, some))
+
+    def leave_out_of(lane: _Lane, error: Exception) -> None:
+        rows = connection.execute(SQL["chosen"], _to_claim(connection, given, room, [lane]))
+        ids = [id for (id,) in rows]
+        attempt_messages = attempt(connection, given)
+        messages = []
+        if _raised(connection, partial(attempt_messages, ids)):
+            messages = search(connection, MESSAGES, ids, attempt_messages, what=CLAIM, error=error)
+        if not messages:
+            name = given["channel"], lane.key
+            leave_out(connection, CLAIM, LANES, name, row=shown(*name), error=error)
+        found.append(lane)
+        if len(found) >= MOST:
+            raise error
+
+    list(by_halves(attempt_lanes, lanes, leave_out_of, error=error))
+    return bool(found)
+
+
+def _raised(connection: Connection, do: Callable[[], object]) -> bool:
+    """Return whether something raises what may be a row's fault; undo it."""
+    try:
+        with connection.transaction(force_rollback=True):
+            do()
+    except Exception as error:
+        if not may_be_own(error):
+            raise
+        return True
+    return False
 
 
 class _Room(NamedTuple):
@@ -103,12 +230,9 @@ def _room(connection: Connection, channel: str, limit: int) -> _Room | None:
     return _Room(row[0], is_gated=True) if row else None
 
 
-def _are_left(
-    connection: Connection, channel: str, after: datetime, until: datetime | None
-) -> bool:
+def _are_left(connection: Connection, given: Mapping[str, Any]) -> bool:
     """Return whether runnable lanes are left. Some may lie before those that were read."""
-    after = after if until is None else EVERY_TURN
-    row = connection.execute(
-        SQL["are_left"], {"channel": channel, "after": after, "until": until}
-    ).fetchone()
+    after = given["after"] if given["until"] is None else EVERY_TURN
+    aside = _lanes_left_out(connection, given["channel"])
+    row = connection.execute(SQL["are_left"], {**given, "after": after, "aside": aside}).fetchone()
     return bool(row and row[0])

@@ -9,6 +9,10 @@ LEFT JOIN LATERAL (
     FOR NO KEY UPDATE SKIP LOCKED) gate ON true
 WHERE p.channel = %(channel)s AND p.scope = 'channel' AND p.governs
 
+-- name: charge_none
+-- Whether the gate can be charged.
+UPDATE pgqueue_gate SET tat = tat, wake_at = wake_at WHERE channel = ANY (%(channels)s::text[])
+
 -- name: tokens
 -- How many starts a rate allows now, by the generic cell rate algorithm (ITU-T I.371). `tat` is the
 -- theoretical arrival time of the next start; `gap` is the time between two starts.
@@ -48,7 +52,7 @@ FROM (
 WHERE g.channel = charged.channel
 
 -- name: whose_turn_it_is
-channel = %(channel)s AND state = 'runnable' AND turn_at >= %(after)s
+channel = %(channel)s AND state = 'runnable' AND key <> ALL (%(aside)s::text[]) AND turn_at >= %(after)s
 AND (%(until)s::timestamptz IS NULL OR turn_at < %(until)s::timestamptz)
 
 -- name: lanes
@@ -76,6 +80,58 @@ SELECT EXISTS (
 -- Take from locked lanes what their policies allow: one turn of each, in the order of their turns, and of
 -- ordered messages only the first. Running messages are counted, never kept in a counter, which would
 -- drift. Lanes that were not reached keep their turn.
+-- include: first_of_lanes
+, taken AS (
+    UPDATE pgqueue_message m
+-- include: leased
+    FROM fast
+    WHERE m.id = ANY (ARRAY(SELECT id FROM fitting))
+    RETURNING
+-- include: claimed
+), served AS MATERIALIZED (
+    SELECT room.*, coalesce(k.taken, 0) AS taken, coalesce(k.parallel, 0) AS parallel,
+           room.head IS NOT NULL AND coalesce(k.taken, 0) = coalesce(k.parallel, 0) AS has_head
+    FROM room
+    LEFT JOIN (SELECT key, count(*) AS taken, count(*) FILTER (WHERE NOT ordered) AS parallel
+               FROM taken GROUP BY key) k USING (key)
+    WHERE room.is_reached
+), moved AS (
+    -- "Idle" is decided by what is visible, not by what could be locked: a cancel that has a row locked may
+    -- roll back, and inserts no bell then. A message that was claimed before there was a policy may not
+    -- insert a bell at its end, either; so a lane that waits for one stays runnable and is looked at again.
+    UPDATE pgqueue_lane l
+    SET turn_at = s.now,
+        tat = CASE WHEN s.gap IS NULL OR s.taken = 0 THEN l.tat ELSE greatest(s.tat, s.now) + s.taken * s.gap END,
+        wake_at = CASE WHEN s.tokens <= s.taken AND s.gap IS NOT NULL
+                       THEN greatest(s.tat, s.now) + s.taken * s.gap - (s.burst - 1) * s.gap END,
+        state = CASE
+            WHEN s.places <= s.taken THEN CASE WHEN (
+                SELECT count(*) FROM (
+                    SELECT FROM pgqueue_message m
+                    WHERE m.state = 'running' AND NOT m.governed AND m.channel = %(channel)s AND m.key = s.key
+                    LIMIT 1) f) = 0 THEN 'saturated' ELSE 'runnable' END
+            WHEN s.tokens <= s.taken THEN 'throttled'
+            WHEN s.has_head OR (
+                SELECT count(*) FROM (
+                    SELECT FROM pgqueue_message m
+                    WHERE m.state = 'ready' AND m.governed AND NOT m.ordered
+                      AND m.channel = %(channel)s AND m.key = s.key
+                    LIMIT s.parallel + 1) z) > s.parallel THEN 'runnable'
+            ELSE 'idle' END
+    FROM served s
+    WHERE l.ctid = s.place
+),
+-- include: noticed
+-- At least one row, which tells how many lanes were reached even if they had nothing.
+SELECT (SELECT count(*) FROM noticed), (SELECT count(*) FROM served), taken.*
+FROM (SELECT) even_so LEFT JOIN taken ON true
+ORDER BY taken.ordered DESC, taken.priority DESC, taken.run_at, taken.id
+
+-- name: chosen
+-- include: first_of_lanes
+SELECT id FROM fitting
+
+-- name: first_of_lanes
 WITH fast AS MATERIALIZED (
 -- include: unflushed
 ), open AS MATERIALIZED (
@@ -121,66 +177,31 @@ WITH fast AS MATERIALIZED (
         SELECT *, coalesce(sum(wanted) OVER (ORDER BY turn ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING), 0) AS before
         FROM (SELECT *, least(share, places, tokens)::int AS wanted FROM allowed) a) b
 ), due AS MATERIALIZED (
-    SELECT picked.id
+    SELECT picked.id, picked.size, picked.is_packed
     FROM room CROSS JOIN LATERAL (
         SELECT * FROM (
-            SELECT m.id FROM pgqueue_message m
+            SELECT m.id,
+-- include: size_of_m
+            FROM pgqueue_message m
             WHERE m.id = room.head AND m.state = 'ready' AND room.n > 0 AND
 -- include: takes_it
+              AND
+-- include: not_left_out
             FOR NO KEY UPDATE SKIP LOCKED) ordered
         UNION ALL
         SELECT * FROM (
-            SELECT m.id FROM pgqueue_message m
+            SELECT m.id,
+-- include: size_of_m
+            FROM pgqueue_message m
             WHERE m.state = 'ready' AND m.governed AND NOT m.ordered
               AND m.channel = %(channel)s AND m.key = room.key
               AND (m.expires_at IS NULL OR m.expires_at > statement_timestamp()) AND
 -- include: takes_it
+              AND
+-- include: not_left_out
             ORDER BY m.rank, m.run_at, m.id
             LIMIT room.n
             FOR NO KEY UPDATE SKIP LOCKED) parallel
         LIMIT room.n) picked
-), taken AS (
-    UPDATE pgqueue_message m
--- include: leased
-    FROM fast
-    WHERE m.id = ANY (ARRAY(SELECT id FROM due))
-    RETURNING
--- include: claimed
-), served AS MATERIALIZED (
-    SELECT room.*, coalesce(k.taken, 0) AS taken, coalesce(k.parallel, 0) AS parallel,
-           room.head IS NOT NULL AND coalesce(k.taken, 0) = coalesce(k.parallel, 0) AS has_head
-    FROM room
-    LEFT JOIN (SELECT key, count(*) AS taken, count(*) FILTER (WHERE NOT ordered) AS parallel
-               FROM taken GROUP BY key) k USING (key)
-    WHERE room.is_reached
-), moved AS (
-    -- "Idle" is decided by what is visible, not by what could be locked: a cancel that has a row locked may
-    -- roll back, and inserts no bell then. A message that was claimed before there was a policy may not
-    -- insert a bell at its end, either; so a lane that waits for one stays runnable and is looked at again.
-    UPDATE pgqueue_lane l
-    SET turn_at = s.now,
-        tat = CASE WHEN s.gap IS NULL OR s.taken = 0 THEN l.tat ELSE greatest(s.tat, s.now) + s.taken * s.gap END,
-        wake_at = CASE WHEN s.tokens <= s.taken AND s.gap IS NOT NULL
-                       THEN greatest(s.tat, s.now) + s.taken * s.gap - (s.burst - 1) * s.gap END,
-        state = CASE
-            WHEN s.places <= s.taken THEN CASE WHEN (
-                SELECT count(*) FROM (
-                    SELECT FROM pgqueue_message m
-                    WHERE m.state = 'running' AND NOT m.governed AND m.channel = %(channel)s AND m.key = s.key
-                    LIMIT 1) f) = 0 THEN 'saturated' ELSE 'runnable' END
-            WHEN s.tokens <= s.taken THEN 'throttled'
-            WHEN s.has_head OR (
-                SELECT count(*) FROM (
-                    SELECT FROM pgqueue_message m
-                    WHERE m.state = 'ready' AND m.governed AND NOT m.ordered
-                      AND m.channel = %(channel)s AND m.key = s.key
-                    LIMIT s.parallel + 1) z) > s.parallel THEN 'runnable'
-            ELSE 'idle' END
-    FROM served s
-    WHERE l.ctid = s.place
 ),
--- include: noticed
--- At least one row, which tells how many lanes were reached even if they had nothing.
-SELECT (SELECT count(*) FROM noticed), (SELECT count(*) FROM served), taken.*
-FROM (SELECT) even_so LEFT JOIN taken ON true
-ORDER BY taken.ordered DESC, taken.priority DESC, taken.run_at, taken.id
+-- include: fitting

@@ -1,6 +1,7 @@
 from collections.abc import Collection
 from datetime import timedelta
 
+from pgqueue.culprits import Part, apart
 from pgqueue.engine import partitions
 from pgqueue.engine.values import Connection
 from pgqueue.statements import load
@@ -11,7 +12,10 @@ BATCH = 1000
 
 
 def replay(connection: Connection, ids: Collection[int]) -> set[int]:
-    """Make dead letters ready, with all their attempts again; return the ids that were dead."""
+    """Make dead letters ready, with all their attempts again; return the ids that were dead.
+
+    A dead child that passed on the failure of such a parent is replayed, too, and waits for it.
+    """
     return {row[0] for row in connection.execute(SQL["replay"], {"ids": list(ids)})}
 
 
@@ -27,5 +31,9 @@ def discard_old(connection: Connection, *, keep: timedelta, limit: int = BATCH) 
     Args:
         keep: the retention of channels that configure none.
     """
-    parameters = {"keep": keep, "limit": limit}
-    return len(partitions.repeat_if_missing(connection, SQL["discard_old"], parameters))
+
+    def some(part: Part) -> int:
+        given = {**part._asdict(), "keep": keep, "limit": limit}
+        return len(partitions.repeat_if_missing(connection, SQL["discard_old"], given))
+
+    return sum(apart(connection, "pgqueue_message", some, what="discard old dead letters"))

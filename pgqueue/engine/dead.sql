@@ -1,14 +1,32 @@
 -- name: replay
--- Counters begin at zero again, except `attempt`: it is part of the fence and is never reset.
-WITH chosen AS MATERIALIZED (
-    SELECT id
+-- Counters begin at zero again, except `attempt`: it is part of the fence and is never reset. A dead letter that only
+-- passed on the failure of a parent comes back with that parent, and waits for it again.
+WITH RECURSIVE wanted (id) AS (
+    SELECT unnest(%(ids)s::bigint[])
+    UNION
+    SELECT child.id
+    FROM wanted JOIN pgqueue_dependency d ON d.parent_id = wanted.id
+    CROSS JOIN LATERAL (
+        SELECT m.id FROM pgqueue_message m
+        WHERE m.id = d.child_id AND m.state || '' = 'dead' AND m.errors -> -1 ? 'parent' LIMIT 1) child
+), chosen AS MATERIALIZED (
+    SELECT id, flow_id, errors -> -1 ? 'parent' AS follows
     FROM pgqueue_message
-    WHERE id = ANY (%(ids)s::bigint[]) AND state || '' = 'dead'
+    WHERE id = ANY (ARRAY(SELECT id FROM wanted)) AND state || '' = 'dead'
     ORDER BY id
     FOR UPDATE
+), waiting AS MATERIALIZED (
+    SELECT c.id, c.flow_id, min(d.parent_id) AS watched_id
+    FROM chosen c JOIN pgqueue_dependency d ON d.flow_id = c.flow_id AND d.child_id = c.id
+    WHERE c.follows
+      AND (d.parent_id = ANY (ARRAY(SELECT id FROM chosen))
+           OR (SELECT count(*) FROM (
+                   SELECT FROM pgqueue_message m WHERE m.id = d.parent_id AND m.state || '' <> 'dead' LIMIT 1) live) > 0)
+    GROUP BY c.id, c.flow_id
 ), changed AS (
     UPDATE pgqueue_message
-    SET state = 'ready', run_at = statement_timestamp(), failures = 0, lost = 0,
+    SET state = CASE WHEN id = ANY (ARRAY(SELECT id FROM waiting)) THEN 'held' ELSE 'ready' END,
+        run_at = statement_timestamp(), failures = 0, lost = 0,
         governed =
 -- include: governed_anew
         ,
@@ -19,6 +37,10 @@ WITH chosen AS MATERIALIZED (
                    || CASE WHEN dedupe_key IS NULL THEN '{}' ELSE jsonb_build_object('dedupe_key', dedupe_key) END
     WHERE id = ANY (ARRAY(SELECT id FROM chosen))
     RETURNING id, channel, key, state, governed
+), blocked AS (
+    INSERT INTO pgqueue_blocked (message_id, flow_id, watched_id, on_failure)
+    SELECT id, flow_id, watched_id, 'run' FROM waiting
+    RETURNING message_id
 ),
 -- include: told
 , noticed AS (
@@ -35,11 +57,9 @@ WITH chosen AS MATERIALIZED (
     WHERE id = ANY (%(ids)s::bigint[]) AND state || '' = 'dead'
     ORDER BY id
     FOR UPDATE
-), gone AS (
-    DELETE FROM pgqueue_message WHERE id = ANY (ARRAY(SELECT id FROM chosen)) RETURNING *, 'discarded' AS outcome
-),
--- include: into_history
-, became AS (
+), gone AS MATERIALIZED (
+    SELECT * FROM pgqueue_end_v1(ARRAY(SELECT id FROM chosen), 'discarded')
+), became AS (
     SELECT id, channel, key, governed, flow_id, outcome AS word, NULL AS fault FROM gone
 ),
 -- include: heard
@@ -53,7 +73,9 @@ WITH RECURSIVE channels AS (
     SELECT (SELECT min(m.channel) FROM pgqueue_message m WHERE m.state = 'dead' AND m.channel > c.channel)
     FROM channels c WHERE c.channel IS NOT NULL
 ), limits AS MATERIALIZED (
-    SELECT c.channel, statement_timestamp() - coalesce(
+    SELECT c.channel,
+-- include: retained_at
+        - coalesce(
         (SELECT dead_retention FROM pgqueue_channel WHERE name = c.channel), %(keep)s::interval) AS before
     FROM channels c WHERE c.channel IS NOT NULL
 ), chosen AS MATERIALIZED (
@@ -62,7 +84,8 @@ WITH RECURSIVE channels AS (
         SELECT m.id
         FROM pgqueue_message m
         WHERE m.state = 'dead' AND m.channel = limits.channel AND m.claimed_at < limits.before
-          AND coalesce((m.errors -> -1 ->> 'at')::timestamptz, m.claimed_at) < limits.before
+          AND coalesce(pgqueue_instant_of_v1(m.errors -> -1 ->> 'at'), m.claimed_at) < limits.before AND
+-- include: within
         ORDER BY m.claimed_at
         LIMIT %(limit)s
         FOR UPDATE SKIP LOCKED) old

@@ -8,15 +8,11 @@ that was paused, or is new and starts further back, has a position of its own un
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterator
-from contextlib import contextmanager
+from collections.abc import Collection
 from datetime import timedelta
-from time import monotonic
 from typing import Any, NamedTuple
 
-import psycopg
-
-from pgqueue.engine import predicates
+from pgqueue.engine.matching import Matching, Stretch
 from pgqueue.engine.values import Connection, Cursors
 from pgqueue.statements import load
 from pgqueue.transactions import wait_at_most
@@ -27,27 +23,8 @@ EVENTS = 2000
 """Events that one step matches, at most."""
 BYTES = 32 * 1024 * 1024
 """Bytes of payloads that one step matches, or slightly more."""
-PATIENCE = 10.0
-"""Seconds that matching may take: a subscription that takes longer by itself is paused."""
-HASTE = 1.0
-"""Seconds for some of many, once all together have taken too long."""
-LONGEST = 30.0
-"""Seconds after which the search for who it was ends; its worker's watchdog waits for longer."""
 DECLARE_PATIENCE = "500ms"
 """The lock_timeout of a declaration: an operator may have locked a row."""
-FAULTS = (
-    psycopg.DataError,
-    psycopg.IntegrityError,
-    psycopg.errors.InternalError_,
-    psycopg.errors.ProgramLimitExceeded,
-    psycopg.errors.QueryCanceled,
-    psycopg.errors.StatementTooComplex,
-    psycopg.errors.SyntaxError,
-    psycopg.errors.UndefinedObject,
-)
-"""Errors that a subscription's own conditions may raise. Others, such as a missing column while
-tables are migrated, are no subscription's: the step is tried again."""
-FAULTS_OF_PREDICATES = (*FAULTS, psycopg.InternalError, psycopg.ProgrammingError)
 
 
 class Declared(NamedTuple):
@@ -100,14 +77,6 @@ class Step(NamedTuple):
     is_last: bool
 
 
-class Stretch(NamedTuple):
-    """Events that a step matches: those after a position, up to another; and the log's last."""
-
-    after: int
-    upto: int
-    head: int
-
-
 def has_work(connection: Connection) -> bool | None:
     """Return whether events wait for subscriptions; None: there are no subscriptions."""
     row = connection.execute(SQL["has_work"]).fetchone()
@@ -155,7 +124,7 @@ def _go_on(connection: Connection, cursor: int, limit: int) -> Step:
     stretch = _stretch(connection, None, cursor, None, limit)
     if stretch.upto <= cursor:
         return Step(0, 0, is_last=True)
-    stored = _match(connection, None, stretch)
+    stored = Matching(connection, None, stretch).run()
     connection.execute(SQL["move"], {"upto": stretch.upto})
     return Step(stretch.upto - cursor, stored, is_last=stretch.upto >= stretch.head)
 
@@ -167,7 +136,7 @@ def _catch_up(connection: Connection, cursor: int, limit: int) -> Step:
         return Step(0, 0, is_last=True)
     name, position = row
     stretch = _stretch(connection, name, position, cursor, limit)
-    stored = _match(connection, [name], stretch)
+    stored = Matching(connection, [name], stretch).run()
     given = {"name": name, "upto": stretch.upto, "cursor": cursor}
     connection.execute(SQL["move_one"], given)
     return Step(stretch.upto - position, stored, is_last=False)
@@ -183,89 +152,6 @@ def _stretch(
         error = f"Events after position {after} were removed, up to {floor}, before it saw them."
         connection.execute(SQL["note_gap"], {"name": name, "error": error})
     return Stretch(max(after, floor), max(upto, floor), head)
-
-
-def _match(connection: Connection, names: list[str] | None, stretch: Stretch) -> int:
-    """Store the messages of a stretch; pause the subscriptions that can't be matched.
-
-    Args:
-        names: of the subscriptions; None: all that follow.
-    """
-    until = monotonic() + LONGEST
-    given = {"after": stretch.after, "upto": stretch.upto, "names": names}
-    met = _meet(connection, given, until)
-    return _store(connection, {**given, **met}, until)
-
-
-def _meet(connection: Connection, given: dict[str, Any], until: float) -> dict[str, Any]:
-    """Evaluate the predicates in SQL, each once; pause the subscriptions of one that fails."""
-    met: list[tuple[int, str]] = []
-    for (predicate,) in connection.execute(SQL["predicates"], given).fetchall():
-        own = {**given, "predicate": predicate}
-        if monotonic() > until:
-            connection.execute(SQL["leave_all"], own)
-            continue
-        try:
-            with _in_time(connection, PATIENCE):
-                row = connection.execute(SQL["to_evaluate"], own).fetchone()
-                met += predicates.evaluate(connection, predicate, *(row or ("[]", "[]")))
-        except FAULTS_OF_PREDICATES as error:
-            connection.execute(SQL["pause_all"], {**own, "error": _said(error)})
-    positions, names = [position for position, _ in met], [name for _, name in met]
-    return {"met_positions": positions, "met_names": names}
-
-
-def _store(connection: Connection, given: dict[str, Any], until: float) -> int:
-    """Store the messages; which of many subscriptions it is that fails is found by halves.
-
-    Args:
-        until: when the search ends, by the monotonic clock: then the rest catches up later.
-    """
-    names: list[str] | None = given["names"]
-    is_one = names is not None and len(names) == 1
-    if names is not None and not is_one and monotonic() > until:
-        connection.execute(SQL["leave"], given)
-        return 0
-    try:
-        with _in_time(connection, PATIENCE if names is None or is_one else HASTE):
-            row = connection.execute(SQL["match"], given).fetchone()
-            return row[0] if row else 0
-    except FAULTS as error:
-        if names is None:
-            names = [name for (name,) in connection.execute(SQL["followers"])]
-        if len(names) == 1:
-            own = {**given, "name": names[0], "error": _said(error)}
-            connection.execute(SQL["pause"], own)
-        if len(names) <= 1:
-            return 0
-    half = len(names) // 2
-    halves = [{**given, "names": some} for some in (names[:half], names[half:])]
-    return sum(_store(connection, each, until) for each in halves)
-
-
-@contextmanager
-def _in_time(connection: Connection, patience: float) -> Iterator[None]:
-    """Open a savepoint in which a statement may take so long, and no longer."""
-    began = monotonic()
-    try:
-        with connection.transaction():
-            given = {"patience": _spelled(patience), "lock_patience": _spelled(patience / 2)}
-            connection.execute(SQL["set_up"], given)
-            yield
-            connection.execute(SQL["set_back"])
-    except psycopg.errors.QueryCanceled as error:
-        if monotonic() - began < patience:
-            # It was cancelled by somebody, and is tried again as it was.
-            raise psycopg.OperationalError(str(error)) from error
-        raise
-
-
-def _spelled(seconds: float) -> str:
-    return f"{seconds * 1000:.0f}ms"
-
-
-def _said(error: Exception) -> str:
-    return f"{type(error).__name__}: {error}".replace("\x00", "")[:1000]
 
 
 def declare(connection: Connection, declared: Collection[Declared]) -> list[str]:

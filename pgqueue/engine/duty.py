@@ -30,6 +30,11 @@ def done(connection: Connection, name: str, *, again_in: timedelta) -> None:
     connection.execute(SQL["done"], {"name": name, "again_in": again_in})
 
 
+def failed(connection: Connection, name: str) -> None:
+    """Store that a duty failed, unless it has failed before since it was last done."""
+    connection.execute(SQL["failed"], {"name": name})
+
+
 def postpone(connection: Connection, name: str, *, by: timedelta) -> None:
     """Move the time at which the locked duty is due; it was not done yet."""
     connection.execute(SQL["postpone"], {"name": name, "by": by})

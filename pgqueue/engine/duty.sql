@@ -8,8 +8,14 @@ FOR UPDATE SKIP LOCKED
 
 -- name: done
 UPDATE pgqueue_duty
-SET ran_at = clock_timestamp(), due_at = clock_timestamp() + %(again_in)s::interval
+SET ran_at = clock_timestamp(), due_at = clock_timestamp() + %(again_in)s::interval, failing_since = NULL
 WHERE name = %(name)s
+
+-- name: failed
+-- Skipped where another session has the row: that one does the duty now.
+UPDATE pgqueue_duty
+SET failing_since = least(failing_since, clock_timestamp())
+WHERE name = ANY (ARRAY(SELECT name FROM pgqueue_duty WHERE name = %(name)s FOR NO KEY UPDATE SKIP LOCKED))
 
 -- name: postpone
 UPDATE pgqueue_duty

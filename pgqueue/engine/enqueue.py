@@ -119,9 +119,8 @@ def enqueue(
             return _each(connection, common, keys, payloads, bodies, dedupe_keys, ids)
         with connection.cursor() as cursor:
             admitted = _admitted(cursor, common, keys)
-            return _copy(
-                cursor, common, keys, payloads, ids or reserve(connection, len(keys)), admitted
-            )
+            ids = ids or reserve(connection, len(keys))
+            return _copy(connection, cursor, common, keys, payloads, ids, admitted)
 
 
 def _together(connection: Any) -> AbstractContextManager[Any]:
@@ -297,6 +296,7 @@ def _admitted(cursor: Any, common: Common, keys: Sequence[str]) -> list[bool] | 
 
 
 def _copy(
+    connection: Cursors,
     cursor: Any,
     common: Common,
     keys: Sequence[str],
@@ -304,9 +304,14 @@ def _copy(
     ids: Sequence[int],
     admitted: Sequence[bool] | None,
 ) -> Enqueued:
-    """Store many messages by COPY, which is cheaper than INSERT but can't check for conflicts."""
+    """Store many messages by COPY, which is cheaper than INSERT but can't check for conflicts.
+
+    A producer's role may not COPY: a function of the database stores each message for it.
+    """
     cursor.execute(SQL["begun"], {**common._asdict(), "keys": list(set(keys))})
-    state, run_at, created_at, expires_at, lease_until, governed = cursor.fetchone()
+    state, run_at, created_at, expires_at, lease_until, governed, may_copy = cursor.fetchone()
+    if not may_copy:
+        return _each(connection, common, keys, payloads, None, None, ids)
     ruled = set(keys) if common.ordered else set(governed or ())
     rest = (common.channel, common.task, common.metadata, common.options, common.priority,
             common.max_attempts, state, run_at, created_at, expires_at, lease_until,

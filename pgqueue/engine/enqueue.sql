@@ -37,7 +37,7 @@ ORDER BY each.number
 
 -- name: reserve
 -- Ids for messages that are inserted later.
-SELECT array_agg(nextval('pgqueue_message_id_seq')) FROM generate_series(1, %(count)s)
+SELECT pgqueue_reserve_v1(%(count)s)
 
 -- name: keep_order
 -- Takes the locks before the ids, and in the order of the lanes, as every transaction does that takes several.
@@ -62,7 +62,7 @@ SELECT EXISTS (
     WHERE channel = ANY (%(channels)s::text[]) AND max_size IS NOT NULL AND scope IN ('each', 'key'))
 
 -- name: begun
--- The values that COPY stores in each row, and which keys are governed.
+-- The values that COPY stores in each row, which keys are governed, and whether this role may COPY.
 SELECT CASE WHEN %(held_for)s::interval IS NOT NULL OR %(waits)s THEN 'held'
             WHEN run_at > now THEN 'scheduled'
             ELSE 'ready' END,
@@ -70,7 +70,8 @@ SELECT CASE WHEN %(held_for)s::interval IS NOT NULL OR %(waits)s THEN 'held'
        now + %(held_for)s::interval,
        CASE WHEN EXISTS (SELECT FROM pgqueue_policy p WHERE p.channel = %(channel)s AND p.governs)
             THEN ARRAY(SELECT DISTINCT key FROM unnest(%(keys)s::text[]) AS k (key)
-                       WHERE pgqueue_is_governed_v1(%(channel)s, key)) END
+                       WHERE pgqueue_is_governed_v1(%(channel)s, key)) END,
+       pgqueue_stores_messages_v1()
 FROM (SELECT statement_timestamp() AS now,
              coalesce(%(run_at)s::timestamptz,
                       statement_timestamp() + coalesce(%(run_after)s::interval, '0')) AS run_at) due

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from functools import partial
 from math import ceil
 
+from pgqueue.culprits import one_by_one
 from pgqueue.engine import partitioning
 from pgqueue.engine.values import Connection
 from pgqueue.statements import load
@@ -21,10 +23,29 @@ FOR_EVER = timedelta(days=365)
 
 
 def ensure(connection: Connection) -> int:
-    """Make the partitions that are missing; return how many."""
+    """Make the partitions that are missing; return how many.
+
+    A partition that can't be made is named in the log, and keeps no other.
+    """
     given = {"size": SIZE, "ahead": _ahead(_pace(connection))}
     rows = connection.execute(SQL["missing"], given).fetchall()
-    return sum(_make(connection, schema, number) for schema, number in rows)
+    make = partial(_make_one, connection)
+    made = one_by_one(
+        make,
+        rows,
+        what=partitioning.MAKING,
+        row=lambda missing: _name(missing[1]),
+        is_own=partitioning.is_own,
+    )
+    return sum(made)
+
+
+def _make_one(connection: Connection, missing: tuple[str, int]) -> bool:
+    return _make(connection, *missing)
+
+
+def _name(number: int) -> str:
+    return f"{TABLE}_{number}"
 
 
 def lasting(connection: Connection) -> timedelta:
@@ -49,4 +70,4 @@ def _pace(connection: Connection) -> timedelta:
 def _make(connection: Connection, schema: str, number: int) -> bool:
     """Make a partition; return False if another session has just made it."""
     first, end = number * SIZE, (number + 1) * SIZE
-    return partitioning.make(connection, schema, TABLE, f"{TABLE}_{number}", first=first, end=end)
+    return partitioning.make(connection, schema, TABLE, _name(number), first=first, end=end)

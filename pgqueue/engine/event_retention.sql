@@ -18,7 +18,9 @@ ORDER BY NOT is_pending, substring(relname FROM '[0-9]+$')::bigint
 
 -- name: is_older
 -- By the BRIN index, in no time: nearly all of a partition's blocks are older, or the first one is not.
-SELECT NOT EXISTS (SELECT FROM {table} WHERE created_at >= statement_timestamp() - %(age)s::interval)
+SELECT NOT EXISTS (SELECT FROM {table} WHERE created_at >=
+-- include: retained_at
+    - %(age)s::interval)
 
 -- name: behind
 -- Who has not yet passed a position.
@@ -39,10 +41,12 @@ GROUP BY "group"
 UNION ALL
 SELECT 'subscription ' || name, position FROM pgqueue_subscription WHERE NOT follows
 UNION ALL
--- A target beyond the end of the log tells of another log: what it says counts for nothing.
+-- A target of another database, or beyond the end of the log, tells of another log: what it says counts for nothing.
 SELECT 'export ' || target, CASE WHEN event_position <= greatest(
     (SELECT position FROM pgqueue_event ORDER BY position DESC LIMIT 1),
-    (SELECT position FROM pgqueue_log_floor WHERE log = 'event')) THEN event_position ELSE 0 END
+    (SELECT position FROM pgqueue_log_floor WHERE log = 'event')) AND database =
+-- include: identity
+    THEN event_position ELSE 0 END
 FROM pgqueue_export
 WHERE %(exports_first)s
 UNION ALL

@@ -1,3 +1,4 @@
+from pgqueue.culprits import Part, apart, delete
 from pgqueue.engine import partitions
 from pgqueue.engine.values import Connection
 from pgqueue.statements import load
@@ -9,9 +10,22 @@ BATCH = 1000
 
 def expire(connection: Connection, *, limit: int = BATCH) -> int:
     """End messages whose hold or expiry time is over as expired; return how many."""
-    return len(partitions.repeat_if_missing(connection, SQL["expire"], {"limit": limit}))
+
+    def some(part: Part) -> int:
+        given = {**part._asdict(), "limit": limit}
+        return len(partitions.repeat_if_missing(connection, SQL["expire"], given))
+
+    return sum(apart(connection, "pgqueue_message", some, what="expire"))
 
 
 def forget(connection: Connection, *, limit: int = BATCH) -> int:
     """Delete remembered dedupe keys whose time is over; return how many."""
-    return connection.execute(SQL["forget"], {"limit": limit}).rowcount
+    given = {"limit": limit}
+    return delete(
+        connection,
+        "pgqueue_dedupe",
+        SQL["forget"],
+        SQL["over"],
+        given,
+        what="forget dedupe keys",
+    )

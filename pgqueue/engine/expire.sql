@@ -4,14 +4,16 @@
 WITH over AS MATERIALIZED (
     SELECT id FROM (
         SELECT id FROM pgqueue_message
-        WHERE state = 'held' AND lease_until <= statement_timestamp()
+        WHERE state = 'held' AND lease_until <= statement_timestamp() AND
+-- include: within
         ORDER BY id LIMIT %(limit)s
         FOR UPDATE SKIP LOCKED) held
     UNION
     SELECT id FROM (
         SELECT id FROM pgqueue_message
         WHERE state IN ('held', 'scheduled', 'ready') AND expires_at IS NOT NULL
-          AND expires_at <= statement_timestamp()
+          AND expires_at <= statement_timestamp() AND
+-- include: within
         ORDER BY expires_at LIMIT %(limit)s
         FOR UPDATE SKIP LOCKED) late
 ), gone AS (
@@ -28,6 +30,15 @@ SELECT id, (SELECT count(*) FROM told) FROM gone
 DELETE FROM pgqueue_dedupe
 WHERE (channel, dedupe_key) IN (
     SELECT channel, dedupe_key FROM pgqueue_dedupe
-    WHERE expires_at <= statement_timestamp()
+    WHERE expires_at <=
+-- include: retained_at
     ORDER BY expires_at LIMIT %(limit)s
     FOR UPDATE SKIP LOCKED)
+
+-- name: over
+-- Without their keys, which may be secret.
+SELECT ctid::text, channel FROM pgqueue_dedupe
+WHERE expires_at <=
+-- include: retained_at
+ORDER BY expires_at LIMIT %(limit)s
+FOR UPDATE SKIP LOCKED

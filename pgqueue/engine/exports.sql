@@ -1,8 +1,10 @@
 -- name: targets
--- One whose transaction numbers this cluster has not reached belongs to another cluster, or to a later state
--- of this one: what it says counts for nothing.
+-- An export of another database, such as one of which this is a copy, counts for nothing. An export whose transaction
+-- numbers this cluster has not reached tells of a later state, and counts for nothing, too.
 SELECT target,
-       CASE WHEN txid < pg_snapshot_xmax(pg_current_snapshot())::text::bigint THEN txid ELSE 0 END AS txid,
+       CASE WHEN txid < pg_snapshot_xmax(pg_current_snapshot())::text::bigint AND database =
+-- include: identity
+       THEN txid ELSE 0 END AS txid,
        message_id, extract(epoch FROM statement_timestamp() - exported_at)::float8
 FROM pgqueue_export
 ORDER BY 2, 3, target

@@ -21,6 +21,7 @@ from itertools import pairwise
 from typing import Any, NamedTuple
 
 from pgqueue.engine.values import Cursors
+from pgqueue.readable import reading
 from pgqueue.statements import load
 
 SQL = load(__name__)
@@ -245,7 +246,7 @@ def _relatives(connection: Cursors, statement: str, **given: Any) -> list[Relati
 
 
 def _rows(connection: Cursors, statement: str, **given: Any) -> list[tuple[Any, ...]]:
-    with connection.cursor() as cursor:
+    with reading(connection), connection.cursor() as cursor:
         cursor.execute(SQL[statement], given)
         rows: list[tuple[Any, ...]] = cursor.fetchall()
         return rows

@@ -12,18 +12,24 @@ becomes of them passes the dead ones, which may be replayed: so it walks once mo
 
 from __future__ import annotations
 
+import json
 from collections import Counter
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
-from typing import NamedTuple
+from functools import partial
+from types import MappingProxyType
+from typing import Any, NamedTuple
 
+from pgqueue.culprits import MOST, Part, apart, by_halves, leave_out, left_out, tell
 from pgqueue.engine import cancel, copying
 from pgqueue.engine.values import Connection, Cursors, array
 from pgqueue.statements import load
 
 SQL = load(__name__)
 
+TABLE = "pgqueue_flow"
 BATCH = 10_000
+NO_NAMES: Mapping[str, int] = MappingProxyType({})
 WIDTH = 5_000
 """Messages that one statement of the router lets go or cancels. The rest has a bell again."""
 TURNS = 50
@@ -85,31 +91,94 @@ def reserve(connection: Cursors) -> int:
     return id
 
 
-def begin(connection: Cursors, flow_id: int, name: str, *, handler_id: int | None = None) -> None:
+def begin(
+    connection: Cursors,
+    flow_id: int,
+    name: str,
+    *,
+    handler_id: int | None = None,
+    names: Mapping[str, int] = NO_NAMES,
+) -> None:
     """Store a flow, without messages yet.
 
     Args:
         flow_id: a reserved one.
         handler_id: the message that runs when all others have ended.
+        names: the ids of messages that have a name.
     """
+    given = {
+        "id": flow_id,
+        "name": name,
+        "handler_id": handler_id,
+        "names": json.dumps(dict(names)),
+    }
     with connection.cursor() as cursor:
-        cursor.execute(SQL["begin"], {"id": flow_id, "name": name, "handler_id": handler_id})
+        cursor.execute(SQL["begin"], given)
+
+
+def add_names(connection: Cursors, flow_id: int, names: Mapping[str, int]) -> bool:
+    """Store the names of messages that are added later; return False if one is taken."""
+    with connection.cursor() as cursor:
+        cursor.execute(SQL["add_names"], {"flow_id": flow_id, "names": json.dumps(dict(names))})
+        return bool(cursor.rowcount)
+
+
+def named(connection: Cursors, flow_id: int, name: str) -> tuple[int | None, list[str]]:
+    """Return the id of the flow's message with this name, and all names of the flow."""
+    with connection.cursor() as cursor:
+        cursor.execute(SQL["named"], {"flow_id": flow_id, "name": name})
+        row = cursor.fetchone()
+    return (row[0], list(row[1])) if row else (None, [])
+
+
+def lock(connection: Cursors, flow_id: int) -> None:
+    """Wait for other transactions that add waits to the flow, and have others wait for this one."""
+    with connection.cursor() as cursor:
+        cursor.execute(SQL["lock_flow"], {"flow_id": flow_id})
+
+
+def keep(connection: Cursors, flow_id: int) -> bool:
+    """Have the flow go on until the transaction ends; return False if the flow has ended.
+
+    One of its messages is locked. So the message does not end meanwhile: who settles it tries
+    again. A flow whose handler waits no more has ended, too.
+    """
+    given = {"flow_id": flow_id}
+    while True:
+        with connection.cursor() as cursor:
+            cursor.execute(SQL["keep"], given)
+            is_kept = cursor.fetchone() is not None
+            cursor.execute(SQL["goes_on"], given)
+            row = cursor.fetchone()
+        goes_on, is_awaited = row or (False, False)
+        if is_kept or not (goes_on and is_awaited):
+            return is_kept and is_awaited
+        # The message that was found has ended while its lock was waited for.
+
+
+def waiting(connection: Cursors, ids: Collection[int]) -> set[int]:
+    """Return these messages and, directly or not, the messages that wait for one of them."""
+    with connection.cursor() as cursor:
+        cursor.execute(SQL["waiting"], {"ids": list(ids)})
+        return {id for (id,) in cursor.fetchall()}
 
 
 def block(connection: Cursors, flow_id: int, waiting: Collection[Waits]) -> None:
     """Store what waits for what."""
-    lines = (f"{flow_id}\t{each.child}\t{parent}\n" for each in waiting for parent in each.parents)
+    pairs = ((each.child, parent) for each in waiting for parent in each.parents)
+    given: dict[str, Any] = {
+        "flow_id": flow_id,
+        "children": [each.child for each in waiting],
+        "on_failures": [each.on_failure for each in waiting],
+    }
     with connection.cursor() as cursor:
-        copying.send(cursor, SQL["copy_dependencies"], lines)
-        cursor.execute(
-            SQL["block"],
-            {
-                "flow_id": flow_id,
-                "children": [each.child for each in waiting],
-                "watched": [each.parents[0] for each in waiting],
-                "on_failures": [each.on_failure for each in waiting],
-            },
-        )
+        cursor.execute(SQL["block"], {**given, "watched": [each.parents[0] for each in waiting]})
+        if cursor.fetchone()[0]:
+            lines = (f"{flow_id}\t{child}\t{parent}\n" for child, parent in pairs)
+            copying.send(cursor, SQL["copy_dependencies"], lines)
+            return
+        children, parents = map(list, zip(*pairs, strict=True))
+        cursor.execute(SQL["produce_waits"], {**given, "waiting": children, "parents": parents})
 
 
 def depend(connection: Cursors, flow_id: int, pairs: Collection[tuple[int, int]]) -> None:
@@ -174,17 +243,45 @@ def advance(connection: Connection, ended: Collection[int]) -> list[Freed]:
     return freed
 
 
+def advance_apart(connection: Connection, ended: Collection[int]) -> list[Freed]:
+    """Do what `advance` does; leave out the ended messages with which that fails.
+
+    Their children are found by `ring_stale`, and tried again.
+    """
+
+    def some(ended: Sequence[int]) -> list[Freed]:
+        with connection.transaction():
+            return advance(connection, ended)
+
+    def leave(id: int, error: Exception) -> None:
+        tell("route", row=f"the children of pgqueue_message {id}", error=error)
+
+    return [each for freed in by_halves(some, sorted(ended), leave) for each in freed]
+
+
 def ring_stale(connection: Connection, *, limit: int = BATCH) -> int:
     """Ring again for what was locked when its parents' bells were taken; return for how many."""
     found = connection.execute(SQL["stale"], {"limit": limit}).fetchall()
-    for channel in {channel for channel, _ in found}:
-        ring(connection, channel, [parent for of, parent in found if of == channel])
+
+    def some(channels: Sequence[str]) -> None:
+        with connection.transaction():
+            for channel in channels:
+                ring(connection, channel, [parent for of, parent in found if of == channel])
+
+    def note(channel: str, error: Exception) -> None:
+        tell("flows", row=f"a bell of the channel {channel!r}", error=error)
+
+    list(by_halves(some, sorted({channel for channel, _ in found}), note))
     return len(found)
 
 
 def end(connection: Connection, *, limit: int = BATCH) -> int:
     """Note of flows that none of their messages is left; return of how many."""
-    return connection.execute(SQL["end"], {"limit": limit}).rowcount
+
+    def some(part: Part) -> int:
+        return connection.execute(SQL["end"], {**part._asdict(), "limit": limit}).rowcount
+
+    return sum(apart(connection, TABLE, some, what="end flows"))
 
 
 def forget(connection: Connection, *, keep: timedelta, limit: int = BATCH) -> int:
@@ -193,14 +290,27 @@ def forget(connection: Connection, *, keep: timedelta, limit: int = BATCH) -> in
     Args:
         keep: flows are kept for so long after their ends.
     """
-    row = connection.execute(SQL["forget"], {"keep": keep}).fetchone()
-    if row is None:
-        return 0
-    given = {"flow_id": row[0], "limit": limit}
-    deleted = connection.execute(SQL["forget_dependencies"], given).rowcount
-    if deleted < limit:
-        connection.execute(SQL["forget_members"], given)
-    return max(deleted, 1)
+
+    def delete(flows: Sequence[int]) -> int:
+        given = {"flow_id": flows[0] if flows else None, "limit": limit}
+        with connection.transaction():
+            deleted = connection.execute(SQL["forget_dependencies"], given).rowcount
+            if deleted < limit:
+                connection.execute(SQL["forget_members"], given)
+        return max(deleted, 1)
+
+    for _ in range(MOST):
+        given = {"keep": keep, "aside": left_out(connection, "forget flows", TABLE)}
+        first = connection.execute(SQL["forget"], given).fetchone()
+        if first is None:
+            break
+        if deleted := sum(by_halves(delete, first, partial(_leave_out, connection))):
+            return deleted
+    return 0
+
+
+def _leave_out(connection: Connection, id: int, error: Exception) -> None:
+    leave_out(connection, "forget flows", TABLE, id, error=error)
 
 
 def find(connection: Cursors, flow_id: int) -> StoredFlow | None:
@@ -235,6 +345,7 @@ def live(
     *,
     state: str | None = None,
     besides_handler: bool = False,
+    besides_clean_up: bool = False,
     limit: int,
 ) -> Iterator[list[int]]:
     """Yield the ids of a flow's live messages, `limit` at a time.
@@ -242,9 +353,16 @@ def live(
     Args:
         state: only those in it.
         besides_handler: leave out what runs at the flow's end.
+        besides_clean_up: leave out what waits now, and runs whatever its parents come to.
     """
-    given = {"flow_id": flow_id, "state": state, "besides_handler": besides_handler, "limit": limit}
-    after = 0
+    given: dict[str, Any] = {"flow_id": flow_id, "state": state, "limit": limit}
+    after, left_out = 0, []
+    if besides_clean_up:
+        # Looked up once: what is cancelled first lets them go.
+        with connection.cursor() as cursor:
+            cursor.execute(SQL["clean_up"], {"flow_id": flow_id})
+            left_out = [id for (id,) in cursor.fetchall()]
+    given |= {"besides_handler": besides_handler, "left_out": left_out}
     while True:
         with connection.cursor() as cursor:
             cursor.execute(SQL["live"], {**given, "after": after})

@@ -1,8 +1,38 @@
 -- name: begin
-INSERT INTO pgqueue_flow (id, name, handler_id) VALUES (%(id)s, %(name)s, %(handler_id)s)
+SELECT pgqueue_begin_flow_v2(%(id)s, %(name)s, %(handler_id)s, %(names)s::jsonb)
+
+-- name: add_names
+-- Of messages that are added later. It waits for another transaction that adds names to the flow.
+UPDATE pgqueue_flow SET names = names || %(names)s::jsonb
+WHERE id = %(flow_id)s AND NOT names ?| ARRAY(SELECT jsonb_object_keys(%(names)s::jsonb))
+
+-- name: named
+SELECT (names ->> %(name)s)::bigint, ARRAY(SELECT jsonb_object_keys(names)) FROM pgqueue_flow WHERE id = %(flow_id)s
+
+-- name: lock_flow
+SELECT FROM pgqueue_flow WHERE id = %(flow_id)s FOR NO KEY UPDATE
+
+-- name: keep
+-- A message of the flow that goes on, other than its handler. It is locked, so that it does not end before this
+-- transaction does: until then the handler waits for it, and no duty finds that the flow has ended.
+SELECT m.id FROM pgqueue_message m
+WHERE m.flow_id = %(flow_id)s AND m.state || '' <> 'dead'
+  AND m.id IS DISTINCT FROM (SELECT handler_id FROM pgqueue_flow WHERE id = %(flow_id)s)
+ORDER BY m.id DESC
+LIMIT 1
+FOR SHARE OF m
+
+-- name: goes_on
+-- Whether any message of the flow could be kept; and whether its handler, if it has one, still waits.
+SELECT EXISTS (
+           SELECT FROM pgqueue_message m
+           WHERE m.flow_id = f.id AND m.state || '' <> 'dead' AND m.id IS DISTINCT FROM f.handler_id),
+       f.handler_id IS NULL OR EXISTS (SELECT FROM pgqueue_blocked b WHERE b.message_id = f.handler_id)
+FROM pgqueue_flow f
+WHERE f.id = %(flow_id)s
 
 -- name: reserve
-SELECT nextval('pgqueue_flow_id_seq')
+SELECT pgqueue_reserve_flow_v1()
 
 -- name: children
 -- Of a message that runs: what waits for it, and the flow's handler if that still waits.
@@ -12,27 +42,19 @@ UNION ALL
 SELECT b.message_id, true FROM pgqueue_flow f JOIN pgqueue_blocked b ON b.message_id = f.handler_id
 WHERE f.id = %(flow_id)s
 
+-- name: waiting
+-- Messages that wait for these, those that wait for them, and so on; with these.
+WITH RECURSIVE waiting AS (
+-- include: all_waiting
+)
+SELECT id FROM waiting
+
 -- name: in_order
 -- Lanes of messages that wait, of those that wait for them, and so on: for parents, or for what is before them in
 -- an ordered lane, whatever their state. Only messages of flows lead to other lanes; and each finds the next one of
 -- its lane, since to find all behind it would cost the square of the lane's length.
 WITH RECURSIVE waiting AS (
-    SELECT unnest(%(ids)s::bigint[]) AS id
-    UNION
-    SELECT next.id
-    FROM waiting CROSS JOIN LATERAL (
-        SELECT b.message_id AS id
-        FROM pgqueue_dependency d JOIN pgqueue_blocked b ON b.message_id = d.child_id
-        WHERE d.parent_id = waiting.id
-        UNION ALL
-        SELECT behind.id
-        FROM pgqueue_message m CROSS JOIN LATERAL (
-            SELECT o.id FROM pgqueue_message o
-            WHERE o.channel = m.channel AND o.key = m.key AND o.ordered
-              AND o.state IN ('held', 'scheduled', 'ready', 'running')
-              AND o.id > m.id AND o.flow_id IS NOT NULL AND o.state || '' <> 'running'
-            ORDER BY o.id LIMIT 1) behind
-        WHERE m.id = waiting.id AND m.ordered) next
+-- include: all_waiting
 )
 SELECT m.channel, m.key, min(waiting.id)
 FROM waiting CROSS JOIN LATERAL (
@@ -44,10 +66,13 @@ GROUP BY m.channel, m.key
 COPY pgqueue_dependency (flow_id, child_id, parent_id) FROM STDIN
 
 -- name: block
--- Each child watches the first of its parents; the router moves that on.
-INSERT INTO pgqueue_blocked (message_id, flow_id, watched_id, on_failure)
-SELECT child, %(flow_id)s, watched, on_failure
-FROM unnest(%(children)s::bigint[], %(watched)s::bigint[], %(on_failures)s::text[]) AS b (child, watched, on_failure)
+-- Each child watches the first of its parents; the router moves that on. Returns false to a producer's role, which may
+-- not COPY the dependencies.
+SELECT pgqueue_block_v1(%(flow_id)s, %(children)s::bigint[], %(watched)s::bigint[], %(on_failures)s::text[])
+
+-- name: produce_waits
+SELECT pgqueue_produce_waits_v1(
+    %(flow_id)s, %(children)s::bigint[], %(on_failures)s::text[], %(waiting)s::bigint[], %(parents)s::bigint[])
 
 -- name: ring
 -- Have the router look at what waits for these: they may have ended before others began to wait.
@@ -207,6 +232,8 @@ WITH over AS MATERIALIZED (
     SELECT f.id FROM pgqueue_flow f
     WHERE f.ended_at IS NULL
       AND (SELECT count(*) FROM (SELECT FROM pgqueue_message m WHERE m.flow_id = f.id LIMIT 1) live) = 0
+      AND
+-- include: within
     ORDER BY f.created_at
     LIMIT %(limit)s
     FOR UPDATE SKIP LOCKED
@@ -216,7 +243,9 @@ UPDATE pgqueue_flow SET ended_at = statement_timestamp() WHERE id = ANY (ARRAY(S
 -- name: forget
 -- The next flow whose messages are kept no longer.
 SELECT id FROM pgqueue_flow
-WHERE ended_at < statement_timestamp() - %(keep)s::interval
+WHERE ended_at <
+-- include: retained_at
+      - %(keep)s::interval AND id <> ALL (%(aside)s::bigint[])
 ORDER BY ended_at
 LIMIT 1
 FOR UPDATE SKIP LOCKED
@@ -251,7 +280,11 @@ SELECT id FROM pgqueue_message m
 WHERE flow_id = %(flow_id)s AND id > %(after)s AND (%(state)s::text IS NULL OR state || '' = %(state)s::text)
   AND NOT (%(besides_handler)s AND EXISTS (
                SELECT FROM pgqueue_flow f WHERE f.id = %(flow_id)s AND f.handler_id = m.id))
+  AND id <> ALL (%(left_out)s::bigint[])
 ORDER BY id LIMIT %(limit)s
+
+-- name: clean_up
+SELECT message_id FROM pgqueue_blocked WHERE flow_id = %(flow_id)s AND on_failure = 'run'
 
 -- name: find
 SELECT id, name, handler_id, created_at, ended_at FROM pgqueue_flow WHERE id = %(flow_id)s
@@ -295,3 +328,21 @@ SELECT CASE WHEN EXISTS (
                     SELECT flow_id FROM pgqueue_dependency d WHERE d.parent_id = over.id LIMIT 1) waits
                 WHERE waits.flow_id = %(flow_id)s)
             THEN (SELECT max(id) FROM pgqueue_message WHERE flow_id = %(flow_id)s AND state || '' <> 'dead') END
+
+-- name: all_waiting
+    SELECT unnest(%(ids)s::bigint[]) AS id
+    UNION
+    SELECT next.id
+    FROM waiting CROSS JOIN LATERAL (
+        SELECT b.message_id AS id
+        FROM pgqueue_dependency d JOIN pgqueue_blocked b ON b.message_id = d.child_id
+        WHERE d.parent_id = waiting.id
+        UNION ALL
+        SELECT behind.id
+        FROM pgqueue_message m CROSS JOIN LATERAL (
+            SELECT o.id FROM pgqueue_message o
+            WHERE o.channel = m.channel AND o.key = m.key AND o.ordered
+              AND o.state IN ('held', 'scheduled', 'ready', 'running')
+              AND o.id > m.id AND o.flow_id IS NOT NULL AND o.state || '' <> 'running'
+            ORDER BY o.id LIMIT 1) behind
+        WHERE m.id = waiting.id AND m.ordered) next

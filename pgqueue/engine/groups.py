@@ -7,16 +7,18 @@ the row.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from datetime import datetime, timedelta
 from typing import NamedTuple
 from uuid import UUID
 
+from pgqueue.culprits import by_halves, choosing, leave_out, may_be_a_row
 from pgqueue.engine.values import Connection, Cursors
 from pgqueue.statements import load
 
 SQL = load(__name__)
 
+CURSORS = "pgqueue_cursor"
 LEASE = timedelta(seconds=8)
 """How long a reader may be silent before others take over its partitions."""
 
@@ -29,12 +31,16 @@ class Partition(NamedTuple):
         position: the last event that was handled.
         failures: of the next event, so far.
         retry_in: seconds until that is to be tried again; 0 or less: now.
+        suspect: an event during which a reader was lost; None: such an event is not known.
+        lost: how many readers were lost at the suspect; 0: the last one gave the partition back.
     """
 
     number: int
     position: int
     failures: int
     retry_in: float
+    suspect: int | None
+    lost: int
 
 
 class GroupState(NamedTuple):
@@ -133,10 +139,25 @@ def take(
     Args:
         held: what this reader has already.
     """
-    rows = connection.execute(
-        SQL["take"], {"name": name, "reader": reader, "held": list(held), "lease": lease}
-    )
-    return [Partition(*row) for row in rows]
+    given = {"name": name, "reader": reader, "held": list(held), "lease": lease}
+
+    def some(aside: list[int]) -> list[Partition]:
+        rows = connection.execute(SQL["take"], {**given, "aside": aside})
+        return [Partition(*row) for row in rows]
+
+    def chosen(aside: list[int]) -> list[int]:
+        rows = connection.execute(SQL["chosen"], {**given, "aside": aside})
+        return [partition for (partition,) in rows]
+
+    def attempt(partitions: Sequence[int]) -> None:
+        connection.execute(SQL["attempt"], {**given, "partitions": list(partitions)})
+
+    return choosing(connection, CURSORS, some, chosen=chosen, attempt=attempt, what=reading(name))
+
+
+def reading(name: str) -> str:
+    """Return the service under which partitions of a group are left out."""
+    return f"the group {name!r}"
 
 
 def excess(connection: Connection, name: str, *, has: int, lease: timedelta = LEASE) -> int:
@@ -152,9 +173,29 @@ def excess(connection: Connection, name: str, *, has: int, lease: timedelta = LE
 
 
 def renew(connection: Connection, name: str, reader: UUID, *, lease: timedelta = LEASE) -> set[int]:
-    """Renew a reader's leases; return which partitions are still its own."""
-    rows = connection.execute(SQL["renew"], {"name": name, "reader": reader, "lease": lease})
-    return {partition for (partition,) in rows}
+    """Renew a reader's leases; return which partitions are still its own.
+
+    A partition whose lease can't be renewed is not.
+
+    Args:
+        connection: in autocommit.
+    """
+    given = {"name": name, "reader": reader, "lease": lease}
+
+    def some(partitions: Sequence[int] | None) -> set[int]:
+        rows = connection.execute(SQL["renew"], {**given, "partitions": partitions})
+        return {partition for (partition,) in rows}
+
+    def leave(partition: int, error: Exception) -> None:
+        leave_out(connection, reading(name), CURSORS, partition, error=error)
+
+    try:
+        return some(None)
+    except Exception as error:
+        if not may_be_a_row(connection, error):
+            raise
+        held = [partition for (partition,) in connection.execute(SQL["held"], given)]
+        return set().union(*by_halves(some, held, leave, error=error))
 
 
 def release(connection: Connection, name: str, reader: UUID, partitions: Collection[int]) -> None:
@@ -162,6 +203,30 @@ def release(connection: Connection, name: str, reader: UUID, partitions: Collect
     connection.execute(
         SQL["release"], {"name": name, "reader": reader, "partitions": list(partitions)}
     )
+
+
+def begin(connection: Connection, name: str, partition: int, reader: UUID, *, suspect: int) -> bool:
+    """Note that the handler of a suspected event begins.
+
+    If the process ends before the cursor has moved, the event is charged with it.
+
+    Returns:
+        False where the partition was lost, or the cursor is beyond.
+    """
+    given = {"name": name, "partition": partition, "reader": reader, "suspect": suspect}
+    return bool(connection.execute(SQL["begin"], given).rowcount)
+
+
+def acquit(connection: Connection, name: str, partition: int, reader: UUID) -> None:
+    """Note that no event of a partition is suspected any more."""
+    given = {"name": name, "partition": partition, "reader": reader}
+    connection.execute(SQL["acquit"], given)
+
+
+def excuse(connection: Cursors, name: str, reader: UUID) -> None:
+    """Note that a reader's process ends by request: the event that it handles is not the cause."""
+    with connection.cursor() as cursor:
+        cursor.execute(SQL["excuse"], {"name": name, "reader": reader})
 
 
 def commit(

@@ -15,23 +15,70 @@ SELECT partitions FROM pgqueue_group WHERE name = %(name)s
 -- name: take
 -- A reader counts while it was seen within a lease; each has the same share, rounded up, but down while another
 -- has less than that: of four partitions, three readers would have two, two and none.
+-- A reader whose lease ended has not given its partition back: its process died, or was cut off. If it had noted
+-- that it handled an event, that event is charged with the loss; if not, each of the next events may be the cause.
+-- A lease from the future (the server's clock was set back) ends one lease after now.
 WITH
+bounded AS (
+    UPDATE pgqueue_cursor
+    SET lease_until = statement_timestamp() + %(lease)s::interval
+    WHERE "group" = %(name)s AND partition = ANY (ARRAY(
+        SELECT partition FROM pgqueue_cursor
+        WHERE "group" = %(name)s AND reader_id <> %(reader)s
+          AND lease_until > statement_timestamp() + %(lease)s::interval + interval '1 second'
+        FOR NO KEY UPDATE SKIP LOCKED))
+),
+-- include: free
+UPDATE pgqueue_cursor c
+SET reader_id = %(reader)s, lease_until = statement_timestamp() + %(lease)s::interval, begun_at = NULL,
+    lost = CASE WHEN is_lost AND was_handling THEN c.lost + 1 WHEN is_lost THEN greatest(c.lost, 1) ELSE c.lost END,
+    error = CASE WHEN is_lost AND was_handling THEN 'ReaderLost: a process ended while it handled event ' || c.suspect
+                 ELSE c.error END
+FROM free
+WHERE c."group" = %(name)s AND c.partition = free.partition
+RETURNING c.partition, c.position, c.failures,
+          coalesce(extract(epoch FROM c.retry_at - statement_timestamp()), 0)::float8,
+          CASE WHEN c.suspect > c.position THEN c.suspect END, c.lost
+
+-- name: free
 -- include: shares
 , free AS MATERIALIZED (
-    SELECT partition FROM pgqueue_cursor
+    SELECT partition, reader_id IS NOT NULL AND reader_id <> %(reader)s AS is_lost,
+           begun_at IS NOT NULL AND suspect > position AS was_handling
+    FROM pgqueue_cursor
     WHERE "group" = %(name)s AND NOT is_stopped
       AND (reader_id IS NULL OR lease_until < statement_timestamp()
            OR reader_id = %(reader)s AND partition <> ALL (%(held)s::int[]))
+      AND partition <> ALL (%(aside)s::int[])
     ORDER BY partition
     LIMIT greatest((SELECT share FROM shares) - cardinality(%(held)s::int[]), 0)
     FOR NO KEY UPDATE SKIP LOCKED
 )
-UPDATE pgqueue_cursor c
-SET reader_id = %(reader)s, lease_until = statement_timestamp() + %(lease)s::interval
-FROM free
-WHERE c."group" = %(name)s AND c.partition = free.partition
-RETURNING c.partition, c.position, c.failures,
-          coalesce(extract(epoch FROM c.retry_at - statement_timestamp()), 0)::float8
+
+-- name: chosen
+-- Which partitions `take` would take.
+WITH
+-- include: free
+SELECT partition FROM free
+
+-- name: attempt
+UPDATE pgqueue_cursor
+SET reader_id = %(reader)s, lease_until = statement_timestamp() + %(lease)s::interval, begun_at = NULL
+WHERE "group" = %(name)s AND partition = ANY (%(partitions)s::int[])
+
+-- name: begin
+-- Before the handler of an event that may have ended the last reader's process. Other events are not noted.
+UPDATE pgqueue_cursor
+SET lost = CASE WHEN suspect = %(suspect)s THEN lost ELSE 1 END, suspect = %(suspect)s,
+    begun_at = statement_timestamp()
+WHERE "group" = %(name)s AND partition = %(partition)s AND reader_id = %(reader)s AND position < %(suspect)s
+
+-- name: acquit
+UPDATE pgqueue_cursor SET suspect = NULL, lost = 0, begun_at = NULL
+WHERE "group" = %(name)s AND partition = %(partition)s AND reader_id = %(reader)s
+
+-- name: excuse
+UPDATE pgqueue_cursor SET begun_at = NULL WHERE "group" = %(name)s AND reader_id = %(reader)s
 
 -- name: shares
 shares AS MATERIALIZED (
@@ -45,6 +92,7 @@ shares AS MATERIALIZED (
             FROM pgqueue_reader r
             LEFT JOIN pgqueue_cursor c ON c."group" = %(name)s AND c.reader_id = r.id
             WHERE r."group" = %(name)s AND r.last_seen > statement_timestamp() - %(lease)s::interval
+              AND r.last_seen < statement_timestamp() + %(lease)s::interval  -- not from the future
             GROUP BY r.id) each) live
     CROSS JOIN LATERAL (SELECT (g.partitions + live.count - 1) / live.count AS most) rounded
     WHERE g.name = %(name)s
@@ -58,10 +106,14 @@ SELECT most, share FROM shares
 -- name: renew
 UPDATE pgqueue_cursor SET lease_until = statement_timestamp() + %(lease)s::interval
 WHERE "group" = %(name)s AND reader_id = %(reader)s
+  AND (%(partitions)s::int[] IS NULL OR partition = ANY (%(partitions)s::int[]))
 RETURNING partition
 
+-- name: held
+SELECT partition FROM pgqueue_cursor WHERE "group" = %(name)s AND reader_id = %(reader)s
+
 -- name: release
-UPDATE pgqueue_cursor SET reader_id = NULL, lease_until = NULL
+UPDATE pgqueue_cursor SET reader_id = NULL, lease_until = NULL, begun_at = NULL
 WHERE "group" = %(name)s AND reader_id = %(reader)s AND partition = ANY (%(partitions)s::int[])
 
 -- name: commit
@@ -75,7 +127,7 @@ WHERE "group" = %(name)s AND partition = %(partition)s AND reader_id = %(reader)
 UPDATE pgqueue_cursor
 SET position = %(upto)s, failures = %(failures)s, error = %(error)s,
     retry_at = statement_timestamp() + %(retry_after)s::interval,
-    is_stopped = %(retry_after)s::interval IS NULL, updated_at = statement_timestamp(),
+    is_stopped = %(retry_after)s::interval IS NULL, updated_at = statement_timestamp(), begun_at = NULL,
     reader_id = CASE WHEN %(retry_after)s::interval IS NOT NULL THEN reader_id END
 WHERE "group" = %(name)s AND partition = %(partition)s AND reader_id = %(reader)s AND position <= %(upto)s
 
@@ -93,12 +145,13 @@ SELECT id, pgqueue_notice_v1(channel, id, 'ended', 'dead') FROM parked
 -- Without a reader: whoever reads now is fenced, and takes its partitions again where they are.
 UPDATE pgqueue_cursor
 SET position = %(position)s, reader_id = NULL, lease_until = NULL, failures = 0, error = '', retry_at = NULL,
-    is_stopped = false, updated_at = statement_timestamp()
+    is_stopped = false, updated_at = statement_timestamp(), suspect = NULL, lost = 0, begun_at = NULL
 WHERE "group" = %(name)s
 
 -- name: resume
 UPDATE pgqueue_cursor
-SET is_stopped = false, failures = 0, retry_at = NULL, reader_id = NULL, lease_until = NULL
+SET is_stopped = false, failures = 0, retry_at = NULL, reader_id = NULL, lease_until = NULL,
+    suspect = NULL, lost = 0, begun_at = NULL
 WHERE "group" = %(name)s AND (is_stopped OR retry_at IS NOT NULL)
 
 -- name: delete

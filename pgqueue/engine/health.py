@@ -22,14 +22,22 @@ class WorkerSeen(NamedTuple):
     pid: int
     version: str | None
     silent_for: float
+    busy_for: float
+    """Seconds for which none of its threads has been free; 0: less than a minute."""
+    left_out: int
+    """Rows that the process leaves out, since statements fail with them."""
 
 
 class DutySeen(NamedTuple):
-    """A duty: the seconds since it was due (negative: not due yet), and since it was done."""
+    """A duty: the seconds since it was due (negative: not due yet), and since it was done.
+
+    And since it first failed since then; None: it did not.
+    """
 
     name: str
     late: float
     done_ago: float | None
+    failing_for: float | None
 
 
 class Size(NamedTuple):
@@ -112,6 +120,22 @@ def holders(connection: Connection) -> list[Holder]:
     return [Holder(*row) for row in connection.execute(SQL["horizon"])]
 
 
+class Locked(NamedTuple):
+    """A lock that a session has: its kind, the session, and for how many seconds.
+
+    None: this role may not see since when.
+    """
+
+    what: str
+    who: str
+    seconds: float | None
+
+
+def locks(connection: Connection) -> list[Locked]:
+    """Return the sessions that have locks which others may need, the longest first."""
+    return [Locked(*row) for row in connection.execute(SQL["locks"])]
+
+
 def hidden(connection: Connection) -> int:
     """Return how many sessions' details this role may not see."""
     return int(_row(connection, "hidden")[0])
@@ -121,6 +145,15 @@ def connections(connection: Connection) -> tuple[int, int]:
     """Return how many connections the server has, and how many it accepts."""
     used, most = _row(connection, "connections")
     return used, most
+
+
+def notifications(connection: Connection) -> tuple[float, list[str]]:
+    """Return the share of the notification queue that is full, and the oldest transactions.
+
+    A session that listens in an old transaction keeps the queue from being emptied.
+    """
+    used, oldest = _row(connection, "notifications")
+    return used, oldest
 
 
 def groups(connection: Connection) -> list[GroupSeen]:

@@ -4,7 +4,11 @@ SELECT CASE WHEN info ? 'receives' THEN 'consumer'
             WHEN info ? 'master' THEN 'driver'
             WHEN channels = '{}' THEN 'duties'
             ELSE 'worker' END,
-       host, pid, info ->> 'version', extract(epoch FROM statement_timestamp() - last_seen)::float8
+       host, pid, info ->> 'version', extract(epoch FROM statement_timestamp() - last_seen)::float8,
+       CASE jsonb_typeof(info -> 'busy_for')
+            WHEN 'number' THEN (info ->> 'busy_for')::float8
+            ELSE 0 END,
+       CASE WHEN info ->> 'left_out' ~ '^[0-9]{1,9}$' THEN (info ->> 'left_out')::int ELSE 0 END
 FROM pgqueue_worker
 ORDER BY host, pid
 
@@ -12,9 +16,10 @@ ORDER BY host, pid
 SELECT name FROM pgqueue_channel WHERE paused
 
 -- name: duties
--- The seconds since each was due, and since it was last done.
+-- The seconds since each was due, since it was last done, and since it has failed.
 SELECT name, extract(epoch FROM statement_timestamp() - due_at)::float8,
-       extract(epoch FROM statement_timestamp() - ran_at)::float8
+       extract(epoch FROM statement_timestamp() - ran_at)::float8,
+       extract(epoch FROM statement_timestamp() - failing_since)::float8
 FROM pgqueue_duty
 
 -- name: days_ahead
@@ -37,21 +42,24 @@ SELECT pg_relation_size('pgqueue_message'), pg_indexes_size('pgqueue_message'),
        pg_stat_get_live_tuples('pgqueue_message'::regclass), pg_stat_get_dead_tuples('pgqueue_message'::regclass)
 
 -- name: horizon
--- What keeps dead rows from being vacuumed: for how many transactions, and seconds if known; oldest
--- first. VACUUM's own processes are left out: their snapshots hold nothing back.
+-- Sessions, prepared transactions and slots that keep dead rows from being vacuumed, or streams of history from going
+-- on: for how many transactions, and seconds if known; oldest first. A transaction that writes in another database holds
+-- streams back, too, since they wait for all transactions of the cluster. VACUUM's own processes are left out: their snapshots hold nothing back.
 SELECT kind, who, transactions, seconds
 FROM (
-    SELECT 'transaction' AS kind, 'pid ' || pid || ' (' || coalesce(application_name, '') || ')' AS who,
-           greatest(age(backend_xmin), age(backend_xid)) AS transactions,
+    SELECT 'transaction' AS kind, 'pid ' || pid || ' (' || coalesce(application_name, '') || ')' ||
+           CASE WHEN datname <> current_database() THEN ' in the database ' || datname ELSE '' END AS who,
+           greatest(CASE WHEN datname <> current_database() THEN NULL ELSE age(backend_xmin) END,
+                    age(backend_xid)) AS transactions,
            extract(epoch FROM statement_timestamp() - xact_start)::float8 AS seconds
     FROM pg_stat_activity
-    WHERE pid <> pg_backend_pid() AND (datname = current_database() OR datname IS NULL)
+    WHERE pid <> pg_backend_pid()
       AND coalesce(leader_pid, pid) NOT IN (SELECT pid FROM pg_stat_progress_vacuum)
     UNION ALL
-    SELECT 'prepared transaction', gid, age(transaction),
-           extract(epoch FROM statement_timestamp() - prepared)::float8
+    SELECT 'prepared transaction',
+           gid || CASE WHEN database <> current_database() THEN ' in the database ' || database ELSE '' END,
+           age(transaction), extract(epoch FROM statement_timestamp() - prepared)::float8
     FROM pg_prepared_xacts
-    WHERE database = current_database()
     UNION ALL
     SELECT 'replication slot', slot_name, age(xmin), NULL
     FROM pg_replication_slots) h
@@ -67,6 +75,55 @@ WHERE query = '<insufficient privilege>' AND datname = current_database()
 SELECT sum(numbackends)::int,
        current_setting('max_connections')::int - current_setting('superuser_reserved_connections')::int
 FROM pg_stat_database
+
+-- name: notifications
+-- The share of the queue of notifications that is full. At 1, each commit that notifies fails. And the sessions that
+-- listen and have been in a transaction for longest, since these keep it from being emptied.
+SELECT pg_notification_queue_usage(), ARRAY(
+    SELECT 'pid ' || pid || ' (' || coalesce(application_name, '') || '), in a transaction for '
+           || round(extract(epoch FROM statement_timestamp() - xact_start)) || ' s'
+    FROM pg_stat_activity
+    WHERE xact_start IS NOT NULL AND pid <> pg_backend_pid() AND backend_type = 'client backend'
+    ORDER BY xact_start
+    LIMIT 3)
+
+-- name: locks
+-- The sessions that have a lock which others may need, and for how many seconds (NULL: hidden from this role). The locks
+-- are: an advisory lock that others wait for; the one for dropping partitions, which nobody waits for; and the row of the
+-- sequencer or the router. A prepared transaction has no session; the lock of its own id leads to its name.
+WITH advisory AS (
+    SELECT pid, virtualtransaction, granted, waitstart, classid, objid, objsubid
+    FROM pg_locks
+    WHERE locktype = 'advisory' AND database = (SELECT oid FROM pg_database WHERE datname = current_database())
+), found AS (
+    SELECT 'an advisory lock that others wait for' AS what, had.pid, had.virtualtransaction,
+           (SELECT min(w.waitstart) FROM advisory w
+            WHERE NOT w.granted AND (w.classid, w.objid, w.objsubid) = (had.classid, had.objid, had.objsubid)) AS since
+    FROM advisory had
+    WHERE had.granted AND (had.classid, had.objid, had.objsubid) IN (
+        SELECT w.classid, w.objid, w.objsubid FROM advisory w WHERE NOT w.granted AND w.waitstart IS NOT NULL)
+    UNION ALL
+    SELECT 'the lock for dropping partitions', had.pid, had.virtualtransaction, NULL
+    FROM advisory had
+    WHERE had.granted AND had.objsubid = 1 AND had.classid = 0
+      AND had.objid IN (to_regclass('pgqueue_history'), to_regclass('pgqueue_event'))
+    UNION ALL
+    SELECT 'the lock of the router or the sequencer', l.pid, l.virtualtransaction, NULL
+    FROM pg_locks l
+    WHERE l.relation = to_regclass('pgqueue_lock') AND l.mode = 'RowShareLock' AND l.granted
+), prepared AS (
+    SELECT l.virtualtransaction, p.gid, p.prepared
+    FROM pg_prepared_xacts p JOIN pg_locks l ON l.transactionid = p.transaction AND l.pid IS NULL
+)
+SELECT f.what,
+       CASE WHEN f.pid IS NULL THEN 'the prepared transaction ' || coalesce(p.gid, '')
+            ELSE 'pid ' || f.pid || coalesce(' of the role ' || a.usename, '') END,
+       extract(epoch FROM clock_timestamp() - coalesce(f.since, p.prepared, a.xact_start, a.state_change))::float8
+FROM found f
+LEFT JOIN pg_stat_activity a ON a.pid = f.pid
+LEFT JOIN prepared p ON f.pid IS NULL AND p.virtualtransaction = f.virtualtransaction
+WHERE f.pid IS DISTINCT FROM pg_backend_pid()
+ORDER BY 3 DESC NULLS LAST, 2
 
 -- name: groups
 -- How far each group is behind: by its slowest partition, whose next event has waited for so many seconds; it

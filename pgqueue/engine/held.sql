@@ -30,11 +30,9 @@ SELECT id, (SELECT count(*) FROM told), (SELECT count(*) FROM later) FROM change
 -- name: abandon
 WITH
 -- include: still
-, mine AS (
-    SELECT id, statement_timestamp() AS cancel_requested_at FROM chosen
-),
--- include: cancelled_as_asked
-, became AS (
+, gone AS MATERIALIZED (
+    SELECT * FROM pgqueue_end_v1(ARRAY(SELECT id FROM chosen), 'cancelled')
+), became AS (
     SELECT id, channel, key, governed, flow_id, outcome AS word, NULL AS fault FROM gone
 ),
 -- include: heard

@@ -1,11 +1,13 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from datetime import timedelta
 from typing import Any, NamedTuple
 from uuid import UUID
 
+from pgqueue.culprits import Part, apart, by_halves, tell
+from pgqueue.engine import cancel as cancelling
 from pgqueue.engine import partitions
 from pgqueue.engine.values import Claim, Connection, Cursors, Lease, array, fence
 from pgqueue.statements import load
@@ -40,12 +42,22 @@ def extend(
 
     A lease that is missing from the answer is lost: its message was rescued, replayed or settled.
     """
-    parameters = {**fence(leases), "lease": lease}
-    renewed = dict(connection.execute(SQL["extend"], parameters).fetchall())
+
+    def some(leases: Sequence[Lease | Claim]) -> dict[int, bool]:
+        parameters = {**fence(leases), "lease": lease}
+        return dict(connection.execute(SQL["extend"], parameters).fetchall())
+
+    renewed: dict[int, bool] = {}
+    for part in by_halves(some, list(leases), _note_refused):
+        renewed |= part
     if len(renewed) < len(leases):
         # Some were locked, perhaps by their own atomic task: read them before giving up.
         renewed |= valid(connection, leases)
     return renewed
+
+
+def _note_refused(lease: Lease | Claim, error: Exception) -> None:
+    tell("extend", row=f"pgqueue_message {lease.id}", error=error)
 
 
 def valid(connection: Connection, leases: Iterable[Lease | Claim]) -> dict[int, bool]:
@@ -138,11 +150,27 @@ def begin(connection: Connection, leases: Iterable[Lease | Claim]) -> set[int]:
 def rescue(connection: Connection, *, max_lost: int, limit: int = BATCH) -> list[Rescued]:
     """Take messages away from workers that were silent for a whole lease.
 
+    A lease that ends later than it is long was given by a clock that was ahead: it is cut to its
+    length from now.
+
     The caller must have been connected for that long itself: after an outage of the database all
     leases have run out although all workers are alive. It checks that in the same transaction,
     whose beginning is also the time at which leases are compared.
     """
     return _rescue(connection, "rescue", {"max_lost": max_lost, "limit": limit})
+
+
+def release(connection: Connection, ids: Collection[int]) -> set[int]:
+    """Take running messages from whoever runs them, and make them ready; return their ids.
+
+    Nothing is counted. A worker that still runs one has lost its lease and changes nothing more.
+    A message that was asked to be cancelled ends as cancelled.
+    """
+    with connection.transaction():
+        freed = connection.execute(SQL["release"], {"ids": list(ids)}).fetchall()
+        if asked := [id for id, is_asked, _ in freed if is_asked]:
+            cancelling.cancel(connection, asked)
+    return {id for id, *_ in freed}
 
 
 def rescue_from(
@@ -153,7 +181,7 @@ def rescue_from(
     Args:
         first, last: the range of its worker_ids.
     """
-    bounds = {"first": first, "last": last}
+    bounds = {"first_worker": first, "last_worker": last}
     return _rescue(connection, "rescue_from", {**bounds, "max_lost": max_lost, "limit": limit})
 
 
@@ -169,17 +197,30 @@ def give_back(
     return _rescue(
         connection,
         "give_back",
-        {"first": first, "last": last, "known": array(known), "max_lost": 1, "limit": BATCH},
+        {
+            "first_worker": first,
+            "last_worker": last,
+            "known": array(known),
+            "max_lost": 1,
+            "limit": BATCH,
+        },
     )
 
 
 def _rescue(connection: Connection, statement: str, parameters: dict[str, Any]) -> list[Rescued]:
-    rows = partitions.repeat_if_missing(connection, SQL[statement], parameters)
-    return [Rescued(*row[:3]) for row in rows]
+    def some(part: Part) -> list[Any]:
+        given = {**parameters, **part._asdict()}
+        return partitions.repeat_if_missing(connection, SQL[statement], given)
+
+    parts = apart(connection, "pgqueue_message", some, what=statement)
+    return [Rescued(*row[:3]) for rows in parts for row in rows]
 
 
 def are_any_over(connection: Connection) -> bool:
-    """Return whether a worker seems to have been silent for a whole lease."""
+    """Return whether a worker seems to have been silent for a whole lease, or a lease is too long.
+
+    A lease is too long if it ends later than its length from now.
+    """
     row = connection.execute(SQL["are_any_over"]).fetchone()
     return bool(row and row[0])
 

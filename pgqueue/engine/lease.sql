@@ -5,7 +5,9 @@ WITH still AS MATERIALIZED (
 -- include: valid_and_free
 )
 UPDATE pgqueue_message
-SET lease_until = greatest(lease_until, statement_timestamp() + %(lease)s::interval)
+SET lease_until = greatest(least(lease_until, statement_timestamp() + lease_for),
+                           statement_timestamp() + %(lease)s::interval),
+    lease_for = greatest(lease_for, %(lease)s::interval)
 WHERE id = ANY (ARRAY(SELECT id FROM still))
 RETURNING id, cancel_requested_at IS NOT NULL
 
@@ -49,8 +51,9 @@ WHERE (pid, backend_xid::text) IN (SELECT * FROM unnest(%(pids)s::int[], %(trans
 WHERE id = %(id)s AND attempt = %(attempt)s AND worker_id = %(worker_id)s AND state || '' = 'running'
 
 -- name: until_at_least
--- Never earlier than before; greatest() ignores NULL.
-greatest(lease_until, statement_timestamp() + %(extend)s::interval)
+-- Never earlier than before, unless that was from the future; greatest() and least() ignore NULL.
+greatest(least(lease_until, statement_timestamp() + lease_for), statement_timestamp() + %(extend)s::interval),
+    lease_for = greatest(lease_for, %(extend)s::interval)
 
 -- name: checkpoint
 -- A NULL parameter leaves its column unchanged.
@@ -83,21 +86,57 @@ WHERE id = ANY (ARRAY(SELECT id FROM still))
 RETURNING id
 
 -- name: are_any_over
-SELECT EXISTS (SELECT FROM pgqueue_message WHERE state = 'running' AND lease_until < statement_timestamp())
+SELECT EXISTS (
+    SELECT FROM pgqueue_message
+    WHERE state = 'running' AND (lease_until < statement_timestamp() OR
+-- include: is_from_the_future
+    ))
 
 -- name: rescue
 -- Messages whose lease was over when this transaction began: leases that could not be renewed because of
--- an outage since then do not count.
-WITH mine AS MATERIALIZED (
-    SELECT
+-- an outage since then do not count. A lease from the future ends one lease after now: its worker may live.
+WITH found AS MATERIALIZED (
+    SELECT lease_until < transaction_timestamp() AS is_over,
 -- include: what_to_know_of_a_loss
     FROM pgqueue_message
-    WHERE state = 'running' AND lease_until < transaction_timestamp()
+    WHERE state = 'running' AND (lease_until < transaction_timestamp() OR
+-- include: is_from_the_future
+    ) AND
+-- include: within
     ORDER BY channel, key  -- uses the index of running messages, and never reads waiting ones
     LIMIT %(limit)s
     FOR UPDATE SKIP LOCKED
+), bounded AS (
+    UPDATE pgqueue_message
+    SET lease_until = statement_timestamp() + lease_for
+    WHERE id = ANY (ARRAY(SELECT id FROM found WHERE NOT is_over))
+), mine AS MATERIALIZED (
+    SELECT id, cancel_requested_at, suspected FROM found WHERE is_over
 ),
 -- include: taken_away
+
+-- name: release
+-- An operator's: whoever runs them is fenced off by the state, and nothing is counted. The worker's id stays in the row: an operator may not write it, and the next claim does.
+WITH chosen AS MATERIALIZED (
+    SELECT id
+    FROM pgqueue_message
+    WHERE id = ANY (%(ids)s::bigint[]) AND state || '' = 'running'
+    ORDER BY id
+    FOR UPDATE
+), freed AS (
+    UPDATE pgqueue_message m
+    SET state = 'ready',
+        governed =
+-- include: governed_anew
+        ,
+        lease_until = NULL
+    WHERE m.id = ANY (ARRAY(SELECT id FROM chosen))
+    RETURNING m.id, m.channel, m.key, m.governed, m.flow_id, m.state, m.cancel_requested_at IS NOT NULL AS is_asked
+), became AS (
+    SELECT id, channel, key, governed, flow_id, state AS word, NULL AS fault FROM freed
+),
+-- include: heard
+SELECT id, is_asked, (SELECT count(*) FROM told) FROM freed
 
 -- name: rescue_from
 -- Messages of a process that is known to be dead, under any of its ids.
@@ -105,7 +144,8 @@ WITH mine AS MATERIALIZED (
     SELECT
 -- include: what_to_know_of_a_loss
     FROM pgqueue_message
-    WHERE state = 'running' AND worker_id BETWEEN %(first)s::uuid AND %(last)s::uuid
+    WHERE state = 'running' AND worker_id BETWEEN %(first_worker)s::uuid AND %(last_worker)s::uuid AND
+-- include: within
     ORDER BY channel, key
     LIMIT %(limit)s
     FOR UPDATE SKIP LOCKED
@@ -124,8 +164,9 @@ SELECT EXISTS (
 WITH mine AS MATERIALIZED (
     SELECT id, cancel_requested_at, false AS suspected
     FROM pgqueue_message
-    WHERE state = 'running' AND worker_id BETWEEN %(first)s::uuid AND %(last)s::uuid
-      AND id <> ALL (%(known)s::bigint[])
+    WHERE state = 'running' AND worker_id BETWEEN %(first_worker)s::uuid AND %(last_worker)s::uuid
+      AND id <> ALL (%(known)s::bigint[]) AND
+-- include: within
     ORDER BY channel, key
     LIMIT %(limit)s
     FOR UPDATE SKIP LOCKED
@@ -142,12 +183,12 @@ id, cancel_requested_at, lost = 0 OR coalesce(started_at >= claimed_at, false) A
 -- after `max_lost` it is dead.
 charged AS (
     UPDATE pgqueue_message m
-    SET state = CASE WHEN m.lost + 1 >= %(max_lost)s THEN 'dead'
+    SET state = CASE WHEN m.lost >= %(max_lost)s - 1 THEN 'dead'
                      WHEN m.lost = 0 THEN 'ready'
                      ELSE 'scheduled' END,
         run_at = CASE WHEN m.lost = 0 THEN m.run_at
                       ELSE statement_timestamp() + least(3600, 2 ^ least(m.lost, 30)) * interval '1 second' END,
-        lost = m.lost + 1,
+        lost = least(m.lost, 2147483646) + 1,
         errors =
 -- include: errors_with_room
                  || jsonb_build_object(

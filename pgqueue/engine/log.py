@@ -5,11 +5,14 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
+from time import monotonic
 from typing import Any, NamedTuple
+from weakref import WeakKeyDictionary
 
 from pgqueue.engine.event_partitions import SIZE
-from pgqueue.engine.values import Cursors
+from pgqueue.engine.values import Connection, Cursors
 from pgqueue.filters import Filter
+from pgqueue.readable import reading
 from pgqueue.statements import load
 
 SQL = load(__name__)
@@ -19,6 +22,14 @@ REACH = 100_000
 
 BYTES = 16 * 1024 * 1024
 """Of payloads, as they are stored, that one statement reads, or one event more."""
+
+EXPENSIVE = 0.005
+"""Seconds: a look at the inbox that takes longer walks over dead entries of its index."""
+COST = 10
+"""The next look from the front comes after so many times what the last one took."""
+LONGEST_PAUSE = 1.0
+RECENT = 5000
+"""Ids before the last one, of events that are found at once, whenever they are committed."""
 
 ALL = "true"
 """The condition that every event meets."""
@@ -74,7 +85,7 @@ def read(
         condition: SQL over an event `e`, made of no values.
         parameters: its parameters.
     """
-    with connection.cursor() as cursor:
+    with reading(connection), connection.cursor() as cursor:
         cursor.execute(
             SQL["read"].format(condition=condition),
             {
@@ -112,10 +123,47 @@ def position_at(connection: Cursors, time: datetime) -> int:
         return position
 
 
+class _Mark(NamedTuple):
+    """Where the looks of a session resume, and until when by the monotonic clock."""
+
+    after: int
+    until: float
+
+
+_marks: WeakKeyDictionary[Any, _Mark] = WeakKeyDictionary()
+"""By connection; only where a look from the front is expensive."""
+
+
 def is_anything_waiting(connection: Cursors) -> bool:
-    """Return whether an event has no position yet."""
+    """Return whether an event has no position yet, and this role may give it one."""
+    return _is_anything_after(connection, 0)
+
+
+def has_anything_come(connection: Connection) -> bool:
+    """Return whether an event seems to have no position yet, for readers that look again and again.
+
+    The entries of events that were moved stay in the inbox's index for as long as a snapshot is
+    older. Where these make a look expensive, the next ones begin behind nearly all of them. Then an
+    event whose transaction was open while `RECENT` others were published is found within
+    `LONGEST_PAUSE`.
+    """
+    now = monotonic()
+    mark = _marks.get(connection)
+    if mark and now < mark.until:
+        return _is_anything_after(connection, mark.after)
+    found = _is_anything_after(connection, 0)
+    took = monotonic() - now
+    _marks.pop(connection, None)
+    if took > EXPENSIVE:
+        row = connection.execute(SQL["last_published"]).fetchone()
+        after = (row[0] if row else 0) - RECENT
+        _marks[connection] = _Mark(after, monotonic() + min(COST * took, LONGEST_PAUSE))
+    return found
+
+
+def _is_anything_after(connection: Cursors, after: int) -> bool:
     with connection.cursor() as cursor:
-        cursor.execute(SQL["is_anything_waiting"])
+        cursor.execute(SQL["is_anything_waiting"], {"after": after})
         return cursor.fetchone() is not None
 
 

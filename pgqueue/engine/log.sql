@@ -32,7 +32,15 @@ SELECT coalesce(
     (SELECT position FROM pgqueue_log_floor WHERE log = 'event'), 0)
 
 -- name: is_anything_waiting
-SELECT FROM pgqueue_event_inbox LIMIT 1
+-- A role that may not store in the log leaves it to others.
+SELECT FROM pgqueue_event_inbox
+WHERE has_table_privilege('pgqueue_event'::regclass, 'INSERT') AND id > %(after)s
+ORDER BY id
+LIMIT 1
+
+-- name: last_published
+-- The last id that was given to an event, whether or not that was committed.
+SELECT coalesce(pg_sequence_last_value(pg_get_serial_sequence('pgqueue_event_inbox', 'id')::regclass), 0)
 
 -- name: is_next_older
 SELECT coalesce(
@@ -46,7 +54,10 @@ WITH condition AS MATERIALIZED (
     FROM unnest(%(paths)s::text[], %(vars)s::text[]) WITH ORDINALITY c (path, vars, number)
 ), asked AS MATERIALIZED (
     SELECT * FROM unnest(%(numbers)s::int[], %(positions)s::bigint[]) a (number, position)
+), event AS MATERIALIZED (
+    SELECT position, pgqueue_comparable_v1(coalesce(payload, 'null')) AS comparable
+    FROM pgqueue_event WHERE position = ANY (%(positions)s::bigint[])
 )
 SELECT number - 1, position
-FROM asked JOIN condition USING (number) JOIN pgqueue_event e USING (position)
-WHERE jsonb_path_match(coalesce(e.payload, 'null'), path, vars, true)
+FROM asked JOIN condition USING (number) JOIN event USING (position)
+WHERE jsonb_path_match(comparable, path, vars, true)

@@ -6,6 +6,7 @@ from typing import NamedTuple
 from uuid import UUID
 
 from pgqueue.engine.values import Cursors
+from pgqueue.readable import reading
 from pgqueue.statements import load
 
 SQL = load(__name__)
@@ -46,8 +47,8 @@ def find(connection: Cursors, id: int) -> Found | None:
 
 def find_each(connection: Cursors, ids: Iterable[int]) -> dict[int, Found]:
     """Return the messages that exist, by their ids."""
-    possible = [id for id in ids if id <= LARGEST]
-    with connection.cursor() as cursor:
+    possible = [id for id in ids if 0 < id <= LARGEST]
+    with reading(connection), connection.cursor() as cursor:
         cursor.execute(SQL["find"], {"ids": possible})
         return {row[0]: Found(*row) for row in cursor.fetchall()}
 

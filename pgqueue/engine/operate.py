@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
+from functools import reduce
+from operator import or_
 from typing import NamedTuple
 
 from psycopg.errors import LockNotAvailable
 
+from pgqueue.culprits import by_halves, tell
 from pgqueue.engine import cancel as cancelling
 from pgqueue.engine import dead, promote
+from pgqueue.engine import lease as leases
 from pgqueue.engine.values import Connection
 from pgqueue.statements import load
 from pgqueue.transactions import wait_at_most
@@ -29,7 +33,8 @@ class Operated(NamedTuple):
     asked: frozenset[int] = frozenset()
     """They run, and were asked to stop: their end decides."""
     busy: frozenset[int] = frozenset()
-    """Another open transaction has them locked: for example that of an atomic task."""
+    """Another open transaction has them locked, for example that of an atomic task; or something in
+    the database refuses the change, as the log says."""
 
     def __or__(self, other: Operated) -> Operated:
         return Operated(*(mine | theirs for mine, theirs in zip(self, other, strict=True)))
@@ -44,7 +49,7 @@ def run_now(connection: Connection, ids: Collection[int]) -> Operated:
 
 
 def cancel(connection: Connection, ids: Collection[int]) -> Operated:
-    """End messages that are not running; ask those that are."""
+    """End messages that wait; ask running ones to end. Dead letters are left as they are."""
     ended, asked = cancelling.cancel(connection, ids)
     return Operated(frozenset(ended), frozenset(asked))
 
@@ -59,11 +64,18 @@ def discard(connection: Connection, ids: Collection[int]) -> Operated:
     return Operated(frozenset(dead.discard(connection, ids)))
 
 
-VERBS = {verb.__name__: verb for verb in (replay, discard, cancel, run_now)}
+def release(connection: Connection, ids: Collection[int]) -> Operated:
+    """Take running messages from their workers, and make them ready for others."""
+    return Operated(frozenset(leases.release(connection, ids)))
+
+
+VERBS = {verb.__name__: verb for verb in (replay, discard, cancel, run_now, release)}
 
 
 def unless_locked(connection: Connection, verb: Verb, ids: Sequence[int]) -> Operated:
     """Run a verb; leave out the messages that others have locked for longer than `PATIENCE`.
+
+    A message that makes the verb raise is named in the log, and left out, too.
 
     Args:
         connection: in a transaction, or about to begin one: not in autocommit.
@@ -73,14 +85,25 @@ def unless_locked(connection: Connection, verb: Verb, ids: Sequence[int]) -> Ope
     before = (row or ("0",))[0]
     wait_at_most(connection, PATIENCE)
     try:
-        with connection.transaction():
-            operated = verb(connection, ids)
+        operated = _by_halves(connection, verb, ids)
     except LockNotAvailable:
         # The rest is locked before the verb can wait for any.
         given = {"ids": list(ids)}
         free = frozenset(id for (id,) in connection.execute(SQL["lock_free"], given))
         found = frozenset(id for (id,) in connection.execute(SQL["found"], given))
-        operated = verb(connection, free) | Operated(busy=found - free)
+        operated = _by_halves(connection, verb, sorted(free)) | Operated(busy=found - free)
     # The transaction may be the caller's: what follows is not ours.
     wait_at_most(connection, before)
     return operated
+
+
+def _by_halves(connection: Connection, verb: Verb, ids: Sequence[int]) -> Operated:
+    def some(ids: Sequence[int]) -> Operated:
+        with connection.transaction():
+            return verb(connection, ids)
+
+    def set_aside(id: int, error: Exception) -> Operated:
+        tell(verb.__name__, row=f"pgqueue_message {id}", error=error)
+        return Operated(busy=frozenset([id]))
+
+    return reduce(or_, by_halves(some, ids, set_aside))

@@ -60,7 +60,7 @@ WITH RECURSIVE channels AS (
     SELECT d.*
     FROM first_channels c CROSS JOIN LATERAL (
         SELECT m.id, m.channel, m.task, m.claimed_at, m.errors -> -1 ->> 'class' AS error,
-               left(m.errors -> -1 ->> 'message', 200) AS message, (m.errors -> 0 ->> 'at')::timestamptz AS failed_at,
+               left(m.errors -> -1 ->> 'message', 200) AS message, pgqueue_instant_of_v1(m.errors -> 0 ->> 'at') AS failed_at,
                m.errors -> 0 ->> 'release' AS first_release, m.errors -> -1 ->> 'release' AS last_release
         FROM pgqueue_message m
         WHERE m.state = 'dead' AND m.claimed_at IS NOT NULL AND m.channel = c.channel

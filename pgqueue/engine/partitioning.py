@@ -5,9 +5,11 @@ What is over, and what the log's floor is then, each log says itself (`Log`).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import takewhile
+from operator import attrgetter
 from time import monotonic
 from typing import Any, NamedTuple
 
@@ -15,12 +17,15 @@ from psycopg import Error
 from psycopg.errors import (
     DuplicateObject,
     DuplicateTable,
+    InsufficientPrivilege,
     ObjectNotInPrerequisiteState,
+    UndefinedTable,
     UniqueViolation,
 )
 from psycopg.sql import SQL as Text
 from psycopg.sql import Composed, Identifier, Literal
 
+from pgqueue.culprits import may_be_own, one_by_one, tell
 from pgqueue.engine.values import Connection
 from pgqueue.statements import load
 from pgqueue.transactions import is_pooled, wait_at_most
@@ -33,6 +38,8 @@ LONGEST = 60.0
 """Seconds after which no further partition is begun: the duty must report its progress."""
 UNMARKING = "1min"
 """The lock_timeout for removing a mark, which matters more than marking."""
+DROPPING, MAKING = "drop partitions", "make partitions"
+"""What the log calls it."""
 MARK = "pgqueue: nothing in here is kept any more"
 """The comment on a table that is to be dropped, so that no operator's archive is taken for one."""
 
@@ -136,7 +143,9 @@ def drop(connection: Connection, log: Log) -> list[Past] | None:
     """Drop what is over, for a minute at most; there may be more.
 
     Those who read and write the log go on meanwhile and do not wait. If a lock takes too long, for
-    example because of a long report, it gives up; the next call continues there.
+    example because of a long report, it gives up; the next call continues there. A partition that
+    can't be dropped, for example since a view depends on it, is named in the log, and keeps no
+    other.
 
     Args:
         connection: in autocommit, and used for nothing else: its time-outs are changed.
@@ -150,6 +159,30 @@ def drop(connection: Connection, log: Log) -> list[Past] | None:
     return (_drop_at_once if is_pooled(connection) else _drop_concurrently)(connection, log)
 
 
+def _each(
+    drop: Callable[[Connection, Log, Past], bool],
+    connection: Connection,
+    log: Log,
+    past: Iterable[Past],
+) -> list[Past]:
+    """Drop partitions; return those that were dropped."""
+
+    def one(each: Past) -> Past | None:
+        return each if drop(connection, log, each) else None
+
+    dropped = one_by_one(one, past, what=DROPPING, row=attrgetter("name"), is_own=is_own)
+    return [each for each in dropped if each is not None]
+
+
+def is_own(error: BaseException) -> bool:
+    """Return whether a partition may be at fault.
+
+    Another session that detaches or drops one is none, nor are the rights of the role.
+    """
+    others = (ObjectNotInPrerequisiteState, UndefinedTable, InsufficientPrivilege)
+    return may_be_own(error) and not isinstance(error, others)
+
+
 def kept(connection: Connection, log: Log) -> list[Past]:
     """Return what is over, and may not go yet."""
     return [each for each in log.find(connection) if not _may_go(connection, log, each)]
@@ -161,18 +194,16 @@ def _drop_concurrently(connection: Connection, log: Log) -> list[Past] | None:
     if not _one(connection, SQL["try_for_session"], log):
         return None
     try:
-        return [
-            each
-            for each in _in_time(_past(connection, log))
-            if _may_go(connection, log, each) and _drop(connection, log, each)
-        ]
+        return _each(_drop, connection, log, _in_time(_past(connection, log)))
     finally:
         if not connection.closed:
             connection.execute(SQL["leave"], {"table": log.table})
 
 
 def _drop(connection: Connection, log: Log, past: Past) -> bool:
-    """Drop a partition; return False if it must not be dropped any more."""
+    """Drop a partition; return False if it must not be dropped, or not any more."""
+    if not _may_go(connection, log, past):
+        return False
     if past.is_pending:
         connection.execute(_alter("DETACH PARTITION {} FINALIZE", past))
     elif past.is_attached:
@@ -243,7 +274,7 @@ def _drop_at_once(connection: Connection, log: Log) -> list[Past] | None:
         if not _be_alone(connection, log):
             return None
         past = _past(connection, log)
-    return [each for each in _in_time(past) if _drop_in_one(connection, log, each)]
+    return _each(_drop_in_one, connection, log, _in_time(past))
 
 
 def _drop_in_one(connection: Connection, log: Log, past: Past) -> bool:
@@ -257,7 +288,16 @@ def _drop_in_one(connection: Connection, log: Log, past: Past) -> bool:
             _raise_floor(connection, log, past)
             end = " FINALIZE" if past.is_pending else ""
             connection.execute(_alter("DETACH PARTITION {}" + end, past))
-        connection.execute(Text("DROP TABLE {}").format(past.table))
+        try:
+            with connection.transaction():
+                connection.execute(Text("DROP TABLE {}").format(past.table))
+        except Exception as error:
+            if not is_own(error):
+                raise
+            # It is no part of the log any more: else no later partition of the events could go.
+            connection.execute(_comment(past, MARK))
+            tell(DROPPING, row=past.name, error=error)
+            return False
         return True
 
 
@@ -275,9 +315,9 @@ def _in_time(past: list[Past]) -> Iterator[Past]:
 
 def _past(connection: Connection, log: Log) -> list[Past]:
     """Remove stale marks, then return what is to be dropped."""
-    for each in log.find(connection):
-        if each.is_stale:
-            _unmark(connection, each)
+    stale = [each for each in log.find(connection) if each.is_stale]
+    unmark = partial(_unmark, connection)
+    list(one_by_one(unmark, stale, what=DROPPING, row=attrgetter("name"), is_own=is_own))
     return log.find(connection)
 
 

@@ -12,6 +12,7 @@ from psycopg.pq import TransactionStatus
 from psycopg.sql import SQL as Text
 from psycopg.sql import Literal
 
+from pgqueue.culprits import one_by_one
 from pgqueue.engine import partitioning
 from pgqueue.engine import retention as retaining
 from pgqueue.engine.partitioning import Log, Past
@@ -28,17 +29,31 @@ AHEAD = timedelta(days=14)
 
 
 def ensure(connection: Connection, *, ahead: timedelta = AHEAD) -> list[date]:
-    """Make the missing partitions from yesterday on; return their days."""
+    """Make the missing partitions from yesterday on; return their days.
+
+    A partition that can't be made is named in the log, and keeps no other.
+    """
     rows = connection.execute(SQL["missing"], {"days": ahead.days}).fetchall()
-    return [day for day, schema in rows if _make(connection, schema, day)]
+
+    def make(missing: tuple[date, str]) -> date | None:
+        day, schema = missing
+        return day if _make(connection, schema, day) else None
+
+    def name(missing: tuple[date, str]) -> str:
+        return _name(missing[0])
+
+    made = one_by_one(make, rows, what=partitioning.MAKING, row=name, is_own=partitioning.is_own)
+    return [day for day in made if day is not None]
+
+
+def _name(day: date) -> str:
+    return f"{TABLE}_{day:%Y%m%d}"
 
 
 def _make(connection: Connection, schema: str, day: date) -> bool:
     """Make one day's partition; return False if another session has just made it."""
     first, end = f"{day} 00:00Z", f"{day + timedelta(days=1)} 00:00Z"
-    return partitioning.make(
-        connection, schema, TABLE, f"{TABLE}_{day:%Y%m%d}", first=first, end=end
-    )
+    return partitioning.make(connection, schema, TABLE, _name(day), first=first, end=end)
 
 
 def drop(

@@ -28,7 +28,9 @@ WHERE is_marked OR CASE
     WHEN to_date(right(relname, 8), 'YYYYMMDD') >= (statement_timestamp() AT TIME ZONE 'UTC')::date - 1 THEN false
     ELSE pg_relation_size(oid) = 0
          OR to_date(right(relname, 8), 'YYYYMMDD') + 1 <= least(
-            (SELECT (statement_timestamp() - max(keep)) AT TIME ZONE 'UTC' FROM kept),
+            (SELECT (
+-- include: retained_at
+             - max(keep)) AT TIME ZONE 'UTC' FROM kept),
             (SELECT min(created_at) AT TIME ZONE 'UTC' FROM pgqueue_flow WHERE ended_at IS NULL))
     END
 ORDER BY NOT is_pending, relname

@@ -18,7 +18,7 @@ from typing import Any
 import psycopg
 from psycopg import Rollback
 from psycopg.sql import SQL as Text
-from psycopg.sql import Composable, Composed, Identifier, Literal
+from psycopg.sql import Composable, Composed, Literal
 
 from pgqueue.engine.values import Connection
 from pgqueue.exceptions import InvalidSubscription
@@ -31,11 +31,32 @@ ROLE = "pgqueue_predicates"
 COUNTED = ("{QUERY", "{RTE", "{RANGETBLENTRY", "{SUBLINK", "{AGGREF", "{WINDOWFUNC",
            "{GROUPINGFUNC", "{SORTGROUPCLAUSE", "{SETOPERATIONSTMT")  # fmt: skip
 """Parts of a statement's tree of which a predicate may add none."""
+NODE = re.compile(r"\{([A-Z]+)")
+NODES = frozenset(
+    re.findall(
+        r"\w+",
+        """
+    ALIAS ARRAY ARRAYCOERCEEXPR ARRAYEXPR BOOLEANTEST BOOLEXPR CASE CASEEXPR CASETESTEXPR
+    CASEWHEN COALESCE COALESCEEXPR COERCEVIAIO COLLATEEXPR CONST DISTINCTEXPR FROMEXPR FUNCEXPR
+    JOINEXPR JSONBEHAVIOR JSONCONSTRUCTOREXPR JSONEXPR JSONFORMAT JSONISPREDICATE JSONRETURNING
+    JSONVALUEEXPR MINMAX MINMAXEXPR NAMEDARGEXPR NULLIFEXPR NULLTEST OPEXPR QUERY RANGETBLENTRY
+    RANGETBLFUNCTION RANGETBLREF RELABELTYPE ROW ROWCOMPARE ROWCOMPAREEXPR ROWEXPR RTE
+    RTEPERMISSIONINFO SCALARARRAYOPEXPR SQLVALUEFUNCTION SUBSCRIPTINGREF TARGETENTRY VAR WHEN
+""",
+    )
+)
+"""Parts of a tree that are known to run nothing but functions that the tree names.
+
+A domain's CHECK, a field of a row type and XML are not among them, and no part that a later
+PostgreSQL brings.
+"""
 FUNCTIONS = re.compile(r":(?:funcid|opfuncid|hashfuncid|negfuncid) (\d+)")
 OPERATORS = re.compile(r":opnos? (?:\(o )?([\d ]+)")
-TYPES = re.compile(
-    r":(?:resulttype|funcresulttype|opresulttype|consttype|array_typeid|element_typeid) (\d+)"
-)
+TYPES = re.compile(r":(?:\w*type|\w*typeid|\w*typid) (\d+)")
+"""Whatever a part calls the type of its value: RETURNING of json_value() has one of its own."""
+COLLATIONS = re.compile(r":\w*coll(?:id|oid|ation|Oid) (\d+)")
+SESSION = re.compile(r"\{SQLVALUEFUNCTION :op \d+ :type 19 ")
+"""current_user and its like; those that are about time have another type than `name`."""
 REFUSALS = (psycopg.ProgrammingError, psycopg.DataError, psycopg.NotSupportedError)
 LIMIT = 10_000  # characters
 
@@ -61,6 +82,7 @@ def check(connection: Connection, predicate: str) -> None:
         )
     if "\x00" in predicate or len(predicate) > LIMIT:
         raise InvalidSubscription(f"predicate={shown(predicate)}: it may be {LIMIT} characters.")
+    _refuse_schemas(connection, predicate)
     plain, own = _tree(connection, "true"), _tree(connection, predicate)
     # One that ends the parenthesis it stands in, and begins another, is no expression here.
     _tree(connection, f"CASE WHEN\n{predicate}\nTHEN true END")
@@ -70,10 +92,40 @@ def check(connection: Connection, predicate: str) -> None:
                 f"predicate={shown(predicate)}: it must be a condition over e and s, without "
                 "sub-selects, tables, aggregates or functions that return sets."
             )
+    if unknown := set(NODE.findall(own)) - NODES:
+        raise InvalidSubscription(
+            f"predicate={shown(predicate)}: it may not use {listed(sorted(unknown))}, as "
+            "PostgreSQL calls a part of it: only operators and functions of PostgreSQL itself that "
+            "change nothing, and no domains, row types or XML."
+        )
+    if SESSION.search(own):
+        raise InvalidSubscription(
+            f"predicate={shown(predicate)}: it may not ask who or where the session is."
+        )
     if foreign := _foreign(connection, own):
         raise InvalidSubscription(
             f"predicate={shown(predicate)}: it may not use {listed(foreign)}: only functions and "
             "types of PostgreSQL itself that change nothing and look at their arguments alone."
+        )
+
+
+def _refuse_schemas(connection: Connection, predicate: str) -> None:
+    """Refuse names in other schemas, before PostgreSQL parses them.
+
+    It reads a literal where it parses it: '{a}'::shop.code[] would run the CHECK of a domain at
+    once, with the rights of this session.
+
+    Raises:
+        InvalidSubscription: there is one.
+    """
+    names = [name.replace('"', '""') for (name,) in connection.execute(SQL["schemas"])]
+    of_others = "|".join(map(re.escape, names))
+    found = re.search(rf'(?<![\w$])({of_others})"?\s*(?:\.|/\*|--)', predicate, re.IGNORECASE)
+    if found or re.search(r'U&\s*"', predicate, re.IGNORECASE):
+        name = found[1] if found else 'U&"…"'
+        raise InvalidSubscription(
+            f"predicate={shown(predicate)}: it may not use {name}, where a name of a schema ends: "
+            "only what PostgreSQL itself brings, written without a schema."
         )
 
 
@@ -87,6 +139,7 @@ def _tree(connection: Connection, predicate: str) -> str:
     tree = ""
     try:
         with connection.transaction():
+            connection.execute(SQL["confine"])
             view = Text("CREATE TEMPORARY VIEW pgqueue_checked AS {}")
             nothing = Literal("[]")
             _send(connection, view.format(_evaluating(predicate, nothing, nothing)))
@@ -106,6 +159,7 @@ def _foreign(connection: Connection, tree: str) -> list[str]:
         "functions": list(map(int, FUNCTIONS.findall(tree))),
         "operators": [int(id) for ids in OPERATORS.findall(tree) for id in ids.split()],
         "types": list(map(int, TYPES.findall(tree))),
+        "collations": list(map(int, COLLATIONS.findall(tree))),
     }
     return [name for (name,) in connection.execute(SQL["foreign"], given)]
 
@@ -139,7 +193,9 @@ def evaluate(
     found: list[tuple[int, str]] = []
     statement = _evaluating(predicate.replace("%", "%%"), Text("%s::jsonb"), Text("%s::jsonb"))
     with connection.transaction():
-        connection.execute(Text("SET LOCAL ROLE {}").format(Identifier(ROLE)))
+        # A name means here what it meant when it was checked: something of PostgreSQL itself.
+        connection.execute(SQL["confine"])
+        connection.execute(SQL["hand_over"], {"role": ROLE})
         rows = _send(connection, statement, events, subscriptions)
         found = [(position, name) for position, name in rows]
         # The role is given back.

@@ -1,6 +1,7 @@
 from collections.abc import Collection
 from datetime import timedelta
 
+from pgqueue.culprits import Part, apart
 from pgqueue.engine.values import Connection
 from pgqueue.statements import load
 
@@ -9,7 +10,12 @@ SQL = load(__name__)
 
 def promote(connection: Connection, *, limit: int = 1000) -> int:
     """Make the delayed messages ready that are due; return how many."""
-    return len(connection.execute(SQL["promote"], {"limit": limit}).fetchall())
+
+    def some(part: Part) -> int:
+        given = {**part._asdict(), "limit": limit}
+        return len(connection.execute(SQL["promote"], given).fetchall())
+
+    return sum(apart(connection, "pgqueue_message", some, what="promote"))
 
 
 def next_due(connection: Connection) -> timedelta | None:

@@ -2,7 +2,8 @@
 WITH due AS MATERIALIZED (
     SELECT id
     FROM pgqueue_message
-    WHERE state = 'scheduled' AND run_at <= statement_timestamp()
+    WHERE state = 'scheduled' AND run_at <= statement_timestamp() AND
+-- include: within
     ORDER BY run_at
     LIMIT %(limit)s
     FOR NO KEY UPDATE SKIP LOCKED

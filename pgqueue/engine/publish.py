@@ -29,15 +29,20 @@ def publish(connection: Cursors, event: NewEvent) -> None:
 
 
 def publish_many(connection: Cursors, events: Iterable[NewEvent]) -> None:
-    """Store events by COPY, in their order.
+    """Store events by COPY, in their order; one by one for a producer's role, which may not COPY.
 
     Args:
         connection: in a transaction.
         events: making one must not use the same connection.
     """
     with connection.cursor() as cursor:
-        copying.send(cursor, SQL["copy"], map(_line, events))
-    tell(connection)
+        cursor.execute(SQL["begun"])
+        may_copy, _ = cursor.fetchone()
+        if may_copy:
+            copying.send(cursor, SQL["copy"], map(_line, events))
+        elif columns := list(zip(*events, strict=True)):
+            names = ("topics", "keys", "payloads", "metadata")
+            cursor.execute(SQL["publish_each"], dict(zip(names, map(list, columns), strict=True)))
 
 
 def tell(connection: Cursors) -> None:

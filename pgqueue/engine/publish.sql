@@ -6,5 +6,17 @@ SELECT pgqueue_publish_v1(%(topic)s, %(key)s, %(payload)s::jsonb, %(metadata)s::
 -- name: copy
 COPY pgqueue_event_inbox (topic, key, payload, metadata) FROM STDIN
 
+-- name: begun
+-- Whether this role may COPY. Then idle readers are notified, when the transaction commits.
+SELECT may_copy, CASE WHEN may_copy THEN pgqueue_tell_readers_v1() END
+FROM (SELECT pgqueue_stores_events_v1() AS may_copy OFFSET 0) rights
+
+-- name: publish_each
+-- In their order.
+SELECT count(pgqueue_publish_v1(topic, key, payload::jsonb, metadata::jsonb))
+FROM (SELECT * FROM unnest(%(topics)s::text[], %(keys)s::text[], %(payloads)s::text[], %(metadata)s::text[])
+          WITH ORDINALITY AS e (topic, key, payload, metadata, number)
+      ORDER BY number) sorted
+
 -- name: tell
 SELECT pgqueue_tell_readers_v1()

@@ -6,6 +6,7 @@ from collections.abc import Collection
 from datetime import datetime, timedelta
 from typing import NamedTuple
 
+from pgqueue.culprits import Part, apart
 from pgqueue.engine import partitions
 from pgqueue.engine.values import Connection
 from pgqueue.statements import load
@@ -65,17 +66,23 @@ def discard(
         up_to: messages up to this id are discarded whatever their age.
         before: later ones are discarded, too, if they were enqueued before this time.
     """
-    ((ended, last, _),) = partitions.repeat_if_missing(
-        connection,
-        SQL["discard"],
-        {
-            "channel": channel,
-            "states": [state.value for state in states],
-            "after": after,
-            "up_to": up_to,
-            "before": before,
-            "limit": BATCH,
-            "reach": REACH,
-        },
-    )
-    return Step(ended, last)
+    given = {
+        "channel": channel,
+        "states": [state.value for state in states],
+        "after": after,
+        "up_to": up_to,
+        "before": before,
+        "limit": BATCH,
+        "reach": REACH,
+    }
+
+    def some(part: Part) -> Step:
+        ((ended, last, _),) = partitions.repeat_if_missing(
+            connection, SQL["discard"], {**given, **part._asdict()}
+        )
+        return Step(ended, last)
+
+    steps = apart(connection, "pgqueue_message", some, what="purge a channel")
+    # All of them have read up to the first of these.
+    last = min((step.last for step in steps if step.last is not None), default=None)
+    return Step(sum(step.ended for step in steps), last)

@@ -21,18 +21,17 @@ WITH stretch AS MATERIALIZED (
 ), meant AS MATERIALIZED (
     SELECT id FROM stretch
     WHERE channel = %(channel)s AND %(states)s::text[] @> ARRAY[state]
-      AND (id <= %(up_to)s OR created_at < %(before)s)
+      AND (id <= %(up_to)s OR created_at < %(before)s) AND
+-- include: within
     ORDER BY id
     LIMIT %(limit)s
 ), chosen AS MATERIALIZED (
     SELECT id FROM pgqueue_message
     WHERE id = ANY (ARRAY(SELECT id FROM meant)) AND %(states)s::text[] @> ARRAY[state]
     FOR UPDATE SKIP LOCKED
-), gone AS (
-    DELETE FROM pgqueue_message WHERE id = ANY (ARRAY(SELECT id FROM chosen)) RETURNING *, 'discarded' AS outcome
-),
--- include: into_history
-, became AS (
+), gone AS MATERIALIZED (
+    SELECT * FROM pgqueue_end_v1(ARRAY(SELECT id FROM chosen), 'discarded')
+), became AS (
     SELECT id, channel, key, governed, flow_id, outcome AS word, NULL AS fault FROM gone
 ),
 -- include: heard

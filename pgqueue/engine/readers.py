@@ -7,6 +7,7 @@ import platform
 from datetime import timedelta
 from uuid import UUID
 
+from pgqueue.culprits import delete
 from pgqueue.engine.values import Connection
 from pgqueue.statements import load
 
@@ -45,4 +46,7 @@ def retire(connection: Connection, id: UUID) -> None:
 
 def forget(connection: Connection, *, silent_for: timedelta) -> int:
     """Delete the rows of readers that died; return how many."""
-    return connection.execute(SQL["forget"], {"silent_for": silent_for}).rowcount
+    given = {"silent_for": silent_for}
+    return delete(
+        connection, "pgqueue_reader", SQL["forget"], SQL["over"], given, what="forget readers"
+    )

@@ -21,3 +21,6 @@ DELETE FROM pgqueue_reader WHERE id = %(id)s
 
 -- name: forget
 DELETE FROM pgqueue_reader WHERE last_seen < statement_timestamp() - %(silent_for)s::interval
+
+-- name: over
+SELECT ctid::text, id FROM pgqueue_reader WHERE last_seen < statement_timestamp() - %(silent_for)s::interval FOR UPDATE SKIP LOCKED

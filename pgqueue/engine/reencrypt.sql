@@ -70,7 +70,11 @@ WITH
 )
 UPDATE pgqueue_history h
 SET payload = coalesce(made.payload::jsonb, h.payload), progress = coalesce(made.progress::jsonb, h.progress),
-    result = coalesce(made.result::jsonb, h.result)
+    result = coalesce(made.result::jsonb, h.result),
+    -- A row may be older than the constraints, which hold for what an UPDATE writes.
+    run_at = greatest(least(h.run_at, '9999-12-29 00:00+00'), '0001-01-03 00:00+00'),
+    created_at = greatest(least(h.created_at, '9999-12-29 00:00+00'), '0001-01-03 00:00+00'),
+    expires_at = CASE WHEN h.expires_at BETWEEN '0001-01-03 00:00+00' AND '9999-12-29 00:00+00' THEN h.expires_at END
 FROM made JOIN free USING (id)
 WHERE h.id = made.id AND h.finished_at = made.ended
   AND (made.payload IS NULL OR h.payload = made.payload_before::jsonb)

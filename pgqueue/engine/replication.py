@@ -24,6 +24,8 @@ class Slot(NamedTuple):
         is_lost: the WAL that it needs was removed: it can't be used any more.
         is_endangered: that will be so at the next checkpoint.
         lag: bytes of WAL that were written since the position that was confirmed.
+        kept: bytes of WAL that the server keeps for the slot: more than `lag` where a transaction
+            was open before that position.
     """
 
     is_ours: bool
@@ -34,13 +36,21 @@ class Slot(NamedTuple):
     is_lost: bool
     is_endangered: bool
     lag: int | None
+    kept: int | None
 
 
 class State(NamedTuple):
-    """What there is for the feed. `waiting`: seconds since the first event without a position."""
+    """The publication and the slot of the feed, as the database has them.
+
+    Attributes:
+        has_publication: the publication exists.
+        has_inbox: the publication tells of rows that are inserted into the inbox.
+        waiting: seconds since the first event without a position was published.
+    """
 
     wal_level: str
     has_publication: bool
+    has_inbox: bool
     waiting: float | None
     slot: Slot | None
 
@@ -49,8 +59,9 @@ def state(connection: Connection, slot: str, publication: str) -> State:
     """Return what there is."""
     given = {"slot": slot, "publication": publication}
     (row,) = connection.execute(SQL["state"], given)
-    wal_level, has_publication, waiting, has_slot, *found = row
-    return State(wal_level, has_publication, waiting, Slot(*found) if has_slot else None)
+    wal_level, has_publication, has_inbox, waiting, has_slot, *found = row
+    known = Slot(*found) if has_slot else None
+    return State(wal_level, has_publication, has_inbox, waiting, known)
 
 
 def make_publication(connection: Connection, name: str) -> None:

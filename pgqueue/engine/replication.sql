@@ -1,10 +1,14 @@
 -- name: state
+-- A publication that lacks the inbox tells of nothing: the inbox was made anew, or the publication is someone else's.
 SELECT current_setting('wal_level'), EXISTS (SELECT FROM pg_publication WHERE pubname = %(publication)s),
+       EXISTS (SELECT FROM pg_publication p CROSS JOIN LATERAL pg_get_publication_tables(p.pubname::text) t
+               WHERE p.pubname = %(publication)s AND p.pubinsert AND t.relid = 'pgqueue_event_inbox'::regclass),
        (SELECT extract(epoch FROM statement_timestamp() - created_at)::float8
         FROM pgqueue_event_inbox ORDER BY id LIMIT 1),
        s.slot_name IS NOT NULL, coalesce(s.database = current_database() AND s.plugin = 'pgoutput', false),
        s.database, s.plugin, s.active, s.active_pid, coalesce(s.wal_status = 'lost', false),
-       coalesce(s.wal_status = 'unreserved', false), pg_wal_lsn_diff(pg_current_wal_lsn(), s.confirmed_flush_lsn)::bigint
+       coalesce(s.wal_status = 'unreserved', false), pg_wal_lsn_diff(pg_current_wal_lsn(), s.confirmed_flush_lsn)::bigint,
+       pg_wal_lsn_diff(pg_current_wal_lsn(), s.restart_lsn)::bigint
 FROM (VALUES (%(slot)s)) asked (name) LEFT JOIN pg_replication_slots s ON s.slot_name = asked.name
 
 -- name: make_publication

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from pgqueue.culprits import Part, apart
 from pgqueue.engine.values import EVERYTHING, Connection, Position
 from pgqueue.statements import load
 
@@ -46,6 +47,16 @@ def given(retention: Retention) -> Mapping[str, Any]:
     return {"outcomes": list(retention), "keeps": list(retention.values())}
 
 
+def advance(connection: Connection) -> timedelta:
+    """Move the time by which retention removes, by a day at most; return how far it is behind.
+
+    A clock that has jumped ahead by forty days would have forty days of history be dropped at once.
+    So there are as many hours to set the clock right. Called more often, it does nothing.
+    """
+    row = connection.execute(SQL["advance"]).fetchone()
+    return timedelta(seconds=row[0]) if row and row[0] else timedelta()
+
+
 def windows(connection: Connection, retention: Retention) -> list[Window]:
     """Return the windows that may hold rows to delete, one for each length of retention."""
     return [Window(*row) for row in connection.execute(SQL["windows"], given(retention))]
@@ -76,9 +87,14 @@ def purge(
     until = min(end, window.before) if end and seen == REACH else window.before
     first = _first_after(connection, parameters, until, exported)
     until = first or until
-    row = connection.execute(SQL["purge"], {**parameters, "before": until}).fetchone()
-    removed = row[0] if row else 0
-    if removed == BATCH:
+
+    def some(part: Part) -> int:
+        given = {**parameters, **part._asdict(), "before": until}
+        row = connection.execute(SQL["purge"], given).fetchone()
+        return row[0] if row else 0
+
+    removed = sum(apart(connection, "pgqueue_history", some, what="purge"))
+    if removed >= BATCH:
         return Step(removed, is_last=False)
     connection.execute(SQL["note"], {**parameters, "until": until})
     return Step(removed, is_last=first is not None or until == window.before)

@@ -1,3 +1,20 @@
+-- name: advance
+-- At most a day, unless history or the log has rows of each day that is passed: then these days have been. After
+-- the server's clock was set back, it goes back, too.
+WITH RECURSIVE seen AS (
+    SELECT upto AS at FROM pgqueue_duty WHERE name = 'retention'
+    UNION ALL
+    SELECT at + interval '1 day' FROM seen
+    WHERE at < statement_timestamp() - interval '1 day'
+      AND (EXISTS (SELECT FROM pgqueue_history WHERE finished_at >= at AND finished_at < at + interval '1 day')
+           OR EXISTS (SELECT FROM pgqueue_event WHERE created_at >= at AND created_at < at + interval '1 day'))
+)
+UPDATE pgqueue_duty
+SET upto = least(statement_timestamp(), greatest(upto + interval '1 day', (SELECT max(at) FROM seen)))
+WHERE name = 'retention'
+  AND (ran_at IS NULL OR NOT ran_at BETWEEN statement_timestamp() - interval '50 minutes' AND statement_timestamp())
+RETURNING extract(epoch FROM statement_timestamp() - upto)::float8
+
 -- name: windows
 -- Each retention that is shorter than the longest (or than a day, since partitions are whole days), and the
 -- window of time that may hold rows to delete by it; the longest, too, while a flow keeps older partitions. If
@@ -9,12 +26,18 @@ WITH
            md5(string_agg(concat_ws(' ', outcome, keep, channel), ', ' ORDER BY outcome, channel NULLS FIRST)) AS digest
     FROM kept
 )
-SELECT k.keep, rules.digest, coalesce(p.until, 'epoch'), statement_timestamp() - k.keep
+SELECT k.keep, rules.digest, coalesce(p.until, 'epoch'), 
+-- include: retained_at
+       - k.keep
 FROM rules CROSS JOIN (SELECT DISTINCT keep FROM kept) k
 LEFT JOIN pgqueue_purged p
-    ON p.keep = k.keep AND p.rules = rules.digest AND p.until <= statement_timestamp() - k.keep
+    ON p.keep = k.keep AND p.rules = rules.digest AND p.until <=
+-- include: retained_at
+       - k.keep
 WHERE k.keep < rules.longest OR k.keep < interval '1 day'
-   OR EXISTS (SELECT FROM pgqueue_flow WHERE ended_at IS NULL AND created_at < statement_timestamp() - rules.longest)
+   OR EXISTS (SELECT FROM pgqueue_flow WHERE ended_at IS NULL AND created_at <
+-- include: retained_at
+       - rules.longest)
 ORDER BY k.keep
 
 -- name: reach
@@ -44,6 +67,8 @@ WITH
       AND coalesce(own.keep, others.keep) <= %(keep)s
       AND (h.txid, h.id) <= (%(txid)s::bigint, %(id)s::bigint)
       AND (h.flow_id IS NULL OR NOT EXISTS (SELECT FROM pgqueue_flow f WHERE f.id = h.flow_id AND f.ended_at IS NULL))
+      AND
+-- include: within
     LIMIT %(limit)s
     FOR UPDATE OF h SKIP LOCKED
 ), gone AS (

@@ -1,16 +1,28 @@
 """Bring governed lanes up to date with the changes of their messages, and flows with their ends.
 
 A statement that makes a message ready, or frees its place, inserts a bell and waits for no other
-transaction. Before a worker claims, it takes the bells and marks their lanes runnable. An advisory
-lock lets one worker route at a time; the others can leave it to that one.
+transaction. Before a worker claims, it takes the bells and marks their lanes runnable. The lock of
+a row lets one worker route at a time; the others can leave it to that one.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import timedelta
+from functools import partial
 from typing import NamedTuple
 
+from pgqueue.culprits import (
+    Part,
+    apart,
+    by_halves,
+    delete,
+    leave_out,
+    left_out,
+    may_be_a_row,
+    shown,
+    tell,
+)
 from pgqueue.engine import flows
 from pgqueue.engine.values import Connection
 from pgqueue.statements import load
@@ -20,6 +32,10 @@ SQL = load(__name__)
 
 BATCH = 5000
 STRAYS = 1000
+TABLE = "pgqueue_lane"
+
+Lane = tuple[str, str]
+Lanes = Sequence[Lane]
 
 
 class Look(NamedTuple):
@@ -38,7 +54,8 @@ class Look(NamedTuple):
 
 def look(connection: Connection, *, after: int) -> Look:
     """Return what there is to route; bells up to the id `after` were taken before."""
-    row = connection.execute(SQL["look"], {"after": after}).fetchone()
+    given = {"after": after, **_left_out(connection)}
+    row = connection.execute(SQL["look"], given).fetchone()
     has_rung, has_policies, wake_in = row or (False, False, None)
     return Look(has_rung, has_policies, None if wake_in is None else timedelta(seconds=wake_in))
 
@@ -63,33 +80,142 @@ def route(connection: Connection, *, after: int) -> Routed | None:
     Returns:
         None: another session is routing.
     """
+
+    def some(part: Part) -> Routed | None:
+        try:
+            return _route(connection, part, after, TOGETHER)
+        except Exception as error:
+            if not may_be_a_row(connection, error):
+                raise
+            # One bell may be of many messages that ended, or of all lanes of a channel.
+            return _route(connection, part, after, APART)
+
+    parts = apart(connection, "pgqueue_bell", some, what="route")
+    routed = [each for each in parts if each is not None]
+    if len(routed) < len(parts):
+        return None
+    channels = frozenset(channel for each in routed for channel in each.channels)
+    return Routed(max((each.after for each in routed), default=after), channels)
+
+
+class _Ways(NamedTuple):
+    """How the steps of the router are done: for all rows together, or for one row after another.
+
+    Attributes:
+        advance: lets go of messages of flows.
+        mark: marks lanes that no bell names.
+        mark_whole: marks all lanes of channels.
+        ripen: wakes the throttled lanes whose time has come.
+    """
+
+    advance: Callable[[Connection, set[int]], list[flows.Freed]]
+    mark: Callable[[Connection, Lanes], None]
+    mark_whole: Callable[[Connection, Sequence[str]], None]
+    ripen: Callable[[Connection], object]
+
+
+def _route(connection: Connection, part: Part, after: int, ways: _Ways) -> Routed | None:
     freed: list[flows.Freed] = []
     with in_short(connection):
-        rows = connection.execute(SQL["take"], {"after": after, "limit": BATCH}).fetchall()
-        if not rows[0][0]:
+        given = {**part._asdict(), "after": after, "limit": BATCH}
+        rows = connection.execute(SQL["take"], given).fetchall()
+        if not rows:
             return None
-        if rows[0][1] is not None:
-            after = max(id for _, id, *_ in rows)
-            freed = flows.advance(connection, {id for *_, ids in rows for id in ids or ()})
-            lanes = {(channel, key) for *_, channel, key, ids in rows if ids is None}
-            _mark(connection, lanes | {(each.channel, each.key) for each in freed if each.governed})
-        connection.execute(SQL["ripen"], {"limit": BATCH})
+        if rows[0][0] is not None:
+            after = max((id for id, *_, is_in_order in rows if is_in_order), default=after)
+            freed = ways.advance(connection, {id for *_, ids, _ in rows for id in ids or ()})
+            rung = {(channel, key) for _, channel, key, ids, _ in rows if ids is None}
+            others = {(each.channel, each.key) for each in freed if each.governed}
+            _mark_rung(connection, rung, others, ways)
+        ways.ripen(connection)
     return Routed(after, frozenset(each.channel for each in freed if not each.governed))
 
 
-def _mark(connection: Connection, rung: set[tuple[str, str | None]]) -> None:
+def _mark_rung(
+    connection: Connection, rung: set[tuple[str, str | None]], others: set[Lane], ways: _Ways
+) -> None:
+    named = {(channel, key) for channel, key in rung if key is not None}
     whole = sorted({channel for channel, key in rung if key is None})
     if whole:
-        rung |= set(connection.execute(SQL["blocked"], {"channels": whole}).fetchall())
-    lanes = sorted((channel, key) for channel, key in rung if key is not None)
-    if lanes:
-        connection.execute(
-            SQL["mark"],
-            {"channels": [channel for channel, _ in lanes], "keys": [key for _, key in lanes]},
-        )
+        blocked = connection.execute(SQL["blocked"], {"channels": whole})
+        others |= {(channel, key) for channel, key in blocked}
+    # First the lanes that have a bell: if one can't be marked, its bell is left out.
+    _mark(connection, sorted(named))
+    ways.mark(connection, sorted(others - named))
     if whole:
-        connection.execute(SQL["mark_all"], {"channels": whole})
+        ways.mark_whole(connection, whole)
         connection.execute(SQL["mark_gates"], {"channels": whole})
+
+
+def _mark(connection: Connection, lanes: Lanes) -> None:
+    if lanes:
+        connection.execute(SQL["mark"], _named(lanes))
+
+
+def _mark_apart(connection: Connection, lanes: Lanes) -> None:
+    """Mark lanes; ring a bell for those that can't be marked, since no other bell names them."""
+
+    def some(lanes: Lanes) -> None:
+        with connection.transaction():
+            _mark(connection, lanes)
+
+    list(by_halves(some, lanes, partial(_ring_later, connection)))
+
+
+def _mark_whole(connection: Connection, channels: Sequence[str]) -> None:
+    connection.execute(SQL["mark_all"], {"channels": list(channels), "keys": None})
+
+
+def _mark_whole_apart(connection: Connection, channels: Sequence[str]) -> None:
+    """Mark all lanes of channels; ring a bell for those that can't be marked."""
+    for channel in channels:
+        rows = connection.execute(SQL["keys_of"], {"channel": channel}).fetchall()
+
+        def some(lanes: Lanes, channel: str = channel) -> None:
+            given = {"channels": [channel], "keys": [key for _, key in lanes]}
+            with connection.transaction():
+                connection.execute(SQL["mark_all"], given)
+
+        lanes = [(channel, key) for (key,) in rows]
+        list(by_halves(some, lanes, partial(_ring_later, connection)))
+
+
+def _ring_later(connection: Connection, lane: Lane, error: Exception) -> None:
+    channel, key = lane
+    connection.execute(SQL["ring"], {"channel": channel, "key": key})
+    tell("route", row=f"{TABLE} {shown(*lane)}", error=error)
+
+
+def _ripen(connection: Connection) -> None:
+    connection.execute(SQL["ripen"], {"limit": BATCH, **_left_out(connection)})
+
+
+def _ripen_apart(connection: Connection) -> None:
+    given = {"limit": BATCH, **_left_out(connection)}
+    lanes = connection.execute(SQL["which_are_ripe"], given).fetchall()
+
+    def some(lanes: Lanes) -> None:
+        with connection.transaction():
+            connection.execute(SQL["ripen_some"], _named(lanes))
+
+    list(by_halves(some, lanes, partial(_leave_out, connection)))
+
+
+def _leave_out(connection: Connection, lane: Lane, error: Exception) -> None:
+    leave_out(connection, "route", TABLE, lane, row=shown(*lane), error=error)
+
+
+def _left_out(connection: Connection) -> dict[str, list[str]]:
+    lanes = left_out(connection, "route", TABLE)
+    return {f"aside_{name}": each for name, each in _named(lanes).items()}
+
+
+def _named(lanes: Lanes) -> dict[str, list[str]]:
+    return {"channels": [channel for channel, _ in lanes], "keys": [key for _, key in lanes]}
+
+
+TOGETHER = _Ways(flows.advance, _mark, _mark_whole, _ripen)
+APART = _Ways(flows.advance_apart, _mark_apart, _mark_whole_apart, _ripen_apart)
 
 
 def adopt(connection: Connection) -> int | None:
@@ -101,10 +227,29 @@ def adopt(connection: Connection) -> int | None:
     with in_short(connection):
         if not _locked(connection):
             return None
-        strays = connection.execute(SQL["strays"], {"limit": STRAYS}).fetchall()
-        if strays:
-            _mark(connection, set(strays))
-    return len(strays)
+        parts = apart(
+            connection, "pgqueue_message", lambda part: _strays(connection, part), what="adopt"
+        )
+        strays = {lane for lanes in parts for lane in lanes}
+        _try_to_mark(connection, sorted(strays))
+    return sum(map(len, parts))
+
+
+def _strays(connection: Connection, part: Part) -> list[Lane]:
+    return connection.execute(SQL["strays"], {**part._asdict(), "limit": STRAYS}).fetchall()
+
+
+def _try_to_mark(connection: Connection, lanes: Lanes) -> None:
+    """Mark lanes; if one of them can't be marked, mark the others."""
+    if not lanes:
+        return
+    try:
+        with connection.transaction():
+            _mark(connection, lanes)
+    except Exception as error:
+        if not may_be_a_row(connection, error):
+            raise
+        _mark_apart(connection, lanes)
 
 
 def tidy(connection: Connection) -> int:
@@ -116,16 +261,15 @@ def tidy(connection: Connection) -> int:
     with in_short(connection):
         if not _locked(connection):
             return 0
-        wrong = connection.execute(SQL["contradictions"], {"limit": BATCH}).fetchall()
-        if wrong:
-            _mark(connection, set(wrong))
-        connection.execute(SQL["forget"], {"limit": BATCH})
+        given = {"limit": BATCH, **_left_out(connection)}
+        wrong = connection.execute(SQL["contradictions"], given).fetchall()
+        _try_to_mark(connection, sorted(wrong))
+        delete(connection, TABLE, SQL["forget"], SQL["over"], given, what="tidy lanes")
     return len(wrong)
 
 
 def _locked(connection: Connection) -> bool:
-    row = connection.execute(SQL["lock"]).fetchone()
-    return bool(row and row[0])
+    return connection.execute(SQL["lock"]).fetchone() is not None
 
 
 def channels(connection: Connection, *, excluded: Sequence[str]) -> list[str]:

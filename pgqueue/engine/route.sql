@@ -4,7 +4,9 @@
 SELECT EXISTS (SELECT FROM pgqueue_bell WHERE id > %(after)s),
        EXISTS (SELECT FROM pgqueue_policy WHERE governs),
        (SELECT extract(epoch FROM min(wake_at) - clock_timestamp())::float8 FROM (
-            (SELECT wake_at FROM pgqueue_lane WHERE state = 'throttled' ORDER BY wake_at LIMIT 1)
+            (SELECT wake_at FROM pgqueue_lane lane WHERE state = 'throttled' AND
+-- include: lane_not_left_out
+             ORDER BY wake_at LIMIT 1)
             UNION ALL
             SELECT wake_at FROM pgqueue_gate WHERE wake_at > clock_timestamp()) w)
 
@@ -23,18 +25,45 @@ WHERE channel <> ALL (%(excluded)s::text[])
   AND channel NOT IN (SELECT name FROM pgqueue_channel WHERE paused)
 
 -- name: take
--- Takes the bells, if the router's lock is free. One statement for both: bells that it does not see are
--- taken the next time.
-WITH turn AS MATERIALIZED (
-    SELECT pg_try_advisory_xact_lock('pgqueue_bell'::regclass::oid::bigint) AS is_mine
+-- Takes the bells, if the router's lock is free; no row: it is not. One statement for both: bells that it does not see
+-- are taken the next time.
+-- The bells are taken in their order. Where there are more than the limit, each channel has its turn, too. Else the first
+-- bell of a channel would wait behind all keys that were enqueued at once in another. `after` moves on with the order alone.
+WITH RECURSIVE turn AS MATERIALIZED (
+-- include: lock
+), first AS MATERIALIZED (
+    SELECT id FROM pgqueue_bell
+    WHERE id > %(after)s AND
+-- include: within
+    ORDER BY id
+    LIMIT %(limit)s
+), rest AS MATERIALIZED (
+    SELECT max(id) AS after FROM first HAVING count(*) >= %(limit)s
+), channels AS (
+    (SELECT b.channel FROM rest CROSS JOIN LATERAL (
+        SELECT channel FROM pgqueue_bell ORDER BY channel, id LIMIT 1) b)
+    UNION ALL
+    SELECT next.channel FROM channels CROSS JOIN LATERAL (
+        SELECT b.channel FROM pgqueue_bell b
+        WHERE b.channel > channels.channel
+        ORDER BY b.channel, b.id LIMIT 1) next
+), counted AS MATERIALIZED (
+    SELECT count(*) AS number FROM channels
+), later AS MATERIALIZED (
+    SELECT found.id
+    FROM rest CROSS JOIN channels CROSS JOIN LATERAL (
+        SELECT id FROM pgqueue_bell
+        WHERE channel = channels.channel AND id > rest.after AND
+-- include: within
+        ORDER BY channel, id
+        LIMIT greatest(1, %(limit)s / (SELECT number FROM counted))) found
 ), rung AS (
     DELETE FROM pgqueue_bell
     USING turn
-    WHERE turn.is_mine
-      AND id = ANY (ARRAY(SELECT id FROM pgqueue_bell WHERE id > %(after)s ORDER BY id LIMIT %(limit)s))
+    WHERE id = ANY (ARRAY(SELECT id FROM first UNION ALL SELECT id FROM later))
     RETURNING id, channel, key, ended
 )
-SELECT turn.is_mine, rung.id, rung.channel, rung.key, rung.ended
+SELECT rung.id, rung.channel, rung.key, rung.ended, rung.id <= (SELECT max(id) FROM first)
 FROM turn LEFT JOIN rung ON true
 
 -- name: mark
@@ -69,6 +98,14 @@ SET state = 'runnable',
               AND p.scope IN ('each', 'key') AND p.key IN ('', lane.key) AND lane.key <> ''
             ORDER BY p.scope = 'key' DESC LIMIT 1), 'epoch'))
 WHERE lane.channel = ANY (%(channels)s::text[])
+  AND (%(keys)s::text[] IS NULL OR lane.key = ANY (%(keys)s::text[]))
+
+-- name: keys_of
+SELECT key FROM pgqueue_lane WHERE channel = %(channel)s
+
+-- name: ring
+-- For lanes that can't be marked now.
+INSERT INTO pgqueue_bell (channel, key) VALUES (%(channel)s, %(key)s)
 
 -- name: mark_gates
 -- A claim stores when the gate's rate allows the next start only if it took a message; this does it here.
@@ -88,10 +125,31 @@ WHERE gate.channel = rung.channel
 UPDATE pgqueue_lane
 SET state = 'runnable', wake_at = NULL, turn_at = clock_timestamp()
 WHERE (channel, key) IN (
-    SELECT channel, key FROM pgqueue_lane
-    WHERE state = 'throttled' AND wake_at <= clock_timestamp()
-    ORDER BY wake_at LIMIT %(limit)s
-    FOR NO KEY UPDATE SKIP LOCKED)
+-- include: ripe
+)
+
+-- name: ripe
+SELECT channel, key FROM pgqueue_lane lane
+WHERE state = 'throttled' AND wake_at <= clock_timestamp() AND
+-- include: lane_not_left_out
+ORDER BY wake_at LIMIT %(limit)s
+FOR NO KEY UPDATE SKIP LOCKED
+
+-- name: which_are_ripe
+-- include: ripe
+
+-- name: ripen_some
+UPDATE pgqueue_lane
+SET state = 'runnable', wake_at = NULL, turn_at = clock_timestamp()
+WHERE (channel, key) IN (
+-- include: named
+)
+
+-- name: named
+SELECT * FROM unnest(%(channels)s::text[], %(keys)s::text[])
+
+-- name: lane_not_left_out
+(lane.channel, lane.key) NOT IN (SELECT * FROM unnest(%(aside_channels)s::text[], %(aside_keys)s::text[]))
 
 -- name: strays
 -- Ready messages that are not marked as governed although a policy governs them: it was saved before their
@@ -116,7 +174,7 @@ WITH stray AS MATERIALIZED (
             LIMIT %(limit)s
             FOR NO KEY UPDATE SKIP LOCKED) of_many
         LIMIT %(limit)s) found
-    WHERE p.governs
+    WHERE p.governs AND found.id BETWEEN %(first)s::bigint AND %(last)s::bigint AND found.id <> ALL (%(aside)s::bigint[])
     LIMIT %(limit)s
 )
 UPDATE pgqueue_message
@@ -140,16 +198,27 @@ OR (SELECT count(*) FROM (
 DELETE FROM pgqueue_lane
 WHERE ctid = ANY (ARRAY(
     SELECT lane.ctid FROM pgqueue_lane lane
-    WHERE lane.state = 'idle' AND lane.tat <= statement_timestamp()
-      AND (SELECT count(*) FROM (
-               SELECT FROM pgqueue_message m
-               WHERE m.state = 'running' AND m.channel = lane.channel AND m.key = lane.key
-               LIMIT 1) r) = 0
-      AND NOT (
--- include: has_work
-      )
+    WHERE
+-- include: is_empty
     LIMIT %(limit)s
     FOR UPDATE SKIP LOCKED))
+
+-- name: over
+SELECT lane.ctid::text, lane.channel, lane.key FROM pgqueue_lane lane
+WHERE
+-- include: is_empty
+LIMIT %(limit)s
+FOR UPDATE SKIP LOCKED
+
+-- name: is_empty
+lane.state = 'idle' AND lane.tat <= statement_timestamp()
+AND (SELECT count(*) FROM (
+         SELECT FROM pgqueue_message m
+         WHERE m.state = 'running' AND m.channel = lane.channel AND m.key = lane.key
+         LIMIT 1) r) = 0
+AND NOT (
+-- include: has_work
+)
 
 -- name: contradictions
 -- Lanes that have been marked as idle or saturated for a while although they have messages and room. There
@@ -168,6 +237,8 @@ WHERE lane.state IN ('idle', 'saturated') AND lane.turn_at < statement_timestamp
   AND (
 -- include: has_work
   )
+  AND
+-- include: lane_not_left_out
   -- A bell waits for the router: the lane is about to be marked.
   AND NOT EXISTS (
       SELECT FROM pgqueue_bell b
@@ -175,5 +246,5 @@ WHERE lane.state IN ('idle', 'saturated') AND lane.turn_at < statement_timestamp
 LIMIT %(limit)s
 
 -- name: lock
--- The router's lock, which `take` asks for, too.
-SELECT pg_try_advisory_xact_lock('pgqueue_bell'::regclass::oid::bigint)
+-- The router's lock: a row, which only a role with a right to it can lock. An advisory lock is anybody's.
+SELECT name FROM pgqueue_lock WHERE name = 'route' FOR UPDATE SKIP LOCKED

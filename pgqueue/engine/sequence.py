@@ -1,6 +1,6 @@
 """Move committed events from the inbox into the log, where each gets the next position.
 
-A session at a time does it, under an advisory lock, always from the inbox's front, and in a
+A session at a time does it, under the lock of a row, always from the inbox's front, and in a
 statement after the one that took the lock. So a position is given once, positions have no gaps, and
 none appears behind one that was read already: an event's place is decided by when its transaction
 is seen, not by when it was published. A long transaction delays only its own events.
@@ -8,10 +8,13 @@ is seen, not by when it was published. A long transaction delays only its own ev
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from time import monotonic, sleep
+from typing import Any
 
 from psycopg.errors import CheckViolation
 
+from pgqueue.culprits import apart
 from pgqueue.engine import event_partitions, log
 from pgqueue.engine.values import Connection
 from pgqueue.statements import load
@@ -30,12 +33,19 @@ READ_COMMITTED = "read committed"
 def advance(connection: Connection) -> bool:
     """Give positions to what was published; return whether another session is at it.
 
+    For who does it again and again: where a look is expensive, an event whose transaction was open
+    for long may be found a second later.
+
     Args:
         connection: in autocommit.
     """
+    return _advance(connection, log.has_anything_come)
+
+
+def _advance(connection: Connection, look: Callable[[Connection], bool]) -> bool:
     while True:
         # A look costs less than a lock, and usually there is nothing.
-        if not log.is_anything_waiting(connection):
+        if not look(connection):
             return False
         moved = sequence(connection)
         if moved is None:
@@ -54,12 +64,14 @@ def catch_up(connection: Connection, *, patience: float = PATIENCE) -> None:
         patience: seconds to wait for another session.
     """
     until = monotonic() + patience
-    while advance(connection) and monotonic() < until:
+    while _advance(connection, log.is_anything_waiting) and monotonic() < until:
         sleep(NAP)
 
 
 def sequence(connection: Connection, *, limit: int = BATCH) -> int | None:
     """Give positions to the events at the front of the inbox.
+
+    An event whose move fails stays there, and is named in the log; the events behind it go on.
 
     Args:
         connection: in autocommit.
@@ -68,26 +80,35 @@ def sequence(connection: Connection, *, limit: int = BATCH) -> int | None:
     Returns:
         How many; None: another session is at it.
     """
+    moved = apart(
+        connection,
+        "pgqueue_event_inbox",
+        lambda part: _sequence(connection, {**part._asdict(), "limit": limit}),
+        what="sequence",
+    )
+    return None if None in moved else sum(count or 0 for count in moved)
+
+
+def _sequence(connection: Connection, given: dict[str, Any]) -> int | None:
     try:
-        return _sequence(connection, limit)
+        return _sequence_once(connection, given)
     except CheckViolation:
         # The next partition was not made ahead.
         event_partitions.ensure(connection)
-        return _sequence(connection, limit)
+        return _sequence_once(connection, given)
 
 
-def _sequence(connection: Connection, limit: int) -> int | None:
+def _sequence_once(connection: Connection, given: dict[str, Any]) -> int | None:
     with in_short(connection):
         row = connection.execute(SQL["lead"]).fetchone()
-        is_leader, isolation = row[:2] if row else (False, "")
-        if not is_leader:
+        if row is None:
             return None
-        if isolation == READ_COMMITTED:
-            return connection.execute(SQL["move"], {"limit": limit}).rowcount
-    return _sequence_there(connection, limit)
+        if row[0] == READ_COMMITTED:
+            return connection.execute(SQL["move"], given).rowcount
+    return _sequence_there(connection, given)
 
 
-def _sequence_there(connection: Connection, limit: int) -> int | None:
+def _sequence_there(connection: Connection, given: dict[str, Any]) -> int | None:
     """Do it in a session whose transactions have another isolation: they would see the past.
 
     A snapshot that is as old as the lock would miss what its last holder has moved.
@@ -96,6 +117,6 @@ def _sequence_there(connection: Connection, limit: int) -> int | None:
         connection.execute(SQL["set_up"])  # the first statement, or it is refused
         with in_short(connection):
             row = connection.execute(SQL["lead"]).fetchone()
-            if not row or not row[0]:
+            if row is None:
                 return None
-            return connection.execute(SQL["move"], {"limit": limit}).rowcount
+            return connection.execute(SQL["move"], given).rowcount

@@ -1,8 +1,11 @@
 -- name: lead
--- The lock is taken in a statement of its own: the next one sees all that its last holder has committed. A
--- position must be durable before anybody reads it.
-SELECT pg_try_advisory_xact_lock(hashtextextended('sequence', 'pgqueue_event'::regclass::oid::bigint)),
-       current_setting('transaction_isolation'), set_config('synchronous_commit', 'on', true)
+-- The lock is taken in a statement of its own: the next one sees everything that the last holder has committed. No row:
+-- another session has it. It is the lock of a row, for which a role needs a right. A position must be durable before
+-- anybody reads it.
+SELECT current_setting('transaction_isolation'), set_config('synchronous_commit', 'on', true)
+FROM pgqueue_lock
+WHERE name = 'sequence'
+FOR UPDATE SKIP LOCKED
 
 -- name: set_up
 SET TRANSACTION ISOLATION LEVEL READ COMMITTED
@@ -14,7 +17,10 @@ WITH head AS MATERIALIZED (
                     (SELECT position FROM pgqueue_log_floor WHERE log = 'event'), 0) AS position
 ), moved AS (
     DELETE FROM pgqueue_event_inbox
-    WHERE ctid = ANY (ARRAY(SELECT ctid FROM pgqueue_event_inbox ORDER BY id LIMIT %(limit)s))
+    WHERE ctid = ANY (ARRAY(
+        SELECT ctid FROM pgqueue_event_inbox
+        WHERE id BETWEEN %(first)s::bigint AND %(last)s::bigint AND id <> ALL (%(aside)s::bigint[])
+        ORDER BY id LIMIT %(limit)s))
     RETURNING *
 )
 INSERT INTO pgqueue_event (position, topic, key, payload, metadata, created_at)

@@ -93,6 +93,21 @@ def bury(connection: Connection, failures: Collection[Failure]) -> set[int]:
     )
 
 
+def bury_unreadable(connection: Connection, failures: Collection[Failure]) -> set[int]:
+    """Count a failure, and keep each message as a dead letter with times that can be read.
+
+    A request to cancel it is dropped.
+    """
+    return _ids(
+        connection,
+        "bury_unreadable",
+        {
+            **fence(failure.lease for failure in failures),
+            "errors": [failure.error for failure in failures],
+        },
+    )
+
+
 def defer(connection: Connection, deferrals: Collection[Deferral]) -> set[int]:
     """Make each message ready again after its delay, or at once, and count no failure."""
     return _ids(

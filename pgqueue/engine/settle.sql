@@ -41,6 +41,9 @@ mine AS MATERIALIZED (
 -- include: heard
 SELECT id, (SELECT count(*) FROM told) FROM became
 
+-- name: one_more_failure
+least(failures, 2147483646) + 1
+
 -- name: when_it_started
 -- The worker measures from the moment it sent the claim, which is a network delay before claimed_at.
 -- Bounded by now, as the end of the run is, so that a run neither starts in the future nor after its end.
@@ -88,7 +91,9 @@ WITH ended AS MATERIALIZED (
     UPDATE pgqueue_message m
     SET state = CASE WHEN delay > interval '0' THEN 'scheduled' ELSE 'ready' END,
         run_at = statement_timestamp() + least(delay, interval '100 years'),
-        failures = failures + 1,
+        failures =
+-- include: one_more_failure
+        ,
         errors =
 -- include: errors_with_room
                  || (error::jsonb || jsonb_build_object('at', statement_timestamp())),
@@ -115,7 +120,9 @@ WITH ended AS MATERIALIZED (
 , changed AS (
     UPDATE pgqueue_message m
     SET state = 'dead',
-        failures = failures + 1,
+        failures =
+-- include: one_more_failure
+        ,
         errors =
 -- include: errors_with_room
                  || (error::jsonb || jsonb_build_object('at', statement_timestamp())),
@@ -130,6 +137,44 @@ WITH ended AS MATERIALIZED (
 -- include: to_be_changed
     RETURNING m.id, m.channel, m.key, m.governed, m.flow_id, m.state, 'failed' AS fault
 -- include: changed_or_cancelled
+
+-- name: bury_unreadable
+-- Each message becomes a dead letter whose error names the values that clients can't read. Its times are moved to the
+-- nearest readable time. A request to cancel is dropped: history refuses an unreadable row.
+WITH ended AS MATERIALIZED (
+-- include: each_once
+    FROM unnest(%(ids)s::bigint[], %(attempts)s::int[], %(workers)s::uuid[], %(errors)s::text[])
+        AS e (message, fence, holder, error)
+),
+-- include: mine
+, changed AS (
+    UPDATE pgqueue_message m
+    SET state = 'dead',
+        failures =
+-- include: one_more_failure
+        ,
+        errors =
+-- include: errors_with_room
+                 || (error::jsonb || jsonb_build_object('at', statement_timestamp())),
+        run_at = greatest(least(run_at, '9999-12-29 00:00+00'), '0001-01-03 00:00+00'),
+        created_at = greatest(least(created_at, '9999-12-29 00:00+00'), '0001-01-03 00:00+00'),
+        expires_at = NULL,
+        started_at = NULL,
+        cancel_requested_at = NULL,
+        governed =
+-- include: governed_anew
+        ,
+        worker_id = NULL,
+        lease_until = NULL
+    FROM ended
+    WHERE m.id = ANY (ARRAY(SELECT id FROM mine))
+      AND m.id = ended.message AND m.attempt = ended.fence AND m.worker_id = ended.holder
+    RETURNING m.id, m.channel, m.key, m.governed, m.flow_id, m.state, 'failed' AS fault
+), became AS (
+    SELECT id, channel, key, governed, flow_id, state AS word, fault FROM changed
+),
+-- include: heard
+SELECT id, (SELECT count(*) FROM told) FROM became
 
 -- name: defer
 -- Not a failure: no counter changes.

@@ -18,7 +18,7 @@ kept AS (
 
 -- name: errors_with_room
 -- Keeps the first error and the last nine: "- 1" drops the second one.
-CASE WHEN jsonb_array_length(errors) < 10 THEN errors ELSE errors - 1 END
+CASE WHEN jsonb_typeof(errors) <> 'array' THEN '[]' WHEN jsonb_array_length(errors) < 10 THEN errors ELSE errors - 1 END
 
 -- name: governed_anew
 -- Each statement that makes a message ready decides again whether a policy governs its lane: the policy
@@ -91,9 +91,11 @@ gone AS (
 -- depends on, PostgreSQL (up to 18 at least) parses its expression again for each row, an eighth of a claim.
     SET state = 'running',
         priority = m.priority,
-        attempt = m.attempt + 1,
+        -- After the largest number comes 1: the fence only needs a number that differs from the last one.
+        attempt = mod(m.attempt, 2147483647) + 1,
         worker_id = %(worker_id)s::uuid,
         lease_until = statement_timestamp() + %(lease)s::interval,
+        lease_for = %(lease)s::interval,
         claimed_at = statement_timestamp(),
         dedupe_key = CASE WHEN NOT m.debounced THEN m.dedupe_key END,
         metadata = CASE WHEN m.debounced AND m.dedupe_key IS NOT NULL
@@ -116,6 +118,39 @@ noticed AS (
 -- Whether the claimer takes message m: raw messages (without a task) are for consumers, unless their channel
 -- names a handler. So workers leave them alone.
 (m.task <> '' OR %(takes_raw)s::boolean OR m.channel IN (SELECT name FROM pgqueue_channel WHERE handler <> ''))
+
+-- name: not_left_out
+-- But for messages that the claim has failed with of late: see `culprits.choosing`. Message m.
+m.id <> ALL (%(aside)s::bigint[])
+
+-- name: try_to_lease
+-- Writes what a claim does, to see whether it can be written.
+UPDATE pgqueue_message m
+-- include: leased
+WHERE m.id = ANY (%(ids)s::bigint[])
+
+-- name: size_of_m
+-- Columns of message m: how much of it a claim brings, as it is stored, and whether that is packed. A packed payload is
+-- taken for ten times as large: only to unpack it would tell.
+coalesce(pg_column_size(m.payload), 0)::bigint * CASE WHEN pg_column_compression(m.payload) IS NULL THEN 1 ELSE 10 END
++ coalesce(octet_length(m.body), 0) + coalesce(pg_column_size(m.progress), 0) AS size,
+pg_column_compression(m.payload) IS NOT NULL AS is_packed
+
+-- name: fitting
+-- Follows "due AS MATERIALIZED (SELECT id, size, is_packed …)": the first of them that fit into so many bytes, and at
+-- least one. Payloads that are packed are measured where they would fit otherwise. The others stay ready; each lane
+-- gives its first ones.
+fitting AS MATERIALIZED (
+    SELECT id
+    FROM (
+        SELECT id, sum(size) OVER (ROWS UNBOUNDED PRECEDING) - size AS before
+        FROM (
+            SELECT due.id, CASE WHEN due.is_packed THEN greatest(size, (
+                SELECT octet_length(m.payload::text) FROM pgqueue_message m WHERE m.id = due.id)) ELSE size END AS size
+            FROM (SELECT id, size, is_packed, sum(size) OVER (ROWS UNBOUNDED PRECEDING) - size AS before FROM due) due
+            WHERE before < %(size)s) measured) summed
+    WHERE before < %(size)s
+)
 
 -- name: head_of_lane
 -- Of "… lane (channel, key)": the first ordered message, if it is ready, no ordered message of the lane
@@ -161,14 +196,16 @@ SELECT CASE WHEN %(is_pooled)s THEN '' ELSE set_config('synchronous_commit', 'of
 -- Every transaction that locks several lanes does so in one order, or two would deadlock: by this statement, or
 -- the next one.
 SELECT count(pgqueue_keep_order_v1(channel, key))
-FROM (SELECT DISTINCT channel, key FROM unnest(%(channels)s::text[], %(keys)s::text[]) AS k (channel, key)
-      ORDER BY channel, key) sorted
+FROM (SELECT DISTINCT ON (pgqueue_bucket_v1(channel, key)) channel, key
+      FROM unnest(%(channels)s::text[], %(keys)s::text[]) AS k (channel, key)
+      ORDER BY pgqueue_bucket_v1(channel, key), channel, key) sorted
 
 -- name: rooms_kept
 SELECT channel, key, pgqueue_room_v1(channel, key)
-FROM (SELECT DISTINCT channel, key FROM unnest(%(channels)s::text[], %(keys)s::text[]) AS k (channel, key)
+FROM (SELECT DISTINCT key IS NOT NULL AS is_lane, pgqueue_bucket_v1(channel, key) AS bucket, channel, key
+      FROM unnest(%(channels)s::text[], %(keys)s::text[]) AS k (channel, key)
       WHERE channel IN (SELECT channel FROM pgqueue_policy WHERE max_size IS NOT NULL)
-      ORDER BY channel, key NULLS FIRST) sorted
+      ORDER BY is_lane, bucket, channel, key) sorted
 
 -- name: bounds
 -- The last position that retention has removed, and the last of the log.
@@ -200,3 +237,23 @@ FROM parts
 -- name: member_word
 -- Follows "SELECT …" of a live message: its state, but for what waits for others of its flow.
 CASE WHEN state = 'held' AND lease_until IS NULL THEN 'waiting' ELSE state END AS word
+
+-- name: is_from_the_future
+-- Of a lease: its end is further away than the lease is long, so it began after now. The server's clock was set
+-- back, or a host whose clock is behind took over. A second is left to small corrections.
+lease_until > statement_timestamp() + lease_for + interval '1 second'
+
+-- name: retained_at
+-- The time by which retention removes. After the clock has jumped (or no worker has run for long), it goes on by at
+-- most a day an hour: see `retention.advance`.
+least(statement_timestamp(), (SELECT upto + interval '1 day' FROM pgqueue_duty WHERE name = 'retention'))
+
+-- name: within
+-- The rows of a `culprits.Part`. "+ 0" leaves the choice of an index to the other conditions.
+id + 0 BETWEEN %(first)s::bigint AND %(last)s::bigint AND id <> ALL (%(aside)s::bigint[])
+
+-- name: identity
+-- Which database this is: see the module identity.
+(SELECT c.system_identifier || '/' || d.oid || '/' || i.id
+ FROM pg_control_system() c, pg_database d, pgqueue_identity i
+ WHERE d.datname = current_database())

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
+from pgqueue.culprits import delete
 from pgqueue.engine import publish as publishing
 from pgqueue.engine.operate import BATCH, Operated, Verb, unless_locked
 from pgqueue.engine.values import Connection
@@ -62,9 +63,20 @@ def is_new(connection: Connection, write: Write, *, rows: int) -> bool:
     """Record a write; return False if it was committed before.
 
     Raises:
-        WriteConflict: a later one was committed under this id, or another one as this version.
+        WriteConflict: a later one was committed under this id, or another one as this version; or
+            batches of its stream before this one are not here.
     """
     given = {**write._asdict(), "rows": rows}
+    if write.origin and (found := connection.execute(SQL["recorded"], given).fetchone()):
+        last, origin, _ = found
+        # Spark counts the batches of a checkpoint without gaps, also those without rows.
+        if origin == write.origin and last < write.version - 1:
+            raise WriteConflict(
+                f"The application id {shown(write.app_id)} has committed batch {last} here, and "
+                f"this is batch {write.version}: the database was restored to an earlier time, or "
+                "is another one, and lacks what lies between. Restore the checkpoint of that time, "
+                "or give a new txnAppId to go on without."
+            )
     if connection.execute(SQL["record"], given).fetchone():
         return True
     row = connection.execute(SQL["recorded"], given).fetchone()
@@ -201,4 +213,7 @@ def remove(connection: Connection, attempts: Sequence[int]) -> None:
 
 def forget(connection: Connection) -> int:
     """Delete rows that were staged a week ago, some at a time; return how many."""
-    return connection.execute(SQL["forget"], {"limit": FORGOTTEN}).rowcount
+    given = {"limit": FORGOTTEN}
+    return delete(
+        connection, "pgqueue_staged", SQL["forget"], SQL["over"], given, what="forget staged rows"
+    )

@@ -137,8 +137,19 @@ DELETE FROM pgqueue_staged WHERE attempt = ANY (%(attempts)s::bigint[])
 -- name: forget
 -- What no write has committed after a week, but for what a backfill still needs.
 DELETE FROM pgqueue_staged WHERE (attempt, number) IN (
-    SELECT attempt, number FROM pgqueue_staged
-    WHERE attempt < (extract(epoch FROM statement_timestamp() - interval '7 days') * 1000)::bigint * 4194304
-      AND attempt NOT IN (
-          SELECT jsonb_array_elements_text(attempts)::bigint FROM pgqueue_backfill WHERE ended_at IS NULL)
+    SELECT attempt, number FROM pgqueue_staged WHERE
+-- include: is_old
     LIMIT %(limit)s)
+
+-- name: over
+SELECT ctid::text, attempt, number FROM pgqueue_staged WHERE
+-- include: is_old
+LIMIT %(limit)s
+FOR UPDATE SKIP LOCKED
+
+-- name: is_old
+attempt < (extract(epoch FROM
+-- include: retained_at
+      - interval '7 days') * 1000)::bigint * 4194304
+AND attempt NOT IN (
+    SELECT jsonb_array_elements_text(attempts)::bigint FROM pgqueue_backfill WHERE ended_at IS NULL)

@@ -10,7 +10,8 @@ from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 from uuid import UUID
 
-from pgqueue.engine.values import Cursors
+from pgqueue.culprits import Part, apart, delete
+from pgqueue.engine.values import Connection, Cursors
 from pgqueue.statements import load
 
 SQL = load(__name__)
@@ -187,12 +188,16 @@ def leave(connection: Cursors, source: UUID) -> None:
         cursor.execute(SQL["leave"], {"source": source})
 
 
-def fold(connection: Cursors) -> int:
+def fold(connection: Connection) -> int:
     """Add up what workers have stored, `LIMIT` rows at most; return how many."""
-    return _count(connection, "fold", {"limit": LIMIT})
+
+    def some(part: Part) -> int:
+        return _count(connection, "fold", {**part._asdict(), "limit": LIMIT})
+
+    return sum(apart(connection, "pgqueue_tally", some, what="statistics"))
 
 
-def forget(connection: Cursors) -> int:
+def forget(connection: Connection) -> int:
     """Remove minutes and hours that were kept for long enough, and totals of what ran before them.
 
     And who has counted nothing for as long as minutes are kept: it is gone.
@@ -200,8 +205,17 @@ def forget(connection: Cursors) -> int:
     Returns:
         How many rows.
     """
-    kept = {"minutes_kept": MINUTES_KEPT, "hours_kept": HOURS_KEPT}
-    return _count(connection, "forget", {**kept, "limit": LIMIT})
+    of_minutes = {"period": MINUTE, "kept": MINUTES_KEPT, "limit": LIMIT}
+    of_hours = {"period": HOUR, "kept": HOURS_KEPT, "limit": LIMIT}
+    return sum(
+        delete(connection, table, SQL[statement], SQL[over], given, what="forget figures")
+        for table, statement, over, given in (
+            ("pgqueue_statistic", "forget", "over", of_minutes),
+            ("pgqueue_statistic", "forget", "over", of_hours),
+            ("pgqueue_tally_batch", "forget_sources", "sources_over", of_minutes),
+            ("pgqueue_total", "forget_totals", "totals_over", of_hours),
+        )
+    )
 
 
 def totals(connection: Cursors) -> list[Counts]:

@@ -70,7 +70,10 @@ runs = ARRAY(SELECT a + b FROM unnest(t.runs, excluded.runs) WITH ORDINALITY AS 
 -- One statement: who reads totals and tallies together counts each run once, before it and after it.
 WITH gone AS MATERIALIZED (
     DELETE FROM pgqueue_tally
-    WHERE id = ANY (ARRAY(SELECT id FROM pgqueue_tally ORDER BY id LIMIT %(limit)s))
+    WHERE id = ANY (ARRAY(
+        SELECT id FROM pgqueue_tally WHERE
+-- include: within
+        ORDER BY id LIMIT %(limit)s))
     RETURNING *
 ), periods AS (
     INSERT INTO pgqueue_statistic AS t (period, at, channel, task,
@@ -96,24 +99,45 @@ WITH gone AS MATERIALIZED (
 SELECT count(*) FROM gone
 
 -- name: forget
-WITH old AS (
-    DELETE FROM pgqueue_statistic
-    WHERE (period, at, channel, task) IN (
-        SELECT period, at, channel, task FROM (
-            (SELECT period, at, channel, task FROM pgqueue_statistic
-             WHERE period = 'minute' AND at < statement_timestamp() - %(minutes_kept)s::interval
-             ORDER BY at, channel, task LIMIT %(limit)s)
-            UNION ALL
-            (SELECT period, at, channel, task FROM pgqueue_statistic
-             WHERE period = 'hour' AND at < statement_timestamp() - %(hours_kept)s::interval
-             ORDER BY at, channel, task LIMIT %(limit)s)) o)
-    RETURNING true
-), gone AS (
-    DELETE FROM pgqueue_tally_batch WHERE at < statement_timestamp() - %(minutes_kept)s::interval RETURNING true
-), silent AS (
-    DELETE FROM pgqueue_total WHERE counted_at < statement_timestamp() - %(hours_kept)s::interval RETURNING true
-)
-SELECT (SELECT count(*) FROM old) + (SELECT count(*) FROM gone) + (SELECT count(*) FROM silent)
+DELETE FROM pgqueue_statistic
+WHERE (period, at, channel, task) IN (
+    SELECT period, at, channel, task FROM pgqueue_statistic
+    WHERE period = %(period)s AND at <
+-- include: retained_at
+      - %(kept)s::interval
+    ORDER BY at, channel, task LIMIT %(limit)s)
+
+-- name: over
+SELECT ctid::text, period, at, channel, task FROM pgqueue_statistic
+WHERE period = %(period)s AND at <
+-- include: retained_at
+      - %(kept)s::interval
+ORDER BY at, channel, task LIMIT %(limit)s
+FOR UPDATE SKIP LOCKED
+
+-- name: forget_sources
+DELETE FROM pgqueue_tally_batch WHERE at <
+-- include: retained_at
+      - %(kept)s::interval
+
+-- name: sources_over
+SELECT ctid::text, source FROM pgqueue_tally_batch
+WHERE at <
+-- include: retained_at
+      - %(kept)s::interval
+FOR UPDATE SKIP LOCKED
+
+-- name: forget_totals
+DELETE FROM pgqueue_total WHERE counted_at <
+-- include: retained_at
+      - %(kept)s::interval
+
+-- name: totals_over
+SELECT ctid::text, channel, task FROM pgqueue_total
+WHERE counted_at <
+-- include: retained_at
+      - %(kept)s::interval
+FOR UPDATE SKIP LOCKED
 
 -- name: totals
 -- With what is not added up yet.

@@ -16,6 +16,8 @@ from pgqueue.statements import load
 
 SQL = load(__name__)
 
+AT_ONCE = 1000
+"""Channels that are measured together."""
 BOUND = 10_000
 """Messages of one state and channel that are counted at most."""
 TOGETHER = 100_000
@@ -76,6 +78,14 @@ def measure(connection: Connection, channels: Sequence[str]) -> dict[str, Stats]
             )
     beyond = {name: stats for name, stats in found.items() if stats.estimated}
     return found | _estimated(connection, beyond) if beyond else found
+
+
+def measure_all(connection: Connection, channels: Sequence[str]) -> dict[str, Stats]:
+    """Return the counts of each of any number of channels."""
+    found: dict[str, Stats] = {}
+    for start in range(0, len(channels), AT_ONCE):
+        found |= measure(connection, channels[start : start + AT_ONCE])
+    return found
 
 
 @contextmanager

@@ -8,20 +8,25 @@ SELECT c.channel,
                           - least(free.oldest, governed.oldest, ordered.oldest))::float8
 FROM unnest(%(channels)s::text[]) AS c (channel)
 CROSS JOIN LATERAL (
-    SELECT count(*) AS seen, min(run_at) AS oldest FROM (
+    SELECT count(*) AS seen,
+-- include: oldest
+    AS oldest FROM (
         SELECT m.run_at FROM pgqueue_message m
         WHERE m.state = 'ready' AND NOT m.governed AND m.channel = c.channel
         ORDER BY m.key, m.rank, m.run_at, m.id
         LIMIT %(bound)s + 1) f) free
 CROSS JOIN LATERAL (
-    SELECT count(*) AS seen, min(run_at) AS oldest FROM (
+    SELECT count(*) AS seen,
+-- include: oldest
+    AS oldest FROM (
         SELECT m.run_at FROM pgqueue_message m
         WHERE m.state = 'ready' AND m.governed AND NOT m.ordered AND m.channel = c.channel
         ORDER BY m.key, m.rank, m.run_at, m.id
         LIMIT %(bound)s + 1) g) governed
 CROSS JOIN LATERAL (
     SELECT count(*) AS seen, count(*) FILTER (WHERE is_ready) AS ready,
-           min(run_at) FILTER (WHERE is_ready) AS oldest
+-- include: oldest
+           FILTER (WHERE is_ready) AS oldest
     FROM (
         -- A message that is ready but not governed yet is counted as free.
         SELECT m.run_at, m.state = 'ready' AND m.governed AS is_ready FROM pgqueue_message m
@@ -48,6 +53,10 @@ CROSS JOIN LATERAL (
         WHERE m.state = 'dead' AND m.channel = c.channel
         ORDER BY m.key, m.id
         LIMIT %(bound)s + 1) d) dead
+
+-- name: oldest
+-- No age of an infinite time can be computed.
+min(greatest(least(run_at, '9999-12-29 00:00+00'), '0001-01-03 00:00+00'))
 
 -- name: sample
 -- For each channel and state: the count in some pages of the table, scaled to all its pages.
@@ -96,7 +105,9 @@ WITH RECURSIVE free AS (
         ORDER BY m.key, m.rank, m.run_at, m.id LIMIT 1) next
     WHERE governed.n < %(reach)s
 )
-SELECT channel, extract(epoch FROM statement_timestamp() - min(run_at))::float8, max(n) < %(reach)s
+SELECT channel, extract(epoch FROM statement_timestamp() -
+-- include: oldest
+    )::float8, max(n) < %(reach)s
 FROM (SELECT channel, run_at, n FROM free UNION ALL SELECT channel, run_at, n FROM governed) firsts
 GROUP BY channel
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, NamedTuple
 
@@ -11,6 +11,7 @@ from psycopg.sql import SQL as Text
 from psycopg.sql import Composable, Identifier, Literal
 
 from pgqueue.engine.values import Cursors
+from pgqueue.exceptions import InvalidTracking
 from pgqueue.statements import load
 
 SQL = load(__name__)
@@ -22,6 +23,17 @@ TRANSITIONS = {
     "truncate": "",
 }
 """What a trigger sees of the rows, by the events that a table can be tracked for."""
+WHATS = {"insert": "inserted", "update": "updated", "delete": "deleted"}
+"""What has happened to the rows that a trigger sees."""
+OWN = "pgqueue: "
+"""What the names of columns begin with that are added to a row here."""
+ROW = '"pgqueue: row as json"'
+"""Stands in a statement for the expression that makes JSON of a row."""
+ROWS_NOW = '"pgqueue: rows now"'
+"""Stands in a statement for the rows of the table by their primary keys."""
+EITHER = 'coalesce(new."pgqueue: row", old."pgqueue: row")'
+MOST_BYTES = 64_000_000
+"""Of a row as JSON: an event has two of it and the difference, and jsonb holds 256 MB."""
 NAME_LIMIT = 63  # bytes
 TABLES = ("r", "p")
 """pg_class.relkind of tables, and of partitioned ones."""
@@ -49,16 +61,42 @@ class Definition:
     key: str | None = None
 
 
+class Names(NamedTuple):
+    """What a statement calls the variables of the trigger's function, and a row as JSON."""
+
+    hidden: str
+    id: str
+    key: str
+    is_merged: str
+    metadata: str
+    row: str
+
+
+VARIABLES = Names(
+    hidden="pgqueue_track.hidden",
+    id="pgqueue_track.id",
+    key="pgqueue_track.key",
+    is_merged="pgqueue_track.is_merged",
+    metadata="pgqueue_track.metadata",
+    row="to_jsonb(r.*)",
+)
+"""In the function itself."""
+PARAMETERS = Names("$1", "$2", "$3", "$4", "$5", row=ROW)
+"""In a statement that the function makes."""
+
+
 class Table(NamedTuple):
     """A table, as the database has it.
 
     Attributes:
         kind: its pg_class.relkind.
         primary_key: its columns; None: it has none.
+        columns, numbers: names of columns, and their pg_attribute.attnum.
         path: the schemas that names are looked up in.
         triggers: ours, that it has now.
         function: the one that they call.
         comment: what is remembered with that.
+        function_path: the search_path of the function, as SQL has it.
     """
 
     oid: int
@@ -67,10 +105,17 @@ class Table(NamedTuple):
     name: str
     primary_key: list[str] | None
     columns: list[str]
+    numbers: list[int]
     path: list[str]
     triggers: list[str]
     function: str | None
     comment: str | None
+    function_path: str | None
+
+    def numbers_of(self, columns: Sequence[str]) -> list[int]:
+        """Return the numbers of some columns; those that the table does not have are left out."""
+        own = dict(zip(self.columns, self.numbers, strict=True))
+        return [own[name] for name in columns if name in own]
 
     @property
     def identifier(self) -> Identifier:
@@ -93,12 +138,38 @@ def find(connection: Cursors, table: str) -> Table | None:
         return Table(*row) if row else None
 
 
+def tracked(connection: Cursors) -> list[Table]:
+    """Return the tables that are tracked now."""
+    with connection.cursor() as cursor:
+        cursor.execute(SQL["tracked"])
+        names = [name for (name,) in cursor.fetchall()]
+    return [table for name in names if (table := find(connection, name)) and table.comment]
+
+
+def renew(table: Table) -> Iterator[Composable]:
+    """Return the statements that write the function of a tracked table anew, by its definition.
+
+    Raises:
+        InvalidTracking: an excluded column is missing: what it is called now, nobody knows.
+    """
+    definition = _definition(json.loads(table.comment or ""))
+    missing = [name for name in definition.exclude if name not in table.columns]
+    if missing:
+        raise InvalidTracking(
+            f"{table.schema}.{table.name} is tracked without its column {missing[0]!r}, which it "
+            "no longer has. If it was renamed, its new name is published: track the table "
+            "again by a migration, TrackTable(…, exclude=[…]), with the columns that it has now."
+        )
+    yield _function_of(
+        table, definition, Text(table.function or ""), Text(table.function_path or "")
+    )
+
+
 def check(table: Table, definition: Definition) -> Composable:
     """Return the statement that fails if the condition or the serializer can't be."""
+    rows = _rows(table, definition, "insert", table.identifier, table.identifier, VARIABLES)
     return Text(SQL["check"]).format(
-        hidden=Literal([]),
-        rows=_rows(table, definition, "inserted", table.identifier, table.identifier),
-        only_if=Text(definition.only_if or "true"),
+        hidden=Literal([]), rows=rows, only_if=Text(definition.only_if or "true")
     )
 
 
@@ -127,17 +198,8 @@ def _track(
 ) -> Iterator[Composable]:
     yield from _drop(table)
     function = _function(table)
-    body = Text(SQL["body"]).format(
-        topic=Literal(definition.topic),
-        key=_key(definition),
-        hidden=_hidden(definition),
-        **{event: _store(table, definition, event) for event in ("insert", "update", "delete")},
-    )
-    yield Text(SQL["function"]).format(
-        function=function,
-        path=Text(", ").join(map(Identifier, [*table.path, "pg_temp"])),
-        body=Literal(body.as_string(None)),
-    )
+    path = Text(", ").join(map(Identifier, [*table.path, "pg_temp"]))
+    yield _function_of(table, definition, function + Text("()"), path)
     yield Text(SQL["revoke"]).format(function=function)
     remembered = {"definition": asdict(definition), "replaced": before}
     yield Text(SQL["remember"]).format(
@@ -151,6 +213,25 @@ def _track(
             transition=Text(TRANSITIONS[event]),
             function=function,
         )
+
+
+def _function_of(
+    table: Table, definition: Definition, signature: Composable, path: Composable
+) -> Composable:
+    topic = Literal(definition.topic)
+    events = [event for event in definition.events if event in WHATS]
+    branches = [_branch(table, definition, event) for event in events]
+    body = Text(SQL["body"]).format(
+        topic=topic,
+        key=Text("id") if definition.key is None else Literal([definition.key]),
+        hidden=_hidden(table, definition),
+        odd=Text(SQL["odd"]).format(most=Literal(MOST_BYTES)),
+        branches=Text("\n").join(branches),
+        order=_order(table, definition, topic, events) if events else Text(""),
+    )
+    return Text(SQL["function"]).format(
+        signature=signature, path=path, body=Literal(body.as_string(None))
+    )
 
 
 def _drop(table: Table) -> Iterator[Composable]:
@@ -178,28 +259,85 @@ def _definition(remembered: dict[str, Any]) -> Definition:
 # --- The parts of a function
 
 
-def _key(definition: Definition) -> Composable:
-    if definition.key is None:
-        return Text("pgqueue_id")
-    return Literal([definition.key])
-
-
-def _hidden(definition: Definition) -> Composable:
+def _hidden(table: Table, definition: Definition) -> Composable:
     kind, columns = "these", definition.exclude
     if definition.columns is not None:
         kind, columns = "others", definition.columns
-    which = Text(SQL[kind]).format(columns=Literal(list(columns)))
+    numbers = table.numbers_of(columns)
+    which = Text(SQL[kind]).format(
+        columns=Literal(list(columns)),
+        numbers=Literal(numbers),
+        oid=Literal(table.oid),
+        # Where one is missing already, all others may be what it is called now.
+        known=Literal(table.columns if len(numbers) == len(columns) else []),
+    )
     return Text(SQL["hidden"]).format(which=which)
 
 
-def _store(table: Table, definition: Definition, event: str) -> Composable:
-    what = {"insert": "inserted", "update": "updated", "delete": "deleted"}[event]
+def _branch(table: Table, definition: Definition, event: str) -> Composable:
+    return Text(SQL["branch"]).format(
+        operation=Literal(event.upper()),
+        merged=Text(SQL["merged"] if event == "update" else "").format(foreign_key=Literal("f")),
+        carefully=Literal(_store(table, definition, event, PARAMETERS).as_string(None)),
+        marker=Literal(ROW),
+        store=_store(table, definition, event, VARIABLES),
+    )
+
+
+def _order(
+    table: Table, definition: Definition, topic: Composable, events: Sequence[str]
+) -> Composable:
+    changed = [
+        Text("WHEN {} THEN {}").format(
+            Literal(event.upper()), Literal(_changed(table, definition, event).as_string(None))
+        )
+        for event in events
+    ]
+    return Text(SQL["order"]).format(
+        topic=topic,
+        changed=Text(" ").join(changed),
+        marker=Literal(ROW),
+        rows_marker=Literal(ROWS_NOW),
+    )
+
+
+def _store(table: Table, definition: Definition, event: str, names: Names) -> Composable:
     return Text(SQL["store"]).format(
         topic=Literal(definition.topic),
-        key=_row_key("coalesce(new.pgqueue_row, old.pgqueue_row)", "pgqueue_key"),
-        rows=_rows(table, definition, what, Text("pgqueue_new"), Text("pgqueue_old")),
+        key=_key(names),
+        metadata=Text(names.metadata),
+        rows=_rows(table, definition, event, Text("pgqueue_new"), Text("pgqueue_old"), names),
+        once=_once(event, names),
         only_if=Text(definition.only_if or "true"),
     )
+
+
+def _changed(table: Table, definition: Definition, event: str) -> Composable:
+    names = PARAMETERS
+    return Text(SQL["changed"]).format(
+        topic=Literal(definition.topic),
+        key=_key(names),
+        id=_row_key(EITHER, names.id),
+        rows=_rows(table, definition, event, Text("pgqueue_new"), Text("pgqueue_old"), names),
+        once=_once(event, names),
+        current=_side(table, definition, Text(ROWS_NOW), "now", names),
+        current_id=_row_key('now."pgqueue: row"', names.id),
+    )
+
+
+def _once(event: str, names: Names) -> Composable:
+    # The statement in the function itself is for rows that changed once.
+    if event != "update" or names is VARIABLES:
+        return Text("true")
+    return Text(SQL["once"]).format(
+        is_merged=Text(names.is_merged),
+        row=Text(names.row),
+        each_id=_row_key("each.changed", names.id),
+    )
+
+
+def _key(names: Names) -> Composable:
+    return Text(SQL["key"]).format(key=_row_key(EITHER, names.key))
 
 
 def _row_key(row: str, columns: str) -> Composable:
@@ -207,25 +345,48 @@ def _row_key(row: str, columns: str) -> Composable:
 
 
 def _rows(
-    table: Table, definition: Definition, what: str, new: Composable, old: Composable
+    table: Table,
+    definition: Definition,
+    event: str,
+    new: Composable,
+    old: Composable,
+    names: Names,
 ) -> Composable:
     """Return the rows that an event is about, each with its other half."""
-    if definition.serializer is None:
-        shown: Composable = Text("to_jsonb(r) - pgqueue_hidden")
-    else:
-        shown = Text("{}(r::{})").format(Text(definition.serializer), table.identifier)
 
-    def side(source: Composable, name: str, which: str) -> Composable:
-        return Text(SQL["side"]).format(
-            source=source, side=Text(name), which=Text(which), shown=shown
-        )
+    def side(source: Composable, name: str, which: str = "true") -> Composable:
+        return _side(table, definition, source, name, names, which)
 
-    return Text(SQL[what]).format(
-        new=side(new, "new", "true"),
-        old=side(old, "old", "true"),
-        new_id=_row_key("new.pgqueue_row", "pgqueue_id"),
-        old_id=_row_key("old.pgqueue_row", "pgqueue_id"),
+    return Text(SQL[WHATS[event]]).format(
+        new=side(new, "new"),
+        old=side(old, "old"),
+        new_id=_row_key('new."pgqueue: row"', names.id),
+        old_id=_row_key('old."pgqueue: row"', names.id),
         # A half that is not there has the other one's columns, all of them null.
         no_new=side(old, "new", "false"),
         no_old=side(new, "old", "false"),
+    )
+
+
+def _side(
+    table: Table,
+    definition: Definition,
+    source: Composable,
+    name: str,
+    names: Names,
+    which: str = "true",
+) -> Composable:
+    shown = Text(f'r."pgqueue: row" - {names.hidden}')
+    serialized: Composable = Text("null")
+    if definition.serializer is not None:
+        shown = Text('r."pgqueue: own"')
+        serialized = Text("{}((r.*)::{})").format(Text(definition.serializer), table.identifier)
+    return Text(SQL["side"]).format(
+        source=source,
+        side=Text(name),
+        which=Text(which),
+        row=Text(names.row),
+        nth=Text("null::bigint" if names is VARIABLES else "row_number() OVER ()"),
+        shown=shown,
+        serialized=serialized,
     )

@@ -5,67 +5,173 @@
 SELECT c.oid::integer, c.relkind::text, n.nspname::text, c.relname::text, pgqueue_primary_key_v1(c.oid),
        ARRAY(SELECT attname::text FROM pg_attribute
              WHERE attrelid = c.oid AND attnum > 0 AND NOT attisdropped ORDER BY attnum),
+       ARRAY(SELECT attnum::integer FROM pg_attribute
+             WHERE attrelid = c.oid AND attnum > 0 AND NOT attisdropped ORDER BY attnum),
        current_schemas(false)::text[],
        ARRAY(SELECT tgname::text FROM pg_trigger
              WHERE tgrelid = c.oid AND starts_with(tgname, 'pgqueue_track_') AND NOT tgisinternal),
        (SELECT tgfoid::regprocedure::text FROM pg_trigger
         WHERE tgrelid = c.oid AND starts_with(tgname, 'pgqueue_track_') AND NOT tgisinternal LIMIT 1),
        (SELECT obj_description(tgfoid, 'pg_proc') FROM pg_trigger
-        WHERE tgrelid = c.oid AND starts_with(tgname, 'pgqueue_track_') AND NOT tgisinternal LIMIT 1)
+        WHERE tgrelid = c.oid AND starts_with(tgname, 'pgqueue_track_') AND NOT tgisinternal LIMIT 1),
+       (SELECT substr(setting, 13) FROM pg_trigger g JOIN pg_proc p ON p.oid = g.tgfoid CROSS JOIN unnest(p.proconfig) setting
+        WHERE g.tgrelid = c.oid AND starts_with(g.tgname, 'pgqueue_track_') AND NOT g.tgisinternal
+          AND starts_with(setting, 'search_path=') LIMIT 1)
 FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
 WHERE c.oid = to_regclass(%(table)s)
+
+-- name: tracked
+SELECT DISTINCT tgrelid::regclass::text
+FROM pg_trigger
+WHERE starts_with(tgname, 'pgqueue_track_') AND NOT tgisinternal AND tgparentid = 0
+ORDER BY 1
 
 -- name: is_ready
 SELECT to_regproc('pgqueue_row_key_v1') IS NOT NULL
 
 -- name: function
 -- As whoever migrated: those who write to the table need no rights on the log. So it trusts no temporary table, and
--- finds what it found then; and texts of times are the same whoever writes.
-CREATE FUNCTION {function}() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER
-SET search_path = {path} SET timezone = 'UTC' AS {body}
+-- finds what it found then; and texts of times are the same whoever writes. To plan takes as long as all the rest of a
+-- single row's event, and the plan is the same for many rows: both tables are read once, and joined by a hash.
+CREATE OR REPLACE FUNCTION {signature} RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER
+SET search_path = {path} SET timezone = 'UTC' SET plan_cache_mode = force_generic_plan AS {body}
 
 -- name: body
--- `new` and `old` are the rows, with two columns more. OFFSET 0 has these computed once.
+-- Variables are named with the block: a column of the table may have any name. `new` and `old` are the rows, with
+-- three columns more. OFFSET 0 has these computed once.
 #variable_conflict use_column
+<<pgqueue_track>>
 DECLARE
-    pgqueue_id text[] := pgqueue_primary_key_v1(TG_RELID);
-    pgqueue_key text[] := {key};
-    pgqueue_hidden text[] := {hidden};
-    pgqueue_acting jsonb := pgqueue_acting_v1();
-    pgqueue_metadata jsonb := CASE WHEN pgqueue_acting = '{{}}' THEN '{{}}'
-                                   ELSE jsonb_build_object('acting', pgqueue_acting) END;
+    id text[] := pgqueue_primary_key_v1(TG_RELID);
+    key text[] := {key};
+    acting jsonb := pgqueue_acting_v1();
+    metadata jsonb := CASE WHEN acting = '{{}}' THEN '{{}}' ELSE jsonb_build_object('acting', acting) END;
+    depth integer := pg_trigger_depth();
+    hidden text[];
+    is_odd boolean;
+    is_merged boolean := false;
+    since bigint;
+    first bigint;
+    keys text[];
+    stored bigint;
 BEGIN
-    IF TG_OP = 'INSERT' THEN
-        {insert}
-    ELSIF TG_OP = 'UPDATE' THEN
-        {update}
-    ELSIF TG_OP = 'DELETE' THEN
-        {delete}
-    ELSE
-        INSERT INTO pgqueue_event_inbox (topic, metadata) VALUES ({topic} || '.truncate', pgqueue_metadata);
+    {hidden}
+    IF pgqueue_track.depth > 1 OR current_setting('pgqueue.nested', true) <> '' THEN
+        pgqueue_track.since := pgqueue_nested_since_v1(pgqueue_track.depth);
+        pgqueue_track.first := nextval(pg_get_serial_sequence('pgqueue_event_inbox', 'id'));
     END IF;
-    IF FOUND THEN
+    IF pgqueue_track.is_odd AND TG_OP <> 'TRUNCATE' THEN
+        {odd}
+    END IF;
+    IF TG_OP = 'TRUNCATE' THEN
+        INSERT INTO pgqueue_event_inbox (topic, metadata) VALUES ({topic} || '.truncate', pgqueue_track.metadata);
+    {branches}
+    END IF;
+    GET DIAGNOSTICS stored = ROW_COUNT;
+    IF pgqueue_track.first IS NOT NULL THEN
+        {order}
+        PERFORM pgqueue_note_nested_v1(pgqueue_track.depth, pgqueue_track.since, pgqueue_track.first);
+    END IF;
+    IF pgqueue_track.stored > 0 THEN
         PERFORM pgqueue_tell_readers_v1();
     END IF;
     RETURN NULL;
 END
 
+-- name: branch
+ELSIF TG_OP = {operation} THEN
+    {merged}
+    IF pgqueue_track.is_odd OR pgqueue_track.is_merged THEN
+        EXECUTE replace({carefully}, {marker},
+                        CASE WHEN pgqueue_track.is_odd THEN pgqueue_row_as_json_v1(TG_RELID) ELSE 'to_jsonb(r.*)' END)
+        USING pgqueue_track.hidden, pgqueue_track.id, pgqueue_track.key, pgqueue_track.is_merged, pgqueue_track.metadata;
+    ELSE
+        {store}
+    END IF;
+
+-- name: odd
+-- jsonb can't hold all that a row may: a json column's \u0000, a number beyond numeric's range, 256 MB. This is tried
+-- before anything is stored: a statement that stores within such a block would take a transaction number for it.
+BEGIN
+    pgqueue_track.is_odd := false;
+    IF TG_OP <> 'DELETE' THEN
+        pgqueue_track.is_odd := EXISTS (SELECT FROM pgqueue_new r WHERE octet_length(to_jsonb(r.*)::text) > {most});
+    END IF;
+    IF TG_OP <> 'INSERT' AND NOT pgqueue_track.is_odd THEN
+        pgqueue_track.is_odd := EXISTS (SELECT FROM pgqueue_old r WHERE octet_length(to_jsonb(r.*)::text) > {most});
+    END IF;
+EXCEPTION WHEN OTHERS THEN
+    pgqueue_track.is_odd := true;
+END;
+
+-- name: merged
+-- One statement may change a row twice: each foreign key with ON DELETE SET NULL does so by itself, and the trigger sees
+-- both changes at once.
+pgqueue_track.is_merged := EXISTS (
+    SELECT FROM pg_constraint
+    WHERE conrelid = TG_RELID AND contype = {foreign_key} AND (confupdtype IN ('c', 'n', 'd') OR confdeltype IN ('n', 'd')));
+
+-- name: order
+-- A trigger of the user's that ran within this statement has published its changes before this one. The events of a row
+-- that this statement did not leave as it is now are published again, behind the statement's.
+IF pgqueue_track.since IS NOT NULL AND pgqueue_track.id IS NOT NULL AND pgqueue_track.stored > 0 THEN
+    pgqueue_track.keys := pgqueue_nested_keys_v1({topic}, pgqueue_track.since, pgqueue_track.first);
+    IF pgqueue_track.keys IS NOT NULL THEN
+        EXECUTE replace(replace(CASE TG_OP {changed} END, {rows_marker}, pgqueue_rows_now_v1(TG_RELID, pgqueue_track.id)),
+                        {marker}, CASE WHEN pgqueue_track.is_odd THEN pgqueue_row_as_json_v1(TG_RELID) ELSE 'to_jsonb(r.*)' END)
+        INTO pgqueue_track.keys
+        USING pgqueue_track.hidden, pgqueue_track.id, pgqueue_track.key, pgqueue_track.is_merged, pgqueue_track.metadata,
+              pgqueue_track.keys, pgqueue_track.since, pgqueue_track.first;
+        PERFORM pgqueue_publish_behind_v1({topic}, pgqueue_track.keys, pgqueue_track.since, pgqueue_track.first);
+    END IF;
+END IF;
+
+-- name: changed
+-- The keys of rows that have changed since the statement: the row is another one now, or the nested events lead from the
+-- statement's row to the row of now.
+WITH known AS MATERIALIZED (
+    SELECT {key} AS key, {id} AS id, new."pgqueue: shown" AS shown,
+           (SELECT jsonb_object_agg(name, coalesce(new."pgqueue: row", old."pgqueue: row") -> name)
+            FROM unnest($2) AS part (name)) AS parts
+    FROM {rows}
+    WHERE {key} = ANY ($6) AND ({once})
+), current AS MATERIALIZED (
+    SELECT {current_id} AS id, now."pgqueue: shown" AS shown FROM {current}
+)
+SELECT array_agg(DISTINCT known.key)
+FROM known
+LEFT JOIN current ON current.id = known.id
+LEFT JOIN pgqueue_nested_v1({topic}, $6, $7, $8) nested ON nested.key = known.key
+WHERE current.shown IS DISTINCT FROM known.shown
+   OR nested.was = coalesce(known.shown, 'null') AND nested.became = coalesce(current.shown, 'null')
+
 -- name: store
 -- A row without its other half is new, or gone. What shows nothing, or what it showed before, is no event.
 INSERT INTO pgqueue_event_inbox (topic, key, payload, metadata)
-SELECT {topic} || CASE WHEN old.pgqueue_row IS NULL THEN '.insert'
-                       WHEN new.pgqueue_row IS NULL THEN '.delete' ELSE '.update' END,
-       CASE WHEN octet_length({key}) > 1000 THEN left({key}, 250) ELSE coalesce({key}, '') END,
+SELECT {topic} || CASE WHEN old."pgqueue: row" IS NULL THEN '.insert'
+                       WHEN new."pgqueue: row" IS NULL THEN '.delete' ELSE '.update' END,
+       {key},
        jsonb_build_object(
-           'new', new.pgqueue_shown, 'old', old.pgqueue_shown,
-           'diff', CASE WHEN new.pgqueue_row IS NOT NULL AND old.pgqueue_row IS NOT NULL
-                        THEN pgqueue_diff_v1(old.pgqueue_shown, new.pgqueue_shown) END),
-       pgqueue_metadata
+           'new', new."pgqueue: shown", 'old', old."pgqueue: shown",
+           'diff', CASE WHEN new."pgqueue: row" IS NOT NULL AND old."pgqueue: row" IS NOT NULL
+                        THEN pgqueue_diff_v1(old."pgqueue: shown", new."pgqueue: shown") END),
+       {metadata}
 FROM {rows}
-WHERE CASE WHEN new.pgqueue_row IS NULL THEN old.pgqueue_shown ELSE new.pgqueue_shown END IS NOT NULL
-  AND new.pgqueue_shown IS DISTINCT FROM old.pgqueue_shown
+WHERE CASE WHEN new."pgqueue: row" IS NULL THEN old."pgqueue: shown" ELSE new."pgqueue: shown" END IS NOT NULL
+  AND new."pgqueue: shown" IS DISTINCT FROM old."pgqueue: shown"
+  AND ({once})
   AND ({only_if}
 );
+
+-- name: once
+-- One event of a row: from its first state to its last. Both transition tables are in the order of the changes.
+NOT {is_merged}
+OR (new."pgqueue: nth" IS NULL OR new."pgqueue: nth" IN (
+        SELECT max(nth) FROM (SELECT row_number() OVER () AS nth, {row} AS changed FROM pgqueue_new r OFFSET 0) each
+        GROUP BY {each_id}))
+AND (old."pgqueue: nth" IS NULL OR old."pgqueue: nth" IN (
+        SELECT min(nth) FROM (SELECT row_number() OVER () AS nth, {row} AS changed FROM pgqueue_old r OFFSET 0) each
+        GROUP BY {each_id}))
 
 -- name: inserted
 {new} LEFT JOIN {no_old} ON true
@@ -80,23 +186,43 @@ WHERE CASE WHEN new.pgqueue_row IS NULL THEN old.pgqueue_shown ELSE new.pgqueue_
 -- Most keys are one column: a call of the function takes as long as all the rest.
 CASE WHEN cardinality({columns}) = 1 THEN {row} ->> {columns}[1] ELSE pgqueue_row_key_v1({row}, {columns}) END
 
+-- name: key
+CASE WHEN octet_length({key}) > 1000 THEN left({key}, 250) ELSE coalesce({key}, '') END
+
 -- name: side
-(SELECT r.*, to_jsonb(r) AS pgqueue_row, {shown} AS pgqueue_shown FROM {source} r WHERE {which} OFFSET 0) {side}
+(SELECT r.*, {shown} AS "pgqueue: shown"
+ FROM (SELECT r.*, {row} AS "pgqueue: row", {nth} AS "pgqueue: nth", {serialized} AS "pgqueue: own"
+       FROM {source} r WHERE {which} OFFSET 0) r
+ OFFSET 0) {side}
 
 -- name: check
-SELECT FROM (SELECT {hidden}::text[] AS pgqueue_hidden) options CROSS JOIN LATERAL (SELECT FROM {rows} WHERE ({only_if}
+SELECT FROM (SELECT {hidden}::text[] AS hidden, {hidden}::text[] AS key) pgqueue_track
+CROSS JOIN LATERAL (SELECT FROM {rows} WHERE ({only_if}
 ) LIMIT 0) found
 
 -- name: hidden
--- Asked each time: columns come and go. A transition table has nulls for virtual columns (PostgreSQL 18).
-ARRAY(SELECT attname::text FROM pg_attribute
-      WHERE attrelid = TG_RELID AND attnum > 0 AND NOT attisdropped AND ({which} OR attgenerated = 'v'))
+-- Asked each time: columns come and go. A transition table has nulls for virtual columns (PostgreSQL 18). Of other types
+-- than these it is not known whether jsonb holds all their values.
+SELECT coalesce(array_agg(attname::text) FILTER (WHERE ({which}) OR attgenerated = 'v'), '{{}}'),
+       coalesce(bool_or(atttypid IN (114, 199) OR atttypid >= 16384 AND (
+           SELECT typcategory NOT IN ('B', 'D', 'E', 'I', 'N', 'S', 'T', 'V') FROM pg_type t WHERE t.oid = atttypid)), false)
+INTO pgqueue_track.hidden, pgqueue_track.is_odd
+FROM pg_attribute
+WHERE attrelid = TG_RELID AND attnum > 0 AND NOT attisdropped;
 
 -- name: others
-attname <> ALL ({columns}::text[])
+-- A column that took the name of one of them later is none of them. After a dump and a restore, columns have other
+-- numbers, and the table has another one.
+attname <> ALL ({columns}::text[]) OR TG_RELID = {oid} AND attnum <> ALL ({numbers}::integer[])
 
 -- name: these
-attname = ANY ({columns}::text[])
+-- An excluded column stays excluded, whatever it is called later. After a dump and a restore, columns have other
+-- numbers: where an excluded name is missing, any column that was not known then may have had it.
+attname = ANY ({columns}::text[]) OR TG_RELID = {oid} AND attnum = ANY ({numbers}::integer[])
+OR attname <> ALL ({known}::text[]) AND EXISTS (
+    SELECT FROM unnest({columns}::text[]) name
+    WHERE NOT EXISTS (
+        SELECT FROM pg_attribute a WHERE a.attrelid = TG_RELID AND a.attname = name AND NOT a.attisdropped))
 
 -- name: trigger
 CREATE TRIGGER {name} AFTER {event} ON {table} {transition} FOR EACH STATEMENT EXECUTE FUNCTION {function}()

@@ -9,6 +9,7 @@ from typing import NamedTuple
 from pgqueue.engine.event_partitions import SIZE
 from pgqueue.engine.log import Stored
 from pgqueue.engine.values import Cursors
+from pgqueue.readable import reading
 from pgqueue.statements import load
 
 SQL = load(__name__)
@@ -23,7 +24,7 @@ class Part(NamedTuple):
 
 def partitions(connection: Cursors) -> list[Part]:
     """Return the partitions of the log, the newest first."""
-    with connection.cursor() as cursor:
+    with reading(connection), connection.cursor() as cursor:
         cursor.execute(SQL["partitions"], {"size": SIZE})
         return [Part(*row) for row in cursor.fetchall()]
 
@@ -32,7 +33,7 @@ def read(
     connection: Cursors, part: Part, *, topics: Sequence[str], key: str, limit: int
 ) -> list[Stored]:
     """Return the newest events of some topics and a key in a partition, the newest first."""
-    with connection.cursor() as cursor:
+    with reading(connection), connection.cursor() as cursor:
         cursor.execute(
             SQL["read"], {"part": part.oid, "topics": list(topics), "key": key, "limit": limit}
         )
@@ -41,7 +42,7 @@ def read(
 
 def time_after(connection: Cursors, position: int) -> datetime | None:
     """Return when the first event from a position on was published; None: there is none."""
-    with connection.cursor() as cursor:
+    with reading(connection), connection.cursor() as cursor:
         cursor.execute(SQL["time_after"], {"position": position})
         row = cursor.fetchone()
         return row[0] if row else None

@@ -6,6 +6,7 @@ from collections.abc import Collection
 from datetime import timedelta
 from typing import NamedTuple
 
+from pgqueue.culprits import delete
 from pgqueue.engine import lookup
 from pgqueue.engine.lookup import Found
 from pgqueue.engine.values import Connection
@@ -60,7 +61,7 @@ def withdraw(connection: Connection, rows: Collection[int]) -> None:
 
 def forget(connection: Connection) -> int:
     """Delete the waiter rows of processes that died while waiting; return how many."""
-    return connection.execute(SQL["forget"]).rowcount
+    return delete(connection, "pgqueue_waiter", SQL["forget"], SQL["over"], {}, what="forget waits")
 
 
 def look(connection: Connection, ids: Collection[int]) -> dict[int, Seen]:

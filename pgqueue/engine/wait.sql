@@ -22,6 +22,9 @@ DELETE FROM pgqueue_waiter WHERE id = ANY (%(rows)s::bigint[])
 -- Rows of processes that died while waiting.
 DELETE FROM pgqueue_waiter WHERE until < statement_timestamp()
 
+-- name: over
+SELECT ctid::text, id FROM pgqueue_waiter WHERE until < statement_timestamp() FOR UPDATE SKIP LOCKED
+
 -- name: look
 -- A message moves from one table to the other in one statement: one snapshot always finds it.
 SELECT id, state, attempt, failures + lost, progress::text, NULL::text

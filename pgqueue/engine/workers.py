@@ -9,10 +9,12 @@ from uuid import UUID
 
 from pgqueue import __version__
 from pgqueue.conf import settings
+from pgqueue.culprits import delete
 from pgqueue.engine.values import Connection
 from pgqueue.statements import load
 
 SQL = load(__name__)
+TOLD = 60.0
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -52,13 +54,30 @@ def register(
     )
 
 
-def beat(connection: Connection, worker_id: UUID, *, notify_for: timedelta | None) -> bool:
+def beat(
+    connection: Connection,
+    worker_id: UUID,
+    *,
+    notify_for: timedelta | None,
+    busy_for: float = 0.0,
+    left_out: int = 0,
+) -> bool:
     """Renew the worker's heartbeat, and how long producers are to notify it of new messages.
+
+    Args:
+        busy_for: seconds for which none of its threads has been free. Others are told of a minute
+            and more.
+        left_out: rows that the process leaves out, since statements fail with them.
 
     Returns:
         False if the row is gone: another worker took this one for dead.
     """
-    row = connection.execute(SQL["beat"], {"id": worker_id, "notify_for": notify_for}).fetchone()
+    told = {"busy_for": round(busy_for)} if busy_for >= TOLD else {}
+    if left_out:
+        told["left_out"] = left_out
+    row = connection.execute(
+        SQL["beat"], {"id": worker_id, "notify_for": notify_for, "told": json.dumps(told)}
+    ).fetchone()
     return row is not None
 
 
@@ -69,10 +88,8 @@ def ask_to_stop(connection: Connection, worker_id: UUID, times: int) -> None:
 
 def requests_of(connection: Connection, worker_id: UUID) -> tuple[int, timedelta] | None:
     """Return how often a driver asked to stop, and since when it is silent; None: it has no row."""
-    row: tuple[int, timedelta] | None = connection.execute(
-        SQL["requests_of"], {"id": worker_id}
-    ).fetchone()
-    return row
+    row = connection.execute(SQL["requests_of"], {"id": worker_id}).fetchone()
+    return (row[0], timedelta(seconds=row[1])) if row else None
 
 
 def waiting(
@@ -111,9 +128,20 @@ def bury(connection: Connection, first: UUID, last: UUID) -> None:
     connection.execute(SQL["bury"], {"first": first, "last": last})
 
 
+def correct(connection: Connection) -> int:
+    """Note workers that were seen in the future as seen now; return how many.
+
+    A dead one would count as alive for as long as the clock had been ahead.
+    """
+    return connection.execute(SQL["correct"]).rowcount
+
+
 def forget(connection: Connection, *, silent_for: timedelta) -> int:
     """Delete the rows of workers that have been silent for this long; return how many."""
-    return connection.execute(SQL["forget"], {"silent_for": silent_for}).rowcount
+    given = {"silent_for": silent_for}
+    return delete(
+        connection, "pgqueue_worker", SQL["forget"], SQL["over"], given, what="forget workers"
+    )
 
 
 def unfinished(

@@ -12,7 +12,8 @@ ON CONFLICT (id) DO UPDATE SET last_seen = statement_timestamp()
 -- name: beat
 UPDATE pgqueue_worker
 SET last_seen = statement_timestamp(),
-    notify_until = statement_timestamp() + %(notify_for)s::interval
+    notify_until = statement_timestamp() + %(notify_for)s::interval,
+    info = (info - '{busy_for,left_out}'::text[]) || %(told)s::jsonb
 WHERE id = %(id)s
 RETURNING id
 
@@ -20,7 +21,8 @@ RETURNING id
 UPDATE pgqueue_worker SET info = info || jsonb_build_object('stop', %(times)s::int) WHERE id = %(id)s
 
 -- name: requests_of
-SELECT coalesce((info ->> 'stop')::int, 0), statement_timestamp() - last_seen
+SELECT CASE WHEN info ->> 'stop' ~ '^[0-9]{1,9}$' THEN (info ->> 'stop')::int ELSE 0 END,
+       extract(epoch FROM statement_timestamp() - last_seen)::float8
 FROM pgqueue_worker
 WHERE id = %(id)s
 
@@ -63,9 +65,23 @@ DELETE FROM pgqueue_worker WHERE id = %(id)s
 -- A process that is known to be dead: producers must not notify it any longer.
 DELETE FROM pgqueue_worker WHERE id BETWEEN %(first)s::uuid AND %(last)s::uuid
 
+-- name: correct
+-- Seen in the future: the server's clock was set back since. A worker that lives beats again soon.
+UPDATE pgqueue_worker
+SET notify_until = statement_timestamp()
+        + least(greatest(notify_until - last_seen, interval '0'), interval '1 day'),
+    last_seen = statement_timestamp()
+WHERE id = ANY (ARRAY(
+    SELECT id FROM pgqueue_worker
+    WHERE last_seen > statement_timestamp() + interval '1 second'
+    FOR NO KEY UPDATE SKIP LOCKED))
+
 -- name: forget
 -- Rows of workers that died without deleting theirs.
 DELETE FROM pgqueue_worker WHERE last_seen < statement_timestamp() - %(silent_for)s::interval
+
+-- name: over
+SELECT ctid::text, id FROM pgqueue_worker WHERE last_seen < statement_timestamp() - %(silent_for)s::interval FOR UPDATE SKIP LOCKED
 
 -- name: has_governed
 -- Follows "… c WHERE …": whether a governed message of the channel is ready.

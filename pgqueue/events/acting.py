@@ -18,6 +18,7 @@ from django.db import router, transaction
 from django.http import HttpRequest
 from django.http.response import HttpResponseBase
 
+from pgqueue import guard
 from pgqueue.exceptions import InvalidEvent, InvalidMessage, InvalidTask
 from pgqueue.spelling import shown
 from pgqueue.tasks.options import checked_message
@@ -27,6 +28,8 @@ User = Any  # a user of Django's, text, a number; a function that returns one; N
 _said: ContextVar[tuple[Mapping[str, Any], ...]] = ContextVar("acting", default=())
 
 NOBODY = "{}"
+SESSION_USER = "session_user"
+"""In what is said of who acts: the role of PostgreSQL that said so, where that is a producer's."""
 _SET = "SELECT set_config('pgqueue.acting', %s, true)"
 _BEFORE = r"(?:\s|\(|--[^\n]*\n|/\*.*?\*/)*"
 _WRITES = re.compile(
@@ -91,12 +94,23 @@ def acting() -> Mapping[str, Any]:
     _said.set(())
     try:
         parts = [
-            {**each, "user": _shown(each["user"]())} if callable(each.get("user")) else each
+            {**each, "user": _shown(guard.call(each["user"]))}
+            if callable(each.get("user"))
+            else each
             for each in said
         ]
     finally:
         _said.set(said)
     return {k: value for part in parts for k, value in part.items() if value is not None}
+
+
+def said_by(role: str, metadata: Mapping[str, Any]) -> dict[str, Any]:
+    """Return an event's metadata, with the role that has said who acts."""
+    if "acting" not in metadata:
+        return dict(metadata)
+    said = metadata["acting"]
+    who = said if isinstance(said, dict) else {} if said is None else {"user": said}
+    return {**metadata, "acting": {**who, SESSION_USER: role}}
 
 
 def _shown(user: Any) -> Any:

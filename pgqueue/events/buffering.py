@@ -3,24 +3,24 @@
 from __future__ import annotations
 
 import atexit
-import logging
 import os
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from time import monotonic
 from typing import Any
 from weakref import WeakSet
 
-import psycopg
 from django.db import connections
 
 from pgqueue.conf import settings
 from pgqueue.connections import Session
+from pgqueue.culprits import by_halves
 from pgqueue.engine import publish as engine
 from pgqueue.engine.publish import NewEvent
 from pgqueue.engine.values import Tuples
+from pgqueue.escaping import logger_of
 from pgqueue.events.publishing import create
 from pgqueue.events.typed import Event
 from pgqueue.exceptions import InvalidEvent, InvalidMessage
@@ -31,12 +31,8 @@ from pgqueue.spelling import shown
 from pgqueue.tasks import redacting
 from pgqueue.tasks.options import checked_message
 
-logger = logging.getLogger("pgqueue")
+logger = logger_of("pgqueue")
 
-FAULTS = (psycopg.DataError, psycopg.IntegrityError, ValueError)
-"""Errors that are an event's own; after all others the same events may be published later."""
-LIMITS = "54"
-"""The SQLSTATE class of what is too complex for PostgreSQL: these are an event's own, too."""
 LAST_TRIES = 5.0
 TRY_EVERY = 0.25  # seconds
 
@@ -175,27 +171,19 @@ class BufferedPublisher:
 
         One that PostgreSQL does not take is logged, and the others are published.
         """
-        try:
-            self._insert(batch)
-        except (*FAULTS, psycopg.OperationalError) as error:
-            if not _is_fault(error):
-                raise
-            for each in batch:
-                self._store_alone(each)
-        else:
-            self._remove(len(batch))
+
+        def some(events: Sequence[NewEvent]) -> None:
+            self._insert(events)
+            self._remove(len(events))
+
+        def log(event: NewEvent, error: Exception) -> None:
+            _log_unpublished(event, error)
+            self._remove(1)
+
+        list(by_halves(some, batch, log))
         return len(batch)
 
-    def _store_alone(self, event: NewEvent) -> None:
-        try:
-            self._insert([event])
-        except (*FAULTS, psycopg.OperationalError) as error:
-            if not _is_fault(error):
-                raise
-            _log_unpublished(event, error)
-        self._remove(1)
-
-    def _insert(self, batch: list[NewEvent]) -> None:
+    def _insert(self, batch: Sequence[NewEvent]) -> None:
         connection = self._session.connection
         with connection.transaction():
             engine.publish_many(Tuples(connection), batch)
@@ -246,12 +234,6 @@ def _log_unpublished(event: NewEvent, error: BaseException | None = None) -> Non
     logger.error(
         "An event could not be published: %s", shown, exc_info=error and stand_in(error, hidden)
     )
-
-
-def _is_fault(error: BaseException) -> bool:
-    """Whether it is an event's own."""
-    sqlstate = error.sqlstate if isinstance(error, psycopg.Error) else None
-    return isinstance(error, FAULTS) or (sqlstate or "").startswith(LIMITS)
 
 
 def _begin_in_child() -> None:

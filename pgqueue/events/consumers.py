@@ -5,22 +5,24 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from inspect import iscoroutinefunction
 from typing import Any, Literal, TypeAlias, get_args
 
 from django.utils import timezone
 from django.utils.module_loading import autodiscover_modules
 
-from pgqueue import tracing
+from pgqueue import guard, tracing
+from pgqueue.callables import check_did_run, fault_of, is_coroutine_function
 from pgqueue.conf import settings
 from pgqueue.events.recorded import RecordedEvent
 from pgqueue.exceptions import InvalidGroup, PGQueueError
 from pgqueue.filters import Filter, as_filter
+from pgqueue.instants import as_instant
 from pgqueue.names import as_channel, as_text
 from pgqueue.quantities import as_count, as_flag
 from pgqueue.retries import Backoff, as_backoff, declare
 from pgqueue.spelling import shown
 from pgqueue.tasks.options import checked_message
+from pgqueue.tracebacks import calls_user_code
 
 Start: TypeAlias = "Literal['now', 'beginning'] | int | datetime"
 OnFailure = Literal["park", "stop"]
@@ -44,6 +46,7 @@ class Consumer:
     partitions: int
     start: Start
     max_attempts: int
+    max_lost: int
     backoff: Backoff
     on_failure: OnFailure
     database: str | None
@@ -67,10 +70,14 @@ class Consumer:
         if self.batch is None:
             for event in events:
                 with tracing.handling(self.name, [event]):
-                    self.handler(event)
+                    guard.call(self._call, event)
         else:
             with tracing.handling(self.name, events):
-                self.handler(list(events))
+                guard.call(self._call, list(events))
+
+    @calls_user_code
+    def _call(self, given: Any) -> None:
+        check_did_run(self.name, self.handler(given))
 
 
 def consumer(
@@ -83,6 +90,7 @@ def consumer(
     partitions: int = 1,
     start: Start = "now",
     max_attempts: int | None = None,
+    max_lost: int | None = None,
     backoff: Backoff | Sequence[float | timedelta] | None = None,
     on_failure: OnFailure = "park",
     database: str | None = None,
@@ -104,6 +112,9 @@ def consumer(
         partitions: how many processes may read at once. Events of one key are in one partition.
         start: where a new group begins: "now", at the "beginning", after a position, or at a time.
         max_attempts: errors of one event after which it is given up; None: as `PGQUEUE` says.
+        max_lost: processes of readers that may end while they handle an event; then it is given up,
+            too, as after `max_attempts` errors. None: as `PGQUEUE` says. It is at least 2: at which
+            event the first one ended is not known.
         backoff: how long it waits after each error, as of tasks. Meanwhile the partition waits.
         on_failure: "park" an event that is given up, as a dead letter on the channel `group:NAME`,
             whose replay calls the handler again; or "stop" the partition there.
@@ -122,6 +133,7 @@ def consumer(
         "max_attempts": _checked(
             "max_attempts", as_count, _or(max_attempts, settings().max_attempts)
         ),
+        "max_lost": _checked("max_lost", as_count, _or(max_lost, settings().max_lost)),
         "backoff": _checked("backoff", _backoff, _or(backoff, settings().backoff)),
         "on_failure": _checked("on_failure", _on_failure, on_failure),
         "database": database,
@@ -134,8 +146,10 @@ def consumer(
     def declare_it(handler: Callable[[Any], Any]) -> Consumer:
         if not callable(handler):
             raise InvalidGroup(f"{shown(handler)} can't be called.")
-        if iscoroutinefunction(handler):
-            # Its calls would do nothing, and the events would count as handled.
+        # Its calls would do nothing, and the events would count as handled.
+        if fault := fault_of(handler):
+            raise InvalidGroup(f"{shown(handler)} can't handle events: {fault}.")
+        if is_coroutine_function(handler):
             raise InvalidGroup(f"{shown(handler)} is async: wrap it in asgiref's async_to_sync.")
         made = Consumer(handler=handler, **options)
         other = _consumers.setdefault(made.name, made)
@@ -200,12 +214,7 @@ def as_start(value: Any) -> Start:
         TypeError, ValueError: it can't.
     """
     if isinstance(value, datetime):
-        if timezone.is_naive(value):
-            raise ValueError("it must say its time zone.")
-        try:
-            return value.astimezone(UTC)
-        except OverflowError as error:
-            raise ValueError("it is out of the range of times.") from error
+        return as_instant(value)
     if isinstance(value, str):
         if value not in ("now", "beginning"):
             raise ValueError("it must be 'now', 'beginning', a position or a time.")

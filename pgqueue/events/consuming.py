@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import Context
 from dataclasses import dataclass
 from datetime import timedelta
 from time import monotonic
@@ -17,35 +19,42 @@ from typing import Any
 from uuid import uuid4
 
 import psycopg
-from django.db import close_old_connections, connections, transaction
+from django.db import Error, connections, transaction
 
-from pgqueue import signals
+from pgqueue import django_connections, guard, session_state, signals
 from pgqueue.connections import Session
+from pgqueue.culprits import leave_out, may_be_a_row
 from pgqueue.engine import groups as engine
 from pgqueue.engine import log, readers
+from pgqueue.engine.errors import RERUNS, is_conflict, pause
 from pgqueue.engine.groups import LEASE, Partition
 from pgqueue.engine.sequence import advance
 from pgqueue.engine.values import Connection
+from pgqueue.escaping import logger_of
 from pgqueue.events import groups
 from pgqueue.events.consumers import Consumer
 from pgqueue.events.growth import Waiter
 from pgqueue.events.parked import parked
-from pgqueue.events.reading import check_bounds
+from pgqueue.events.reading import check_bounds, first_unreadable
 from pgqueue.events.recorded import RecordedEvent
-from pgqueue.exceptions import EventsRemoved, PositionAhead
+from pgqueue.exceptions import EventsRemoved, PositionAhead, ReaderLost
 from pgqueue.quantities import as_timedelta
 from pgqueue.redaction import Hidden, stand_in
 from pgqueue.retries import Exponential
 from pgqueue.service import NO_NAP, Service
 from pgqueue.tasks import redacting
 
-logger = logging.getLogger("pgqueue")
+logger = logger_of("pgqueue")
 
 PAGE = 500
 """Events that are read at once where the handler takes them one by one."""
 COMMIT_EVERY = 0.1
 """Seconds after which the cursor follows events that are handled one by one."""
 REBALANCE_EVERY = 1.0
+PATIENCE = 60.0
+"""Seconds to wait for a suspected event of another group. One that takes longer hardly ends the
+process."""
+LOOK = 0.1
 SHORTEST_NAP = 0.001
 LONGEST_NAP = 1.0
 
@@ -58,6 +67,10 @@ class Held:
         stored: where its cursor is, as far as is known: a commit may have been in vain.
         alone_until: up to there events are handled one at a time, so that one which fails is known.
         retry_at: by the monotonic clock.
+        suspect: the event during which readers were lost; None: such an event is not known.
+        lost: how many.
+        suspected: how many of the next events may have ended the last reader's process. Each is
+            handled by itself, and noted before.
     """
 
     number: int
@@ -66,14 +79,37 @@ class Held:
     retry_at: float
     stored: int
     alone_until: int = 0
+    suspect: int | None = None
+    lost: int = 0
+    suspected: int = 0
 
     @classmethod
-    def of(cls, partition: Partition) -> Held:
-        """Return what was taken."""
+    def of(cls, partition: Partition, reach: int) -> Held:
+        """Return a partition that was taken.
+
+        Args:
+            reach: how many events a reader may have begun behind its cursor.
+        """
         retry_at = monotonic() + partition.retry_in
         alone_until = partition.position + 1 if partition.failures else 0
-        number, position, failures, _ = partition
-        return cls(number, position, failures, retry_at, position, alone_until)
+        number, position, failures, _, suspect, lost = partition
+        suspected = reach if lost else 0
+        return cls(
+            number, position, failures, retry_at, position, alone_until, suspect, lost, suspected
+        )
+
+
+_suspected = threading.Lock()
+"""Held by the reader that handles an event which may end this process."""
+
+
+class Unread(Exception):
+    """The next event of the log is unreadable."""
+
+    def __init__(self, position: int, error: Exception) -> None:
+        super().__init__(position)
+        self.position = position
+        self.error = error
 
 
 class Lost(Exception):
@@ -101,11 +137,12 @@ class GroupReader(Service):
 
     def run(self) -> None:
         """Read until stopped."""
+        django_connections.begin_thread()
         self._leases.start()
         try:
             super().run()
         finally:
-            # Also where a handler ended the thread: else nobody could take over.
+            # Else nobody could take over.
             self._leases.stop()
 
     def tick(self) -> timedelta:
@@ -113,18 +150,38 @@ class GroupReader(Service):
         connection = self._session.connection
         self._rebalance(connection)
         is_behind = advance(connection)
-        has_moved = False
-        for held in list(self._held.values()):
-            if self._stopping.is_set():
-                break
-            has_moved |= self._serve(connection, held)
-        close_old_connections()
+        has_moved = self._serve_each(connection)
+        django_connections.close_old_connections()
         if has_moved:
             self._waiter.found()
             return NO_NAP
+        django_connections.close_idle_connections()
         waiting = [each.retry_at - monotonic() for each in self._held.values() if each.failures]
         nap = min(self._waiter.nap(is_behind=is_behind), LONGEST_NAP, *waiting)
         return timedelta(seconds=max(nap, SHORTEST_NAP))
+
+    def _serve_each(self, connection: Connection) -> bool:
+        """Handle the next events of each partition; return whether a cursor has moved."""
+        has_moved = False
+        failed: list[tuple[Held, Exception]] = []
+        held = list(self._held.values())
+        for each in held:
+            if self._stopping.is_set():
+                break
+            try:
+                has_moved |= self._serve(connection, each)
+            except Exception as error:
+                if not may_be_a_row(connection, error):
+                    raise
+                failed.append((each, error))
+        if failed and len(failed) == len(held):  # no partition's fault
+            raise failed[0][1]
+        for each, raised in failed:
+            # Its cursor can't be moved, for example: the others go on.
+            service = engine.reading(self._consumer.name)
+            leave_out(connection, service, engine.CURSORS, each.number, error=raised)
+            self._held.pop(each.number, None)
+        return has_moved
 
     def finish(self) -> None:
         """Give back the partitions, and close the connections."""
@@ -164,10 +221,24 @@ class GroupReader(Service):
                 del self._held[number]
             engine.release(connection, name, self.id, given)
         for each in engine.take(connection, name, self.id, held=self._held, lease=self._lease):
-            self._held[each.number] = Held.of(each)
+            self._held[each.number] = Held.of(each, self._reach)
+            if each.lost:
+                self._tell_of_loss(each)
         # It may have been made anew just before they were taken; later, and they would be lost.
         self._partitions = engine.partitions_of(connection, name) or self._partitions
         self._leases.note(set(self._held))
+
+    @property
+    def _reach(self) -> int:
+        """How many events a reader may have begun behind its cursor."""
+        return self._consumer.batch or (1 if self._consumer.atomic else PAGE)
+
+    def _tell_of_loss(self, taken: Partition) -> None:
+        logger.warning(
+            "A reader of the group %s was lost: its process ended, or was cut off. The next %d "
+            "events of partition %d are handled one by one: one of them may be the cause",
+            *(self._consumer.name, self._reach, taken.number),
+        )
 
     def _make(self) -> int:
         consumer = self._consumer
@@ -188,17 +259,34 @@ class GroupReader(Service):
         """Handle the next events of a partition; return whether its cursor has moved."""
         if held.failures and monotonic() < held.retry_at:
             return False
-        is_alone = held.position < held.alone_until
-        stretch = self._read(connection, held, 1 if is_alone else self._consumer.batch or PAGE)
+        if not held.suspected:
+            return self._serve_next(connection, held)
+        with self._alone() as is_alone:
+            return is_alone and self._serve_next(connection, held)
+
+    def _serve_next(self, connection: Connection, held: Held) -> bool:
+        is_alone = held.suspected or held.position < held.alone_until
+        try:
+            stretch = self._read(connection, held, 1 if is_alone else self._consumer.batch or PAGE)
+        except Unread as unread:
+            event = RecordedEvent.unread(unread.position)
+            return self._failed(connection, held, [event], unread.error)
         events = [RecordedEvent.of(each) for each in stretch.events]
         if not events:
+            if held.suspected and stretch.upto >= stretch.head:
+                self._acquit(connection, held, held.suspected)  # there was none for it
             if stretch.upto == held.stored:
                 return False
             self._commit(connection, held, stretch.upto)
             return True
-        handled = self._handle(connection, held, events)
+        if self._is_culprit(held, events[0]):
+            handled = self._give_up_culprit(connection, held, events[0])
+        else:
+            handled = self._handle_each(connection, held, events)
         if handled and stretch.upto > held.stored:
             self._commit(connection, held, stretch.upto)
+        if handled and held.suspected:
+            self._acquit(connection, held, 1)
         return True
 
     def _read(self, connection: Connection, held: Held, limit: int) -> log.Stretch:
@@ -207,9 +295,16 @@ class GroupReader(Service):
         if self._partitions > 1:
             condition += " AND pgqueue_partition_v1(e.key, %(partitions)s) = %(partition)s"
             parameters |= {"partitions": self._partitions, "partition": held.number}
-        stretch = log.read(
-            connection, after=held.position, limit=limit, condition=condition, parameters=parameters
-        )
+        given: dict[str, Any] = {"condition": condition, "parameters": parameters}
+        after = held.position
+        try:
+            stretch = log.read(connection, after=after, limit=limit, **given)
+        except psycopg.Error as error:
+            position = first_unreadable(connection, error, after=after, **given)
+            if position == after + 1:
+                raise Unread(position, error) from error
+            before = position - 1 - after
+            stretch = log.read(connection, after=after, limit=limit, reach=before, **given)
         try:
             check_bounds(held.position, stretch)
         except (EventsRemoved, PositionAhead):
@@ -218,7 +313,9 @@ class GroupReader(Service):
             raise
         return stretch
 
-    def _handle(self, connection: Connection, held: Held, events: Sequence[RecordedEvent]) -> bool:
+    def _handle_each(
+        self, connection: Connection, held: Held, events: Sequence[RecordedEvent]
+    ) -> bool:
         """Have events handled; return whether all of them were."""
         if self._consumer.batch is not None:
             return self._try(connection, held, events)
@@ -245,17 +342,26 @@ class GroupReader(Service):
     ) -> bool:
         """Have events handled together; return whether they were, or were given up."""
         upto = events[-1].position
+        context = guard.context()
         try:
             self._leases.check(held.number)
+            if held.suspected:
+                self._note_begin(connection, held, events[0])
             if self._consumer.atomic:
-                self._handle_atomically(held, events)
+                if not self._handle_unless_in_conflict(context, held, events):
+                    return False
             else:
-                self._consumer.handle(events)
+                context.run(self._consumer.handle, events)
         except Lost:
             self._lose(held)
             return False
-        except Exception as error:
-            return self._failed(connection, held, events, error)
+        except BaseException as error:
+            # Even SystemExit: a handler doesn't end its reader. It is told of among the context
+            # variables that the handler has left: its trace, its fields of the log.
+            return context.run(self._failed, connection, held, events, error)
+        finally:
+            # Not old ones: without CONN_MAX_AGE each event would have a connection of its own.
+            django_connections.close_changed_connections()
         held.position, held.failures = upto, 0
         if self._consumer.atomic:
             held.stored = upto
@@ -263,9 +369,37 @@ class GroupReader(Service):
             self._commit(connection, held, upto)
         return True
 
+    def _handle_unless_in_conflict(
+        self, context: Context, held: Held, events: Sequence[RecordedEvent]
+    ) -> bool:
+        """Handle events again where other transactions were in the way, as atomic tasks are.
+
+        Args:
+            context: of the first call; each other has its own.
+
+        Returns:
+            False: the reader stops before they were handled.
+        """
+        for is_last in (*[False] * RERUNS, True):
+            try:
+                context.run(self._handle_atomically, held, events)
+                return True
+            except Exception as error:
+                if is_last or not is_conflict(error):
+                    raise
+            if self._stopping.wait(pause()):
+                return False
+            self._leases.check(held.number)
+            context = guard.context()
+        return True
+
     def _handle_atomically(self, held: Held, events: Sequence[RecordedEvent]) -> None:
         """Handle events and move the cursor in one transaction: the effects happen exactly once."""
         alias = self._consumer.alias
+        connections[alias].ensure_connection()
+        own = connections[alias].connection
+        if not session_state.is_watched(own):  # it was opened before this thread was a reader's
+            session_state.watch(own)
         with transaction.atomic(using=alias, durable=True):
             self._consumer.handle(events)
             if not engine.commit(
@@ -285,6 +419,65 @@ class GroupReader(Service):
         else:
             self._lose(held)
 
+    # --- Losses
+
+    @contextmanager
+    def _alone(self) -> Iterator[bool]:
+        """Let no suspected event of another group run here meanwhile.
+
+        Yields:
+            False where the reader is to stop instead.
+        """
+        until = monotonic() + PATIENCE
+        is_alone = False
+        while not self._stopping.is_set() and monotonic() < until and not is_alone:
+            is_alone = _suspected.acquire(timeout=LOOK)
+        try:
+            yield not self._stopping.is_set()
+        finally:
+            if is_alone:
+                _suspected.release()
+
+    def _note_begin(self, connection: Connection, held: Held, event: RecordedEvent) -> None:
+        """Store that the handler of a suspected event begins.
+
+        Raises:
+            Lost: the partition is another reader's.
+        """
+        name = self._consumer.name
+        if not engine.begin(connection, name, held.number, self.id, suspect=event.position):
+            raise Lost
+
+    def _acquit(self, connection: Connection, held: Held, count: int) -> None:
+        """Suspect so many events less."""
+        held.suspected -= count
+        if not held.suspected:
+            held.suspect, held.lost = None, 0
+            engine.acquit(connection, self._consumer.name, held.number, self.id)
+
+    def _is_culprit(self, held: Held, event: RecordedEvent) -> bool:
+        return event.position == held.suspect and held.lost >= max(self._consumer.max_lost, 2)
+
+    def _give_up_culprit(self, connection: Connection, held: Held, event: RecordedEvent) -> bool:
+        name, lost, error = self._consumer.name, held.lost, ReaderLost(held.lost)
+        logger.error(
+            "%s in the group %s has lost its reader %d times: %s",
+            *(event, name, lost, self._in_words(None)),
+        )
+        return self._give_up(connection, held, event, error, lost)
+
+    def excuse(self) -> None:
+        """Note that this process ends by request, though a handler runs: its event is no cause.
+
+        Another thread than the reader's calls this.
+        """
+        alias = self._consumer.alias
+        try:
+            with connections[alias].wrap_database_errors:
+                engine.excuse(connections[alias], self._consumer.name, self.id)
+        except Error as error:
+            signals.send(signals.service_failed, type(self), service=self.name, error=error)
+
     # --- Failures
 
     def _failed(
@@ -292,7 +485,7 @@ class GroupReader(Service):
         connection: Connection,
         held: Held,
         events: Sequence[RecordedEvent],
-        error: Exception,
+        error: BaseException,
     ) -> bool:
         """Note a failure; return whether the event was given up, so that the next one follows."""
         name, event = self._consumer.name, events[0]
@@ -378,12 +571,12 @@ class GroupReader(Service):
             return f"tried again in {delay.total_seconds():.1f} s"
         return "dead letter" if self._consumer.on_failure == "park" else "the partition stops there"
 
-    def _delay(self, error: Exception, failures: int, hidden: Hidden) -> timedelta | None:
+    def _delay(self, error: BaseException, failures: int, hidden: Hidden) -> timedelta | None:
         result: Any = Failed(failures)
         try:
-            delay = self._consumer.backoff(error, result)
+            delay = guard.call(self._consumer.backoff, error, result)
             return None if delay is None else max(as_timedelta(delay), NO_NAP)
-        except Exception as second:
+        except BaseException as second:
             shown = stand_in(second, hidden)
             logger.error("The backoff of the group %s failed", self._consumer.name, exc_info=shown)
             return timedelta(seconds=Exponential()(error, result))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from datetime import datetime, timedelta
 from typing import Any
@@ -10,6 +11,7 @@ import psycopg
 
 from pgqueue.conf import settings
 from pgqueue.engine.publish import NewEvent
+from pgqueue.events.acting import SESSION_USER, said_by
 from pgqueue.events.publishing import Outbox, made
 from pgqueue.events.typed import Event
 from pgqueue.exceptions import InvalidEvent, InvalidTask
@@ -20,7 +22,12 @@ from pgqueue.tasks import TaskContext, TaskResult, task
 def publish_now(
     context: TaskContext, topic: str, key: str, payload: str | None, metadata: str
 ) -> None:
-    """Publish an event, exactly once. Payload and metadata are JSON texts."""
+    """Publish an event, exactly once. Payload and metadata are JSON texts.
+
+    If a producer's role has said who acts, the role is recorded with that.
+    """
+    if role := context.metadata.get(SESSION_USER):
+        metadata = json.dumps(said_by(role, json.loads(metadata)))
     Outbox(context.database, None).store(NewEvent(topic, key, payload, metadata))
 
 

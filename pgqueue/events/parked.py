@@ -1,15 +1,21 @@
-"""Events that a group has given up, as dead letters: a replay calls the group's handler again."""
+"""Events that were given up, as dead letters.
+
+A replay calls the group's handler again, or has the dispatch match the event once more.
+"""
 
 from __future__ import annotations
 
 import json
 
-from pgqueue.engine import errors
+from pgqueue.connections import borrow
+from pgqueue.engine import errors, matching
 from pgqueue.engine.groups import Parked
 from pgqueue.events.consumers import Consumer, find
+from pgqueue.events.reading import read_stretch
 from pgqueue.events.recorded import RecordedEvent
 from pgqueue.exceptions import InvalidGroup
-from pgqueue.tasks import task
+from pgqueue.filters import Filter
+from pgqueue.tasks import TaskContext, task
 
 
 @task(max_attempts=1)
@@ -24,22 +30,53 @@ def handle_atomically(group: str, event: RecordedEvent) -> None:
     _handle(group, event)
 
 
+@task(channel=matching.CHANNEL, max_attempts=1, atomic=True, takes_context=True)
+def dispatch(context: TaskContext, position: int, names: list[str]) -> int:
+    """Match an event that was set aside with subscriptions; return how many messages it has now."""
+    with borrow(context.database) as connection:
+        return matching.match_again(connection, position, names)
+
+
+@task(max_attempts=1)
+def handle_unread(group: str, position: int) -> None:
+    """Read and handle an event that could not be read."""
+    _handle(group, _read(group, position))
+
+
+@task(max_attempts=1, atomic=True)
+def handle_unread_atomically(group: str, position: int) -> None:
+    """Read and handle an event that an atomic group could not read."""
+    _handle(group, _read(group, position))
+
+
 def _handle(group: str, event: RecordedEvent) -> None:
+    _consumer(group).handle([event])
+
+
+def _read(group: str, position: int) -> RecordedEvent:
+    with borrow(_consumer(group).alias) as connection:
+        stretch = read_stretch(connection, Filter(), after=position - 1, limit=1, reach=1)
+    return RecordedEvent.of(stretch.events[0])
+
+
+def _consumer(group: str) -> Consumer:
     consumer = find(group)
     if consumer is None:
         raise InvalidGroup(f"No handler is declared for the group {group!r} here.")
-    consumer.handle([event])
+    return consumer
 
 
 def parked(consumer: Consumer, event: RecordedEvent, error: BaseException, failures: int) -> Parked:
     """Return the dead letter of an event."""
     described = json.loads(errors.describe(error, attempt=failures, worker=""))
-    replayed = handle_atomically if consumer.atomic else handle
+    is_read = bool(event.topic)
+    tasks = (handle, handle_atomically) if is_read else (handle_unread, handle_unread_atomically)
+    replayed = tasks[consumer.atomic]
     return Parked(
         channel=f"group:{consumer.name}",
         key=event.key,
         task=replayed.name,
-        payload=replayed.codec.encode((consumer.name, event), {}),
+        payload=replayed.codec.encode((consumer.name, event if is_read else event.position), {}),
         errors=json.dumps([described]),
         failures=failures,
     )

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+import psycopg
 from asgiref.sync import sync_to_async
 from django.db import connections
 
 from pgqueue.conf import settings
+from pgqueue.culprits import by_halves, in_words
 from pgqueue.engine import log
 from pgqueue.engine.log import Bounds, Stretch
 from pgqueue.engine.sequence import catch_up
 from pgqueue.engine.values import Connection, Cursors
 from pgqueue.events.recorded import RecordedEvent
-from pgqueue.exceptions import EventsRemoved, InvalidMessage, PositionAhead
+from pgqueue.exceptions import EventsRemoved, InvalidMessage, PositionAhead, UnreadableEvent
 from pgqueue.filters import Filter, as_filter
 from pgqueue.quantities import as_count
 from pgqueue.spelling import shown
@@ -61,9 +63,18 @@ def read(
         return _read(django, wanted, after, limit)
 
 
-async def aread(**options: Any) -> list[RecordedEvent]:
+async def aread(
+    *,
+    after: int = 0,
+    topics: str | Iterable[str] | None = None,
+    where: Mapping[str, Any] | None = None,
+    limit: int = LIMIT,
+    database: str | None = None,
+) -> list[RecordedEvent]:
     """Return events in async code, as `read` does."""
-    return await sync_to_async(read)(**options)
+    return await sync_to_async(read)(
+        after=after, topics=topics, where=where, limit=limit, database=database
+    )
 
 
 def _read(connection: Cursors, wanted: Filter, after: int, limit: int) -> list[RecordedEvent]:
@@ -77,7 +88,12 @@ def _read(connection: Cursors, wanted: Filter, after: int, limit: int) -> list[R
 
 
 def read_stretch(
-    connection: Cursors | Connection, wanted: Filter, *, after: int, limit: int
+    connection: Cursors | Connection,
+    wanted: Filter,
+    *,
+    after: int,
+    limit: int,
+    reach: int = log.REACH,
 ) -> Stretch:
     """Read the next events that a filter wants, within a bounded stretch of the log.
 
@@ -86,10 +102,77 @@ def read_stretch(
         PositionAhead: the log is not as long.
     """
     stretch = log.read(
-        connection, after=after, limit=limit, condition=wanted.sql, parameters=wanted.parameters
+        connection,
+        after=after,
+        limit=limit,
+        condition=wanted.sql,
+        parameters=wanted.parameters,
+        reach=reach,
     )
     check_bounds(after, stretch)
     return stretch
+
+
+def read_or_name(connection: Connection, wanted: Filter, *, after: int, limit: int) -> Stretch:
+    """Read as `read_stretch` does, up to an unreadable event.
+
+    Raises:
+        UnreadableEvent: the next one is unreadable.
+    """
+    try:
+        return read_stretch(connection, wanted, after=after, limit=limit)
+    except psycopg.Error as error:
+        position = first_unreadable(
+            connection, error, after=after, condition=wanted.sql, parameters=wanted.parameters
+        )
+        if position == after + 1:
+            raise UnreadableEvent(
+                f"The event at position {position} can't be read from the log: {in_words(error)}. "
+                f"Read from after={position} to continue without it."
+            ) from error
+    return read_stretch(connection, wanted, after=after, limit=limit, reach=position - 1 - after)
+
+
+class _Found(Exception):
+    """The position of the first unreadable event."""
+
+
+def first_unreadable(
+    connection: Connection,
+    error: Exception,
+    *,
+    after: int,
+    condition: str,
+    parameters: Mapping[str, Any],
+) -> int:
+    """Return the position of the first unreadable event behind `after`.
+
+    Args:
+        error: was raised by `log.read`, which had the other arguments.
+
+    Raises:
+        psycopg.Error: `error`, if no event is at fault.
+    """
+
+    def some(positions: Sequence[int]) -> None:
+        log.read(
+            connection,
+            after=positions[0] - 1 if positions else after,
+            limit=max(len(positions), 1),
+            condition=condition,
+            parameters=parameters,
+            reach=len(positions),
+        )
+
+    def stop(position: int, error: Exception) -> None:
+        raise _Found(position)
+
+    head = min(log.bounds(connection).head, after + log.REACH)
+    try:
+        list(by_halves(some, range(after + 1, head + 1), stop, error=error))
+    except _Found as found:
+        return int(found.args[0])
+    raise error
 
 
 def check_bounds(after: int, bounds: Bounds | Stretch) -> None:

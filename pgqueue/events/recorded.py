@@ -3,26 +3,32 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 from functools import cached_property
 from typing import Any, TypeVar, overload
+
+from django.conf import settings
 
 from pgqueue.codec import encoding, raw, references
 from pgqueue.codec.arguments import parse, read
 from pgqueue.codec.encoding import expect
-from pgqueue.codec.scalars import Form
+from pgqueue.codec.scalars import Form, as_number
+from pgqueue.engine.identity import marker_of
 from pgqueue.engine.log import Stored
 from pgqueue.events import typed
 from pgqueue.events.typed import Event
 from pgqueue.exceptions import UnreadableEvent
+from pgqueue.instants import aware, of_project
 
 T = TypeVar("T", bound=Event)
 
 FIELDS = ("position", "topic", "key", "payload_json", "metadata_json", "created_at")
 """Of an event, in the order in which the engine reads them."""
+MARKED = re.compile(r'"\\u0000([^"]*)"')
 TAGGED = f'"{references.TAG}"'
 
 
@@ -51,7 +57,14 @@ class RecordedEvent:
         # A frozen class's own __init__ takes three times as long.
         event = object.__new__(cls)
         vars(event).update(zip(FIELDS, stored, strict=True))
+        if not settings.USE_TZ:
+            vars(event)["created_at"] = of_project(event.created_at)
         return event
+
+    @classmethod
+    def unread(cls, position: int) -> RecordedEvent:
+        """Return a stand-in for an unreadable event: it has no topic."""
+        return cls(position, "", "", None, "{}", datetime.min.replace(tzinfo=UTC))
 
     @classmethod
     def from_plain(cls, plain: Mapping[str, Any]) -> RecordedEvent:
@@ -66,11 +79,20 @@ class RecordedEvent:
             position=int(plain["position"]),
             topic=plain["topic"],
             key=plain["key"],
-            created_at=datetime.fromisoformat(plain["created_at"]),
+            created_at=of_project(datetime.fromisoformat(plain["created_at"])),
             metadata=plain["metadata"] or {},
             _plain=plain["payload"],
         )
         return event
+
+    @property
+    def unique_id(self) -> str:
+        """The position, and the microsecond at which the event was published.
+
+        It tells the event from others at this position, after the database was restored to an
+        earlier time. So a system that remembers what it has received knows it by this id.
+        """
+        return f"{self.position}-{marker_of(self.created_at)}"
 
     def __getattr__(self, name: str) -> Any:
         own = vars(self)
@@ -88,9 +110,9 @@ class RecordedEvent:
             "position": self.position,
             "topic": self.topic,
             "key": self.key,
-            "payload": None if self.payload_json is None else json.loads(self.payload_json),
+            "payload": self.payload_json and json.loads(self.payload_json, parse_float=_as_plain),
             "metadata": json.loads(self.metadata_json),
-            "created_at": self.created_at.isoformat(),
+            "created_at": aware(self.created_at).isoformat(),
         }
 
     def __eq__(self, other: object) -> bool:
@@ -108,7 +130,7 @@ class RecordedEvent:
 
     @cached_property
     def payload(self) -> Any:
-        """What was published.
+        """The payload as it was published. A number that no float can hold exactly is a Decimal.
 
         Raises:
             UnreadablePayload: it has a tag that is not known here.
@@ -117,7 +139,7 @@ class RecordedEvent:
             # Without a tag it means what JSON says. What can't be parsed is named below.
             with suppress(ValueError, RecursionError):
                 if (text := self.payload_json) and TAGGED not in text:
-                    return json.loads(text)
+                    return json.loads(text, parse_float=as_number)
         return read(f"the payload of {self}", raw.HINT, self._plain)
 
     @cached_property
@@ -147,11 +169,18 @@ class RecordedEvent:
         return typed.decode(found, self._plain, self.metadata)
 
     def __str__(self) -> str:
-        return f"{self.topic} at {self.position}"
+        return f"{self.topic or 'The event'} at {self.position}"
+
+
+def _as_plain(digits: str) -> Any:
+    number = as_number(digits)
+    return number if isinstance(number, float) else {references.TAG: "Decimal", "value": digits}
 
 
 def _text(plain: Any) -> str | None:
-    return None if plain is None else json.dumps(plain, default=float)
+    # json writes no Decimals. No text of PostgreSQL's has a \u0000, so it marks them.
+    text = json.dumps(plain, default=lambda number: f"\0{number}")
+    return None if plain is None else MARKED.sub(r"\1", text)
 
 
 FORM = Form(

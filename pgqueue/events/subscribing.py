@@ -14,6 +14,7 @@ from typing import Any, get_args, get_origin
 from django.db import connections
 from django.utils.module_loading import autodiscover_modules
 
+from pgqueue.callables import fault_of
 from pgqueue.codec.hints import hints_of
 from pgqueue.conf import settings
 from pgqueue.engine import predicates
@@ -201,6 +202,8 @@ def _taking_events(
     """Return a function that is given events as they are stored, and has the name of another."""
     if not inspect.isfunction(function):
         raise InvalidSubscription(f"{shown(function)} must be a function at the top of a module.")
+    if fault := fault_of(function):
+        raise InvalidSubscription(f"{shown(function)} can't take events: {fault}.")
     takes_context = bool(options.get("takes_context"))
     convert = _conversion(function, batch, takes_context=takes_context)
     adapted = _awaiting if inspect.iscoroutinefunction(function) else _calling

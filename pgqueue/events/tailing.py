@@ -7,23 +7,25 @@ import threading
 from collections import deque
 from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
 from typing import Any
 
-import psycopg
-
-from pgqueue.connections import Session
+from pgqueue import signals
+from pgqueue.connections import AWAY, Session
 from pgqueue.engine import log
 from pgqueue.engine.sequence import advance, catch_up
 from pgqueue.events.growth import Waiter
-from pgqueue.events.reading import as_alias, as_position, read_stretch
+from pgqueue.events.reading import as_alias, as_position, read_or_name
 from pgqueue.events.recorded import RecordedEvent
 from pgqueue.filters import as_filter
+from pgqueue.service import backoff_after
 from pgqueue.tables import needing_tables
 
 PAGE = 500
 """Events that are held in memory, at most."""
 ROUND = 1.0
 """Seconds that a wait in another thread lasts, at most: so it ends soon after it is closed."""
+LONGEST_BACKOFF = timedelta(seconds=2)
 
 
 class Tail:
@@ -47,6 +49,9 @@ class Tail:
         self._using = threading.Lock()
         self._is_behind = False
         self._is_closed = False
+        self._closing = threading.Event()
+        self._has_looked = False
+        self._failures = 0
 
     @property
     def position(self) -> int | None:
@@ -66,7 +71,9 @@ class Tail:
         Raises:
             EventsRemoved: it was too slow, and retention has removed what is next.
             PositionAhead: the log does not go so far.
-            psycopg.OperationalError: the database can't be reached.
+            UnreadableEvent: the next event is unreadable, for example damaged.
+            psycopg.OperationalError: the database is away as the loop begins. Later on the loop
+                waits until the database is back.
         """
         try:
             while not self._is_closed:
@@ -97,6 +104,7 @@ class Tail:
     def close(self) -> None:
         """End the iteration, also one that another thread waits in; doing so again is fine."""
         self._is_closed = True
+        self._closing.set()
         self._grown.set()
         self._waiter.close()
         if self._using.acquire(blocking=False):
@@ -111,6 +119,7 @@ class Tail:
                 with needing_tables(self._alias):
                     catch_up(self._session.connection)
                     self._after = log.bounds(self._session.connection).head
+                self._has_looked = True
 
     def _fill(self) -> None:
         """Read the next events; wait a while where there are none."""
@@ -130,21 +139,32 @@ class Tail:
             return self._look()
 
     def _look(self) -> bool:
+        """Read the next events; return whether to look again at once."""
         was_open = self._session.is_open
         try:
-            return self._look_once()
-        except psycopg.OperationalError:
-            if not was_open or self._session.is_open:
+            has_moved = self._look_once()
+        except AWAY as error:
+            self._session.close_after(error)
+            if was_open and not self._session.is_open and not self._failures:
+                # The connection broke while it was unused: another one is tried at once.
+                self._failures = 1
+                return self._look()
+            if not self._has_looked:
                 raise
-            # The connection broke while it was unused: try once with a new one.
-            return self._look_once()
+            self._failures += 1
+            signals.send(signals.service_failed, type(self), service="tail", error=error)
+            nap = backoff_after(self._failures, longest=LONGEST_BACKOFF)
+            self._closing.wait(min(nap.total_seconds(), ROUND))
+            return True
+        self._has_looked, self._failures = True, 0
+        return has_moved
 
     def _look_once(self) -> bool:
         after = self._after or 0
         with needing_tables(self._alias):
             connection = self._session.connection
             self._is_behind = advance(connection)
-            stretch = read_stretch(connection, self._filter, after=after, limit=PAGE)
+            stretch = read_or_name(connection, self._filter, after=after, limit=PAGE)
         self._events.extend(map(RecordedEvent.of, stretch.events))
         has_moved = stretch.upto > after
         self._after = stretch.upto

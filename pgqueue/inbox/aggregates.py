@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any, Literal
-from uuid import UUID
+from uuid import UUID, uuid4
 
 import psycopg
 
@@ -29,7 +29,8 @@ class AggregateMessage:
     """A message of an aggregate: the columns of a table of pg-transactional-outbox.
 
     Attributes:
-        id: the message's own; "": it has none.
+        id: the message's own. "": `publish()` gives the message a random UUID, as the outbox's
+            table does; `receive()` refuses it.
         segment: whose order is kept; None: the aggregate's.
         concurrency: "sequential", or "parallel" for one that may be handled beside others of its
             segment. An event only says so: whoever subscribes decides.
@@ -88,7 +89,8 @@ class AggregateMessage:
         Raises:
             InvalidEvent: it can't be published.
         """
-        own: dict[str, Any] = {"key": self.key, "metadata": self.known}
+        named = self if str(self.id) else replace(self, id=uuid4())
+        own: dict[str, Any] = {"key": self.key, "metadata": named.known}
         own |= {"database": database, "connection": connection}
         if self.locked_until is not None:
             return publish_later(self.topic, self.payload, run_after=self.locked_until, **own)

@@ -13,6 +13,7 @@ from django.http import HttpRequest, HttpResponse, UnreadablePostError
 from django.views.decorators.csrf import csrf_exempt
 from django.views.decorators.http import require_POST
 
+from pgqueue import guard
 from pgqueue.exceptions import ChannelFull, InvalidArguments, InvalidEvent, InvalidMessage
 from pgqueue.filters import as_topic
 from pgqueue.inbox import receiving
@@ -60,7 +61,8 @@ def receive_webhook(
         key: of the message or the event, or a function of the body that returns it.
         tolerance: seconds or a timedelta that a message may be old, or its sender's clock ahead.
         max_bytes: how long a body may be, also after it was unzipped.
-        remember_for: seconds or a timedelta for which its id is remembered.
+        remember_for: seconds or a timedelta for which its id is remembered: at least twice the
+            tolerance, the time within which one signature is taken.
         database: the alias of the queue's database, if not the task's or the one of `PGQUEUE`.
 
     Raises:
@@ -69,14 +71,14 @@ def receive_webhook(
         InvalidMessage: another option can't be.
     """
     find: Any = secrets if callable(secrets) else None
-    known = [] if find else as_secrets(secrets)
+    known = _Keys([] if find else as_secrets(secrets))
     goal_of = _goal_of(to, source)
     key_of = key if callable(key) else _always(_checked("key", _key, key))
     seconds = _checked("tolerance", as_duration, tolerance)
     most = _checked("max_bytes", as_count, max_bytes)
     options: dict[str, Any] = {
         "source": source,
-        "remember_for": receiving.lasting(remember_for),
+        "remember_for": _remembered(remember_for, seconds),
         "database": checked_message({"database": database})["database"],
     }
     receiving.known_as("id", source)
@@ -86,15 +88,49 @@ def receive_webhook(
     def receive(request: HttpRequest) -> HttpResponse:
         try:
             sent = _sent(request, most)
-            id = _verified(request, as_secrets(find(request)) if find else known, sent, seconds)
+            # One that leaves a transaction open takes with it what is stored below. The keys are
+            # in no variable: error trackers show those.
+            id = _verified(
+                request,
+                as_secrets(guard.call(find, request)) if find else known.keys,
+                *(sent, seconds),
+            )
             payload = _parsed(sent[-1])
-            if (goal := goal_of(payload)) is not None:
-                _store(id, goal, payload, key=key_of(payload), **options)
+            if (goal := guard.call(goal_of, payload)) is not None:
+                _store(id, goal, payload, key=guard.call(key_of, payload), **options)
         except _Refused as refused:
             return refused.response
         return HttpResponse(status=204)
 
     return receive
+
+
+def _remembered(remember_for: Any, tolerance: timedelta) -> timedelta:
+    """Return how long an id is remembered: not shorter than its signature is valid.
+
+    A sender's clock may be ahead by the tolerance when a message comes first, and behind by it when
+    the same request is sent for the last time.
+
+    Raises:
+        InvalidMessage: it is shorter, or can't be.
+    """
+    lasting = receiving.lasting(remember_for)
+    if lasting < 2 * tolerance:
+        raise InvalidMessage(
+            f"remember_for={shown(remember_for)}: a signature is valid for twice the tolerance, "
+            f"{2 * tolerance}. An id that is forgotten earlier would be stored once more, by the "
+            "same request. Remember ids for longer, or make the tolerance shorter."
+        )
+    return lasting
+
+
+class _Keys:
+    """The keys of a view: an error tracker that reads variables of its frames sees none of them."""
+
+    __slots__ = ("keys",)
+
+    def __init__(self, keys: list[bytes]) -> None:
+        self.keys = keys
 
 
 class _Refused(Exception):

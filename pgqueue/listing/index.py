@@ -24,6 +24,7 @@ from psycopg.sql import SQL, Composed, Identifier, Literal
 
 from pgqueue.engine import channels
 from pgqueue.names import as_text
+from pgqueue.readable import reading
 
 if TYPE_CHECKING:
     from django_stubs_ext import StrOrPromise
@@ -144,7 +145,8 @@ class Listing:
             place = self.place(ids[STRETCH])
         elif self.sought:
             reach = self.looks_at
-            place = _as_place(rows[reach : reach + 1].values_list(*self._columns).first())
+            with reading(connections[rows.db]):
+                place = _as_place(rows[reach : reach + 1].values_list(*self._columns).first())
         else:
             return Stretch(ids)
         return Stretch(

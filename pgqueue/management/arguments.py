@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import json
 from argparse import ArgumentTypeError
 from collections.abc import Callable
@@ -10,6 +11,7 @@ from functools import wraps
 from pathlib import Path
 from typing import Any, TypeVar
 
+from pgqueue.escaping import on_one_line
 from pgqueue.events.consumers import Start, checked_name, parse_start
 from pgqueue.names import as_channel, as_folder, as_key, as_path, as_text
 from pgqueue.quantities import LARGEST, as_age, as_count
@@ -208,6 +210,32 @@ def table(text: str) -> str:
 
 
 @_kind
+def text(text: str) -> str:
+    """Read a short text."""
+    return as_text(text, limit=NAME_LIMIT)
+
+
+@_kind
+def separator(text: str) -> str:
+    r"""Read the separator of the cells of a CSV file: Spark takes \t for a tab."""
+    if text == r"\t":
+        return text
+    if not text or set(text) & {*'"\r\n\x00\\'} or len(text) > 10:
+        raise ValueError("it must be a character or a few, no quote and no line break.")
+    return text
+
+
+@_kind
+def encoding(text: str) -> str:
+    """Read the name of an encoding."""
+    try:
+        codecs.lookup(text)
+    except (LookupError, ValueError):
+        raise ValueError("it must be an encoding, such as UTF-8 or windows-1252.") from None
+    return text
+
+
+@_kind
 def query(text: str) -> str:
     """Read a query, or what else rows are read from."""
     if not text.strip():
@@ -280,6 +308,8 @@ def role_prefix(text: str) -> str:
     """Read what the names of roles begin with."""
     if text.startswith("pg_"):
         raise ValueError("it must not begin with pg_, which PostgreSQL keeps for itself.")
+    if on_one_line(text) != text:
+        raise ValueError("it must have no control characters: the script that is printed has none.")
     return as_text(text, ROLE_PREFIX_LIMIT)
 
 

@@ -3,11 +3,34 @@ from __future__ import annotations
 from typing import Any, ClassVar
 
 import psycopg
-from django.core.management.base import BaseCommand, CommandError, CommandParser
+from django.core.management.base import (
+    BaseCommand,
+    CommandError,
+    CommandParser,
+    OutputWrapper,
+)
 from django.db import DatabaseError
 
 from pgqueue.conf import settings
+from pgqueue.escaping import in_lines
 from pgqueue.tables import lack_of
+
+
+class Terminal(OutputWrapper):
+    """Django's wrapper of a stream, which writes no control character that a text brings.
+
+    ESC in the name of a task would be a command to the terminal. Escaped as JSON has it, JSON stays
+    JSON. Columns of text escape line breaks, too.
+    """
+
+    def __init__(self, wrapper: OutputWrapper) -> None:
+        out: Any = wrapper._out
+        super().__init__(out, wrapper.ending)
+        self.style_func = wrapper.style_func
+
+    def write(self, msg: str = "", *args: Any, **kwargs: Any) -> None:  # type: ignore[override]
+        """Write a text."""
+        super().write(in_lines(msg), *args, **kwargs)
 
 
 class QueueCommand(BaseCommand):
@@ -15,6 +38,24 @@ class QueueCommand(BaseCommand):
 
     intermixes: ClassVar[bool] = False
     """Whether options may stand between its arguments, which argparse allows no list of them."""
+
+    @property
+    def stdout(self) -> OutputWrapper:
+        """Where it prints: control characters are escaped, but for the ends of lines."""
+        return self._stdout
+
+    @stdout.setter
+    def stdout(self, wrapper: OutputWrapper) -> None:
+        self._stdout = Terminal(wrapper)
+
+    @property
+    def stderr(self) -> OutputWrapper:
+        """Where it says what is wrong, in the same way."""
+        return self._stderr
+
+    @stderr.setter
+    def stderr(self, wrapper: OutputWrapper) -> None:
+        self._stderr = Terminal(wrapper)
 
     def create_parser(self, prog_name: str, subcommand: str, **kwargs: Any) -> CommandParser:
         """Return the parser of its command line."""

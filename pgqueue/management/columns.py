@@ -2,12 +2,15 @@
 
 from collections.abc import Sequence
 
+from pgqueue.escaping import on_one_line
+
 WIDEST = 40
 """Characters of a cell, where widths are bounded."""
 
 
 def aligned(lines: Sequence[Sequence[str]]) -> list[str]:
     """Return lines of cells as texts, whose columns begin below each other."""
+    lines = [[on_one_line(cell) for cell in line] for line in lines]
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
     return [
         "  ".join(f"{cell:<{width}}" for cell, width in zip(line, widths, strict=True)).rstrip()
@@ -22,5 +25,5 @@ def bounded(lines: Sequence[Sequence[str]]) -> list[str]:
 
 def short(cell: str) -> str:
     """Return a cell in one line of no more than `WIDEST` characters."""
-    text = " ".join(cell.split())
+    text = on_one_line(" ".join(cell.split()))
     return text if len(text) <= WIDEST else f"{text[: WIDEST - 1]}…"

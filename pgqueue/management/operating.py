@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import threading
 from argparse import ArgumentParser
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from itertools import islice
@@ -147,7 +147,8 @@ class OperatingCommand(QueueCommand):
     done: ClassVar[str]
     otherwise: ClassVar[str]
     state: ClassVar[State | None] = None
-    """The state of the messages that it is for; None: any."""
+    """The state of the messages that it is for; None: one of `states`."""
+    states: ClassVar[Collection[State]] = tuple(State)
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument(
@@ -155,7 +156,9 @@ class OperatingCommand(QueueCommand):
         )
         add_filters(parser)
         if self.state is None:
-            parser.add_argument("--state", choices=State.values, help="theirs.")
+            parser.add_argument(
+                "--state", choices=[each.value for each in self.states], help="theirs."
+            )
         parser.add_argument("--all", action="store_true", help="all that there are.")
         parser.add_argument(
             "--dry-run", action="store_true", help="only say how many, and show the first ones."
@@ -168,7 +171,7 @@ class OperatingCommand(QueueCommand):
             options,
             database_of(options["database"]),
             self.state,
-            besides_handler=self.verb == "cancel",
+            is_to_cancel=self.verb == "cancel",
         )
         if options["dry_run"]:
             self._look(selection, options["format"])

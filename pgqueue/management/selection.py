@@ -20,20 +20,25 @@ USAGE = 2
 """The exit status for options that don't go together, as argparse has it for each by itself."""
 
 
+NAMES = tuple(name for name in bulk.NARROWED_BY if name != "state")
+"""A command has a state by itself, or an option for one."""
+OPTIONS: dict[str, dict[str, Any]] = {
+    "channel": {"type": arguments.channel, "metavar": "NAME", "help": "of theirs."},
+    "key": {"type": arguments.key, "help": "theirs; '' for those without one."},
+    "task": {"type": arguments.task, "help": "the import path of theirs."},
+    "error": {
+        "type": arguments.error,
+        "metavar": "CLASS",
+        "help": "the class of their last error: shop.tasks.ForkliftStuck, or ForkliftStuck.",
+    },
+    "flow": {"type": arguments.flow, "metavar": "ID", "help": "the id of the flow of theirs."},
+}
+
+
 def add_filters(parser: ArgumentParser) -> None:
     """Add the options that choose messages by what they are."""
-    parser.add_argument("--channel", type=arguments.channel, metavar="NAME", help="of theirs.")
-    parser.add_argument("--key", type=arguments.key, help="theirs; '' for those without one.")
-    parser.add_argument("--task", type=arguments.task, help="the import path of theirs.")
-    parser.add_argument(
-        "--error",
-        type=arguments.error,
-        metavar="CLASS",
-        help="the class of their last error: shop.tasks.ForkliftStuck, or ForkliftStuck.",
-    )
-    parser.add_argument(
-        "--flow", type=arguments.flow, metavar="ID", help="the id of the flow of theirs."
-    )
+    for name in NAMES:
+        parser.add_argument(f"--{name}", **OPTIONS[name])
     parser.add_argument(
         "--older-than",
         type=arguments.duration,
@@ -44,8 +49,7 @@ def add_filters(parser: ArgumentParser) -> None:
 
 def wanted(options: Mapping[str, Any]) -> dict[str, Any]:
     """Return what the options of `add_filters` want columns to be, for a listing."""
-    names = ("channel", "key", "task", "error", "flow")
-    given = bulk.wanted({name: options[name] for name in names if options[name] is not None})
+    given = bulk.wanted({name: options[name] for name in NAMES if options[name] is not None})
     if options["older_than"] is not None:
         given |= enqueued_before(options["older_than"])
     return given
@@ -59,13 +63,13 @@ class Selection:
         alias: the database.
         ids: those that were named; none: `wanted` finds them.
         wanted: what their columns are.
-        besides_handler: leave out what runs at the end of the flow that is wanted.
+        is_to_cancel: leave out dead letters, and what runs at the end of the flow that is wanted.
     """
 
     alias: str
     ids: Sequence[int] = ()
     wanted: Mapping[str, Any]
-    besides_handler: bool = False
+    is_to_cancel: bool = False
 
     def batches(self) -> Iterator[list[int]]:
         """Yield their ids, 1 000 at a time at most; a stretch of them is looked for at a time.
@@ -89,9 +93,7 @@ class Selection:
     def rows(self) -> MessageQuerySet:
         """All messages that may be found."""
         rows = Message.objects.using(self.alias)
-        if self.besides_handler and "flow_id" in self.wanted:
-            rows = rows.besides_handler(self.wanted["flow_id"])
-        return rows
+        return rows.to_cancel(self.wanted.get("flow_id")) if self.is_to_cancel else rows
 
     def _stretches(self) -> Iterator[list[int]]:
         if self.ids:
@@ -106,13 +108,13 @@ class Selection:
 
 
 def selected(
-    options: Mapping[str, Any], alias: str, state: str | None, *, besides_handler: bool = False
+    options: Mapping[str, Any], alias: str, state: str | None, *, is_to_cancel: bool = False
 ) -> Selection:
     """Return what the options choose.
 
     Args:
         state: the one state in which the command does something to messages; None: it is chosen.
-        besides_handler: of a flow, leave out what runs at its end.
+        is_to_cancel: leave out what no cancel ends.
 
     Raises:
         CommandError: they name ids and a filter, or nothing.
@@ -131,6 +133,4 @@ def selected(
         )
     if state:
         filters["state"] = state
-    return Selection(
-        alias=alias, ids=options["ids"], wanted=filters, besides_handler=besides_handler
-    )
+    return Selection(alias=alias, ids=options["ids"], wanted=filters, is_to_cancel=is_to_cancel)

@@ -10,7 +10,9 @@ from django.db import connections
 
 from pgqueue.codec.envelope import token_in
 from pgqueue.engine import flow_graph
+from pgqueue.engine.errors import entries
 from pgqueue.engine.flow_graph import Relative
+from pgqueue.escaping import in_lines, on_one_line
 from pgqueue.listing.index import without
 from pgqueue.listing.messages import children
 from pgqueue.management.columns import aligned
@@ -56,7 +58,7 @@ def _told(alias: str, row: Any, state: str, own: Mapping[str, Any]) -> dict[str,
         "worker": None if row.worker_id is None else _worker(alias, row.worker_id),
         "children": children(alias, row.id)[:CHILDREN],
         **_waits(alias, row),
-        "errors": hidden.in_value(row.errors),
+        "errors": hidden.in_value(entries(row.errors)),
     }
 
 
@@ -103,7 +105,7 @@ def as_lines(found: Mapping[str, Any]) -> Iterator[str]:
             yield from _indented(json.dumps(found[name], indent=2, ensure_ascii=False))
     for error in found["errors"]:
         release = f", in the release {error['release']}" if error.get("release") else ""
-        yield f"attempt {error.get('attempt')} failed at {error.get('at')}{release}:"
+        yield on_one_line(f"attempt {error.get('attempt')} failed at {error.get('at')}{release}:")
         yield from _indented(error.get("traceback") or f"{error.get('class')}: "
                              f"{error.get('message')}")  # fmt: skip
 
@@ -116,4 +118,4 @@ def _named(worker: Mapping[str, Any]) -> str:
 
 def _indented(text: str) -> Iterator[str]:
     for line in text.rstrip().splitlines():
-        yield f"{INDENT}{line}"
+        yield f"{INDENT}{in_lines(line)}"

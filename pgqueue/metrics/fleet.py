@@ -16,7 +16,7 @@ from prometheus_client.registry import Collector
 
 from pgqueue.conf import settings
 from pgqueue.engine import channels, health, replication, statistics
-from pgqueue.engine.stats import BOUND, measure
+from pgqueue.engine.stats import BOUND, Stats, measure_all
 from pgqueue.engine.values import Connection
 from pgqueue.metrics import runs
 
@@ -70,11 +70,11 @@ class Fleet(Collector):
 
 
 def _messages(connection: Connection, left_out: Counter[str]) -> Iterator[Metric]:
-    names = channels.in_use(connection, limit=LIMIT + 1)
-    if len(names) > LIMIT:
-        left_out["messages"] = 1  # at least: they are not counted
-        names = names[:LIMIT]
-    found = measure(connection, names)
+    every = channels.in_use(connection, limit=channels.MOST)
+    measured = measure_all(connection, every)
+    left_out["messages"] = max(0, len(every) - LIMIT)
+    names = sorted(sorted(every, key=lambda name: _urgency(measured[name]))[:LIMIT])
+    found = {name: measured[name] for name in names}
     depth = GaugeMetricFamily(
         "pgqueue_messages",
         "Live messages. Beyond 10 000 of a channel and state it is an estimate.",
@@ -102,16 +102,28 @@ def _messages(connection: Connection, left_out: Counter[str]) -> Iterator[Metric
     )
 
 
+def _urgency(stats: Stats) -> tuple[float, int]:
+    """Say which channels are told where there are too many: those that an alert may be about."""
+    age = stats.oldest_ready_age.total_seconds() if stats.oldest_ready_age else 0.0
+    return -age, -stats.dead
+
+
 def _workers(connection: Connection, left_out: Counter[str]) -> Iterator[Metric]:
     lease = settings().lease.total_seconds()
     alive = Counter(dict.fromkeys(("worker", "consumer", "driver", "duties"), 0))
-    alive.update(each.kind for each in health.workers(connection) if each.silent_for < lease)
+    seen = [each for each in health.workers(connection) if each.silent_for < lease]
+    alive.update(each.kind for each in seen)
     yield _gauge(
         "pgqueue_workers",
         "Processes that are alive: workers run tasks, consumers receive messages, drivers have "
         "workers on a cluster, the others do duties alone.",
         "kind",
         alive,
+    )
+    yield GaugeMetricFamily(
+        "pgqueue_rows_left_out",
+        "Rows that a process leaves out since statements fail with them, the most of one.",
+        value=max((each.left_out for each in seen), default=0),
     )
 
 
@@ -122,11 +134,36 @@ def _runs(connection: Connection, left_out: Counter[str]) -> Iterator[Metric]:
 
 
 def _duties(connection: Connection, left_out: Counter[str]) -> Iterator[Metric]:
+    seen = health.duties(connection)
     yield _gauge(
         "pgqueue_duty_late_seconds",
         "For how long a duty has been due; 0: it is not.",
         "duty",
-        {each.name: max(each.late, 0) for each in health.duties(connection)},
+        {each.name: max(each.late, 0) for each in seen},
+    )
+    yield _gauge(
+        "pgqueue_duty_failing_seconds",
+        "For how long a duty has failed, since it was last done; 0: it did not.",
+        "duty",
+        {each.name: max(each.failing_for or 0, 0) for each in seen},
+    )
+
+
+def _partitions(connection: Connection, left_out: Counter[str]) -> Iterator[Metric]:
+    yield GaugeMetricFamily(
+        "pgqueue_history_days_ahead",
+        "Days after today that history has partitions for; -1: today has none.",
+        value=health.days_ahead(connection),
+    )
+
+
+def _notifications(connection: Connection, left_out: Counter[str]) -> Iterator[Metric]:
+    used, _ = health.notifications(connection)
+    yield GaugeMetricFamily(
+        "pgqueue_notification_queue_usage",
+        "The share of PostgreSQL's queue of notifications that is full. At 1, commits that notify "
+        "fail.",
+        value=used,
     )
 
 
@@ -205,7 +242,7 @@ def _webhooks(connection: Connection, left_out: Counter[str]) -> Iterator[Metric
 def _feed(connection: Connection, left_out: Counter[str]) -> Iterator[Metric]:
     lag = GaugeMetricFamily(
         "pgqueue_wal_lag_bytes",
-        "Bytes of WAL behind the WAL feed. Without one there is no series.",
+        "Bytes of WAL that are kept for the WAL feed. Without one there is no series.",
     )
     active = GaugeMetricFamily(
         "pgqueue_wal_feed_active",
@@ -216,8 +253,17 @@ def _feed(connection: Connection, left_out: Counter[str]) -> Iterator[Metric]:
         state = replication.state(connection, options.replication_slot, options.publication)
         active.add_metric([], bool(state.slot and state.slot.is_active))
         if state.slot:
-            lag.add_metric([], state.slot.lag or 0)
+            lag.add_metric([], state.slot.kept or 0)
     yield from (lag, active)
+
+
+def _locks(connection: Connection, left_out: Counter[str]) -> Iterator[Metric]:
+    seconds = [each.seconds or 0.0 for each in health.locks(connection)]
+    yield GaugeMetricFamily(
+        "pgqueue_lock_held_seconds",
+        "For how long a session keeps a lock of the queue, the longest.",
+        value=max([0.0, *seconds]),
+    )
 
 
 PARTS: Mapping[str, Part] = {
@@ -225,12 +271,15 @@ PARTS: Mapping[str, Part] = {
     "workers": _workers,
     "runs": _runs,
     "duties": _duties,
+    "partitions": _partitions,
+    "notifications": _notifications,
     "schedules": _schedules,
     "flows": _flows,
     "groups": _groups,
     "subscriptions": _subscriptions,
     "webhooks": _webhooks,
     "feed": _feed,
+    "locks": _locks,
 }
 
 

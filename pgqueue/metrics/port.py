@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import socket
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -15,11 +14,13 @@ from wsgiref.simple_server import WSGIRequestHandler, WSGIServer
 
 from prometheus_client import make_wsgi_app
 
+from pgqueue import forking
 from pgqueue.conf import settings
+from pgqueue.escaping import logger_of
 from pgqueue.metrics.worker import registry_of
 from pgqueue.worker.report import Snapshot
 
-logger = logging.getLogger("pgqueue")
+logger = logger_of("pgqueue")
 
 METRICS, HEALTH, ALIVE = "/metrics", "/healthz", "/livez"
 PATIENCE = 5.0
@@ -41,6 +42,8 @@ class Port:
 
     def __init__(self, address: str, port: int) -> None:
         self._server = _Server((address, port), _Handler)
+        # A child that outlives this process would keep the port.
+        forking.cut_in_children(self._server.socket)
 
     @contextmanager
     def serving(self, snapshot: Callable[[], Snapshot]) -> Iterator[None]:

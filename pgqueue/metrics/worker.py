@@ -70,6 +70,11 @@ def _life(now: Snapshot) -> Iterator[Metric]:
     yield GaugeMetricFamily(
         f"{PREFIX}_processes", "Processes that live, and have reported.", len(now.reports)
     )
+    yield GaugeMetricFamily(
+        f"{PREFIX}_busy_seconds",
+        "For how long none of its threads has been free; of several processes, the longest.",
+        max((each.busy_for for each in now.reports), default=0.0),
+    )
     silences = [each.silent_for for each in now.reports if each.silent_for is not None]
     age = GaugeMetricFamily(
         f"{PREFIX}_heartbeat_age_seconds",

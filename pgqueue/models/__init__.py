@@ -12,6 +12,7 @@ from pgqueue.models.history import History
 from pgqueue.models.lane import Bell, Gate, Lane
 from pgqueue.models.log_floor import LogFloor
 from pgqueue.models.message import Message
+from pgqueue.models.operation import Operation
 from pgqueue.models.overview import Overview
 from pgqueue.models.policy import Policy
 from pgqueue.models.purged import Purged
@@ -45,6 +46,7 @@ __all__ = [
     "Lane",
     "LogFloor",
     "Message",
+    "Operation",
     "Overview",
     "Policy",
     "Purged",

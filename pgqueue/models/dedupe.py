@@ -1,5 +1,7 @@
 from django.db import models
 
+from pgqueue.models.readable import InstantField
+
 
 class Dedupe(models.Model):
     """A key that is remembered for longer than its message lives."""
@@ -8,7 +10,7 @@ class Dedupe(models.Model):
     channel = models.TextField(db_collation="C")
     dedupe_key = models.TextField(db_collation="C")
     message_id = models.BigIntegerField()
-    expires_at = models.DateTimeField()
+    expires_at = InstantField()
 
     class Meta:
         db_table = "pgqueue_dedupe"

@@ -4,6 +4,7 @@ from django.utils.translation import gettext
 from django.utils.translation import gettext_lazy as _
 
 from pgqueue.models.clock import StatementTimestamp
+from pgqueue.models.readable import InstantField, JSONField
 
 TOPIC_LIMIT = 200
 
@@ -14,9 +15,9 @@ class EventInbox(models.Model):
     id = models.BigAutoField(primary_key=True)
     topic = models.TextField(db_collation="C")
     key = models.TextField(db_collation="C", db_default="")
-    payload = models.JSONField(null=True)
-    metadata = models.JSONField(db_default={})
-    created_at = models.DateTimeField(db_default=StatementTimestamp())
+    payload = JSONField(null=True)
+    metadata = JSONField(db_default={})
+    created_at = InstantField(db_default=StatementTimestamp())
 
     class Meta:
         db_table = "pgqueue_event_inbox"
@@ -38,9 +39,9 @@ class Event(models.Model):
     position = models.BigIntegerField(_("position"), primary_key=True)
     topic = models.TextField(_("topic"), db_collation="C")
     key = models.TextField(_("key"), db_collation="C")
-    payload = models.JSONField(_("payload"), null=True)
-    metadata = models.JSONField(_("metadata"))
-    created_at = models.DateTimeField(_("created at"))
+    payload = JSONField(_("payload"), null=True)
+    metadata = JSONField(_("metadata"))
+    created_at = InstantField(_("created at"))
 
     class Meta:
         db_table = "pgqueue_event"

@@ -1,5 +1,7 @@
 from django.db import models
 
+from pgqueue.models.readable import InstantField
+
 
 class Export(models.Model):
     """How far history and events were exported to one target: the last of the last batch there."""
@@ -12,7 +14,10 @@ class Export(models.Model):
     event_position = models.BigIntegerField(
         db_default=0, help_text="Events up to this one are there."
     )
-    exported_at = models.DateTimeField()
+    exported_at = InstantField()
+    database = models.TextField(
+        db_default="", help_text="Where the rows are from: see engine/identity."
+    )
 
     class Meta:
         db_table = "pgqueue_export"

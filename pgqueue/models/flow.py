@@ -3,6 +3,7 @@ from django.db.models import Q
 from django.utils.translation import gettext_lazy as _
 
 from pgqueue.models.clock import StatementTimestamp
+from pgqueue.models.readable import InstantField, JSONField
 
 
 class Flow(models.Model):
@@ -16,12 +17,18 @@ class Flow(models.Model):
         blank=True,
         help_text=_("The message that runs when all others have ended."),
     )
-    created_at = models.DateTimeField(_("created at"), db_default=StatementTimestamp())
-    ended_at = models.DateTimeField(
+    created_at = InstantField(_("created at"), db_default=StatementTimestamp())
+    ended_at = InstantField(
         _("ended at"),
         null=True,
         blank=True,
         help_text=_("When a duty found that none of its messages is left."),
+    )
+
+    names = JSONField(
+        db_default={},
+        editable=False,
+        help_text="The ids of its messages that have a name, by these names.",
     )
 
     class Meta:

@@ -5,6 +5,7 @@ from django.db.models import Q
 from django.utils.translation import gettext_lazy as _
 
 from pgqueue.models.clock import StatementTimestamp
+from pgqueue.models.readable import InstantField
 
 
 class Group(models.Model):
@@ -15,7 +16,7 @@ class Group(models.Model):
 
     name = models.TextField(_("name"), db_collation="C", primary_key=True)
     partitions = models.IntegerField(_("partitions"), db_default=1, default=1)
-    created_at = models.DateTimeField(_("created at"), db_default=StatementTimestamp())
+    created_at = InstantField(_("created at"), db_default=StatementTimestamp())
 
     class Meta:
         db_table = "pgqueue_group"
@@ -44,14 +45,23 @@ class Cursor(models.Model):
     partition = models.IntegerField()
     position = models.BigIntegerField(help_text=_("The last event that was handled."))
     reader_id = models.UUIDField(null=True)
-    lease_until = models.DateTimeField(null=True)
+    lease_until = InstantField(null=True)
     failures = models.IntegerField(db_default=0, help_text=_("Of the next event, so far."))
     error = models.TextField(db_default="", help_text=_("The last of them."))
-    retry_at = models.DateTimeField(null=True, help_text=_("When the next event is tried again."))
+    retry_at = InstantField(null=True, help_text=_("When the next event is tried again."))
     is_stopped = models.BooleanField(
         db_default=False, help_text=_("An event failed for good: an operator resumes the group.")
     )
-    updated_at = models.DateTimeField(db_default=StatementTimestamp())
+    updated_at = InstantField(db_default=StatementTimestamp())
+    suspect = models.BigIntegerField(
+        null=True, help_text=_("The event that may have ended the last reader's process.")
+    )
+    lost = models.IntegerField(
+        db_default=0, help_text=_("How many readers were lost there; 1: which event is not known.")
+    )
+    begun_at = InstantField(
+        null=True, help_text=_("When the suspected event's handler began, while it runs.")
+    )
 
     class Meta:
         db_table = "pgqueue_cursor"

@@ -1,6 +1,7 @@
 from django.db import models
 from django.utils.translation import gettext_lazy as _
 
+from pgqueue.models.readable import InstantField, JSONField
 from pgqueue.states import Outcome
 
 
@@ -15,13 +16,13 @@ class History(models.Model):
     channel = models.TextField(_("channel"), db_collation="C")
     key = models.TextField(_("key"), db_collation="C")
     task = models.TextField(_("task"))
-    payload = models.JSONField(_("payload"), null=True)
+    payload = JSONField(_("payload"), null=True)
     body = models.BinaryField(_("body"), null=True)
-    metadata = models.JSONField(_("metadata"))
-    options = models.JSONField(_("options"), null=True)
+    metadata = JSONField(_("metadata"))
+    options = JSONField(_("options"), null=True)
     priority = models.SmallIntegerField(_("priority"))
-    run_at = models.DateTimeField(_("run at"))
-    expires_at = models.DateTimeField(_("expires at"), null=True)
+    run_at = InstantField(_("run at"))
+    expires_at = InstantField(_("expires at"), null=True)
     worker_id = models.UUIDField(_("worker id"), null=True)
     attempt = models.IntegerField(_("attempt"))
     failures = models.IntegerField(_("failures"))
@@ -29,17 +30,17 @@ class History(models.Model):
     max_attempts = models.IntegerField(_("max attempts"))
     ordered = models.BooleanField(_("ordered"))
     dedupe_key = models.TextField(_("dedupe key"), db_collation="C", null=True)  # noqa: DJ001
-    progress = models.JSONField(_("progress"), null=True)
-    errors = models.JSONField(_("errors"))
-    claimed_at = models.DateTimeField(_("claimed at"), null=True)
-    started_at = models.DateTimeField(_("started at"), null=True)
-    cancel_requested_at = models.DateTimeField(_("cancel requested at"), null=True)
+    progress = JSONField(_("progress"), null=True)
+    errors = JSONField(_("errors"))
+    claimed_at = InstantField(_("claimed at"), null=True)
+    started_at = InstantField(_("started at"), null=True)
+    cancel_requested_at = InstantField(_("cancel requested at"), null=True)
     parent_id = models.BigIntegerField(_("parent id"), null=True)
     flow_id = models.BigIntegerField(_("flow id"), null=True)
-    created_at = models.DateTimeField(_("created at"))
+    created_at = InstantField(_("created at"))
     outcome = models.TextField(_("outcome"), choices=Outcome.choices)
-    result = models.JSONField(_("result"), null=True)
-    finished_at = models.DateTimeField(_("finished at"))
+    result = JSONField(_("result"), null=True)
+    finished_at = InstantField(_("finished at"))
     txid = models.BigIntegerField(_("txid"))
 
     class Meta:

@@ -3,6 +3,7 @@ from django.db.models import Q
 from django.utils.translation import gettext_lazy as _
 
 from pgqueue.models.ids import IdsField
+from pgqueue.models.readable import InstantField
 
 
 class Lane(models.Model):
@@ -23,12 +24,10 @@ class Lane(models.Model):
     channel = models.TextField(db_collation="C")
     key = models.TextField(db_collation="C")
     state = models.TextField(choices=State.choices)
-    turn_at = models.DateTimeField(
-        help_text=_("Its place in the round: the earliest is served next.")
-    )
+    turn_at = InstantField(help_text=_("Its place in the round: the earliest is served next."))
     # Of the generic cell rate algorithm: when all that was started will have been within the rate.
-    tat = models.DateTimeField(help_text=_("Theoretical arrival time, by which the rate is kept."))
-    wake_at = models.DateTimeField(null=True, help_text=_("When a throttled lane may go on."))
+    tat = InstantField(help_text=_("Theoretical arrival time, by which the rate is kept."))
+    wake_at = InstantField(null=True, help_text=_("When a throttled lane may go on."))
 
     class Meta:
         db_table = "pgqueue_lane"
@@ -58,8 +57,8 @@ class Gate(models.Model):
     """What claims of a channel lock first, where a policy is for the channel as a whole."""
 
     channel = models.TextField(db_collation="C", primary_key=True)
-    tat = models.DateTimeField(help_text=_("Theoretical arrival time, as a lane's."))
-    wake_at = models.DateTimeField(null=True, help_text=_("When the channel's rate lets it go on."))
+    tat = InstantField(help_text=_("Theoretical arrival time, as a lane's."))
+    wake_at = InstantField(null=True, help_text=_("When the channel's rate lets it go on."))
 
     class Meta:
         db_table = "pgqueue_gate"
@@ -84,6 +83,7 @@ class Bell(models.Model):
     class Meta:
         db_table = "pgqueue_bell"
         default_permissions = ()
+        indexes = [models.Index("channel", "id", name="pgqueue_bell_turns")]
 
     def __str__(self) -> str:
         return f"{self.channel}, {'all keys' if self.key is None else f'key {self.key!r}'}"

@@ -10,6 +10,7 @@ from pgqueue.engine.operate import BATCH, Operated, Verb
 from pgqueue.models.clock import StatementTimestamp
 from pgqueue.models.flow import Flow
 from pgqueue.models.generated import GeneratedField
+from pgqueue.models.readable import InstantField, JSONField
 from pgqueue.states import State
 from pgqueue.tables import needing_tables
 
@@ -38,17 +39,23 @@ class MessageQuerySet(models.QuerySet["Message"]):
         """Running, but the lease ran out: the worker died."""
         return self.filter(state=State.RUNNING, lease_until__lt=StatementTimestamp())
 
-    def besides_handler(self, flow_id: int) -> MessageQuerySet:
-        """Those that are not what runs at a flow's end: it does so also where all is cancelled."""
+    def to_cancel(self, flow_id: int | None = None) -> MessageQuerySet:
+        """Messages that a cancel ends: no dead letters, and not the message at the end of a flow.
+
+        That message runs also where all others are cancelled.
+        """
+        rows = self.exclude(state=State.DEAD)
+        if flow_id is None:
+            return rows
         flows = Flow.objects.using(self.db).filter(pk=flow_id, handler_id__isnull=False)
-        return self.exclude(pk__in=flows.values("handler_id"))
+        return rows.exclude(pk__in=flows.values("handler_id"))
 
     def run_now(self) -> Operated:
         """Make delayed messages ready, whatever their time."""
         return self._operate(operate.run_now)
 
     def cancel(self) -> Operated:
-        """End messages that are not running; ask those that are."""
+        """End messages that wait; ask running ones to end. Dead letters are left as they are."""
         return self._operate(operate.cancel)
 
     def replay(self) -> Operated:
@@ -58,6 +65,14 @@ class MessageQuerySet(models.QuerySet["Message"]):
     def discard(self) -> Operated:
         """End dead letters for good."""
         return self._operate(operate.discard)
+
+    def release(self) -> Operated:
+        """Take running messages from their workers, and make them ready for others.
+
+        For a message whose worker is known to be dead, or its run to be stuck. A run that goes on
+        is not stopped: it may do its work beside the next one, and its result counts for nothing.
+        """
+        return self._operate(operate.release)
 
     def _operate(self, verb: Verb) -> Operated:
         """Run a verb on what is here now, each 1 000 in a transaction of its own."""
@@ -84,10 +99,10 @@ class Message(models.Model):
         help_text=_("The sub-queue inside its channel: a tenant, a user."),
     )
     task = models.TextField(_("task"), help_text=_("The import path of the task's function."))
-    payload = models.JSONField(_("payload"), null=True, blank=True)
+    payload = JSONField(_("payload"), null=True, blank=True)
     body = models.BinaryField(_("body"), null=True, blank=True)
-    metadata = models.JSONField(_("metadata"), db_default={}, blank=True)
-    options = models.JSONField(
+    metadata = JSONField(_("metadata"), db_default={}, blank=True)
+    options = JSONField(
         _("options"),
         null=True,
         blank=True,
@@ -103,9 +118,15 @@ class Message(models.Model):
         help_text=_("-priority: an index and a row comparison need one direction."),
     )
     state = models.TextField(_("state"), choices=State.choices)
-    run_at = models.DateTimeField(_("run at"), db_default=StatementTimestamp())
-    expires_at = models.DateTimeField(_("expires at"), null=True, blank=True)
-    lease_until = models.DateTimeField(_("lease until"), null=True, blank=True)
+    run_at = InstantField(_("run at"), db_default=StatementTimestamp())
+    expires_at = InstantField(_("expires at"), null=True, blank=True)
+    lease_until = InstantField(_("lease until"), null=True, blank=True)
+    lease_for = models.DurationField(
+        _("lease for"),
+        null=True,
+        blank=True,
+        help_text=_("How long its lease is: it ends that long after now at the latest."),
+    )
     worker_id = models.UUIDField(_("worker id"), null=True, blank=True)
     attempt = models.IntegerField(
         _("attempt"), db_default=0, help_text=_("Claims so far. A part of the fence: never reset.")
@@ -128,16 +149,16 @@ class Message(models.Model):
         db_default=False,
         help_text=_("Its dedupe_key is its own only until it is started."),
     )
-    progress = models.JSONField(_("progress"), null=True, blank=True)
-    errors = models.JSONField(
+    progress = JSONField(_("progress"), null=True, blank=True)
+    errors = JSONField(
         _("errors"), db_default=[], help_text=_("The first error and the last nine.")
     )
-    claimed_at = models.DateTimeField(_("claimed at"), null=True, blank=True)
-    started_at = models.DateTimeField(_("started at"), null=True, blank=True)
-    cancel_requested_at = models.DateTimeField(_("cancel requested at"), null=True, blank=True)
+    claimed_at = InstantField(_("claimed at"), null=True, blank=True)
+    started_at = InstantField(_("started at"), null=True, blank=True)
+    cancel_requested_at = InstantField(_("cancel requested at"), null=True, blank=True)
     parent_id = models.BigIntegerField(_("parent id"), null=True, blank=True)
     flow_id = models.BigIntegerField(_("flow id"), null=True, blank=True)
-    created_at = models.DateTimeField(_("created at"), db_default=StatementTimestamp())
+    created_at = InstantField(_("created at"), db_default=StatementTimestamp())
 
     objects = MessageQuerySet.as_manager()
 

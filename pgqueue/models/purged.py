@@ -1,5 +1,7 @@
 from django.db import models
 
+from pgqueue.models.readable import InstantField
+
 
 class Purged(models.Model):
     """Up to when history was purged of what is kept for so long.
@@ -10,7 +12,7 @@ class Purged(models.Model):
 
     keep = models.DurationField(primary_key=True)
     rules = models.TextField(help_text="A digest of how long everything is kept.")
-    until = models.DateTimeField()
+    until = InstantField()
 
     class Meta:
         db_table = "pgqueue_purged"

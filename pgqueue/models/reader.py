@@ -1,5 +1,7 @@
 from django.db import models
 
+from pgqueue.models.readable import InstantField
+
 
 class Reader(models.Model):
     """A process that waits for events, or reads for groups; notified of events while it is idle."""
@@ -10,11 +12,11 @@ class Reader(models.Model):
     group = models.TextField(  # noqa: DJ001
         null=True, db_collation="C", help_text="The group that it reads for; null: it only waits."
     )
-    last_seen = models.DateTimeField()
-    notify_until = models.DateTimeField(
+    last_seen = InstantField()
+    notify_until = InstantField(
         null=True, help_text="Until then it is idle, and is notified of new events."
     )
-    feed_until = models.DateTimeField(
+    feed_until = InstantField(
         null=True, help_text="The same, but it is the WAL feed that notifies it."
     )
 

@@ -9,6 +9,7 @@ from django.db.models.base import ModelBase
 from django.utils.translation import gettext_lazy as _
 
 from pgqueue.models.names import NamesField
+from pgqueue.models.readable import InstantField, JSONField
 from pgqueue.schedules import rhythm_of
 from pgqueue.ticks import LONGEST, SHORTEST, Rhythm
 
@@ -72,8 +73,8 @@ class Schedule(models.Model):
         default="UTC",
         help_text=_("The time zone of the cron line: Europe/Berlin."),
     )
-    args = models.JSONField(_("args"), db_default=[], default=list, blank=True)
-    kwargs = models.JSONField(_("kwargs"), db_default={}, default=dict, blank=True)
+    args = JSONField(_("args"), db_default=[], default=list, blank=True)
+    kwargs = JSONField(_("kwargs"), db_default={}, default=dict, blank=True)
     channel = models.TextField(
         _("channel"),
         db_collation="C",
@@ -106,19 +107,19 @@ class Schedule(models.Model):
         help_text=_("A paused schedule enqueues nothing."),
     )
 
-    next_at = models.DateTimeField(
+    next_at = InstantField(
         _("next at"),
         null=True,
         editable=False,
         help_text=_("The first tick that was not done. Null: the next one from now."),
     )
-    ticked_at = models.DateTimeField(
+    ticked_at = InstantField(
         _("ticked at"), null=True, editable=False, help_text=_("The last tick that had a message.")
     )
     message_id = models.BigIntegerField(
         _("message id"), null=True, editable=False, help_text=_("The message of that tick.")
     )
-    recent = models.JSONField(
+    recent = JSONField(
         _("recent"),
         db_default=[],
         default=list,
@@ -154,7 +155,7 @@ class Schedule(models.Model):
         editable=False,
         help_text=_("Earlier declarations in code, newest first."),
     )
-    seen_at = models.DateTimeField(
+    seen_at = InstantField(
         _("seen at"),
         null=True,
         editable=False,

@@ -1,5 +1,7 @@
 from django.db import models
 
+from pgqueue.models.readable import InstantField, JSONField
+
 
 class Staged(models.Model):
     """A row that a task of Spark has written, and that is no message or event yet.
@@ -17,13 +19,13 @@ class Staged(models.Model):
     channel = models.TextField(db_collation="C", null=True)  # noqa: DJ001
     key = models.TextField(db_collation="C", null=True)  # noqa: DJ001
     task = models.TextField(null=True)  # noqa: DJ001
-    payload = models.JSONField(null=True)
+    payload = JSONField(null=True)
     body = models.BinaryField(null=True)
-    metadata = models.JSONField(null=True)
+    metadata = JSONField(null=True)
     priority = models.SmallIntegerField(null=True)
     max_attempts = models.IntegerField(null=True)
-    run_at = models.DateTimeField(null=True)
-    expires_at = models.DateTimeField(null=True)
+    run_at = InstantField(null=True)
+    expires_at = InstantField(null=True)
     ordered = models.BooleanField(null=True)
     dedupe_key = models.TextField(db_collation="C", null=True)  # noqa: DJ001
     topic = models.TextField(db_collation="C", null=True)  # noqa: DJ001

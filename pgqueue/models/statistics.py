@@ -3,6 +3,7 @@ from __future__ import annotations
 from django.db import models
 
 from pgqueue.models.buckets import BucketsField
+from pgqueue.models.readable import InstantField
 
 
 class Counted(models.Model):
@@ -32,7 +33,7 @@ class Tally(Counted):
     """What one worker has counted since its last heartbeat, until a duty adds it up."""
 
     id = models.BigAutoField(primary_key=True)
-    at = models.DateTimeField()
+    at = InstantField()
 
     class Meta:
         db_table = "pgqueue_tally"
@@ -47,7 +48,7 @@ class TallyBatch(models.Model):
 
     source = models.UUIDField(primary_key=True)
     number = models.BigIntegerField()
-    at = models.DateTimeField()
+    at = InstantField()
 
     class Meta:
         db_table = "pgqueue_tally_batch"
@@ -62,7 +63,7 @@ class Statistic(Counted):
 
     pk = models.CompositePrimaryKey("period", "at", "channel", "task")
     period = models.TextField(help_text="minute or hour")
-    at = models.DateTimeField(help_text="When the period begins.")
+    at = InstantField(help_text="When the period begins.")
 
     class Meta:
         db_table = "pgqueue_statistic"
@@ -76,7 +77,7 @@ class Total(Counted):
     """What came of all runs so far: it only grows."""
 
     pk = models.CompositePrimaryKey("channel", "task")
-    counted_at = models.DateTimeField(help_text="The last time that something was added.")
+    counted_at = InstantField(help_text="The last time that something was added.")
 
     class Meta:
         db_table = "pgqueue_total"

@@ -15,6 +15,7 @@ from pgqueue.engine import log, predicates
 from pgqueue.filters import Filter, compiled
 from pgqueue.models.clock import StatementTimestamp
 from pgqueue.models.names import NamesField
+from pgqueue.models.readable import InstantField, JSONField
 
 COMPILED = ("exact", "regex", "eq_path", "eq_value", "path", "vars", "key_path", "split_path")
 """What `save()` makes of the rest, for the statement that matches."""
@@ -58,7 +59,7 @@ class Subscription(models.Model):
         blank=True,
         help_text=_("order.paid, order.*, order.**"),
     )
-    where = models.JSONField(_("where"), db_default={}, default=dict, blank=True)
+    where = JSONField(_("where"), db_default={}, default=dict, blank=True)
     predicate = models.TextField(
         _("predicate"),
         blank=True,
@@ -66,7 +67,7 @@ class Subscription(models.Model):
         default="",
         help_text=_("SQL over an event e and a subscription s: e.key = s.params ->> 'key'"),
     )
-    params = models.JSONField(
+    params = JSONField(
         _("params"),
         db_default={},
         default=dict,
@@ -105,7 +106,7 @@ class Subscription(models.Model):
     )
     priority = models.SmallIntegerField(_("priority"), db_default=0, default=0)
     max_attempts = models.IntegerField(_("max attempts"), db_default=5, default=5)
-    metadata = models.JSONField(_("metadata"), db_default={}, default=dict, blank=True)
+    metadata = JSONField(_("metadata"), db_default={}, default=dict, blank=True)
     paused = models.BooleanField(
         _("paused"),
         db_default=False,
@@ -118,7 +119,7 @@ class Subscription(models.Model):
         blank=True,
         help_text=_("It is deleted unless it is renewed for so long."),
     )
-    expires_at = models.DateTimeField(_("expires at"), null=True, editable=False)
+    expires_at = InstantField(_("expires at"), null=True, editable=False)
 
     position = models.BigIntegerField(
         _("position"),
@@ -139,14 +140,12 @@ class Subscription(models.Model):
         editable=False,
         help_text=_("Why the dispatch has paused it."),
     )
-    created_at = models.DateTimeField(
-        _("created at"), db_default=StatementTimestamp(), editable=False
-    )
+    created_at = InstantField(_("created at"), db_default=StatementTimestamp(), editable=False)
 
     declared = models.BooleanField(_("declared"), db_default=False, default=False, editable=False)
     definition = models.TextField(_("definition"), db_default="", default="", editable=False)
     superseded = NamesField(_("superseded"), db_default=[], default=list, editable=False)
-    seen_at = models.DateTimeField(
+    seen_at = InstantField(
         _("seen at"),
         null=True,
         editable=False,
@@ -156,9 +155,9 @@ class Subscription(models.Model):
     exact = NamesField(_("exact"), db_default=[], default=list, editable=False)
     regex = models.TextField(_("regex"), db_default="", default="", editable=False)
     eq_path = models.TextField(_("eq path"), db_default="", default="", editable=False)
-    eq_value = models.JSONField(_("eq value"), null=True, editable=False)
+    eq_value = JSONField(_("eq value"), null=True, editable=False)
     path = models.TextField(_("path"), db_default="", default="", editable=False)
-    vars = models.JSONField(_("vars"), db_default={}, default=dict, editable=False)
+    vars = JSONField(_("vars"), db_default={}, default=dict, editable=False)
     key_path = models.TextField(_("key path"), db_default="", default="", editable=False)
     split_path = models.TextField(_("split path"), db_default="", default="", editable=False)
 

@@ -1,12 +1,14 @@
 from django.db import models
 
+from pgqueue.models.readable import InstantField
+
 
 class Waiter(models.Model):
     """A process waits for this message to end, until then: its end is notified."""
 
     id = models.BigAutoField(primary_key=True)
     message_id = models.BigIntegerField()
-    until = models.DateTimeField()
+    until = InstantField()
 
     class Meta:
         db_table = "pgqueue_waiter"

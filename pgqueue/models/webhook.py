@@ -2,19 +2,20 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any, ClassVar
 from uuid import uuid4
 
 from django.db import models
 from django.db.models import Q
 from django.db.models.base import ModelBase
-from django.utils import timezone
 from django.utils.translation import gettext_lazy as _
 
 from pgqueue.conf import settings
 from pgqueue.endpoints import as_headers, as_secret, as_timeout, as_url, new_secret
 from pgqueue.exceptions import InvalidWebhook
+from pgqueue.instants import aware
+from pgqueue.models.readable import InstantField, JSONField
 from pgqueue.models.subscription import OF_WORKERS, Subscription
 from pgqueue.retries import load_backoff
 
@@ -48,14 +49,14 @@ class Webhook(Subscription):
         default=new_secret,
         help_text=_("What posts are signed with: whsec_ and base64. Empty: a new one."),
     )
-    rotated = models.JSONField(
+    rotated = JSONField(
         _("rotated"),
         db_default=[],
         default=list,
         editable=False,
         help_text=_("Secrets before this one, and until when posts are signed with them, too."),
     )
-    headers = models.JSONField(
+    headers = JSONField(
         _("headers"),
         db_default={},
         default=dict,
@@ -87,7 +88,7 @@ class Webhook(Subscription):
         blank=True,
         help_text=_("How long a post may take. Empty: as PGQUEUE says."),
     )
-    backoff = models.JSONField(
+    backoff = JSONField(
         _("backoff"),
         null=True,
         blank=True,
@@ -107,7 +108,7 @@ class Webhook(Subscription):
         editable=False,
         help_text=_("Noted since the last success: at most one a second by each worker."),
     )
-    failing_since = models.DateTimeField(_("failing since"), null=True, editable=False)
+    failing_since = InstantField(_("failing since"), null=True, editable=False)
 
     objects: ClassVar[models.Manager[Webhook]] = models.Manager()  # type: ignore[assignment]
 
@@ -190,7 +191,7 @@ class Webhook(Subscription):
 
     def rotate(self, secret: str, *, keep_old_for: timedelta) -> None:
         """Have posts signed with another secret, and with those before it for a while."""
-        now = timezone.now()
+        now = datetime.now(UTC)
         kept = [*self.signing_secrets(now)[1:]]
         if keep_old_for > timedelta():
             kept.insert(0, self.secret)
@@ -204,7 +205,9 @@ class Webhook(Subscription):
     def signing_secrets(self, now: datetime) -> list[str]:
         """Return what posts are signed with now, the newest first."""
         rotated = [
-            each["secret"] for each in self.rotated if datetime.fromisoformat(each["until"]) > now
+            each["secret"]
+            for each in self.rotated
+            if aware(datetime.fromisoformat(each["until"])) > now
         ]
         return [self.secret, *rotated]
 

@@ -7,6 +7,7 @@ from django.utils.translation import gettext_lazy as _
 
 from pgqueue.models.clock import StatementTimestamp
 from pgqueue.models.names import NamesField
+from pgqueue.models.readable import InstantField, JSONField
 
 
 class WorkerQuerySet(models.QuerySet["Worker"]):
@@ -25,20 +26,18 @@ class Worker(models.Model):
     id = models.UUIDField(_("ID"), primary_key=True)
     host = models.TextField(_("host"))
     pid = models.IntegerField(_("PID"))
-    started_at = models.DateTimeField(_("started at"))
-    last_seen = models.DateTimeField(_("last seen"))
+    started_at = InstantField(_("started at"))
+    last_seen = InstantField(_("last seen"))
     channels = NamesField(
         _("channels"), null=True, help_text=_("Null: every channel, also future ones.")
     )
     excluded = NamesField(_("excluded"), db_default=[])
-    notify_until = models.DateTimeField(
+    notify_until = InstantField(
         _("notify until"),
         null=True,
         help_text=_("Until then it is idle, and is notified of new messages."),
     )
-    info = models.JSONField(
-        _("info"), db_default={}, help_text=_("What it runs: threads, version, …")
-    )
+    info = JSONField(_("info"), db_default={}, help_text=_("What it runs: threads, version, …"))
 
     objects = WorkerQuerySet.as_manager()
 

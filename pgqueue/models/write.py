@@ -1,5 +1,7 @@
 from django.db import models
 
+from pgqueue.models.readable import InstantField
+
 
 class Write(models.Model):
     """The last write of Spark under an application id, so that none is committed twice."""
@@ -8,7 +10,7 @@ class Write(models.Model):
     version = models.BigIntegerField(help_text="Of a stream, the number of its batch.")
     origin = models.TextField(help_text="The checkpoint of a stream; '' for a single write.")
     rows = models.BigIntegerField()
-    committed_at = models.DateTimeField()
+    committed_at = InstantField()
 
     class Meta:
         db_table = "pgqueue_write"

@@ -50,6 +50,8 @@ class Feed(Service):
         )
         self._wakeup = Wakeup()
         self._nap = PATIENCE
+        self._can_be_read = True
+        """False: the server could not read the WAL of the slot by the publication."""
         self._announced: dict[int, int] = {}
         """Of commits that are not known to be in the log: where they are in the WAL, by xid."""
 
@@ -64,6 +66,11 @@ class Feed(Service):
             if not self._stream.is_open and not self._begins():
                 return STAND_BY
             self._follow()
+        except psycopg.errors.UndefinedObject:
+            # The publication was dropped. One that is made later is unknown in older WAL.
+            self._can_be_read = False
+            self._end()
+            raise
         except BaseException:
             self._end()
             raise
@@ -88,8 +95,11 @@ class Feed(Service):
     def _begins(self) -> bool:
         """Begin to stream; return whether the slot was free."""
         connection = self._session.connection
-        if not as_it_should_be(connection, self._slot, self._publication):
+        if not as_it_should_be(
+            connection, self._slot, self._publication, can_be_read=self._can_be_read
+        ):
             return False
+        self._can_be_read = True
         try:
             self._stream.open()
         except psycopg.errors.ObjectInUse:

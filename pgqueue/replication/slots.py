@@ -17,17 +17,27 @@ LEVEL = (
 )
 
 
-def as_it_should_be(connection: Connection, slot: str, publication: str) -> bool:
-    """Make the slot, if there is none or it was lost; return whether it is free.
+def as_it_should_be(
+    connection: Connection, slot: str, publication: str, *, can_be_read: bool = True
+) -> bool:
+    """Make the slot, if it is missing, lost or unreadable; return whether the slot is free.
 
     A slot that is made has none of what was published before: that is still in the inbox.
+
+    Args:
+        can_be_read: False: the server could not read the WAL that the slot keeps, since the
+            publication was made after it.
 
     Raises:
         FeedUnavailable: it can't be; the message says what to do.
     """
     found = with_publication(connection, slot, publication).slot
-    if found is None or found.is_lost:
-        signals.send(signals.slot_lost, Slot, slot=slot, is_there=found is not None)
+    if found is None or found.is_lost or not (can_be_read or found.is_active):
+        is_there = found is not None
+        is_unreadable = found is not None and not found.is_lost
+        signals.send(
+            signals.slot_lost, Slot, slot=slot, is_there=is_there, is_unreadable=is_unreadable
+        )
         make_slot(connection, slot, instead_of=found)
         return True
     return not found.is_active
@@ -36,22 +46,28 @@ def as_it_should_be(connection: Connection, slot: str, publication: str) -> bool
 def make(connection: Connection, slot: str, publication: str) -> list[str]:
     """Make what is missing of the publication and the slot; return what was made.
 
+    A publication that is made has no part in the WAL that was written before: PostgreSQL refuses
+    to read that WAL by its name. So the slot is made anew with the publication. While a process
+    streams from the slot, this is left to that process.
+
     Raises:
         FeedUnavailable: it can't be; the message says what to do.
     """
     state = checked(connection, slot, publication)
+    _check_inbox(state, publication)
     made = []
     if not state.has_publication:
         engine.make_publication(connection, publication)
         made.append(f"the publication {publication}")
-    if state.slot is None or state.slot.is_lost:
+    is_older = not state.has_publication and state.slot is not None and not state.slot.is_active
+    if state.slot is None or state.slot.is_lost or is_older:
         make_slot(connection, slot, instead_of=state.slot)
         made.append(f"the slot {slot}")
     return made
 
 
 def make_slot(connection: Connection, slot: str, *, instead_of: Slot | None) -> None:
-    """Make the slot, in place of one that was lost.
+    """Make the slot, in place of one that was lost or can't be read.
 
     Raises:
         FeedUnavailable: transactions are open that it has to wait for.
@@ -99,6 +115,7 @@ def with_publication(connection: Connection, slot: str, publication: str) -> Sta
     state = checked(connection, slot, publication)
     if not state.has_publication:
         raise FeedUnavailable(f"There is no publication {publication!r}: {MAKE}.")
+    _check_inbox(state, publication)
     return state
 
 
@@ -118,3 +135,12 @@ def checked(connection: Connection, slot: str, publication: str) -> State:
             "PGQUEUE['REPLICATION_SLOT']."
         )
     return state
+
+
+def _check_inbox(state: State, publication: str) -> None:
+    if state.has_publication and not state.has_inbox:
+        raise FeedUnavailable(
+            f"The publication {publication!r} tells of no row that is inserted into "
+            "pgqueue_event_inbox. If the feed alone has it, run manage.py pgqueue_replication "
+            "--drop, then --make; or else name another one in PGQUEUE['PUBLICATION']."
+        )

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from pyspark import TaskContext
 from pyspark.sql import functions as F
@@ -19,47 +19,188 @@ from pgqueue.spelling import shown
 
 if TYPE_CHECKING:
     import pyarrow as pa
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import Column, DataFrame, SparkSession
 
+_KWARGS = (MESSAGE["kwargs"],)
 FORMATS = ("parquet", "csv", "json", "orc")
 _SQL = re.compile(r"\s*(?:select|with)\b", re.IGNORECASE)
 _FORMAT = re.compile(rf"({'|'.join(FORMATS)}):(.+)", re.DOTALL)
 _ENDING = re.compile(rf".+\.({'|'.join(FORMATS)})", re.DOTALL)
+_CSV = {
+    "header": "true",
+    # Ordinary quoting: a quote in quotes is doubled, and a cell may have line breaks.
+    "multiLine": "true",
+    "quote": '"',
+    "escape": '"',
+    # A row with a cell too many or too few is an error, and so is a file with another header.
+    "mode": "FAILFAST",
+    "enforceSchema": "false",
+}
+# No cell has this text for null: so an empty cell is null, and an empty text in quotes is a text.
+_NO_NULL = "\x01"
+_GUESSES = "spark.sql.sources.partitionColumnTypeInference.enabled"
+"""Whether Spark takes a folder `zip=01234` for the number 1234."""
 
 
-def load(spark: SparkSession, source: str, *, url: str, table: str | None = None) -> DataFrame:
-    """Return the rows of a source.
+class Csv(NamedTuple):
+    """How a CSV file is written.
+
+    Attributes:
+        separator: between two cells.
+        encoding: of the file, by a name that Java knows.
+        null: the text that stands for no value; None: only an empty cell does.
+    """
+
+    separator: str = ","
+    encoding: str = "UTF-8"
+    null: str | None = None
+
+
+class Source(NamedTuple):
+    """Where rows are read.
+
+    Attributes:
+        form: one of `FORMATS`, `SQL` or `JDBC`.
+        text: the path, query or URL.
+    """
+
+    form: str
+    text: str
+
+    @property
+    def is_typed(self) -> bool:
+        """Whether the values have types: each cell of CSV is a text, or nothing."""
+        return self.form != "csv"
+
+
+SQL, JDBC = "sql", "jdbc"
+
+
+class Calls(NamedTuple):
+    """Rows as arguments of calls.
+
+    Attributes:
+        frame: one column, `kwargs`: a struct, or a text of JSON.
+        names: of the arguments; None: each row has its own.
+    """
+
+    frame: DataFrame
+    names: list[str] | None
+
+
+def source_of(text: str) -> Source:
+    """Return which source a text names.
 
     Args:
-        source: a query of Spark SQL, which knows the tables of the queue by name; or a path that
+        text: a query of Spark SQL, which knows the tables of the queue by name; or a path that
             ends in .parquet, .csv, .json or .orc; or such a format, a colon and any path; or the
             URL of a database, jdbc:….
-        url: of the queue's database; see `urls.resolve`.
-        table: of the database behind jdbc:…, or a query in parentheses with an alias.
 
     Raises:
         InvalidSource: it is none of these.
     """
-    if source.startswith("jdbc:"):
-        if not table:
-            raise InvalidSource("A source jdbc:… needs a table, too.")
-        return spark.read.format("jdbc").options(url=source, dbtable=table).load()
-    if table:
+    if text.startswith("jdbc:"):
+        return Source(JDBC, text)
+    if _SQL.match(text):
+        return Source(SQL, text)
+    if found := _FORMAT.fullmatch(text):
+        return Source(found[1], found[2])
+    if found := _ENDING.fullmatch(text):
+        return Source(found[1], text)
+    raise InvalidSource(
+        f"{shown(text)} is neither a query, nor jdbc:…, nor a path that ends in "
+        f".{', .'.join(FORMATS)}. Put the format before another path: parquet:{text:.99}"
+    )
+
+
+def load(
+    spark: SparkSession, source: str, *, url: str, table: str | None = None, csv: Csv | None = None
+) -> Calls:
+    """Return the rows of a source as arguments: a column for each, or the fields of a JSON line.
+
+    Args:
+        source: see `source_of`.
+        url: of the queue's database; see `urls.resolve`.
+        table: of the database behind jdbc:…, or a query in parentheses with an alias.
+        csv: how a CSV file is written; None: as usual.
+
+    Raises:
+        InvalidSource: it is none, or is not read with a table or these options.
+    """
+    form, text = source_of(source)
+    if form == JDBC and not table:
+        raise InvalidSource("A source jdbc:… needs a table, too.")
+    if table and form != JDBC:
         raise InvalidSource("Only a source jdbc:… takes a table.")
-    if _SQL.match(source):
-        name_tables(spark, source, url=url)
-        return spark.sql(source)
-    if found := _FORMAT.fullmatch(source):
-        form, path = found.groups()
-    elif found := _ENDING.fullmatch(source):
-        form, path = found[1], source
+    if csv and form != "csv":
+        raise InvalidSource("Only a CSV file takes a separator, an encoding and a text for null.")
+    if form == "json":
+        return _lines(spark, text)
+    if form == SQL:
+        name_tables(spark, text, url=url)
+        frame = spark.sql(text)
+    elif form == JDBC:
+        frame = spark.read.format("jdbc").options(url=text, dbtable=str(table)).load()
+    elif form == "csv":
+        frame = _csv(spark, text, csv or Csv())
     else:
-        raise InvalidSource(
-            f"{shown(source)} is neither a query, nor jdbc:…, nor a path that ends in "
-            f".{', .'.join(FORMATS)}. Put the format before another path: parquet:{source:.99}"
+        # By default Spark takes the columns of one file, and leaves out those of the others.
+        frame = _load(spark, form, text, {"mergeSchema": "true"})
+    named = (F.col(f"`{name.replace('`', '``')}`") for name in frame.columns)
+    return Calls(frame.select(F.struct(*named).alias("kwargs")), frame.columns)
+
+
+def _load(spark: SparkSession, form: str, path: str, options: Mapping[str, str]) -> DataFrame:
+    before = spark.conf.get(_GUESSES)
+    spark.conf.set(_GUESSES, "false")
+    try:
+        return spark.read.format(form).options(**options).load(path)
+    finally:
+        spark.conf.set(_GUESSES, str(before))
+
+
+def _csv(spark: SparkSession, path: str, csv: Csv) -> DataFrame:
+    options = {
+        **_CSV,
+        "sep": csv.separator,
+        "encoding": csv.encoding,
+        "nullValue": _NO_NULL if csv.null is None else csv.null,
+    }
+    # Else Spark knows no windows-1252, which spreadsheets write.
+    spark.conf.set("spark.sql.legacy.javaCharsets", "true")
+    frame = _load(spark, "csv", path, options)
+    # Java puts this character in the place of bytes that it can't read.
+    wrong = f"is not in {csv.encoding}, or has the character U+FFFD: say which encoding it has."
+    for name in frame.columns:
+        if "\ufffd" in name:
+            raise InvalidSource(f"The header {shown(name)} {wrong}")
+    return frame.select(
+        *(
+            F.when(~F.contains(cell, F.lit("\ufffd")) | cell.isNull(), cell)
+            .otherwise(_error(F.lit(f"The column {name!r} has "), cell, F.lit(f": it {wrong}")))
+            .alias(name)
+            for name in frame.columns
+            for cell in [F.col(f"`{name.replace('`', '``')}`")]
         )
-    options = {"header": "true", "inferSchema": "true"} if form == "csv" else {}
-    return spark.read.format(form).options(**options).load(path)
+    )
+
+
+def _lines(spark: SparkSession, path: str) -> Calls:
+    """Return JSON lines as they are: Spark would guess types, round decimals and add fields."""
+    frame = spark.read.text(path)
+    if len(frame.columns) > 1:
+        raise InvalidSource(
+            f"The folders below {path} are columns ({', '.join(frame.columns[1:])}), which JSON "
+            "lines can't have: name the files of one folder."
+        )
+    line = F.when(F.is_valid_utf8("value"), F.col("value")).otherwise(
+        _error(F.lit("A line is not in UTF-8: "), F.make_valid_utf8("value"))
+    )
+    return Calls(frame.where("trim(value) <> ''").select(line.alias("kwargs")), None)
+
+
+def _error(*parts: Column) -> Column:
+    return F.raise_error(F.concat(*(F.substring(part, 1, 500) for part in parts)))
 
 
 def name_tables(
@@ -68,21 +209,34 @@ def name_tables(
     """Let a query know the tables of the queue that it names, redacted if that is asked for."""
     redacted = "false" if redact is None else redact.to_json()
     for name in TABLES:
-        if re.search(rf"\b{name}\b", query):
+        # Spark compares names without case.
+        if re.search(rf"\b{name}\b", query, re.IGNORECASE):
             options = {"url": url, "table": name, "redact": redacted}
             frame = spark.read.format("pgqueue").options(**options).load()
             frame.createOrReplaceTempView(name)
 
 
-def stage(frame: DataFrame, *, url: str) -> list[Attempt]:
+def first(calls: Calls, count: int) -> list[str]:
+    """Return the payloads of the first rows, as they would be staged.
+
+    Raises:
+        InvalidRow: a row can't be stored.
+        pyspark.errors.PySparkException: the source can't be read.
+    """
+    from pgqueue.spark.staging import payloads
+
+    table = calls.frame.limit(count).toArrow()
+    return [each for batch in table.to_batches() for each in payloads(batch, _KWARGS)]
+
+
+def stage(calls: Calls, *, url: str) -> list[Attempt]:
     """Stage each row as the named arguments of a call; return what was staged, in order.
 
     Raises:
         pyspark.errors.PySparkException: a row can't be stored, or the source can't be read.
     """
-    calls = frame.select(F.struct(*(F.col(f"`{name}`") for name in frame.columns)).alias("kwargs"))
     schema = "partition int, attempt long, rows long"
-    staged = calls.mapInArrow(partial(_stage, url), schema).collect()
+    staged = calls.frame.mapInArrow(partial(_stage, url), schema).collect()
     return sorted(Attempt(row.partition, row.attempt, row.rows) for row in staged)
 
 
@@ -92,7 +246,7 @@ def _stage(url: str, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBat
     from pgqueue.spark.staging import stage
 
     context = TaskContext.get()
-    attempt, rows = stage(url, batches, [MESSAGE["kwargs"]], ())
+    attempt, rows = stage(url, batches, _KWARGS, ())
     row = {"partition": context.partitionId() if context else 0, "attempt": attempt, "rows": rows}
     schema = pa.schema({"partition": pa.int32(), "attempt": pa.int64(), "rows": pa.int64()})
     yield pa.RecordBatch.from_pylist([row], schema)

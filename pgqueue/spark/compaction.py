@@ -17,7 +17,6 @@ Events are compacted in the same way, in a folder of their own.
 from __future__ import annotations
 
 import json
-import logging
 import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Mapping
@@ -25,6 +24,7 @@ from datetime import UTC, date, datetime
 from math import ceil
 from typing import TYPE_CHECKING, NamedTuple
 
+from pgqueue.escaping import logger_of
 from pgqueue.spark.errors import CompactionFailed
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     from pgqueue.spark.files import Files
 
-logger = logging.getLogger(__name__)
+logger = logger_of(__name__)
 
 LARGE = 256 * 2**20
 """Bytes of a folder that stays as it is, and of a file that is written, at most."""

@@ -13,6 +13,8 @@ _OURS = re.compile(
     re.MULTILINE,
 )
 _PYTHONS = re.compile(r"^[\w.]*(?:Error|Exception|Exit): .+", re.MULTILINE)
+_FILES = re.compile(r"\[FAILED_READ_FILE\.\w+\] [^\n]* file (\S+?)\.? ")
+_CAUSES = re.compile(r"^Caused by: [\w.$]+: ((?:.|\n(?!\tat|\t\.\.\.|Caused by))+)", re.MULTILINE)
 _JAVAS = re.compile(r"^: [\w.]+: (.+)", re.MULTILINE)
 
 
@@ -49,7 +51,7 @@ class DataLoss(SparkError):
 
 
 class OtherCluster(SparkError):
-    """What a checkpoint or a plan tells of is not what this cluster has."""
+    """A checkpoint, an export or a plan is of another database, or of a later state of this one."""
 
 
 class ExportConflict(SparkError):
@@ -79,5 +81,7 @@ class NoJava(SparkError):
 def reason(error: BaseException) -> str:
     """Return in one line what an error of ours or of Spark's says went wrong."""
     text = str(error)
+    if (file := _FILES.search(text)) and (causes := _CAUSES.findall(text)):
+        return f"{file[1]}: {' '.join(causes[-1].split())}"
     found = _OURS.findall(text) or _PYTHONS.findall(text)[-1:] or _JAVAS.findall(text)
     return str(found[0] if found else text.strip().partition("\n")[0])

@@ -24,6 +24,11 @@ from pgqueue.statements import load
 SQL_TEXTS = load(__name__)
 PATIENCE = 10.0
 """Seconds to wait for another session that gives positions to what was published before."""
+EARLIER = (
+    "the database was restored to an earlier time, or this is a standby that lags behind, or was "
+    "promoted before it had everything. Wait for the standby; after a restore, load again, with a "
+    "new checkpoint."
+)
 # A standby, and a role that may only read: others give positions there.
 _NOT_HERE = (psycopg.errors.ReadOnlySqlTransaction, psycopg.errors.InsufficientPrivilege)
 
@@ -44,12 +49,6 @@ def advance(connection: psycopg.Connection[Any], *, patience: float | None = Non
     """
     with suppress(*_NOT_HERE):
         sequence.catch_up(connection, patience=PATIENCE if patience is None else patience)
-
-
-def cluster(connection: psycopg.Connection[Any]) -> str:
-    """Return which cluster this is: PostgreSQL's system_identifier."""
-    row = connection.execute(SQL_TEXTS["cluster"]).fetchone()
-    return str(row[0]) if row else ""
 
 
 def within_times(
@@ -92,9 +91,5 @@ def check_reached(connection: psycopg.Connection[Any], upto: int) -> Bounds:
     """
     bounds = log.bounds(connection)
     if upto > bounds.head:
-        raise OtherCluster(
-            f"The log ends at position {bounds.head} here, before {upto}: the database was "
-            "restored to an earlier time, or this is a standby that lags behind. Wait for the "
-            "standby; after a restore, load again, with a new checkpoint."
-        )
+        raise OtherCluster(f"The log ends at position {bounds.head} here, before {upto}: {EARLIER}")
     return bounds

@@ -1,6 +1,3 @@
--- name: cluster
-SELECT system_identifier::text FROM pg_control_system()
-
 -- name: within_times
 -- The first and the last event of a time: events lie nearly, but not quite, in the order of their times. OFFSET 0,
 -- or the planner walks the log from its front to find the first.

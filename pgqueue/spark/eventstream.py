@@ -1,7 +1,8 @@
 """Follow the event log: what Spark's stream asks of the database.
 
-An offset is the last position that was read, and the cluster that it belongs to. `streaming` does
-the same for history, by functions of the same names.
+An offset is the last position that was read, the database that it belongs to, and the marker of the
+event there (see `engine.identity`). `streaming` does the same for history, by functions of the same
+names.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import psycopg
 
-from pgqueue.engine import log
+from pgqueue.engine import identity, log
 from pgqueue.engine.log import Bounds
 from pgqueue.spark import events
 from pgqueue.spark.errors import DataLoss, InvalidOption, OtherCluster
@@ -31,16 +32,18 @@ class Offset(NamedTuple):
     """How far a stream has read.
 
     Attributes:
-        cluster: PostgreSQL's system_identifier.
+        database: its identity (see `engine.identity`).
         last: the last position that was read.
+        marker: of the event there; None: there was none.
     """
 
-    cluster: str
+    database: str
     last: int
+    marker: int | None = None
 
     def as_json(self) -> dict[str, Any]:
         """Return what Spark stores in a checkpoint."""
-        return {"cluster": self.cluster, "position": self.last}
+        return {"database": self.database, "position": self.last, "marker": self.marker}
 
     @classmethod
     def from_json(cls, given: Mapping[str, Any]) -> Offset:
@@ -51,7 +54,15 @@ class Offset(NamedTuple):
         """
         if "position" not in given:
             raise InvalidOption("The checkpoint is of another table. Begin with a new one.")
-        return cls(given["cluster"], given["position"])
+        return cls(given.get("database", "?"), given["position"], given.get("marker"))
+
+
+class Part(NamedTuple):
+    """A range of positions; and the marker of the last event of it, if known."""
+
+    after: int
+    upto: int
+    marker: int | None = None
 
 
 def first(options: StreamOptions) -> Offset:
@@ -62,7 +73,8 @@ def first(options: StreamOptions) -> Offset:
     """
     with connect(options.url, name="stream") as connection:
         events.advance(connection)
-        return Offset(events.cluster(connection), _start(connection, options.start))
+        last = _start(connection, options.start)
+        return Offset(identity.of(connection), last, identity.of_event(connection, last))
 
 
 def _start(connection: psycopg.Connection[Any], start: object) -> int:
@@ -93,61 +105,86 @@ def next_after(
 
     Raises:
         DataLoss: retention has removed events that were not read.
-        OtherCluster: the offset belongs to another cluster, or to a later state of this one.
+        OtherCluster: the offset belongs to another database, or to a later state of this one.
     """
     with connect(options.url, name="stream") as connection:
         events.advance(connection, patience=0)
-        _check_cluster(connection, offset)
-        bounds = events.check_reached(connection, offset.last)
-    _check_floor(offset.last, bounds, options)
-    end = bounds.head if until is None else min(bounds.head, until)
-    if limit is not None:
-        # What retention has removed counts for nothing.
-        end = min(end, max(offset.last, bounds.floor) + limit)
-    return offset._replace(last=max(offset.last, end))
+        bounds = _checked(connection, offset)
+        _check_floor(offset.last, bounds, options)
+        end = bounds.head if until is None else min(bounds.head, until)
+        if limit is not None:
+            # What retention has removed counts for nothing.
+            end = min(end, max(offset.last, bounds.floor) + limit)
+        if end <= offset.last:
+            return offset
+        return offset._replace(last=end, marker=identity.of_event(connection, end))
 
 
-def divide(options: StreamOptions, start: Offset, end: Offset) -> list[Range]:
+def divide(options: StreamOptions, start: Offset, end: Offset) -> list[Part]:
     """Divide a batch into ranges of as many positions each.
 
     Raises:
-        OtherCluster: the batch was begun in another cluster. Of a first batch that was
+        OtherCluster: the batch was begun in another database. Of a first batch that was
             interrupted, the checkpoint has only the end: it begins where a new query would.
     """
-    if end.cluster != start.cluster:
-        raise _of_another(end.cluster, start.cluster)
-    return events.divided(Range(start.last, max(start.last, end.last)), options.partitions)
+    if end.database != start.database:
+        raise _of_another(end.database, start.database)
+    whole = Range(start.last, max(start.last, end.last))
+    parts = [Part(*each) for each in events.divided(whole, options.partitions)]
+    return [*parts[:-1], *(each._replace(marker=end.marker) for each in parts[-1:])]
 
 
-def read(options: StreamOptions, start: Offset, part: Range) -> Iterator[pa.RecordBatch]:
+def read(options: StreamOptions, start: Offset, part: Part) -> Iterator[pa.RecordBatch]:
     """Yield the events of a range, on an executor.
 
     Raises:
         DataLoss: retention has removed some of them.
-        OtherCluster: the cluster is another one, or was restored to an earlier time than the range
-            was made at.
+        OtherCluster: the database is another one, or was restored to an earlier time than the
+            range was made at.
     """
     with connect(options.url, name="stream read") as connection:
         # The last statement is to see what retention did during the one before.
         connection.isolation_level = psycopg.IsolationLevel.READ_COMMITTED
         connection.read_only = True
         with connection.transaction():
-            _check_cluster(connection, start)
-            events.check_reached(connection, part.upto)
+            _checked(connection, start)
+            _checked(connection, Offset(start.database, part.upto, part.marker))
             prepare(connection, options)
-            yield from rows_of(connection, options, EVENT, events.rows_of(part))
+            whole = Range(part.after, part.upto)
+            yield from rows_of(connection, options, EVENT, events.rows_of(whole))
             _check_floor(part.after, log.bounds(connection), options)
 
 
-def _check_cluster(connection: psycopg.Connection[Any], offset: Offset) -> None:
-    ours = events.cluster(connection)
-    if offset.cluster != ours:
-        raise _of_another(offset.cluster, ours)
+def check(url: str, offset: Offset) -> None:
+    """Check that the database is the one that an offset tells of.
+
+    Raises:
+        OtherCluster: it is another one, or an earlier state of it.
+    """
+    with connect(url, name="stream") as connection:
+        _checked(connection, offset)
+
+
+def _checked(connection: psycopg.Connection[Any], offset: Offset) -> Bounds:
+    """Check that an offset tells of this database; return the bounds of the log."""
+    ours = identity.of(connection)
+    if offset.database != ours:
+        raise _of_another(offset.database, ours)
+    bounds = events.check_reached(connection, offset.last)
+    if offset.marker is not None:
+        found = identity.of_event(connection, offset.last)
+        if found != offset.marker and (found is not None or bounds.floor < offset.last):
+            raise OtherCluster(
+                f"The event at position {offset.last} is not the one that was read: "
+                f"{events.EARLIER}"
+            )
+    return bounds
 
 
 def _of_another(theirs: str, ours: str) -> OtherCluster:
     return OtherCluster(
-        f"The checkpoint follows the cluster {theirs}, and this is {ours}. If its log is a "
+        f"The checkpoint follows the database {theirs}, and this is {ours}: another one, or one "
+        "that was restored. If its log is a "
         'restored copy, begin with a new checkpoint and startingOffsets {"position": …}, the last '
         "position that was read; to export, choose another folder."
     )

@@ -16,18 +16,19 @@ still be replayed: they are written as they are now, in place of those of the ex
 from __future__ import annotations
 
 import json
-import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import psycopg
 from pyspark.sql import functions as F
 
-from pgqueue.engine import log
+from pgqueue.engine import identity, log
+from pgqueue.escaping import logger_of
 from pgqueue.names import as_folder
 from pgqueue.redaction import Redaction
-from pgqueue.spark import events
+from pgqueue.spark import events, eventstream, streaming
 from pgqueue.spark.compaction import EVENTS, HISTORY, Layout, compact, last_committed, recover
 from pgqueue.spark.errors import ExportConflict, UnknownTarget
 from pgqueue.spark.files import Files, are_within_reach
@@ -39,7 +40,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, DataFrameWriter, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
-logger = logging.getLogger(__name__)
+logger = logger_of(__name__)
 
 SQL = load(__name__)
 DAY = 86_400_000_000
@@ -51,6 +52,10 @@ LOOK = 1
 """Seconds between two looks at how far it is."""
 
 
+HELD = "%s messages that ended are held back, and left for the next export, by %s"
+UNKNOWN = "an open transaction that this role may not see: GRANT pg_read_all_stats"
+
+
 class Progress(NamedTuple):
     """How many rows of history, or events, are exported, of how many that were waiting."""
 
@@ -59,11 +64,19 @@ class Progress(NamedTuple):
 
 
 class Exported(NamedTuple):
-    """What an export has written."""
+    """The numbers of rows that an export has written, and of those that it has left.
+
+    Attributes:
+        held: messages that had ended and are not exported yet. A transaction holds them back that
+            began before they ended, and is still open in any database of the cluster.
+        held_by: the oldest such transaction; "": it is not known, or nothing is held.
+    """
 
     history: int
     deadletters: int
     events: int = 0
+    held: int = 0
+    held_by: str = ""
 
 
 def export(
@@ -95,26 +108,44 @@ def export(
     Raises:
         CompactionFailed: all was exported, and a day could not be compacted.
         ExportConflict: another export writes to this target, or its checkpoint is gone.
+        OtherCluster: the folder is of another database, or this one was restored.
         pyspark.errors.StreamingQueryException: the export failed.
     """
     to = as_folder(to)
     shows = {HISTORY: progress, EVENTS: event_progress}
     written = {}
     with _alone(url, to) as connection:
+        target = {"target": to, "database": identity.of(connection)}
         files = _files(spark, to)
+        if files:
+            for each in shows:
+                _check_database(files, url, each)
+        connection.execute(SQL["disown"], target)
         for each, show in shows.items():
             if files:
                 recover(files, each)
-            exporting = _LogExport(connection, to, each, redact)
+            exporting = _LogExport(connection, target, each, redact)
             written[each] = _run(exporting, spark, url, batch, show)
             if files:
                 exporting.note_earlier(files)
-        connection.execute(SQL["note_time"], {"target": to})
+        connection.execute(SQL["note_time"], target)
         letters = _export_deadletters(spark, url, to, redact)
         if files:
             for each in shows:
                 compact(spark, files, each, confirm=lambda: connection.execute(SQL["still"]))
-        return Exported(written[HISTORY], letters, written[EVENTS])
+        held, by = held_back(connection)
+        if held:
+            logger.warning(HELD, held, by or UNKNOWN)
+        return Exported(written[HISTORY], letters, written[EVENTS], held, by)
+
+
+def held_back(connection: psycopg.Connection[Any]) -> tuple[int, str]:
+    """Return how many rows of history no export may read yet, and the transaction that holds them.
+
+    "": it is not known, or nothing is held.
+    """
+    # With parameters, "%%" is a "%".
+    return connection.execute(SQL["held"], {}).fetchone() or (0, "")
 
 
 def _files(spark: SparkSession, to: str) -> Files | None:
@@ -152,21 +183,42 @@ def _alone(url: str, to: str) -> Iterator[psycopg.Connection[Any]]:
         yield connection
 
 
+def _check_database(files: Files, url: str, layout: Layout) -> None:
+    """Check that what is in a folder is from this database, and is in it.
+
+    Also where nothing is new, so that no stream begins and looks.
+
+    Raises:
+        OtherCluster: it is not.
+    """
+    last = last_committed(files, layout)
+    if last >= 0:
+        follow = eventstream if layout == EVENTS else streaming
+        offset = follow.Offset.from_json(json.loads(_offset_of(files, layout, last)))
+        follow.check(url, offset)
+
+
+def _offset_of(files: Files, layout: Layout, batch: int) -> str:
+    """Return the offset, as JSON, where a batch of an export ends."""
+    return files.read(f"{layout.checkpoint}/offsets/{batch}").splitlines()[-1]
+
+
 class _LogExport:
     """The stream that writes history or events, and how far it is."""
 
     def __init__(
         self,
         connection: psycopg.Connection[Any],
-        to: str,
+        target: Mapping[str, str],
         layout: Layout,
         redact: Redaction | None,
     ) -> None:
         self._redact = redact
         self._connection = connection
-        self._to = to
+        self._target = target
+        self._to = target["target"]
         self._layout = layout
-        row = connection.execute(SQL["record"], {"target": to}).fetchone() or (-1, 0, 0, -1, 0)
+        row = connection.execute(SQL["record"], target).fetchone() or (-1, 0, 0, -1, 0)
         self._batch: int
         self.is_done = False  # surely, before it starts: most queues have no events
         if layout == EVENTS:
@@ -182,32 +234,19 @@ class _LogExport:
 
     def start(self, spark: SparkSession, url: str, batch: int) -> StreamingQuery:
         """Start the stream; it ends with what is there now."""
-        before = self._batch
-        layout = self._layout
-
-        def write(frame: DataFrame, number: int) -> None:
-            if number <= before:
-                raise ExportConflict(
-                    f"{self._to} has the batches up to {before}, and its checkpoint begins at "
-                    f"batch {number}: it is gone, or older than the files. Restore "
-                    f"{self._to}/{layout.checkpoint}, or export to another folder."
-                )
-            numbered = frame.withColumn("batch_id", F.lit(number))
-            _by_day(numbered, layout.time, "batch_id").option(
-                "partitionOverwriteMode", "dynamic"
-            ).parquet(f"{self._to}/{layout.name}")
-
+        # Over Spark Connect it is pickled, so it holds no connection.
+        write = partial(_write, self._to, self._layout, self._batch)
         return (
             spark.readStream.format("pgqueue")
             .option("url", url)
-            .option("table", layout.name)
+            .option("table", self._layout.name)
             .option("startingOffsets", "earliest")
             .option("maxOffsetsPerTrigger", batch)
             .option("minPartitions", 2)
             .option("redact", _as_option(self._redact))
             .load()
             .writeStream.foreachBatch(write)
-            .option("checkpointLocation", f"{self._to}/{layout.checkpoint}")
+            .option("checkpointLocation", f"{self._to}/{self._layout.checkpoint}")
             .trigger(availableNow=True)
             .start()
         )
@@ -228,13 +267,33 @@ class _LogExport:
         """
         last = last_committed(files, self._layout)
         if last > self._batch:
-            name = f"{self._layout.checkpoint}/offsets/{last}"
-            self._note(last, files.read(name).splitlines()[-1])
+            self._note(last, _offset_of(files, self._layout, last))
 
     def _note(self, batch: int, last: str) -> None:
-        given = {**json.loads(last), "target": self._to, "batch": batch}
+        given = {**json.loads(last), **self._target, "batch": batch}
         self._connection.execute(SQL[f"note_{self._layout.name}"], given)
         self._batch = batch
+
+
+def _write(to: str, layout: Layout, before: int, frame: DataFrame, number: int) -> None:
+    """Write a batch, in the place of what an interrupted export has left of it.
+
+    Args:
+        before: the last batch that the database knows of.
+
+    Raises:
+        ExportConflict: the batch is there, and the checkpoint doesn't know.
+    """
+    if number <= before:
+        raise ExportConflict(
+            f"{to} has the batches up to {before}, and its checkpoint begins at batch {number}: it "
+            f"is gone, or older than the files. Restore {to}/{layout.checkpoint}, or export to "
+            "another folder."
+        )
+    numbered = frame.withColumn("batch_id", F.lit(number))
+    _by_day(numbered, layout.time, "batch_id").option("partitionOverwriteMode", "dynamic").parquet(
+        f"{to}/{layout.name}"
+    )
 
 
 def _run(

@@ -7,6 +7,10 @@ SELECT pg_try_advisory_lock(hashtextextended('pgqueue_export' || chr(31) || %(ta
 -- An error if the session has ended, and the lock with it.
 SELECT
 
+-- name: disown
+-- An export of another database, such as one of which this is a copy, tells nothing here.
+DELETE FROM pgqueue_export WHERE target = %(target)s AND database <> %(database)s
+
 -- name: record
 SELECT batch, txid, message_id, event_batch, event_position FROM pgqueue_export WHERE target = %(target)s
 
@@ -15,21 +19,21 @@ SELECT batch, txid, message_id, event_batch, event_position FROM pgqueue_export 
 SELECT count(*) FROM pgqueue_history WHERE (txid, id) > (%s, %s)
 
 -- name: note_history
-INSERT INTO pgqueue_export (target, batch, txid, message_id, exported_at)
-VALUES (%(target)s, %(batch)s, %(txid)s, %(id)s, clock_timestamp())
+INSERT INTO pgqueue_export (target, batch, txid, message_id, exported_at, database)
+VALUES (%(target)s, %(batch)s, %(txid)s, %(id)s, clock_timestamp(), %(database)s)
 ON CONFLICT (target) DO UPDATE
 SET batch = excluded.batch, txid = excluded.txid, message_id = excluded.message_id, exported_at = excluded.exported_at
 
 -- name: note_events
-INSERT INTO pgqueue_export (target, batch, txid, message_id, event_batch, event_position, exported_at)
-VALUES (%(target)s, -1, 0, 0, %(batch)s, %(position)s, clock_timestamp())
+INSERT INTO pgqueue_export (target, batch, txid, message_id, event_batch, event_position, exported_at, database)
+VALUES (%(target)s, -1, 0, 0, %(batch)s, %(position)s, clock_timestamp(), %(database)s)
 ON CONFLICT (target) DO UPDATE
 SET event_batch = excluded.event_batch, event_position = excluded.event_position, exported_at = excluded.exported_at
 
 -- name: note_time
 -- Even if there was nothing new, and nothing at all.
-INSERT INTO pgqueue_export (target, batch, txid, message_id, exported_at)
-VALUES (%(target)s, -1, 0, 0, clock_timestamp())
+INSERT INTO pgqueue_export (target, batch, txid, message_id, exported_at, database)
+VALUES (%(target)s, -1, 0, 0, clock_timestamp(), %(database)s)
 ON CONFLICT (target) DO UPDATE SET exported_at = excluded.exported_at
 
 -- name: targets
@@ -37,3 +41,18 @@ SELECT target FROM pgqueue_export ORDER BY target
 
 -- name: forget
 DELETE FROM pgqueue_export WHERE target = %(target)s
+
+-- name: held
+-- The rows of history that are not below the horizon of the cluster, and the transaction that holds them back: it writes
+-- in any of the databases.
+WITH h AS MATERIALIZED (SELECT pg_snapshot_xmin(pg_current_snapshot())::text::bigint AS horizon)
+SELECT (SELECT count(*) FROM pgqueue_history WHERE txid >= (SELECT horizon FROM h)),
+       CASE WHEN EXISTS (SELECT FROM pgqueue_history WHERE txid >= (SELECT horizon FROM h)) THEN coalesce(
+           (SELECT format('the transaction of pid %%s (%%s) in the database %%s, open for %%s s', pid, application_name,
+                          datname, round(extract(epoch FROM statement_timestamp() - xact_start)))
+            FROM pg_stat_activity
+            WHERE backend_xid::text::bigint = (SELECT horizon FROM h) & 4294967295 LIMIT 1),
+           (SELECT format('the prepared transaction %%s in the database %%s, open for %%s s', gid, database,
+                          round(extract(epoch FROM statement_timestamp() - prepared)))
+            FROM pg_prepared_xacts
+            WHERE transaction::text::bigint = (SELECT horizon FROM h) & 4294967295 LIMIT 1), '') ELSE '' END

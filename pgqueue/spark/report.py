@@ -79,6 +79,7 @@ def build(
             attempts=attempts(ended.unionByName(live)),
             period=period,
             exact=messages < exact_below,
+            has_live=not isinstance(source, Folder),
             objectives=objectives,
             since=since,
             # What ends while a queue is read is not whole; an export has what it has.
@@ -93,6 +94,7 @@ def build(
             "percentiles": "exact" if material.exact else "approximate",
             "messages": messages,
             "bucket_s": period.width,
+            "has_live": material.has_live,
         }
         with _configured(spark):
             for metric in METRICS.values():
@@ -100,6 +102,12 @@ def build(
                 made = metric.make(material)
                 material.tables.update(made.tables)
                 facts.update(made.facts)
+        if not material.has_live:
+            # Messages that still wait are in no export, so the backlog would seem to fall.
+            over_time = material.tables["over_time"]
+            over_time["backlog"] = (
+                over_time["backlog"].astype("Int64").mask(over_time["at"].notna())
+            )
         return Report(facts, material.tables)
     finally:
         ended.unpersist()

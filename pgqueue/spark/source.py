@@ -8,6 +8,7 @@ where one DataFrame is filtered twice (apache/spark pull request 57752). Filters
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
@@ -39,6 +40,7 @@ from pgqueue.spark.options import (
     selection,
     stream_options,
 )
+from pgqueue.spark.outages import patiently, read_patiently
 from pgqueue.spark.planning import Part, plan
 from pgqueue.spark.reading import batches
 from pgqueue.spark.writeoptions import write_options
@@ -136,28 +138,31 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def prepareForTriggerAvailableNow(self) -> None:
         """End with what is there now."""
-        self._until = self._follow.newest(self._options)
+        self._until = patiently(partial(self._follow.newest, self._options))
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
         """Return where the next batch ends."""
         rows = limit.max_rows if isinstance(limit, ReadMaxRows) else None
         offset = self._follow.Offset.from_json(start)
-        end = self._follow.next_after(offset, self._options, limit=rows, until=self._until)
+        following = partial(
+            self._follow.next_after, offset, self._options, limit=rows, until=self._until
+        )
+        end = patiently(following)
         found: dict[str, Any] = end.as_json()
         return found
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         """Divide a batch."""
         first, last = map(self._follow.Offset.from_json, (start, end))
-        return [_Range(first, part) for part in self._follow.divide(self._options, first, last)]
+        parts = patiently(partial(self._follow.divide, self._options, first, last))
+        return [_Range(first, part) for part in parts]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yield the rows of a range, on an executor."""
         assert isinstance(partition, _Range)  # noqa: S101
-        found: Iterator[pa.RecordBatch] = self._follow.read(
-            self._options, partition.start, partition.part
+        return read_patiently(
+            partial(self._follow.read, self._options, partition.start, partition.part)
         )
-        return found
 
 
 class _Staged(WriterCommitMessage):
@@ -208,7 +213,8 @@ class StreamWriter(DataSourceStreamArrowWriter):
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
         """Commit what all tasks have staged, on the driver."""
-        self._rows.commit(_attempts(messages), version=batchId)
+        # If the answer to a commit is lost, the next try finds its record.
+        patiently(partial(self._rows.commit, _attempts(messages), version=batchId))
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
         """Remove what was staged, on the driver."""

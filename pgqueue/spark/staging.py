@@ -21,7 +21,8 @@ from psycopg.sql import SQL, Identifier
 from pyarrow import csv
 
 from pgqueue.codec.arguments import PAYLOAD_LIMIT
-from pgqueue.codec.encoding import ANYTHING
+from pgqueue.codec.encoding import ANYTHING, from_json
+from pgqueue.codec.envelope import is_envelope
 from pgqueue.codec.scalars import Unstorable
 from pgqueue.engine import staged
 from pgqueue.exceptions import InvalidEvent
@@ -44,6 +45,8 @@ def stage(
     batches: Iterable[pa.RecordBatch],
     columns: Sequence[Written],
     required: Collection[str],
+    *,
+    task: str | None = None,
 ) -> tuple[int, int]:
     """Stage rows; return the number of this attempt, and how many rows it has staged.
 
@@ -51,6 +54,7 @@ def stage(
         url: see `urls.resolve`.
         columns: what the columns of the batches are.
         required: the columns that may not be null.
+        task: of the rows that name none; None: they are raw messages.
 
     Raises:
         InvalidRow: a value can't be.
@@ -62,7 +66,7 @@ def stage(
         attempt = staged.begin(connection)
         names: list[str] = []
         for batch in batches:
-            table = _table(batch, columns, required)
+            table = _table(batch, columns, required, task)
             first = numpy.arange(rows, rows + batch.num_rows)
             names = ["attempt", "number", *table]
             csv.write_csv(
@@ -77,6 +81,16 @@ def stage(
         if piece.tell():
             _send(connection, names, piece)
     return attempt, rows
+
+
+def payloads(batch: pa.RecordBatch, columns: Sequence[Written]) -> list[str]:
+    """Return the payloads that would be staged of rows.
+
+    Raises:
+        InvalidRow: a value can't be.
+    """
+    found: list[str] = _table(batch, columns, ())["payload"].to_pylist()
+    return found
 
 
 def _send(connection: psycopg.Connection[Any], names: Sequence[str], piece: io.BytesIO) -> None:
@@ -97,7 +111,10 @@ def _send(connection: psycopg.Connection[Any], names: Sequence[str], piece: io.B
 
 
 def _table(
-    batch: pa.RecordBatch, columns: Sequence[Written], required: Collection[str]
+    batch: pa.RecordBatch,
+    columns: Sequence[Written],
+    required: Collection[str],
+    task: str | None = None,
 ) -> Mapping[str, pa.Array]:
     """Return the staged columns of a batch, as CSV can say them."""
     arrays = {}
@@ -110,7 +127,35 @@ def _table(
     calls = [arrays.pop(name, None) for name in ("args", "kwargs")]
     if any(each is not None for each in calls):
         arrays["payload"] = _payload(*calls, rows=batch.num_rows)
+    elif "payload" in arrays and (task or "task" in arrays):
+        _check_calls(arrays["payload"], arrays.get("task"), task)
     return arrays
+
+
+def _check_calls(payloads: pa.Array, tasks: pa.Array | None, task: str | None) -> None:
+    """Check that the payloads of tasks are arguments of a call: no worker could read others.
+
+    Raises:
+        InvalidRow: one is not.
+    """
+    each = [task] * len(payloads) if tasks is None else tasks.to_pylist()
+    for text, own in zip(payloads.to_pylist(), each, strict=True):
+        if text is None or not (own or task):
+            continue
+        try:
+            payload = from_json(text.strip())
+        except (ValueError, RecursionError):
+            continue  # PostgreSQL says what is wrong with it
+        args, kwargs = (
+            (payload.get("args", []), payload.get("kwargs", {}))
+            if type(payload) is dict and payload.keys() <= {"args", "kwargs"}
+            else (None, None)
+        )
+        if (type(args), type(kwargs)) != (list, dict) and not is_envelope(text):
+            raise InvalidRow(
+                f"The column 'payload': {shown(text)} is not the payload of a task, "
+                '{"args": […], "kwargs": {…}}. Give the columns args and kwargs instead.'
+            )
 
 
 def _checked(column: Written, array: pa.Array) -> pa.Array:
@@ -151,6 +196,8 @@ def _check_each(column: Written, texts: pa.Array) -> None:
                 column.check(text)
         except InvalidEvent as error:
             raise InvalidRow(f"The column {column.name!r}: {error}") from None
+        except ValueError as error:
+            raise InvalidRow(f"The column {column.name!r}: {shown(text)}: {error}") from None
 
 
 def _dumped(column: Written, array: pa.Array) -> pa.Array:

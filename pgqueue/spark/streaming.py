@@ -1,7 +1,8 @@
 """Follow history as messages end: what Spark's stream asks of the database.
 
-An offset is the last row that was read, by the number of the transaction that wrote it and by its
-id, and the cluster that the numbers belong to. `streaming.sql` says why no row is passed over.
+An offset is the last row that was read: the number of the transaction that wrote it, its id and its
+marker (see `engine.identity`). It also has the identity of the database.
+`streaming.sql` says why no row is passed over.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import psycopg
 from psycopg.sql import SQL, Composable, Literal
 
+from pgqueue.engine import identity
 from pgqueue.engine.values import Position
 from pgqueue.spark.errors import DataLoss, OtherCluster
 from pgqueue.spark.options import EARLIEST, StreamOptions
@@ -28,8 +30,14 @@ if TYPE_CHECKING:
 SQL_TEXTS = load(__name__)
 START = Position(0, 0)
 _OTHER = (
-    "The checkpoint follows the cluster {theirs}, and this is {ours}: transaction numbers of one "
-    "mean nothing in another. Begin with a new checkpoint, or export to another folder."
+    "The checkpoint follows the database {theirs}, and this is {ours}: another one, or one that "
+    "was restored. Transaction numbers of one mean nothing in another. Begin with a new "
+    "checkpoint, or export to another folder."
+)
+_EARLIER = (
+    "the database was restored to an earlier time, or this is a standby that lags behind, or was "
+    "promoted before it had everything. Wait for the standby; else begin with a new checkpoint, or "
+    "export to another folder."
 )
 
 
@@ -37,28 +45,32 @@ class Offset(NamedTuple):
     """How far a stream has read.
 
     Attributes:
-        cluster: PostgreSQL's system_identifier.
+        database: its identity (see `engine.identity`).
         last: the last row that was read.
+        marker: of this row; None: there was none.
     """
 
-    cluster: str
+    database: str
     last: Position
+    marker: int | None = None
 
     def as_json(self) -> dict[str, Any]:
         """Return what Spark stores in a checkpoint."""
-        return {"cluster": self.cluster, "txid": self.last.txid, "id": self.last.id}
+        return {"database": self.database, **self.last._asdict(), "marker": self.marker}
 
     @classmethod
     def from_json(cls, given: Mapping[str, Any]) -> Offset:
         """Return the offset that a checkpoint contains."""
-        return cls(given["cluster"], Position(given["txid"], given["id"]))
+        last = Position(given["txid"], given["id"])
+        return cls(given.get("database", "?"), last, given.get("marker"))
 
 
 class Range(NamedTuple):
-    """The rows after one position, up to another."""
+    """The rows after one position, up to another; and the marker of the last one, if known."""
 
     after: Position
     last: Position
+    marker: int | None = None
 
 
 def first(options: StreamOptions) -> Offset:
@@ -68,8 +80,9 @@ def first(options: StreamOptions) -> Offset:
         OtherCluster: history was restored from another cluster.
     """
     with connect(options.url, name="stream") as connection:
-        cluster = _checked(connection, None, options)
-        return Offset(cluster, _start(connection, options.start))
+        database = _checked(connection, None, options)
+        last = _start(connection, options.start)
+        return Offset(database, last, identity.of_history(connection, last))
 
 
 def _start(connection: psycopg.Connection[Any], start: object) -> Position:
@@ -104,7 +117,7 @@ def next_after(
 
     Raises:
         DataLoss: retention has removed rows that were not read.
-        OtherCluster: the offset belongs to another cluster, or to a later state of this one.
+        OtherCluster: the offset belongs to another database, or to a later state of this one.
     """
     with connect(options.url, name="stream") as connection:
         _checked(connection, offset, options)
@@ -117,21 +130,21 @@ def next_after(
             parameters = {**_between(Range(offset.last, end)), "count": limit}
             row = connection.execute(SQL_TEXTS["nth"], parameters).fetchone()
             end = Position(*row) if row else end
-        return offset._replace(last=end)
+        return offset._replace(last=end, marker=identity.of_history(connection, end))
 
 
 def divide(options: StreamOptions, start: Offset, end: Offset) -> list[Range]:
     """Divide a batch into ranges of as many rows each.
 
     Raises:
-        OtherCluster: the batch was begun in another cluster. Of a first batch that was
+        OtherCluster: the batch was begun in another database. Of a first batch that was
             interrupted, the checkpoint has only the end: it begins where a new query would.
     """
-    if end.cluster != start.cluster:
-        raise OtherCluster(_OTHER.format(theirs=end.cluster, ours=start.cluster))
+    if end.database != start.database:
+        raise OtherCluster(_OTHER.format(theirs=end.database, ours=start.database))
     if end.last <= start.last:
         return []
-    whole = Range(start.last, end.last)
+    whole = Range(start.last, end.last, end.marker)
     if options.partitions == 1:
         return [whole]
     with connect(options.url, name="stream") as connection:
@@ -140,7 +153,8 @@ def divide(options: StreamOptions, start: Offset, end: Offset) -> list[Range]:
     ends = [Position(*row) for row in rows]
     # Those of the batch that have been removed, or will be, are missed in the last range.
     ends = [*ends[:-1], whole.last]
-    return [Range(*each) for each in zip([whole.after, *ends], ends, strict=False)]
+    ranges = [Range(*each) for each in zip([whole.after, *ends], ends, strict=False)]
+    return [*ranges[:-1], ranges[-1]._replace(marker=whole.marker)]
 
 
 def read(options: StreamOptions, start: Offset, part: Range) -> Iterator[pa.RecordBatch]:
@@ -157,7 +171,7 @@ def read(options: StreamOptions, start: Offset, part: Range) -> Iterator[pa.Reco
             prepare(connection, options)
             yield from rows_of(connection, options, HISTORY, _rows(part))
             # Retention says what it removes before it does.
-            _checked(connection, start, options, read_up_to=part.last)
+            _checked(connection, start, options, read_up_to=part)
 
 
 def _rows(part: Range) -> Composable:
@@ -176,44 +190,75 @@ def _between(part: Range) -> dict[str, int]:
     }
 
 
+def check(url: str, offset: Offset) -> None:
+    """Check that the database is the one that an offset tells of.
+
+    Raises:
+        OtherCluster: it is another one, or an earlier state of it.
+    """
+    options = StreamOptions(url=url, name="history", columns=(), fails_on_loss=False)
+    with connect(url, name="stream") as connection:
+        _checked(connection, offset, options)
+
+
 def _checked(
     connection: psycopg.Connection[Any],
     offset: Offset | None,
     options: StreamOptions,
     *,
-    read_up_to: Position = START,
+    read_up_to: Range | None = None,
 ) -> str:
-    """Check that all after an offset is still there, in the cluster that it tells of.
+    """Check that all after an offset is still there, in the database that it tells of.
 
     Args:
-        read_up_to: a later position that this cluster must have reached, too.
+        read_up_to: a later range, whose last row must be the one that it was, too.
 
     Returns:
-        The cluster.
+        The identity of the database.
     """
     row = connection.execute(SQL_TEXTS["server"]).fetchone()
-    cluster, following, floor, is_restored = row or ("", 0, 0, False)
+    following, floor, is_restored = row or (0, 0, False)
     if is_restored:
         renumber = SQL_TEXTS["renumber"] % {"following": following}
         raise OtherCluster(
             "History was restored from another cluster: its rows have transaction numbers that "
             f"this one has not reached. Give them one of this cluster's: {renumber}"
         )
+    database = identity.of(connection)
     if offset is None:
-        return str(cluster)
-    if offset.cluster != cluster:
-        raise OtherCluster(_OTHER.format(theirs=offset.cluster, ours=cluster))
-    last = max(offset.last, read_up_to)
-    if last.txid >= following:
-        raise OtherCluster(
-            f"The checkpoint has read up to transaction {last.txid}, and the cluster is at "
-            f"{following}: it was restored to an earlier time. Begin with a new checkpoint, or "
-            "export to another folder."
-        )
+        return database
+    if offset.database != database:
+        raise OtherCluster(_OTHER.format(theirs=offset.database, ours=database))
+    _check_reached(connection, offset.last, offset.marker, following, floor)
+    if read_up_to:
+        _check_reached(connection, read_up_to.last, read_up_to.marker, following, floor)
     if offset.last > START and offset.last.txid < floor and options.fails_on_loss:
         raise DataLoss(
             f"Retention has removed history up to transaction {floor}, and the stream has read "
             f"up to {offset.last.txid}. Rows between them may be missing: begin with a new "
             "checkpoint, or set failOnDataLoss to false to go on with what is there."
         )
-    return str(cluster)
+    return database
+
+
+def _check_reached(
+    connection: psycopg.Connection[Any],
+    last: Position,
+    marker: int | None,
+    following: int,
+    floor: int,
+) -> None:
+    """Check that a row is there, and the one that it was, unless retention has removed it."""
+    if last.txid >= following:
+        raise OtherCluster(
+            f"The checkpoint has read up to transaction {last.txid}, and the cluster is at "
+            f"{following}: {_EARLIER}"
+        )
+    if marker is None:
+        return
+    found = identity.of_history(connection, last)
+    if found != marker and (found is not None or floor < last.txid):
+        raise OtherCluster(
+            f"The checkpoint has read message {last.id} of transaction {last.txid}, which has not "
+            f"ended here, or at another time: {_EARLIER}"
+        )

@@ -6,10 +6,9 @@
 pg_snapshot_xmin(pg_current_snapshot())::text::bigint
 
 -- name: server
--- The cluster; the next transaction's number; the highest number that retention has removed; and whether rows
+-- The next transaction's number; the highest number that retention has removed; and whether rows
 -- seem to come from the future, since they were restored from another cluster.
-SELECT (SELECT system_identifier::text FROM pg_control_system()),
-       pg_snapshot_xmax(pg_current_snapshot())::text::bigint,
+SELECT pg_snapshot_xmax(pg_current_snapshot())::text::bigint,
        coalesce((SELECT position FROM pgqueue_log_floor WHERE log = 'history'), 0),
        EXISTS (SELECT FROM pgqueue_history
                WHERE txid >= pg_snapshot_xmax(pg_current_snapshot())::text::bigint)
@@ -45,4 +44,10 @@ ORDER BY txid, id
 
 -- name: renumber
 -- For an operator, after a restore.
-UPDATE pgqueue_history SET txid = pg_current_xact_id()::text::bigint WHERE txid >= %(following)s
+UPDATE pgqueue_history
+SET txid = pg_current_xact_id()::text::bigint,
+    -- A row may be older than the constraints, which hold for what an UPDATE writes.
+    run_at = greatest(least(run_at, '9999-12-29 00:00+00'), '0001-01-03 00:00+00'),
+    created_at = greatest(least(created_at, '9999-12-29 00:00+00'), '0001-01-03 00:00+00'),
+    expires_at = CASE WHEN expires_at BETWEEN '0001-01-03 00:00+00' AND '9999-12-29 00:00+00' THEN expires_at END
+WHERE txid >= %(following)s

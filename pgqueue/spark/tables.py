@@ -90,8 +90,9 @@ FLOW = "pgqueue_flow"
 DEPENDENCY = "pgqueue_dependency"
 
 # PostgreSQL knows times that Spark's timestamps and Python's don't: infinity, 294276 AD, 4713 BC.
-FIRST_TIME = "'0001-01-01 00:00:00Z'"
-LAST_TIME = "'9999-12-31 23:59:59.999999Z'"
+# Both show times in a zone, and the time there must be within the years 1 to 9999, too.
+FIRST_TIME = "'0001-01-03 00:00:00Z'"
+LAST_TIME = "'9999-12-29 00:00:00Z'"
 
 
 def _column(name: str, of: Type) -> Column:
@@ -104,8 +105,8 @@ def _time(name: str) -> Column:
 
 def _any_time(name: str) -> Column:
     sql = f"greatest(least(m.{name}, {LAST_TIME}), {FIRST_TIME})"
-    # least() and greatest() pass over NULL.
-    return Column(name, Type.TIMESTAMP, f"CASE WHEN m.{name} IS NOT NULL THEN {sql} END")
+    # isfinite() of NULL is NULL; least() and greatest() pass over NULL.
+    return Column(name, Type.TIMESTAMP, f"CASE WHEN isfinite(m.{name}) THEN {sql} END")
 
 
 def _of_flow(name: str) -> Column:
@@ -255,6 +256,7 @@ _FLOWS = Table(
         _column("id", Type.BIGINT),
         _column("name", Type.TEXT),
         _column("handler_id", Type.BIGINT),
+        _column("names", Type.TEXT),
         _time("created_at"),
         _time("ended_at"),
     ),

@@ -1,13 +1,19 @@
+-- name: number
+-- The number of an entry's attempt; NULL: the entry has another form than the queue writes.
+CASE WHEN e ->> 'attempt' ~ '^[0-9]{{1,9}}$' THEN (e ->> 'attempt')::int END
+
 -- name: errors
 -- The attempts of the message r that have an error. Kept are the first and the last nine.
-    SELECT (e ->> 'attempt')::int AS attempt,
+    SELECT
+-- include: number
+           AS attempt,
            CASE e ->> 'class'
                WHEN 'pgqueue.exceptions.LeaseLost' THEN 'lost'
                WHEN 'pgqueue.exceptions.Discard' THEN 'discarded'
                WHEN 'pgqueue.exceptions.Cancel' THEN 'cancelled'
                ELSE 'failed'
            END AS outcome,
-           e ->> 'worker' AS worker_id, (e ->> 'at')::timestamptz AS ended_at,
+           e ->> 'worker' AS worker_id, pgqueue_instant_of_v1(e ->> 'at') AS ended_at,
            e ->> 'class' AS error_class, e ->> 'message' AS error_message, e ->> 'traceback' AS traceback
     FROM jsonb_array_elements(r.errors) e
 
@@ -35,7 +41,9 @@ a.error_class, a.error_message, a.traceback
         UNION ALL
         SELECT r.attempt, r.outcome, r.worker_id::text, r.finished_at, NULL, NULL, NULL
         WHERE r.outcome IN ('succeeded', 'cancelled', 'discarded') AND r.started_at IS NOT NULL
-          AND NOT EXISTS (SELECT FROM jsonb_array_elements(r.errors) e WHERE (e ->> 'attempt')::int = r.attempt)
+          AND NOT EXISTS (SELECT FROM jsonb_array_elements(r.errors) e WHERE r.attempt =
+-- include: number
+          )
     ) a
 ) AS m WHERE true
 

@@ -15,6 +15,7 @@ from typing import Any
 import psycopg
 from psycopg.conninfo import conninfo_to_dict
 
+from pgqueue.readable import ReadableCursor, read_as_iso
 from pgqueue.spark.errors import InvalidOption
 
 VARIABLE = "env:"
@@ -70,4 +71,10 @@ def connect(reference: str, *, name: str) -> psycopg.Connection[Any]:
     parameters.setdefault("connect_timeout", 10)
     parameters["application_name"] = f"{theirs} pgqueue spark {name}".lstrip()
     parameters["client_encoding"] = "utf-8"
-    return psycopg.connect(**parameters, autocommit=True)  # type: ignore[arg-type]
+    connection = psycopg.connect(
+        **parameters,  # type: ignore[arg-type]
+        autocommit=True,
+        cursor_factory=ReadableCursor,
+    )
+    read_as_iso(connection)
+    return connection

@@ -8,9 +8,10 @@ from dataclasses import dataclass
 from pgqueue.engine.operate import VERBS
 from pgqueue.exceptions import InvalidEvent
 from pgqueue.filters import as_topic
-from pgqueue.names import as_channel, as_key, as_path
+from pgqueue.names import as_channel, as_key
 from pgqueue.spark.errors import InvalidOption
 from pgqueue.spark.urls import DEFAULT
+from pgqueue.spark.written import as_task
 from pgqueue.spelling import hint, shown
 
 ENQUEUE = "enqueue"
@@ -81,7 +82,7 @@ def write_options(
     return WriteOptions(
         url=options.get("url", DEFAULT),
         operation=operation,
-        task=_name("task", options, as_path),
+        task=_name("task", options, as_task),
         channel=_name("channel", options, as_channel),
         topic=_name("topic", options, as_topic),
         app_id=_name("txnAppId", options, as_key),

@@ -6,13 +6,13 @@ write that Spark repeats, since it has not learned of its end, finds the record 
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from pgqueue.engine import staged
 from pgqueue.engine.operate import VERBS
 from pgqueue.engine.staged import Defaults, Write
+from pgqueue.escaping import logger_of
 from pgqueue.spark.urls import connect
 from pgqueue.spark.writeoptions import ENQUEUE, PUBLISH, WriteOptions
 from pgqueue.spark.written import (
@@ -22,6 +22,7 @@ from pgqueue.spark.written import (
     check_event,
     check_ids,
     check_message,
+    check_payload,
     columns_of,
 )
 from pgqueue.statements import load
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
 SQL = load(__name__)
 EMPTY_CALL = '{"args":[],"kwargs":{}}'
 
-logger = logging.getLogger(__name__)
+logger = logger_of(__name__)
 
 
 class Attempt(NamedTuple):
@@ -58,6 +59,7 @@ class Rows:
         self._names = {column.name for column in self._columns}
         if options.operation == ENQUEUE:
             check_message(self._names, task=options.task, channel=options.channel)
+            check_payload(schema, task=options.task)
         elif options.operation == PUBLISH:
             check_event(self._names, topic=options.topic)
         else:
@@ -75,7 +77,8 @@ class Rows:
         options = self.options
         given = {"task": options.task, "topic": options.topic}
         required = {"id", *(name for name, value in given.items() if value is None)}
-        return Attempt(partition, *stage(options.url, batches, self._columns, required))
+        staged = stage(options.url, batches, self._columns, required, task=options.task)
+        return Attempt(partition, *staged)
 
     def commit(self, attempts: Sequence[Attempt], *, version: int | None) -> None:
         """Make messages or events of what was staged, or tell a verb of it, on the driver.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Collection, Mapping
 from enum import Enum
 from typing import NamedTuple
@@ -10,7 +11,7 @@ from pyspark.sql import types as T
 
 from pgqueue.codec.arguments import PAYLOAD_LIMIT
 from pgqueue.filters import TOPIC_LIMIT, as_topic
-from pgqueue.names import CHANNEL_LIMIT, KEY_LIMIT, PATH_LIMIT
+from pgqueue.names import CHANNEL_LIMIT, KEY_LIMIT, PATH_LIMIT, as_path
 from pgqueue.quantities import LARGEST
 from pgqueue.spark.errors import InvalidColumn
 from pgqueue.spelling import hint
@@ -54,7 +55,7 @@ class Written(NamedTuple):
     Attributes:
         least: of a number the lowest; of all else, the fewest bytes.
         most: of a number the highest; of all else, the most bytes.
-        check: of a text, raises an InvalidEvent that says why it can't be.
+        check: of a text, raises an InvalidEvent or a ValueError that says why it can't be.
     """
 
     name: str
@@ -64,10 +65,26 @@ class Written(NamedTuple):
     check: Callable[[str], object] | None = None
 
 
+_TASK = re.compile(r"[\w.:/-]+")
+
+
+def as_task(text: str) -> str:
+    """Return a text that may be the import path of a task, or another name of one.
+
+    Spark imports no tasks, so it does not know which there are.
+
+    Raises:
+        ValueError: no task has such a name.
+    """
+    if not _TASK.fullmatch(as_path(text)):
+        raise ValueError("it must be the import path of a task, such as shop.tasks.send_receipt.")
+    return text
+
+
 MESSAGE = {
     column.name: column
     for column in (
-        Written("task", Kind.TEXT, 1, PATH_LIMIT),
+        Written("task", Kind.TEXT, 1, PATH_LIMIT, as_task),
         Written("channel", Kind.TEXT, 1, CHANNEL_LIMIT),
         Written("key", Kind.TEXT, 0, KEY_LIMIT),
         Written("args", Kind.LIST, 0, PAYLOAD_LIMIT),
@@ -144,6 +161,24 @@ def check_message(names: Collection[str], *, task: str | None, channel: str | No
             raise InvalidColumn(
                 f"A raw message has no {calls[0]}: give the column payload, or a task."
             )
+
+
+def check_payload(schema: T.StructType, *, task: str | None) -> None:
+    """Check that a column `payload` can be arguments of calls, where all rows are of a task.
+
+    Raises:
+        InvalidColumn: its type is another.
+    """
+    kinds = {field.name: field.dataType for field in schema.fields}
+    kind = kinds.get("payload")
+    if task is None or not isinstance(kind, (T.StructType, T.ArrayType)):
+        return
+    names = set(kind.names) if isinstance(kind, T.StructType) else {""}
+    if not names <= {"args", "kwargs"}:
+        raise InvalidColumn(
+            f"The column 'payload' is {kind.simpleString():.99}; of a task it must be a struct of "
+            "args and kwargs. Give the columns args and kwargs instead."
+        )
 
 
 def check_event(names: Collection[str], *, topic: str | None) -> None:

@@ -21,11 +21,13 @@ import psycopg
 
 from pgqueue import signals
 from pgqueue.connections import Session
-from pgqueue.engine import log
+from pgqueue.culprits import may_be_own, tell
+from pgqueue.engine import identity, log
+from pgqueue.engine.log import Stretch
 from pgqueue.engine.sequence import advance
 from pgqueue.engine.values import Connection
 from pgqueue.events.growth import Waiter
-from pgqueue.events.reading import check_bounds, read_stretch
+from pgqueue.events.reading import check_bounds, first_unreadable, read_stretch
 from pgqueue.events.recorded import RecordedEvent
 from pgqueue.exceptions import EventsRemoved, PositionAhead
 from pgqueue.filters import Filter, as_regex
@@ -59,17 +61,19 @@ class EventClient(Client):
         wanted: which.
         last_event_id: what the browser has sent; "": it begins now.
         after: the position that this is; None: none.
+        mark: of the event there; "": unknown.
     """
 
-    __slots__ = ("_feed", "after", "last_event_id", "limits", "wanted")
+    __slots__ = ("_feed", "after", "last_event_id", "limits", "mark", "wanted")
 
     def __init__(
-        self, wanted: Filter, *, last_event_id: str, after: int | None, limits: Limits
+        self, wanted: Filter, *, last_event_id: str, after: int | None, mark: str, limits: Limits
     ) -> None:
         super().__init__()
         self.wanted = wanted
         self.last_event_id = last_event_id
         self.after = after
+        self.mark = mark
         self.limits = limits
         self._feed: Feed | None = None
 
@@ -84,8 +88,8 @@ class EventClient(Client):
 
     def beat(self) -> bytes:
         """Return what is sent while there is nothing: it shows that the stream is alive."""
-        position = self._feed.delivered.get(self.loop) if self._feed and self.has_begun else None
-        return wire.comment("") if position is None else wire.position(position)
+        id = self._feed.delivered.get(self.loop) if self._feed and self.has_begun else None
+        return wire.comment("") if id is None else wire.position(id)
 
 
 class Feed(Source[EventClient]):
@@ -93,8 +97,8 @@ class Feed(Source[EventClient]):
 
     def __init__(self, alias: str) -> None:
         super().__init__(alias)
-        self.delivered: dict[asyncio.AbstractEventLoop, int] = {}
-        """How far the clients of a loop have been given everything; each loop writes its own."""
+        self.delivered: dict[asyncio.AbstractEventLoop, str] = {}
+        """The id up to which a loop's clients were given everything; each loop writes its own."""
         self._clients: dict[Filter, set[EventClient]] = {}
         self._loops: dict[asyncio.AbstractEventLoop, int] = defaultdict(int)
         self._waiter = Waiter(alias, self.wake)
@@ -103,6 +107,9 @@ class Feed(Source[EventClient]):
         self._position = NOWHERE
         self._told = NOWHERE
         self._told_at = 0.0
+        self._identity = ""
+        self._mark = ""
+        self._known: Connection | None = None
         self._under_way: list[threading.Event] = []
 
     def run(self) -> None:
@@ -123,11 +130,13 @@ class Feed(Source[EventClient]):
             self._waiter.close()
             return LINGER / 2
         is_behind = advance(connection)
+        if connection is not self._known:
+            self._look_again(connection)
         self._admit(connection)
         if self._pass_on(connection):
             return NO_NAP
         nap = self._waiter.nap(is_behind=is_behind)
-        return timedelta(seconds=min(nap, self._until_told()))
+        return timedelta(seconds=min(nap, self._until_told(connection)))
 
     def finish(self) -> None:
         """Close the connections."""
@@ -173,26 +182,36 @@ class Feed(Source[EventClient]):
                 self._loops[client.loop] += 1
         for client in there:
             self._catching_up.add(client, self._position)
-        self._say_position()
+        self._say_position(connection)
 
-    def _until_told(self) -> float:
+    def _look_again(self, connection: Connection) -> None:
+        """Begin anew if a new connection leads to another log, or to an earlier state."""
+        self._known = connection
+        is_same = not self._mark or identity.is_marked(connection, self._told, self._mark)
+        if self._position != NOWHERE and not is_same:
+            self._begin_anew(connection, "restored")
+        self._mark = ""
+
+    def _until_told(self, connection: Connection) -> float:
         """Tell clients how far they are, if it is time; return how many seconds there are left."""
         if self._told == self._position:
             return float("inf")
         left = self._told_at + TELL_EVERY - monotonic()
         if left <= 0:
-            self._say_position()
+            self._say_position(connection)
         return max(left, 0)
 
-    def _say_position(self) -> None:
+    def _say_position(self, connection: Connection) -> None:
         """Have each loop note how far its clients are, behind what it was given before."""
         with self._lock:
             loops = list(self._loops)
         self._told, self._told_at = self._position, monotonic()
+        self._identity = identity.of(connection)
+        self._mark = identity.mark(self._identity, identity.of_event(connection, self._told))
         for loop in loops:
-            self.tell(loop, partial(self._note, loop, self._position))
+            self.tell(loop, partial(self._note, loop, wire.id_of(self._told, self._mark)))
 
-    def _note(self, loop: asyncio.AbstractEventLoop, upto: int) -> None:
+    def _note(self, loop: asyncio.AbstractEventLoop, upto: str) -> None:
         if loop in self._loops:
             self.delivered[loop] = upto
 
@@ -210,25 +229,51 @@ class Feed(Source[EventClient]):
         try:
             stretch = read_stretch(connection, _of_any(filters), after=after, limit=PAGE)
         except (EventsRemoved, PositionAhead) as error:
-            self._begin_anew(connection, error)
+            self._begin_anew(connection, _reason(error))
             return True
+        except psycopg.Error as error:
+            stretch = self._without_unreadable(connection, filters, error)
         if stretch.upto == after:
             return False
         if stretch.events:
             self._waiter.found()
             events = [RecordedEvent.of(each) for each in stretch.events]
             try:
-                chunks = _chunks(connection, filters, events)
-            except psycopg.DataError as error:
-                if not self._has_ended_culprits(connection, filters, events, error):
+                chunks = _chunks(connection, filters, events, self._identity)
+            except psycopg.Error as error:
+                if not (
+                    may_be_own(error)
+                    and self._has_ended_culprits(connection, filters, events, error)
+                ):
                     raise
                 return True
-            self._hand_over(stretch.upto, chunks)
+            self._hand_over(self._id_at(connection, stretch), chunks)
         self._position = stretch.upto
-        self._until_told()
+        self._until_told(connection)
         return True
 
-    def _hand_over(self, upto: int, chunks: dict[Filter, tuple[bytes, int]]) -> None:
+    def _without_unreadable(
+        self, connection: Connection, filters: Sequence[Filter], error: Exception
+    ) -> Stretch:
+        """Read up to an unreadable event; leave it out if it is the next one."""
+        after, wanted = self._position, _of_any(filters)
+        position = first_unreadable(
+            connection, error, after=after, condition=wanted.sql, parameters=wanted.parameters
+        )
+        if position == after + 1:
+            tell(self.name, row=f"pgqueue_event at {position}", error=error)
+            return Stretch([], position, 0, position)
+        return read_stretch(connection, wanted, after=after, limit=PAGE, reach=position - 1 - after)
+
+    def _id_at(self, connection: Connection, stretch: Stretch) -> str:
+        """Return the id of the position up to which a stretch was read."""
+        if stretch.events[-1].position == stretch.upto:
+            marker: int | None = identity.marker_of(stretch.events[-1].created_at)
+        else:
+            marker = identity.of_event(connection, stretch.upto)
+        return wire.id_of(stretch.upto, identity.mark(self._identity, marker))
+
+    def _hand_over(self, upto: str, chunks: dict[Filter, tuple[bytes, int]]) -> None:
         """Give each loop at once what its clients are to be sent."""
         by_loop: dict[asyncio.AbstractEventLoop, list[Share]] = defaultdict(list)
         with self._lock:
@@ -248,7 +293,7 @@ class Feed(Source[EventClient]):
     def _deliver(
         self,
         loop: asyncio.AbstractEventLoop,
-        upto: int,
+        upto: str,
         shares: Sequence[Share],
         done: threading.Event,
     ) -> None:
@@ -266,7 +311,7 @@ class Feed(Source[EventClient]):
         connection: Connection,
         filters: Iterable[Filter],
         events: Sequence[RecordedEvent],
-        error: psycopg.DataError,
+        error: psycopg.Error,
     ) -> bool:
         """End the streams whose conditions PostgreSQL refuses; return whether there are any."""
         culprits = [each for each in filters if each.path and _fails(connection, each, events)]
@@ -280,14 +325,15 @@ class Feed(Source[EventClient]):
             signals.send(signals.service_failed, type(self), service=self.name, error=error)
         return bool(culprits)
 
-    def _begin_anew(self, connection: Connection, error: EventsRemoved | PositionAhead) -> None:
+    def _begin_anew(self, connection: Connection, reason: str) -> None:
         """Tell all clients that the log lacks what is next: it was restored, or was too fast."""
-        reason, at = _reason(error), self._position
-        self._position = log.bounds(connection).head
-        chunk = wire.reset(reason, last_event_id=str(at), position=self._position)
+        at, self._position = self._position, log.bounds(connection).head
+        mark = identity.mark_at(connection, self._position)
+        chunk = wire.reset(reason, last_event_id=str(at), position=self._position, mark=mark)
         with self._lock:
             filters = list(self._clients)
-        self._hand_over(self._position, dict.fromkeys(filters, (chunk, 1)))
+        upto = wire.id_of(self._position, mark)
+        self._hand_over(upto, dict.fromkeys(filters, (chunk, 1)))
 
 
 class Share(NamedTuple):
@@ -327,7 +373,9 @@ class CatchingUp(Service):
             try:
                 if request not in known:
                     known[request] = self._missed(client, upto)
-            except psycopg.DataError as error:
+            except psycopg.Error as error:
+                if not may_be_own(error):
+                    raise
                 signals.send(signals.service_failed, type(self), service=self.name, error=error)
                 self._tell(client, partial(client.end, WENT_WRONG))
             else:
@@ -344,7 +392,8 @@ class CatchingUp(Service):
 
     def _missed(self, client: EventClient, upto: int) -> bytes:
         """Return what a client is sent at first: what it has missed, and where it is then."""
-        ready = wire.ready(upto)
+        mark = identity.mark_at(self._session.connection, upto)
+        ready = wire.ready(upto, mark=mark)
         if not client.last_event_id:
             return ready
         try:
@@ -353,7 +402,8 @@ class CatchingUp(Service):
             reason = _reason(error)
         except NotSent as error:
             reason = str(error)
-        return wire.reset(reason, last_event_id=client.last_event_id, position=upto) + ready
+        reset = wire.reset(reason, last_event_id=client.last_event_id, position=upto, mark=mark)
+        return reset + ready
 
     def _read(self, client: EventClient, upto: int) -> bytes:
         after, limits = client.after, client.limits
@@ -361,6 +411,9 @@ class CatchingUp(Service):
             raise NotSent("invalid")
         connection = self._session.connection
         check_bounds(after, log.bounds(connection))
+        if client.mark and not identity.is_marked(connection, after, client.mark):
+            raise NotSent("restored")
+        ours = identity.of(connection)
         if after < upto and log.is_next_older(connection, after=after, age=limits.age):
             raise NotSent("too_old")
         blocks: list[bytes] = []
@@ -369,7 +422,9 @@ class CatchingUp(Service):
             limit = min(limits.events - len(blocks) + 1, PAGE)
             stretch = read_stretch(connection, client.wanted, after=after, limit=limit)
             after = stretch.upto
-            new = [wire.recorded(RecordedEvent.of(e)) for e in stretch.events if e.position <= upto]
+            new = [
+                _recorded(ours, RecordedEvent.of(e)) for e in stretch.events if e.position <= upto
+            ]
             blocks += new
             size += sum(map(len, new))
             if len(blocks) > limits.events or size > MOST_BYTES:
@@ -399,14 +454,17 @@ def _of_any(filters: Iterable[Filter]) -> Filter:
 
 
 def _chunks(
-    connection: Connection, filters: Iterable[Filter], events: Sequence[RecordedEvent]
+    connection: Connection,
+    filters: Iterable[Filter],
+    events: Sequence[RecordedEvent],
+    ours: str,
 ) -> dict[Filter, tuple[bytes, int]]:
     """Return the events that each filter wants, formatted, and how many; not those of none."""
     blocks: dict[int, bytes] = {}
 
     def formatted(event: RecordedEvent) -> bytes:
         if event.position not in blocks:
-            blocks[event.position] = wire.recorded(event)
+            blocks[event.position] = _recorded(ours, event)
         return blocks[event.position]
 
     chunks = {}
@@ -414,6 +472,11 @@ def _chunks(
         if found:
             chunks[wanted] = b"".join(map(formatted, found)), len(found)
     return chunks
+
+
+def _recorded(ours: str, event: RecordedEvent) -> bytes:
+    """Return an event of the database of an identity, formatted."""
+    return wire.recorded(event, mark=identity.mark(ours, identity.marker_of(event.created_at)))
 
 
 def _matched(
@@ -440,7 +503,9 @@ def _matched(
 def _fails(connection: Connection, wanted: Filter, events: Sequence[RecordedEvent]) -> bool:
     try:
         log.meeting(connection, [wanted], [(0, event.position) for event in events])
-    except psycopg.DataError:
+    except psycopg.Error as error:
+        if not may_be_own(error):
+            raise
         return True
     return False
 

@@ -20,8 +20,7 @@ from pgqueue.events.reading import as_alias
 from pgqueue.spelling import shown
 from pgqueue.sse import requests
 from pgqueue.sse.progress import ENDED, MessageClient
-from pgqueue.sse.requests import HEARTBEAT
-from pgqueue.sse.views import View
+from pgqueue.sse.requests import HEARTBEAT, View
 
 
 @dataclass(frozen=True)
@@ -58,8 +57,9 @@ def message_stream(
 
     Args:
         authorize: is given the request and a `StreamedMessage`; returns True, or an HttpResponse in
-            place of the stream. It may be async, and may use the ORM if it is not. None: nobody
-            may.
+            place of the stream. It may be async, and may use the ORM if it is not. Where it
+            returns anything else, the answer is 404, as for an id that no message has: a response
+            of its own tells that there is such a message. None: nobody may.
         heartbeat: how long a stream is silent at most.
         database: the alias of the queue's database, if not the one of `PGQUEUE`.
 
@@ -79,12 +79,12 @@ def message_stream(
         alias = as_alias(database)
         message = await sync_to_async(_find)(alias, id)
         if message is None:
-            return requests.refused("No message has this id.", status=404)
+            return _hidden()
         answer = await requests.answer_of(authorize, request, message)
         if isinstance(answer, HttpResponse):
             return answer
         if answer is None or answer is False:
-            return requests.denied()
+            return _hidden()
         if answer is not True:
             raise TypeError(
                 f"authorize returned {shown(answer)}: it must return True, False or an "
@@ -95,7 +95,15 @@ def message_stream(
         make = partial(MessageClient, int(message.id))
         return requests.respond(request, make, alias=alias, heartbeat=patience)
 
-    return view
+    return requests.outside_transactions(view)
+
+
+def _hidden() -> HttpResponse:
+    """Return the answer to who asks for a message that is not there, or not for them.
+
+    It is the same, or else anybody could tell the ids that exist, and so how much is sent.
+    """
+    return requests.refused("There is no such message, or this may not see it.", status=404)
 
 
 def _find(alias: str, id: int | str) -> StreamedMessage | None:

@@ -5,19 +5,23 @@ from __future__ import annotations
 import inspect
 import json
 import random
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
 from datetime import timedelta
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeAlias
 
 from asgiref.sync import SyncToAsync, iscoroutinefunction, sync_to_async
 from django.core.exceptions import ImproperlyConfigured
 from django.core.handlers.asgi import ASGIRequest
-from django.db import connections
+from django.db import connections, transaction
 from django.http import HttpRequest, HttpResponse, HttpResponseNotAllowed, StreamingHttpResponse
+from django.http.response import HttpResponseBase
 
+from pgqueue import guard
 from pgqueue.quantities import as_duration
 from pgqueue.spelling import shown
 from pgqueue.sse import wire
+
+View: TypeAlias = "Callable[..., Coroutine[Any, Any, HttpResponseBase]]"
 
 HEARTBEAT = timedelta(seconds=15)
 """Proxies close what is silent for 30 or 60 seconds."""
@@ -57,13 +61,22 @@ def refusal(request: HttpRequest) -> HttpResponse | None:
 
 
 async def answer_of(authorize: Callable[..., Any] | None, *arguments: Any) -> Any:
-    """Return what the project's function answers; False: there is none."""
+    """Return the answer of the project's function; False: there is no function.
+
+    Raises:
+        TransactionLeftOpen: it left one open in its thread, which other requests share.
+        RuntimeError: it wanted to end the process.
+    """
     if authorize is None:
         return False
-    if iscoroutinefunction(authorize):
-        return await authorize(*arguments)
-    answer = await sync_to_async(authorize)(*arguments)
-    return await answer if inspect.isawaitable(answer) else answer
+    try:
+        if iscoroutinefunction(authorize):
+            return await authorize(*arguments)
+        answer = await sync_to_async(guard.call)(authorize, *arguments)
+        return await answer if inspect.isawaitable(answer) else answer
+    except (SystemExit, KeyboardInterrupt, GeneratorExit) as error:
+        # It would end the server's loop, and with it all other streams.
+        raise RuntimeError(f"authorize ended with {type(error).__name__}.") from error
 
 
 def denied() -> HttpResponse:
@@ -114,6 +127,16 @@ def _let_thread_go() -> None:
     if context and (executor := SyncToAsync.context_to_thread_executor.pop(context, None)):
         executor.submit(connections.close_all)
         executor.shutdown(wait=False)
+
+
+def outside_transactions(view: View) -> View:
+    """Return a view that ATOMIC_REQUESTS, which Django refuses for async views, leaves alone.
+
+    A stream lasts for hours: no transaction may.
+    """
+    for alias in connections:
+        view = transaction.non_atomic_requests(using=alias)(view)
+    return view
 
 
 def as_seconds(name: str, value: Any) -> timedelta:

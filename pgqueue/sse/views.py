@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
+import re
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from datetime import timedelta
 from functools import partial
 from typing import Any, TypeAlias
@@ -18,17 +19,17 @@ from pgqueue.spelling import shown
 from pgqueue.sse import requests
 from pgqueue.sse.client import MOST_EVENTS
 from pgqueue.sse.feed import EventClient, Limits
-from pgqueue.sse.requests import HEARTBEAT
+from pgqueue.sse.requests import HEARTBEAT, View
 
 MAX_AGE = timedelta(minutes=5)
 MOST_TOPICS = 50
 LONGEST_WHERE = 2000
 LONGEST_ID = 100
+ID = re.compile(r"([0-9]+)(?:-([0-9a-f]{16}))?")
 """Characters."""
 
 Answer: TypeAlias = "bool | Filter | HttpResponse | None"
 Authorize: TypeAlias = "Callable[[HttpRequest, Filter], Answer | Awaitable[Answer]]"
-View: TypeAlias = "Callable[..., Coroutine[Any, Any, HttpResponseBase]]"
 
 
 def event_stream(
@@ -99,12 +100,13 @@ def event_stream(
         # A browser that comes back sends the header; the page's script can only write the address.
         seen = request.headers.get("Last-Event-ID") or request.GET.get("last_event_id", "")
         seen = seen[:LONGEST_ID]
+        after, mark = _as_position(seen)
         make = partial(
-            EventClient, asked, last_event_id=seen, after=_as_position(seen), limits=limits
+            EventClient, asked, last_event_id=seen, after=after, mark=mark, limits=limits
         )
         return requests.respond(request, make, alias=as_alias(database), heartbeat=patience)
 
-    return view
+    return requests.outside_transactions(view)
 
 
 def _asked(request: HttpRequest, offered: Filter) -> Filter:
@@ -121,9 +123,10 @@ def _asked(request: HttpRequest, offered: Filter) -> Filter:
     return offered.narrowed(Filter(tuple(topics), requests.parsed("where", where) if where else {}))
 
 
-def _as_position(last_event_id: str) -> int | None:
-    """Return what position this is; None: it is none."""
-    if not (last_event_id.isascii() and last_event_id.isdigit()):
-        return None
+def _as_position(last_event_id: str) -> tuple[int | None, str]:
+    """Return the position of an id, and its mark if it has one; None: it is no id."""
+    found = ID.fullmatch(last_event_id)
+    if not found:
+        return None, ""
     # Beyond what can be, it is ahead of the log all the same.
-    return min(int(last_event_id), MOST)
+    return min(int(found[1]), MOST), found[2] or ""

@@ -12,6 +12,7 @@ from datetime import timedelta
 from typing import Any
 
 from pgqueue.events.recorded import RecordedEvent
+from pgqueue.instants import aware
 
 RESET = "pgqueue.reset"
 """The event that says: some were missed, and can't be sent."""
@@ -44,40 +45,48 @@ def retry(delay: timedelta) -> bytes:
     return f"retry: {delay // timedelta(milliseconds=1)}\n\n".encode()
 
 
-def recorded(event: RecordedEvent) -> bytes:
-    """Return an event of the log: named by its topic, with its position as its id."""
+def id_of(position: int, mark: str) -> str:
+    """Return the id of a position, with the mark of the event there."""
+    return f"{position}-{mark}"
+
+
+def recorded(event: RecordedEvent, *, mark: str) -> bytes:
+    """Return an event of the log: named by its topic; its id is its position and mark."""
     # PostgreSQL's text of the payload stands as it is: it may be large, and is not ours to read.
     head = json.dumps(
         {
             "position": event.position,
             "topic": event.topic,
             "key": event.key,
-            "created_at": event.created_at.isoformat(),
+            "created_at": aware(event.created_at).isoformat(),
         }
     )
     payload = event.payload_json or "null"
-    return block(f'{head[:-1]}, "payload": {payload}}}', event=event.topic, id=event.position)
+    id = id_of(event.position, mark)
+    return block(f'{head[:-1]}, "payload": {payload}}}', event=event.topic, id=id)
 
 
-def reset(reason: str, *, last_event_id: str, position: int) -> bytes:
+def reset(reason: str, *, last_event_id: str, position: int, mark: str) -> bytes:
     """Return the event that says that some are missing after what a browser has seen.
 
     Args:
         reason: a word.
         last_event_id: what it sent.
         position: where it goes on.
+        mark: of this position.
     """
     told: dict[str, Any] = {
         "reason": reason,
         "last_event_id": last_event_id,
         "position": position,
     }
-    return block(json.dumps(told), event=RESET, id=position)
+    return block(json.dumps(told), event=RESET, id=id_of(position, mark))
 
 
-def ready(position: int) -> bytes:
+def ready(position: int, *, mark: str) -> bytes:
     """Return the event that says that all comes that is published after a position."""
-    return block(json.dumps({"position": position}), event=READY, id=position)
+    id = id_of(position, mark)
+    return block(json.dumps({"position": position}), event=READY, id=id)
 
 
 def _in_one_line(text: str) -> str:

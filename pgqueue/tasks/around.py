@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import logging
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar, Token, copy_context
 from typing import Any
 
+from pgqueue.escaping import logger_of
 from pgqueue.tasks.context import TaskContext
 
-logger = logging.getLogger(__name__)
+logger = logger_of(__name__)
 
 Around = Callable[[TaskContext], AbstractContextManager[Any]]
 

@@ -115,9 +115,9 @@ class Call(Step):
         takes = previous is not None and self.takes_result
         return draft.add(
             self.task,
-            (_results(previous), *self.args) if takes else self.args,
+            (results(previous), *self.args) if takes else self.args,
             self.kwargs,
-            after=_members(previous),
+            after=members(previous),
             on_failure=self.failure_policy,
         )
 
@@ -138,7 +138,7 @@ class Group(Step):
     def place(self, draft: Draft, previous: Placed | None = None) -> list[Placed]:
         """Add the messages of all to a flow."""
         if not self.steps:
-            return EmptyGroup(_members(previous))
+            return EmptyGroup(members(previous))
         return [step.place(draft, previous) for step in self.steps]
 
     def calls(self) -> Iterator[Call]:
@@ -225,7 +225,7 @@ def as_step(step: Any) -> Step:
     return step if isinstance(step, Step) else Call(own_task(step))
 
 
-def _members(placed: Placed | None) -> Sequence[Member[Any]]:
+def members(placed: Placed | None) -> Sequence[Member[Any]]:
     """Return the messages that what comes next waits for."""
     if placed is None:
         return ()
@@ -233,9 +233,9 @@ def _members(placed: Placed | None) -> Sequence[Member[Any]]:
         return (placed,)
     if isinstance(placed, EmptyGroup):
         return placed.before
-    return [member for each in placed for member in _members(each)]
+    return [member for each in placed for member in members(each)]
 
 
-def _results(placed: Placed | None) -> Any:
+def results(placed: Placed | None) -> Any:
     """Return what stands for the results among the arguments of what comes next."""
-    return placed if not isinstance(placed, list) else [_results(each) for each in placed]
+    return placed if not isinstance(placed, list) else [results(each) for each in placed]

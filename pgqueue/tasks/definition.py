@@ -17,7 +17,8 @@ import psycopg
 from asgiref.sync import async_to_sync, sync_to_async
 from django.db import connections, transaction
 
-from pgqueue import encryption, registry, signals, tracing
+from pgqueue import encryption, guard, registry, signals, tracing
+from pgqueue.callables import fault_of
 from pgqueue.codec.arguments import Codec
 from pgqueue.codec.encrypted import EncryptedCodec
 from pgqueue.conf import settings
@@ -32,6 +33,7 @@ from pgqueue.exceptions import (
     TaskResultMismatch,
     UnknownTask,
 )
+from pgqueue.instants import of_project
 from pgqueue.names import as_key
 from pgqueue.retries import Backoff, declare
 from pgqueue.schedules import Schedule
@@ -84,6 +86,7 @@ class Task(Generic[P, T]):
     max_attempts: int | None = None
     backoff: Backoff | None = None
     timeout: timedelta | None = None
+    hard_timeout: timedelta | None = None
     atomic: Atomic = False
     metadata: Mapping[str, Any] = field(default_factory=dict)
     enqueue_on_commit: bool | str = False
@@ -99,6 +102,12 @@ class Task(Generic[P, T]):
             raise InvalidTask(
                 f"{self.name}: dedupe_for remembers what was enqueued, on_conflict='replace' "
                 "replaces it. Choose one."
+            )
+        hard, soft = self.hard_timeout, self.timeout
+        if hard is not None and soft is not None and hard < soft:
+            raise InvalidTask(
+                f"{self.name}: hard_timeout={hard.total_seconds():g} is shorter than "
+                f"timeout={soft.total_seconds():g}, after which the run is to end by itself."
             )
         if self.connection is not None and self.enqueue_on_commit:
             raise InvalidTask(
@@ -324,6 +333,17 @@ class Task(Generic[P, T]):
         """What bounds a run in time, in the order in which they end it."""
         return () if self.timeout is None else (Limit(self.timeout),)
 
+    def hard_limit(self, grace: timedelta) -> timedelta | None:
+        """Return after which time of a run its process is replaced; None: after none.
+
+        Args:
+            grace: how much later than its last limit that is, unless the task says otherwise.
+        """
+        if self.hard_timeout is not None:
+            return self.hard_timeout
+        final = [each.after for each in self.limits if each.is_final]
+        return final[-1] + grace if final else None
+
     def scheduled_by(self, name: str) -> dict[str, Any]:
         """Return the options that messages of the schedule of this name have beside its own."""
         return {}
@@ -402,8 +422,8 @@ class Task(Generic[P, T]):
         common: engine.Common,
         payloads: Sequence[str] | None,
     ) -> None:
-        keys = [each.task.key_of(each) for each in results]
-        dedupe_keys = [each.task.dedupe_key_of(each) for each in results]
+        makes_keys = callable(self.key) or callable(self.dedupe_key)
+        keys, dedupe_keys = guard.call(_keys, results) if makes_keys else _keys(results)
         if self.ordered and len(set(keys)) > engine.LOCKED_KEYS:
             raise InvalidTask(
                 f"enqueue_many() of {self.name}: ordered messages may have {engine.LOCKED_KEYS} "
@@ -423,7 +443,7 @@ class Task(Generic[P, T]):
         else:
             # The rest is encoded as they go out; but not where that may run the user's code,
             # which may ask the same database. The first looks at the function's hints.
-            ready = [next(texts)] if _are_scalars(results) else list(texts)
+            ready = [next(texts)] if _are_scalars(results) else guard.call(list, texts)
             self._note(results, self._run(partial(store, payloads=chain(ready, texts))))
         if any(map(signals.task_enqueued.has_listeners, {each.task for each in results})):
             for result in results:
@@ -485,7 +505,7 @@ class Task(Generic[P, T]):
         for result, id, came_of in zip(results, stored.ids, stored.came_of, strict=True):
             result.id = "" if id is None else str(id)
             result.status = stored.state
-            result.enqueued_at = stored.created_at
+            result.enqueued_at = of_project(stored.created_at)
             result.came_of = came_of
             if came_of == "existing":
                 if self.on_conflict == "raise":
@@ -642,6 +662,9 @@ def task(function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
             timedeltas, or a function of (exception, result) that returns one, or None to give up.
             One that is given by `using()` must be declared with `@backoff`.
         timeout: seconds or a timedelta after which `TaskTimeout` is raised in a run.
+        hard_timeout: seconds or a timedelta after which the process of a run that has not ended is
+            replaced, and the run has failed: for code that no exception reaches, such as a call
+            into C. None: the worker's grace period after `timeout`; without `timeout` never.
         atomic: run and settle in one transaction on the queue's database: what the task does
             there happens exactly once. "read committed", "repeatable read" or "serializable"
             instead of True is how isolated it is. After a serialization failure or a deadlock it
@@ -661,7 +684,9 @@ def task(function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
             `"user.email"`, also in each item of a list; `"return"` is what the function returns.
 
     Raises:
-        InvalidTask: an option is unknown or can't be, or the function can't be imported by name.
+        InvalidTask: an option is unknown or can't be, or the function can't be imported by name; or
+            a call of the function would not run its code, since it is a generator function, or a
+            coroutine function under a wrapper that is not async.
     """
     if function is None:
         return partial(_declare, options=options)
@@ -671,6 +696,8 @@ def task(function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
 def _declare(function: Callable[..., Any], options: Mapping[str, Any]) -> Task[Any, Any]:
     if not inspect.isfunction(function) or "." in function.__qualname__:
         raise InvalidTask(f"{function!r} must be a function at the top of a module to be a task.")
+    if fault := fault_of(function):
+        raise InvalidTask(f"{function!r} can't be a task: {fault}.")
     declared: Task[Any, Any] = Task(func=function, **task_options.checked(options))
     declare(declared.backoff)
     if declared.redact:
@@ -700,6 +727,14 @@ def _encrypted_codec(function: Callable[..., Any], *, skip_first: bool) -> Codec
 
 def _options(task: Task[Any, Any]) -> dict[str, Any]:
     return {each.name: getattr(task, each.name) for each in fields(task)}
+
+
+def _keys(results: Sequence[TaskResult[Any]]) -> tuple[list[str], list[str | None]]:
+    """Return the keys of messages that are to be stored, and their dedupe keys."""
+    return (
+        [each.task.key_of(each) for each in results],
+        [each.task.dedupe_key_of(each) for each in results],
+    )
 
 
 def _are_scalars(results: Sequence[TaskResult[Any]]) -> bool:

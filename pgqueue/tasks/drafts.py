@@ -7,15 +7,23 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from itertools import chain
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar, cast
 
+from django.db import connections
+
+from pgqueue import registry
 from pgqueue.codec.encoding import Hint
 from pgqueue.codec.references import Reference, noticed
 from pgqueue.engine import enqueue as enqueueing
 from pgqueue.engine import flows as engine
+from pgqueue.engine import lookup
 from pgqueue.engine.flows import Waits
+from pgqueue.engine.lookup import Found
 from pgqueue.engine.values import Cursors
 from pgqueue.exceptions import ChannelFull, DuplicateMessage, InvalidFlow
+from pgqueue.names import as_text
+from pgqueue.spelling import hint
 from pgqueue.tables import needing_tables
 from pgqueue.tasks import storing
 from pgqueue.tasks.result import TaskResult
@@ -26,6 +34,9 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 ON_FAILURE = ("wait", "cancel", "run")
+ANYWHERE = frozenset({"any savepoint"})
+"""Is equal to no savepoints that are open."""
+NAME_BYTES = 200
 MEMBER = "<TaskResult "
 """How the text of a member begins."""
 
@@ -38,9 +49,10 @@ class Member(TaskResult[T], Reference):
         on_failure: what becomes of it when one of them fails.
         draft: what it was added to.
         number: how many were added to that before it.
+        savepoint: the block of `atomic()` that it was added in; None: that of the draft.
     """
 
-    __slots__ = ("after", "draft", "number", "on_failure")
+    __slots__ = ("after", "draft", "number", "on_failure", "savepoint")
 
     def __init__(
         self,
@@ -52,8 +64,10 @@ class Member(TaskResult[T], Reference):
         on_failure: str,
         draft: Draft,
         number: int,
+        savepoint: Savepoint | None = None,
     ) -> None:
         super().__init__(task, args, kwargs)
+        self.savepoint = savepoint
         self.after = after
         self.on_failure = on_failure
         self.draft = draft
@@ -66,13 +80,31 @@ class Member(TaskResult[T], Reference):
 
     @property
     def message_id(self) -> int:
-        """The id that is reserved for it, or that it has."""
-        return int(self.id)
+        """The id that is reserved for it, or that it has; 0: it was rolled back."""
+        return int(self.id or 0)
 
     @property
     def returned(self) -> Hint:
         """How what its task returns is written."""
         return self.task.codec.returned
+
+
+class Savepoint:
+    """Stands among what Django does on commit: it is gone if the savepoint is rolled back."""
+
+    def __init__(self, inside: frozenset[Any]) -> None:
+        self.inside = inside
+        self._has_committed = False
+
+    def __call__(self) -> None:
+        """Note that the transaction was committed."""
+        self._has_committed = True
+
+    def is_kept(self, connection: Any) -> bool:
+        """Return whether the savepoint was not rolled back."""
+        return self._has_committed or any(
+            each is self for _, each, *_ in reversed(connection.run_on_commit)
+        )
 
 
 class Draft:
@@ -85,9 +117,16 @@ class Draft:
     """
 
     def __init__(self, database: str) -> None:
+        self.id = ""
         self.database = database
         self._members: list[Member[Any]] = []
         self._is_open = True
+        self._outside: frozenset[Any] | None = self._savepoints()
+        self._savepoint: Savepoint | None = None
+        self._gone: set[Savepoint | None] = set()
+        self._names: dict[str, Member[Any]] = {}
+        self._others: list[Member[Any]] = []
+        """Messages that were stored before, and were asked for by their names."""
         self._awaited: set[int] = set()
         """The numbers of members that messages which are stored already are to wait for."""
         self._handler: Member[Any] | None = None
@@ -102,6 +141,7 @@ class Draft:
         *args: Any,
         after: Iterable[Member[Any]] | Member[Any] = (),
         on_failure: str = "wait",
+        name: str | None = None,
         **kwargs: Any,
     ) -> Member[Any]:
         """Add a message that runs a task with these arguments.
@@ -117,15 +157,17 @@ class Draft:
                 discarded, or has expired. "wait": wait until a dead one is replayed and succeeds;
                 be cancelled where it is gone, and can't be. "cancel": be cancelled in either case.
                 "run": run, and get a `ParentFailed` in the place of each missing result.
+            name: by which the flow finds the message: `flow["load"]`. None: it has none.
 
         Returns:
             The message. It has an id when the flow is stored.
 
         Raises:
-            InvalidFlow: what it is to wait for is not of this flow, or an option can't be.
+            InvalidFlow: what it is to wait for is not of this flow, an option can't be, or another
+                message of the flow has the name.
             InvalidArguments: the arguments don't fit the function.
         """
-        return self.add(task, args, kwargs, after=after, on_failure=on_failure)
+        return self.add(task, args, kwargs, after=after, on_failure=on_failure, name=name)
 
     def add(
         self,
@@ -135,6 +177,7 @@ class Draft:
         *,
         after: Iterable[Member[Any]] | Member[Any] = (),
         on_failure: str = "wait",
+        name: str | None = None,
     ) -> Member[Any]:
         """Do what `enqueue` does, where a task's own arguments may have any names."""
         self._check_open()
@@ -156,9 +199,64 @@ class Draft:
             on_failure=on_failure,
             draft=self,
             number=len(self._members),
+            savepoint=self._begin_savepoint(),
         )
+        if name is not None:
+            self._give_name(member, name)
         self._members.append(member)
         return member
+
+    def _give_name(self, member: Member[Any], name: str) -> None:
+        try:
+            if not as_text(name, NAME_BYTES):
+                raise ValueError("it must not be empty.")
+        except (TypeError, ValueError) as error:
+            raise InvalidFlow(f"name={name!r:.99} of {member.task.name}: {error}") from error
+        if (other := self._names.get(name)) is not None and other.savepoint not in self._lost():
+            raise _is_taken(name, member, other.task.name)
+        self._names[name] = member
+
+    def __getitem__(self, name: str) -> Member[Any]:
+        """Return the message that was added with this name, also before now.
+
+        A message that is added now may wait for it.
+
+        Raises:
+            InvalidFlow: no message of the flow has the name, or its task is not known here.
+        """
+        if (own := self._names.get(name)) is not None:
+            return own
+        known = list(self._names)
+        if self.id:
+            with needing_tables(self.database):
+                connection = connections[self.database]
+                id, stored = engine.named(connection, int(self.id), name)
+                found = None if id is None else lookup.find(connection, id)
+            if found is not None:
+                return self._stored_member(found)
+            known += stored
+        raise InvalidFlow(f"{self} has no message with the name {name!r:.99}. {hint(name, known)}")
+
+    def _stored_member(self, found: Found) -> Member[Any]:
+        for each in self._others:
+            if each.message_id == found.id:
+                return each
+        task = registry.find(found.task)
+        if task is None:
+            raise InvalidFlow(f"Message {found.id} is of {found.task!r}, which is not known here.")
+        args, kwargs = task.codec.decode(found.payload)
+        number = -1 - len(self._others)
+        member: Member[Any] = Member(
+            task, args, kwargs, after=[], on_failure="wait", draft=self, number=number
+        )
+        member.id = str(found.id)
+        member._note(found)
+        self._others.append(member)
+        return member
+
+    def _at(self, number: int) -> Member[Any]:
+        """Return a message that is added, or by a negative number one that was stored before."""
+        return self._members[number] if number >= 0 else self._others[-1 - number]
 
     def enqueue_many(
         self,
@@ -181,6 +279,45 @@ class Draft:
             for call in calls
         ]
 
+    def _savepoints(self) -> frozenset[Any] | None:
+        """Return the savepoints that are open; None: no transaction is."""
+        connection = connections[self.database]
+        return frozenset(connection.savepoint_ids) if connection.in_atomic_block else None
+
+    def _begin_savepoint(self) -> Savepoint | None:
+        """Return the mark of the savepoint that is open now; None: the draft's own."""
+        inside = self._savepoints()
+        if inside is None or inside == self._outside:
+            return None
+        connection: Any = connections[self.database]
+        last = self._savepoint
+        if last is None or last.inside != inside or not last.is_kept(connection):
+            self._savepoint = last = Savepoint(inside)
+            # As `on_commit` does, which refuses where Django has seen an error.
+            connection.run_on_commit.append((set(inside), last, True))
+        return last
+
+    def _lost(self) -> set[Savepoint | None]:
+        """Return the savepoints of messages that were rolled back."""
+        connection = connections[self.database]
+        given = {each.savepoint for each in self._members if each.savepoint is not None}
+        return {each for each in given if not each.is_kept(connection)}
+
+    def forget_rolled_back(self) -> None:
+        """Leave out the messages that were added in a savepoint that was rolled back."""
+        gone = self._lost()
+        if not gone:
+            return
+        self._names = {
+            name: each for name, each in self._names.items() if each.savepoint not in gone
+        }
+        awaited = [self._members[number] for number in self._awaited]
+        self._members = [each for each in self._members if each.savepoint not in gone]
+        for number, member in enumerate(self._members):
+            member.number = number
+        self._awaited = {each.number for each in awaited if each.savepoint not in gone}
+        self._gone |= gone
+
     def _check_open(self) -> None:
         if not self._is_open:
             raise InvalidFlow(
@@ -198,10 +335,22 @@ class Draft:
             )
 
     def _check_member(self, task: Task[Any, Any], member: Any) -> None:
-        if not isinstance(member, Member) or member.draft is not self:
+        if isinstance(member, Member) and member.draft is self and member.savepoint in self._gone:
+            raise InvalidFlow(
+                f"{task.name} can't wait for {member.task.name}, which was added in a savepoint "
+                "that was rolled back: add both in one, or handle the error before it leaves the "
+                "savepoint's block."
+            )
+        if not isinstance(member, Member) or member.draft is not self or not self._has(member):
             raise InvalidFlow(
                 f"{task.name} can't wait for {member!r}: it is not a message of {self}."
             )
+
+    def _has(self, member: Member[Any]) -> bool:
+        """Return whether a message is added, or was stored before; what was not stored is not."""
+        number = member.number
+        known = self._members if number >= 0 else self._others
+        return (number if number >= 0 else -1 - number) < len(known) and self._at(number) is member
 
     def parents(self) -> tuple[list[str], list[list[int]]]:
         """Encode the arguments of all, and return them with the numbers of what each waits for.
@@ -254,18 +403,23 @@ class Draft:
             )
         if (handler := self._handler) is not None:
             waits = parents[handler.number]
-            stored = [each for each in waits if members[each].came_of == "stored"]
+            stored = [each for each in waits if self._at(each).came_of == "stored"]
             parents[handler.number] = stored or waits
         self._check_stored(parents)
         waiting = [
             Waits(
-                member.message_id, [members[each].message_id for each in waits], member.on_failure
+                member.message_id,
+                sorted(self._at(each).message_id for each in waits),
+                member.on_failure,
             )
             for member, waits in zip(members, parents, strict=True)
             if waits and member.came_of == "stored"
         ]
         if waiting:
             engine.block(connection, flow_id, waiting)
+        if before := {self._at(each).message_id for each in chain(*parents) if each < 0}:
+            # They may have ended, or end now: whatever waits for them is looked at once more.
+            engine.ring(connection, "", sorted(before))
 
     def reserve(self, connection: Cursors) -> None:
         """Give the messages their ids, as far as they have none of their own yet."""
@@ -292,17 +446,117 @@ class Draft:
                     f"Message {member.id} has the dedupe key of this {member.task.name} already, "
                     f"and does not wait for others of {self}: it can't be replaced."
                 )
-        for number in sorted(self._awaited.union(*parents)):
-            member = self._members[number]
+        named = {member.number for member in self._names.values()}
+        for number in sorted(named.union(self._awaited, *parents)):
+            member = self._at(number)
             if member.came_of in ("existing", "replaced"):
                 raise DuplicateMessage(
                     f"Message {member.id} has the dedupe key of this {member.task.name} already: "
-                    "no message of the flow can wait for it."
+                    "no message of the flow can wait for it, and it can have no name in the flow."
                 )
             if member.came_of == "dropped":
                 raise ChannelFull(
                     f"The channel {member.task.queue_name!r} dropped {member.task.name}, which "
                     "others of the flow wait for."
+                )
+
+    def extend(self, connection: Cursors, flow_id: int, message_id: int) -> None:
+        """Store the messages as part of a flow that is stored already.
+
+        The flow's handler, if it has one, waits for them, too.
+
+        Args:
+            message_id: whatever waits for this message waits for those that are to be awaited; 0:
+                for none.
+
+        Raises:
+            InvalidFlow: a name is taken, or a wait would never end.
+            InvalidArguments, ChannelFull, DuplicateMessage: as `store` does.
+        """
+        if self._others:
+            # Two transactions that each add one wait of a cycle would not see the other's.
+            engine.lock(connection, flow_id)
+        self.store(connection, flow_id)
+        if self._names and not engine.add_names(connection, flow_id, self.named_ids()):
+            self._refuse_names(connection, flow_id)
+        children, handlers = engine.children(connection, flow_id, message_id)
+        self._check_cycles(connection, [*children, *handlers])
+        if any(member.task.ordered for member in self._members):
+            self._check_order(connection, self._needed(), children)
+            self._check_order(connection, self._members, handlers)
+        pairs = [
+            (child, member.message_id)
+            for member in self._members
+            if member.came_of == "stored"
+            for child in {*handlers, *(children if member.number in self._awaited else ())}
+        ]
+        if pairs:
+            engine.depend(connection, flow_id, pairs)
+
+    def named_ids(self) -> dict[str, int]:
+        """Return the ids of the messages that have a name."""
+        return {name: member.message_id for name, member in self._names.items()}
+
+    def _refuse_names(self, connection: Cursors, flow_id: int) -> NoReturn:
+        for name, member in self._names.items():
+            id, _ = engine.named(connection, flow_id, name)
+            if id is not None:
+                raise _is_taken(name, member, f"message {id}")
+        raise InvalidFlow(f"The flow {flow_id} is not kept any more.")
+
+    def _check_cycles(self, connection: Cursors, waiting: Collection[int]) -> None:
+        """Check that no new message waits for one that is to wait for a new message.
+
+        Raises:
+            InvalidFlow: one does.
+        """
+        if not (self._others and waiting):
+            return
+        found = engine.waiting(connection, waiting)
+        for each in self._others:
+            if each.message_id in found:
+                raise InvalidFlow(
+                    f"{each.task.name} #{each.id} waits for what is added here, or for a message "
+                    "that does: a new message that waits for it would never run."
+                )
+
+    def _needed(self) -> list[Member[Any]]:
+        """Return the new messages that others wait for, and those that these wait for.
+
+        One in an ordered lane waits for those before it there, too.
+        """
+        needed = set(self._awaited)
+        lanes: set[tuple[str, str]] = set()
+        _, parents = self.parents()
+        for member, waits in zip(reversed(self._members), reversed(parents), strict=True):
+            lane = _lane(member)
+            if member.number in needed or (member.task.ordered and lane in lanes):
+                needed.update((member.number, *waits))
+                if member.task.ordered:
+                    lanes.add(lane)
+        return [self._members[number] for number in sorted(needed) if number >= 0]
+
+    def _check_order(
+        self, connection: Cursors, new: Iterable[Member[Any]], waiting: Collection[int]
+    ) -> None:
+        """Check that no new message is in an ordered lane behind one that is to wait for it.
+
+        In a flow that is stored at once, none can be: messages wait for lower ids only, those of
+        their parents and of what is before them in their lanes. Growth alone has messages wait for
+        a higher id.
+
+        Raises:
+            InvalidFlow: one is.
+        """
+        lanes = engine.in_order(connection, waiting) if waiting else {}
+        for member in new:
+            lane = _lane(member)
+            if member.task.ordered and lane in lanes:
+                raise InvalidFlow(
+                    f"{member.task.name} would be behind message {lanes[lane]}, which waits for "
+                    f"it, or for one that does, in the order of {lane[0]!r} and the key "
+                    f"{lane[1]!r}: neither could ever run. Give it another key, or don't have it "
+                    "awaited."
                 )
 
 
@@ -348,6 +602,21 @@ def _noticing() -> Iterator[list[Member[Any]]]:
         noticed.reset(token)
 
 
+def _is_taken(name: str, member: Member[Any], other: str) -> InvalidFlow:
+    return InvalidFlow(
+        f"name={name!r} of {member.task.name}: {other} has this name in the flow already."
+    )
+
+
+def waits_for_itself(message_id: int) -> InvalidFlow:
+    """Return the error of a run that would wait for its own flow."""
+    return InvalidFlow(
+        f"Message {message_id} is part of the flow, which goes on for as long as this run does: "
+        "waiting for it would never end. Add what is to be done then to the flow: "
+        "context.flow.enqueue(…), or a message with after=…, or on_end=…"
+    )
+
+
 def own_task(task: Any) -> Task[Any, Any]:
     """Return a task of pgqueue's own; of one of `django.tasks`, what stores its messages.
 
@@ -368,20 +637,21 @@ class Growth(Draft):
     Args:
         flow_id: the flow.
         message_id: the message that runs.
+
+    Attributes:
+        id: the flow's id, as text.
     """
 
     def __init__(self, database: str, *, flow_id: int, message_id: int) -> None:
         super().__init__(database)
+        # The run may have begun a savepoint before it asks for its flow.
+        self._outside = ANYWHERE
+        self.id = str(flow_id)
         self._flow_id = flow_id
         self._message_id = message_id
 
     def __str__(self) -> str:
         return f"what message {self._message_id} adds to its flow"
-
-    @property
-    def id(self) -> str:
-        """The flow's id."""
-        return str(self._flow_id)
 
     def enqueue(self, task: Any, *args: Any, awaited: bool = False, **kwargs: Any) -> Member[Any]:
         """Add a message to the flow, as `Draft.enqueue` does.
@@ -414,62 +684,21 @@ class Growth(Draft):
             self._awaited.update(each.number for each in members)
         return members
 
+    def wait(self, timeout: Any = None) -> NoReturn:
+        """Refuse to wait: the flow goes on for as long as this run does.
+
+        Raises:
+            InvalidFlow: always.
+        """
+        raise waits_for_itself(self._message_id)
+
     def grow(self, connection: Cursors) -> None:
         """Store what was added, in the transaction in which the run is settled.
 
         Raises:
             InvalidArguments, InvalidFlow, ChannelFull, DuplicateMessage: the run has failed.
         """
-        with needing_tables(self.database):
-            self.store(connection, self._flow_id)
-            children, handlers = engine.children(connection, self._flow_id, self._message_id)
-            if any(member.task.ordered for member in self._members):
-                self._check_order(connection, self._needed(), children)
-                self._check_order(connection, self._members, handlers)
-            pairs = [
-                (child, member.message_id)
-                for member in self._members
-                if member.came_of == "stored"
-                for child in {*handlers, *(children if member.number in self._awaited else ())}
-            ]
-            if pairs:
-                engine.depend(connection, self._flow_id, pairs)
-
-    def _needed(self) -> list[Member[Any]]:
-        """Return the new messages that others wait for, and those that these wait for.
-
-        One in an ordered lane waits for those before it there, too.
-        """
-        needed = set(self._awaited)
-        lanes: set[tuple[str, str]] = set()
-        _, parents = self.parents()
-        for member, waits in zip(reversed(self._members), reversed(parents), strict=True):
-            lane = _lane(member)
-            if member.number in needed or (member.task.ordered and lane in lanes):
-                needed.update((member.number, *waits))
-                if member.task.ordered:
-                    lanes.add(lane)
-        return [self._members[number] for number in sorted(needed)]
-
-    def _check_order(
-        self, connection: Cursors, new: Iterable[Member[Any]], waiting: Collection[int]
-    ) -> None:
-        """Check that no new message is in an ordered lane behind one that is to wait for it.
-
-        In a flow that is stored at once, none can be: messages wait for lower ids only, those of
-        their parents and of what is before them in their lanes. Growth alone has messages wait for
-        a higher id.
-
-        Raises:
-            InvalidFlow: one is.
-        """
-        lanes = engine.in_order(connection, waiting) if waiting else {}
-        for member in new:
-            lane = _lane(member)
-            if member.task.ordered and lane in lanes:
-                raise InvalidFlow(
-                    f"{member.task.name} would be behind message {lanes[lane]}, which waits for "
-                    f"it, or for one that does, in the order of {lane[0]!r} and the key "
-                    f"{lane[1]!r}: neither could ever run. Give it another key, or don't have it "
-                    "awaited."
-                )
+        self.forget_rolled_back()
+        if self._members:
+            with needing_tables(self.database):
+                self.extend(connection, self._flow_id, self._message_id)

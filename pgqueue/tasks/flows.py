@@ -19,11 +19,12 @@ from pgqueue.engine import flows as engine
 from pgqueue.engine import lookup, operate
 from pgqueue.engine.operate import BATCH, Operated, Verb
 from pgqueue.exceptions import FlowDoesNotExist, InvalidFlow, WaitInTransaction, WaitTimeout
-from pgqueue.quantities import as_timedelta
+from pgqueue.quantities import as_flag, as_timedelta
 from pgqueue.states import WAITING, Outcome, State
 from pgqueue.tables import needing_tables
 from pgqueue.tasks import waiting
-from pgqueue.tasks.drafts import Draft
+from pgqueue.tasks.around import running
+from pgqueue.tasks.drafts import Draft, waits_for_itself
 
 LOOK_EVERY = 0.5
 """Seconds between looks at a flow that is waited for, where nothing tells of a change."""
@@ -131,7 +132,6 @@ class Flow(Draft):
 
     def __init__(self, name: str, database: str, *, on_end: Any = None) -> None:
         super().__init__(database)
-        self.id = ""
         self.name = name
         self._on_end = on_end
 
@@ -142,14 +142,31 @@ class Flow(Draft):
         return f"<Flow {self.name} #{self.id}>"
 
     def __enter__(self) -> Flow:
+        if self.id and not self._is_open:
+            self._open_again()
         self._check_open()
+        self._outside = self._savepoints()
         return self
 
+    def _open_again(self) -> None:
+        """Begin to collect messages that are added to the flow, which is stored."""
+        stored = [each for each in self._members if each.id and each.came_of == "stored"]
+        for number, member in enumerate(stored, len(self._others)):
+            member.number = -1 - number
+        self._others += stored
+        self._members, self._names, self._handler = [], {}, None
+        self._is_open = True
+
     def __exit__(self, kind: type[BaseException] | None, *raised: object) -> None:
+        if kind is None:
+            self.forget_rolled_back()
         if kind is None and len(self):
             try:
                 with needing_tables(self.database), transaction.atomic(using=self.database):
-                    self._begin(connections[self.database])
+                    if self.id:
+                        self._extend(connections[self.database])
+                    else:
+                        self._begin(connections[self.database])
             except BaseException:
                 for member in self._members:
                     member.id = ""
@@ -181,8 +198,16 @@ class Flow(Draft):
             flow_id,
             self.name,
             handler_id=None if handler is None else handler.message_id,
+            names=self.named_ids(),
         )
         self.id = str(flow_id)
+
+    def _extend(self, connection: Any) -> None:
+        if not engine.keep(connection, int(self.id)):
+            raise InvalidFlow(
+                f"No message can be added to {self!r}: it has ended, or is not committed yet."
+            )
+        self.extend(connection, int(self.id), 0)
 
     @property
     def progress(self) -> Progress:
@@ -202,18 +227,28 @@ class Flow(Draft):
         """Return how many of its messages are where, from async code."""
         return await sync_to_async(lambda: self.progress)()
 
-    def cancel(self) -> Operated:
+    def cancel(self, *, keep_clean_up: bool = False) -> Operated:
         """End what has not begun, and ask what runs to end. What `on_end` asked for then runs.
+
+        Its dead letters are left as they are: they can be replayed, or discarded.
+
+        Args:
+            keep_clean_up: leave the messages with `on_failure="run"` that still wait for others:
+                each runs when these have ended.
 
         Returns:
             The ids of what has ended (`done`), of what runs and was asked to end (`asked`), and of
             what another transaction has locked (`busy`): for these, call it again.
         """
-        return self._operate(operate.cancel, besides_handler=True)
+        try:
+            keep = as_flag(keep_clean_up)
+        except TypeError as error:
+            raise InvalidFlow(f"keep_clean_up={keep_clean_up!r:.99}: {error}") from error
+        return self._operate(operate.cancel, besides_handler=True, besides_clean_up=keep)
 
-    async def acancel(self) -> Operated:
+    async def acancel(self, *, keep_clean_up: bool = False) -> Operated:
         """End what has not begun, from async code."""
-        return await sync_to_async(self.cancel)()
+        return await sync_to_async(self.cancel)(keep_clean_up=keep_clean_up)
 
     def retry(self) -> Operated:
         """Make each dead message ready again, with all attempts before it.
@@ -228,7 +263,12 @@ class Flow(Draft):
         return await sync_to_async(self.retry)()
 
     def _operate(
-        self, verb: Verb, *, state: State | None = None, besides_handler: bool = False
+        self,
+        verb: Verb,
+        *,
+        state: State | None = None,
+        besides_handler: bool = False,
+        besides_clean_up: bool = False,
     ) -> Operated:
         done = Operated()
         flow_id = self._stored()
@@ -238,6 +278,7 @@ class Flow(Draft):
                 flow_id,
                 state=state,
                 besides_handler=besides_handler,
+                besides_clean_up=besides_clean_up,
                 limit=BATCH,
             )
             for ids in batches:
@@ -255,7 +296,9 @@ class Flow(Draft):
             WaitTimeout: it goes on.
             WaitInTransaction: the transaction that stores it is not committed.
             FlowDoesNotExist: it was rolled back, or it is not kept any more.
+            InvalidFlow: a message of the flow itself would wait, in its run.
         """
+        self._check_not_within()
         seconds = _seconds(timeout)
         until = monotonic() + seconds
         while (moving := self._moving()) is not None:
@@ -269,6 +312,7 @@ class Flow(Draft):
 
     async def await_(self, timeout: float | timedelta | None = None) -> Progress:  # noqa: ASYNC109
         """Wait until nothing of it goes on, from async code, as `wait()` does; no thread waits."""
+        self._check_not_within()
         seconds = _seconds(timeout)
         until = monotonic() + seconds
         while (moving := await sync_to_async(self._moving)()) is not None:
@@ -278,6 +322,13 @@ class Flow(Draft):
                 if await asyncio.wait_for(promise, nap) is None:
                     await sync_to_async(self._check_committed)(moving)
         return await self.aprogress()
+
+    def _check_not_within(self) -> None:
+        within = running.get()
+        if within is None or within.database != self.database or not self.id:
+            return
+        if within.claim.flow_id == int(self.id):
+            raise waits_for_itself(within.claim.id)
 
     def _moving(self) -> int | None:
         """Return a message of it that goes on; None: nothing does."""

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import json
-import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from functools import lru_cache
 from typing import Any, Literal, TypeAlias, TypedDict, get_args
 
 import psycopg
 from django.db import connections
-from django.utils import timezone
 
+from pgqueue.escaping import logger_of
 from pgqueue.exceptions import InvalidMessage, InvalidTask, UnreadablePayload
+from pgqueue.instants import as_instant
 from pgqueue.names import as_channel, as_key
 from pgqueue.quantities import LONGEST, as_count, as_flag, as_timedelta
 from pgqueue.redaction import as_paths
@@ -21,7 +21,7 @@ from pgqueue.retries import Backoff, as_backoff, dump_backoff, load_backoff
 from pgqueue.schedules import as_schedules
 from pgqueue.spelling import hint, shown
 
-logger = logging.getLogger("pgqueue")
+logger = logger_of("pgqueue")
 
 CONFLICTS = ("return", "replace", "raise")
 
@@ -47,6 +47,7 @@ class Options(TypedDict, total=False):
     max_attempts: int | None
     backoff: Backoff | Sequence[float | timedelta] | None
     timeout: timedelta | float | None
+    hard_timeout: timedelta | float | None
     atomic: Atomic
     metadata: Mapping[str, Any]
     enqueue_on_commit: bool | str
@@ -96,12 +97,7 @@ def _run_after(value: Any) -> datetime | timedelta | None:
         if not -LONGEST <= delay <= LONGEST:
             raise ValueError("it may be a hundred years at most.")
         return delay
-    if timezone.is_naive(value):
-        raise ValueError("it must say its time zone.")
-    try:
-        return value.astimezone(UTC)
-    except OverflowError as error:
-        raise ValueError("it must be in the years 1 to 9999, in UTC.") from error
+    return as_instant(value)
 
 
 def _moment(value: Any) -> datetime | None:
@@ -237,6 +233,7 @@ _CHECKS: dict[str, Callable[[Any], Any]] = {
     "max_attempts": _count,
     "backoff": lambda value: None if value is None else as_backoff(value),
     "timeout": _duration,
+    "hard_timeout": _duration,
     "atomic": _atomic,
     "metadata": as_object,
     "enqueue_on_commit": _on_commit,
@@ -252,6 +249,7 @@ _CHECKS: dict[str, Callable[[Any], Any]] = {
 _OF_THE_RUN: dict[str, Callable[[Any], Any]] = {
     "backoff": dump_backoff,
     "timeout": timedelta.total_seconds,
+    "hard_timeout": timedelta.total_seconds,
     "atomic": _atomic,
     "backend": str,  # of tasks of django.tasks
     "soft_timeout": timedelta.total_seconds,  # of tasks of Celery's kind, and the next
@@ -332,6 +330,7 @@ def _word(value: Any) -> str:
 _RECEIVED: dict[str, Callable[[Any], Any]] = {
     "backoff": _known_backoff,
     "timeout": _duration,
+    "hard_timeout": _duration,
     "atomic": _atomic,
     "backend": _word,
     "soft_timeout": _duration,

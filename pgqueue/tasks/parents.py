@@ -15,6 +15,7 @@ from pgqueue.codec.references import Returned, referred
 from pgqueue.engine import flows
 from pgqueue.engine.flows import Parent
 from pgqueue.exceptions import ParentFailed, UnreadablePayload
+from pgqueue.readable import EARLIEST
 from pgqueue.states import Outcome
 
 
@@ -29,6 +30,9 @@ def results(alias: str, ids: Collection[int], *, since: datetime) -> Mapping[int
         DecryptionFailed: one is encrypted, and can't be decrypted.
     """
     found = flows.results(connections[alias], ids, since=since)
+    if earlier := set(ids) - found.keys():
+        # They had ended before the message was added to the flow that waits for them.
+        found |= flows.results(connections[alias], earlier, since=EARLIEST)
     if missing := set(ids) - found.keys():
         raise UnreadablePayload(
             f"The result of message {min(missing)}, which is an argument, is not kept any more."
@@ -51,12 +55,14 @@ def _returned(parent: Parent, codec: Codec | None) -> Returned:
     if parent.word == Outcome.SUCCEEDED:
         text = parent.result or "null"
         if codec is None:
-            return Returned(parent.task, parse(f"the result of {parent.task}", text))
+            plain = parse(f"the result of {parent.task}", text)
+            return Returned(parent.task, plain, size=len(text))
         return Returned(
             parent.task,
             codec.plain_result(text),
             hint=codec.returned,
             is_encrypted=is_envelope(text),
+            size=len(text),
         )
     error = None if parent.error is None else json.loads(parent.error)
     return Returned(parent.task, error=ParentFailed(parent.id, parent.task, parent.word, error))

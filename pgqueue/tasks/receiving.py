@@ -97,7 +97,8 @@ class Receiver:
         """Yield up to `limit` deliveries, or all until it is closed.
 
         Raises:
-            psycopg.OperationalError: the database can't be reached.
+            psycopg.OperationalError: the database is away as it begins, or for longer than `wait`.
+                With `wait=True` it waits until the database is back.
         """
         try:
             while not self._consumer.is_closed:

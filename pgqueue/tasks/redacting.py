@@ -7,12 +7,11 @@ names of `PGQUEUE["REDACT"]` hold for all.
 from __future__ import annotations
 
 import json
-import logging
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import lru_cache, partial
 from inspect import Parameter
 from itertools import chain
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from django.utils.module_loading import autodiscover_modules
 
@@ -22,6 +21,7 @@ from pgqueue.codec.hints import signature_of
 from pgqueue.codec.references import filled
 from pgqueue.conf import settings
 from pgqueue.engine.values import Claim
+from pgqueue.escaping import logger_of
 from pgqueue.exceptions import DecryptionFailed, InvalidTask, MissingEncryptionKey
 from pgqueue.redaction import NOWHERE, Hidden, Redaction, Redactor, Rules, tree_of
 from pgqueue.spelling import hint
@@ -29,12 +29,19 @@ from pgqueue.spelling import hint
 if TYPE_CHECKING:
     from pgqueue.tasks.definition import Task
 
-logger = logging.getLogger(__name__)
+logger = logger_of(__name__)
 
 RETURN = "return"
 """Paths that begin with it lead into what the task returns. No argument can have this name."""
+TOO_DEEP = "[nested too deeply to be shown]"
 NOT_KEPT = "[not kept: the task is encrypted]"
 """What is said in the place of an error's text."""
+NOT_LOOKED_THROUGH = "[not shown: the arguments are too large to look for what is redacted]"
+"""What is said in the place of an error's text."""
+MOST_BYTES = 4 * 2**20
+"""Of a run's arguments and results that are looked at for names of fields: 0.1 s."""
+LOOKED_THROUGH = 2**20
+"""Characters of the columns with such names that are looked through: 0.5 s."""
 to_text = partial(json.dumps, ensure_ascii=False, default=str)
 HARMLESS = (DecryptionFailed, MissingEncryptionKey)
 POSITIONAL = (Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD)
@@ -84,12 +91,36 @@ def redacted_values(task: str, columns: Mapping[str, Any]) -> tuple[dict[str, An
     return {name: text and json.loads(text) for name, text in shown.items()}, hidden
 
 
+def redacted_call(task: str, args: Any, kwargs: Any) -> tuple[Any, Any, Hidden]:
+    """Return a schedule's arguments, redacted like its messages.
+
+    Args:
+        task: its name.
+        args, kwargs: parsed JSON.
+
+    Returns:
+        Both, and what hides the same values in other texts.
+    """
+    try:
+        shown, hidden = redacted_values(task, {"payload": {"args": args, "kwargs": kwargs}})
+    except RecursionError:  # Python writes no document that is nested too deeply
+        return TOO_DEEP, TOO_DEEP, EVERYTHING
+    return shown["payload"]["args"], shown["payload"]["kwargs"], hidden
+
+
 def hiding(claim: Claim) -> Hidden:
     """Return what hides the redacted values of a claimed message in texts.
 
-    Of one that is encrypted, it hides all that errors say.
+    Of an encrypted message, it hides the texts of errors, and the local variables of their frames.
+    Of a task of pgqueue itself, it hides these variables: they are URLs and secrets of webhooks.
+
+    A worker calls this for each failure while it holds leases: so this looks at a bounded part. Of
+    larger arguments and results it hides the texts of errors, where these may be redacted.
     """
-    return EVERYTHING if _is_encrypted(claim) else hiding_of([claim])
+    if _is_encrypted(claim):
+        return EVERYTHING
+    is_own = (claim.task or "").startswith("pgqueue.")
+    return _hidden(_of_claim(claim), keeps_locals=not is_own)
 
 
 def hiding_of_events(events: Iterable[Any]) -> Hidden:
@@ -99,28 +130,64 @@ def hiding_of_events(events: Iterable[Any]) -> Hidden:
 
 def hiding_of(claims: Iterable[Claim], events: Iterable[Any] = ()) -> Hidden:
     """Return what hides the redacted values of both in texts."""
-    return Hidden([*chain(*map(_of_claim, claims)), *chain(*map(_of_event, events))])
+    return _hidden(chain(*map(_of_claim, claims), *map(_of_event, events)))
+
+
+class Part(NamedTuple):
+    """A column that may have redacted values.
+
+    Attributes:
+        size: its bytes, more or less.
+        text: returns it as JSON text.
+    """
+
+    redactor: Redactor
+    size: int
+    text: Callable[[], str | bytes | None]
+
+
+def _hidden(parts: Iterable[Part], *, keeps_locals: bool = True) -> Hidden:
+    looked_at = [part for part in parts if part.size and not part.redactor.is_idle]
+    if sum(part.size for part in looked_at) > MOST_BYTES:
+        return TOO_LARGE
+    values: list[str] = []
+    left = LOOKED_THROUGH
+    for part in looked_at:
+        text = _as_text(part.text())
+        if not part.redactor.may_redact(text):
+            continue
+        left -= len(text)
+        if left < 0:
+            return TOO_LARGE
+        values += part.redactor.values(text)
+    return Hidden(values, keeps_locals=keeps_locals)
 
 
 class Everything(Hidden):
     """Hides all that errors say, but for those that can't quote what was decrypted."""
 
-    def __init__(self) -> None:
-        super().__init__(())
+    def __init__(self, instead: str = NOT_KEPT) -> None:
+        super().__init__((), keeps_locals=False)
+        self._instead = instead
 
     def __bool__(self) -> bool:
         return True
 
     def __call__(self, text: str) -> str:
         """Return what stands in its place."""
-        return NOT_KEPT
+        return self._instead
+
+    def shown(self, text: str) -> str:
+        """Return what stands in its place."""
+        return self._instead
 
     def said(self, error: BaseException) -> str:
         """Return what an error says, if it can't quote."""
-        return str(error) if type(error) in HARMLESS else NOT_KEPT
+        return str(error) if type(error) in HARMLESS else self._instead
 
 
 EVERYTHING = Everything()
+TOO_LARGE = Everything(NOT_LOOKED_THROUGH)
 
 
 def _is_encrypted(claim: Claim) -> bool:
@@ -132,24 +199,30 @@ def _is_encrypted(claim: Claim) -> bool:
     )
 
 
-def _of_claim(claim: Claim) -> list[str]:
+def _of_claim(claim: Claim) -> Iterator[Part]:
     by = rules(claim.task)
-    others = (_values(by.others, text) for text in (claim.metadata, claim.progress))
-    results = (_values(rules(each.task).result, to_text(each.plain)) for _, each in claim.taken)
-    return [*_values(by.payload, _payload_of(claim)), *chain(*others, *results)]
+    taken = [each for _, each in claim.taken]
+    # Where results stand matters only to places in the payload: the names of fields in them are
+    # looked for in each result, too.
+    places = taken if by.payload.tree != NOWHERE else []
+    size = len(claim.payload or b"") + sum(each.size for each in places)
+    yield Part(by.payload, size, partial(_payload_of, claim) if places else lambda: claim.payload)
+    for column in (claim.metadata, claim.progress):
+        yield Part(by.others, len(column or b""), partial(_as_text, column))
+    for each in taken:
+        yield Part(rules(each.task).result, each.size, partial(to_text, each.plain))
 
 
 def _payload_of(claim: Claim) -> str | bytes | None:
     """Return a payload with the results that it took."""
-    if not claim.taken:
-        return claim.payload
     values = {id: each.plain for id, each in claim.taken}
     return to_text(filled(json.loads(claim.payload or b"null"), values))
 
 
-def _of_event(event: Any) -> list[str]:
+def _of_event(event: Any) -> Iterator[Part]:
     by = fields()
-    return [*_values(by, event.payload_json), *_values(by, event.metadata_json)]
+    for text in (event.payload_json, event.metadata_json):
+        yield Part(by, len(text or ""), partial(str, text or ""))
 
 
 def check(task: Task[Any, Any]) -> None:
@@ -211,7 +284,7 @@ def _parameters(function: Callable[..., Any], skip_first: bool) -> list[Paramete
     return list(signature_of(function).parameters.values())[skip_first:]
 
 
-def _values(redactor: Redactor, text: str | bytes | None) -> list[str]:
+def _as_text(text: str | bytes | None) -> str:
     if not text:
-        return []
-    return redactor.values(text if isinstance(text, str) else text.decode("utf-8", "replace"))
+        return ""
+    return text if isinstance(text, str) else text.decode("utf-8", "replace")

@@ -10,13 +10,14 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from threading import TIMEOUT_MAX
 from time import monotonic
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar
 
 from asgiref.sync import sync_to_async
 from django.db import connections
 
 from pgqueue.connections import borrow
 from pgqueue.engine import cancel, held, lookup
+from pgqueue.engine.errors import entries
 from pgqueue.engine.lookup import Found
 from pgqueue.engine.values import Cursors
 from pgqueue.exceptions import (
@@ -27,6 +28,7 @@ from pgqueue.exceptions import (
     WaitInTransaction,
     WaitTimeout,
 )
+from pgqueue.instants import of_project
 from pgqueue.quantities import as_timedelta
 from pgqueue.states import Outcome, State
 from pgqueue.tables import needing_tables
@@ -36,6 +38,7 @@ if TYPE_CHECKING:
     from pgqueue.tasks.definition import Task
 
 T = TypeVar("T")
+Call: TypeAlias = "tuple[Sequence[Any], Mapping[str, Any]]"
 
 FOREVER = TIMEOUT_MAX / 2
 WORDS: dict[str, State | Outcome] = {each.value: each for each in (*State, *Outcome)}
@@ -58,18 +61,16 @@ class TaskResult(Generic[T]):
         task: the task it runs.
         id: its number, as text; '' until it is stored.
         status: a `State` while it lives, an `Outcome` once it has ended.
-        args, kwargs: what the task is called with.
         enqueued_at: when it was stored, by the database's clock.
         came_of: what enqueueing it came to: stored; existing or replaced, where its dedupe_key was
             taken; or dropped, where its channel was full and drops what is beyond.
     """
 
-    __slots__ = ("_found", "args", "came_of", "enqueued_at", "id", "kwargs", "status", "task")
+    __slots__ = ("_call", "_found", "came_of", "enqueued_at", "id", "status", "task")
 
     def __init__(self, task: Task[Any, T], args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
         self.task = task
-        self.args = args
-        self.kwargs = kwargs
+        self._call: Call | None = (args, kwargs)
         self.id = ""
         self.status: State | Outcome = State.READY
         self.enqueued_at: datetime | None = None
@@ -78,14 +79,44 @@ class TaskResult(Generic[T]):
 
     @classmethod
     def of(cls, task: Task[Any, T], found: Found) -> TaskResult[T]:
-        """Return the result of a message that was looked up."""
-        result = cls(task, *task.codec.decode(found.payload))
+        """Return the result of a message that was looked up. Its arguments are not read yet."""
+        result = cls(task, (), {})
+        result._call = None
         result.id = str(found.id)
         result._note(found)
         return result
 
     def __repr__(self) -> str:
         return f"<TaskResult {self.task.name} #{self.id} {self.status.value}>"
+
+    @property
+    def args(self) -> Sequence[Any]:
+        """The positional arguments. Of a message that was looked up, they are read at first use.
+
+        Raises:
+            UnreadablePayload: they are another task's, or no key decrypts them.
+            ObjectDoesNotExist: the row of a model instance is gone.
+        """
+        return self._arguments[0]
+
+    @property
+    def kwargs(self) -> Mapping[str, Any]:
+        """The named arguments, read as `args` are."""
+        return self._arguments[1]
+
+    @property
+    def stored_call(self) -> tuple[list[Any], dict[str, Any]]:
+        """The arguments as they are stored: plain JSON. Of an encrypted message there are none."""
+        plain = json.loads(self._found.payload if self._found else "null")
+        found = plain if isinstance(plain, dict) else {}
+        return list(found.get("args", [])), dict(found.get("kwargs", {}))
+
+    @property
+    def _arguments(self) -> Call:
+        if self._call is None:
+            payload = self._found.payload if self._found else "null"
+            self._call = self.task.codec.decode(payload)
+        return self._call
 
     @property
     def is_finished(self) -> bool:
@@ -107,10 +138,9 @@ class TaskResult(Generic[T]):
     @property
     def errors(self) -> list[TaskError]:
         """Its failed attempts: the first, and the last nine."""
-        entries = json.loads(self._found.errors) if self._found else []
         return [
             TaskError(entry["attempt"], entry["class"], entry["message"], entry["traceback"])
-            for entry in entries
+            for entry in entries(self._found.errors if self._found else "[]")
         ]
 
     @property
@@ -126,12 +156,12 @@ class TaskResult(Generic[T]):
     @property
     def started_at(self) -> datetime | None:
         """When its last finished run began."""
-        return self._found.started_at if self._found else None
+        return of_project(self._found.started_at) if self._found else None
 
     @property
     def finished_at(self) -> datetime | None:
         """When it ended."""
-        return self._found.finished_at if self._found else None
+        return of_project(self._found.finished_at) if self._found else None
 
     @property
     def metadata(self) -> dict[str, Any]:
@@ -249,6 +279,8 @@ class TaskResult(Generic[T]):
     def cancel(self) -> bool:
         """End the message as cancelled; if it runs, ask its task to end.
 
+        A dead letter is left as it is: `Message.objects.filter(id=…).discard()` ends it for good.
+
         Returns:
             Whether there was anything to cancel. What had begun to run may still succeed.
         """
@@ -292,7 +324,7 @@ class TaskResult(Generic[T]):
 
     def _note(self, found: Found) -> None:
         self.status = WORDS[found.state]
-        self.enqueued_at = found.created_at
+        self.enqueued_at = of_project(found.created_at)
         self._found = found
 
     def _late(self, seconds: float) -> WaitTimeout:

@@ -18,8 +18,10 @@ from pgqueue.conf import settings
 from pgqueue.engine import schedule as engine
 from pgqueue.engine.schedule import Declared, Scheduled
 from pgqueue.exceptions import ChannelFull, InvalidSchedule, PGQueueError, UnknownTask
+from pgqueue.redaction import Hidden
 from pgqueue.schedules import Schedule, checked_name, rhythm_of
 from pgqueue.tables import needing_tables
+from pgqueue.tasks import redacting
 from pgqueue.tasks.definition import Task
 from pgqueue.tasks.result import TaskResult
 from pgqueue.ticks import Cron
@@ -132,6 +134,12 @@ def arguments(task: Task[Any, Any], args: str, kwargs: str) -> tuple[list[Any], 
     found = task.codec.decode(f'{{"args": {args}, "kwargs": {kwargs}}}')
     task.plain_codec.encode(*found)
     return found
+
+
+def hiding(scheduled: Scheduled) -> Hidden:
+    """Return the `Hidden` that removes a schedule's redacted arguments from texts."""
+    given = (json.loads(scheduled.args), json.loads(scheduled.kwargs))
+    return redacting.redacted_call(scheduled.task, *given)[2]
 
 
 def enqueue(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import threading
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
@@ -17,9 +16,10 @@ from opentelemetry.metrics import CallbackOptions, MeterProvider, Observation
 from pgqueue import __version__
 from pgqueue.conf import settings
 from pgqueue.connections import connect
+from pgqueue.escaping import logger_of
 from pgqueue.exceptions import PGQueueError
 
-logger = logging.getLogger("pgqueue")
+logger = logger_of("pgqueue")
 
 UNITS: Mapping[str, str] = {
     "messages": "{message}",
@@ -36,6 +36,11 @@ UNITS: Mapping[str, str] = {
     "subscription_lag_events": "{event}",
     "webhook_stopped": "1",
     "webhook_failing_seconds": "s",
+    "lock_held_seconds": "s",
+    "rows_left_out": "{row}",
+    "duty_failing_seconds": "s",
+    "history_days_ahead": "d",
+    "notification_queue_usage": "1",
     "wal_lag_bytes": "By",
     "wal_feed_active": "1",
     "scrape_failed": "1",

@@ -7,7 +7,6 @@ fails here, such as a sampler, is logged, and changes nothing about the message.
 from __future__ import annotations
 
 import json
-import logging
 from asyncio import CancelledError
 from collections.abc import Callable, Iterable, Sequence
 from contextvars import Token
@@ -20,12 +19,13 @@ from opentelemetry.context import Context
 from opentelemetry.trace import INVALID_SPAN, Link, Span, SpanKind, Status, StatusCode
 from opentelemetry.trace import Tracer as OTelTracer
 
+from pgqueue.escaping import logger_of
 from pgqueue.exceptions import Cancel, Defer, Discard
 from pgqueue.redaction import Hidden, stand_in
 from pgqueue.telemetry.carried import EMPTY, Origin, added
 from pgqueue.telemetry.instruments import SYSTEM, TASK, Instruments, name_of
 
-logger = logging.getLogger("pgqueue")
+logger = logger_of("pgqueue")
 
 Attributes = dict[str, str | int]
 

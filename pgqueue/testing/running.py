@@ -17,13 +17,13 @@ from pgqueue import registry, signals
 from pgqueue.claiming.tally import Tally
 from pgqueue.conf import settings
 from pgqueue.connections import borrow
+from pgqueue.django_connections import kept_open
 from pgqueue.endings import Closed, Ending, HandedBack, Retried
 from pgqueue.engine import lookup, promote
 from pgqueue.engine.values import Claim
 from pgqueue.tasks import Task, TaskResult
 from pgqueue.tasks.definition import on_stored
 from pgqueue.testing.claiming import claim_next
-from pgqueue.worker.django_connections import kept_open
 from pgqueue.worker.handlers import Handlers
 from pgqueue.worker.leases import LeasedMessage, Leases
 from pgqueue.worker.quarantine import Quarantine

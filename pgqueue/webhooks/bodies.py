@@ -14,6 +14,7 @@ from django.core.serializers.json import DjangoJSONEncoder
 from pgqueue.discovery import import_declaring
 from pgqueue.events.recorded import RecordedEvent
 from pgqueue.exceptions import InvalidWebhook
+from pgqueue.instants import aware
 from pgqueue.spelling import shown
 
 Serializer: TypeAlias = "Callable[[list[RecordedEvent]], tuple[bytes | str, str]]"
@@ -139,7 +140,7 @@ def _cloudevent(event: RecordedEvent, source: str) -> dict[str, Any]:
     return {
         "specversion": "1.0",
         # A test has no position.
-        "id": str(event.position) if event.position else f"test-{_time(event)}",
+        "id": event.unique_id if event.position else f"test-{_time(event)}",
         "source": source,
         "type": event.topic,
         **subject,
@@ -150,7 +151,7 @@ def _cloudevent(event: RecordedEvent, source: str) -> dict[str, Any]:
 
 
 def _time(event: RecordedEvent) -> str:
-    return event.created_at.astimezone(UTC).isoformat()
+    return aware(event.created_at).astimezone(UTC).isoformat()
 
 
 class _Encoder(DjangoJSONEncoder):

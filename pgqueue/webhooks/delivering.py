@@ -5,11 +5,9 @@ from __future__ import annotations
 import gzip
 import time
 from collections.abc import Sequence
-from datetime import UTC, timedelta
+from datetime import UTC, datetime, timedelta
 from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING, Any
-
-from django.utils import timezone
 
 from pgqueue import __version__, tracing
 from pgqueue.conf import settings
@@ -71,7 +69,7 @@ def _deliver(
     if not is_test:
         _check(target, context)
     body = _body(target, events, is_batch=is_batch)
-    parts = [context.id] if is_test else [event.position for event in events]
+    parts = [context.id] if is_test else [event.unique_id for event in events]
     try:
         response = _post(target, signing.id_of(target.salt, parts), body)
     except DeliveryFailed as error:
@@ -193,4 +191,4 @@ def wait_of(retry_after: str | None) -> timedelta | None:
         return None
     if until.tzinfo is None:
         until = until.replace(tzinfo=UTC)
-    return min(max(until - timezone.now(), timedelta()), LONGEST_WAIT)
+    return min(max(until - datetime.now(UTC), timedelta()), LONGEST_WAIT)

@@ -8,6 +8,7 @@ address, too. Redirects are not followed, and no proxy of the environment is ask
 
 from __future__ import annotations
 
+import logging
 import os
 import socket
 import ssl
@@ -69,6 +70,7 @@ def post(
     """
     began = monotonic()
     _exchange.until, _exchange.networks = began + timeout, networks
+    _exchange.is_on = True
     try:
         response = _pool(origin).urlopen(
             "POST",
@@ -89,6 +91,8 @@ def post(
         raise DeliveryFailed(f"It did not answer within {timeout:g} s.") from None
     except (OSError, HTTPError) as error:
         raise DeliveryFailed(_reason(error, timeout)) from None
+    finally:
+        _exchange.is_on = False
     return Response(
         response.status,
         excerpt.decode("utf-8", "replace").replace("\x00", ""),
@@ -133,9 +137,23 @@ class _Exchange(local):
 
     until: float = inf
     networks: tuple[Network, ...] = ()
+    is_on: bool = False
 
 
 _exchange = _Exchange()
+
+
+class _Quiet(logging.Filter):
+    """Drops what the library logs of an exchange: its lines have the URL, which may let one in."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Keep the records of others, who use the library in other threads or at other times."""
+        return not _exchange.is_on
+
+
+_QUIET = _Quiet()
+for _name in ("connection", "connectionpool", "poolmanager", "response", "util.retry"):
+    logging.getLogger(f"urllib3.{_name}").addFilter(_QUIET)
 
 
 class _Refused(Exception):

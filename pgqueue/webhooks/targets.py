@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from threading import Lock
 from time import monotonic
 from typing import Any
 from uuid import UUID
 
 from django.db.models.signals import post_delete, post_save
-from django.utils import timezone
 
 from pgqueue.conf import settings
 from pgqueue.endpoints import Origin, key_of, parsed
+from pgqueue.instants import aware
 from pgqueue.models import Webhook
 from pgqueue.retries import Backoff, load_backoff
 
@@ -54,7 +54,7 @@ class Target:
         """What signs now."""
         if len(self.keys) == 1:
             return [self.keys[0][0]]
-        now = timezone.now()
+        now = datetime.now(UTC)
         return [key for key, until in self.keys if until is None or until > now]
 
 
@@ -90,7 +90,8 @@ def _target(alias: str, webhook: Webhook) -> Target:
     options = settings().webhooks
     origin, path = parsed(webhook.url)
     rotated = [
-        (key_of(each["secret"]), datetime.fromisoformat(each["until"])) for each in webhook.rotated
+        (key_of(each["secret"]), aware(datetime.fromisoformat(each["until"])))
+        for each in webhook.rotated
     ]
     own = {name.lower(): value for name, value in webhook.headers.items()}
     common = {name.lower(): value for name, value in options.headers.items()}

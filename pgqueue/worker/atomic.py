@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-import logging
-import random
 import time
 from collections.abc import Callable
 
 from django.db import connections, transaction
 from django.db.transaction import TransactionManagementError
-from psycopg.errors import DeadlockDetected, SerializationFailure
 
 from pgqueue.conf import settings
 from pgqueue.endings import Closed, Ending
 from pgqueue.engine import lease
-from pgqueue.engine.errors import is_caused_by
+from pgqueue.engine.errors import RERUNS, is_conflict, pause
+from pgqueue.escaping import logger_of
 from pgqueue.exceptions import LeaseLost
+from pgqueue.guard import TransactionLost
 from pgqueue.redaction import stand_in
 from pgqueue.tasks import redacting
 from pgqueue.tasks.options import Atomic
@@ -23,11 +22,10 @@ from pgqueue.worker.failures import AWAY, NotBegun
 from pgqueue.worker.leases import LeasedMessage
 from pgqueue.worker.settler import write
 
-logger = logging.getLogger(__name__)
+logger = logger_of(__name__)
 
-RERUNS = 10
-LONGEST_PAUSE = 0.05
-"""Seconds; at random up to this, or those who were in each other's way are so again."""
+GONE = (NotBegun, TransactionLost)
+"""Errors after which nothing can be written in the transaction."""
 
 ISOLATE = {
     "read committed": "SET TRANSACTION ISOLATION LEVEL READ COMMITTED",
@@ -72,7 +70,7 @@ def run(
             if not is_conflict(error) or not _keep(alias, leased) or not reruns:
                 raise
         reruns -= 1
-        time.sleep(random.uniform(0, LONGEST_PAUSE))  # noqa: S311
+        time.sleep(pause())
 
 
 def _run_once(
@@ -131,7 +129,7 @@ def _run_locked(
             ending = call()
             _check_unbroken(alias)
     except BaseException as error:
-        if is_conflict(error) or isinstance(error, NotBegun) or connection.closed:
+        if is_conflict(error) or isinstance(error, GONE) or connection.closed:
             raise
         ending = ending_after(error)
     leased.end()
@@ -140,17 +138,6 @@ def _run_locked(
     if not write(connection, [(leased, ending)]):
         raise LeaseLost
     return ending
-
-
-def is_conflict(error: BaseException | None) -> bool:
-    """Say whether others were in the way of a transaction, so that it should run again.
-
-    Also where the task raised something else over it. But what a task asks for by an EndOfRun,
-    it gets.
-    """
-    return isinstance(error, Exception) and is_caused_by(
-        error, SerializationFailure, DeadlockDetected
-    )
 
 
 def _keep(alias: str, leased: LeasedMessage) -> bool:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from pgqueue.worker.config import WorkerConfig
 from pgqueue.worker.parent import STOPPED, WELL, Parent
-from pgqueue.worker.stopping import SIGNALS
+from pgqueue.worker.stopping import OTHERS, SIGNALS, asked_for_stacks
 
 if TYPE_CHECKING:
     from pgqueue.claiming.registration import WorkerIds
@@ -32,7 +32,12 @@ def main(config: WorkerConfig, pipe: Connection, ids: WorkerIds, level: int | No
     for number in SIGNALS:
         signal.signal(number, signal.SIG_IGN)
     # The parent blocked them before it started this process. Processes started here inherit that.
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)
+    with asked_for_stacks():
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, [*SIGNALS, *OTHERS])
+        _run(config, Parent(pipe), ids, level)
+
+
+def _run(config: WorkerConfig, parent: Parent, ids: WorkerIds, level: int | None) -> None:
     import django
 
     django.setup()
@@ -44,7 +49,6 @@ def main(config: WorkerConfig, pipe: Connection, ids: WorkerIds, level: int | No
     from pgqueue.worker.worker import Worker
 
     configure_logging(level)
-    parent = Parent(pipe)
     try:
         worker = Worker(config, parent=parent, ids=ids, began_at=BEGAN_AT)
     except OperationalError as error:

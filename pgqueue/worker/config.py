@@ -27,6 +27,7 @@ class WorkerConfig:
         max_memory: at this size a process is replaced, in MB of a million bytes.
         max_age: after about this long a process is replaced.
         max_idle: a process that has had nothing to run for so long ends.
+        max_busy: a process none of whose threads has been free for so long is not well.
         reload: whether processes are replaced when code has changed.
         liveness_file: is touched every second while nothing is stuck.
         metrics_port: where it is told what it does; None: nowhere.
@@ -48,6 +49,7 @@ class WorkerConfig:
     max_memory: int | None = None
     max_age: timedelta | None = None
     max_idle: timedelta | None = None
+    max_busy: timedelta | None = None
     reload: bool = False
     liveness_file: Path | None = None
     metrics_port: int | None = None

@@ -17,6 +17,9 @@ from pgqueue import signals
 
 STATUS = 1
 """The exit status of a process whose time was over."""
+OVERRUN = 75
+"""The exit status of a process that ended in order since a run of it did not end at its hard
+timeout: EX_TEMPFAIL. Its supervisor is to start another."""
 CHECK_EVERY = 0.25  # seconds
 LOGGING = 1.0
 """Seconds in which the reason of an exit must be logged."""

@@ -7,7 +7,6 @@ database, or take long, is done outside of the loop.
 from __future__ import annotations
 
 import asyncio
-import logging
 import sys
 import threading
 import traceback
@@ -21,10 +20,8 @@ from asgiref.sync import sync_to_async
 from django.db import connections
 from django.db.backends.base.base import BaseDatabaseWrapper
 
-from pgqueue.endings import Closed, Ending
-from pgqueue.exceptions import Defer, TransactionLeftOpen
-from pgqueue.worker.buffer import Buffer
-from pgqueue.worker.django_connections import (
+from pgqueue import forking, guard
+from pgqueue.django_connections import (
     are_any_in_transaction,
     are_any_open,
     begin_thread,
@@ -33,10 +30,15 @@ from pgqueue.worker.django_connections import (
     close_idle_connections,
     close_old_connections,
     close_read_only_connections,
+    forget_queries,
     have_any_changed,
     is_refusal,
     roll_back_open,
 )
+from pgqueue.endings import Closed, Ending
+from pgqueue.escaping import logger_of
+from pgqueue.exceptions import Defer, TransactionLeftOpen
+from pgqueue.worker.buffer import Buffer
 from pgqueue.worker.executor import Executor
 from pgqueue.worker.leases import LeasedMessage
 from pgqueue.worker.runner import Run, Runner
@@ -53,7 +55,7 @@ TIDYING = 1.0
 FAILURES = 5
 """In a row, each within a second: then the loop is given up, and the watchdog ends the process."""
 
-logger = logging.getLogger(__name__)
+logger = logger_of(__name__)
 
 Awaitable = Callable[[], Coroutine[Any, Any, Any]]
 Ended = tuple[Run, Callable[[], Any]]
@@ -89,6 +91,7 @@ class EventLoop(Executor):
         self._tasks: set[asyncio.Task[None]] = set()
         self._has_finished = False
         self._was_refused = False
+        self._generation = forking.generation
         self._opened: list[BaseDatabaseWrapper] = []
         """The connections of the thread that async tasks use the ORM in."""
         self._rolled_back: list[str] = []
@@ -120,16 +123,21 @@ class EventLoop(Executor):
             leased = self._buffer.take(IDLE if are_any_open() else None, close_idle_connections)
             if leased is None:
                 break
-            run = self._runner.begin(leased)
-            if isinstance(run, Run):
-                self._send(run)
-            else:
-                self._make_room()
-                self._hand_on(leased, run)
+            # The coroutine begins with a copy of this context.
+            guard.isolated(self._begin_one, leased)
             close_old_connections()
         connections.close_all()
         with suppress(RuntimeError):  # it was given up
             self._loop.call_soon_threadsafe(self._finish)
+
+    def _begin_one(self, leased: LeasedMessage) -> None:
+        run = self._runner.begin(leased)
+        forking.leave_if_forked_since(self._generation)
+        if isinstance(run, Run):
+            self._send(run)
+        else:
+            self._make_room()
+            self._hand_on(leased, run)
 
     def _send(self, run: Run) -> None:
         try:
@@ -182,6 +190,8 @@ class EventLoop(Executor):
         if left := await self._left_open(began):
             ended = ended if is_final else _raising(TransactionLeftOpen(left))
         await self._close_changed()
+        if len(self._tasks) == 1:  # this one
+            forget_queries(self._opened)
         run.leased.end()
         self._ended.put((run, ended))
 
@@ -259,8 +269,11 @@ class EventLoop(Executor):
         begin_thread()
         while ended := self._next_ended():
             run, value = ended
-            # What was given up did not fail: it goes on elsewhere.
-            ending = Closed() if run.leased.given_up else self._runner.conclude(run, value)
+            # A run that was given up did not fail: it goes on elsewhere.
+            ending: Ending = Closed()
+            if not run.leased.given_up:
+                ending = guard.isolated(self._runner.conclude, run, value)
+            forking.leave_if_forked_since(self._generation)
             self._runner.end(run.leased)
             self._make_room()
             self._hand_on(run.leased, ending)

@@ -7,7 +7,13 @@ from collections.abc import Callable, Mapping
 from datetime import timedelta
 from time import monotonic
 
+from pgqueue.service import told
 from pgqueue.worker.buffer import Buffer
+
+
+def _until_it_ends(name: str, target: Callable[[], None]) -> None:
+    with told(name):
+        target()
 
 
 class Executor:
@@ -26,7 +32,7 @@ class Executor:
         self._buffer = buffer
         # Daemons: a task that never ends must not keep the process from ending.
         self._threads = [
-            threading.Thread(target=target, name=name, daemon=True)
+            threading.Thread(target=_until_it_ends, args=[name, target], name=name, daemon=True)
             for name, target in threads.items()
         ]
 

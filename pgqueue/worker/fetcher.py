@@ -33,6 +33,7 @@ class Fetcher(Service):
             other thread has to wake this one.
         give_back: called with a claimed message that another worker should run.
         on_due_earlier: called when a notification tells of a delayed message that is due earlier.
+        may_claim: whether what is claimed could be settled. `make_room` tells when that changes.
     """
 
     def __init__(
@@ -46,6 +47,7 @@ class Fetcher(Service):
         listens: bool,
         give_back: Callable[[LeasedMessage], None],
         on_due_earlier: Callable[[], None],
+        may_claim: Callable[[], bool] = lambda: True,
     ) -> None:
         super().__init__()
         self._claimer = claimer
@@ -57,6 +59,7 @@ class Fetcher(Service):
         self._listens = listens
         self._give_back = give_back
         self._on_due_earlier = on_due_earlier
+        self._may_claim = may_claim
         self._listener = ClaimListener(self.hear)
         self._idle = Idle(poll_interval)
         self._payload_size = 1
@@ -94,7 +97,7 @@ class Fetcher(Service):
         # First announce, then look: so room that is made meanwhile is not missed.
         self._waits_for_room = True
         room = self._room()
-        self._waits_for_room = room <= 0
+        self._waits_for_room = room <= 0 or not self._may_claim()
         if self._waits_for_room:
             return self._wait_for_room()
         limit = min(room, BATCH)
@@ -129,6 +132,7 @@ class Fetcher(Service):
 
     def _hold(self, claimed: Sequence[Claimed]) -> None:
         leased = [LeasedMessage(*each) for each in claimed]
+        sizes = [each.size for each in claimed]
         self._leases.add(leased)
         if self._stopping.is_set():
             # The answer came late: the buffer is closed.
@@ -137,9 +141,6 @@ class Fetcher(Service):
             return
         self._buffer.put(leased)
         if leased:
-            sizes = [
-                len(each.claim.payload or b"") + len(each.claim.body or b"") for each in leased
-            ]
             self._payload_size = max(1, sum(sizes) // len(sizes), self._payload_size // 2)
 
     def _wait(self, *, is_listening: bool) -> timedelta:

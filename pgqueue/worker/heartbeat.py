@@ -73,7 +73,11 @@ class Heartbeat(Service):
     def _renew(self) -> bool:
         """Renew all leases; return whether there were any."""
         # A run that is over its time and can't be interrupted is left to the fence.
-        leased = [each for each in self._leases.all() if not each.overdue and not each.lost]
+        leased = [
+            each
+            for each in self._leases.all()
+            if (not each.overdue or each.is_bounded) and not each.lost
+        ]
         if not leased:
             return False
         renewed = lease.extend(

@@ -15,7 +15,7 @@ class LeasedMessage:
 
     __slots__ = (
         *("cancelled", "claim", "claimed", "finished", "given_up", "interrupt", "lock", "lost"),
-        *("overdue", "started"),
+        *("is_bounded", "overdue", "started"),
     )
 
     def __init__(self, claim: Claim, claimed: float) -> None:
@@ -27,6 +27,10 @@ class LeasedMessage:
         """Whether the lease ran out, or was taken away."""
         self.cancelled = False
         self.overdue = False
+        """Whether its run has had all its time."""
+        self.is_bounded = False
+        """Whether a hard timeout will end its run. Until then its lease is renewed, though it is
+        overdue: else another worker would run the message beside it."""
         self.given_up = False
         """Whether the worker, which stops, no longer waits for its run and hands it back."""
         self.lock: Lock | None = None

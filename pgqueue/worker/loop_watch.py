@@ -22,6 +22,11 @@ class LoopWatch(Service):
         self._turns = 0
         self._in_vain = 0
 
+    @property
+    def blocked_for(self) -> float:
+        """Seconds for which the loop has not gone on; 0: it does."""
+        return self._in_vain * EVERY.total_seconds() if self._in_vain >= LOOKS else 0.0
+
     def tick(self) -> timedelta:
         """Look once; report a blocked loop once, until it goes on."""
         turns = self._loop.turns

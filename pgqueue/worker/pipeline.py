@@ -10,7 +10,7 @@ from pgqueue.claiming.registration import Registration
 from pgqueue.claiming.tally import Tally
 from pgqueue.conf import settings
 from pgqueue.connections import Session
-from pgqueue.endings import HandedBack
+from pgqueue.endings import Ending, HandedBack
 from pgqueue.service import Service
 from pgqueue.worker.buffer import Buffer
 from pgqueue.worker.config import WorkerConfig
@@ -20,6 +20,7 @@ from pgqueue.worker.fetcher import Fetcher
 from pgqueue.worker.handlers import Handlers
 from pgqueue.worker.leases import LeasedMessage, Leases
 from pgqueue.worker.loop_watch import LoopWatch
+from pgqueue.worker.occupied import Occupied
 from pgqueue.worker.quarantine import Quarantine
 from pgqueue.worker.recycling import TaskLimit
 from pgqueue.worker.runner import Runner
@@ -27,7 +28,7 @@ from pgqueue.worker.settler import Settler
 from pgqueue.worker.sorting import Sorting
 from pgqueue.worker.thread_waker import ThreadWaker
 from pgqueue.worker.threads import Threads
-from pgqueue.worker.timeouts import Timeouts
+from pgqueue.worker.timeouts import CLEANING_UP, Timeouts
 
 
 class Pipeline:
@@ -39,6 +40,7 @@ class Pipeline:
         listens: whether the fetcher listens for new messages.
         on_delayed: called when a message has become due at a later time, here or elsewhere.
         on_used_up: called when `max_tasks` tasks have run.
+        on_overrun: is told of a run that has not ended at its hard timeout, and of its end.
     """
 
     def __init__(
@@ -51,6 +53,7 @@ class Pipeline:
         listens: bool,
         on_delayed: Callable[[], None],
         on_used_up: Callable[[], None],
+        on_overrun: Callable[[LeasedMessage, Ending], None],
     ) -> None:
         options = settings()
         self._on_used_up = on_used_up
@@ -63,6 +66,7 @@ class Pipeline:
             on_delayed=on_delayed,
             # A chain whose steps come fast makes a worker withdraw its wish for notifications.
             on_member_ended=lambda: self.fetcher.wake(),
+            on_connected=self._make_room,
         )
         runner = Runner(
             config.database,
@@ -70,6 +74,8 @@ class Pipeline:
             Handlers(config.database),
             Quarantine(config.database, leases, max_lost=options.max_lost),
             tally,
+            grace=max(config.grace, timedelta(seconds=CLEANING_UP)),
+            on_overrun=on_overrun,
         )
         ended = TaskLimit.of(config.max_tasks, self.settler.put, on_reached=self._finish)
 
@@ -83,6 +89,7 @@ class Pipeline:
         )
         self._thread_waker = ThreadWaker(for_threads)
         self._buffer: Buffer | Sorting = for_threads
+        self._occupied = [Occupied(config.threads, for_threads)]
         self.executors: list[Executor] = [
             Threads(config.threads, for_threads, run=runner.run, ended=ended)
         ]
@@ -93,7 +100,11 @@ class Pipeline:
             self._buffer = Sorting(for_threads, for_loop)
             self._loop = EventLoop(config.coroutines, for_loop, runner, ended=ended)
             self.executors.append(self._loop)
-            self._loop_watch.append(LoopWatch(self._loop))
+            watch = LoopWatch(self._loop)
+            self._loop_watch.append(watch)
+            self._occupied.append(
+                Occupied(config.coroutines, for_loop, blocked_for=lambda: watch.blocked_for)
+            )
 
         self.fetcher = Fetcher(
             Claimer(
@@ -111,6 +122,8 @@ class Pipeline:
             listens=listens,
             give_back=lambda leased: self.settler.put(leased, HandedBack()),
             on_due_earlier=on_delayed,
+            # Else, at a connection limit of the role, results would pile up that nothing can write.
+            may_claim=lambda: self.settler.is_connected,
         )
 
     @property
@@ -127,6 +140,10 @@ class Pipeline:
     def buffered(self) -> int:
         """How many messages wait for their turn."""
         return len(self._buffer)
+
+    def busy_for(self) -> float:
+        """Return for how many seconds no thread has been free, or no place of the event loop."""
+        return max(each.seconds() for each in self._occupied)
 
     def start(self) -> None:
         """Start the executors. The fetcher is a service, which is started separately."""

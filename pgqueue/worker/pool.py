@@ -48,6 +48,9 @@ class PooledWorker(Protocol):
     def ask_to_stop(self, times: int) -> None:
         """Pass on requests to stop, up to this number."""
 
+    def ask_for_stacks(self) -> None:
+        """Have it log the stacks of its threads, if it is on this machine."""
+
     def kill(self) -> None:
         """Kill it."""
 

@@ -28,6 +28,8 @@ class Report:
         claims: how many statements it has claimed with.
         claimed: how many messages it has claimed.
         leases_lost: how many runs could not be settled, since their lease was lost.
+        busy_for: seconds for which none of its threads has been free.
+        is_too_busy: whether that is longer than it may be.
         silence: seconds since the database took its last heartbeat; None: it took none so far.
         stuck: the names of what is stuck in it.
         at: when that was so, by the monotonic clock of who has the report.
@@ -40,6 +42,8 @@ class Report:
     claims: int = 0
     claimed: int = 0
     leases_lost: int = 0
+    busy_for: float = 0.0
+    is_too_busy: bool = False
     silence: float | None = None
     stuck: Sequence[str] = ()
     at: float
@@ -77,7 +81,9 @@ class Snapshot:
     def not_alive(self) -> list[str]:
         """Return why it should be restarted; nothing: it is alive, with a database or without."""
         stuck = sorted({name for each in self.reports for name in each.stuck})
-        return [*self.complaints, *(f"stuck: {name}" for name in stuck)]
+        busy = max((each.busy_for for each in self.reports if each.is_too_busy), default=0)
+        occupied = [f"no thread has been free for {busy:.0f} s"] if busy else []
+        return [*self.complaints, *(f"stuck: {name}" for name in stuck), *occupied]
 
     def not_working(self, lease: timedelta) -> list[str]:
         """Return why it does not work: it is not alive, or the database is not.

@@ -1,6 +1,9 @@
 """Take messages away from processes that died, on a thread of its own.
 
 So the main thread, which passes on signals and replaces processes, waits for no database.
+
+The thread also does the duty `rescue`. A process may do that only after the database has answered
+it for a whole lease, and a process that is recycled may live shorter than a lease.
 """
 
 from __future__ import annotations
@@ -12,6 +15,8 @@ from pgqueue import signals
 from pgqueue.claiming.registration import WorkerIds
 from pgqueue.conf import settings
 from pgqueue.connections import Session
+from pgqueue.duties.inline import InlineDuties
+from pgqueue.duties.rescue import Rescue
 from pgqueue.engine import lease, workers
 from pgqueue.service import Service
 
@@ -43,12 +48,21 @@ class Rescuer(Service):
 
     Args:
         alias: the queue's database.
+        duties: whether it also rescues the messages of other workers whose leases are over.
     """
 
-    def __init__(self, alias: str) -> None:
+    def __init__(self, alias: str, *, duties: bool = False) -> None:
         super().__init__()
         self._session = Session(alias, name="rescuer")
         self._dead: list[Dead] = []
+        options = settings()
+        self._duties = (
+            InlineDuties(
+                [Rescue(lease=options.lease, max_lost=options.max_lost)], lease=options.lease
+            )
+            if duties
+            else None
+        )
 
     def rescue_from(self, ids: WorkerIds) -> None:
         """Take everything away from a process that is dead: at once, after a second, and so on."""
@@ -56,7 +70,8 @@ class Rescuer(Service):
         self.wake()
 
     def tick(self) -> timedelta:
-        """Rescue what is due."""
+        """Rescue the messages that are due; nap until the next ones may be."""
+        naps = [UNTIL_WOKEN.total_seconds()]
         for each in [each for each in self._dead if each.due_at <= monotonic()]:
             self.note_progress()
             self._rescue_from(each.ids)
@@ -66,8 +81,12 @@ class Rescuer(Service):
                 self._dead.remove(each)
             else:
                 each.wait()
-        due = [each.due_at - monotonic() for each in self._dead]
-        return timedelta(seconds=max(min(due), 0)) if due else UNTIL_WOKEN
+        naps += [each.due_at - monotonic() for each in self._dead]
+        if self._duties:
+            self.note_progress()
+            self._duties.look(self._session.connection)
+            naps.append(self._duties.due_in)
+        return timedelta(seconds=max(min(naps), 0))
 
     def _rescue_from(self, ids: WorkerIds) -> None:
         connection = self._session.connection

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import logging
+import threading
 import time
 from collections.abc import Callable, Collection, Coroutine, Iterator, Mapping
-from contextlib import ExitStack, contextmanager, nullcontext, suppress
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
 from datetime import timedelta
 from functools import partial
@@ -14,26 +14,31 @@ from typing import Any, NamedTuple
 from asgiref.sync import async_to_sync
 from django.db import connections
 
-from pgqueue import registry, signals, tracing
+from pgqueue import forking, guard, registry, signals, tracing
+from pgqueue.callables import check_did_run
 from pgqueue.claiming.tally import Tally
+from pgqueue.codec.envelope import is_envelope
 from pgqueue.codec.references import Returned
+from pgqueue.django_connections import (
+    close_after,
+    close_old_connections,
+    roll_back_open,
+)
 from pgqueue.endings import Closed, Deferred, Ending, HandedBack, Succeeded
 from pgqueue.engine.values import Claim
-from pgqueue.exceptions import Defer, TransactionLeftOpen
+from pgqueue.escaping import logger_of
+from pgqueue.exceptions import Defer, NewerPayload, TaskTimeout
 from pgqueue.tasks import Task, TaskContext, parents, redacting
 from pgqueue.tasks.around import around
 from pgqueue.tasks.limits import Limit
 from pgqueue.tracebacks import calls_user_code
 from pgqueue.worker import atomic
 from pgqueue.worker.cancelling import cancellable
-from pgqueue.worker.django_connections import (
-    close_after,
-    close_old_connections,
-    roll_back_open,
-)
 from pgqueue.worker.failures import (
     AWAY,
     NO_DELAY,
+    UNKNOWN_FIRST,
+    UNKNOWN_LONGEST,
     NotBegun,
     ending_after,
     failed,
@@ -43,12 +48,10 @@ from pgqueue.worker.failures import (
 from pgqueue.worker.handlers import Handlers
 from pgqueue.worker.leases import LeasedMessage
 from pgqueue.worker.quarantine import Quarantine
-from pgqueue.worker.timeouts import Timeouts, within
+from pgqueue.worker.timeouts import Timeouts, stack_of, within
 
-logger = logging.getLogger(__name__)
+logger = logger_of(__name__)
 
-UNKNOWN_FIRST = timedelta(seconds=30)
-UNKNOWN_LONGEST = timedelta(minutes=10)
 UNKNOWN_REPORTED_EVERY = 60.0  # seconds
 
 
@@ -74,6 +77,9 @@ class Runner:
         quarantine: lets runs begin, one alone where it must be.
         tally: counts atomic runs, which are settled here.
         is_inside: each run is part of a transaction of the caller's, as in a TestCase.
+        grace: how much later than its timeout a run's hard timeout is, unless its task says
+            otherwise; None: nobody could replace this process.
+        on_overrun: is told of a run that has not ended at its hard timeout, and how it ended thus.
     """
 
     alias: str
@@ -82,10 +88,18 @@ class Runner:
     quarantine: Quarantine
     tally: Tally
     is_inside: bool = False
+    grace: timedelta | None = None
+    on_overrun: Callable[[LeasedMessage, Ending], None] = lambda leased, ending: None
     _reported: dict[str, float] = field(default_factory=dict)
 
     def run(self, leased: LeasedMessage) -> Ending:
-        """Run the task of what is leased; whatever it raises is in the ending. Never raises."""
+        """Run the task of what is leased; whatever it raises is in the ending. Never raises.
+
+        The run and its receivers have a context of their own.
+        """
+        return guard.isolated(self._run_isolated, leased)
+
+    def _run_isolated(self, leased: LeasedMessage) -> Ending:
         run = self.begin(leased)
         if not isinstance(run, Run):
             return run
@@ -176,6 +190,8 @@ class Runner:
         return bool(leased.claim.task)
 
     def _run(self, run: Run) -> Ending:
+        # A transaction that is open here is nobody's: it must not pass for the task's.
+        roll_back_open()
         is_written = False
         try:
             ending = self._ending(run)
@@ -203,12 +219,12 @@ class Runner:
     def _ending(self, run: Run) -> Ending:
         task, context, leased = run
         if not task.atomic:
-            return self._ended(run, lambda: self._value(run))
+            return self._ended(run, lambda: guard.call(self._returned, run))
 
         def call() -> Ending:
             # What an earlier call noted was rolled back.
             context.claim, context.growth = leased.claim, None
-            ending = self._ended(run, lambda: self._value(run))
+            ending = self._ended(run, lambda: guard.call(self._returned, run))
             if has_grown(run, ending):
                 grow(run, self.alias)
             return ending
@@ -247,39 +263,51 @@ class Runner:
             returned = value()
         except Defer as defer:
             noted = defer.progress
-            progress = None if noted is None else run.task.codec.encode_progress(noted)
+            encode = run.task.codec.encode_progress
+            progress = None if noted is None else guard.call(encode, noted)
             return Deferred(max(defer.delay, NO_DELAY), progress)
-        return Succeeded(None if returned is None else run.task.encode_result(returned))
-
-    def _value(self, run: Run) -> Any:
-        """Return what the task returned, unless it left a transaction open.
-
-        Raises:
-            TransactionLeftOpen: it did, and what it wrote there is rolled back.
-        """
-        atomic = self.alias if run.task.atomic else None
-        try:
-            returned = self._returned(run)
-        except BaseException as error:
-            # Here, because the callers don't see a Defer, or what an atomic task raised.
-            left = roll_back_open(atomic=atomic)
-            close_after(error)
-            if left and isinstance(error, Defer):
-                raise TransactionLeftOpen(left) from error
-            raise
-        if left := roll_back_open(atomic=atomic):
-            raise TransactionLeftOpen(left)
-        return returned
+        if returned is None:
+            return Succeeded(None)
+        return Succeeded(guard.call(_encoded, run.task, returned))
 
     def _returned(self, run: Run) -> Any:
         args, kwargs = self._arguments(run)
         if run.task.is_async:
             return async_to_sync(self._bounded(run))(*args, **kwargs)
-        with around(run.context), self._limited(run) if run.task.limits else nullcontext():
-            return run.task.run_here(*args, **kwargs)
+        with around(run.context), self._limited(run):
+            began = forking.generation
+            try:
+                return run.task.run_here(*args, **kwargs)
+            finally:
+                forking.leave_if_forked_since(began)
+
+    def _bound(self, run: Run) -> AbstractContextManager[None]:
+        """Give the run up, and this process, if the block has not ended at its hard timeout."""
+        if self.grace is None or (hard := run.task.hard_limit(self.grace)) is None:
+            return nullcontext()
+        began = run.leased.started
+        due = [began + each.after.total_seconds() for each in run.task.limits if each.is_final]
+        return self.timeouts.bounded(
+            run.leased,
+            began + hard.total_seconds(),
+            partial(self._overran, run, threading.get_ident()),
+            due=due[-1] if due else None,
+        )
+
+    def _overran(self, run: Run, thread: int) -> None:
+        stack = stack_of(thread)
+        signals.send(signals.run_overran, type(self), claim=run.leased.claim, stack=stack)
+        final = [each.error for each in run.task.limits if each.is_final]
+        error = (final[-1] if final else TaskTimeout)("It had not ended at its hard timeout.")
+        run.leased.end()
+        self.on_overrun(run.leased, _ending_after(run, error))
+
+    def _limited(self, run: Run) -> AbstractContextManager[None]:
+        is_limited = run.task.limits or run.task.hard_timeout
+        return self._interrupted(run) if is_limited else nullcontext()
 
     @contextmanager
-    def _limited(self, run: Run) -> Iterator[None]:
+    def _interrupted(self, run: Run) -> Iterator[None]:
         """Raise in the block what its task's limits say, each when its time is over."""
         with ExitStack() as stack:
             for limit in run.task.limits:
@@ -287,7 +315,8 @@ class Runner:
                 stack.enter_context(
                     self.timeouts.limit(run.leased, over, limit.error, is_final=limit.is_final)
                 )
-            yield
+            with self._bound(run):
+                yield
 
     def _arguments(self, run: Run) -> tuple[list[Any], dict[str, Any]]:
         def results(ids: Collection[int]) -> Mapping[int, Returned]:
@@ -303,17 +332,24 @@ class Runner:
                 # Here, since the span itself begins where an event loop may be.
                 tracing.prepare(run.context)
                 resolve = results
-            args, kwargs = run.task.codec.decode(claim.payload or b"", resolve)
+            codec, payload = run.task.codec, claim.payload or b""
+            args, kwargs = codec.decode(payload, resolve)
+            codec.check_known(args, kwargs, is_encrypted=is_envelope(payload))
             return [run.context.argument, *args] if run.task.takes_context else args, kwargs
-        except AWAY as error:  # both may have asked the database
+        except (*AWAY, NewerPayload) as error:  # both may have asked the database
             raise NotBegun from error
 
     def _bounded(self, run: Run) -> Callable[..., Coroutine[Any, Any, Any]]:
         task, context, leased = run
 
-        surrounded = partial(_awaited, task, context)
+        awaited = partial(_awaited, task, context)
+
+        async def surrounded(*args: Any, **kwargs: Any) -> Any:
+            with self._bound(run):
+                return await awaited(*args, **kwargs)
+
         if not task.limits:
-            return cancellable(leased, surrounded)
+            return cancellable(leased, surrounded if task.hard_timeout else awaited)
         # A coroutine is cancelled once: by the first.
         first = task.limits[0]
         over = _over_at(run, first)
@@ -342,6 +378,12 @@ class Runner:
             signals.send(signals.handler_missing, type(self), channel=claim.channel, delay=delay)
 
 
+def _encoded(task: Task[Any, Any], returned: Any) -> str:
+    """Return a result as JSON. Even to look at the type of a lazy object runs the user's code."""
+    check_did_run(task.name, returned)
+    return task.encode_result(returned)
+
+
 def has_grown(run: Run, ending: Ending) -> bool:
     """Return whether a run that succeeded adds to its flow."""
     return bool(run.context.growth) and isinstance(ending, Succeeded)
@@ -360,7 +402,11 @@ def grow(run: Run, alias: str) -> None:
 @calls_user_code
 async def _awaited(task: Task[Any, Any], context: TaskContext, /, *args: Any, **kwargs: Any) -> Any:
     with around(context):
-        return await task.func(*args, **kwargs)
+        began = forking.generation
+        try:
+            return await task.func(*args, **kwargs)
+        finally:
+            forking.leave_if_forked_since(began)
 
 
 def _needless(leased: LeasedMessage) -> Ending | None:

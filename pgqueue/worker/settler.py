@@ -15,6 +15,7 @@ from psycopg.errors import ProgramLimitExceeded, StatementTooComplex
 from pgqueue import signals
 from pgqueue.claiming.tally import Tally
 from pgqueue.connections import Session
+from pgqueue.culprits import MOST, by_halves, may_be_own, tell
 from pgqueue.endings import (
     Cancelled,
     Closed,
@@ -42,11 +43,11 @@ GATHER = timedelta(milliseconds=5)
 """How long a batch may gather while results keep coming."""
 BESIDE_A_LOCK = timedelta(milliseconds=50)
 """How soon to try again what another transaction has locked."""
+BESIDE_OTHERS = timedelta(seconds=10)
+"""How soon to try again what is refused though its run is not at fault."""
 FOREVER = timedelta(hours=1)
 # What ended so can't be stored: trying again would end the same way.
 UNWRITABLE = (DataError, ProgramLimitExceeded, StatementTooComplex)
-NOTIFYING = "PreCommit_Notify"
-"""Where the server says that its queue of notifications is full, with the same code."""
 
 Ended = tuple[LeasedMessage, Ending]
 
@@ -55,14 +56,15 @@ class Settler(Service):
     """Takes endings from the threads, and writes them with one statement for each kind.
 
     A message that another transaction has locked, for example to cancel it, is kept apart and tried
-    again, so that no other message waits for it. It goes on being leased until it is written, or
-    found to be lost.
+    again, so that no other message waits for it. The same is done where a trigger or a constraint
+    refuses it. It goes on being leased until it is written, or found to be lost.
 
     Args:
         tally: counts what was settled.
         on_settled: called when fewer messages are leased than before.
         on_delayed: called when a message was given a time to be due at.
         on_member_ended: called when a message of a flow has left its run: others may go on now.
+        on_connected: called when it has a new connection.
     """
 
     def __init__(
@@ -74,6 +76,7 @@ class Settler(Service):
         on_settled: Callable[[], None],
         on_delayed: Callable[[], None],
         on_member_ended: Callable[[], None],
+        on_connected: Callable[[], None] = lambda: None,
     ) -> None:
         super().__init__()
         self._session = session
@@ -82,9 +85,12 @@ class Settler(Service):
         self._on_settled = on_settled
         self._on_delayed = on_delayed
         self._on_member_ended = on_member_ended
+        self._on_connected = on_connected
         self._ended: deque[Ended] = deque()
         self._locked: list[Ended] = []
         self._try_at = 0.0
+        self._refused: dict[LeasedMessage, Ending] = {}
+        self._try_refused_at = 0.0
         # Wherever they are queued: a batch that failed halfway knows by it what is left.
         self._unwritten: set[LeasedMessage] = set()
         self._is_idle = False
@@ -112,17 +118,19 @@ class Settler(Service):
 
     def tick(self) -> timedelta:
         """Write one batch; it stays queued until the database took it."""
+        self._connect()
         self._take_back()
+        self._try_refused()
         # All at first, in one go: others put something in meanwhile.
         taken = _fitting(list(self._ended)[:BATCH])
         if not taken:
             return self._rest()
         locked: list[Ended] = []
-        for batch in _by_kind(each for each in taken if each[0] in self._unwritten):
-            try:
-                locked += self._write(batch)
-            except UNWRITABLE:
-                locked += self._write_apart(batch)
+        left = [each for each in taken if each[0] in self._unwritten]
+        if self._refused:
+            left = [each for each in left if each[0] not in self._refused]
+        for batch in _by_kind(left):
+            locked += self._write_each(batch)
         self._keep_apart(locked)
         for _ in taken:
             self._ended.popleft()
@@ -130,12 +138,25 @@ class Settler(Service):
             self._on_settled()
         return GATHER if 1 < len(self._ended) < BATCH else NO_NAP
 
+    def _connect(self) -> None:
+        """Connect, also where nothing has ended yet: nothing is claimed before."""
+        if not self._session.is_open:
+            self._session.open()
+            self._on_connected()
+
+    @property
+    def is_connected(self) -> bool:
+        """Whether it has a connection; one that was lost counts until it is used."""
+        return self._session.is_open
+
     def _rest(self) -> timedelta:
         """Nap until something ends, or until what is locked is to be tried again."""
         self._is_idle = True
         if self._ended:
             return NO_NAP
-        return timedelta(seconds=self._try_at - monotonic()) if self._locked else FOREVER
+        due = [self._try_at] if self._locked else []
+        due += [self._try_refused_at] if self._refused else []
+        return timedelta(seconds=min(due) - monotonic()) if due else FOREVER
 
     def _keep_apart(self, locked: list[Ended]) -> None:
         if locked and not self._locked:
@@ -187,20 +208,62 @@ class Settler(Service):
         self._leases.drop(*leased)
         self._unwritten.difference_update(leased)
 
-    def _write_apart(self, batch: Sequence[Ended]) -> list[Ended]:
-        """Write one by one, and bury what can't be written as it ended."""
-        locked = []
-        for leased, ending in batch:
+    def _write_each(self, batch: Sequence[Ended]) -> list[Ended]:
+        """Write runs that ended in the same way; write the culprits of a failure otherwise."""
+        try:
+            return self._write(batch)
+        except Exception as error:
+            if not may_be_own(error):
+                raise
+            verb, _ = VERBS[type(batch[0][1])]
+
+            def some(part: Sequence[Ended]) -> list[Ended]:
+                if part:
+                    return self._write(part)
+                verb(self._session.connection, [])
+                return []
+
+            before = len(self._refused)
+
+            def otherwise(ended: Ended, error: Exception) -> list[Ended]:
+                locked = self._write_otherwise(ended, error)
+                if len(self._refused) - before >= MOST:
+                    raise error  # perhaps nothing can be written
+                return locked
+
+            parts = by_halves(some, batch, otherwise, error=error)
+            return [each for part in parts for each in part]
+
+    def _write_otherwise(self, ended: Ended, error: Exception) -> list[Ended]:
+        """Bury the message if its end is unwritable; keep it apart if something else refuses it."""
+        leased, ending = ended
+        if isinstance(error, UNWRITABLE) and not isinstance(ending, HandedBack):
+            claim = leased.claim
+            shown = stand_in(error, redacting.hiding(claim))
+            entry = describe(shown, attempt=claim.attempt, worker=str(claim.worker_id))
             try:
-                locked += self._write([(leased, ending)])
-            except UNWRITABLE as error:
-                if isinstance(ending, HandedBack) or error.diag.source_function == NOTIFYING:
-                    raise  # what can't be stored is not of this run
-                claim = leased.claim
-                shown = stand_in(error, redacting.hiding(claim))
-                entry = describe(shown, attempt=claim.attempt, worker=str(claim.worker_id))
-                locked += self._write([(leased, Died(error, entry))])
-        return locked
+                return self._write([(leased, Died(error, entry))])
+            except Exception as second:
+                if not may_be_own(second):
+                    raise
+                error = second
+        tell("settle", row=f"pgqueue_message {leased.claim.id}", error=error)
+        if not self._refused:
+            self._try_refused_at = monotonic() + BESIDE_OTHERS.total_seconds()
+        self._refused[leased] = ending
+        return []
+
+    def _try_refused(self) -> None:
+        """Try again, one by one, what was refused, when it is time."""
+        if self._refused and monotonic() >= self._try_refused_at:
+            self._try_refused_at = monotonic() + BESIDE_OTHERS.total_seconds()
+            for leased, ending in list(self._refused.items()):
+                del self._refused[leased]
+                try:
+                    self._locked += self._write_each([(leased, ending)])
+                except BaseException:
+                    self._refused[leased] = ending
+                    raise
 
     def is_done(self) -> bool:
         """Whether everything handed over is written."""

@@ -1,19 +1,32 @@
-"""Requests to stop, from signals, other threads or the parent, for the main thread to act on."""
+"""Requests to stop, from signals, other threads or the parent, for the main thread to act on.
+
+Two more signals ask a process of ours, and end nothing: SIGUSR1 has it write the stacks of all its
+threads to stderr, SIGUSR2 is ignored. The handlers of the project stay.
+"""
 
 from __future__ import annotations
 
+import faulthandler
 import os
 import signal
+import sys
+import threading
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import timedelta
 from types import FrameType
 
+from pgqueue import forking
 from pgqueue.wakeup import Readable, Wakeup
 from pgqueue.worker.parent import Superior
 
-SIGNALS = (signal.SIGTERM, signal.SIGINT)
+SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 """The signals that request to stop."""
+STACKS = signal.SIGUSR1
+OTHERS = (STACKS, signal.SIGUSR2)
+"""The signals that end nothing."""
+SURVIVES_HANGUP = signal.getsignal(signal.SIGHUP) == signal.SIG_IGN
+"""Whether this process was started with SIGHUP ignored, as nohup does."""
 
 Handler = Callable[[int, FrameType | None], None]
 
@@ -61,13 +74,24 @@ class StopRequests:
         self._wakeup.close()
 
     @contextmanager
-    def on_signals(self, *numbers: signal.Signals) -> Iterator[None]:
-        """Let each of these signals request to stop; restore their handlers at the end."""
+    def on_signals(
+        self, *numbers: signal.Signals, on_stacks: Callable[[], None] = lambda: None
+    ) -> Iterator[None]:
+        """Let each of these signals request to stop; restore their handlers at the end.
+
+        In a thread of a project's own, signals are the project's: then nothing is changed.
+
+        Args:
+            on_stacks: is called after SIGUSR1. As a part of a handler it must not take a lock.
+        """
+        if threading.current_thread() is not threading.main_thread():
+            yield
+            return
 
         def handle(number: int, frame: FrameType | None) -> None:
             self.add()
 
-        with _handled(numbers, handle):
+        with asked_for_stacks(on_stacks), _handled(numbers, handle):
             yield
 
 
@@ -81,13 +105,53 @@ def ending_on_signals(*numbers: signal.Signals) -> Iterator[None]:
     def end(number: int, frame: FrameType | None) -> None:
         os._exit(0)
 
-    with _handled(numbers, end):
+    with asked_for_stacks(), _handled(numbers, end):
         yield
 
 
 @contextmanager
+def asked_for_stacks(also: Callable[[], None] = lambda: None) -> Iterator[None]:
+    """Let SIGUSR1 write all stacks to stderr, and SIGUSR2 do nothing, until the end of the block.
+
+    The stacks are written in C, at once: also where the interpreter lock is never released.
+    """
+
+    _also.append(also)
+    ours = [number for number in OTHERS if signal.getsignal(number) == signal.SIG_DFL]
+    try:
+        with _handled(ours, _answer):
+            if STACKS in ours:
+                # After the handler: it is called next.
+                with suppress(Exception):  # there is no stderr
+                    faulthandler.register(
+                        STACKS, file=sys.__stderr__ or 2, all_threads=True, chain=True
+                    )
+            try:
+                yield
+            finally:
+                if STACKS in ours:
+                    faulthandler.unregister(STACKS)
+    finally:
+        _also.remove(also)
+
+
+_also: list[Callable[[], None]] = []
+
+
+def _answer(number: int, frame: FrameType | None) -> None:
+    if number == STACKS:
+        for also in list(_also):
+            also()
+
+
+@contextmanager
 def _handled(numbers: Sequence[signal.Signals], handle: Handler) -> Iterator[None]:
-    previous = {number: signal.signal(number, handle) for number in numbers}
+    previous = {}
+    for number in numbers:
+        if number == signal.SIGHUP and SURVIVES_HANGUP:
+            continue
+        forking.note_handler(number, handle)
+        previous[number] = signal.signal(number, handle)
     try:
         yield
     finally:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import multiprocessing
+import os
 import random
 from collections.abc import Sequence
 from contextlib import suppress
@@ -24,7 +25,7 @@ from pgqueue.worker.migrations import wait_until_migrated
 from pgqueue.worker.pool import PooledWorker, WorkerPool
 from pgqueue.worker.report import Gathered, Reports, Snapshot
 from pgqueue.worker.rescuer import Rescuer
-from pgqueue.worker.stopping import SIGNALS, StopRequests, blocked
+from pgqueue.worker.stopping import OTHERS, SIGNALS, STACKS, StopRequests, blocked
 from pgqueue.worker.unseen import warn_of_unseen
 from pgqueue.worker.watchdog import Watchdog, touch
 from pgqueue.worker.worker import LAST_WORDS
@@ -85,7 +86,7 @@ class Child:
         # Started here: its start unblocks signals.
         resource_tracker.ensure_running()
         # A signal to the whole process group would end the child before it ignores signals.
-        with blocked(*SIGNALS):
+        with blocked(*SIGNALS, *OTHERS):
             self._process.start()
         # So that each end of the pipe notices when the other is gone.
         its_end.close()
@@ -135,6 +136,12 @@ class Child:
                 self._pipe.send_bytes(parent.REQUEST)
         except OSError:
             return  # it is gone already
+
+    def ask_for_stacks(self) -> None:
+        """Have it write the stacks of its threads to stderr."""
+        if self.pid is not None and self.status is None:
+            with suppress(ProcessLookupError):
+                os.kill(self.pid, STACKS)
 
     def kill(self) -> None:
         """Kill it."""
@@ -208,7 +215,7 @@ class Supervisor:
         self._slots = [Slot() for _ in range(config.processes)]
         self._retiring: list[PooledWorker] = []
         self._is_crowded = False
-        self._rescuer = Rescuer(config.database)
+        self._rescuer = Rescuer(config.database, duties=config.duties)
         self._watchdog = Watchdog([self._rescuer, *self._pool.services])
         self._gathered = Gathered()
         self._snapshot = Snapshot(started=0)
@@ -225,12 +232,11 @@ class Supervisor:
         """
         # A parent process may have had it ignored: then no end of a child would be noticed.
         signal(SIGCHLD, SIG_DFL)
-        self._rescuer.start()
         self._watchdog.start()
-        with self._requests.on_signals(*SIGNALS):
+        with self._requests.on_signals(*SIGNALS, on_stacks=self._ask_for_stacks):
             try:
                 self._prepare()
-                for service in self._pool.services:
+                for service in (self._rescuer, *self._pool.services):
                     service.start()
                 while self._goes_on():
                     self._fill()
@@ -259,6 +265,10 @@ class Supervisor:
     def stop(self) -> None:
         """Request to stop: after the grace period; at the second call, at once. Any thread may."""
         self._requests.add()
+
+    def _ask_for_stacks(self) -> None:
+        for each in self._children():
+            each.ask_for_stacks()
 
     def _prepare(self) -> None:
         """Do what each process would do, and log, before it serves: wait for the tables."""

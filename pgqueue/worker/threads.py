@@ -7,8 +7,8 @@ from time import monotonic
 
 from django.db import connections
 
+from pgqueue import django_connections, forking
 from pgqueue.endings import Closed, Ending
-from pgqueue.worker import django_connections
 from pgqueue.worker.buffer import Buffer
 from pgqueue.worker.executor import Executor
 from pgqueue.worker.leases import LeasedMessage
@@ -43,11 +43,13 @@ class Threads(Executor):
     def _work(self) -> None:
         django_connections.begin_thread()
         idle_since = monotonic()
+        began = forking.generation
         while (leased := self._take()) is not None:
             if monotonic() - idle_since > STALE:
                 # A connection that is still open may have broken meanwhile.
                 django_connections.close_old_connections(was_idle=True)
             ending = self._run(leased)
+            forking.leave_if_forked_since(began)  # in a receiver or a backoff, perhaps
             self._buffer.done()
             self._ended(leased, Closed() if leased.given_up else ending)
             idle_since = monotonic()

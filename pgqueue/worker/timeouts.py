@@ -1,28 +1,32 @@
 """Raise TaskTimeout, or an error of its kind, in a thread whose task runs too long.
 
 `PyThreadState_SetAsyncExc` raises it at the thread's next bytecode, so a task that is stuck in a
-call to C is not interrupted. Such a task loses its lease: heartbeats no longer renew it, and the
-fence keeps its late end out of the tables.
+call to C is not interrupted. The stack of such a run is logged. At its hard timeout the run has
+failed, and the worker replaces the process: Python can end no thread.
 """
 
 from __future__ import annotations
 
 import asyncio
 import ctypes
+import sys
 import threading
 import time
+import traceback
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
 from datetime import timedelta
 from typing import Any
 
+from pgqueue import signals
 from pgqueue.exceptions import TaskTimeout
 from pgqueue.service import Service
 from pgqueue.worker.leases import LeasedMessage
 
 LONGEST_NAP = timedelta(seconds=60)
 CLEANING_UP = 5.0
-"""Seconds that a cancelled coroutine has to end. One that blocks its loop is never cancelled."""
+"""Seconds that a cancelled coroutine has to end. One that blocks its loop is never cancelled.
+After so long the stack of a run that does not end is logged."""
 
 
 class _Run:
@@ -44,12 +48,32 @@ class _Run:
         self.is_final = is_final
 
 
+class _Bound:
+    """A run that must have ended at some time, and what is done about it if it has not."""
+
+    __slots__ = ("deadline", "late", "leased", "thread", "warn_at")
+
+    def __init__(
+        self,
+        leased: LeasedMessage,
+        deadline: float,
+        warn_at: float | None,
+        late: Callable[[], None],
+    ) -> None:
+        self.leased = leased
+        self.deadline = deadline
+        self.warn_at = warn_at
+        self.late = late
+        self.thread = threading.get_ident()
+
+
 class Timeouts(Service):
     """Watches the runs that have a timeout."""
 
     def __init__(self) -> None:
         super().__init__()
         self._runs: set[_Run] = set()
+        self._bounds: set[_Bound] = set()
         self._lock = threading.Lock()
 
     @contextmanager
@@ -93,6 +117,33 @@ class Timeouts(Service):
             with self._lock:
                 self._runs.discard(run)
 
+    @contextmanager
+    def bounded(
+        self,
+        leased: LeasedMessage,
+        deadline: float,
+        late: Callable[[], None],
+        *,
+        due: float | None = None,
+    ) -> Iterator[None]:
+        """Call `late` in the service's thread if the block has not ended at the deadline.
+
+        Args:
+            deadline: by the monotonic clock.
+            due: when its timeout should have ended it: a while after that its stack is logged.
+        """
+        bound = _Bound(leased, deadline, None if due is None else due + CLEANING_UP, late)
+        leased.is_bounded = True
+        with self._lock:
+            self._bounds.add(bound)
+        self.wake()
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._bounds.discard(bound)
+            leased.is_bounded = False
+
     def _watch(self, run: _Run) -> None:
         with self._lock:
             self._runs.add(run)
@@ -107,8 +158,38 @@ class Timeouts(Service):
                 run.leased.overdue = run.leased.overdue or run.is_final
                 if run.thread is not None:
                     _interrupt(run.thread, run.error)
-            nearest = min((run.deadline for run in self._runs), default=None)
-        return LONGEST_NAP if nearest is None else timedelta(seconds=max(nearest - now, 0.001))
+            due = [run.deadline for run in self._runs]
+        due += self._look_at_bounds(now)
+        if not due:
+            return LONGEST_NAP
+        return timedelta(seconds=max(min(due) - time.monotonic(), 0.001))
+
+    def _look_at_bounds(self, now: float) -> list[float]:
+        """Deal with the runs that have not ended; return when to look again."""
+        with self._lock:
+            warned = [each for each in self._bounds if each.warn_at and each.warn_at <= now]
+            late = [each for each in self._bounds if each.deadline <= now]
+            for each in warned:
+                each.warn_at = None
+            self._bounds.difference_update(late)
+            due = [min(each.deadline, each.warn_at or each.deadline) for each in self._bounds]
+        for each in warned:
+            signals.send(
+                signals.timeout_ignored,
+                type(self),
+                claim=each.leased.claim,
+                stack=stack_of(each.thread),
+            )
+        for each in late:
+            each.leased.overdue = True
+            each.late()
+        return due
+
+
+def stack_of(thread: int) -> str:
+    """Return where a thread is, as in a traceback; nothing if it has ended."""
+    frame = sys._current_frames().get(thread)
+    return "".join(traceback.format_stack(frame)) if frame else ""
 
 
 def within(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import platform
 import random
+from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -21,7 +22,7 @@ from pgqueue.conf import settings
 from pgqueue.connections import Session
 from pgqueue.duties.all import all_duties
 from pgqueue.duties.service import Duties
-from pgqueue.endings import HandedBack
+from pgqueue.endings import Ending, HandedBack
 from pgqueue.engine import lease, notifications, settle
 from pgqueue.engine.workers import WorkerInfo, versions
 from pgqueue.events import subscribing
@@ -84,16 +85,24 @@ class Worker:
         self._requests = StopRequests(parent)
         self._is_retiring = False
         self._is_drained = False
+        self._overran: deque[tuple[LeasedMessage, Ending]] = deque()
+        self._stuck: set[LeasedMessage] = set()
+        self.has_overrun = False
+        """Whether a run has not ended at its hard timeout, so that this process had to end."""
         self._leases = Leases()
         self._released = 0
         self._until = inf
         self._busy_at = monotonic()
+        self._was_too_busy = False
+        self._pipeline: Pipeline | None = None
         options = settings()
 
         self._main_session = MainSession(config.database)
         with self._main_session.connected() as connection:
             listens = not config.poll_only and not is_pooled(connection)
-        self._registration = Registration(self._info(), notify_for=2 * options.heartbeat, ids=ids)
+        self._registration = Registration(
+            self._info(), notify_for=2 * options.heartbeat, ids=ids, busy_for=self._busy_for
+        )
         self._tally = tally = Tally()
         self._heartbeat = Heartbeat(
             Session(config.database, name="heartbeat"),
@@ -125,6 +134,7 @@ class Worker:
                 listens=listens,
                 on_delayed=self._look_early,
                 on_used_up=lambda: self.retire(tasks=config.max_tasks or 0),
+                on_overrun=self._overrun,
             )
             if config.slots
             else None
@@ -164,7 +174,7 @@ class Worker:
         self._deadline = Deadline(self._leases, self._time_left)
 
     def run(self) -> bool:
-        """Live: start, wait, stop. Call it in the main thread, which gets the signals.
+        """Live: start, wait, stop. In the main thread signals end it; in another one, `stop()`.
 
         Returns:
             Whether every task ended; if not, its thread is still at it.
@@ -212,6 +222,17 @@ class Worker:
             signals.send(signals.worker_retiring, type(self), pid=os.getpid(), reached=reached)
             self._requests.wake()
 
+    def _overrun(self, leased: LeasedMessage, ending: Ending) -> None:
+        """End the process, since a run has not ended at its hard timeout. Any thread may."""
+        if leased.given_up:
+            return  # it was handed back just now
+        leased.given_up = True  # the run has failed, however it may end by itself
+        # In this order: the main thread waits for those that are not known to be stuck.
+        self._overran.append((leased, ending))
+        self._stuck.add(leased)
+        self.has_overrun = True
+        self._requests.wake()
+
     def _start(self) -> None:
         """Start the services, once the tables are there; or none, if it is asked to stop before."""
         if not wait_until_migrated(
@@ -255,7 +276,7 @@ class Worker:
         at_last = monotonic() + WORKS_FOR.total_seconds()
         began = monotonic()
         oldest = self._oldest()
-        while not (self._requests.count or self._is_retiring or self._is_drained):
+        while not self._is_to_end():
             self._requests.wait(LOOK)
             if most and monotonic() >= at_last and (has := memory()) > most:
                 self.retire(megabytes=has)
@@ -267,6 +288,11 @@ class Worker:
                 # No other service would notice. As for a stuck service, but with an orderly stop.
                 signals.send(signals.worker_stuck, type(self), services=[self._watchdog.name])
                 self.stop()
+
+    def _is_to_end(self) -> bool:
+        return bool(
+            self._requests.count or self._is_retiring or self._is_drained or self.has_overrun
+        )
 
     def _oldest(self) -> float:
         """Return the seconds it may live, a little less than said: not all are to end at once."""
@@ -296,9 +322,10 @@ class Worker:
         """Claim no more, let run what runs, write it down, hand back the rest; heartbeat last."""
         self._until = self._grace_ends()
         signals.send(signals.worker_stopping, type(self), requests=self._requests.count)
-        if self._parent and self._is_retiring:
+        if self._parent and (self._is_retiring or self.has_overrun):
             self._parent.say(RETIRING)
         if self._pipeline:
+            self._settle_overrun(self._pipeline)
             self._hand_back_unbegun(self._pipeline)
             self._let_run(self._pipeline)
             self._write_down(self._pipeline)
@@ -325,12 +352,25 @@ class Worker:
                 if not each.lost:
                     pipeline.settler.put(each, HandedBack())
 
+    def _settle_overrun(self, pipeline: Pipeline) -> None:
+        """Have it written that runs failed which have not ended at their hard timeout."""
+        while self._overran:
+            leased, ending = self._overran.popleft()
+            try:
+                # A run in a transaction has its own row locked.
+                if leased.lock:
+                    with self._main_session.connected() as connection:
+                        lease.let_go(connection, [leased.lock])
+            except Exception as error:
+                signals.send(signals.service_failed, type(self), service="worker", error=error)
+            pipeline.settler.put(leased, ending)
+
     def _grace_ends(self) -> float:
         """Return until when what runs may go on; and have an end of all this soon after that.
 
         A process that retires has all the time that its tasks take: another has its place already.
         """
-        if self._is_retiring and not self._requests.count:
+        if self._is_retiring and not (self._requests.count or self.has_overrun):
             return inf
         self._hurry(self._config.grace + LAST_WORDS)
         return monotonic() + self._config.grace.total_seconds()
@@ -357,8 +397,17 @@ class Worker:
 
     def _let_run(self, pipeline: Pipeline) -> None:
         """Wait for what runs, as long as there is time."""
-        while self._has_time() and not pipeline.have_ended():
+        while self._has_time() and not self._have_ended(pipeline):
+            self._settle_overrun(pipeline)
             self._requests.wait(timedelta(milliseconds=20))
+        self._settle_overrun(pipeline)
+
+    def _have_ended(self, pipeline: Pipeline) -> bool:
+        """Return whether all runs have ended, but those that never will."""
+        if pipeline.have_ended():
+            return True
+        left = (each for each in self._leases.all() if each not in self._stuck)
+        return self.has_overrun and not any(left)
 
     def _write_down(self, pipeline: Pipeline) -> None:
         """Wait until it is written how runs ended: for a moment, as for a locked row.
@@ -378,7 +427,9 @@ class Worker:
 
     def _give_up(self, pipeline: Pipeline) -> None:
         """Hand back what still runs, and interrupt it where that can be."""
-        left = self._leases.all()
+        self._settle_overrun(pipeline)
+        # The others are not handed back: they have failed.
+        left = [each for each in self._leases.all() if each not in self._stuck]
         for each in left:
             each.given_up = True
         self._try_to_hand_back(left)
@@ -388,7 +439,7 @@ class Worker:
         """Hand back what a claim brought that was answered late, or was locked before."""
         error = None
         try:
-            if last := self._leases.all():
+            if last := [each for each in self._leases.all() if each not in self._stuck]:
                 self._hand_back(last)
                 with self._main_session.connected() as connection:
                     self._tally.close(connection)  # the heartbeat has stored what was before
@@ -451,6 +502,8 @@ class Worker:
         return replace(
             report,
             running=pipeline.running,
+            busy_for=pipeline.busy_for(),
+            is_too_busy=self._is_too_busy(),
             buffered=pipeline.buffered,
             unsettled=pipeline.settler.unsettled,
             claims=pipeline.fetcher.claims,
@@ -458,7 +511,19 @@ class Worker:
             leases_lost=pipeline.settler.leases_lost,
         )
 
+    def _busy_for(self) -> float:
+        return self._pipeline.busy_for() if self._pipeline else 0.0
+
+    def _is_too_busy(self) -> bool:
+        most = self._config.max_busy
+        return most is not None and self._busy_for() > most.total_seconds()
+
     def _say_that_one_is_well(self) -> None:
+        was_too_busy, self._was_too_busy = self._was_too_busy, self._is_too_busy()
+        if self._was_too_busy:
+            if not was_too_busy:
+                signals.send(signals.worker_occupied, type(self), seconds=self._busy_for())
+            return
         if self._parent:
             self._parent.say(WELL)
         if self._config.liveness_file:

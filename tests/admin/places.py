@@ -12,7 +12,7 @@ from django.apps import apps
 from django.contrib import admin
 from django.contrib.admin.models import LogEntry
 from django.contrib.admin.utils import quote
-from django.db import connection
+from django.db import connections
 from django.db.models import (
     AutoField,
     DateTimeField,
@@ -27,6 +27,7 @@ from django.utils.http import urlencode
 from psycopg.sql import SQL, Identifier, Literal
 
 from pgqueue import bulk, models
+from pgqueue.conf import settings
 from pgqueue.endpoints import new_secret
 from pgqueue.models.names import NamesField
 from tests.factories import record
@@ -122,7 +123,9 @@ def make_world(text: str = "mail") -> World:
     ended = _store(models.History, text, **of_message, **ENDED, id=messages["dead"].pk + 10**6)
     models.History.objects.update(flow_id=flow.pk)
     recent = [messages["dead"].pk, ended.pk]
-    (event,) = record(connection, topic=text, key=text, payload=json.dumps({text: [text]}))
+    (event,) = record(
+        connections[settings().database], topic=text, key=text, payload=json.dumps({text: [text]})
+    )
     models.Event.objects.update(metadata={text: text})
     newest = bulk.newest()
     only = bulk.Filter(channel=text, task=text, key=text, error=text)
@@ -214,11 +217,15 @@ def _value(field: Field[Any, Any], text: str) -> Any:
 def snapshot() -> Mapping[str, str]:
     """Return what tells the contents of our tables, and of Django's log, from other contents."""
     digest = SQL("SELECT {}, md5(string_agg(t::text, ' ' ORDER BY t::text)) FROM {} AS t")
-    names = [model._meta.db_table for model in _models()]
-    each = [digest.format(Literal(name), Identifier(name)) for name in names]
-    with connection.cursor() as cursor:
-        cursor.execute(SQL(" UNION ALL ").join(each))
-        return dict(cursor.fetchall())
+    found: dict[str, str] = {}
+    names = {model._meta.db_table: model._default_manager.db for model in _models()}
+    for alias in set(names.values()):
+        here = [name for name in names if names[name] == alias]
+        each = [digest.format(Literal(name), Identifier(name)) for name in here]
+        with connections[alias].cursor() as cursor:
+            cursor.execute(SQL(" UNION ALL ").join(each))
+            found |= dict(cursor.fetchall())
+    return found
 
 
 def _models() -> Iterator[type[Model]]:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
+from zoneinfo import ZoneInfo
 
 import pytest
 from django.contrib.auth.models import User
 from django.core.management import call_command
 from django.test import Client
+from django.utils import timezone
 from playwright.sync_api import Browser, Page, expect
 
 from pgqueue.admin import overview_stream
@@ -169,3 +171,46 @@ def test_a_page_says_when_it_may_not_be_seen_any_more(
     User.objects.update(is_active=False)
 
     expect(admin.locator("#pgqueue-live")).to_contain_text("Log in again", timeout=SLOWLY)
+
+
+def test_charts_have_the_times_of_the_tables(
+    browser: Browser, server: Server, settings: Any
+) -> None:
+    settings.TIME_ZONE = "Asia/Kolkata"
+    jobs.add.enqueue(1)
+    drain()
+    client = Client()
+    client.force_login(User.objects.create_superuser("viewer"))
+    context = browser.new_context(timezone_id="America/New_York")
+    session = client.cookies["sessionid"].value
+    context.add_cookies(
+        [{"name": "sessionid", "value": session, "domain": "127.0.0.1", "path": "/"}]
+    )
+    page = context.new_page()
+    page.add_init_script(
+        """
+        window.drawn = [];
+        const fill = CanvasRenderingContext2D.prototype.fillText;
+        CanvasRenderingContext2D.prototype.fillText = function (text, ...rest) {
+            window.drawn.push(text);
+            return fill.call(this, text, ...rest);
+        };
+        """
+    )
+
+    page.goto(f"http://127.0.0.1:{server.port}{OVERVIEW}")
+
+    page.wait_for_function("window.drawn.some((text) => /^[0-9]+:[0-9]+[ap]m$/.test(text))")
+    drawn = [
+        datetime.strptime(text, "%I:%M%p").time()
+        for text in page.evaluate("window.drawn")
+        if text.endswith(("am", "pm"))
+    ]
+    last = timezone.now().astimezone(ZoneInfo("Asia/Kolkata"))
+    minutes = {(last - timedelta(minutes=ago)).time().replace(second=0, microsecond=0)
+               for ago in range(70)}  # fmt: skip
+    assert drawn
+    assert set(drawn) <= minutes
+    page.goto("about:blank")
+    context.close()
+    eventually(source.is_unused)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from django.utils import timezone
 from playwright.sync_api import Page, expect
@@ -96,3 +98,25 @@ def test_its_dead_messages_are_retried_by_clicks(page: Page) -> None:  # noqa: F
 
     expect(page.get_by_text("1 replayed.")).to_be_visible()
     assert not Message.objects.filter(flow_id=stored.id, state=State.DEAD).exists()
+
+
+def test_labels_are_in_their_nodes_in_a_language_from_right_to_left(
+    page: Page,  # noqa: F811
+    settings: Any,
+) -> None:
+    settings.LANGUAGE_CODE = "ar"
+    stored = report()
+
+    page.goto(stored.path)
+
+    expect(page.locator("html")).to_have_attribute("dir", "rtl")
+    outside = page.evaluate(
+        """[...document.querySelectorAll("svg .node")].flatMap((node) => {
+            const frame = node.querySelector(".frame").getBoundingClientRect();
+            return [...node.querySelectorAll("text")].filter((text) => {
+                const its = text.getBoundingClientRect();
+                return its.width && (its.left < frame.left || its.right > frame.right + 2);
+            }).map((text) => text.textContent);
+        })"""
+    )
+    assert outside == []

@@ -44,7 +44,7 @@ def page(client: Client, stored: Stored) -> Any:
 def drawing(client: Client, stored: Stored) -> ET.Element:
     """Return the graph of a page, which is well-formed XML."""
     text = page(client, stored).content.decode()
-    svg = text[text.index('<svg role="group"') :]
+    svg = text[text.index('<svg direction="ltr" role="group"') :]
     return ET.fromstring(svg[: svg.index("</svg>") + len("</svg>")])  # noqa: S314
 
 
@@ -320,11 +320,9 @@ class TestOperating:
         self, queue: Connection, operator: Client, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr("pgqueue.admin.flow.BATCH", 5)
-        stored = chord(7, "dead")
-
         cancelling, retrying = (
-            operator.get(f"{FLOWS}{stored.id}/operate/?action={action}").content.decode()
-            for action in ("cancel", "retry")
+            operator.get(f"{FLOWS}{chord(7, word).id}/operate/?action={action}").content.decode()
+            for action, word in (("cancel", "ready"), ("retry", "dead"))
         )
 
         assert "This is done to 5 messages or more: no more were counted." in cancelling
@@ -338,6 +336,37 @@ class TestOperating:
 
         assert ("action=cancel" in shown) == (word == "ready")
         assert "action=retry" not in shown
+
+    def test_to_cancel_leaves_what_is_dead_which_those_discard_who_may_purge(
+        self, queue: Connection, operator: Client, login: Login
+    ) -> None:
+        stored = chord(2, "dead", Member("a", "ready"))
+        discards = f"{BULK}?action=discard&amp;flow={stored.id}&amp;state=dead"
+        views = ("view_flow", "view_message")
+
+        asked = operator.get(f"{FLOWS}{stored.id}/operate/?action=cancel").content.decode()
+        answer = operate(operator, stored, "cancel")
+
+        assert "This is done to 2 messages." in asked
+        assert told(answer) == ["2 cancelled."]
+        left = Message.objects.filter(flow_id=stored.id).values_list("state", flat=True)
+        assert list(left) == ["dead"] * 2
+        shown = page(operator, stored).content.decode()
+        assert "action=cancel" not in shown
+        assert discards not in shown
+        assert discards in page(login(*views, "purge_message"), stored).content.decode()
+        assert discards not in page(login("view_flow", "purge_message"), stored).content.decode()
+
+    def test_to_cancel_counts_no_message_that_runs_at_its_end(
+        self, queue: Connection, operator: Client
+    ) -> None:
+        stored = flows.store("f", [Member("a"), Member("end", "held", (0,))], handler=1)
+
+        asked = operator.get(f"{FLOWS}{stored.id}/operate/?action=cancel").content.decode()
+        answer = operate(operator, stored, "cancel")
+
+        assert "This is done to 1 message." in asked
+        assert told(answer) == ["1 cancelled."]
 
     def test_needs_the_token_that_guards_forms(self, queue: Connection, operator: Client) -> None:
         stored = chord(2, "dead")

@@ -16,7 +16,7 @@ def post(client: Client, model: str, action: str, id: str, **data: str) -> int:
 
 
 @pytest.mark.parametrize("id", NO_NUMBERS)
-@pytest.mark.parametrize("action", ["run_now", "cancel", "replay", "discard"])
+@pytest.mark.parametrize("action", ["run_now", "cancel", "release", "replay", "discard"])
 def test_an_action_for_a_message_whose_id_is_no_number_is_refused(
     admin_client: Client, action: str, id: str
 ) -> None:

@@ -11,9 +11,11 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import product
 from typing import Any
+from urllib.parse import unquote
 
 import pytest
 from asgiref.sync import async_to_sync
+from django.contrib.admin.utils import quote
 from django.contrib.auth.models import Permission, User
 from django.db import transaction
 from django.test import AsyncClient, Client
@@ -80,7 +82,7 @@ def action(model: str, name: str, needs: Needs, about: str | None = None) -> Row
     def data(stage: Stage) -> Mapping[str, Any]:
         ids = stage.world.keys[about or model]
         confirmed = {"post": "yes"} if name == "delete_selected" else {}
-        confirmed |= {"ids": str(ids)} if name in ("cancel", "discard") else {}
+        confirmed |= {"ids": str(ids)} if name in ("cancel", "release", "discard") else {}
         return {"action": name, "_selected_action": ids, "index": "0", **confirmed}
 
     offered = (Place(model, ""), {}, f'<option value="{name}">')
@@ -170,6 +172,7 @@ def actions() -> Iterator[Row]:
         yield action(model, "delete_selected", one_of(f"delete_{model}"))
     yield action("message", "run_now", OPERATE, "scheduled message")
     yield action("message", "cancel", OPERATE, "scheduled message")
+    yield action("message", "release", OPERATE, "running message")
     yield action("message", "replay", OPERATE)
     yield action("message", "discard", PURGE)
     for model in ("channel", "schedule", "subscription"):
@@ -191,6 +194,7 @@ def by_filter() -> Iterator[Row]:
     for name, permission in {
         "run_now": OPERATE,
         "cancel": OPERATE,
+        "release": OPERATE,
         "replay": OPERATE,
         "discard": PURGE,
     }.items():
@@ -245,7 +249,10 @@ ROLES: dict[str, set[str]] = {
 
 
 class Stage:
-    """Rows that requests are about, and clients of those who make them: made once."""
+    """Rows that requests are about, and clients of those who make them: made once.
+
+    At first there is only a superuser: `invite()` makes the others.
+    """
 
     def __init__(self) -> None:
         self.world = make_world()
@@ -257,16 +264,21 @@ class Stage:
         self.all = set(self._codenames)
         self._clients: dict[frozenset[str], Client] = {}
         self.root = logged_in(User.objects.create_superuser("root"))
-        outsider = User.objects.create(username="outsider")
-        outsider.user_permissions.set(self._codenames.values())
-        self.outsider = logged_in(outsider)
         self.data = {
             model: {**given, "_previewed": self._previewed(given)} if model == "policy" else given
             for model, given in ADDED.items()
         }
-        # Now: what a test makes is gone after it.
+
+    def invite(self) -> Stage:
+        """Make all users now, since a user that a test makes is gone after the test."""
+        outsider = User.objects.create(username="outsider")
+        outsider.user_permissions.set(self._codenames.values())
+        self.outsider = logged_in(outsider)
+        self.viewer = self.client(ROLES["a viewer"])
+        self.nobody = self.client(ROLES["a member of the staff"])
         for row in ROWS:
             list(self.trying(row.needs))
+        return self
 
     def client(self, codenames: Iterable[str]) -> Client:
         """Return a client of a member of the staff with these permissions."""
@@ -317,7 +329,7 @@ def edges(needs: Needs, everything: set[str]) -> dict[str, set[str]]:
 @pytest.fixture(scope="module")
 def stage(django_db_setup: None, django_db_blocker: Any) -> Iterator[Stage]:
     with django_db_blocker.unblock(), transaction.atomic():
-        yield Stage()
+        yield Stage().invite()
         transaction.set_rollback(True)
 
 
@@ -366,6 +378,99 @@ def test_it_is_for_those_who_have_its_permissions_and_for_nobody_else(
 
         assert done == is_allowed, f"{name}: done: {done}"
         assert shown in (None, is_allowed), f"{name}: offered: {shown}"
+
+
+LOOKUPS = ("", "__startswith", "__regex", "__isnull", "__gt", "__in")
+RELATED = (*EDITED, *READ_ONLY)
+
+
+def paths_of(model: Any, depth: int = 2) -> Iterator[str]:
+    """Yield the names of a model's fields, also behind its relations in both directions."""
+    yield "pk"
+    for each in model._meta.get_fields(include_hidden=True):
+        name = each.name if each.concrete else each.get_accessor_name() or each.name
+        names = {each.name, name} if not each.concrete else {each.name, each.attname}
+        yield from names
+        if depth and each.is_relation and each.related_model not in (None, "self"):
+            for further in paths_of(each.related_model, depth - 1):
+                yield from (f"{own}__{further}" for own in names)
+
+
+@pytest.mark.parametrize("model", RELATED)
+def test_a_list_is_narrowed_by_the_filters_that_it_shows_and_by_nothing_else(
+    stage: Stage, model: str
+) -> None:
+    # A superuser, too: nobody needs it, and a lookup of any field walks the whole table.
+    its, path = admins()[model], stage.world.path(Place(model, ""))
+    listed = {getattr(each, "parameter_name", f"{each}__isnull") for each in its.list_filter}
+    asked = {f"{name}{how}" for name in paths_of(its.model) for how in LOOKUPS} - listed
+
+    answers = {query: stage.root.get(path, {query: "w"}).status_code for query in asked}
+
+    assert len(asked) > 10
+    assert {query for query, status in answers.items() if status != 400} == set()
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "secret__startswith=whsec_",
+        "secret__startswith=no",
+        "url__contains=example",
+        "headers__has_key=a",
+        "rotated__0__isnull=1",
+        "subscription_ptr__webhook__secret__startswith=whsec_",
+        "subscription__webhook__secret__startswith=whsec_",
+        "subscription__name=mail",
+        "_to_field=secret",
+        "_to_field=url&_popup=1",
+    ],
+)
+@pytest.mark.parametrize("model", ["webhook", "subscription"])
+def test_no_parameter_of_a_list_tells_what_no_page_of_a_viewer_shows(
+    stage: Stage, model: str, query: str
+) -> None:
+    answer = stage.viewer.get(f"{ROOT}{model}/?{query}")
+
+    assert answer.status_code == 400
+
+
+@pytest.mark.parametrize("model", RELATED)
+def test_a_list_is_sorted_and_searched_by_nothing_that_a_viewer_does_not_see(
+    stage: Stage, model: str
+) -> None:
+    hidden = {"secret", "rotated", "headers", "url", "payload", "result", "args", "kwargs"}
+    its = admins()[model]
+    request = stage.root.get(f"{ROOT}{model}/").wsgi_request
+
+    sorted_by = {
+        its.get_changelist_instance(request).get_ordering_field(each)
+        for each in its.get_list_display(request)
+    }
+
+    assert not hidden & {str(each).lstrip("-").partition("__")[0] for each in sorted_by}
+    assert not hidden & {each.partition("__")[0] for each in its.get_search_fields(request)}
+    assert its.date_hierarchy is None
+
+
+@pytest.mark.parametrize("row", [row for row in ROWS if "<" in row.place.pattern], ids=str)
+def test_an_id_tells_nothing_to_who_may_not_see_its_row(stage: Stage, row: Row) -> None:
+    ids = {"subscription": [stage.world.keys["webhook"]]}.get(row.place.model, [])
+    own = str(quote(str(stage.world.keys.get(row.place.model, 1))))
+    data = stage.posted(row)
+    ask = stage.nobody.get if data is None else stage.nobody.post
+
+    def answered(id: str) -> tuple[int, str]:
+        path = stage.path(row.place, row.query, row.of)
+        for there in (own, str(stage.world.keys[row.of])):
+            path = path.replace(f"/{row.place.model}/{there}/", f"/{row.place.model}/{id}/")
+        answer: Any = ask(path, data)
+        return answer.status_code, unquote(answer.headers.get("Location", "")).replace(id, "")
+
+    missing = "7" * 15 if own.isdecimal() else str(quote("f" * 8 + "-0000-4000-8000-" + "f" * 12))
+    there = [own, *(str(quote(str(each))) for each in ids)]
+
+    assert {answered(id) for id in there} == {answered(missing)}
 
 
 def test_every_page_of_the_admin_has_a_row() -> None:

@@ -43,7 +43,7 @@ def test_run_now_does_not_wait_until_they_are_due(queue: Connection, operator: C
 
 def test_cancel_ends_what_is_waiting_and_asks_what_runs(queue: Connection, operator: Client):
     (running,) = [claim.id for claim in run(queue)]
-    waiting = [*schedule(queue), *bury(queue, channel="other"), *enqueue(queue)]
+    waiting = [*schedule(queue), *enqueue(queue, channel="other"), *enqueue(queue)]
 
     page = act(operator, "cancel", [running, *waiting])
 
@@ -51,6 +51,22 @@ def test_cancel_ends_what_is_waiting_and_asks_what_runs(queue: Connection, opera
     assert outcomes() == dict.fromkeys(waiting, "cancelled")
     assert states() == {running: "running"}
     assert Message.objects.get().cancel_requested_at is not None
+
+
+def test_release_takes_what_runs_from_its_worker(queue: Connection, operator: Client):
+    (mine, other) = [claim.id for claim in run(queue, 2)]
+    (waiting,) = enqueue(queue)
+
+    page = choose(operator, "release", [mine, waiting])
+    assert "A run that goes on is not stopped" in page.content.decode()
+    assert states()[mine] == "running"
+    page = confirm(operator, page)
+
+    assert told(page) == ["1 released, 1 not running any more."]
+    assert states() == {mine: "ready", other: "running", waiting: "ready"}
+    assert [(each.object_id, each.change_message) for each in LogEntry.objects.all()] == [
+        (str(mine), "Released.")
+    ]
 
 
 def test_replay_makes_dead_letters_ready(queue: Connection, operator: Client):
@@ -78,14 +94,14 @@ def test_discard_ends_dead_letters(queue: Connection, purger: Client):
         ("run_now", "0 made ready, 2 not scheduled any more."),
         ("replay", "1 replayed, 1 no longer dead."),
         ("discard", "1 discarded, 1 no longer dead."),
-        ("cancel", "1 cancelled, 1 had already ended."),
+        ("cancel", "0 cancelled, 2 had already ended, or are dead."),
     ],
 )
 def test_what_changed_since_the_page_was_made_is_reported(
     queue: Connection, admin_client: Client, action, report
 ):
     dead, gone = bury(queue, 2)
-    Message.objects.filter(pk=gone).cancel()
+    Message.objects.filter(pk=gone).discard()
 
     page = choose(admin_client, action, [dead, gone], query="?state=dead")
     page = confirm(admin_client, page, query="?state=dead") if "ids" in page.context else page
@@ -123,8 +139,8 @@ def test_all_rows_of_a_list_are_everything_that_its_filters_find(
 
 def test_each_message_has_its_log_entry(queue: Connection, operator: Client):
     (running,) = [claim.id for claim in run(queue, task="shop.tasks.run")]
-    ended, gone = bury(queue, 2, channel="other", task="shop.tasks.send")
-    Message.objects.filter(pk=gone).discard()
+    ended, gone = enqueue(queue, 2, channel="other", task="shop.tasks.send")
+    Message.objects.filter(pk=gone).cancel()
 
     act(operator, "cancel", [running, ended, gone])
 
@@ -177,15 +193,16 @@ def test_ids_that_are_none_are_refused(queue: Connection, operator: Client, ids)
 def test_the_page_of_a_message_offers_what_its_state_allows(
     queue: Connection, operator: Client, admin_client: Client
 ):
-    (scheduled,), (dead,) = schedule(queue), bury(queue)
+    (scheduled,), (dead,), (runs,) = schedule(queue), bury(queue), run(queue)
 
     def buttons(client: Client, message: int) -> list[str]:
         context: Any = client.get(f"{MESSAGES}{message}/change/").context  # type: ignore[attr-defined]
         return [operation.name for operation in context["operations"]]
 
     assert buttons(operator, scheduled) == ["run_now", "cancel"]
-    assert buttons(operator, dead) == ["cancel", "replay"]
-    assert buttons(admin_client, dead) == ["cancel", "replay", "discard"]
+    assert buttons(operator, dead) == ["replay"]
+    assert buttons(operator, runs.id) == ["cancel", "release"]
+    assert buttons(admin_client, dead) == ["replay", "discard"]
 
 
 def test_the_buttons_of_a_message_do_what_they_say(queue: Connection, operator: Client):
@@ -202,7 +219,7 @@ def test_the_buttons_of_a_message_do_what_they_say(queue: Connection, operator: 
 
 
 def test_a_day_that_history_does_not_have_yet_is_made(queue: Connection, operator: Client):
-    ids = bury(queue, 2)
+    ids = enqueue(queue, 2)
     (today,) = queue.execute(
         "SELECT 'pgqueue_history_' || to_char(statement_timestamp() AT TIME ZONE 'UTC', 'YYYYMMDD')"
     ).fetchone() or ("",)
@@ -284,5 +301,5 @@ def test_the_queue_may_be_in_another_database(settings, login: Login):
 
     assert told(page) == ["2 replayed."]
     assert set(Message.objects.using("second").values_list("state", flat=True)) == {"ready"}
-    assert not Message.objects.exists()
+    assert not Message.objects.using("default").exists()
     assert operator.get(f"{MESSAGES}{ids[0]}/change/").status_code == 200

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
+from zoneinfo import ZoneInfo
 
 import pytest
 from django.contrib.auth.models import Permission, User
@@ -103,6 +105,23 @@ def test_a_stream_goes_on_as_long_as_it_may_be_seen(stream: Stream) -> None:
     eventually(lambda: len(stream.events) > 5)
 
     assert {each.event for each in stream.events} == {"overview"}
+
+
+def test_a_stream_goes_on_in_the_time_zone_of_its_page(
+    settings: Any, request: pytest.FixtureRequest, client: Client, viewer: User
+) -> None:
+    settings.MIDDLEWARE = [*settings.MIDDLEWARE, "tests.admin.urls.in_kolkata"]
+    server: Server = request.getfixturevalue("server")
+    client.force_login(viewer)
+    stream = Stream(server.port, PATH, Cookie=f"sessionid={client.cookies['sessionid'].value}")
+    eventually(lambda: stream.events)
+
+    told = re.search("As of ([0-9:]+)", str(stream.events[0].data))
+
+    stream.leave()
+    now = datetime.now(ZoneInfo("Asia/Kolkata"))
+    assert told
+    assert told[1][:5] in {f"{now - timedelta(minutes=ago):%H:%M}" for ago in (0, 1)}
 
 
 def test_whoever_has_no_session_is_looked_up_by_the_user(viewer: User) -> None:

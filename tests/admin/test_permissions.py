@@ -60,14 +60,16 @@ def test_a_user_who_may_only_view_is_offered_no_action(queue, viewer):
 
 
 def test_an_operator_may_run_cancel_and_replay_but_not_discard(operator):
-    assert offered(operator) == {"run_now", "cancel", "replay"}
+    assert offered(operator) == {"run_now", "cancel", "release", "replay"}
 
 
 def test_a_purger_may_only_discard(purger):
     assert offered(purger) == {"discard"}
 
 
-@pytest.mark.parametrize("action", ["run_now", "cancel", "replay", "discard", "delete_selected"])
+@pytest.mark.parametrize(
+    "action", ["run_now", "cancel", "release", "replay", "discard", "delete_selected"]
+)
 def test_an_action_that_is_not_offered_does_nothing(queue: Connection, viewer, action):
     ids = [*bury(queue), *schedule(queue)]
     before = list(Message.objects.order_by("id").values())
@@ -117,3 +119,17 @@ def test_history_is_read_only_and_has_no_actions(queue: Connection, admin_client
     assert b'name="action"' not in page.content
     assert changed.status_code == 403
     assert History.objects.get().outcome == "discarded"
+
+
+def test_an_operator_ends_no_dead_letter_by_cancelling_it(queue, operator):
+    dead, waiting = bury(queue)[0], schedule(queue)[0]
+
+    answer = operator.post(
+        MESSAGES,
+        {"action": "cancel", "ids": f"{dead},{waiting}", "_selected_action": [dead], "index": "0"},
+        follow=True,
+    )
+
+    assert told(answer) == ["1 cancelled, 1 had already ended, or are dead."]
+    assert list(Message.objects.values_list("pk", "state")) == [(dead, "dead")]
+    assert History.objects.get().pk == waiting

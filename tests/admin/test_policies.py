@@ -99,7 +99,7 @@ def test_policies_are_listed_by_channel(editor: Client):
     for channel in ("mail", "other"):
         Policy.objects.create(channel=channel, scope="key", key="k:1", max_running=1)
 
-    page = editor.get(f"{POLICIES}?channel=mail")
+    page = editor.get(f"{POLICIES}?q=mail")
 
     assert [each.channel for each in page.context["cl"].result_list] == ["mail"]  # type: ignore[attr-defined]
 
@@ -118,7 +118,7 @@ def test_policies_are_those_of_the_queues_database(settings, login: Login):
     assert b"There is such a policy already." in refused.content
     assert (added.status_code, deleted.status_code) == (302, 302)
     assert Policy.objects.using("second").get().channel == "mail"
-    assert not Policy.objects.exists()
+    assert not Policy.objects.using("default").exists()
 
 
 class TestThePageOfAChannel:

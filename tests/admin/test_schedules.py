@@ -7,13 +7,16 @@ from typing import Any
 
 import pytest
 from django.contrib.admin.models import LogEntry
+from django.contrib.admin.utils import quote
 from django.db.models import F
 from django.test import Client, override_settings
 
 from pgqueue.engine import settle
 from pgqueue.models import History, Message, Schedule
+from pgqueue.redaction import MASK
 from tests.admin.acting import told
 from tests.admin.conftest import Connection, Login
+from tests.cards import CARD, SECRETS, TOKEN, leave_schedules
 from tests.factories import done, enqueue, run
 
 SCHEDULES = "/admin/pgqueue/schedule/"
@@ -254,4 +257,62 @@ def test_they_are_those_of_the_queues_database(settings, login: Login):
     assert b"There is such a schedule already." in refused.content
     assert Schedule.objects.using("second").get().cron == "0 4 * * *"
     assert Message.objects.using("second").count() == 1
-    assert not Schedule.objects.exists()
+    assert not Schedule.objects.using("default").exists()
+
+
+class TestArgumentsThatAreRedacted:
+    """Of messages they are shown to nobody: nor of schedules."""
+
+    URL = "/admin/pgqueue/schedule/{}/change/"
+
+    @pytest.fixture(autouse=True)
+    def _schedules(self, db: None) -> None:
+        leave_schedules()
+
+    @pytest.mark.parametrize("name", ["plain", "in code", "of nobody"])
+    def test_are_shown_to_no_viewer_and_to_nobody_who_may_change_it(
+        self, login: Login, admin_client: Client, name: str
+    ) -> None:
+        for client in (login("view_schedule"), admin_client):
+            page = client.get(self.URL.format(quote(name)))
+
+            assert page.status_code == 200
+            assert not [each for each in SECRETS if each in page.content.decode()]
+            assert MASK in page.content.decode()
+
+    def form(self, client: Client, name: str, **changed: str) -> dict[str, Any]:
+        page: Any = client.get(self.URL.format(quote(name)))
+        form = page.context["adminform"].form
+        shown = {each: form[each].value() for each in form.fields}
+        given = {each: "" if value is None else value for each, value in shown.items()}
+        return {**given, "paused": "", **changed}
+
+    def test_stay_as_they_are_where_the_form_is_saved_as_it_was_shown(
+        self, admin_client: Client
+    ) -> None:
+        data = self.form(admin_client, "plain", cron="0 4 * * *")
+
+        answer = admin_client.post(self.URL.format("plain"), data)
+
+        row = Schedule.objects.get(pk="plain")
+        assert answer.status_code == 302, answer.context["errors"]
+        assert (row.cron, row.args) == ("0 4 * * *", [7, CARD, {"email": TOKEN}])
+
+    def test_are_stored_anew_where_they_are_written_again(self, admin_client: Client) -> None:
+        data = self.form(admin_client, "plain", args='[7, "5500-0000-0000-0004"]')
+
+        answer = admin_client.post(self.URL.format("plain"), data)
+
+        assert answer.status_code == 302, answer.context["errors"]
+        assert Schedule.objects.get(pk="plain").args == [7, "5500-0000-0000-0004"]
+
+    @pytest.mark.parametrize("changed", [{"args": f'[8, "{MASK}"]'}, {"task": "tests.jobs.note"}])
+    def test_are_neither_replaced_by_the_mask_nor_handed_to_another_task(
+        self, admin_client: Client, changed: dict[str, str]
+    ) -> None:
+        data = self.form(admin_client, "plain", **changed)
+
+        answer = admin_client.post(self.URL.format("plain"), data)
+
+        assert "args" in answer.context["adminform"].form.errors
+        assert Schedule.objects.get(pk="plain").args == [7, CARD, {"email": TOKEN}]

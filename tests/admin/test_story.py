@@ -10,6 +10,7 @@ import pytest
 from django.contrib.auth.models import Group, Permission, User
 from django.db.models import F
 from django.test import Client
+from django.utils import timezone
 from django.utils.html import strip_tags
 
 from pgqueue import task
@@ -53,7 +54,8 @@ def test_one_that_failed_and_succeeded_tells_each_attempt_in_order(
     settle.retry(queue, [failure(held, json.dumps(error))])
     (held,) = claim(queue, worker_id=worker)
     settle.complete(queue, [done(held)])
-    History.objects.update(started_at=F("finished_at") - timedelta(seconds=2))
+    later = F("finished_at") + timedelta(seconds=2)
+    History.objects.update(started_at=F("finished_at"), finished_at=later)
 
     story = steps(viewer, held.id)
 
@@ -63,6 +65,57 @@ def test_one_that_failed_and_succeeded_tells_each_attempt_in_order(
     assert story[3].startswith("It began, ")
     assert story[4] == "Succeeded after it had run for 2 s"
     assert "a.Oops" in page(viewer, held.id)
+
+
+def told_at(client: Client, id: int | str) -> list[Any]:
+    """Return the times of a story's steps, as far as they have one."""
+    response: Any = client.get(f"{MESSAGES}{id}/change/", follow=True)
+    return [step.at for step in response.context["story"] if step.at]
+
+
+def test_an_attempt_that_was_just_taken_has_not_begun_when_the_one_before_did(
+    queue: Connection, viewer: Client
+):
+    (held,) = run(queue)
+    error = {"class": "a.Oops", "message": "no", "attempt": 1, "worker": "w"}
+    settle.retry(queue, [failure(held, json.dumps(error))])
+    Message.objects.update(started_at=F("created_at") - timedelta(seconds=5))
+    (held,) = claim(queue)
+
+    story = steps(viewer, held.id)
+
+    assert story[2].startswith("Attempt 2 was taken by ")
+    assert not [each for each in story if each.startswith("It began")]
+    assert told_at(viewer, held.id) == sorted(told_at(viewer, held.id))
+
+
+def test_steps_are_in_the_order_of_their_times(queue: Connection, viewer: Client):
+    (held,) = run(queue)
+    now = timezone.now()
+    errors = [
+        {"class": "a.Oops", "message": "no", "attempt": number, "worker": "w", "at": at.isoformat()}
+        for number, at in ((1, now - timedelta(minutes=8)), (2, now - timedelta(minutes=1)))
+    ]
+    Message.objects.update(
+        errors=errors,
+        attempt=2,
+        created_at=now - timedelta(minutes=9),
+        claimed_at=now - timedelta(minutes=5),
+        started_at=now - timedelta(minutes=4),
+        cancel_requested_at=now - timedelta(minutes=3),
+    )
+
+    said = [each.partition(" on ")[0].partition(",")[0] for each in steps(viewer, held.id)]
+
+    assert said == [
+        "Enqueued",
+        "Attempt 1 failed",
+        "Attempt 2 was taken by " + said[2].rpartition(" ")[2],
+        "It began",
+        "It was asked to stop.",
+        "Attempt 2 failed",
+        "It runs now.",
+    ]
 
 
 @pytest.mark.parametrize(

@@ -366,7 +366,7 @@ def test_they_are_those_of_the_queues_database(settings, login: Login):
     assert b"There is such a subscription already." in refused.content
     row = Subscription.objects.using("second").get()
     assert (row.topics, row.paused) == (["stock.*"], True)
-    assert not Subscription.objects.exists()
+    assert not Subscription.objects.using("default").exists()
 
 
 def test_a_condition_in_sql_is_written_by_superusers_alone(editor: Client, admin_client: Client):

@@ -8,6 +8,7 @@ again.
 from __future__ import annotations
 
 import logging
+import re
 import signal
 import sys
 import time
@@ -65,6 +66,8 @@ def verbs() -> list[Callable[[], object]]:
     from pgqueue.engine import (
         backfill,
         channels,
+        claim,
+        claim_governed,
         dead,
         dispatch,
         enqueue,
@@ -80,6 +83,7 @@ def verbs() -> list[Callable[[], object]]:
         lease,
         log,
         lookup,
+        matching,
         notifications,
         operate,
         overview,
@@ -289,10 +293,25 @@ def verbs() -> list[Callable[[], object]]:
         with watch("idle"):
             pass
 
+    of_misfortune = [
+        *(claim.SQL[name] for name in ("chosen", "chosen_at_once", "attempt")),
+        *(claim_governed.SQL[name] for name in ("chosen", "charge_none")),
+        *(route.SQL[name] for name in ("keys_of", "which_are_ripe", "ripen_some", "over")),
+        *(module.SQL["over"] for module in (expire, readers, staged, statistics, wait, workers)),
+        *(statistics.SQL[name] for name in ("sources_over", "totals_over")),
+        *(groups.SQL[name] for name in ("chosen", "attempt", "held")),
+    ]
+
     def do_duties() -> None:
         for verb in (promote.promote, expire.expire, expire.forget, partitions.ensure, route.tidy):
             on_its_own(verb)
         on_its_own(route.adopt)
+        with closing(connect("default", name="operator")) as connection:
+            # What only misfortune reaches.
+            for statement in of_misfortune:
+                names = re.findall(r"%\((\w+)\)s", statement)
+                connection.execute(statement, dict.fromkeys(names))
+            connection.execute(route.SQL["ring"], {"channel": "none", "key": "none"})
         on_its_own(lease.rescue, max_lost=100)
         on_its_own(workers.forget, silent_for=SOON)
         # As a flush does; the next worker that looks for it brings it back.
@@ -333,10 +352,12 @@ def verbs() -> list[Callable[[], object]]:
             dispatch.declare(connection, subscribing.declared("default"))
             dispatch.known(connection, ["odd"])
             nobody = {"name": "nobody", "names": ["nobody"], "predicate": "nobody"}
-            given = {**nobody, "after": 0, "position": 0, "error": "odd"}
+            given = {**nobody, "after": 0, "upto": 0, "without": [], "position": 0, "error": "odd"}
             # What only misfortune reaches.
-            for statement in ("begin", "leave", "leave_all", "pause_all", "note_gap", "skip"):
+            for statement in ("begin", "note_gap", "skip"):
                 connection.execute(dispatch.SQL[statement], given)
+            for statement in ("leave", "leave_all", "with_predicate"):
+                connection.execute(matching.SQL[statement], given)
             predicates.is_on(connection)
             dispatch.place(connection)
             connection.execute(predicates.SQL["user"])
@@ -441,6 +462,7 @@ def verbs() -> list[Callable[[], object]]:
         on_its_own(lease.rescue_from, NONE, NONE, max_lost=100)
         on_its_own(lease.are_any_of, NONE, NONE)
         on_its_own(lease.give_back, NONE, NONE, known=[])
+        on_its_own(lease.release, [NOBODY])
         on_its_own(lease.let_go, [lease.Lock(0, "0")])
         on_its_own(workers.bury, NONE, NONE)
         on_its_own(workers.ask_to_stop, NONE, 1)

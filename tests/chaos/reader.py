@@ -13,6 +13,7 @@ import threading
 import time
 from collections.abc import Sequence
 from datetime import timedelta
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -75,4 +76,5 @@ def main() -> None:
 
 if __name__ == "__main__":
     django.setup()
-    main()
+    # A handler of `__main__` is refused: the functions are declared in the module by its name.
+    import_module("tests.chaos.reader").main()

@@ -23,7 +23,10 @@ from tests.eventually import eventually
 WORKERS = [
     name
     for name in all_of_them()
-    if name.partition(".")[0] in ("claim", "claim_governed", "settle", "duty")
+    if (
+        name.partition(".")[0] in ("claim", "claim_governed", "settle", "duty")
+        and name.partition(".")[2] not in ("chosen", "chosen_at_once", "attempt", "charge_none")
+    )
     or name in ("lease.extend", "lease.valid", "lease.lock", "lease.rescue", "promote.promote")
     or name in ("route.look", "route.take", "route.mark", "workers.register", "workers.beat")
     or name in ("lease.begin", "lease.give_back", "lease.rescue_from", "lease.are_any_of")

@@ -31,7 +31,7 @@ def test_what_cannot_be_read_or_stored_is_dead_and_harms_no_other(stage: Stage) 
     stage.worker()
     unencodable = stage.numbers("unstorable", 10)
     refused = stage.numbers("unstorable", 5)
-    odd, many = stage.numbers("unreadable", 2)
+    odd, listed = stage.numbers("unreadable", 2)
 
     with stage.fault(), closing(stage.server.connect()) as connection:
         connection.execute(REFUSE)
@@ -41,7 +41,7 @@ def test_what_cannot_be_read_or_stored_is_dead_and_harms_no_other(stage: Stage) 
             stage.enqueue("refused", number)
         for payload in (
             f'{{"args": [{odd}, {{"$pgqueue": "nonsense", "value": 1}}], "kwargs": {{}}}}',
-            f'{{"args": [{many}, 1, 2, 3], "kwargs": {{"unheard": "of"}}}}',
+            f'{{"args": [{listed}, [1, 2, 3]], "kwargs": {{}}}}',
         ):
             connection.execute(ENQUEUE, [payload])
         # These can't have a number.

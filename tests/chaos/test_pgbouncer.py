@@ -136,3 +136,34 @@ def test_a_pgbouncer_that_dies_or_whose_server_restarts_is_survived(
         stage.settles(30)
 
     stage.end()
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"DateStyle": "German", "TimeZone": "Pacific/Apia"},
+        {"IntervalStyle": "iso_8601"},
+        {"IntervalStyle": "sql_standard"},
+    ],
+    ids=str,
+)
+def test_a_database_whose_times_are_written_otherwise_serves_all_the_same(
+    stage: Stage, pooler: Pooler, settings: dict[str, str]
+) -> None:
+    """pgbouncer keeps DateStyle for each client; versions before 1.20 don't keep IntervalStyle."""
+    with stage.server.connect() as own:
+        for name, value in settings.items():
+            own.execute(f"ALTER DATABASE chaos SET {name} = '{value}'")
+    pooler.kill()
+    pooler.start()  # else connections would have the settings of before
+
+    load(stage, pooler)
+    stage.settles(200)
+
+    with stage.server.connect() as own:  # the books are read without our sessions
+        own.execute("ALTER DATABASE chaos RESET ALL")
+    stage.end()
+    for each in [*stage.workers, *stage.others]:
+        assert "failed" not in each.log
+        assert "parse" not in each.log
+    assert stage.ask(LOST_BY_WORKERS) == (0,)

@@ -21,7 +21,7 @@ FOLLOW = """
   window.times = 0;
   const events = new EventSource("/events/");
   events.addEventListener("chaos.published", (event) => {
-    window.ids.push(Number(event.lastEventId));
+    window.ids.push(parseInt(event.lastEventId));
   });
   events.addEventListener("pgqueue.reset", (event) => window.resets.push(event.data));
   events.addEventListener("pgqueue.ready", () => { window.times += 1; });

@@ -11,11 +11,14 @@ from typing import Any
 import psycopg
 import pytest
 
+from pgqueue import culprits
 from pgqueue.claiming.registration import Registration
 from pgqueue.connections import connect
+from pgqueue.engine import health
 from pgqueue.engine.values import Connection
 from pgqueue.engine.workers import WorkerInfo
 from pgqueue.models import Worker
+from tests.factories import claim, enqueue, refusing
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -31,6 +34,12 @@ class Dying:
         if self._moment == "after":
             self._connection.execute(*arguments)
         raise psycopg.OperationalError("the connection is lost")
+
+
+@pytest.fixture(autouse=True)
+def _none_left_out() -> Iterator[None]:
+    yield
+    culprits.forget_all()
 
 
 @pytest.fixture
@@ -59,6 +68,26 @@ def test_it_has_one_row_whatever_became_of_a_registration(
     worker_id = registration.register(connection)
 
     assert list(Worker.objects.values_list("id", flat=True)) == [worker_id]
+
+
+def test_it_tells_how_many_rows_are_left_out(
+    connection: Connection, registration: Registration, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    culprits.forget_all()
+    registration.register(connection)
+    first, *_ = enqueue(connection, 3)
+    with refusing(connection, "pgqueue_message", f"OLD.id = {first}", "UPDATE"):
+        claims = claim(connection, limit=10)
+    assert len(claims) == 2
+
+    registration.beat(connection)
+
+    assert health.workers(connection)[0].left_out == 1
+    monkeypatch.setattr(culprits, "AGAIN", 0.0)
+    for rows in culprits._left_out.values():
+        rows[first] = 0.0  # its time was over long ago
+    registration.beat(connection)
+    assert health.workers(connection)[0].left_out == 0
 
 
 @pytest.mark.parametrize("moment", ["before", "after"])
@@ -98,3 +127,15 @@ def test_a_heartbeat_does_not_wait_for_one_that_says_the_same(
     answer.set()
     fetcher.join()
     assert went_on
+
+
+def test_a_beat_says_for_how_long_no_thread_has_been_free(connection: Connection) -> None:
+    info = WorkerInfo(
+        host="", pid=1, started_at=datetime.now(UTC), channels=None, excluded=(), info={}
+    )
+    busy = Registration(info, notify_for=timedelta(seconds=20), busy_for=lambda: 600.0)
+    busy.register(connection)
+
+    busy.beat(connection)
+
+    assert Worker.objects.get().info["busy_for"] == 600

@@ -34,6 +34,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from pgqueue.codec.arguments import PAYLOAD_LIMIT, RESULT_LIMIT, Codec
+from pgqueue.codec.encoding import Hint, from_json
 from pgqueue.exceptions import (
     InvalidArgument,
     InvalidArguments,
@@ -958,3 +959,23 @@ class TestLazyScalars:
     def test_are_refused(self, value):
         with pytest.raises(InvalidArgument, match=f"is a lazy .*{type(value).__name__}: pass"):
             sent(Any, SimpleLazyObject(lambda: value))
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("0.1", 0.1),
+        ("2.50", 2.5),
+        ("1e-7", 1e-7),
+        ("12345678901234567890.123", Decimal("12345678901234567890.123")),
+        ("0.1000000000000000055", Decimal("0.1000000000000000055")),
+        ("1e400", Decimal("1e400")),
+        ("1e-400", Decimal("1e-400")),
+    ],
+)
+def test_a_number_without_a_hint_keeps_its_digits(text: str, value: float | Decimal) -> None:
+    unhinted = Hint().read(from_json(text))
+    as_float = Hint(float).read(from_json(text))
+
+    assert (unhinted, type(unhinted)) == (value, type(value))
+    assert (as_float, type(as_float)) == (float(text), float)

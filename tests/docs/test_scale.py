@@ -41,7 +41,7 @@ def test_an_event_of_one_database_is_received_once_in_another(
     monkeypatch.setitem(sys.modules, "example", module)
 
     exec(block.code, vars(module))  # noqa: S102
-    event = SimpleNamespace(position=7, payload={"order": 7})
+    event = SimpleNamespace(unique_id="7-1", payload={"order": 7})
     for _ in range(2):
         module.hand_over.func(event)
 

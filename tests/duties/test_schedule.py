@@ -5,19 +5,22 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from contextlib import closing, suppress
-from dataclasses import replace
+from contextvars import ContextVar
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from time import monotonic
 from typing import Any
 from unittest.mock import Mock, patch
 
+import django.db
 import psycopg
 import pytest
 from django.contrib.auth.models import Group
+from django.db import transaction
 from django.test import override_settings
 
 from pgqueue import Schedule as Pgqueue
-from pgqueue import registry, signals
+from pgqueue import registry, signals, task
 from pgqueue.connections import Session
 from pgqueue.duties import schedule as kind
 from pgqueue.duties.service import Duties
@@ -43,6 +46,36 @@ DAY = max(
 )
 """About a day: an interval that has no tick while these tests run, nor had one just before."""
 LONG_AGO = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+tenant: ContextVar[str] = ContextVar("tenant", default="none")
+
+
+@dataclass
+class Argument:
+    """An argument whose class runs code of the project as it is read."""
+
+    name: str
+    tenant: str = ""
+
+    def __post_init__(self) -> None:
+        self.tenant = self.tenant or tenant.get()
+        tenant.set(self.name)
+        if self.name == "opens" and transaction.get_autocommit():
+            transaction.set_autocommit(False)
+            Group.objects.create(name="never committed")
+
+
+@task
+def take(argument: Argument) -> None: ...
+
+
+def refuse(password: str) -> str:
+    raise ValueError(f"no such user: {password}")
+
+
+@task(key=refuse)
+def log_in(password: str) -> None: ...
 
 
 @pytest.fixture
@@ -176,6 +209,19 @@ class TestATick:
         do(duty_of(), connection)
 
         assert Schedule.objects.get().next_at == make_due(connection) + DAY
+
+    def test_has_a_context_of_its_own(
+        self, connection: Connection, duty_of: Callable[[], kind.Schedule]
+    ) -> None:
+        for name in ("a", "b"):
+            Schedule.objects.create(name=name, task=take.name, args=[{"name": name}], every=DAY)
+            make_due(connection, name)
+
+        do(duty_of(), connection)
+
+        payloads = Message.objects.values_list("payload", flat=True)
+        assert [each["args"][0]["tenant"] for each in payloads] == ["none"] * 2
+        assert tenant.get() == "none"
 
     def test_goes_by_what_the_task_says(
         self, connection: Connection, duty_of: Callable[[], kind.Schedule]
@@ -577,6 +623,40 @@ class TestATickThatFails:
         assert Schedule.objects.get().error
         assert not Message.objects.exists()
 
+    def test_says_so_without_what_is_redacted_of_its_arguments(
+        self,
+        connection: Connection,
+        duty_of: Callable[[], kind.Schedule],
+        caplog: pytest.LogCaptureFixture,
+    ) -> None:
+        Schedule.objects.create(
+            name="s", task=log_in.name, kwargs={"password": "hunter2hunter2"}, every=DAY
+        )
+        make_due(connection)
+
+        do(duty_of(), connection)
+
+        error = Schedule.objects.get().error
+        assert "no such user: [redacted]" in error
+        assert "no such user: [redacted]" in caplog.text
+        assert "hunter2" not in error + caplog.text
+
+    def test_since_the_projects_code_left_a_transaction_open_says_so(
+        self, connection: Connection, duty_of: Callable[[], kind.Schedule]
+    ) -> None:
+        Schedule.objects.create(name="s", task=take.name, args=[{"name": "opens"}], every=DAY)
+        make_due(connection)
+
+        do(duty_of(), connection)
+        Group.objects.create(name="after")
+        django.db.connection.close()
+        names = [each.name for each in Group.objects.all()]
+        Group.objects.all().delete()
+
+        assert "TransactionLeftOpen" in Schedule.objects.get().error
+        assert not Message.objects.exists()
+        assert names == ["after"]
+
     def test_since_its_task_is_unknown_is_left_to_workers_that_know_it(
         self, connection: Connection, duty_of: Callable[[], kind.Schedule]
     ) -> None:
@@ -640,7 +720,7 @@ class TestATickThatFails:
 
         assert at_first == ("", [])
         assert failed == ["s"]
-        assert error == "LockNotAvailable: canceling statement due to lock timeout"
+        assert error.startswith("LockNotAvailable: The room of the channel 'small' is locked: pid ")
         assert Schedule.objects.get().error == ""
 
     def test_since_another_session_locks_what_it_needs_is_said_when_it_is_skipped_as_missed(

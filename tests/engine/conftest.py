@@ -21,7 +21,7 @@ TABLES = (
     *("purged", "schedule", "log_floor", "export", "staged", "write", "backfill"),
     *("event_inbox", "event", "reader", "group", "cursor", "webhook", "subscription"),
     *("tally", "tally_batch", "statistic", "total"),
-    *("flow", "dependency", "blocked", "failed_member"),
+    *("flow", "dependency", "blocked", "failed_member", "operation"),
 )
 
 

@@ -18,6 +18,7 @@ from pgqueue.engine import cancel, claim, settle
 from pgqueue.engine.claim import Answer, Known, Met, Search
 from pgqueue.engine.values import Claim
 from pgqueue.models import Channel, Message, Policy
+from pgqueue.readable import EARLIEST
 from pgqueue.states import State
 from tests import factories
 from tests.claiming.test_free_lanes import Backlog
@@ -250,7 +251,7 @@ class TestAClaim:
     ) -> None:
         # There, the year 1 began in the year before it, for which Python has no date. What a
         # worker claims and can't read is lost, with all that was claimed along with it.
-        ids = enqueue(connection, run_at=datetime.min.replace(tzinfo=UTC)) + enqueue(connection, 3)
+        ids = enqueue(connection, run_at=EARLIEST) + enqueue(connection, 3)
         name = connection.info.dbname
         connection.execute(f"ALTER DATABASE {name} SET timezone = 'America/New_York'")
         try:
@@ -372,6 +373,9 @@ def pages_read(
 
     class Explaining:
         prepare_threshold = 5
+        closed = False
+        info = connection.info
+        transaction = connection.transaction
 
         def execute(self, query: str, parameters: Any) -> Any:
             rows = connection.execute(

@@ -523,7 +523,7 @@ class TestADoor:
             enqueue(connection, n % 3 + 1, key="k" * n)
 
         prepared = connection.execute(
-            "SELECT count(*) FROM pg_prepared_statements WHERE statement LIKE '%nextval%'"
+            "SELECT count(*) FROM pg_prepared_statements WHERE statement ~ 'pgqueue_reserve_v1'"
         ).fetchone()
         assert prepared == (1,)
 

@@ -163,6 +163,27 @@ class TestDropping:
         assert drop_all(connection) == 1
 
 
+class TestOneThatCanNotBeDropped:
+    def test_keeps_no_other(self, dropping: Connection, caplog: pytest.LogCaptureFixture) -> None:
+        fill(dropping, 40 * DAY, 40 * DAY, 40 * DAY, DAY)
+        dropping.execute("CREATE VIEW archive AS SELECT * FROM pgqueue_event_0")
+
+        try:
+            for _ in range(4):
+                event_retention.drop(dropping, keep=MONTH)
+        finally:
+            dropping.execute("DROP VIEW archive")
+
+        assert tables(dropping)[0] == "pgqueue_event_3"
+        assert leftovers(dropping) == ["pgqueue_event_0"]
+        assert one(dropping, "SELECT position FROM pgqueue_log_floor WHERE log = 'event'") == (
+            3 * SIZE - 1,
+        )
+        assert "drop partitions fails because of pgqueue_event_0, and goes on" in caplog.text
+        assert drop_all(dropping) == 1
+        assert leftovers(dropping) == []
+
+
 class TestTheFloor:
     def test_is_the_last_position_that_was_removed(self, dropping: Connection) -> None:
         fill(dropping, 90 * DAY, DAY)

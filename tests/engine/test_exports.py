@@ -167,6 +167,13 @@ class TestATarget:
 
         assert exports.passed(connection) < Position(1, 0)
 
+    def test_of_another_database_has_nothing(self, connection: Connection) -> None:
+        exported(connection, Position(3, 9), name="of a copy")
+        connection.execute("UPDATE pgqueue_export SET database = 'another'")
+        exported(connection, Position(3, 8))
+
+        assert exports.passed(connection) < Position(1, 0)
+
     def test_is_behind_by_so_many_messages_for_so_long(self, connection: Connection) -> None:
         ended(connection, ago=3 * HOUR)
         ended(connection, ago=2 * HOUR)

@@ -3,16 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
+from dataclasses import replace
 from typing import Any
 
 import pytest
+from django.db import connection as django
+from django.db import transaction
 
+from pgqueue import InvalidFlow, flow
+from pgqueue.culprits import WHOLE
 from pgqueue.engine import cancel, dead, flows, route, settle
 from pgqueue.engine import enqueue as enqueueing
 from pgqueue.models import Bell, Blocked, FailedMember, Message
 from pgqueue.states import State
+from pgqueue.tasks.drafts import Growth
+from tests import flow_jobs as jobs
 from tests.engine.flow_graphs import Graph, succeed
+from tests.eventually import eventually
 from tests.factories import Connection, claim, failure, one, store
 from tests.stepping import Step
 
@@ -71,7 +79,7 @@ class TestTwoEnds:
         succeed(connection, [first])
 
         with connection.transaction():
-            connection.execute(route.SQL["take"], {"after": 0, "limit": 100})
+            connection.execute(route.SQL["take"], {**WHOLE._asdict(), "after": 0, "limit": 100})
             succeed(other, [second])
             assert len(flows.advance(connection, {first.id})) == 1
 
@@ -352,3 +360,95 @@ def test_bells_that_are_taken_in_parts_move_each_flow_on(
 
     assert set(graph.states().values()) == {"succeeded"}
     assert not Blocked.objects.exists()
+
+
+class TestAddingFromOutside:
+    """Another session adds to a flow while its last message ends."""
+
+    def add(self, connection: Connection, graph: Graph) -> int | None:
+        """Do what a block does that adds a message to a stored flow."""
+        if not flows.keep(connection, graph.flow_id):
+            return None
+        [id] = enqueueing.reserve(connection, 1)
+        store(connection, ids=[id], flow_id=graph.flow_id)
+        _, handlers = flows.children(connection, graph.flow_id, 0)
+        flows.depend(connection, graph.flow_id, [(child, id) for child in handlers])
+        return id
+
+    def handled(self, connection: Connection) -> Graph:
+        graph = Graph(connection, {"a": "", "end": "a"})
+        connection.execute(
+            "UPDATE pgqueue_flow SET handler_id = %s WHERE id = %s",
+            [graph.ids["end"], graph.flow_id],
+        )
+        connection.execute("UPDATE pgqueue_blocked SET on_failure = 'run'")
+        return graph
+
+    def test_keeps_the_last_message_until_it_is_committed(
+        self, connection: Connection, other: Connection
+    ) -> None:
+        graph = self.handled(connection)
+        [last] = claims_of(graph, "a")
+        with other.transaction():
+            added = self.add(other, graph)
+            succeed(connection, [last])  # waits for no lock, and so settles nothing
+            graph.route()
+            assert graph.states()["end"] == State.HELD
+
+        succeed(connection, [last])
+        graph.route()
+        assert graph.states()["end"] == State.HELD
+        [more] = [each for each in claim(connection, limit=9) if each.id == added]
+        succeed(connection, [more])
+        graph.route()
+
+        assert graph.ready() == "end"
+
+    def test_comes_too_late_after_the_end_that_it_has_waited_for(
+        self, connection: Connection, other: Connection, step: Callable[..., Step]
+    ) -> None:
+        graph = self.handled(connection)
+        [last] = claims_of(graph, "a")
+        with ExitStack() as open_:
+            open_.enter_context(connection.transaction())
+            succeed(connection, [last])
+            adding = step(self.in_transaction, other, graph)
+            adding.waits()
+            open_.close()
+
+        assert adding.result() is None
+
+    def in_transaction(self, connection: Connection, graph: Graph) -> int | None:
+        with connection.transaction():
+            return self.add(connection, graph)
+
+
+class TestTwoRunsThatAddWaits:
+    def test_never_make_a_circle_together(
+        self, connection: Connection, step: Callable[..., Step]
+    ) -> None:
+        """Each has a message that is there wait for a new one, which waits for the other's."""
+        with flow("circle") as f:
+            runs = [f.enqueue(jobs.number, each) for each in (1, 2)]
+            for name, run in zip("cd", runs, strict=True):
+                f.enqueue(jobs.number, run, name=name)
+
+        def add(run: int, name: str) -> None:
+            growth = Growth("default", flow_id=int(f.id), message_id=runs[run].message_id)
+            growth.enqueue(jobs.number, growth[name], awaited=True)
+            growth.grow(django)
+
+        def add_elsewhere(_: Connection) -> None:
+            with closing(django), transaction.atomic():
+                pids.append(django.connection.info.backend_pid)
+                add(1, "c")
+
+        pids: list[int] = []
+        with transaction.atomic():
+            add(0, "d")  # c waits for a new one, and that for d
+            second = step(add_elsewhere, connection)
+            eventually(lambda: pids)
+            replace(second, pid=pids[0]).waits()
+
+        with pytest.raises(InvalidFlow, match="would never run"):
+            second.result()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from datetime import UTC, datetime, time, timedelta
 from typing import Any
@@ -30,8 +31,64 @@ from tests.factories import Connection, claim, failure
 WAIT, CANCEL, RUN = "wait", "cancel", "run"
 
 
-def die(connection: Connection, claims: Sequence[Any]) -> None:
-    settle.bury(connection, [failure(each) for each in claims])
+def die(connection: Connection, claims: Sequence[Any], *, parent: int | None = None) -> None:
+    error = {"class": "Oops"} if parent is None else {"class": "Oops", "parent": parent}
+    settle.bury(connection, [failure(each, json.dumps(error)) for each in claims])
+
+
+class TestReplay:
+    """A dead letter that passed on the failure of a parent comes back with that parent."""
+
+    def followed(self, connection: Connection, waits: dict[str, str]) -> Graph:
+        """Return a flow in which `a` has died, and all others because of it."""
+        graph = Graph(connection, waits)
+        graph.run("a", settled=die)
+        graph.route()
+        for name in list(waits)[1:]:
+            parent = graph.ids[waits[name][0]]
+            graph.run(name, settled=lambda *given, parent=parent: die(*given, parent=parent))
+            graph.route()
+        assert set(graph.states().values()) == {"dead"}
+        return graph
+
+    def test_the_rest_of_a_chain_waits_again(self, connection: Connection) -> None:
+        graph = self.followed(connection, {"a": "", "b": "a run", "c": "b run"})
+
+        with connection.transaction():
+            replayed = dead.replay(connection, [graph.ids["a"]])
+        assert replayed == set(graph.ids.values())
+        assert graph.states() == {"a": "ready", "b": "held", "c": "held"}
+        for name in "abc":
+            graph.route()
+            assert graph.ready() == name
+            graph.run(name)
+        assert set(graph.states().values()) == {"succeeded"}
+        assert not BlockedRow.objects.exists()
+
+    def test_all_that_are_replayed_together_wait_for_each_other(
+        self, connection: Connection
+    ) -> None:
+        graph = self.followed(connection, {"a": "", "b": "a run", "c": "b run"})
+
+        for name in "cba":
+            with connection.transaction():
+                dead.replay(connection, list(graph.ids.values()))
+            assert graph.ready() == "a", name
+
+    def test_one_that_is_replayed_alone_runs(self, connection: Connection) -> None:
+        graph = self.followed(connection, {"a": "", "b": "a run"})
+
+        dead.replay(connection, [graph.ids["b"]])
+        assert graph.states() == {"a": "dead", "b": "ready"}
+
+    def test_one_that_failed_by_itself_stays_dead(self, connection: Connection) -> None:
+        graph = Graph(connection, {"a": "", "b": "a run"})
+        for name in "ab":
+            graph.run(name, settled=die)
+            graph.route()
+
+        dead.replay(connection, [graph.ids["a"]])
+        assert graph.states() == {"a": "ready", "b": "dead"}
 
 
 class TestWaiting:

@@ -21,7 +21,7 @@ from pgqueue.engine import claim_governed as engine
 from pgqueue.engine.cancel import Cancelled
 from pgqueue.engine.settle import Deferral
 from pgqueue.engine.values import Claim, Lease
-from pgqueue.models import Channel, History, Message, Policy
+from pgqueue.models import Bell, Channel, History, Lane, Message, Policy
 from pgqueue.states import Outcome, State
 from tests.claims import GovernedClaims
 from tests.eventually import eventually
@@ -1013,10 +1013,9 @@ class TestAnOrderedLane:
         "unblock",
         [
             lambda session, id: dead.discard(session, [id]),
-            lambda session, id: cancel.cancel(session, [id]),
             lambda session, id: Channel.objects.create(name="default", on_dead="skip"),
         ],
-        ids=["discarded", "cancelled", "to be skipped"],
+        ids=["discarded", "to be skipped"],
     )
     def test_goes_on_where_its_dead_head_was_removed_beside_a_claim(
         self,
@@ -1173,3 +1172,49 @@ class TestHeldBesideExpiry:
             expired = (expire.expire(other), expire.expire(connection))
 
         assert (ids(claims), expired, expire.expire(other)) == ([id], (0, 0), 0)
+
+
+class TestManyBells:
+    """As `enqueue_many` rings them for many keys at once."""
+
+    def test_of_one_channel_keep_no_other_waiting(
+        self, connection: Connection, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(route, "BATCH", 50)
+        limit("flood", max_running=1)
+        route.route(connection, after=0)
+        store(connection, [str(number) for number in range(400)], channel="flood")
+        (late,) = enqueue(connection, channel="orders", key="a", ordered=True)
+
+        routed = route.route(connection, after=0)
+
+        assert routed
+        assert ids(claim_of(connection, "orders")) == [late]
+        assert Bell.objects.count() == 401 - 50 - 25 - 1
+        while Bell.objects.exists():  # none is passed over
+            assert routed
+            routed = route.route(connection, after=routed.after)
+        assert Lane.objects.filter(channel="flood", state="runnable").count() == 400
+
+    def test_that_commit_late_are_taken_all_the_same(
+        self, connection: Connection, other: Connection, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Their ids are lower than those that were taken: looks at the front find them."""
+        monkeypatch.setattr(route, "BATCH", 10)
+        limit("flood", max_running=1)
+        route.route(connection, after=0)
+        with other.transaction():
+            store(other, ["late"], channel="orders", ordered=True)
+            store(connection, [str(number) for number in range(30)], channel="flood")
+            route.route(connection, after=0)
+
+        route.route(connection, after=0)
+
+        assert len(claim_of(connection, "orders")) == 1
+
+
+def claim_of(connection: Connection, channel: str) -> list[Claim]:
+    """Claim from governed lanes that are runnable by now."""
+    return engine.claim(
+        connection, channel, engine.EVERY_TURN, 10, worker_id=uuid4(), lease=LEASE
+    ).claims

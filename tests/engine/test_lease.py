@@ -12,10 +12,12 @@ import pytest
 from psycopg import OperationalError
 
 from pgqueue.claiming.registration import WorkerIds
-from pgqueue.engine import cancel, dead, lease, settle
+from pgqueue.duties.rescue import Rescue
+from pgqueue.engine import cancel, dead, lease, operate, settle
 from pgqueue.engine.values import Claim, Lease
 from pgqueue.models import History, Message
 from pgqueue.states import State
+from tests.claims import GovernedClaims
 from tests.factories import (
     LEASE,
     OVER,
@@ -274,6 +276,171 @@ class TestBeginning:
 def began(connection: Connection) -> list[bool]:
     rows = connection.execute("SELECT started_at IS NOT NULL FROM pgqueue_message ORDER BY id")
     return [began for (began,) in rows]
+
+
+def set_clock_back(connection: Connection, by: timedelta) -> None:
+    """Let everything that is stored come from the future."""
+    connection.execute("UPDATE pgqueue_message SET lease_until = lease_until + %s", [by])
+
+
+class TestALeaseFromTheFuture:
+    """The server's clock was ahead, or the server after a failover has one that is behind."""
+
+    def test_ends_its_length_from_now(self, connection: Connection) -> None:
+        (lost,) = run(connection, lease=MINUTE)
+        set_clock_back(connection, timedelta(hours=1))
+
+        assert lease.are_any_over(connection)
+        assert lease.rescue(connection, max_lost=3) == []
+
+        assert MINUTE - timedelta(seconds=5) < left(connection)[lost.id] <= MINUTE
+        assert not lease.are_any_over(connection)
+        connection.execute("UPDATE pgqueue_message SET lease_until = lease_until - %s", [MINUTE])
+        assert [each.id for each in lease.rescue(connection, max_lost=3)] == [lost.id]
+
+    def test_is_renewed_by_a_worker_that_lives(self, connection: Connection) -> None:
+        (held,) = run(connection, lease=MINUTE)
+        set_clock_back(connection, timedelta(hours=1))
+
+        assert lease.extend(connection, [held], lease=MINUTE) == {held.id: False}
+
+        assert left(connection)[held.id] <= MINUTE
+        assert lease.rescue(connection, max_lost=3) == []
+
+    @pytest.mark.parametrize("verb", ["claim", "extend", "prolong", "checkpoint"])
+    def test_is_none_that_was_asked_for_as_a_long_one(
+        self, connection: Connection, verb: str
+    ) -> None:
+        hour = timedelta(hours=1)
+        (held,) = run(connection, lease=hour if verb == "claim" else MINUTE)
+        if verb == "extend":
+            lease.extend(connection, [held], lease=hour)
+        elif verb == "prolong":
+            lease.prolong(connection, held, hour)
+        elif verb == "checkpoint":
+            lease.checkpoint(connection, held, progress=None, extend=hour)
+
+        lease.extend(connection, [held], lease=MINUTE)  # a heartbeat
+        assert lease.rescue(connection, max_lost=3) == []
+
+        assert left(connection)[held.id] > timedelta(minutes=59)
+
+    def test_is_cut_where_its_row_is_free(self, connection: Connection, other: Connection) -> None:
+        run(connection, lease=MINUTE)
+        set_clock_back(connection, timedelta(hours=1))
+
+        with other.transaction():
+            other.execute("SELECT FROM pgqueue_message FOR UPDATE")
+            assert lease.rescue(connection, max_lost=3) == []
+            assert min(left(connection).values()) > timedelta(minutes=59)
+        lease.rescue(connection, max_lost=3)
+
+        assert max(left(connection).values()) <= MINUTE
+
+    def test_makes_no_dead_worker_live(self, connection: Connection) -> None:
+        register(connection)
+        connection.execute(
+            "UPDATE pgqueue_worker SET last_seen = last_seen + interval '1 hour', "
+            "notify_until = last_seen + interval '1 hour 20 s'"
+        )
+
+        Rescue(lease=LEASE, max_lost=3).run(connection)
+
+        seen, wish = one(
+            connection,
+            "SELECT clock_timestamp() - last_seen, notify_until - clock_timestamp() "
+            "FROM pgqueue_worker",
+        )
+        assert timedelta() < seen < MINUTE
+        assert wish <= timedelta(seconds=20)
+
+
+class TestRelease:
+    """An operator's: a worker is dead though its lease goes on, or its run is stuck."""
+
+    def test_makes_it_ready_and_counts_nothing(self, connection: Connection) -> None:
+        (held, other_one) = run(connection, 2)
+
+        assert lease.release(connection, [held.id, 999]) == {held.id}
+
+        message = Message.objects.get(pk=held.id)
+        assert (message.state, message.lost, message.failures) == (State.READY, 0, 0)
+        assert Message.objects.get(pk=other_one.id).state == State.RUNNING
+
+    @pytest.mark.parametrize("state", [each for each in State if each != State.RUNNING])
+    def test_is_of_what_runs(self, connection: Connection, state: State) -> None:
+        (id,) = enqueue(connection)
+        connection.execute("UPDATE pgqueue_message SET state = %s", [state])
+
+        assert lease.release(connection, [id]) == set()
+
+        assert Message.objects.get().state == state
+
+    def test_fences_off_who_had_it(self, connection: Connection) -> None:
+        (held,) = run(connection)
+        lease.release(connection, [held.id])
+
+        assert lease.extend(connection, [held], lease=LEASE) == {}
+        assert settle.complete(connection, [done(held)]) == set()
+        (again,) = claim(connection, worker_id=held.worker_id)
+        assert settle.complete(connection, [done(held)]) == set()
+        assert settle.complete(connection, [done(again)]) == {held.id}
+
+    def test_ends_what_was_to_be_cancelled(self, connection: Connection) -> None:
+        (held,) = run(connection)
+        cancel.cancel(connection, [held.id])
+
+        assert lease.release(connection, [held.id]) == {held.id}
+
+        assert History.objects.get().outcome == "cancelled"
+
+    def test_lets_the_next_of_its_lane_run(self, connection: Connection) -> None:
+        (held, _) = enqueue(connection, 2, key="k", ordered=True)
+        governed = GovernedClaims(connection)
+        assert [each.id for each in governed.claim(9)] == [held]
+        assert governed.claim(9) == []
+
+        lease.release(connection, [held])
+
+        assert [each.id for each in governed.claim(9)] == [held]
+
+    def test_waits_for_a_settle_and_finds_nothing_to_do(
+        self, connection: Connection, other: Connection, step: Callable[..., Step]
+    ) -> None:
+        (held,) = run(connection)
+
+        with connection.transaction():
+            settle.complete(connection, [done(held)])
+            releasing = step(lease.release, other, [held.id])
+            releasing.waits()
+
+        assert releasing.result() == set()
+        assert History.objects.get().outcome == "succeeded"
+
+    def test_is_passed_over_by_a_settle_that_comes_too_late(
+        self, connection: Connection, other: Connection
+    ) -> None:
+        (held,) = run(connection)
+
+        with connection.transaction():
+            lease.release(connection, [held.id])
+            assert settle.complete(other, [done(held)]) == set()
+            assert lease.valid(other, [held]) == {held.id: False}  # so far
+        assert lease.valid(other, [held]) == {}
+
+        assert Message.objects.get().state == State.READY
+
+    def test_leaves_out_what_an_atomic_task_has_locked(
+        self, connection: Connection, other: Connection
+    ) -> None:
+        locked, free = run(connection, 2)
+
+        with other.transaction():
+            lease.lock(other, locked)
+            with connection.transaction():
+                operated = operate.unless_locked(connection, operate.release, [locked.id, free.id])
+
+        assert operated == operate.Operated(done=frozenset([free.id]), busy=frozenset([locked.id]))
 
 
 class TestRescue:

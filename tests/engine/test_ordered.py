@@ -8,6 +8,7 @@ from collections.abc import Callable
 from datetime import timedelta
 
 import pytest
+from psycopg.errors import LockNotAvailable
 
 from pgqueue.engine import cancel, dead, expire, held, lease, promote, purge, route, settle
 from pgqueue.engine.values import Claim
@@ -24,6 +25,7 @@ from tests.factories import (
     failure,
     limit,
     make_due,
+    one,
     store,
 )
 from tests.stepping import Step
@@ -46,6 +48,15 @@ def run_all(connection: Connection, turns: GovernedClaims) -> list[int]:
 
 def discard_all_dead(connection: Connection, ids: list[int]) -> None:
     purge.discard(connection, "default", states=[State.DEAD], after=0, up_to=max(ids), before=None)
+
+
+def locks(connection: Connection) -> int:
+    """Return how many advisory locks this session has."""
+    [count] = one(
+        connection,
+        "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND pid = pg_backend_pid()",
+    )
+    return int(count)
 
 
 class TestALane:
@@ -190,7 +201,7 @@ class TestADeadHead:
 
         assert run_all(connection, turns) == [first, second]
 
-    @pytest.mark.parametrize("verb", [dead.discard, cancel.cancel, discard_all_dead])
+    @pytest.mark.parametrize("verb", [dead.discard, discard_all_dead])
     def test_blocks_it_until_it_is_ended(
         self, connection: Connection, verb: Callable[..., object]
     ) -> None:
@@ -318,6 +329,32 @@ class TestProducers:
         assert errors == []
         assert Message.objects.count() == 6 * 30 * 20
 
+    def test_takes_a_bounded_number_of_locks_for_any_number_of_lanes(
+        self, connection: Connection
+    ) -> None:
+        # The locks of all sessions of a server share one table of some thousand entries.
+        with connection.transaction():
+            for start in range(0, 4000, 500):
+                store(connection, [str(start + n) for n in range(500)], ordered=True)
+
+            assert locks(connection) <= 1024
+
+    def test_waits_for_a_lane_that_shares_its_lock(
+        self, connection: Connection, other: Connection, step: Callable[..., Step]
+    ) -> None:
+        first, second = one(
+            connection,
+            "SELECT min(key), max(key) "
+            "FROM (SELECT n::text AS key FROM generate_series(1, 2000) n) k "
+            "GROUP BY pgqueue_bucket_v1('default', key) HAVING count(*) = 2 LIMIT 1",
+        )
+        with connection.transaction():
+            store(connection, [first], ordered=True)
+            storing = step(store, other, [second], ordered=True)
+            storing.waits()
+
+        assert len(storing.result().ids) == 1
+
     def test_may_keep_500_lanes_in_order_at_once_and_no_more(self, connection: Connection) -> None:
         store(connection, [str(n) for n in range(500)], ordered=True)
 
@@ -347,3 +384,45 @@ def test_a_lane_whose_head_is_blocked_is_no_contradiction(connection: Connection
     connection.execute("UPDATE pgqueue_lane SET turn_at = clock_timestamp() - interval '1 min'")
 
     assert route.tidy(connection) == 0
+
+
+class TestTheLockOfALane:
+    """Anybody who may log in can take it: no producer waits for ever."""
+
+    @pytest.mark.parametrize(
+        ("taken", "refused"),
+        [
+            ("SELECT pgqueue_keep_order_v1('mail', 'ada')", "The lane 'ada' of the channel 'mail'"),
+            ("SELECT pgqueue_room_v1('mail', NULL)", "The room of the channel 'mail'"),
+            ("SELECT pgqueue_room_v1('mail', 'ada')", "The room of the channel 'mail', key 'ada',"),
+        ],
+    )
+    def test_is_not_waited_for_for_ever(
+        self, connection: Connection, other: Connection, taken: str, refused: str
+    ) -> None:
+        limit("mail", scope="channel", max_size=9)
+        limit("mail", max_size=9)
+        other.execute("SET lock_timeout = 0; SET pgqueue.lock_timeout = '20ms'")
+        with connection.transaction():
+            connection.execute(taken)
+            with pytest.raises(LockNotAvailable) as raised:
+                other.execute("SELECT pgqueue_enqueue('t', channel => 'mail', key => 'ada', "
+                              "ordered => true)")  # fmt: skip
+
+        pid = connection.info.backend_pid
+        assert f"{refused} is locked: pid {pid} of the role" in str(raised.value)
+        assert "pgqueue_health" in (raised.value.diag.message_hint or "")
+        assert one(other, "SHOW lock_timeout") == ("0",)
+        other.execute(
+            "SELECT pgqueue_enqueue('t', channel => 'mail', key => 'ada', ordered => true)"
+        )
+
+    def test_is_waited_for_as_long_as_the_session_says(
+        self, connection: Connection, other: Connection
+    ) -> None:
+        other.execute("SET lock_timeout = '20ms'; SET pgqueue.lock_timeout = '1h'")
+        with connection.transaction():
+            connection.execute("SELECT pgqueue_keep_order_v1('mail', 'ada')")
+            with pytest.raises(LockNotAvailable):
+                other.execute("SELECT pgqueue_keep_order_v1('mail', 'ada')")
+        assert one(other, "SHOW lock_timeout") == ("20ms",)

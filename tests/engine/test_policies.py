@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import random
+import threading
 import time
 from collections import Counter
 from collections.abc import Callable
@@ -216,8 +218,8 @@ class TestARate:
         elapsed = time.monotonic() - began
         assert started[0] == 3
         assert sum(started) <= 3 + 20 * elapsed + 1
-        # What a claim each few milliseconds can start; much less would be a lane asleep.
-        assert sum(started) >= 3 + 20 * elapsed - 3
+        # A lane that was asleep would start nothing. A loaded machine may miss some of the turns.
+        assert sum(started) >= 3 + 20 * elapsed / 2
 
     def test_of_each_key_makes_only_that_key_wait(self, connection: Connection) -> None:
         limit(rate=1, per=MINUTE, burst=2)
@@ -772,6 +774,48 @@ class TestMaxSize:
             second.waits()
 
         assert len(second.result()) == 1
+
+    def test_takes_a_bounded_number_of_locks_for_any_number_of_keys(
+        self, connection: Connection
+    ) -> None:
+        limit(max_size=9)
+
+        with connection.transaction():
+            for start in range(0, 4000, 500):
+                store(connection, [str(start + n) for n in range(500)])
+
+            [count] = one(
+                connection,
+                "SELECT count(*) FROM pg_locks "
+                "WHERE locktype = 'advisory' AND pid = pg_backend_pid()",
+            )
+            assert count <= 1024
+
+    def test_never_deadlocks_where_each_batch_has_other_keys(
+        self, connect: Callable[..., Connection]
+    ) -> None:
+        limit(max_size=10_000)
+        limit(scope="channel", max_size=100_000)
+        names = [str(n) for n in range(40)]
+        errors: list[BaseException] = []
+
+        def produce(mine: Connection, seed: int) -> None:
+            chance = random.Random(seed)
+            try:
+                for _ in range(30):
+                    with mine.transaction():
+                        store(mine, chance.sample(names, 20), bodies=[b""] * 20)
+            except BaseException as error:
+                errors.append(error)
+
+        threads = [threading.Thread(target=produce, args=(connect(), n)) for n in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(60)
+
+        assert errors == []
+        assert Message.objects.count() == 4 * 30 * 20
 
     def test_of_each_of_501_keys_at_once_takes_too_many_locks(self, connection: Connection) -> None:
         names = [str(n) for n in range(501)]

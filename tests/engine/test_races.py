@@ -312,7 +312,20 @@ class TestSettleBesideCancel:
         assert cancelling.result() == NOTHING
         assert outcomes() == {held.id: Outcome.SUCCEEDED}
 
-    @pytest.mark.parametrize("verb", [retry, give_up, defer])
+    def test_a_cancel_leaves_what_a_settle_buried(
+        self, connection: Connection, other: Connection, step: Stepping
+    ) -> None:
+        (held,) = run(connection)
+
+        with connection.transaction():
+            give_up(connection, [held])
+            cancelling = step(cancel.cancel, other, [held.id])
+            cancelling.waits()
+
+        assert cancelling.result() == NOTHING
+        assert states() == {held.id: State.DEAD}
+
+    @pytest.mark.parametrize("verb", [retry, defer])
     def test_a_cancel_ends_what_a_settle_gave_back(
         self,
         connection: Connection,
@@ -428,7 +441,8 @@ class TestTheOrderOfLocks:
     def moved(self, connection: Connection, ids: Sequence[int]) -> None:
         # Lets the rows lie in the table in the opposite order of their ids.
         for id in reversed(ids):
-            connection.execute("UPDATE pgqueue_message SET metadata = '[]' WHERE id = %s", [id])
+            change = "UPDATE pgqueue_message SET metadata = '{\"a\": 1}' WHERE id = %s"
+            connection.execute(change, [id])
 
     def check(
         self,
@@ -466,8 +480,9 @@ class TestTheOrderOfLocks:
             (dead.discard, bury),
             (held.commit, hold),
             (held.abandon, hold),
+            (lease.release, lambda session, count: [each.id for each in run(session, count)]),
         ],
-        ids=["cancel", "run_now", "replay", "discard", "commit", "abandon"],
+        ids=["cancel", "run_now", "replay", "discard", "commit", "abandon", "release"],
     )
     @pytest.mark.parametrize("turned", [False, True])
     def test_holds_for_what_people_do(
@@ -722,7 +737,7 @@ class TestAnAtomicTask:
             cancelling.waits()
             assert verb(task, [held]) == {held.id}
 
-        has_ended = verb in (complete, discard)
+        has_ended = verb in (complete, discard, give_up)
         assert cancelling.result() == (NOTHING if has_ended else Cancelled({held.id}, set()))
 
     def test_that_is_rolled_back_keeps_its_lease(self, task: Connection, other: Connection) -> None:

@@ -2,12 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
+from unittest.mock import Mock
 
 import pytest
 
-from pgqueue.engine import dead, retention
+from pgqueue.duties.retention import Retention as Moving
+from pgqueue.duties.run import run_duty
+from pgqueue.engine import (
+    dead,
+    duty,
+    event_partitions,
+    event_retention,
+    expire,
+    flows,
+    partitions,
+    retention,
+    statistics,
+)
 from pgqueue.models import Channel, History, LogFloor, Message, Purged
 from pgqueue.retention import Retention
 from pgqueue.states import Outcome
@@ -18,12 +31,16 @@ from tests.factories import (
     claim,
     count_by,
     ended,
+    log_as_migrated,
+    logged,
     one,
+    past,
     register,
 )
 
 HOUR = timedelta(hours=1)
 DAY = timedelta(days=1)
+ANY = Mock(lasting=lambda connection: DAY)
 MONTH: Retention = dict.fromkeys(Outcome.values, 30 * DAY)
 BRIEF: Retention = {**MONTH, "succeeded": HOUR}
 
@@ -298,3 +315,126 @@ def age(connection: Connection, id: int, by: timedelta) -> None:
 def yesterday() -> datetime:
     """Return a moment that is in another day, in a partition that is always there."""
     return datetime.now(UTC).replace(hour=12) - DAY
+
+
+@pytest.fixture
+def jumped(connection: Connection) -> Iterator[Connection]:
+    """The server's clock has jumped by 40 days since retention was last moved."""
+    duty.due(connection, ["retention"])
+    retention.advance(connection)
+    connection.execute("UPDATE pgqueue_duty SET upto = upto - interval '40 days'")
+    yield connection
+    for (name,) in connection.execute(
+        "SELECT inhrelid::regclass::text FROM pg_inherits "
+        "WHERE inhparent = 'pgqueue_history'::regclass "
+        "AND to_date(right(inhrelid::regclass::text, 8), 'YYYYMMDD') < current_date - 1"
+    ).fetchall():
+        connection.execute(f"DROP TABLE {name}")
+
+
+def days_behind(connection: Connection) -> int:
+    """Return by how many days retention goes behind the clock."""
+    [behind] = one(
+        connection,
+        "SELECT statement_timestamp() - upto FROM pgqueue_duty WHERE name = 'retention'",
+    )
+    return round(behind / DAY)
+
+
+def hourly(connection: Connection) -> None:
+    """Do the duty an hour after it was done last."""
+    connection.execute("UPDATE pgqueue_duty SET ran_at = ran_at - interval '1 hour'")
+    run_duty(connection, Moving(), contact=ANY, early=True)
+
+
+class TestAClockThatHasJumped:
+    def test_moves_retention_by_a_day_an_hour(
+        self, jumped: Connection, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        hourly(jumped)
+        assert days_behind(jumped) == 39
+        for _ in range(3):  # not more often, whoever asks for it
+            run_duty(jumped, Moving(), contact=ANY, early=True)
+            assert retention.advance(jumped) == timedelta()
+
+        hourly(jumped)
+
+        assert days_behind(jumped) == 38
+        assert "If the server's clock is wrong, set it right" in caplog.text
+        for _ in range(40):
+            hourly(jumped)
+        assert days_behind(jumped) == 0
+
+    def test_drops_no_more_history_than_of_a_day(self, jumped: Connection) -> None:
+        names = [past(jumped, ago) for ago in (72, 70, 60, 32)]
+
+        dropped = partitions.drop(jumped, MONTH)
+
+        # As of 39 days ago, these are older than 30 days.
+        assert dropped == [datetime.strptime(name[-8:], "%Y%m%d").date() for name in names[:2]]
+        jumped.execute("UPDATE pgqueue_duty SET upto = NULL")
+        assert len(partitions.drop(jumped, MONTH) or []) == 2
+
+    def test_removes_nothing_else_by_it(self, jumped: Connection) -> None:
+        ended(jumped, ago=2 * HOUR)
+        (dead_one,) = bury(jumped)
+        jumped.execute(
+            "UPDATE pgqueue_message SET claimed_at = claimed_at - interval '40 days', errors = '[]'"
+        )
+        jumped.execute(
+            "INSERT INTO pgqueue_flow (name, created_at, ended_at) "
+            "SELECT '', at, at FROM (VALUES (now() - interval '39 days')) t (at)"
+        )
+        jumped.execute(
+            "INSERT INTO pgqueue_dedupe (channel, dedupe_key, message_id, expires_at) "
+            "VALUES ('', 'a', 1, now() - interval '38 days')"
+        )
+        jumped.execute(
+            "INSERT INTO pgqueue_tally_batch (source, number, at) "
+            "VALUES (gen_random_uuid(), 1, now() - interval '38 days')"
+        )
+
+        def removed() -> list[int]:
+            return [
+                purge(jumped),
+                dead.discard_old(jumped, keep=30 * DAY),
+                flows.forget(jumped, keep=30 * DAY),
+                expire.forget(jumped),
+                statistics.forget(jumped),
+            ]
+
+        assert removed() == [0, 0, 0, 0, 0]
+        assert Message.objects.get().pk == dead_one
+        jumped.execute("UPDATE pgqueue_duty SET upto = NULL")
+        assert all(removed())
+
+    def test_drops_no_more_events(self, jumped: Connection) -> None:
+        last = event_partitions.SIZE - 1
+        logged(jumped, 1, ago=40 * DAY)
+        logged(jumped, last, ago=39 * DAY)
+        logged(jumped, last + 1)
+        try:
+            assert event_retention.drop(jumped, keep=30 * DAY) == 0
+            jumped.execute("UPDATE pgqueue_duty SET upto = NULL")
+            assert event_retention.drop(jumped, keep=30 * DAY) == 1
+        finally:
+            log_as_migrated(jumped)
+
+    def test_is_none_where_each_day_was_seen(self, jumped: Connection) -> None:
+        """No worker ran for weeks, but consumers did: history has rows of each day."""
+        for ago in range(20, 41):
+            past(jumped, ago)
+
+        hourly(jumped)
+
+        assert days_behind(jumped) == 19
+
+    def test_and_back_again_changes_nothing(self, jumped: Connection) -> None:
+        jumped.execute(
+            "UPDATE pgqueue_duty SET upto = now() + interval '40 days', "
+            "ran_at = now() + interval '40 days'"
+        )
+
+        hourly(jumped)
+
+        assert days_behind(jumped) == 0

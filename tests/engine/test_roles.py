@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
+from contextlib import suppress
 from datetime import date, timedelta
 from io import StringIO
+from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
@@ -12,22 +15,39 @@ import psycopg
 import pytest
 from django.apps import apps
 from django.core.management import CommandError, call_command
-from django.db import connections, transaction
+from django.db import DatabaseError, connections, transaction
 from psycopg.errors import InsufficientPrivilege
 from psycopg.sql import SQL, Identifier
 from pytest_django import DjangoDbBlocker
 
-from pgqueue import Channel, batch, flow, publish, publish_many, read, send, webhooks
+from pgqueue import (
+    Channel,
+    acting_as,
+    batch,
+    bulk,
+    flow,
+    publish,
+    publish_later,
+    publish_many,
+    read,
+    registry,
+    send,
+    webhooks,
+)
+from pgqueue.compat.celery import linking
 from pgqueue.duties.all import all_duties
 from pgqueue.duties.maintain import maintain
-from pgqueue.engine import event_partitions, lease, partitions, promote, settle
-from pgqueue.events import groups, subscribing, subscriptions
+from pgqueue.engine import event_partitions, lease, partitions, promote, received, settle
+from pgqueue.events import groups, later, parked, subscribing, subscriptions
 from pgqueue.exceptions import ChannelFull
 from pgqueue.models import Event, History, Message, Schedule, Subscription, Webhook
 from pgqueue.roles import PARTS, script
 from pgqueue.tasks import scheduling
+from pgqueue.testing import run_all
+from pgqueue.webhooks import delivering
 from tests import jobs
 from tests.claims import GovernedClaims
+from tests.eventually import eventually
 from tests.factories import (
     OVER,
     Connection,
@@ -38,6 +58,7 @@ from tests.factories import (
     limit,
     one,
     register,
+    run,
     schedule,
 )
 from tests.processes import database_url, starting
@@ -95,6 +116,25 @@ def test_a_producer_may_be_let_in_by_a_function_alone(
 
     message = Message.objects.get()
     assert (message.channel, message.payload) == ("mail", {"to": "ada"})
+
+
+def test_a_login_without_rights_stops_neither_the_log_nor_governed_lanes(
+    connection: Connection, other: Connection, role: str
+) -> None:
+    limit("default", max_running=1)
+    other.execute(f"SET ROLE {role}")
+    for key in (
+        "'pgqueue_bell'::regclass::oid::bigint",
+        "hashtextextended('sequence', 'pgqueue_event'::regclass::oid::bigint)",
+    ):
+        other.execute(f"SELECT pg_advisory_lock({key})")
+    with pytest.raises(InsufficientPrivilege):
+        other.execute("SELECT FROM pgqueue_lock FOR UPDATE")
+    publish("order.paid")
+    enqueue(connection, key="a")
+
+    assert len(read()) == 1
+    assert len(GovernedClaims(connection).claim(9)) == 1
 
 
 @pytest.fixture(scope="module")
@@ -159,6 +199,88 @@ def rights(connection: Connection, prefix: str) -> set[tuple[Any, ...]]:
     return set(rows)
 
 
+LETTERS = {"INSERT": "a", "SELECT": "r", "UPDATE": "w", "DELETE": "d"}
+GUIDE = Path(__file__).parents[2] / "docs" / "guide" / "roles.md"
+
+
+def granted(connection: Connection, prefix: str) -> list[str]:
+    """Return the rows of the guide that tell what each role may do with each object of ours."""
+    relations = connection.execute(
+        "SELECT relname, relkind::text, ARRAY(SELECT attname::text FROM pg_attribute a "
+        "WHERE a.attrelid = c.oid AND attnum > 0 AND NOT attisdropped ORDER BY attnum) "
+        "FROM pg_class c WHERE relname ~ '^pgqueue_' AND relkind IN ('r', 'p', 'v', 'm', 'S') "
+        "AND NOT relispartition AND relnamespace = 'public'::regnamespace "
+        "ORDER BY relkind = 'S', relname COLLATE \"C\""
+    ).fetchall()
+    rows = []
+    for name, kind, columns in relations:
+        ask = _of_sequence if kind == "S" else _of_table
+        cells = [ask(connection, prefix + part, name, columns) for part in PARTS]
+        rows.append(
+            f"| `{name}` | {' | '.join(cells)} |".replace("|  |", "| |").replace("|  |", "| |")
+        )
+    return rows
+
+
+def _of_table(connection: Connection, role: str, name: str, columns: list[str]) -> str:
+    whole, parts = "", []
+    others = "TRUNCATE, REFERENCES, TRIGGER"
+    assert one(connection, "SELECT has_table_privilege(%s, %s, %s)", role, name, others) == (False,)
+    for word, letter in LETTERS.items():
+        if one(connection, "SELECT has_table_privilege(%s, %s, %s)", role, name, word)[0]:
+            whole += letter
+        elif word != "DELETE":
+            (mine,) = one(
+                connection,
+                "SELECT ARRAY(SELECT c FROM unnest(%s::text[]) c "
+                "WHERE has_column_privilege(%s, %s, c, %s))",
+                columns, role, name, word,
+            )  # fmt: skip
+            parts += [f"{letter} ({', '.join(mine)})"] if mine else []
+    return ", ".join([*([whole] if whole else []), *parts])
+
+
+def _of_sequence(connection: Connection, role: str, name: str, _: object) -> str:
+    words = [
+        word
+        for word in ("USAGE", "SELECT", "UPDATE")
+        if one(connection, "SELECT has_sequence_privilege(%s, %s, %s)", role, name, word)[0]
+    ]
+    return ", ".join(words)
+
+
+def definers(connection: Connection, prefix: str) -> list[str]:
+    """Return the rows of the guide that tell who may call the functions that run as the owner."""
+    functions = connection.execute(
+        "SELECT proname, oid FROM pg_proc WHERE proname ~ '^pgqueue_' AND prosecdef "
+        "AND proname !~ '^pgqueue_track_' AND pronamespace = 'public'::regnamespace ORDER BY 1"
+    ).fetchall()
+    return [
+        f"| `{name}` | "
+        + ", ".join(
+            part
+            for part in (*PARTS, "public")
+            if one(connection, "SELECT has_function_privilege(%s, %s::oid, 'EXECUTE')",
+                   "public" if part == "public" else prefix + part, oid)[0]
+        )
+        + " |"
+        for name, oid in functions
+    ]  # fmt: skip
+
+
+class TestEveryGrant:
+    """The guide lists each; nobody has another one."""
+
+    def test_is_in_the_guide_which_lists_no_others(
+        self, connection: Connection, prefix: str
+    ) -> None:
+        found = granted(connection, prefix) + definers(connection, prefix)
+
+        told = [line for line in GUIDE.read_text("utf-8").splitlines() if line.startswith("| `pgq")]
+        assert len(found) > 40
+        assert told == found, "\n".join(found)
+
+
 class TestTheScript:
     def test_decides_about_every_table(self, connection: Connection, prefix: str) -> None:
         unseen = {
@@ -172,9 +294,9 @@ class TestTheScript:
         }  # fmt: skip
 
         assert unseen == {
-            "worker": [],
-            "operator": ["pgqueue_purged"],
-            "reader": ["pgqueue_staged"],
+            "worker": ["pgqueue_reserved"],
+            "operator": ["pgqueue_lock", "pgqueue_purged", "pgqueue_reserved"],
+            "reader": ["pgqueue_reserved", "pgqueue_staged"],
         }
 
     def test_takes_back_what_it_does_not_grant_and_else_changes_nothing(
@@ -301,6 +423,163 @@ class TestAProducer:
             *("SELECT pgqueue_enqueue('a', dedupe_key => 'k', replaces => true)",),
         )
 
+    def test_writes_to_no_table_and_takes_no_number(
+        self, connection: Connection, prefix: str
+    ) -> None:
+        enqueue(connection)
+
+        refused(
+            "producer",
+            "INSERT INTO pgqueue_message (id, channel, task, state, max_attempts) "
+            "SELECT max(id) + 1, 'c', 't', 'ready', 1 FROM pgqueue_message",
+            "INSERT INTO pgqueue_message (channel, task, state, max_attempts, attempt) "
+            "VALUES ('c', 't', 'running', 1, 2147483647)",
+            "COPY pgqueue_message (channel, task, state, max_attempts) FROM STDIN",
+            "INSERT INTO pgqueue_bell (channel, ended) VALUES ('', '{1}')",
+            "INSERT INTO pgqueue_blocked (message_id, flow_id, watched_id, on_failure) "
+            "VALUES (1, 1, 1, 'run')",
+            "INSERT INTO pgqueue_event_inbox (id, topic, key, metadata) VALUES (1, 'a', '', '{}')",
+            "INSERT INTO pgqueue_operation (message_id) VALUES (1)",
+            "SELECT nextval('pgqueue_message_id_seq')",
+            "SELECT setval('pgqueue_message_id_seq', 1)",
+            "SELECT FROM pgqueue_lock FOR UPDATE",
+            "SELECT * FROM pgqueue_reserved",
+        )
+
+    def test_uses_only_ids_that_its_own_transaction_has_reserved(
+        self, connection: Connection, prefix: str
+    ) -> None:
+        [next_id] = one(connection, "SELECT last_value + 7 FROM pgqueue_message_id_seq")
+        reserved = (
+            "SELECT pgqueue_produce_v1('c', '', 't', '{}', NULL, '{}', NULL, 0::smallint, 1, NULL, "
+            "NULL, NULL, NULL, NULL, false, NULL, NULL, false, %s, NULL, false)"
+        )
+        with connections["producer"].cursor() as cursor:
+            cursor.execute("SELECT pgqueue_reserve_v1(3)")
+            [([old, *_],)] = cursor.fetchall()
+        refused(
+            "producer",
+            reserved % next_id,
+            reserved % old,
+            f"SELECT pgqueue_begin_flow_v1({next_id}, 'f', NULL)",
+            f"SELECT pgqueue_produce_waits_v1(1, '{{{next_id}}}', '{{run}}', '{{1}}', '{{1}}')",
+        )
+
+        assert not Message.objects.exists()
+        with transaction.atomic(using="producer"), connections["producer"].cursor() as cursor:
+            cursor.execute("SELECT pgqueue_reserve_v1(3)")
+            [(ids,)] = cursor.fetchall()
+            cursor.execute(reserved % ids[1])
+        assert Message.objects.get().id == ids[1]
+
+    def test_leaves_no_reservations(self, connection: Connection, prefix: str) -> None:
+        def reserved() -> Any:
+            """Reserve once more, which removes what ended transactions have left."""
+            with batch(database="producer") as work:
+                work.enqueue(jobs.add.using(database="producer"), 1)
+            return one(connection, "SELECT count(*) FROM pgqueue_reserved")[0]
+
+        for _ in range(3):
+            reserved()
+
+        # The last one, and no others but those that a transaction elsewhere may still see.
+        eventually(lambda: reserved() == 1)
+
+    def test_enqueues_none_of_pgqueues_own_tasks(self, connection: Connection, prefix: str) -> None:
+        # Imported here, whatever other tests have imported.
+        modules = (bulk, later, parked, delivering, linking)
+        own = [each for each in registry.each() if each.name.startswith("pgqueue.")]
+        assert {each.func.__module__ for each in own} == {each.__name__ for each in modules}
+        allowed = set()
+        for task in own:
+            with connections["producer"].cursor() as cursor, suppress(DatabaseError):
+                cursor.execute("SELECT pgqueue_enqueue(%s)", [task.name])
+                allowed.add(task.name)
+
+        assert {"pgqueue.bulk.operate", "pgqueue.bulk.purge"} < {each.name for each in own}
+        assert allowed == {
+            "pgqueue.events.later.publish_now",
+            "pgqueue.compat.celery.linking.call_errback",
+        }
+        with pytest.raises(DatabaseError, match="a task of pgqueue itself"):
+            bulk.operate.using(database="producer").enqueue_many([("discard", 9, {})] * 2)
+
+    def test_is_named_beside_whoever_it_says_acts(
+        self, connection: Connection, prefix: str
+    ) -> None:
+        [login] = one(connection, "SELECT session_user::text")
+        forged = {"acting": {"user": 1, "session_user": "somebody"}}
+        jobs.add.using(database="producer", metadata=forged).enqueue(1)
+        jobs.add.using(database="producer", metadata=forged).enqueue_many([(1,), (2,)])
+        with acting_as(user="ada", reason="refund"):
+            publish("one", database="producer")
+            publish_many([("two",), ("three",)], database="producer")
+            publish_later("later", run_after=0, database="producer")
+            publish("owners")
+        with connections["producer"].cursor() as cursor:
+            cursor.execute("SELECT pgqueue_publish('text', metadata => '{\"acting\": \"bob\"}')")
+        run_all()
+
+        stored = History.objects.filter(task=jobs.add.name).values_list("metadata", flat=True)
+        assert list(stored) == [{"acting": {"user": 1, "session_user": login}}] * 3
+        ada = {"user": "ada", "reason": "refund"}
+        said = {each.topic: each.metadata["acting"] for each in read()}
+        assert said.pop("owners") == ada
+        assert said.pop("text") == {"user": "bob", "session_user": login}
+        marked = {**ada, "session_user": login}
+        assert said == {"one": marked, "two": marked, "three": marked, "later": marked}
+
+    def test_is_named_by_the_triggers_of_tables_too(
+        self, connection: Connection, prefix: str
+    ) -> None:
+        login = f"{prefix}web"
+        connection.execute(f"CREATE ROLE {login} IN ROLE {prefix}producer")
+        acting = (
+            "SELECT pgqueue_acting_v1()::text "
+            "FROM (SELECT set_config('pgqueue.acting', 'ada', true)) said"
+        )
+        try:
+            with connection.transaction(force_rollback=True):
+                connection.execute(f"SET SESSION AUTHORIZATION {login}")
+                (of_a_producer,) = one(connection, acting)
+            with connection.transaction(force_rollback=True):
+                (of_the_owner,) = one(connection, acting)
+        finally:
+            connection.execute(f"DROP OWNED BY {login}; DROP ROLE {login}")
+
+        assert json.loads(of_a_producer) == {"user": "ada", "session_user": login}
+        assert json.loads(of_the_owner) == {"user": "ada"}
+
+    def test_remembers_ids_of_messages_from_outside(
+        self, connection: Connection, prefix: str
+    ) -> None:
+        with transaction.atomic(using="producer"):
+            lasting = timedelta(hours=1)
+            found = received.remember(connections["producer"], ["a", "b", "a"], lasting=lasting)
+            again = received.remember(connections["producer"], ["b", "c"], lasting=lasting)
+
+        assert (found, again) == ({"a", "b"}, {"c"})
+
+    def test_is_deceived_by_no_table_or_function_of_its_own(
+        self, connection: Connection, prefix: str
+    ) -> None:
+        with connections["producer"].cursor() as cursor:
+            cursor.execute(
+                "CREATE TEMP TABLE pgqueue_message (id bigint, channel text); "
+                "SET search_path = pg_temp, public"
+            )
+            cursor.execute(
+                "SELECT public.pgqueue_produce_now_v1('c', '', 'tests.jobs.add', '{}', NULL, '{}', "
+                "NULL, 0::smallint, 1, NULL, NULL)"
+            )
+
+        assert Message.objects.count() == 1
+        assert one(
+            connection,
+            "SELECT count(*) FROM pg_proc WHERE prosecdef AND proname ~ '^pgqueue_produce_' "
+            "AND proconfig[1] IS DISTINCT FROM 'search_path=public, pg_temp'",
+        ) == (0,)
+
 
 class TestAWorker:
     def test_does_every_duty_but_making_partitions(
@@ -373,6 +652,11 @@ class TestAnOperator:
 
         assert mail.replay(dead[0]).done == {dead[0]}
         assert mail.discard(dead[1]).done == {dead[1]}
+        first, second = (each.id for each in run(connection, 2, channel="post"))
+        Channel("post", database="operator").cancel(second)
+        released = Message.objects.using("operator").filter(pk__in=[first, second]).release()
+        assert released.done == {first, second}
+        assert Message.objects.using("operator").filter(pk=first).cancel().done == {first}
         assert mail.cancel(waiting[0]).done == {waiting[0]}
         assert mail.trim(keep=2) == 1
         assert mail.purge() == 3
@@ -390,10 +674,11 @@ class TestAnOperator:
         jobs.add.using(database="operator").hold(for_=60).enqueue(1).commit()
 
         assert Message.objects.count() == 3
-        assert History.objects.count() == 6
+        assert History.objects.count() == 8
 
     def test_operates_the_event_log(self, connection: Connection, prefix: str) -> None:
         publish("order.paid", {"order": 7}, database="operator")
+        assert len(read()) == 1
         groups.make("billing", partitions=2, start="now", database="operator")
         groups.reset("billing", "beginning", database="operator")
         groups.delete("billing", database="operator")
@@ -414,7 +699,14 @@ class TestAnOperator:
         refused(
             "operator",
             *("UPDATE pgqueue_history SET result = NULL", "DELETE FROM pgqueue_history"),
+            "INSERT INTO pgqueue_history (id, channel, task, outcome) VALUES (1, 'a', 'b', 'c')",
+            "SELECT pgqueue_end_v1('{1}', 'succeeded')",
+            *("DELETE FROM pgqueue_message", "UPDATE pgqueue_message SET errors = '[]'"),
+            "UPDATE pgqueue_message SET attempt = 0",
             *("UPDATE pgqueue_event SET key = ''", "DELETE FROM pgqueue_event"),
+            "INSERT INTO pgqueue_event (position, topic, key, metadata, created_at) "
+            "VALUES (1999999, 'a', '', '{}', now())",
+            *("DELETE FROM pgqueue_event_inbox", "SELECT FROM pgqueue_lock FOR UPDATE"),
             *("DELETE FROM pgqueue_worker", "UPDATE pgqueue_duty SET due_at = now()"),
             *("TRUNCATE pgqueue_message", "ALTER TABLE pgqueue_message ADD x int"),
             *("DROP TABLE pgqueue_history", "CREATE TABLE pgqueue_mine (id int)"),
@@ -422,6 +714,14 @@ class TestAnOperator:
 
 
 class TestAReader:
+    def test_leaves_it_to_others_to_give_positions(
+        self, connection: Connection, prefix: str
+    ) -> None:
+        publish("order.paid")
+        assert read(database="reader") == read(database="operator") == []
+
+        assert len(read()) == len(read(database="reader")) == 1
+
     def test_sees_what_there_is(self, connection: Connection, prefix: str) -> None:
         ids = enqueue(connection, 2, channel="mail")
         publish("order.paid", {"order": 7})

@@ -16,11 +16,13 @@ import psycopg
 import pytest
 
 from pgqueue import embedded
-from pgqueue.engine import event_partitions, log, publish, sequence
+from pgqueue.culprits import WHOLE
+from pgqueue.engine import event_partitions, health, log, publish, sequence
 from pgqueue.engine.publish import NewEvent
 from pgqueue.engine.values import Tuples
 from tests.chaos.harness.migrated import migrated
 from tests.chaos.harness.server import Server, programs
+from tests.eventually import eventually
 from tests.factories import Connection, one
 from tests.stepping import Step
 
@@ -54,6 +56,97 @@ def move_head(connection: Connection, position: int) -> None:
         "ON CONFLICT (log) DO UPDATE SET position = excluded.position",
         [position],
     )
+
+
+class TestASnapshotThatIsPinned:
+    """The index entries of what was moved stay: each look from the front reads all of them."""
+
+    @pytest.fixture
+    def pinned(self, connection: Connection, other: Connection) -> Iterator[Connection]:
+        put(connection, "first")
+        other.execute("BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT count(*) FROM pgqueue_event")
+        for _ in range(4):
+            connection.execute(
+                "INSERT INTO pgqueue_event_inbox (topic, key, metadata) "
+                "SELECT 'many', '', '{}' FROM generate_series(1, 50000)"
+            )
+            sequence.catch_up(connection)
+        yield connection
+        other.execute("ROLLBACK")
+
+    def test_costs_nearly_all_looks_nothing(
+        self, pinned: Connection, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(log, "LONGEST_PAUSE", 60.0)
+        monkeypatch.setattr(log, "COST", 10_000)
+
+        def look() -> int:
+            """Return how many pages of the inbox and its index a look reads."""
+            before = pages(pinned)
+            assert not log.has_anything_come(pinned)
+            return pages(pinned) - before
+
+        first, *others = [look() for _ in range(5)]
+
+        assert first > 500
+        assert max(others) < 100
+
+    def test_keeps_no_new_event_waiting(
+        self, pinned: Connection, other: Connection, third: Connection
+    ) -> None:
+        head = log.bounds(Tuples(pinned)).head
+        assert not log.has_anything_come(pinned)
+        with third.transaction():
+            put(third, "open meanwhile")
+            put(pinned, "new")
+            sequence.advance(pinned)
+            assert stored(pinned, head) == [(head + 1, "new")]
+        sequence.advance(pinned)
+
+        assert stored(pinned, head) == [(head + 1, "new"), (head + 2, "open meanwhile")]
+
+    def test_delays_what_was_open_for_long_by_a_second_at_most(
+        self, pinned: Connection, third: Connection, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(log, "RECENT", 0)
+        head = log.bounds(Tuples(pinned)).head
+        with third.transaction():
+            put(third, "late")
+            put(pinned, "new")
+            sequence.catch_up(pinned)
+            assert not log.has_anything_come(pinned)
+
+        def is_moved() -> bool:
+            sequence.advance(pinned)
+            return stored(pinned, head) == [(head + 1, "new"), (head + 2, "late")]
+
+        eventually(is_moved, within=3)
+
+    def test_hides_nothing_from_who_reads_once(
+        self, pinned: Connection, third: Connection, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(log, "RECENT", 0)
+        head = log.bounds(Tuples(pinned)).head
+        with third.transaction():
+            put(third, "late")
+            put(pinned, "new")
+            sequence.catch_up(pinned)
+            assert not log.has_anything_come(pinned)
+
+        sequence.catch_up(pinned)
+
+        assert stored(pinned, head)[-1][1] == "late"
+
+
+def pages(connection: Connection) -> int:
+    """Return how many pages this session has read of the inbox, in this transaction or before."""
+    connection.execute("SELECT pg_stat_force_next_flush()")
+    (count,) = one(
+        connection,
+        "SELECT idx_blks_hit + idx_blks_read + heap_blks_hit + heap_blks_read "
+        "FROM pg_statio_user_tables WHERE relid = 'pgqueue_event_inbox'::regclass",
+    )
+    return int(count)
 
 
 class TestPositions:
@@ -91,7 +184,7 @@ class TestPositions:
         put(connection, "a", "b")
         with connection.transaction(force_rollback=True):
             connection.execute(sequence.SQL["lead"])
-            connection.execute(sequence.SQL["move"], {"limit": 10})
+            connection.execute(sequence.SQL["move"], {**WHOLE._asdict(), "limit": 10})
             assert len(stored(connection)) == 2
 
         assert (stored(connection), waiting(connection)) == ([], 2)
@@ -254,13 +347,14 @@ class TestTwoSequencers:
 
     def test_of_two_schemas_are_none(self, connection: Connection, other: Connection) -> None:
         other.execute(
-            "CREATE SCHEMA aside; CREATE TABLE aside.pgqueue_event (position bigint); "
+            "CREATE SCHEMA aside; CREATE TABLE aside.pgqueue_lock (LIKE pgqueue_lock); "
+            "INSERT INTO aside.pgqueue_lock SELECT * FROM public.pgqueue_lock; "
             "SET search_path = aside, public"
         )
         try:
             with connection.transaction(), other.transaction():
-                assert one(connection, sequence.SQL["lead"])[0] is True
-                assert one(other, sequence.SQL["lead"])[0] is True
+                assert connection.execute(sequence.SQL["lead"]).fetchone()
+                assert other.execute(sequence.SQL["lead"]).fetchone()
         finally:
             other.execute("DROP SCHEMA aside CASCADE")
 
@@ -485,6 +579,28 @@ class TestAServerOfItsOwn:
             sequence.advance(connection)
             assert stored(connection) == [(1, "a"), (2, "late")]
 
+    @pytest.mark.parametrize(
+        ("statement", "what"),
+        [
+            ("SELECT FROM pgqueue_lock WHERE name = 'sequence' FOR UPDATE", "sequencer"),
+            ("SELECT pg_advisory_xact_lock('pgqueue_event'::regclass::oid::bigint)", "partitions"),
+        ],
+    )
+    def test_a_prepared_transaction_that_keeps_a_lock_is_named_by_health(
+        self, server: Server, statement: str, what: str
+    ) -> None:
+        with closing(server.connect()) as connection:
+            connection.execute(f"BEGIN; {statement}")
+            connection.execute("PREPARE TRANSACTION 'it'")
+            try:
+                [found] = health.locks(connection)
+            finally:
+                connection.execute("ROLLBACK PREPARED 'it'")
+
+        assert what in found.what
+        assert found.who == "the prepared transaction it"
+        assert found.seconds is not None
+
     def test_prepared_transactions_are_like_any_others(self, server: Server) -> None:
         torture(server.connect, can_prepare=True)
 
@@ -536,7 +652,7 @@ def test_a_sequencer_whose_session_was_ended_leaves_nothing_half_done(
     put(connection, "a", "b")
     with pytest.raises(psycopg.OperationalError), other.transaction():
         other.execute(sequence.SQL["lead"])
-        other.execute(sequence.SQL["move"], {"limit": 1})
+        other.execute(sequence.SQL["move"], {**WHOLE._asdict(), "limit": 1})
         connection.execute("SELECT pg_terminate_backend(%s, 10000)", [other.info.backend_pid])
         other.execute("SELECT 1")
 

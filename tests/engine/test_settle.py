@@ -262,7 +262,7 @@ class TestComplete:
         ended: dict[str, Any] = dict(History.objects.values().get())
         moved = {name: value for name, value in before.items() if name in ended}
         assert set(before) - set(moved) == {
-            *("rank", "state", "governed", "lease_until", "debounced")
+            *("rank", "state", "governed", "lease_until", "lease_for", "debounced")
         }
         for column in moved:
             if column != "started_at":
@@ -542,8 +542,8 @@ class TestACancelRequest:
 
 
 class TestCancel:
-    @pytest.mark.parametrize("state", [State.HELD, State.SCHEDULED, State.READY, State.DEAD])
-    def test_ends_what_does_not_run(self, connection: Connection, state: State) -> None:
+    @pytest.mark.parametrize("state", [State.HELD, State.SCHEDULED, State.READY])
+    def test_ends_what_waits(self, connection: Connection, state: State) -> None:
         id = insert(connection, state=state)
 
         cancelled = cancel.cancel(connection, [id])

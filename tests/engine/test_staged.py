@@ -171,6 +171,14 @@ class TestAWrite:
         with pytest.raises(WriteConflict, match="committed version 4, and this is version 3"):
             staged.is_new(connection, Write("app", 3, "s3a://a"), rows=3)
 
+    def test_of_a_stream_after_a_gap_is_a_conflict(self, connection: Connection) -> None:
+        """The database was restored to before the batches that are missing."""
+        staged.is_new(connection, Write("app", 4, "s3a://a"), rows=3)
+
+        with pytest.raises(WriteConflict, match="committed batch 4 here, and this is batch 6"):
+            staged.is_new(connection, Write("app", 6, "s3a://a"), rows=3)
+        assert staged.is_new(connection, Write("app", 5, "s3a://a"), rows=0)
+
     @pytest.mark.parametrize(("origin", "rows"), [("s3a://a", 4), ("s3a://b", 3), ("", 3)])
     def test_that_is_another_one_is_an_error(
         self, connection: Connection, origin: str, rows: int

@@ -15,6 +15,7 @@ import pytest
 
 import pgqueue.engine
 from pgqueue.conf import settings
+from pgqueue.culprits import WHOLE
 from pgqueue.engine import (
     cancel,
     claim,
@@ -244,6 +245,7 @@ class TestAPlan:
             "channels": ["default"],
             "excluded": [],
             "limit": 500,
+            "size": 2**26,
             "lanes": 500,
             "after": datetime.now(UTC) - timedelta(hours=1),
             "until": None,
@@ -253,6 +255,7 @@ class TestAPlan:
             "takes_raw": False,
             "lease": timedelta(seconds=30),
             "started": 500,
+            **WHOLE._asdict(),
         }
 
         plans = []
@@ -384,6 +387,7 @@ class TestAPlan:
         asked = {
             **retention.given(kept),
             **retention.EVERYTHING._asdict(),
+            **WHOLE._asdict(),
             "keep": timedelta(hours=1),
             "rules": "",
             "reach": 10_000,

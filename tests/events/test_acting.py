@@ -18,7 +18,7 @@ from pgqueue import InvalidEvent, acting_as, publish, publish_many, read
 from pgqueue.events import acting as acting_module
 from pgqueue.events.acting import ActingMiddleware, acting
 from pgqueue.operations import TrackTable
-from pgqueue.worker.session_state import changes_session
+from pgqueue.session_state import changes_session
 from testproject.shop.factories import ProductFactory
 from testproject.shop.models import Product
 from tests.events.test_tracking import backwards, execute, forwards

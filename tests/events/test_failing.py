@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import django.db
 import psycopg
 import pytest
 from django.contrib.auth.models import User
@@ -146,3 +147,65 @@ def test_each_key_is_in_one_partition_and_none_is_in_a_negative_one(
 
     assert {number for (number,) in rows} == set(range(partitions))
     assert all(0 <= number < partitions for (number,) in rows)
+
+
+def conflict(cursor: Any, code: str = "serialization_failure") -> None:
+    """Raise what another transaction that was in the way raises."""
+    cursor.execute(f"DO $$ BEGIN RAISE 'in the way' USING ERRCODE = '{code}'; END $$")
+
+
+@pytest.mark.parametrize("code", ["serialization_failure", "deadlock_detected"])
+@pytest.mark.parametrize("batch", [None, 10])
+def test_a_conflict_with_other_transactions_is_not_charged(
+    read: Read, caplog: pytest.LogCaptureFixture, batch: int | None, code: str
+) -> None:
+    tried: list[Any] = []
+
+    def conflicts_at_first(given: Any) -> None:
+        tried.append(given)
+        User.objects.create(username=f"user {len(tried)}")
+        if len(tried) <= 10:
+            with django.db.connection.cursor() as cursor:
+                conflict(cursor, code)
+
+    publish("order.paid")
+    reader = read(conflicts_at_first, atomic=True, batch=batch, max_attempts=1)
+    reader.tick()
+
+    assert len(tried) == 11
+    assert [each.username for each in User.objects.all()] == ["user 11"]
+    assert groups.states()[0].lag == 0
+    assert not Message.objects.exists()
+    assert caplog.records == []
+
+
+def test_what_is_always_in_conflict_is_charged_after_ten_reruns(read: Read) -> None:
+    tried: list[Any] = []
+
+    def conflicts(event: Any) -> None:
+        tried.append(event.position)
+        with django.db.connection.cursor() as cursor:
+            conflict(cursor)
+
+    publish("order.paid")
+    reader = read(conflicts, atomic=True, max_attempts=2)
+    reader.tick()
+    assert Cursor.objects.get(group="billing").failures == 1
+    reader.tick()
+
+    assert len(tried) == 2 * 11
+    assert Message.objects.get(channel="group:billing").failures == 2
+
+
+def test_a_reader_that_stops_amid_conflicts_charges_nothing(read: Read) -> None:
+    def conflicts(event: Any) -> None:
+        reader._stopping.set()
+        with django.db.connection.cursor() as cursor:
+            conflict(cursor)
+
+    publish("order.paid")
+    reader = read(conflicts, atomic=True, max_attempts=1)
+    reader.tick()
+
+    assert Cursor.objects.get(group="billing").failures == 0
+    assert not Message.objects.exists()

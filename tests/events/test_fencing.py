@@ -281,15 +281,14 @@ def test_a_reader_takes_again_at_once_what_it_was_wrongly_told_is_lost(
     assert handled == [1]
 
 
-@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
 def test_a_reader_whose_thread_ends_renews_its_leases_no_more(
-    connection: Connection, declare: Callable[..., Consumer]
+    connection: Connection, declare: Callable[..., Consumer], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def end(event: Any) -> None:
+    def end(self: GroupReader, nap: timedelta) -> None:
         raise SystemExit
 
-    publish("a")
-    reader = GroupReader(declare(end))
+    monkeypatch.setattr(GroupReader, "rest", end)
+    reader = GroupReader(declare(print))
     reader.start()
 
     eventually(lambda: not reader.is_alive())

@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 from django.core.management import CommandError, call_command
+from django.utils import timezone
 
 from pgqueue.events import groups
 from pgqueue.events.publishing import publish, publish_many
@@ -185,13 +186,16 @@ class TestRun:
         with pytest.raises(CommandError, match="for the group 'nobody' in the modules"):
             call("run", "nobody")
 
-    @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+    @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
     def test_handles_until_it_is_told_to_end(self, number: signal.Signals) -> None:
         publish_many([("a", n) for n in range(20)])
         with running("command.first", "command.second") as process:
             eventually(lambda: Message.objects.count() == 20, within=30)
             publish("a", 20)
             eventually(lambda: Message.objects.count() == 21)
+            eventually(lambda: {each.position for each in Cursor.objects.all()} == {21})
+            process.send_signal(signal.SIGUSR1)
+            process.send_signal(signal.SIGUSR2)
             owners = Cursor.objects.values_list("reader_id", flat=True)
             assert None not in owners
 
@@ -211,3 +215,49 @@ class TestRun:
         handled = Message.objects.count()
         assert 0 < handled < 400
         assert position("command.slow") == handled
+
+    def test_survives_an_event_that_kills_its_process(self) -> None:
+        publish_many([("kill.it", 1), ("kill.it", "kill"), ("kill.it", 2)])
+        for _ in range(3):
+            with running("command.killed") as process:
+                assert process.wait(30) == 9
+            # Its lease is over.
+            Cursor.objects.update(lease_until=timezone.now())
+        with running("command.killed") as process:
+            eventually(lambda: position("command.killed") == 3, within=30)
+            process.send_signal(signal.SIGTERM)
+            assert process.wait(20) == 0
+
+        letter = Message.objects.dead().get()
+        assert letter.errors[-1]["class"] == "pgqueue.exceptions.ReaderLost"
+        assert 2 in Message.objects.filter(channel="seen").values_list("payload", flat=True)
+
+    def test_goes_on_where_a_handler_wants_to_end_it(self) -> None:
+        publish("exit")
+        publish("a", 1)
+        with running("command.exits", "command.first") as process:
+            eventually(lambda: Message.objects.dead().exists(), within=30)
+            publish("a", 2)
+            eventually(lambda: Message.objects.filter(channel="seen").count() == 2)
+            process.send_signal(signal.SIGTERM)
+            assert process.wait(20) == 0
+
+    @pytest.mark.parametrize(
+        ("topic", "group"),
+        [("fork", "command.forking"), ("fork.many", "command.forking.many")],
+    )
+    def test_a_child_of_a_handler_neither_reads_on_nor_ends_its_parents_session(
+        self, topic: str, group: str
+    ) -> None:
+        publish_many([(topic, "return"), (topic, "raise")])
+        with running(group) as process:
+            eventually(lambda: Message.objects.count() == 2, within=30)
+            publish(topic, "return")
+            eventually(lambda: Message.objects.count() == 3)
+            process.send_signal(signal.SIGTERM)
+            assert process.wait(20) == 0
+
+        said = [each.payload for each in Message.objects.order_by("pk")]
+        assert said == [["return", 0], ["raise", 1], ["return", 0]]
+        assert position(group) == 3
+        assert set(Cursor.objects.values_list("failures", flat=True)) == {0}

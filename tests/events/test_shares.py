@@ -79,3 +79,25 @@ def test_what_a_reader_had_that_died_is_shared_once_it_was_silent_for_a_lease(
         each.rebalance()
 
     assert [len(each.held) for each in present] == [2, 2]
+
+
+def test_what_a_dead_reader_has_until_far_in_the_future_is_shared_after_a_lease(
+    connection: Connection,
+) -> None:
+    """The server's clock was an hour ahead while that reader lived."""
+    with connection.transaction():
+        groups.make(connection, "g", partitions=4, position=0)
+    dead, alive = Reader(connection, uuid4()), Reader(connection, uuid4())
+    dead.rebalance()
+    assert len(dead.held) == 4
+    connection.execute(
+        "UPDATE pgqueue_cursor SET lease_until = lease_until + interval '1 hour'; "
+        "UPDATE pgqueue_reader SET last_seen = last_seen + interval '1 hour'"
+    )
+
+    alive.rebalance()  # which may not take them from one that lives
+
+    assert alive.held == set()
+    connection.execute("UPDATE pgqueue_cursor SET lease_until = lease_until - %s", [groups.LEASE])
+    alive.rebalance()
+    assert len(alive.held) == 4

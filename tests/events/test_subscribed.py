@@ -20,6 +20,7 @@ from pgqueue import (
     publish_many,
 )
 from pgqueue.engine import dispatch as engine
+from pgqueue.engine import matching
 from pgqueue.engine.publish import NewEvent
 from pgqueue.engine.sequence import catch_up
 from pgqueue.events import subscriptions
@@ -27,6 +28,7 @@ from pgqueue.models import Event, Message, Subscription
 from pgqueue.states import State
 from tests.events import handlers
 from tests.eventually import eventually
+from tests.factories import refusing
 
 Connection = psycopg.Connection[Any]
 
@@ -144,11 +146,11 @@ class TestOneThatFails:
         make("good")
         dispatch(connection)
         publish("order." + "a" * 150)
-        monkeypatch.setattr(engine, "PATIENCE", 0.1)
+        monkeypatch.setattr(matching, "PATIENCE", 0.1)
         function = "CREATE FUNCTION pg_temp.slow(text) RETURNS text LANGUAGE sql AS "
         connection.execute(f"{function} $$SELECT pg_sleep(20)::text || $1$$")
-        slow = engine.SQL["match"].replace("topic ~ r.regex", "pg_temp.slow(topic) ~ r.regex")
-        monkeypatch.setitem(engine.SQL, "match", slow)
+        slow = matching.SQL["match"].replace("topic ~ r.regex", "pg_temp.slow(topic) ~ r.regex")
+        monkeypatch.setitem(matching.SQL, "match", slow)
 
         dispatch(connection)
 
@@ -353,6 +355,22 @@ class TestABufferedPublisher:
         catch_up(connection)
 
         assert Event.objects.count() == 1
+
+    def test_logs_what_the_database_refuses_and_publishes_all_others(
+        self, connection: Connection, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        with (
+            refusing(connection, "pgqueue_event_inbox", "NEW.payload = '3'"),
+            BufferedPublisher(flush_every=60) as publisher,
+        ):
+            for n in range(9):
+                publisher.publish("page.seen", n)
+            publisher.flush()
+        catch_up(connection)
+
+        seen = Event.objects.order_by("position").values_list("payload", flat=True)
+        assert list(seen) == [0, 1, 2, 4, 5, 6, 7, 8]
+        assert caplog.text.count("An event could not be published") == 1
 
     def test_logs_in_full_what_it_could_not_publish(
         self,

@@ -27,7 +27,7 @@ from pgqueue import (
 )
 from pgqueue.duties.dispatch import Dispatch as Duty
 from pgqueue.engine import dispatch as engine
-from pgqueue.engine import notifications
+from pgqueue.engine import matching, notifications
 from pgqueue.engine.sequence import catch_up
 from pgqueue.events import subscribing, subscriptions
 from pgqueue.exceptions import InvalidFilter, InvalidTask
@@ -393,6 +393,16 @@ class TestAtRunTime:
 
         assert numbers("late") == numbers("other") == [1, 2, 3]
 
+    def test_fills_the_batches_of_each_key(self, dispatch: Dispatch) -> None:
+        create("keyed", key="{key}", batch=2)
+        publish_many([("a", n, "ab"[n % 2]) for n in range(4)])
+
+        dispatch()
+
+        rows = Message.objects.order_by("id")
+        batches = [[event["payload"] for event in row.payload["args"][0]] for row in rows]
+        assert batches == [[0, 2], [1, 3]]
+
     def test_catches_up_from_its_position_while_the_others_go_on(
         self, dispatch: Dispatch, connection: Connection, monkeypatch: pytest.MonkeyPatch
     ) -> None:
@@ -575,16 +585,16 @@ class TestPausing:
         publish_numbers(1, 2)
         dispatch()
         create("behind", start=0)
-        match, pausing = engine._match, []
+        match, pausing = matching.Matching.run, []
 
-        def match_and_pause(*given: Any) -> int:
-            stored = match(*given)
+        def match_and_pause(asked: matching.Matching) -> int:
+            stored = match(asked)
             pausing.append(step(other.__class__.execute, other, PAUSE))
             pausing[0].waits()
             return stored
 
         with monkeypatch.context() as amid:
-            amid.setattr(engine, "_match", match_and_pause)
+            amid.setattr(matching.Matching, "run", match_and_pause)
             engine_step(connection)
         pausing[0].result()
         Subscription.objects.resume()
@@ -698,8 +708,8 @@ class TestOneThatCanNotBeMatched:
         assert (row("broken").paused, row("broken").position) == (True, 1)
 
     def test_in_time_is_paused(self, dispatch: Dispatch, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(engine, "PATIENCE", 0.3)
-        monkeypatch.setattr(engine, "HASTE", 0.2)
+        monkeypatch.setattr(matching, "PATIENCE", 0.3)
+        monkeypatch.setattr(matching, "HASTE", 0.2)
         for name in ("a", "b", "slow", "z"):
             create(name)
         Subscription.objects.filter(pk="slow").update(path=SLOW)
@@ -715,7 +725,7 @@ class TestOneThatCanNotBeMatched:
     def test_is_looked_for_only_so_long_and_the_rest_catches_up(
         self, dispatch: Dispatch, connection: Connection, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(engine, "LONGEST", -1.0)
+        monkeypatch.setattr(matching, "LONGEST", -1.0)
         for n in range(5):
             create(str(n))
         Subscription.objects.filter(pk="3").update(regex="(")
@@ -735,7 +745,7 @@ class TestOneThatCanNotBeMatched:
     ) -> None:
         create("innocent")
         publish_numbers(1)
-        monkeypatch.setitem(engine.SQL, "match", "SELECT gone FROM pgqueue_subscription")
+        monkeypatch.setitem(matching.SQL, "match", "SELECT gone FROM pgqueue_subscription")
 
         with pytest.raises(Exception, match="gone"):
             dispatch()
@@ -761,7 +771,7 @@ class TestOneThatCanNotBeMatched:
             other.execute("SELECT pg_cancel_backend(%s)", [connection.info.backend_pid])
             with pytest.raises(Exception, match="user request"):
                 waiting.result()
-            monkeypatch.setattr(engine, "PATIENCE", 0.4)
+            monkeypatch.setattr(matching, "PATIENCE", 0.4)
             with pytest.raises(Exception, match="lock timeout"):
                 engine_step(connection)
 

@@ -6,9 +6,11 @@ import asyncio
 import threading
 from collections.abc import Callable, Iterator
 from typing import Any
+from unittest.mock import PropertyMock, patch
 
 import pytest
 from django.db import connections, transaction
+from psycopg import OperationalError
 
 from pgqueue.connections import POOLED
 from pgqueue.events import growth, tailing
@@ -16,8 +18,9 @@ from pgqueue.events.growth import Waiter
 from pgqueue.events.publishing import apublish, publish, publish_many
 from pgqueue.events.recorded import RecordedEvent
 from pgqueue.events.tailing import Tail, tail
-from pgqueue.exceptions import EventsRemoved, InvalidFilter, PositionAhead
+from pgqueue.exceptions import EventsRemoved, InvalidFilter, PositionAhead, UnreadableEvent
 from pgqueue.models import Reader
+from tests.damage import damaged_events
 from tests.eventually import eventually
 from tests.factories import Connection, one
 
@@ -292,6 +295,44 @@ class TestALostConnection:
             for pid in sessions(connection):
                 one(connection, "SELECT pg_terminate_backend(%s, 10000)", pid)
 
+    def test_that_can_not_be_replaced_is_waited_for(
+        self,
+        follow: Callable[..., Following],
+        connection: Connection,
+        caplog: pytest.LogCaptureFixture,
+    ) -> None:
+        following = follow()
+        publish("a", 1)
+        following.sees(1)
+        idle()
+
+        with patch("pgqueue.connections._open", side_effect=OperationalError("away")):
+            for pid in sessions(connection):
+                one(connection, "SELECT pg_terminate_backend(%s, 10000)", pid)
+            eventually(lambda: caplog.text.count("tail failed and will try again: away") > 1)
+        publish("a", 2)
+
+        following.sees(1, 2)
+
+    def test_that_can_not_be_replaced_ends_with_the_tail(
+        self, follow: Callable[..., Following], connection: Connection
+    ) -> None:
+        following = follow()
+        idle()
+        away = patch("pgqueue.events.tailing.Session.connection", new_callable=PropertyMock)
+        with away as asked:
+            asked.side_effect = OperationalError("away")
+            eventually(lambda: asked.call_count > 2)
+            following.tail.close()
+            following.ends()
+
+    def test_as_it_begins_is_an_error(self) -> None:
+        with (
+            patch("pgqueue.connections._open", side_effect=OperationalError("away")),
+            pytest.raises(OperationalError, match="away"),
+        ):
+            next(iter(tail(after=0)))
+
     def test_of_the_listener_costs_no_event(
         self, follow: Callable[..., Following], connection: Connection
     ) -> None:
@@ -319,6 +360,24 @@ class TestABound:
             next(iter(events))
         with tail(after=3) as events:
             assert next(iter(events)).position == 4
+
+    def test_where_an_event_is_unreadable_is_told(self, connection: Connection) -> None:
+        with damaged_events(connection):
+            publish_many([("a", n) for n in range(5)])
+            with tail() as events:
+                pass
+            connection.execute(
+                "UPDATE pgqueue_event SET created_at = 'infinity' WHERE position = 3"
+            )
+            seen = []
+
+            with pytest.raises(UnreadableEvent, match=r"at position 3 .* after=3"):
+                for event in tail(after=0):
+                    seen.append(event.payload)
+
+            assert seen == [0, 1]
+            with tail(after=3) as events:
+                assert next(iter(events)).payload == 3
 
     def test_beyond_the_head_is_told(self) -> None:
         with pytest.raises(PositionAhead), tail(after=1) as events:

@@ -1,7 +1,14 @@
 from __future__ import annotations
 
+import importlib
 import json
+import re
+import threading
 from collections.abc import Callable, Iterator
+from contextlib import closing
+from dataclasses import dataclass
+from decimal import Decimal
+from itertools import pairwise
 from typing import Any
 
 import psycopg
@@ -13,10 +20,14 @@ from django.db.migrations.state import ProjectState
 from django.db.migrations.writer import OperationWriter
 from psycopg.sql import SQL, Identifier
 
-from pgqueue import InvalidTracking, RecordedEvent, read
+from pgqueue import Event, InvalidTracking, RecordedEvent, read
+from pgqueue.codec.encoding import from_json, to_json
+from pgqueue.connections import connect
+from pgqueue.events.recorded import FORM
 from pgqueue.operations import TrackTable, UntrackTable
 from testproject.shop.factories import OrderFactory, ProductFactory
 from testproject.shop.models import Order, Product
+from tests.eventually import eventually
 
 Connection = psycopg.Connection[Any]
 Track = Callable[..., TrackTable]
@@ -36,7 +47,9 @@ def backwards(operation: TrackTable, app: str = "shop") -> None:
         operation.database_backwards(app, editor, state, state)
 
 
-def execute(statement: str, *parameters: Any) -> None:
+def execute(statement: str | bytes, *parameters: Any) -> None:
+    if isinstance(statement, str):
+        statement = statement.replace("THINGS", 'legacy."Things"')
     with django.cursor() as cursor:
         cursor.execute(statement, parameters or None)
 
@@ -95,6 +108,39 @@ def things(transactional_db: None) -> Iterator[None]:
 
 THINGS = "legacy.Things"
 INSERT = "INSERT INTO legacy.\"Things\" VALUES (1, 'a', 1, 'x'), (2, 'b', 2, 'y'), (3, 'c', 3, 'z')"
+
+
+def body() -> tuple[str, str]:
+    """Return the function that the triggers of things call, and its text."""
+    with django.cursor() as cursor:
+        cursor.execute(
+            "SELECT oid::regprocedure::text, pg_get_functiondef(oid) FROM pg_proc "
+            "WHERE starts_with(proname, 'pgqueue_track_Things_')"
+        )
+        (found,) = cursor.fetchall()
+        return found
+
+
+def restore() -> None:
+    """Have a function belong to a table of another number, as after a dump and a restore."""
+    execute(re.sub(r"TG_RELID = \d+", "TG_RELID = 1", body()[1]))
+
+
+def as_before_numbers() -> None:
+    """Have a function know its columns by their names alone, as older code has made it."""
+    text = re.sub(r"TG_RELID = \d+", "false", body()[1])
+    execute(
+        text.replace(
+            "EXISTS (\n    SELECT FROM unnest", "false AND EXISTS (\n    SELECT FROM unnest"
+        )
+    )
+
+
+def renew() -> None:
+    """Do what the migration does."""
+    migration = importlib.import_module("pgqueue.migrations.0024_tracked_columns")
+    with django.schema_editor() as editor:
+        migration.renew(apps, editor)
 
 
 class TestAModel:
@@ -371,6 +417,119 @@ class TestATable:
             {"id": id, "name": name} for id, name in ((1, "a"), (2, "b"), (3, "c"))
         ]
 
+    @pytest.mark.parametrize("is_restored", [False, True], ids=["", "after a restore"])
+    def test_leaves_out_an_excluded_column_under_its_new_name_too(
+        self, track: Track, is_restored: bool
+    ) -> None:
+        track(table=THINGS, exclude=["secret"])
+        if is_restored:
+            restore()
+
+        execute('ALTER TABLE legacy."Things" RENAME secret TO hidden')
+        execute(INSERT)
+        execute("UPDATE legacy.\"Things\" SET hidden = 'n'")
+
+        assert [event.payload["new"].keys() for event in read()] == [{"id", "name", "size"}] * 3
+
+    def test_leaves_out_an_excluded_column_whose_name_another_one_has_taken(
+        self, track: Track
+    ) -> None:
+        track(table=THINGS, exclude=["secret"])
+
+        execute('ALTER TABLE legacy."Things" RENAME secret TO hidden')
+        execute('ALTER TABLE legacy."Things" RENAME name TO secret')
+        execute('ALTER TABLE legacy."Things" ADD more text DEFAULT 1')
+        execute(INSERT)
+
+        assert [event.payload["new"].keys() for event in read()] == [{"id", "size", "more"}] * 3
+
+    def test_leaves_out_a_column_that_has_the_name_of_an_excluded_one_that_was_dropped(
+        self, track: Track
+    ) -> None:
+        track(table=THINGS, exclude=["secret"])
+
+        execute(
+            'ALTER TABLE legacy."Things" DROP secret; ALTER TABLE legacy."Things" ADD secret text'
+        )
+        execute(INSERT)
+
+        assert [event.payload["new"].keys() for event in read()] == [{"id", "name", "size"}] * 3
+
+    def test_publishes_a_column_that_is_added_as_long_as_each_excluded_one_is_there(
+        self, track: Track
+    ) -> None:
+        track(table=THINGS, exclude=["secret"])
+        restore()
+        execute('ALTER TABLE legacy."Things" ADD more text DEFAULT 1')
+
+        execute(INSERT)
+        execute('ALTER TABLE legacy."Things" DROP secret')
+        execute('UPDATE legacy."Things" SET size = 9 WHERE id = 1')
+
+        *_, last, changed = read()
+        assert last.payload["new"].keys() == {"id", "name", "size", "more"}
+        assert changed.payload["new"].keys() == {"id", "name", "size"}
+
+    def test_publishes_after_a_restore_what_has_the_number_of_an_excluded_one(
+        self, track: Track
+    ) -> None:
+        track(table=THINGS, exclude=["secret"])
+        restore()
+        execute(
+            'ALTER TABLE legacy."Things" RENAME secret TO other;'
+            'ALTER TABLE legacy."Things" RENAME name TO secret;'
+            'ALTER TABLE legacy."Things" RENAME other TO name'
+        )
+
+        execute(INSERT)
+
+        assert [event.payload["new"].keys() for event in read()] == [{"id", "name", "size"}] * 3
+
+    def test_publishes_no_column_that_took_the_name_of_a_chosen_one(self, track: Track) -> None:
+        track(table=THINGS, columns=["id", "name"])
+
+        execute('ALTER TABLE legacy."Things" DROP name')
+        execute('ALTER TABLE legacy."Things" RENAME secret TO name')
+        execute("INSERT INTO legacy.\"Things\" VALUES (1, 1, 'x')")
+
+        assert only().payload["new"] == {"id": 1}
+
+    def test_publishes_the_chosen_columns_after_a_restore_too(self, track: Track) -> None:
+        track(table=THINGS, columns=["id", "name"])
+        restore()
+
+        execute(INSERT)
+
+        assert [event.payload["new"].keys() for event in read()] == [{"id", "name"}] * 3
+
+    def test_that_is_tracked_by_older_code_is_tracked_anew_by_the_migration(
+        self, track: Track
+    ) -> None:
+        execute(
+            "CREATE FUNCTION legacy.is_odd(n numeric) RETURNS bool LANGUAGE sql RETURN n % 2 = 1"
+        )
+        execute("SET search_path = legacy, public")
+        track(table=THINGS, exclude=["secret"], only_if="is_odd(new.size)")
+        execute("RESET search_path")
+        as_before_numbers()
+
+        renew()
+        execute('ALTER TABLE legacy."Things" RENAME secret TO hidden')
+        execute(INSERT)
+
+        assert [(event.key, event.payload["new"].keys()) for event in read()] == [
+            (key, {"id", "name", "size"}) for key in ("1", "3")
+        ]
+
+    def test_whose_excluded_column_is_gone_before_the_migration_is_named_by_it(
+        self, track: Track
+    ) -> None:
+        track(table=THINGS, exclude=["secret"])
+        execute('ALTER TABLE legacy."Things" RENAME secret TO hidden')
+
+        with pytest.raises(InvalidTracking, match=r"legacy\.Things .*'secret'.*TrackTable"):
+            renew()
+
     def test_publishes_rows_on_a_condition(self, track: Track) -> None:
         track(table=THINGS, only_if="new.size % 2 = 1 AND old.size IS DISTINCT FROM 5 -- odd")
 
@@ -616,6 +775,403 @@ class TestMistakes:
             forwards(operation)
 
         assert traces() == []
+
+
+def state(topic: str) -> dict[str, Any]:
+    """Return the rows of a copy that is kept by key: the last event of each key has them."""
+    rows = {event.key: event.payload["new"] for event in read(topics=f"{topic}.*", limit=10_000)}
+    return {key: row for key, row in rows.items() if row is not None}
+
+
+def rows_of(table: str) -> dict[str, Any]:
+    """Return the rows of a table by their ids."""
+    with django.cursor() as cursor:
+        cursor.execute(
+            SQL("SELECT id::text, to_jsonb(t) FROM {} t").format(Identifier(*table.split(".")))
+        )
+        return {key: json.loads(row) for key, row in cursor.fetchall()}
+
+
+def fire(table: str, event: str, statement: str, *, name: str = "b_own") -> None:
+    """Have a trigger of the user's run a statement."""
+    execute(
+        f"CREATE FUNCTION legacy.{name}() RETURNS trigger LANGUAGE plpgsql AS $f$ BEGIN "
+        f"{statement}; RETURN {'NEW' if 'INSERT' in event or 'UPDATE' in event else 'OLD'}; "
+        f"END $f$; CREATE TRIGGER {name} {event} ON {table} FOR EACH ROW "
+        f"EXECUTE FUNCTION legacy.{name}()"
+    )
+
+
+@pytest.mark.usefixtures("things")
+class TestATriggerOfTheUsers:
+    """A row that changes within a statement: the events of its key come in the order of changes."""
+
+    def check(self, statement: str, topics: list[str], *, key: str = "1") -> None:
+        execute(statement)
+
+        events = [event for event in read() if event.key == key]
+        assert [event.topic.rpartition(".")[2] for event in events] == topics
+        assert state("legacy.Things").get(key) == rows_of(THINGS).get(key)
+        for before, after in pairwise(events):
+            assert before.payload["new"] == after.payload["old"]
+
+    def test_that_updates_what_is_inserted(self, track: Track) -> None:
+        track(table=THINGS)
+        fire("THINGS", "AFTER INSERT", "UPDATE THINGS SET name = 'own' WHERE id = NEW.id")
+
+        self.check(INSERT, ["insert", "update"])
+
+    def test_that_updates_what_is_updated_back_and_forth(self, track: Track) -> None:
+        execute(INSERT)
+        track(table=THINGS)
+        fire(
+            "THINGS",
+            "AFTER UPDATE OF size",
+            "UPDATE THINGS SET name = 'x' WHERE id = NEW.id; "
+            "UPDATE THINGS SET name = NEW.name WHERE id = NEW.id",
+        )
+
+        self.check("UPDATE THINGS SET size = 9", ["update", "update", "update"])
+
+    def test_that_takes_back_what_is_updated(self, track: Track) -> None:
+        execute(INSERT)
+        track(table=THINGS)
+        fire(
+            "THINGS",
+            "AFTER UPDATE",
+            "IF NEW.size > 8 THEN UPDATE THINGS SET size = OLD.size WHERE id = NEW.id; END IF",
+        )
+
+        self.check("UPDATE THINGS SET size = 9", ["update", "update"])
+
+    def test_that_inserts_what_is_deleted(self, track: Track) -> None:
+        execute(INSERT)
+        track(table=THINGS)
+        fire("THINGS", "AFTER DELETE", "INSERT INTO THINGS VALUES (OLD.id, 'again')")
+
+        self.check("DELETE FROM THINGS WHERE id < 3", ["delete", "insert"])
+
+    def test_that_deletes_what_is_inserted(self, track: Track) -> None:
+        track(table=THINGS)
+        fire("THINGS", "AFTER INSERT", "DELETE FROM THINGS WHERE id = NEW.id AND id = 1")
+
+        self.check(INSERT, ["insert", "delete"])
+
+    def test_that_deletes_what_is_inserted_in_its_place(self, track: Track) -> None:
+        execute(INSERT)
+        track(table=THINGS)
+        fire("THINGS", "BEFORE INSERT", "DELETE FROM THINGS WHERE id = NEW.id")
+
+        self.check(INSERT, ["delete", "insert"])
+
+    def test_within_a_trigger(self, track: Track) -> None:
+        track(table=THINGS)
+        fire("THINGS", "AFTER INSERT", "UPDATE THINGS SET size = 10 WHERE id = NEW.id")
+        fire(
+            "THINGS",
+            "AFTER UPDATE",
+            "IF NEW.size < 13 THEN UPDATE THINGS SET size = NEW.size + 1 WHERE id = NEW.id; END IF",
+            name="c_own",
+        )
+
+        self.check(INSERT, ["insert", *["update"] * 4])
+
+    def test_of_another_table_leaves_later_statements_alone(self, track: Track) -> None:
+        execute(f"CREATE TABLE legacy.others (id int PRIMARY KEY); {INSERT}")
+        track(table=THINGS)
+        fire("legacy.others", "AFTER INSERT", "UPDATE THINGS SET size = 9 WHERE id = 1")
+
+        with transaction.atomic():
+            execute("INSERT INTO legacy.others VALUES (1)")
+            execute("UPDATE THINGS SET size = 1 WHERE id = 1")
+            execute("INSERT INTO legacy.others VALUES (2)")
+            execute("UPDATE THINGS SET size = 1 WHERE id = 1")
+            execute("INSERT INTO legacy.others VALUES (3)")
+
+        self.check("UPDATE THINGS SET size = 2 WHERE id = 1", ["update"] * 6)
+
+    def test_for_statements_is_in_order_too(self, track: Track) -> None:
+        track(table=THINGS)
+        execute(
+            "CREATE FUNCTION legacy.own() RETURNS trigger LANGUAGE plpgsql AS $f$ BEGIN "
+            "UPDATE THINGS SET name = 'own'; RETURN NULL; END $f$; "
+            "CREATE TRIGGER a_first AFTER INSERT ON THINGS EXECUTE FUNCTION legacy.own()"
+        )
+
+        self.check(INSERT, ["insert", "update"])
+
+    @pytest.mark.parametrize(
+        "options",
+        [
+            {"columns": ["name"]},
+            {"exclude": ["secret"], "only_if": "old.id IS NULL OR new.name <> 'q'"},
+            {"serializer": "legacy.shown"},
+        ],
+        ids=str,
+    )
+    def test_with_options(self, track: Track, options: Any) -> None:
+        execute(
+            'CREATE FUNCTION legacy.shown(legacy."Things") RETURNS jsonb LANGUAGE sql AS '
+            "$$ SELECT jsonb_build_object('name', $1.name) $$"
+        )
+        track(table=THINGS, **options)
+        fire("THINGS", "AFTER INSERT", "UPDATE THINGS SET name = 'own' WHERE id = NEW.id")
+
+        execute(INSERT)
+
+        assert {key: row["name"] for key, row in state("legacy.Things").items()} == dict.fromkeys(
+            "123", "own"
+        )
+
+    def test_of_several_columns_of_a_key_and_odd_values(self, track: Track) -> None:
+        execute(
+            "CREATE TABLE legacy.pairs (a uuid, b timestamptz, doc json, n int, PRIMARY KEY (b, a))"
+        )
+        track(table="legacy.pairs")
+        fire("legacy.pairs", "AFTER INSERT", "UPDATE legacy.pairs SET n = n + 1 WHERE a = NEW.a")
+
+        execute(
+            "INSERT INTO legacy.pairs SELECT gen_random_uuid(), now(), '\"\\u0000\"', 1 "
+            "FROM generate_series(1, 3)"
+        )
+
+        assert [event.topic for event in read()] == 3 * ["legacy.pairs.insert"] + 3 * [
+            "legacy.pairs.update"
+        ]
+        assert {row["n"] for row in state("legacy.pairs").values()} == {2}
+
+    def test_moves_no_event_of_another_transaction(
+        self, track: Track, connection: Connection
+    ) -> None:
+        """Keys are not always those of rows: another session may publish of the same key."""
+        track(table=THINGS, key="secret")
+        fire(
+            "THINGS",
+            "AFTER INSERT",
+            "UPDATE THINGS SET size = 7 WHERE id = NEW.id AND name = 'a'; "
+            "PERFORM pg_advisory_xact_lock(815)",
+        )
+        connection.execute("SELECT pg_advisory_lock(815)")
+        waiting = threading.Thread(
+            target=execute_elsewhere,
+            args=("INSERT INTO THINGS VALUES (1, 'a', 1, 'k')",),
+        )
+        waiting.start()
+        eventually(
+            lambda: connection.execute(
+                "SELECT FROM pg_locks WHERE locktype = 'advisory' AND NOT granted"
+            ).fetchall()
+        )
+        connection.execute("SELECT pgqueue_publish('legacy.Things.insert', '1', 'k')")
+        ids = "SELECT id FROM pgqueue_event_inbox WHERE payload = '1'"
+        before = connection.execute(ids).fetchall()
+        connection.execute("SELECT pg_advisory_unlock(815)")
+        waiting.join(10)
+
+        assert connection.execute(ids).fetchall() == before
+        assert [event.topic.rpartition(".")[2] for event in read()] == [
+            "insert",
+            "insert",
+            "update",
+        ]
+
+    def test_forges_nothing_by_the_setting(self, track: Track) -> None:
+        track(table=THINGS)
+        for setting in ("x", "1 1", "9 " * 50 + "9", "1" * 30, "-1"):
+            with transaction.atomic():
+                execute("SELECT set_config('pgqueue.nested', %s, true)", setting)
+                execute(INSERT)
+                execute("DELETE FROM THINGS")
+
+        assert len(read(limit=100)) == 5 * 6
+
+    def test_of_foreign_keys_changes_a_row_twice(self, track: Track) -> None:
+        execute(
+            "CREATE TABLE legacy.users (id int PRIMARY KEY); "
+            "CREATE TABLE legacy.texts (id int PRIMARY KEY, "
+            "author int REFERENCES legacy.users ON DELETE SET NULL, "
+            "editor int REFERENCES legacy.users ON DELETE SET NULL); "
+            "INSERT INTO legacy.users SELECT generate_series(1, 50); "
+            "INSERT INTO legacy.texts SELECT n, n, 51 - n FROM generate_series(1, 50) n"
+        )
+        track(table="legacy.texts")
+
+        execute("DELETE FROM legacy.users")
+
+        assert len(read(limit=200)) == 50
+        assert state("legacy.texts") == rows_of("legacy.texts")
+        assert all(
+            event.payload["diff"] == {"author": None, "editor": None} for event in read(limit=200)
+        )
+
+
+def execute_elsewhere(statement: str) -> None:
+    """Run a statement in a session of its own."""
+    with closing(connect("default", name="test")) as session:
+        session.execute(statement.replace("THINGS", 'legacy."Things"'))
+
+
+@pytest.mark.usefixtures("things")
+class TestAWriteIsNeverRefused:
+    ODD = [
+        '{"a": "\\u0000"}',
+        '["\\ud800"]',
+        "1e1000000",
+        '{"a": [1e-100000]}',
+    ]
+
+    @pytest.fixture(autouse=True)
+    def docs(self, things: None) -> None:
+        execute("CREATE TABLE legacy.docs (id int PRIMARY KEY, doc json, note text, docs json[])")
+
+    @pytest.mark.parametrize("odd", ODD)
+    def test_for_json_that_jsonb_does_not_have(self, track: Track, odd: str) -> None:
+        track(table="legacy.docs")
+
+        execute("INSERT INTO legacy.docs VALUES (1, %s, 'n', NULL), (2, '[1]', 'm', NULL)", odd)
+        execute("UPDATE legacy.docs SET note = 'o'")
+        execute("UPDATE legacy.docs SET docs = ARRAY[doc] WHERE id = 1")
+        execute("DELETE FROM legacy.docs")
+
+        events = [event for event in read() if event.key == "1"]
+        assert [event.topic.rpartition(".")[2] for event in events] == [
+            "insert",
+            "update",
+            "update",
+            "delete",
+        ]
+        assert events[0].payload["new"] == {"id": 1, "doc": odd, "note": "n", "docs": None}
+        assert events[1].payload["diff"] == {"note": "o"}
+        assert set(events[2].payload["diff"]) == {"docs"}
+        # What jsonb has is JSON as ever, also beside it.
+        assert next(event.payload["new"] for event in read() if event.key == "2") == {
+            "id": 2,
+            "doc": [1],
+            "note": "m",
+            "docs": None,
+        }
+
+    def test_for_a_column_that_comes_later(self, track: Track) -> None:
+        track(table=THINGS, exclude=["secret"])
+        execute(
+            'ALTER TABLE legacy."Things" ADD COLUMN "the %% doc" json; '
+            "CREATE DOMAIN legacy.odd AS json; "
+            'ALTER TABLE legacy."Things" ADD COLUMN odd legacy.odd'
+        )
+
+        execute("INSERT INTO legacy.\"Things\" VALUES (1, 'a', 1, 's', '1e1000000', '\"\\u0000\"')")
+
+        assert only().payload["new"] == {
+            "id": 1,
+            "name": "a",
+            "size": 1,
+            "the %% doc": "1e1000000",
+            "odd": '"\\u0000"',
+        }
+
+    def test_for_what_is_too_large_for_jsonb(self, track: Track) -> None:
+        track(table="legacy.docs")
+
+        execute(
+            "INSERT INTO legacy.docs "
+            "VALUES (1, to_json(repeat('x', 30000000)), repeat('y', 40000000))"
+        )
+
+        assert only().payload["new"]["id"] == 1
+        assert only().payload["new"]["doc"] is None
+
+    @pytest.mark.parametrize(
+        "column",
+        [
+            "pgqueue_row",
+            "pgqueue_shown",
+            "pgqueue_metadata",
+            "r",
+            "new",
+            "old",
+            "key",
+            "id_",
+            "hidden",
+        ],
+    )
+    def test_for_the_name_of_a_column(self, track: Track, column: str) -> None:
+        track(table=THINGS)
+        execute(f'ALTER TABLE legacy."Things" ADD COLUMN "{column}" text DEFAULT \'d\'')
+        execute(INSERT)
+        execute('UPDATE legacy."Things" SET size = 9 WHERE id = 1')
+        track(table=THINGS, only_if=f'coalesce(new."{column}", old."{column}") = \'d\'')
+        execute('DELETE FROM legacy."Things" WHERE id = 1')
+
+        events = [event for event in read() if event.key == "1"]
+        assert len(events) == 3
+        for event in events:
+            row = event.payload["new"] or event.payload["old"]
+            assert row.keys() == {"id", "name", "size", "secret", column}
+            assert row[column] == "d"
+
+    def test_but_the_names_that_are_added_are_refused(self, track: Track) -> None:
+        execute('ALTER TABLE legacy."Things" ADD COLUMN "pgqueue: row" text')
+
+        with pytest.raises(InvalidTracking, match="'pgqueue: row'"):
+            forwards(TrackTable(table=THINGS))
+
+
+@pytest.mark.usefixtures("things")
+class TestNumbers:
+    EXACT = Decimal("12345678901234567890.123")
+
+    def test_arrive_with_all_their_digits(self, track: Track) -> None:
+        track(table=THINGS)
+
+        execute("INSERT INTO THINGS VALUES (1, 'a', %s), (2, 'b', 2.50)", self.EXACT)
+
+        exact, short = (event.payload["new"]["size"] for event in read())
+        assert (exact, type(exact)) == (self.EXACT, Decimal)
+        assert (short, type(short)) == (2.5, float)
+
+    def test_are_exact_in_what_a_message_brings(self, track: Track) -> None:
+        track(table=THINGS)
+        execute("INSERT INTO THINGS VALUES (1, 'a', %s)", self.EXACT)
+        plain = {**only().to_plain(), "payload": from_json(only().payload_json or "")}
+
+        by_the_dispatch = RecordedEvent.from_plain(plain)
+        passed_on = FORM.read(from_json(to_json(FORM.write(only()))))
+
+        assert by_the_dispatch.payload["new"]["size"] == self.EXACT
+        assert by_the_dispatch.payload == passed_on.payload == only().payload
+        assert from_json(by_the_dispatch.payload_json or "") == from_json(only().payload_json or "")
+
+    def test_are_exact_in_typed_events(self, track: Track) -> None:
+        track(table=THINGS)
+        execute("INSERT INTO THINGS VALUES (1, 'a', %s), (2, 'b', 2.50)", self.EXACT)
+
+        untyped = [event.as_event(Untyped).new["size"] for event in read()]
+        typed = [event.as_event(Typed).new.size for event in read()]
+
+        assert untyped == [self.EXACT, 2.5]
+        assert list(map(str, typed)) == [str(self.EXACT), "2.50"]
+
+
+class Untyped(Event):
+    """What happened to a thing, as it is."""
+
+    new: dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Thing:
+    """A thing, by its columns."""
+
+    id: int
+    name: str
+    size: Decimal
+    secret: str | None
+
+
+class Typed(Event):
+    """What happened to a thing."""
+
+    new: Thing
 
 
 @pytest.mark.usefixtures("things")

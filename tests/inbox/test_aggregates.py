@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
+import re
 from datetime import UTC, datetime
 from typing import Any
-from uuid import uuid4
+from uuid import UUID, uuid4
 
 import pytest
 from django.db import transaction
@@ -59,6 +61,18 @@ class TestAMessage:
             "concurrency": "sequential",
         }
         assert event.metadata == {"trace": 1, "aggregate": aggregate}
+
+    def test_is_published_with_an_id_of_its_own(self) -> None:
+        message = placed()
+        for _ in range(2):
+            message.publish()
+        placed(locked_until=LATER).publish()
+
+        ids = [UUID(event.metadata["aggregate"]["message_id"]) for event in read()]
+        assert len(set(ids)) == 2
+        assert re.search(r"message_id\W+[0-9a-f]{8}-", json.dumps(Message.objects.get().payload))
+        with pytest.raises(InvalidMessage):
+            message.receive(source="erp")
 
     def test_that_is_locked_until_a_time_is_published_then(self, connection: Connection) -> None:
         later = placed(locked_until=LATER).publish(connection=connection)

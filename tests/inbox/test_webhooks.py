@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import gzip
 import hmac
+import inspect
 import json
 import threading
 import tracemalloc
 import zlib
-from base64 import b64encode
+from base64 import b64decode, b64encode
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from datetime import UTC, datetime, timedelta
@@ -289,6 +290,10 @@ class TestTheOptions:
             ({"max_bytes": 0}, InvalidMessage, "max_bytes=0"),
             ({"max_bytes": "1k"}, InvalidMessage, "max_bytes='1k'"),
             ({"remember_for": -1}, InvalidMessage, "remember_for=-1"),
+            ({"remember_for": 1}, InvalidMessage, "remember_for=1: a signature is valid"),
+            ({"remember_for": 599}, InvalidMessage, "twice the tolerance, 0:10:00"),
+            ({"remember_for": 60, "tolerance": 31}, InvalidMessage, "remember_for=60"),
+            ({"tolerance": timedelta(days=16)}, InvalidMessage, "remember_for="),
             ({"database": "none"}, InvalidMessage, "database='none'"),
             ({"key": 5}, InvalidMessage, "key=5"),
             ({"to": "a b"}, InvalidEvent, "topic='a b'"),
@@ -371,3 +376,18 @@ def test_what_webhooks_of_our_own_post_is_taken(
     targets.forget_all()
 
     assert [each.payload["data"]["n"] for each in read(topics="shop.**")] == [1, 2]
+
+
+def test_no_variable_of_a_views_frames_shows_its_key() -> None:
+    """An error tracker reads them."""
+    view = receive_webhook(source="shop", secrets=SECRET, to="an.order")
+
+    cells = [repr(cell.cell_contents) for cell in inspect.unwrap(view).__closure__ or ()]
+
+    key = repr(b64decode(SECRET.removeprefix("whsec_")))[2:-1]
+    assert len(cells) > 3
+    assert not [each for each in cells if key in each or SECRET in each]
+
+
+def test_an_id_may_be_remembered_for_exactly_as_long_as_its_signature_is_taken() -> None:
+    receive_webhook(source="shop", secrets=SECRET, to="an.order", tolerance=300, remember_for=600)

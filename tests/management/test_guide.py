@@ -60,7 +60,7 @@ def test_a_command_that_says_something_can_say_it_in_json_on_any_database(name: 
     for each in (parser, *verbs):
         is_another_kind = name in long_lived | of_tables or each.prog.endswith(" run")
         assert "--format" in each.format_help() or (each is parser and verbs) or is_another_kind
-    assert "--database" in texts or name == "pgqueue_import"
+    assert "--database" in texts or name in ("pgqueue_import", "pgqueue_from_celery")
 
 
 def test_the_options_that_a_synopsis_names_exist() -> None:

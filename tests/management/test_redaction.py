@@ -19,6 +19,8 @@ COMMANDS: Sequence[Sequence[str]] = (
     ("pgqueue_cancel", "--state=ready", "--dry-run"),
     ("pgqueue_replay", "--all", "--dry-run"),
     ("pgqueue_discard", "--all", "--dry-run"),
+    ("pgqueue_schedule", "list"),
+    ("pgqueue_subscription", "list"),
 )
 
 

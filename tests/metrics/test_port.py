@@ -102,6 +102,7 @@ class TestAWorker:
         assert found[one("leases_lost_total")] == 0
         assert found[one("processes")] == found[one("process_starts_total")] == 1
         assert found[one("healthy")] == 1
+        assert 0 <= found[one("busy_seconds")] < 30
         assert 0 <= found[one("heartbeat_age_seconds")] < 30
         # Nothing of the whole queue, which each worker would repeat; but what this process keeps.
         assert not any(each[0].startswith("pgqueue_messages") for each in found)

@@ -21,7 +21,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from pgqueue import Channel, flow, metrics, publish, task, webhooks
 from pgqueue.connections import connect
 from pgqueue.endpoints import new_secret
-from pgqueue.engine import duty
+from pgqueue.engine import duty, workers
 from pgqueue.engine import flows as engine
 from pgqueue.engine.statistics import OUTCOMES
 from pgqueue.metrics import fleet
@@ -83,7 +83,8 @@ class TestAScrape:
         enqueue(connection, 3, channel="mail")
         bury(connection, 2, channel="images")
         Channel("images").pause()
-        register(connection)
+        id = register(connection)
+        workers.beat(connection, id, notify_for=None, left_out=3)
 
         found = scrape()
 
@@ -93,6 +94,7 @@ class TestAScrape:
         assert found["pgqueue_channel_paused", "images"] == 1
         assert found["pgqueue_channel_paused", "mail"] == 0
         assert found["pgqueue_workers", "worker"] == 1
+        assert found["pgqueue_rows_left_out",] == 3
         assert not any(found["pgqueue_scrape_failed", part] for part in fleet.PARTS)
 
     def test_counts_runs_and_their_times(self, scrape: Scrape) -> None:
@@ -239,6 +241,36 @@ class TestAScrape:
 
         assert len([name for name in found if name[0] == "pgqueue_channel_paused"]) == 2
         assert found["pgqueue_scrape_left_out", "messages"] == 1
+
+    def test_tells_of_the_channels_that_an_alert_may_be_about(
+        self, scrape: Scrape, connection: psycopg.Connection[Any]
+    ) -> None:
+        for name in ("a", "b", "z"):
+            enqueue(connection, channel=name)
+        connection.execute(
+            "UPDATE pgqueue_message SET run_at = run_at - interval '1 hour' WHERE channel = 'z'"
+        )
+
+        with patch.object(fleet, "LIMIT", 1):
+            found = scrape()
+
+        assert [name[1] for name in found if name[0] == "pgqueue_oldest_ready_age_seconds"] == ["z"]
+
+    def test_tells_of_days_duties_and_notifications(
+        self, scrape: Scrape, connection: psycopg.Connection[Any]
+    ) -> None:
+        duty.due(connection, ["purge", "lanes"])
+        duty.failed(connection, "purge")
+        connection.execute(
+            "UPDATE pgqueue_duty SET failing_since = failing_since - interval '1 hour'"
+        )
+
+        found = scrape()
+
+        assert found["pgqueue_history_days_ahead",] == 14
+        assert 0 <= found["pgqueue_notification_queue_usage",] < 1
+        assert found["pgqueue_duty_failing_seconds", "purge"] >= 3600
+        assert found["pgqueue_duty_failing_seconds", "lanes"] == 0
 
     def test_goes_on_without_a_part_that_can_t_be_told(
         self, scrape: Scrape, connection: psycopg.Connection[Any]

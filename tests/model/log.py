@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 from psycopg.errors import LockNotAvailable
 
+from pgqueue.culprits import WHOLE
 from pgqueue.engine import groups, log, publish, readers, sequence
 from pgqueue.engine.publish import NewEvent
 from tests.eventually import eventually
@@ -239,8 +240,8 @@ class Machine(RuleBasedStateMachine):
             return
         who.connection.execute("BEGIN")
         row = who.connection.execute(sequence.SQL["lead"]).fetchone()
-        assert row and row[0] == (self.leader is None)
-        if row[0]:
+        assert (row is not None) == (self.leader is None)
+        if row:
             who.leads = True
         else:
             who.connection.execute("ROLLBACK")
@@ -253,7 +254,9 @@ class Machine(RuleBasedStateMachine):
             return
         if who.moved is None and end == "commit":
             expected = self.front(limit)
-            moved = who.connection.execute(sequence.SQL["move"], {"limit": limit})
+            moved = who.connection.execute(
+                sequence.SQL["move"], {**WHOLE._asdict(), "limit": limit}
+            )
             assert moved.rowcount == len(expected)
             who.moved = expected
             return
@@ -561,7 +564,7 @@ class Machine(RuleBasedStateMachine):
         """Let the lease of a process that ended run out, too: no other step would."""
         own = {number for number, place in self.place.items() if place.owner == who}
         self.observer.execute(
-            "UPDATE pgqueue_cursor SET lease_until = '-infinity' WHERE reader_id = %s", [who]
+            "UPDATE pgqueue_cursor SET lease_until = '2000-01-01' WHERE reader_id = %s", [who]
         )
         self.observer.execute("DELETE FROM pgqueue_reader WHERE id = %s", [who])
         self.seen_lately.discard(who)

@@ -87,19 +87,23 @@ class Operation(NamedTuple):
     verb: Callable[[Connection, Collection[int]], set[int]]
     states: tuple[str, ...]
     change: Callable[..., None]
+    locks: tuple[str, ...] = ()
+    """States of further messages, which the verb locks and leaves as they are."""
 
 
 OPERATIONS = {
     "cancel": Operation(
         lambda connection, ids: set.union(*cancel.cancel(connection, ids)),
-        (*LIVE, "dead"),
+        LIVE,
         World.cancel,
+        locks=("dead",),
     ),
     "commit": Operation(held.commit, ("held",), World.let_go),
     "abandon": Operation(held.abandon, ("held",), World.cancel),
     "replay": Operation(dead.replay, ("dead",), World.replay),
     "discard": Operation(dead.discard, ("dead",), World.discard),
     "run_now": Operation(promote.run_now, ("scheduled",), World.run_now),
+    "release": Operation(lease.release, ("running",), World.release),
 }
 
 
@@ -377,6 +381,7 @@ class Machine(RuleBasedStateMachine):
 
         for id in concerned:
             self.do(client, [id], partial(operation.change, id=id))
+        self.do(client, (ids | others) & set(world.those(*operation.locks)), lambda _: None)
 
     @rule(
         client=clients,

@@ -335,6 +335,13 @@ class World:
         """Make a delayed message ready."""
         self.change(id, state="ready", is_due=True)
 
+    def release(self, id: int) -> None:
+        """Take a message from its worker."""
+        if self.messages[id].is_unwanted:
+            self.end(id, "cancelled")
+        else:
+            self.change(id, state="ready", is_due=True, is_over=False)
+
     def replay(self, id: int) -> None:
         """Begin again with a dead letter."""
         self.change(id, state="ready", is_due=True, failures=0, lost=0, dedupe_key=None)

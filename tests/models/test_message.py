@@ -14,7 +14,7 @@ from tests import jobs
 pytestmark = pytest.mark.django_db(transaction=True)
 
 
-@pytest.mark.parametrize("verb", ["cancel", "run_now", "replay", "discard"])
+@pytest.mark.parametrize("verb", ["cancel", "run_now", "replay", "discard", "release"])
 def test_an_operation_that_fails_says_so_as_djangos_queries_do(verb: str) -> None:
     message = jobs.add.enqueue(1)
     operate = getattr(Message.objects.filter(pk=message.id), verb)

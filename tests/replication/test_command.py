@@ -68,14 +68,15 @@ def head(connection: Connection) -> int:
 
 
 class TestRun:
+    @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
     def test_follows_the_wal_until_it_is_told_to_end(
-        self, connection: Connection, slot: str
+        self, connection: Connection, slot: str, number: signal.Signals
     ) -> None:
         with running() as process:
             eventually(lambda: streamed_by(connection, slot), within=20)
             publish("order.paid", 1)
             eventually(lambda: head(connection) == 1)
-            process.send_signal(signal.SIGTERM)
+            process.send_signal(number)
             said, _ = process.communicate(timeout=10)
 
         assert process.returncode == 0
@@ -219,7 +220,9 @@ class TestStatus:
         assert re.search(r"the first for \d", missing)
 
     def test_of_a_server_whose_wal_has_no_events(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        state = replication.State("replica", has_publication=False, waiting=None, slot=None)
+        state = replication.State(
+            "replica", has_publication=False, has_inbox=False, waiting=None, slot=None
+        )
         monkeypatch.setattr(replication, "state", lambda *given: state)
 
         assert "replica" in told("--status")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from contextlib import ExitStack
 from datetime import timedelta
 from typing import Any
 from uuid import uuid4
@@ -16,7 +17,9 @@ from pgqueue.engine import log, notifications, readers, replication, sequence
 from pgqueue.engine.values import Connection
 from pgqueue.events.publishing import publish, publish_many
 from pgqueue.events.tailing import tail
+from pgqueue.exceptions import FeedUnavailable
 from pgqueue.replication import feed as module
+from pgqueue.replication import slots
 from pgqueue.replication.stream import Stream
 from tests.eventually import eventually
 from tests.factories import one
@@ -37,6 +40,12 @@ def head(connection: Connection) -> int:
 def confirmed(connection: Connection, slot: str) -> int:
     """Return the position in the WAL that the server knows to be confirmed."""
     return int(one(connection, CONFIRMED, slot)[0])
+
+
+def has_confirmed(connection: Connection, slot: str, at: int) -> bool:
+    """Return whether the server knows a position to be confirmed; the slot may be missing."""
+    rows = connection.execute(CONFIRMED, [slot]).fetchall()
+    return any(confirmed >= at for (confirmed,) in rows)
 
 
 def written(connection: Connection) -> int:
@@ -78,7 +87,7 @@ class TestACommit:
         self, connection: Connection, other: Connection, slot: str
     ) -> None:
         with feeding() as feed, other.transaction():
-            assert other.execute(sequence.SQL["lead"]).fetchone()[0]  # another one is at it
+            assert other.execute(sequence.SQL["lead"]).fetchone()  # another one is at it
             before = written(connection)
             publish("order.paid", 1)
             at = written(connection)
@@ -260,6 +269,59 @@ class TestTwoFeeds:
 
 
 class TestASlot:
+    @pytest.mark.parametrize("runs", [False, True], ids=["stopped", "running"])
+    @pytest.mark.parametrize("by_hand", [False, True], ids=["by make", "by hand"])
+    def test_older_than_its_publication_is_followed_again(
+        self, connection: Connection, slot: str, runs: bool, by_hand: bool
+    ) -> None:
+        """Before version 18, PostgreSQL reads no WAL by a publication that is younger."""
+        with ExitStack() as running:
+            if runs:
+                running.enter_context(feeding())
+            replication.drop_publication(connection, "tests")
+            publish("order.paid", 1)
+            if by_hand:
+                replication.make_publication(connection, "tests")
+            else:
+                slots.make(connection, slot, "tests")
+            publish("order.paid", 2)
+            if not runs:
+                running.enter_context(feeding(waits=False))
+            publish("order.paid", 3)
+
+            eventually(lambda: head(connection) == 3, within=20)
+            # The slot is missing for a moment.
+            at = written(connection)
+            eventually(lambda: has_confirmed(connection, slot, at), within=20)
+
+    def test_that_can_not_be_read_is_made_again(self, connection: Connection, slot: str) -> None:
+        heard: list[bool] = []
+
+        def hear(**said: Any) -> None:
+            heard.append(said["is_unreadable"])
+
+        before = confirmed(connection, slot)
+        signals.slot_lost.connect(hear)
+        try:
+            with feeding():
+                taken = slots.as_it_should_be(connection, slot, "tests", can_be_read=False)
+            eventually(lambda: slots.as_it_should_be(connection, slot, "tests", can_be_read=False))
+        finally:
+            signals.slot_lost.disconnect(hear)
+
+        assert not taken
+        assert heard == [True]
+        assert confirmed(connection, slot) > before
+
+    def test_whose_publication_lacks_the_inbox_is_not_followed(
+        self, connection: Connection, slot: str
+    ) -> None:
+        connection.execute("ALTER PUBLICATION tests DROP TABLE pgqueue_event_inbox")
+
+        for verb in (slots.as_it_should_be, slots.make):
+            with pytest.raises(FeedUnavailable, match="pgqueue_event_inbox"):
+                verb(connection, slot, "tests")
+
     def test_that_was_dropped_is_made_again_and_no_event_is_lost(
         self, connection: Connection, slot: str
     ) -> None:

@@ -415,7 +415,7 @@ def test_clearing_removes_the_demos_rows_and_no_others(shop: Shop) -> None:
     traces.clear()
 
     assert list(History.objects.values_list("pk", flat=True)) == [10**9]
-    assert list(Message.objects.all()) == [theirs, theirs_too]
+    assert list(Message.objects.order_by("pk")) == [theirs, theirs_too]
     assert [each.name for each in Flow.objects.all()] == ["theirs"]
     assert not Dependency.objects.exists()
     assert list(Order.objects.all()) == [order]

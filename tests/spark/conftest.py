@@ -60,7 +60,7 @@ def wait_for_horizon(url: str) -> None:
         "FROM pgqueue_history"
     )
     with psycopg.connect(url, autocommit=True) as connection:
-        eventually(lambda: connection.execute(query).fetchone() == (True,), within=60)
+        eventually(lambda: connection.execute(query).fetchone() == (True,), within=100)
 
 
 @pytest.fixture(autouse=True)

@@ -17,6 +17,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 import pgqueue.spark
+from pgqueue.spark.export import export
 from pgqueue.spark.pipeline.rates import rates, rolled_up
 from pgqueue.spark.pipeline.runs import runs
 from pgqueue.spark.pipeline.sources import Live
@@ -106,6 +107,14 @@ def replay(spark: SparkSession) -> None:
     letters.write.format("pgqueue").mode("append").options(**URL, operation="replay").save()
 
 
+def exported(spark: SparkSession, folder: Path) -> dict[str, object]:
+    """Export twice; return how many were new, and which ids are in the files."""
+    to = str(folder / "lake")
+    counts = [export(spark, url=URL["url"], to=to, batch=20)._asdict() for _ in range(2)]
+    rows = spark.read.parquet(f"{to}/history").select("id").collect()
+    return {"counts": counts, "ids": sorted(row.id for row in rows)}
+
+
 def by_channel(spark: SparkSession) -> dict[str, int]:
     """Return how many messages of each channel a metric of the pipeline counts."""
     tables = Live(URL["url"]).read(spark, None, None)
@@ -139,6 +148,7 @@ def main(kind: str, folder: Path) -> None:
         "read": list(row or ()),
         "streamed": sorted(row.id for row in follow(spark, folder).select("id").collect()),
     }
+    seen["exported"] = exported(spark, folder)
     seen["channels"] = by_channel(spark)
     enqueue(spark, 50)
     replay(spark)

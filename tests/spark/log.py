@@ -11,10 +11,8 @@ from pgqueue.engine import sequence
 if TYPE_CHECKING:
     from tests.factories import Connection
 
-LOCK = (
-    "SELECT pg_advisory_lock(hashtextextended('sequence', 'pgqueue_event'::regclass::oid::bigint))"
-)
-"""What a session has while it gives positions."""
+LOCK = "SELECT FROM pgqueue_lock WHERE name = 'sequence' FOR UPDATE"
+"""What a transaction has while it gives positions."""
 
 
 def publish(

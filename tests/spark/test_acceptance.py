@@ -228,14 +228,14 @@ def test_a_folder_of_another_cluster_is_refused(
     # As the checkpoint of another cluster says it.
     for path in (tmp_path / "_checkpoint" / "offsets").glob("[0-9]*"):
         *head, last = path.read_text().splitlines()
-        path.write_text("\n".join([*head, json.dumps({**json.loads(last), "cluster": "1"})]))
+        path.write_text("\n".join([*head, json.dumps({**json.loads(last), "database": "1"})]))
         path.with_name(f".{path.name}.crc").unlink()
     ended(connection, 2)
 
-    with pytest.raises(Exception, match="OtherCluster") as raised:
+    with pytest.raises(Exception, match="another one, or one that was restored") as raised:
         run(spark, url, tmp_path, batch=3)
 
-    assert "follows the cluster 1, and this is" in reason(raised.value)
+    assert "follows the database 1, and this is" in reason(raised.value)
     assert exported(tmp_path) == before
     if is_begun:
         # Not even the batch that was begun elsewhere was written from here.

@@ -58,6 +58,9 @@ def test_everything_works(
     assert (seen["session"], seen["executors"]) == (session, executors)
     assert seen["read"] == [65, 65, 65]
     assert seen["streamed"] == expected
+    nothing = {"history": 0, "deadletters": 6, "events": 0, "held": 0, "held_by": ""}
+    assert seen["exported"]["counts"] == [{**nothing, "history": 65}, nothing]
+    assert seen["exported"]["ids"] == expected
     assert seen["channels"] == {"default": 60, "other": 5, "mail": 4, "slow": 2}
     stored = Message.objects.filter(payload__kwargs__has_key="number").order_by("pk")
     assert [each.payload["kwargs"]["number"] for each in stored] == list(range(50))

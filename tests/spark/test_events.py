@@ -273,11 +273,11 @@ class TestPositions:
         publish(connection, 3)
         tries: list[object] = []
         monkeypatch.setattr("pgqueue.engine.sequence.sleep", tries.append)
-        with psycopg.connect(url, autocommit=True) as other, ThreadPoolExecutor() as pool:
+        with psycopg.connect(url) as other, ThreadPoolExecutor() as pool:
             other.execute(LOCK)
             reading = pool.submit(planned, url)
             eventually(lambda: len(tries) > 2)
-            other.execute("SELECT pg_advisory_unlock_all()")
+            other.rollback()
 
             assert len(rows(reading.result(30))) == 3
 
@@ -286,7 +286,7 @@ class TestPositions:
     ) -> None:
         publish(connection, 3)
         monkeypatch.setattr(events, "PATIENCE", 0.05)
-        with psycopg.connect(url, autocommit=True) as other:
+        with psycopg.connect(url) as other:
             other.execute(LOCK)
 
             assert rows(planned(url)) == []

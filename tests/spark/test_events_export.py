@@ -12,15 +12,16 @@ import duckdb
 import pytest
 from django.core.management import call_command
 
+from pgqueue.engine import identity
 from pgqueue.engine.values import Position
 from pgqueue.models import Export
-from pgqueue.spark import ExportConflict
+from pgqueue.spark import ExportConflict, OtherCluster
 from pgqueue.spark.compaction import EVENTS, compact, recover
 from pgqueue.spark.export import Exported, Progress, _LogExport, forget
 from pgqueue.spark.files import Files
 from tests import factories
 from tests.factories import Connection, ended
-from tests.spark.log import positions, publish, raise_floor
+from tests.spark.log import positions, publish, raise_floor, store
 from tests.spark.test_export import run
 
 if TYPE_CHECKING:
@@ -73,7 +74,7 @@ def test_where_nothing_is_new_no_stream_is_started(
     url: str, connection: Connection, tmp_path: Path
 ) -> None:
     def is_done() -> bool:
-        return _LogExport(connection, "/lake", EVENTS, redact=None).is_done
+        return _LogExport(connection, {"target": "/lake"}, EVENTS, redact=None).is_done
 
     factories.exported(connection, Position(3, 4))
     assert is_done()
@@ -135,6 +136,29 @@ class TestAnInterruptedExport:
 
         assert ExportConflict.__name__ in str(raised.value)
         assert exported(tmp_path) == list(range(1, 7))
+
+    def test_of_another_database_is_refused_although_nothing_is_new(
+        self, spark: SparkSession, url: str, connection: Connection, tmp_path: Path
+    ) -> None:
+        publish(connection, 6)
+        run(spark, url, tmp_path)
+        identity.renew(connection)
+
+        with pytest.raises(OtherCluster, match="another one, or one that was restored"):
+            run(spark, url, tmp_path)
+
+        assert recorded() == (0, 6)
+
+    def test_whose_database_was_restored_and_has_caught_up_is_refused(
+        self, spark: SparkSession, url: str, connection: Connection, tmp_path: Path
+    ) -> None:
+        publish(connection, 6)
+        run(spark, url, tmp_path)
+        connection.execute("DELETE FROM pgqueue_event WHERE position > 4")
+        store(connection, 2)
+
+        with pytest.raises(OtherCluster, match="position 6 is not the one that was read"):
+            run(spark, url, tmp_path)
 
     def test_that_retention_did_not_wait_for_is_an_error(
         self, spark: SparkSession, url: str, connection: Connection, tmp_path: Path

@@ -14,6 +14,7 @@ import pytest
 from psycopg.conninfo import make_conninfo
 from pyspark.errors import StreamingQueryException
 
+from pgqueue.engine import identity
 from pgqueue.spark import DataLoss, InvalidOption, OtherCluster, eventstream
 from pgqueue.spark.eventstream import Offset
 from pgqueue.spark.options import stream_options
@@ -134,7 +135,7 @@ class TestABatch:
         stream = Stream(url, **START)
         publish(connection, 3)
         monkeypatch.setattr("pgqueue.engine.sequence.sleep", sleep)
-        with psycopg.connect(url, autocommit=True) as other:
+        with psycopg.connect(url) as other:
             other.execute(LOCK)
 
             assert stream.step() == [1, 2]
@@ -266,14 +267,14 @@ class TestAnotherCluster:
     def test_is_refused(self, url: str, connection: Connection) -> None:
         store(connection, 3)
         stream = Stream(url, **START)
-        theirs = stream.offset._replace(cluster="1")
+        theirs = stream.offset._replace(database="1")
         [part] = eventstream.divide(stream.options, theirs, theirs._replace(last=3))
 
-        with pytest.raises(OtherCluster, match="follows the cluster 1, and this is"):
+        with pytest.raises(OtherCluster, match="follows the database 1, and this is"):
             eventstream.next_after(theirs, stream.options, limit=None)
-        with pytest.raises(OtherCluster, match="follows the cluster 1, and this is"):
+        with pytest.raises(OtherCluster, match="follows the database 1, and this is"):
             list(eventstream.read(stream.options, theirs, part))
-        with pytest.raises(OtherCluster, match="follows the cluster 1, and this is"):
+        with pytest.raises(OtherCluster, match="follows the database 1, and this is"):
             eventstream.divide(stream.options, stream.offset, theirs)
 
     def test_restored_to_an_earlier_time_is_refused(self, url: str, connection: Connection) -> None:
@@ -285,11 +286,47 @@ class TestAnotherCluster:
         with pytest.raises(OtherCluster, match="log ends at position 3 here, before 4"):
             stream.step()
         with pytest.raises(OtherCluster, match="log ends at position 3 here, before 4"):
-            list(eventstream.read(stream.options, start, eventstream.Range(2, 4)))
+            list(eventstream.read(stream.options, start, eventstream.Part(2, 4)))
+
+    def test_with_the_same_number_is_refused(self, url: str, connection: Connection) -> None:
+        store(connection, 3)
+        stream = Stream(url, **START)
+        identity.renew(connection)
+
+        with pytest.raises(OtherCluster, match="another one, or one that was restored"):
+            stream.step()
+
+    def test_restored_that_has_caught_up_is_refused(self, url: str, connection: Connection) -> None:
+        store(connection, 3)
+        stream = Stream(url, **START)
+        start = stream.offset
+        stream.step()
+        [part] = eventstream.divide(stream.options, start, stream.offset)
+        assert eventstream.next_after(stream.offset, stream.options, limit=None) == stream.offset
+        connection.execute("DELETE FROM pgqueue_event WHERE position >= 3")
+        store(connection, 4)
+
+        with pytest.raises(OtherCluster, match="position 3 is not the one that was read"):
+            stream.step()
+        # As it was begun before the restore, and is read again.
+        with pytest.raises(OtherCluster, match="position 3 is not the one that was read"):
+            list(eventstream.read(stream.options, start, part))
+
+    def test_is_none_where_retention_has_removed_what_was_read(
+        self, url: str, connection: Connection
+    ) -> None:
+        store(connection, 3)
+        stream = Stream(url, **START)
+        stream.step()
+        connection.execute("DELETE FROM pgqueue_event")
+        raise_floor(connection, 3)
+        store(connection, 1)
+
+        assert stream.step() == [4]
 
     def test_a_checkpoint_of_history_is_refused(self) -> None:
         with pytest.raises(InvalidOption, match="checkpoint is of another table"):
-            Offset.from_json({"cluster": "1", "txid": 3, "id": 4})
+            Offset.from_json({"database": "1", "txid": 3, "id": 4})
 
     def test_a_standby_gives_what_it_has(self, url: str, connection: Connection) -> None:
         stream = Stream(make_conninfo(url, options="-c default_transaction_read_only=on"), **START)

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import logging
+import re
 import shutil
+from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from types import SimpleNamespace
@@ -16,10 +18,11 @@ import pytest
 from django.core.management import call_command
 from django.core.management.base import CommandError
 
+from pgqueue.connections import connect as open_connection
 from pgqueue.engine.values import Position
 from pgqueue.models import Export
 from pgqueue.spark import ExportConflict
-from pgqueue.spark.export import Exported, Progress, _files, export, forget
+from pgqueue.spark.export import Exported, Progress, _files, export, forget, held_back
 from tests import factories
 from tests.factories import Connection, bury, ended, past
 from tests.spark.conftest import wait_for_horizon
@@ -227,7 +230,7 @@ class TestTheCommand:
             capsys.readouterr().out
         )
         call_command("pgqueue_export", to=str(tmp_path), format="json")
-        counts = {"history": 0, "events": 0, "deadletters": 0}
+        counts = {"history": 0, "events": 0, "deadletters": 0, "held": 0, "held_by": ""}
         assert json.loads(capsys.readouterr().out) == {"to": str(tmp_path), **counts}
 
     def test_says_in_one_line_what_is_wrong(
@@ -246,3 +249,22 @@ class TestTheCommand:
     def test_refuses_what_is_no_option_of_spark(self, given: str, capsys: Any) -> None:
         with pytest.raises(CommandError, match="it must be NAME=VALUE"):
             call_command("pgqueue_export", "--to", "x", "--conf", given)
+
+
+@pytest.mark.django_db(transaction=True, databases=["default", "second"])
+def test_it_knows_what_another_database_s_transaction_holds_back(
+    url: str, connection: Connection
+) -> None:
+    ended(connection, 2)
+    wait_for_horizon(url)
+    with closing(open_connection("second", name="elsewhere")) as other, other.transaction():
+        other.execute("SELECT pg_current_xact_id()")
+        ended(connection, 3)
+
+        count, by = held_back(connection)
+
+    # Those of tests beside this one may be older.
+    assert count >= 3
+    assert re.search(r"transaction of pid \d+ \(.*\) in the database \w+, open for", by)
+    wait_for_horizon(url)
+    assert held_back(connection) == (0, "")

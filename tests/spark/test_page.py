@@ -10,6 +10,8 @@ import pandas as pd
 import pytest
 
 from pgqueue.spark.page import SECTIONS, render
+from pgqueue.spark.page.groups import ROWS
+from pgqueue.spark.pipeline.forecast import LEAST
 from tests.spark import reports
 
 if TYPE_CHECKING:
@@ -254,3 +256,43 @@ def test_long_names_break_after_their_dots() -> None:
 
     assert "shop.<wbr>tasks.<wbr>send_<wbr>receipt" in page
     assert Elements(page).text.count("shop.tasks.send_receipt") > 3
+
+
+def test_the_report_of_an_export_draws_no_backlog_and_says_why() -> None:
+    busy = reports.busy()
+    over_time = busy.tables["over_time"].assign(backlog=pd.NA)
+    nothing = busy.tables["forecast"].iloc[:0]
+    tables = {**busy.tables, "over_time": over_time, "forecast": nothing}
+
+    text = Elements(
+        render(busy._replace(facts={**busy.facts, "has_live": False}, tables=tables))
+    ).text
+
+    assert "Backlog: due and not begun" not in text
+    assert "at its peak" not in text.lower()
+    assert "No message ever waited" not in text
+    assert text.count("An export lacks the messages that still wait") == 2
+    assert "Backlog: due and not begun" in Elements(render(busy)).text
+
+
+def test_without_enough_of_the_past_the_forecast_says_how_much_it_needs() -> None:
+    text = Elements(render(reports.empty())).text
+
+    assert f"{['two', 'three'][LEAST - 2]} days at least" in text
+
+
+def test_each_plot_of_names_stops_at_the_same_number() -> None:
+    row = dict.fromkeys(reports.COLUMNS["slo"], None)
+    given = [
+        {**row, "channel": f"channel-{n}", "target": 0.9, "objective_s": 1.0, "attained": 0.5}
+        | {"budget_left": -n / 10, "worst_burn": 1.0}
+        for n in range(20)
+    ]
+
+    text = Elements(render(with_table("slo", given))).text
+    drawn = text[text.index("Error budget that was spent") :].partition("Objectives")[0]
+
+    assert drawn.startswith(f"Error budget that was spent (the first {ROWS} of 20)")
+    # The worst.
+    assert "channel-19" in drawn
+    assert "channel-7" not in drawn

@@ -96,7 +96,11 @@ class TestColumns:
             assert set(TABLES[name].names) >= columns[f"pgqueue_{of}"]
         assert set(TABLES["history"].names) - columns["pgqueue_history"] == OF_FLOWS
         # What only tells the engine how to find them.
-        assert columns["pgqueue_message"] - set(TABLES["messages"].names) == {"rank", "debounced"}
+        assert columns["pgqueue_message"] - set(TABLES["messages"].names) == {
+            "rank",
+            "debounced",
+            "lease_for",
+        }
 
     def test_that_are_chosen_come_in_that_order(self, read: Read, connection: Connection) -> None:
         ended(connection, 3)
@@ -129,21 +133,34 @@ class TestValues:
         self, read: Read, connection: Connection
     ) -> None:
         dbname = connection.info.dbname
-        connection.execute(f"ALTER DATABASE {dbname} SET timezone = 'Asia/Kathmandu'")
-        connection.execute(f"ALTER DATABASE {dbname} SET datestyle = 'German, DMY'")
         at = datetime(2026, 3, 29, 1, 30, 0, 123457, tzinfo=UTC)
         times = [f"'{at}'", "'infinity'", "'-infinity'", "'20000-01-01'", "'4000-01-01 BC'", "NULL"]
-        for number, time in enumerate(times):
-            [pk] = enqueue(connection, priority=number)
-            change = f"UPDATE pgqueue_message SET expires_at = {time} WHERE id = {pk}"  # noqa: S608
-            connection.execute(change)
-
-        rows = read("messages", columns="priority,expires_at").to_pylist()
-        connection.execute(f"ALTER DATABASE {dbname} RESET ALL")
+        row = connection.execute(
+            "SELECT pg_get_constraintdef(oid) FROM pg_constraint "
+            "WHERE conname = 'pgqueue_message_times'"
+        ).fetchone()
+        assert row is not None
+        # Such rows are older than the constraint.
+        connection.execute("ALTER TABLE pgqueue_message DROP CONSTRAINT pgqueue_message_times")
+        connection.execute(f"ALTER DATABASE {dbname} SET timezone = 'Asia/Kathmandu'")
+        connection.execute(f"ALTER DATABASE {dbname} SET datestyle = 'German, DMY'")
+        try:
+            for number, time in enumerate(times):
+                [pk] = enqueue(connection, priority=number)
+                connection.execute(
+                    f"UPDATE pgqueue_message SET expires_at = {time} WHERE id = {pk}"  # noqa: S608
+                )
+            rows = read("messages", columns="priority,expires_at").to_pylist()
+        finally:
+            connection.execute(f"ALTER DATABASE {dbname} RESET ALL")
+            connection.execute("DELETE FROM pgqueue_message")
+            connection.execute(
+                f"ALTER TABLE pgqueue_message ADD CONSTRAINT pgqueue_message_times {row[0]}"
+            )
 
         first, last = (datetime.fromisoformat(each.strip("'")) for each in (FIRST_TIME, LAST_TIME))
         assert {row["priority"]: row["expires_at"] for row in rows} == dict(
-            enumerate([at, last, first, last, first, None])
+            enumerate([at, None, None, last, first, None])
         )
 
     def test_of_bytes_and_json_come_as_they_are(self, read: Read, connection: Connection) -> None:

@@ -74,11 +74,14 @@ def test_the_summary_counts(report: Report) -> None:
     assert row["wait_p50_s"] == 1
 
 
-def test_the_backlog_is_what_was_due_and_had_not_begun(report: Report) -> None:
+def test_an_export_says_nothing_of_the_backlog_and_the_rest_of_what_happened(
+    report: Report,
+) -> None:
     rows = report.tables["over_time"]
 
-    # 1, 4 and 6 were due at 0: one expired at 40. Of 2 and 3, due at 10, one began at 15.
-    assert [int(rows["backlog"][second]) for second in (0, 5, 12, 16, 35, 45)] == [3, 1, 3, 2, 1, 0]
+    assert report.facts["has_live"] is False
+    assert rows["backlog"].isna().all()
+    assert not len(report.tables["forecast"])
     assert list(rows["arrived"][[0, 10, 30]]) == [3, 2, 1]
     assert (rows["ended"].sum(), rows["failed_attempts"].sum()) == (6, 2)
 

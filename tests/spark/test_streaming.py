@@ -16,7 +16,7 @@ from psycopg.conninfo import make_conninfo
 from pyspark.errors import StreamingQueryException
 
 from pgqueue.connections import connect as open_connection
-from pgqueue.engine import partitions, retention
+from pgqueue.engine import identity, partitions, retention
 from pgqueue.engine.values import Position
 from pgqueue.models import LogFloor
 from pgqueue.spark import DataLoss, InvalidOption, OtherCluster, streaming
@@ -342,9 +342,9 @@ class TestLoss:
 class TestAnotherCluster:
     def test_is_refused(self, url: str) -> None:
         stream = Stream(url)
-        stream.offset = stream.offset._replace(cluster="1")
+        stream.offset = stream.offset._replace(database="1")
 
-        with pytest.raises(OtherCluster, match="follows the cluster 1, and this is"):
+        with pytest.raises(OtherCluster, match="follows the database 1, and this is"):
             stream.step()
 
     def test_restored_to_an_earlier_time_is_refused(self, url: str) -> None:
@@ -361,13 +361,62 @@ class TestAnotherCluster:
         with pytest.raises(OtherCluster, match="restored to an earlier time"):
             list(streaming.read(stream.options, stream.offset, part))
 
+    def test_with_the_same_number_is_refused(self, url: str, connection: Connection) -> None:
+        ended(connection, 3)
+        stream = Stream(url, **START)
+        identity.renew(connection)
+
+        with pytest.raises(OtherCluster, match="another one, or one that was restored"):
+            stream.step()
+
+    @pytest.mark.parametrize("limit", [None, 2])
+    def test_restored_that_has_caught_up_is_refused(
+        self, limit: int | None, url: str, connection: Connection
+    ) -> None:
+        ended(connection, 3)
+        stream = Stream(url, **START)
+        start = stream.offset
+        read = stream.step(limit)
+        connection.execute("DELETE FROM pgqueue_history WHERE id >= %s", [read[-1]])
+        ended(connection, 9)
+        [part] = streaming.divide(stream.options, start, stream.offset)
+
+        with pytest.raises(OtherCluster, match=f"has read message {read[-1]} .* not ended here"):
+            stream.step()
+        # As it was begun before the restore, and is read again.
+        with pytest.raises(OtherCluster, match=f"has read message {read[-1]} .* not ended here"):
+            list(streaming.read(stream.options, start, part))
+
+    def test_whose_row_ended_at_another_time_is_refused(
+        self, url: str, connection: Connection
+    ) -> None:
+        ended(connection, 3)
+        stream = Stream(url, **START)
+        stream.step()
+        connection.execute("UPDATE pgqueue_history SET finished_at = finished_at + interval '1us'")
+
+        with pytest.raises(OtherCluster, match="not ended here, or at another time"):
+            stream.step()
+
+    def test_is_none_where_retention_has_removed_what_was_read(
+        self, url: str, connection: Connection
+    ) -> None:
+        ended(connection, 3)
+        stream = Stream(url, **START)
+        stream.step()
+        connection.execute("DELETE FROM pgqueue_history")
+        LogFloor.objects.create(log="history", position=stream.offset.last.txid)
+        ended(connection)
+
+        assert len(stream.step()) == 1
+
     def test_whose_history_was_restored_here_says_how_to_mend_it(
         self, url: str, connection: Connection
     ) -> None:
         ended(connection, 3)
         connection.execute("UPDATE pgqueue_history SET txid = txid + 1000000000")
 
-        with pytest.raises(OtherCluster, match="UPDATE pgqueue_history SET txid") as raised:
+        with pytest.raises(OtherCluster, match=r"UPDATE pgqueue_history\s+SET txid") as raised:
             Stream(url, **START)
         connection.execute(str(raised.value).partition("cluster's: ")[2])
 

@@ -78,7 +78,8 @@ class Block:
 
     @property
     def id(self) -> str | None:
-        return self.fields.get("id")
+        """The position of its id, without the mark behind that."""
+        return None if "id" not in self.fields else self.fields["id"].partition("-")[0]
 
     @property
     def data(self) -> Any:
@@ -127,8 +128,13 @@ class Stream(threading.Thread):
 
     @property
     def last_id(self) -> str | None:
-        """What a browser would come back with."""
+        """The position with which a browser would come back."""
         return next((each.id for each in reversed(self.blocks) if each.id is not None), None)
+
+    @property
+    def whole_id(self) -> str:
+        """The id with which a browser would come back, mark included."""
+        return next(each.fields["id"] for each in reversed(self.blocks) if "id" in each.fields)
 
     def payloads(self) -> list[Any]:
         return [each.data["payload"] for each in self.events]

@@ -19,7 +19,8 @@ FOLLOW = """
 (address) => {
   window.seen = [];
   window.events = new EventSource(address);
-  const note = (event) => window.seen.push([event.type, event.lastEventId, event.data]);
+  const position = (event) => event.lastEventId.split("-")[0];
+  const note = (event) => window.seen.push([event.type, position(event), event.data]);
   for (const name of ["a.b", "pgqueue.reset", "pgqueue.ready"]) {
     window.events.addEventListener(name, note);
   }

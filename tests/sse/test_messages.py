@@ -132,7 +132,7 @@ class TestAMessage:
         eventually(lambda: not progress.is_alive())
         eventually(lambda: not Waiter.objects.exists())
 
-    @pytest.mark.parametrize(("key", "status"), [("ada", 200), ("bob", 403)])
+    @pytest.mark.parametrize(("key", "status"), [("ada", 200), ("bob", 404)])
     def test_is_for_those_whom_the_project_allows_it(
         self, open_stream: Open, key: str, status: int
     ) -> None:
@@ -142,8 +142,31 @@ class TestAMessage:
 
         assert stream.response.status == status
 
+    @pytest.mark.parametrize(
+        ("path", "status"),
+        [("async", 200), ("nothing", 404), ("elsewhere", 401), ("undecided", 500)],
+    )
+    def test_is_sent_where_the_answer_is_true_and_nowhere_else(
+        self, open_stream: Open, path: str, status: int
+    ) -> None:
+        id = send("by hand", {})
+
+        assert open_stream(f"/{path}/{id}/").response.status == status
+
     def test_is_for_nobody_unless_the_project_says_so(self, open_stream: Open) -> None:
         assert open_stream(f"/no-messages/{send('by hand', {})}/").response.status == 403
+
+    def test_that_one_may_not_see_is_answered_as_one_that_is_not_there(
+        self, open_stream: Open
+    ) -> None:
+        id = send("by hand", {}, key="ada")
+
+        hidden, none = (
+            open_stream(f"/keys/{each}/", {"key": "bob"}).response for each in (id, id + 1000)
+        )
+
+        assert (hidden.status, hidden.read()) == (none.status, none.read())
+        assert sorted(hidden.headers) == sorted(none.headers)
 
     @pytest.mark.parametrize("id", [0, 2**63, 10**40])
     def test_that_is_not_there_is_not_found(self, open_stream: Open, id: int) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -14,8 +14,10 @@ from django.core.exceptions import ImproperlyConfigured
 from django.db import connections
 from django.test import AsyncClient, Client
 
+from pgqueue.engine import identity
 from pgqueue.events.publishing import publish, publish_many
 from pgqueue.sse import event_stream
+from tests.damage import damaged_events
 from tests.eventually import eventually
 from tests.factories import Connection
 from tests.sse.serving import Stream, clients, feeds, process
@@ -44,6 +46,35 @@ def sessions_of_django(connection: Connection) -> set[int]:
 def of(stream: Stream) -> list[tuple[str, str | None]]:
     """Return the names and ids of the events that have come."""
     return [(each.event, each.id) for each in stream.events]
+
+
+class TestAnEventThatCanNotBeRead:
+    @pytest.fixture(autouse=True)
+    def damaged(self, connection: Connection) -> Iterator[None]:
+        with damaged_events(connection):
+            yield
+
+    def test_is_left_out_and_named_in_the_log(
+        self, open_stream: Open, connection: Connection, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        connection.execute(
+            "CREATE FUNCTION spoil() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN "
+            "NEW.created_at = 'infinity'; RETURN NEW; END $$"
+        )
+        try:
+            connection.execute(
+                "CREATE TRIGGER spoil BEFORE INSERT ON pgqueue_event FOR EACH ROW "
+                "WHEN (NEW.topic = 'spoilt') EXECUTE FUNCTION spoil()"
+            )
+            stream = open_stream().begins()
+
+            publish_many([("a", 1), ("spoilt", 2), ("a", 3), ("spoilt", 4), ("a", 5)])
+
+            stream.sees(1, 3, 5)
+        finally:
+            connection.execute("DROP FUNCTION spoil CASCADE")
+        assert "pgqueue_event at 2" in caplog.text
+        assert "pgqueue_event at 4" in caplog.text
 
 
 class TestAStream:
@@ -333,6 +364,94 @@ class TestComingBack:
         first.sees(1, 2, 3)
 
 
+class TestAnotherLog:
+    """The id of an event of one log means nothing in another."""
+
+    def test_with_the_same_id_it_goes_on(self, open_stream: Open) -> None:
+        first = open_stream().begins()
+        publish_many([("a", 1), ("a", 2)])
+        first.sees(1, 2)
+        seen = first.whole_id
+        publish("a", 3)
+
+        stream = open_stream(Last_Event_ID=seen)
+
+        assert seen.startswith("2-")
+        stream.sees(3)
+
+    def test_restored_that_has_caught_up_is_told(
+        self, open_stream: Open, connection: Connection
+    ) -> None:
+        first = open_stream().begins()
+        publish_many([("a", 1), ("a", 2)])
+        first.sees(1, 2)
+        seen = first.whole_id
+        connection.execute("DELETE FROM pgqueue_event WHERE position = 2")
+        publish_many([("a", 3), ("a", 4)])
+
+        stream = open_stream(Last_Event_ID=seen).begins()
+
+        assert stream.events[0].data.get("reason") == "restored"
+
+    def test_of_a_heartbeat_that_has_caught_up_is_told(
+        self, open_stream: Open, connection: Connection
+    ) -> None:
+        publish_many([("a", 1), ("a", 2)])
+        first = open_stream("/brief/", {"topic": "b"}).begins()
+        publish("a", 3)
+        eventually(lambda: first.last_id == "3", what="a heartbeat")
+        seen = first.whole_id
+        connection.execute("DELETE FROM pgqueue_event WHERE position = 3")
+        publish_many([("a", 4), ("a", 5)])
+
+        stream = open_stream(Last_Event_ID=seen).begins()
+
+        assert stream.events[0].data.get("reason") == "restored"
+
+    def test_restored_that_is_told_of_resets_all(
+        self, open_stream: Open, connection: Connection
+    ) -> None:
+        publish("a", 1)
+        first = open_stream().begins()
+        seen = first.whole_id
+        identity.renew(connection)
+
+        stream = open_stream(Last_Event_ID=seen).begins()
+        assert stream.events[0].data.get("reason") == "restored"
+        again = open_stream(Last_Event_ID=stream.whole_id).begins()
+        assert again.events == []
+
+    def test_whose_event_retention_has_removed_goes_on(
+        self, open_stream: Open, connection: Connection
+    ) -> None:
+        first = open_stream().begins()
+        publish_many([("a", 1), ("a", 2)])
+        first.sees(1, 2)
+        seen = first.whole_id
+        publish("a", 3)
+        first.sees(1, 2, 3)
+        raise_floor(connection, 2)
+
+        open_stream(Last_Event_ID=seen).sees(3)
+
+    def test_that_a_server_comes_back_to_resets_its_streams(
+        self, open_stream: Open, connection: Connection
+    ) -> None:
+        stream = open_stream().begins()
+        publish_many([("a", 1), ("a", 2)])
+        stream.sees(1, 2)
+        eventually(lambda: feeds()[0]._told == 2)
+        with connection.transaction():
+            connection.execute("UPDATE pgqueue_event SET created_at = created_at - '1s'::interval")
+        connection.execute(
+            "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity "
+            "WHERE datname = current_database() AND application_name LIKE '%pgqueue sse%'"
+        )
+
+        eventually(lambda: len(stream.events) == 3)
+        assert stream.events[2].data["reason"] == "restored"
+
+
 class TestALog:
     def test_that_is_restored_from_a_backup_resets_its_streams(
         self, open_stream: Open, connection: Connection
@@ -362,13 +481,14 @@ class TestALog:
 
 
 class TestWhoMaySee:
-    @pytest.mark.parametrize("path", ["/nobody/", "/staff/"])
+    @pytest.mark.parametrize("path", ["/nobody/", "/staff/", "/nothing/"])
     def test_is_nobody_unless_the_project_says_so(self, open_stream: Open, path: str) -> None:
         assert open_stream(path).response.status == 403
         assert feeds() == []
 
-    def test_may_be_an_async_function_s_matter(self, open_stream: Open) -> None:
-        stream = open_stream("/async/").begins()
+    @pytest.mark.parametrize("path", ["/async/", "/wrapped/"])
+    def test_may_be_an_async_function_s_matter(self, open_stream: Open, path: str) -> None:
+        stream = open_stream(path).begins()
         publish("a", 1)
         stream.sees(1)
 

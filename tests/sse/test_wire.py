@@ -60,9 +60,9 @@ def test_an_event_arrives_with_its_payload_topic_and_position(payload: Any) -> N
     now = datetime.now(UTC)
     event = RecordedEvent(7, "order.placed", "k\n", json.dumps(payload), "{}", now)
 
-    [arrived] = parsed(wire.recorded(event))
+    [arrived] = parsed(wire.recorded(event, mark="0a"))
 
-    assert (arrived["event"], arrived["id"]) == ("order.placed", "7")
+    assert (arrived["event"], arrived["id"]) == ("order.placed", "7-0a")
     assert json.loads(arrived["data"]) == {
         "position": 7,
         "topic": "order.placed",

@@ -18,6 +18,10 @@ async def anyone_in_time(request: HttpRequest, wanted: object) -> bool:
     return True
 
 
+def wrapped(request: HttpRequest, wanted: object) -> Any:
+    return anyone_in_time(request, wanted)
+
+
 def staff(request: HttpRequest, wanted: object) -> bool:
     return bool(request.user.is_staff)  # type: ignore[union-attr]
 
@@ -38,6 +42,10 @@ def undecided(request: HttpRequest, wanted: object) -> Any:
     return "yes"
 
 
+def nothing(request: HttpRequest, wanted: object) -> None:
+    return None
+
+
 def of_the_key(request: HttpRequest, message: StreamedMessage) -> bool:
     return message.key == request.GET["key"]
 
@@ -50,12 +58,14 @@ urlpatterns = [
     path("blank/", blank),
     path("events/", event_stream(authorize=anyone)),
     path("async/", event_stream(authorize=anyone_in_time)),
+    path("wrapped/", event_stream(authorize=wrapped)),
     path("nobody/", event_stream()),
     path("staff/", event_stream(authorize=staff)),
     path("own/", event_stream(authorize=own)),
     path("too-much/", event_stream(authorize=too_much, topics="order.*", where={"total__gte": 10})),
     path("elsewhere/", event_stream(authorize=elsewhere)),
     path("undecided/", event_stream(authorize=undecided)),
+    path("nothing/", event_stream(authorize=nothing)),
     path("orders/", event_stream(authorize=anyone, topics="order.*", where={"total__gte": 10})),
     path("brief/", event_stream(authorize=anyone, heartbeat=0.1)),
     path("few/", event_stream(authorize=anyone, max_events=3)),
@@ -64,4 +74,8 @@ urlpatterns = [
     path("messages/<int:id>/", message_stream(authorize=anyone)),
     path("keys/<int:id>/", message_stream(authorize=of_the_key)),
     path("no-messages/<int:id>/", message_stream()),
+    path("async/<int:id>/", message_stream(authorize=anyone_in_time)),
+    path("elsewhere/<int:id>/", message_stream(authorize=elsewhere)),
+    path("undecided/<int:id>/", message_stream(authorize=undecided)),
+    path("nothing/<int:id>/", message_stream(authorize=nothing)),
 ]

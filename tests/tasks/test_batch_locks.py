@@ -56,11 +56,12 @@ ORDER = (
     lambda work, key: work.enqueue(jobs.add.using(key=key, ordered=True, priority=ord(key)), 1),
     lambda connection, key: store(connection, key, ordered=True),
 )
+# The lock of "a" comes before that of "b" here, as for the order of the channel "default".
 SIZES = (
     lambda work, key: work.enqueue(
-        jobs.add.using(channel="bounded", key=key, priority=ord(key)), 1
+        jobs.add.using(channel="limited", key=key, priority=ord(key)), 1
     ),
-    lambda connection, key: store(connection, key, channel="bounded"),
+    lambda connection, key: store(connection, key, channel="limited"),
 )
 
 
@@ -76,7 +77,7 @@ def test_who_waits_for_the_first_has_none_of_those_behind_it(
     collect: Collect,
     take: Take,
 ) -> None:
-    limit("bounded", max_size=9)
+    limit("limited", max_size=9)
 
     def apply() -> None:
         with collected() as work:

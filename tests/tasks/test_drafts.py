@@ -466,8 +466,8 @@ class TestABlock:
         for over in (f, failed, get_flow(f.id)):
             with pytest.raises(InvalidFlow, match="its block has ended"):
                 over.enqueue(jobs.number, 2)
-            with pytest.raises(InvalidFlow, match="its block has ended"), over:
-                pass
+        with pytest.raises(InvalidFlow, match="its block has ended"), failed:
+            pass
 
     def test_of_a_run_takes_no_more_after_that_run(self) -> None:
         jobs.ran.clear()

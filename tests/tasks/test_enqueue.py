@@ -52,6 +52,7 @@ class TestAMessage:
             max_attempts=9,
             backoff=Exponential(base=1),
             timeout=2.5,
+            hard_timeout=5,
             atomic=True,
             metadata={"from": "using"},
         )
@@ -63,6 +64,7 @@ class TestAMessage:
         assert message.options == {
             "backoff": {"base": 1, "cap": 3600, "jitter": 0.2},
             "timeout": 2.5,
+            "hard_timeout": 5,
             "atomic": True,
         }
 
@@ -386,6 +388,8 @@ class TestOptions:
             ({"priority": 1.0}, "whole number"),
             ({"run_after": datetime(2030, 1, 1)}, "time zone"),
             ({"run_after": "soon"}, "neither seconds nor"),
+            ({"run_after": datetime.max.replace(tzinfo=UTC)}, "two days within"),
+            ({"expires_at": datetime.min.replace(tzinfo=UTC)}, "two days within"),
             ({"run_after": timedelta.max}, "a hundred years at most"),
             ({"run_after": datetime.max.replace(tzinfo=timezone(timedelta(hours=-12)))}, "9999"),
             ({"max_attempts": 0}, "1 or more"),
@@ -393,6 +397,8 @@ class TestOptions:
             ({"backoff": []}, "at least one"),
             ({"backoff": [-1]}, "must be from 0"),
             ({"timeout": 0}, "longer than 0"),
+            ({"hard_timeout": 0}, "longer than 0"),
+            ({"timeout": 5, "hard_timeout": 4}, "shorter than timeout=5"),
             ({"timeout": float("inf")}, "too long"),
             ({"metadata": {"a": object()}}, "not JSON serializable"),
             ({"metadata": {"a": "\x00"}}, "NUL"),

@@ -494,6 +494,50 @@ class TestWaiting:
 
         assert delivery.claim.worker_id != before
 
+    def test_waits_for_a_database_that_is_away_for_a_while(
+        self, other: psycopg.Connection[Any], caplog: pytest.LogCaptureFixture
+    ) -> None:
+        seen: list[Any] = []
+
+        def consume() -> None:
+            for delivery in receiver:
+                seen.append(delivery.payload)
+                delivery.complete()
+            connections.close_all()
+
+        with receive("mail", wait=True) as receiver:
+            consuming = threading.Thread(target=consume, daemon=True)
+            consuming.start()
+            send("mail", 1)
+            eventually(lambda: seen == [1])
+            away = psycopg.OperationalError("away")
+            with patch("pgqueue.connections._open", side_effect=away):
+                cut_off(other)
+                eventually(lambda: caplog.text.count("receiver failed and will try again") > 1)
+            send("mail", 2)
+            eventually(lambda: seen == [1, 2])
+            with patch("pgqueue.connections._open", side_effect=away):
+                cut_off(other)
+                receiver.close()
+                consuming.join(10)
+        assert not consuming.is_alive()
+
+    def test_says_so_where_the_database_is_away_for_longer_than_it_may_wait(
+        self, other: psycopg.Connection[Any]
+    ) -> None:
+        with receive("mail", wait=0.3) as receiver:
+            assert not receiver.take()
+            cut_off(other)
+            with (
+                patch(
+                    "pgqueue.connections._open", side_effect=psycopg.OperationalError("away")
+                ) as tried,
+                pytest.raises(psycopg.OperationalError, match="away"),
+            ):
+                receiver.take()
+
+        assert tried.call_count > 1
+
     def test_loses_nothing_where_it_can_not_say_that_it_begins(self) -> None:
         send("mail", 1)
         send("mail", 2)

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import json
+import time
 from typing import Any
 
 import pytest
 from django.conf import settings
 from django.test import override_settings
+from hypothesis import given
+from hypothesis import strategies as st
 
 from pgqueue import InvalidTask, flow, task
+from pgqueue.codec.references import Returned
+from pgqueue.engine.values import Claim
 from pgqueue.models import Message
-from pgqueue.redaction import MASK
+from pgqueue.redaction import FIELDS, MASK, MOST_SHOWN, Redactor, stand_in
 from pgqueue.tasks import Task, redacting
 from pgqueue.testing import run_all
 from tests.cards import (
@@ -28,6 +33,7 @@ from tests.cards import (
     note,
     sign_in,
 )
+from tests.factories import Connection, claim, enqueue
 
 
 def payload(of: Task[..., Any], *args: Any, **kwargs: Any) -> dict[str, Any]:
@@ -145,3 +151,101 @@ def test_what_a_task_redacts_of_its_result_is_hidden_in_errors_of_what_takes_tha
     [error] = Message.objects.get().errors
     assert error["message"] == f"{MASK} is disputed"
     assert CARD not in json.dumps(error)
+
+
+def test_an_error_of_a_task_of_our_own_shows_no_local_variable(queue: Connection) -> None:
+    """They are URLs, headers and secrets of webhooks, which no rule for arguments knows."""
+    ids = enqueue(queue, task="pgqueue.webhooks.delivering.deliver")
+    (own,) = [each for each in claim(queue) if each.id in ids]
+    try:
+        raise ValueError("no answer")
+    except ValueError as raised:
+        shown = stand_in(raised, redacting.hiding(own))
+
+    trace = shown.__traceback__
+    assert trace is not None
+    assert trace.tb_frame.f_code.co_name.startswith("test_an_error")
+    assert trace.tb_frame.f_locals == {}
+
+
+def claimed(payload: bytes, *taken: Returned) -> Claim:
+    """Return a claim, with what it took of others."""
+    claim = Claim(*[None] * len(Claim._fields))  # type: ignore[arg-type]
+    return claim._replace(
+        task=charge.name,
+        payload=payload,
+        metadata=b"{}",
+        taken=tuple((number, each) for number, each in enumerate(taken)),
+    )
+
+
+class TestAFailure:
+    def test_of_a_wide_fan_in_is_redacted_without_a_look_at_the_results(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """A thousand results of 60 kB kept the interpreter busy until their leases were lost."""
+        monkeypatch.setattr(redacting, "to_text", pytest.fail)
+        plain = [{"token": CARD, "rest": "x" * 60_000}]
+        claim = claimed(b"{}", *[Returned(issue.name, plain, size=60_040)] * 1000)
+
+        began = time.process_time()
+        shown = stand_in(ValueError(f"{CARD} was declined"), redacting.hiding(claim))
+
+        assert time.process_time() - began < 1
+        assert str(shown) == redacting.NOT_LOOKED_THROUGH
+        assert type(shown).__name__ == "ValueError"
+
+    def test_of_large_arguments_is_shown_where_nothing_may_be_redacted(self) -> None:
+        payload = json.dumps({"args": ["x" * 60_000] * 20}).encode()
+        claim = claimed(payload)._replace(task="unknown")
+
+        shown = stand_in(ValueError("was declined"), redacting.hiding(claim))
+
+        assert str(shown) == "was declined"
+
+    def test_of_large_arguments_with_a_secret_is_hidden(self) -> None:
+        payload = json.dumps({"args": [{"token": CARD}, *["x" * 60_000] * 20]}).encode()
+        claim = claimed(payload)._replace(task="unknown")
+
+        shown = stand_in(ValueError(f"{CARD} was declined"), redacting.hiding(claim))
+
+        assert str(shown) == redacting.NOT_LOOKED_THROUGH
+
+    def test_that_says_a_lot_is_looked_through_no_further_than_it_is_stored(self) -> None:
+        hidden = redacting.hiding(claimed(json.dumps({"kwargs": {"token": CARD}}).encode()))
+        error = ValueError(CARD + "y" * (MOST_SHOWN - 2 * len(CARD) + 9) + CARD * 1000)
+
+        shown = str(stand_in(error, hidden))
+
+        assert len(shown) <= MOST_SHOWN + len(MASK)
+        assert shown.startswith(MASK)
+        assert CARD[:5] not in shown
+
+
+@given(
+    st.lists(
+        st.sampled_from(
+            [
+                "api",
+                "key",
+                "Token",
+                "_",
+                "-",
+                " ",
+                '"',
+                "x",
+                "ü",
+                "PIN",
+                "\u2013",
+                "\u212a",
+                "{",
+                "1",
+            ]
+        )
+    ).map("".join),
+    st.sampled_from([FIELDS, ("Schlüssel", "api–key"), ()]),
+)
+def test_what_may_be_redacted_is_what_mentions_a_field(text: str, fields: tuple[str, ...]) -> None:
+    redactor = Redactor(fields)
+
+    assert redactor.may_redact(text) == bool(redactor.mention.search(text))

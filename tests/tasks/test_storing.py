@@ -95,6 +95,7 @@ OTHERS: dict[str, Any] = {
     "max_attempts": 1,
     "backoff": [60],
     "timeout": 60,
+    "hard_timeout": 60,
     "atomic": True,
     "metadata": {"from": "here"},
     "enqueue_on_commit": True,

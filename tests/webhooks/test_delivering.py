@@ -6,6 +6,7 @@ import gzip
 import json
 import logging
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
 from typing import Any
@@ -182,7 +183,21 @@ class TestAPost:
         [post] = receiver.posts
         assert post.headers["content-type"] == "application/cloudevents+json"
         read = verified(post, secret)
-        assert (read["id"], read["source"], read["type"]) == ("9", "/pgqueue", "order.paid")
+        assert (read["source"], read["type"]) == ("/pgqueue", "order.paid")
+        assert read["id"] == event(position=9).unique_id
+
+    def test_of_another_event_at_the_same_position_has_another_id(self, receiver: Receiver) -> None:
+        """After a restore to an earlier time: else the receiver takes it for a repetition."""
+        create(receiver)
+        first = event(position=9)
+        later = replace(first, created_at=first.created_at + timedelta(microseconds=1))
+
+        for each in (first, first, later):
+            enqueue(each)
+        run_all(raise_errors=True)
+
+        one, again, other = receiver.ids
+        assert one == again != other
 
     def test_it_may_be_what_a_function_makes(self, receiver: Receiver) -> None:
         create(receiver, serializer=as_lines)

@@ -14,6 +14,7 @@ from time import monotonic
 from typing import Any
 
 import pytest
+import urllib3
 
 from pgqueue.endpoints import parsed
 from pgqueue.exceptions import DeliveryFailed
@@ -290,12 +291,29 @@ class TestFailures:
     def test_nothing_is_logged_that_has_the_url(
         self, receiver: Receiver, caplog: pytest.LogCaptureFixture
     ) -> None:
-        caplog.set_level(logging.INFO)
+        def answer_oddly(connection: socket.socket, over: Event) -> None:
+            head(connection)
+            connection.sendall(b"HTTP/1.1 200 OK\r\nno header\r\ncontent-length: 2\r\n\r\nok")
+
+        caplog.set_level(logging.DEBUG)
         post(f"{receiver.url}?key=hidden")
         with speaking(lambda connection, over: None) as (url, _):
             refused(f"{url}?key=hidden")
+        with speaking(answer_oddly) as (url, _):
+            post(f"{url}?key=hidden")
 
         assert "hidden" not in caplog.text
+        assert not [each for each in caplog.records if each.name.startswith("urllib3")]
+
+    def test_what_others_log_with_the_library_is_kept(
+        self, receiver: Receiver, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        caplog.set_level(logging.DEBUG)
+        post(receiver.url)
+
+        urllib3.request("POST", f"{receiver.url}?key=other", body=b"{}")
+
+        assert "key=other" in caplog.text
 
 
 @pytest.fixture(scope="module")

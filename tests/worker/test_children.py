@@ -20,6 +20,7 @@ from pgqueue.states import Outcome, State
 from pgqueue.tasks import Task
 from tests import jobs, system
 from tests.eventually import eventually
+from tests.factories import OVER, run
 from tests.processes import own_connections, starting, worker
 
 pytestmark = [pytest.mark.slow, pytest.mark.django_db(transaction=True)]
@@ -218,6 +219,17 @@ class TestAChildThatDies:
             eventually(lambda: History.objects.count() == 4, within=20)
         lost = Counter(History.objects.values_list("lost", flat=True))
         assert lost == {0: 2, 1: 2}
+
+    def test_is_rescued_by_a_supervisor_whose_processes_live_shorter_than_a_lease(self) -> None:
+        with closing(connect("default", name="test")) as other:
+            run(other, lease=OVER)
+        # Each process runs one task: none lives for a whole lease.
+        jobs.sleep_and_sign.using(priority=1).enqueue_many([(0.2,)] * 60)
+
+        with worker("--max-tasks", "1", "--threads", "1", lease=6):
+            eventually(lambda: Message.objects.filter(lost=1).exists(), within=25)
+
+            assert Message.objects.filter(priority=1).exists()  # they went on until then
 
     def test_loses_what_it_had_locked_when_the_server_has_noticed(self) -> None:
         # The statement goes on for as long as it takes, whichever session has sent it.

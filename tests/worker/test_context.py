@@ -554,8 +554,8 @@ def be_cancelled(context: TaskContext, end: str) -> str:
 
 @task(takes_context=True, max_attempts=1)
 async def be_cancelled_async(context: TaskContext, clean_up: float = 0) -> None:
-    await sync_to_async(row(context).cancel)()
     try:
+        await sync_to_async(row(context).cancel)()
         await asyncio.sleep(60)
     finally:
         seen.append("told")

@@ -9,11 +9,12 @@ from unittest.mock import Mock
 
 import pytest
 from django.contrib.auth.models import Group
+from django.core.management import call_command
 from django.db import connection, connections
 from django.db.backends.base.base import BaseDatabaseWrapper
 from psycopg.errors import FeatureNotSupported, QueryCanceled, ReadOnlySqlTransaction
 
-from pgqueue import Retry, signals
+from pgqueue import Retry, django_connections, signals
 from pgqueue.claiming.tally import Tally
 from pgqueue.connections import connect
 from pgqueue.endings import Closed, Deferred, Died, Ending, HandedBack, Retried, Succeeded
@@ -21,7 +22,7 @@ from pgqueue.exceptions import TransactionLeftOpen
 from pgqueue.models import Message
 from pgqueue.states import State
 from pgqueue.tasks import Task
-from pgqueue.worker import django_connections
+from pgqueue.testing import run_all
 from pgqueue.worker.handlers import Handlers
 from pgqueue.worker.leases import LeasedMessage, Leases
 from pgqueue.worker.quarantine import Quarantine
@@ -276,3 +277,28 @@ def run_one() -> Ending:
     with connect("default", name="test") as session:
         (claimed,) = claim(session)
     return runner().run(LeasedMessage(claimed, monotonic()))
+
+
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.parametrize("arguments", [[], ["--async", "1"]])
+def test_a_task_finds_no_queries_of_the_one_before(settings: Any, arguments: list[str]) -> None:
+    settings.DEBUG = True
+    results = [jobs.count_queries.enqueue() for _ in range(3)]
+    results += [jobs.count_queries_async.enqueue() for _ in range(3)]
+
+    call_command("runworker", "--drain", "--threads", "1", *arguments, verbosity=1)
+
+    for each in results:
+        each.refresh()
+    assert [each.return_value for each in results] == [1] * 6
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_test_keeps_its_queries_while_messages_run_in_it(settings: Any) -> None:
+    settings.DEBUG = True
+    Group.objects.count()
+    jobs.count_queries.enqueue()
+
+    run_all()
+
+    assert any("auth_group" in each["sql"] for each in connection.queries)

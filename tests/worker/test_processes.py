@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import signal
 import socket
 import time
@@ -30,6 +31,7 @@ from tests.system import catches
 pytestmark = [pytest.mark.slow, pytest.mark.django_db(transaction=True)]
 
 SIGINT, SIGTERM, SIGKILL = signal.SIGINT, signal.SIGTERM, signal.SIGKILL
+SIGHUP, SIGUSR1, SIGUSR2 = signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2
 
 
 def running() -> bool:
@@ -92,8 +94,58 @@ def connections_are_refused() -> Iterator[None]:
             let_in(True)
 
 
+class TestAskedForStacks:
+    @pytest.mark.parametrize("arguments", [[], ["--processes", "2"]])
+    def test_every_process_tells_where_its_threads_are_and_goes_on(
+        self, arguments: list[str]
+    ) -> None:
+        count = 2 if arguments else 1
+        jobs.sleep.enqueue_many([(5, str(number)) for number in range(count)])
+        with worker("--threads", "1", *arguments) as process:
+            eventually(lambda: len(names()) == count)
+            process.signal(SIGUSR1)
+            process.signal(SIGUSR2)
+            eventually(lambda: ended(count))
+            process.signal(SIGTERM)
+
+            assert process.exit_status() == 0
+
+        assert len(re.findall(r"jobs.py\", line \d+ in sleep\b", process.log)) == count
+        assert process.log.count("in run_from_argv") >= 1
+        assert set(History.objects.values_list("outcome", "attempt")) == {("succeeded", 1)}
+
+    def test_while_it_starts_nothing_ends(self) -> None:
+        with socket.create_server(("127.0.0.1", 0)) as silent:
+            url = f"postgresql://nobody@127.0.0.1:{silent.getsockname()[1]}/nowhere"
+            with starting(database=url) as process:
+                eventually(lambda: catches(process.popen.pid, SIGTERM), within=9)
+                process.signal(SIGUSR1)
+                process.signal(SIGUSR2)
+                process.signal(SIGTERM)
+
+                assert process.exit_status(within=3) == 0
+
+        assert "most recent call first" in process.log
+
+
+class TestStartedWithNohup:
+    @pytest.mark.parametrize("arguments", [[], ["--processes", "1", "--max-tasks", "1000"]])
+    def test_it_survives_a_hangup(self, arguments: list[str]) -> None:
+        before = signal.signal(SIGHUP, signal.SIG_IGN)
+        try:
+            with worker(*arguments) as process:
+                process.signal_group(SIGHUP)
+                jobs.add.enqueue(1)
+                eventually(ended)
+                process.signal(SIGTERM)
+
+                assert process.exit_status() == 0
+        finally:
+            signal.signal(SIGHUP, before)
+
+
 class TestAskedToStop:
-    @pytest.mark.parametrize("number", [SIGTERM, SIGINT])
+    @pytest.mark.parametrize("number", [SIGTERM, SIGINT, SIGHUP])
     def test_it_ends_what_runs_and_hands_back_the_rest(self, number: signal.Signals) -> None:
         jobs.sleep.enqueue_many([(2, "first"), (0, "second"), (0, "third")])
         with worker("--threads", "1") as process:
@@ -157,7 +209,7 @@ class TestAskedToStop:
 
         assert not Worker.objects.exists()
 
-    @pytest.mark.parametrize("number", [SIGTERM, SIGINT])
+    @pytest.mark.parametrize("number", [SIGTERM, SIGINT, SIGHUP])
     def test_while_it_starts_it_ends_at_once_though_the_database_says_nothing(
         self, number: signal.Signals
     ) -> None:
@@ -401,13 +453,6 @@ class TestALease:
         assert "the lease was lost" in stopped.log
         message = History.objects.get()
         assert (message.attempt, message.lost) == (2, 1)
-
-    def test_of_a_task_that_ignores_its_timeout_is_renewed_no_more(self) -> None:
-        # Nothing interrupts a sleep: it is over long after its lease.
-        jobs.sleep.using(timeout=0.2).enqueue(6)
-
-        with worker(lease=1):
-            eventually(lambda: Message.objects.filter(lost=1).exists(), within=5)
 
     def test_lost_too_often_makes_a_dead_letter(self) -> None:
         jobs.kill_its_worker.enqueue()

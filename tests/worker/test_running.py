@@ -15,7 +15,7 @@ from django.db import OperationalError, connection
 from django.db.backends.signals import connection_created
 from django.utils import timezone
 
-from pgqueue import Cancel, TaskContext, signals
+from pgqueue import Cancel, TaskContext, django_connections, signals
 from pgqueue.codec.arguments import Codec
 from pgqueue.endings import Ending
 from pgqueue.engine import lease
@@ -23,7 +23,7 @@ from pgqueue.exceptions import TaskFailed
 from pgqueue.models import Channel, History, Message, Worker
 from pgqueue.states import Outcome, State
 from pgqueue.tasks import Task
-from pgqueue.worker import atomic, django_connections
+from pgqueue.worker import atomic
 from tests import jobs
 from tests.eventually import eventually
 from tests.processes import worker
@@ -46,6 +46,27 @@ class TestATask:
         ended = History.objects.get()
         assert ended.created_at <= ended.claimed_at <= ended.started_at <= ended.finished_at
         assert not Message.objects.exists()
+
+    @pytest.mark.parametrize("arguments", [[], ["--async", "1"]])
+    @pytest.mark.parametrize(
+        ("job", "kind"),
+        [
+            (jobs.return_a_coroutine, "coroutine"),
+            (jobs.return_a_generator, "generator"),
+            (jobs.return_a_future, "Future"),
+        ],
+    )
+    def test_that_returns_what_nobody_runs_is_dead(
+        self, arguments: list[str], job: Task[[], Any], kind: str
+    ) -> None:
+        result = job.enqueue()
+
+        drain(*arguments)
+
+        result.refresh()
+        assert (result.status, len(result.errors)) == (State.DEAD, 1)
+        assert f"returned a {kind}, whose code nobody runs" in result.errors[0].traceback
+        assert not Group.objects.exists()
 
     def test_that_is_async_runs_too(self) -> None:
         result = jobs.double.enqueue(21)
@@ -602,7 +623,7 @@ class TestASessionThatATaskChanged:
 
         conn_max_age(max_age)
         # The worker's receiver is connected last: its module is imported after all apps.
-        ours = {"dispatch_uid": "pgqueue.worker.django_connections"}
+        ours = {"dispatch_uid": "pgqueue.django_connections"}
         connection_created.disconnect(**ours)
         connection_created.connect(into_the_tenants_schema)
         connection_created.connect(django_connections._note, **ours)

@@ -1,10 +1,14 @@
-"""Which statements count as a change of the session, by their text alone."""
+"""Which statements count as a change of the session, and until when a session is looked at."""
 
 from __future__ import annotations
 
-import pytest
+from typing import Any
 
-from pgqueue.worker.session_state import changes_session
+import pytest
+from django.db import connection, transaction
+
+from pgqueue import guard, session_state
+from pgqueue.session_state import changes_session
 
 
 @pytest.mark.parametrize(
@@ -55,3 +59,24 @@ def test_a_statement_that_ends_with_its_transaction_changes_nothing(text: str) -
 )
 def test_a_statement_that_may_outlive_its_transaction_changes_the_session(text: str) -> None:
     assert changes_session(text)
+
+
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.parametrize("error", [None, ValueError])
+def test_a_session_is_looked_at_until_the_call_has_ended_or_failed(error: Any) -> None:
+    def call() -> None:
+        assert session_state._sessions[own].kept is not None
+        if error:
+            raise error
+
+    connection.ensure_connection()
+    own: Any = connection.connection
+    session_state.watch(own)
+    try:
+        with pytest.raises(error or ZeroDivisionError), transaction.atomic():
+            guard.call(call)
+            raise ZeroDivisionError
+
+        assert session_state._sessions[own].kept is None
+    finally:
+        connection.close()

@@ -7,7 +7,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import closing
+from contextlib import closing, suppress
 from datetime import UTC, datetime, timedelta
 from typing import Any
 from unittest.mock import Mock
@@ -32,7 +32,7 @@ from pgqueue.worker.heartbeat import Heartbeat
 from pgqueue.worker.leases import LeasedMessage, Leases
 from pgqueue.worker.settler import BATCH, Settler
 from tests.eventually import eventually
-from tests.factories import OVER, Connection, claim, run
+from tests.factories import OVER, Connection, claim, refusing, run
 from tests.hearing import heard
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -187,9 +187,10 @@ def test_what_was_handed_back_is_never_buried(
     put(settler, *leased(2), end=HANDED_BACK)
     with monkeypatch.context() as broken:
         broken.setattr(module, "write", Mock(side_effect=ProgramLimitExceeded))
-        with pytest.raises(ProgramLimitExceeded):
-            settler.tick()
+        settler.tick()
+        assert set(Message.objects.values_list("state", flat=True)) == {State.RUNNING}
 
+    settler._try_refused_at = 0.0
     write_all(settler)
 
     assert set(Message.objects.values_list("state", flat=True)) == {State.READY}
@@ -574,6 +575,55 @@ class TestWhatCannotBeWritten:
         assert set(endings()) == {free.claim.id, locked.claim.id}
         assert states() == {bad.claim.id: State.DEAD}
         assert lost == []
+
+
+class TestWhatATriggerRefuses:
+    @every_end
+    def test_holds_nothing_up_and_is_written_once_it_can_be(
+        self,
+        settler: Settler,
+        operator: Connection,
+        leased: Any,
+        monkeypatch: pytest.MonkeyPatch,
+        caplog: pytest.LogCaptureFixture,
+        end: Ending,
+        left: str | None,
+    ) -> None:
+        refused, *others = leased(9)
+        put(settler, refused, *others, end=end)
+
+        with refusing(
+            operator, "pgqueue_message", f"OLD.id = {refused.claim.id}", "UPDATE OR DELETE"
+        ):
+            settler.tick()
+            settler.tick()
+            running = Message.objects.filter(state=State.RUNNING)
+            assert [each.id for each in running] == [refused.claim.id]
+            assert not settler.is_done()
+        assert f"settle fails because of pgqueue_message {refused.claim.id}" in caplog.text
+
+        monkeypatch.setattr(settler, "_try_refused_at", 0.0)
+        settler.tick()
+
+        assert settler.is_done()
+        expected = {each.claim.id: left for each in (refused, *others)} if left else {}
+        assert states() == expected
+
+    def test_is_no_run_s_fault_if_it_is_everything(
+        self, settler: Settler, operator: Connection, leased: Any
+    ) -> None:
+        runs = leased(40)
+        put(settler, *runs)
+
+        with refusing(operator, "pgqueue_history", "true"):
+            for _ in range(5):
+                with suppress(Exception):
+                    settler.tick()
+            assert set(states().values()) == {State.RUNNING}
+        settler._try_refused_at = 0.0
+        write_all(settler)
+
+        assert set(endings()) == {each.claim.id for each in runs}
 
 
 def test_runs_may_end_at_any_moment_of_a_tick(

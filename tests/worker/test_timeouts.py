@@ -7,6 +7,7 @@ from unittest.mock import Mock
 
 import pytest
 
+from pgqueue import signals
 from pgqueue.exceptions import TaskTimeout
 from pgqueue.worker.leases import LeasedMessage
 from pgqueue.worker.timeouts import CLEANING_UP, Timeouts
@@ -34,6 +35,47 @@ def test_one_that_ends_in_time_does_not(leased: LeasedMessage) -> None:
     timeouts.tick()
 
     assert not leased.overdue
+
+
+class TestABound:
+    def test_that_is_passed_is_told_once(self, leased: LeasedMessage) -> None:
+        timeouts, told = Timeouts(), Mock()
+
+        with timeouts.bounded(leased, monotonic(), told):
+            timeouts.tick()
+            timeouts.tick()
+
+        told.assert_called_once_with()
+        assert leased.overdue
+
+    def test_that_is_kept_is_not_told(self, leased: LeasedMessage) -> None:
+        timeouts, told = Timeouts(), Mock()
+
+        with timeouts.bounded(leased, monotonic() + 60, told):
+            assert leased.is_bounded
+            assert timeouts.tick().total_seconds() == pytest.approx(60, abs=5)
+        timeouts.tick()
+
+        told.assert_not_called()
+        assert not leased.is_bounded
+
+    def test_tells_where_a_run_is_that_ignores_its_timeout(self, leased: LeasedMessage) -> None:
+        timeouts, told = Timeouts(), Mock()
+        heard: list[str] = []
+
+        def hear(stack: str, **kwargs: object) -> None:
+            heard.append(stack)
+
+        signals.timeout_ignored.connect(hear)
+        try:
+            with timeouts.bounded(leased, monotonic() + 60, told, due=monotonic() - CLEANING_UP):
+                timeouts.tick()
+                timeouts.tick()
+        finally:
+            signals.timeout_ignored.disconnect(hear)
+
+        [stack] = heard
+        assert "in test_tells_where_a_run_is_that_ignores_its_timeout" in stack
 
 
 class Soon(TaskTimeout):

@@ -256,10 +256,9 @@ def test_who_retires_is_watched_until_he_has_ended() -> None:
     assert History.objects.count() == 1
 
 
-@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
 @pytest.mark.django_db(transaction=True)
 def test_a_worker_that_is_not_watched_any_more_ends(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Watchdog, "tick", Mock(side_effect=SystemExit))
+    monkeypatch.setattr(Watchdog, "rest", Mock(side_effect=SystemExit))
     worker = Worker(WorkerConfig(database="default", threads=1, grace=timedelta(seconds=1)))
 
     with heard(signals.worker_stuck, "services") as stuck:

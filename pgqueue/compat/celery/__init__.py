@@ -8,6 +8,7 @@ What can't be taken over is an error that says what to do instead.
 """
 
 from pgqueue.compat.celery import (  # noqa: F401
+    alias,
     beat,
     builtins,
     checks,
@@ -31,6 +32,10 @@ from pgqueue.compat.celery.request import running_task
 from pgqueue.compat.celery.signatures import Signature, maybe_signature, signature
 from pgqueue.compat.celery.task import Task
 from pgqueue.compat.celery.utils import uuid
+
+__version__ = "5.5.0"
+"""The version of Celery whose interface this is, for packages that ask."""
+VERSION = (5, 5, 0)
 
 current_app = Proxy(_current_app)
 current_task = Proxy(running_task)

@@ -25,15 +25,15 @@ HEADERS = "apply_async(headers=…) or a receiver of before_task_publish adds to
 WARNING = "nothing warns of this here"
 
 MODULES: Mapping[str, str] = {
-    "_state": APP,
     "app.*": APP,
     "apps": WORKER,
-    "backends": STORE,
+    "backends.*": STORE,
     "bin": "`manage.py` has the commands: runworker, pgqueue_list, pgqueue_health and others",
     "bootsteps": "the worker has no bootsteps: use signals such as worker_init and worker_ready",
     "bugreport": "`manage.py pgqueue_health` and `manage.py check` tell how it is",
     "concurrency": "`manage.py runworker` has --threads, --processes and --async",
-    "contrib": (
+    "contrib.testing.*": "tests use start_worker() of contrib.testing.worker, or pgqueue.testing",
+    "contrib.*": (
         "a task that is to be aborted looks at `cancelled` of pgqueue's context, and "
         "AsyncResult.revoke() sets it; tests use pgqueue.testing, or task_always_eager"
     ),
@@ -45,16 +45,19 @@ MODULES: Mapping[str, str] = {
     "log": LOGGING,
     "messaging": STORE,
     "platforms": WORKER,
-    "registry": "app.tasks has the tasks by their names",
     "security": SECURITY,
     "utils.*": HELPERS,
-    "worker": WORKER,
+    "worker.*": WORKER,
 }
 """Modules that are not here. "utils.*" is all others of a package that is here."""
 
 NAMES: Mapping[str, Mapping[str, str]] = {
+    "_state": dict.fromkeys(
+        ("connect_on_app_finalize", "default_app", "get_current_app_or_default", "set_default_app"),
+        APP,
+    ),
     "app": {
-        **dict.fromkeys(("app_or_default", "default_app"), APP),
+        "default_app": APP,
         "AppPickler": "an app is found by importing its module",
         "bugreport": MODULES["bugreport"],
         **dict.fromkeys(("enable_trace", "disable_trace"), APP),
@@ -62,7 +65,7 @@ NAMES: Mapping[str, Mapping[str, str]] = {
     },
     "beat": dict.fromkeys(
         (
-            *("BeatPidbox", "EmbeddedService", "PersistentScheduler", "ScheduleEntry", "Scheduler"),
+            *("BeatPidbox", "EmbeddedService", "PersistentScheduler", "ScheduleEntry"),
             *("SchedulingError", "Service"),
         ),
         "there is no beat: workers enqueue what beat_schedule says, and the admin adds to it",
@@ -93,15 +96,27 @@ NAMES: Mapping[str, Mapping[str, str]] = {
         "denied_join_result": "a task that waits for others is an error in any case",
     },
     "schedules": {
-        "BaseSchedule": SCHEDULES,
         **dict.fromkeys(
             ("ParseException", "crontab_parser"),
             "pgqueue.exceptions.InvalidSchedule tells of what is no cron line",
         ),
-        "maybe_schedule": SCHEDULES,
     },
     "states": dict.fromkeys(
         ("precedence", "state"), "READY_STATES, EXCEPTION_STATES and others say what a state means"
+    ),
+    "app.trace": dict.fromkeys(
+        (
+            *("TraceInfo", "eager_trace_task", "reset_worker_optimizations", "trace_task"),
+            *("setup_worker_optimizations", "trace_task_ret"),
+        ),
+        WORKER,
+    ),
+    "utils.time": dict.fromkeys(
+        (
+            *("LocalTimezone", "adjust_timestamp", "delta_resolution", "ffwd", "utcoffset"),
+            *("weekday", "yearmonth"),
+        ),
+        HELPERS,
     ),
     "utils": dict.fromkeys(
         (

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-import logging
 import traceback as tracebacks
 from types import TracebackType
 from typing import Any
 
+from pgqueue import guard
 from pgqueue.compat.celery import signals, states
-from pgqueue.compat.celery.exceptions import Retry
+from pgqueue.compat.celery.exceptions import Reject, Retry
+from pgqueue.compat.celery.joining import has_failed_before
 from pgqueue.compat.celery.request import CeleryContext, Request, requesting
 from pgqueue.endings import Cancelled, Deferred, Died, Discarded, Ending, Retried, Succeeded
-from pgqueue.savepoints import TransactionLost, savepoints
+from pgqueue.escaping import logger_of
+from pgqueue.guard import TransactionLost
+from pgqueue.savepoints import savepoints
 
-logger = logging.getLogger(__name__)
+logger = logger_of(__name__)
 
 STATES: dict[type[Any], str] = {
     Succeeded: states.SUCCESS,
@@ -48,7 +51,7 @@ class ExceptionInfo:
 
 def started(task: Any, context: CeleryContext) -> None:
     """Send task_prerun."""
-    if not signals.task_prerun.receivers:
+    if not signals.task_prerun.receivers or has_failed_before(context):
         return
     request = context.request
     with requesting(task, request):
@@ -60,6 +63,8 @@ def started(task: Any, context: CeleryContext) -> None:
 def finished(task: Any, context: CeleryContext, ending: Ending) -> None:
     """Tell of this ending."""
     state = STATES.get(type(ending))
+    if state == states.FAILURE and isinstance(ending.error, Reject):
+        state = states.REJECTED  # as in Celery, handlers are not called
     if state is None or context.untold or not is_heard(task):
         return
     value = context.returned if isinstance(ending, Succeeded) else ending.error
@@ -84,12 +89,14 @@ def tell(task: Any, request: Request, state: str, value: Any) -> None:
     if state == states.SUCCESS:
         signals.task_success.send(task, result=value)
         call_handler(task, "on_success", value, *about.values())
-    elif state == states.FAILURE:
-        how = {"exception": value, "traceback": value.__traceback__, "einfo": einfo}
-        signals.task_failure.send(task, **about, **how)
-        call_handler(task, "on_failure", value, *about.values(), einfo)
+    elif state in (states.FAILURE, states.REJECTED):
+        if einfo is not None:
+            how = {"exception": value, "traceback": value.__traceback__, "einfo": einfo}
+            signals.task_failure.send(task, **about, **how)
+        if state == states.FAILURE:
+            call_handler(task, "on_failure", value, *about.values(), einfo)
     elif state == states.RETRY:
-        reason = value.exc or value if isinstance(value, Retry) else value
+        reason = value.exc if isinstance(value, Retry) else value
         signals.task_retry.send(task, request=request, reason=value, einfo=einfo)
         call_handler(task, "on_retry", reason, *about.values(), einfo)
     elif state == states.REVOKED:
@@ -106,7 +113,7 @@ def call_handler(task: Any, name: str, *arguments: Any) -> None:
         return
     try:
         with savepoints():
-            getattr(task, name)(*arguments)
+            guard.call(getattr(task, name), *arguments)
     except TransactionLost:
         raise
     except Exception:

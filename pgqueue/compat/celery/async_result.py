@@ -9,11 +9,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from datetime import datetime, timedelta
+from functools import partial
 from math import inf
 from time import monotonic
 from typing import Any, NoReturn
 
 from django.apps import apps
+from django.core.exceptions import ObjectDoesNotExist
 from django.db import connections
 
 from pgqueue import registry
@@ -25,21 +27,27 @@ from pgqueue.compat.celery.exceptions import (
     TaskRevokedError,
     Unsupported,
 )
-from pgqueue.compat.celery.request import running_task
+from pgqueue.compat.celery.request import call_of, running_task
 from pgqueue.conf import settings
 from pgqueue.discovery import imported
 from pgqueue.engine import lookup
-from pgqueue.exceptions import TaskFailed, TaskResultDoesNotExist, UnknownTask, WaitTimeout
+from pgqueue.exceptions import (
+    TaskFailed,
+    TaskResultDoesNotExist,
+    UnknownTask,
+    UnreadablePayload,
+)
 from pgqueue.quantities import as_timedelta
 from pgqueue.statements import load
 from pgqueue.states import Outcome, State
 from pgqueue.tables import needing_tables
-from pgqueue.tasks import TaskError, TaskResult
+from pgqueue.tasks import TaskError, TaskResult, parents
 
 SQL = load(__name__)
 
-LOOK_EVERY = 0.5
-"""Seconds between looks at what is before a result that is waited for."""
+HEAP_TYPE = 1 << 9
+"""The flag of a class that is made by Python's code."""
+UNENDED = states.UNREADY_STATES - {states.REJECTED}
 
 _joining: ContextVar[bool] = ContextVar("joining", default=False)
 
@@ -50,6 +58,8 @@ ENDED: dict[Any, str] = {
     Outcome.EXPIRED: states.REVOKED,
     State.DEAD: states.FAILURE,
 }
+REVOKED: dict[Any, str] = {Outcome.CANCELLED: "revoked", Outcome.EXPIRED: "expired"}
+"""How a message ended that was revoked, in Celery's words."""
 NOTED = (State.RUNNING, Outcome.DISCARDED)
 """Where a state that the task has noted is told: as in Celery, `Ignore` leaves it as it is."""
 
@@ -94,6 +104,17 @@ class AsyncResult:
         return self.id
 
     @property
+    def given_id(self) -> str:
+        """The task_id that it was given; without one, its number."""
+        found = self._looked()
+        if found is None:
+            return self.id
+        with needing_tables(found.task.alias), connections[found.task.alias].cursor() as cursor:
+            cursor.execute(SQL["given"], {"id": int(found.id)})
+            row = cursor.fetchone()
+        return str(row[0]) if row and row[0] else str(found.id)
+
+    @property
     def state(self) -> str:
         """One of `states`, or what the task gave to `update_state()`; PENDING if it is unknown."""
         found = self._looked()
@@ -127,8 +148,10 @@ class AsyncResult:
             return noted["meta"]
         if found.status is State.RUNNING:
             return None
-        if found.status in (Outcome.CANCELLED, Outcome.EXPIRED):
-            return TaskRevokedError(found.status.value)
+        if found.status in REVOKED:
+            return TaskRevokedError(REVOKED[found.status])
+        if found.status is Outcome.DISCARDED:
+            return Ignore(found.errors[-1].message) if found.errors else Ignore()
         return as_raised(found.errors[-1]) if found.errors else None
 
     @property
@@ -152,15 +175,15 @@ class AsyncResult:
 
     @property
     def args(self) -> Any:
-        """The positional arguments."""
+        """The positional arguments, with the results that they stand for."""
         found = self._looked()
-        return list(found.args) if found else None
+        return list(_given(found)[0]) if found else None
 
     @property
     def kwargs(self) -> Any:
         """The named arguments."""
         found = self._looked()
-        return found.kwargs if found else None
+        return _given(found)[1] if found else None
 
     @property
     def retries(self) -> int | None:
@@ -297,32 +320,33 @@ class AsyncResult:
         found = self._looked()
         if found is None:
             raise TaskResultDoesNotExist(f"No message has the id {self.id!r}, or not yet.")
-        self._wait(found, timeout, propagate=propagate and follow_parents)
+        self._wait(found, timeout)
+        if propagate and follow_parents and self.state not in (states.SUCCESS, *UNENDED):
+            for parent in reversed(list(self._parents())):
+                parent.maybe_throw()
         if callback is not None:
             callback(self.id, self.result)
         if propagate:
             self.maybe_throw()
         return self.result
 
-    def _wait(
-        self, found: TaskResult[Any], timeout: float | timedelta | None, *, propagate: bool
-    ) -> None:
-        """Wait until it has ended, or one before it has failed, so that it can't."""
-        # A chord tells by itself that one of its group has failed.
-        before = [each for each in self._parents() if isinstance(each, AsyncResult)]
-        before = before if propagate else []
+    def _get_task_meta(self) -> dict[str, Any]:
+        """Return the state, the result and the traceback as a dict, for other packages."""
+        return {
+            "task_id": self.id,
+            "status": self.state,
+            "result": self.result,
+            "traceback": self.traceback,
+        }
+
+    def _wait(self, found: TaskResult[Any], timeout: float | timedelta | None) -> None:
+        """Wait until it has ended."""
+        if found.is_finished:
+            return
         until = inf if timeout is None else monotonic() + as_timedelta(timeout).total_seconds()
         while True:
             left = until - monotonic()
-            for parent in before:
-                parent.maybe_throw()
-            slice = min(left, LOOK_EVERY) if before else left
-            try:
-                found.wait(None if slice == inf else max(slice, 0))
-            except WaitTimeout:
-                if slice >= left:
-                    raise
-                continue
+            found.wait(None if left == inf else max(left, 0))
             again = self._looked()
             if again is None or again.is_finished:
                 return
@@ -345,7 +369,7 @@ class AsyncResult:
         if propagate and state in states.PROPAGATE_STATES:
             raise result if isinstance(result, BaseException) else TaskFailed(str(result))
         if propagate and state == states.IGNORED:
-            raise Ignore(str(result or "it was discarded"))
+            raise result if isinstance(result, Ignore) else Ignore(str(result))
         return result
 
     maybe_reraise = maybe_throw
@@ -488,6 +512,28 @@ def _find(id: str) -> TaskResult[Any] | None:
     return TaskResult.of(task, found)
 
 
+def _given(found: TaskResult[Any]) -> tuple[Any, Any]:
+    """Return the arguments of a message, with the results that they stand for."""
+    args, kwargs = call_of(found)
+    if ResultOf not in {type(each) for each in _flat([args, kwargs])}:
+        return args, kwargs
+    stored = lookup.find(connections[found.task.alias], int(found.id))
+    if stored is None:
+        return args, kwargs
+    results = partial(parents.results, found.task.alias, since=stored.created_at)
+    with suppress(UnreadablePayload, ObjectDoesNotExist):
+        return found.task.codec.decode(stored.payload, results)
+    return args, kwargs
+
+
+def _flat(value: Any) -> Iterator[Any]:
+    if isinstance(value, dict | list):
+        for each in value.values() if isinstance(value, dict) else value:
+            yield from _flat(each)
+    else:
+        yield value
+
+
 def _replacing(found: TaskResult[Any] | None) -> str | None:
     """Return the number of the message that replaced one which has ended."""
     if found is None or found.status is not Outcome.SUCCEEDED:
@@ -515,8 +561,30 @@ def as_raised(error: TaskError) -> BaseException:
         if issubclass(kind, KeyError):  # whose text is that of Python's code for its key
             with suppress(ValueError, SyntaxError):
                 message = literal_eval(message)
-        made = Exception.__new__(kind, message)
         with suppress(Exception):  # its text needs what its __init__ sets
+            made = _made(kind, message)
             str(made), repr(made)
             return made
     return TaskFailed(f"{error.exception_class_path}: {error.message}")
+
+
+def _made(kind: type[Exception], message: Any) -> Exception:
+    """Return an error of a class with this text. Code of the class's own is not run.
+
+    Python asks for the `__new__` of its own class that the class is of: an OSError has fields.
+    """
+    native: Any = next(each for each in kind.__mro__ if not each.__flags__ & HEAP_TYPE)
+    if issubclass(kind, BaseExceptionGroup):
+        return native.__new__(kind, message, [TaskFailed("Its errors are not kept.")])  # type: ignore[no-any-return]
+    if issubclass(kind, UnicodeError):  # whose text is that of fields, which are not kept
+        told = {"__module__": kind.__module__, "__str__": lambda self: message}
+        kind = type(kind.__name__, (kind,), told)
+    made: Exception = native.__new__(kind, message)
+    made.args = (message,)
+    if isinstance(message, str) and message.startswith("(") and kind.__str__ is native.__str__:
+        with suppress(ValueError, SyntaxError):  # the text of several arguments is that of a tuple
+            several = literal_eval(message)
+            made.args = several if isinstance(several, tuple) else made.args
+    if isinstance(made, SyntaxError):
+        made.msg = message
+    return made

@@ -15,6 +15,13 @@ WHERE d.message_id IS NOT NULL
 ORDER BY d.message_id DESC
 LIMIT 1
 
+-- name: given
+-- The task_id that a message was given.
+SELECT metadata -> 'celery' ->> 'id' FROM pgqueue_message WHERE id = %(id)s
+UNION ALL
+SELECT metadata -> 'celery' ->> 'id' FROM pgqueue_history WHERE id = %(id)s
+LIMIT 1
+
 -- name: children
 -- What waits for a message of a flow, or has waited for it.
 SELECT m.id, m.task

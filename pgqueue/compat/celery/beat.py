@@ -7,7 +7,7 @@ from typing import Any
 
 from pgqueue import registry
 from pgqueue.compat.celery import absent, current
-from pgqueue.compat.celery.calling import check_stored_by_itself, options_of
+from pgqueue.compat.celery.calling import options_of
 from pgqueue.compat.celery.exceptions import Unsupported
 from pgqueue.compat.celery.running import CeleryTask
 from pgqueue.compat.celery.schedules import when_of
@@ -70,8 +70,6 @@ def _entry(name: Any, entry: Any, timezone: Any) -> tuple[Task[Any, Any], Schedu
         task = registry.find(entry["task"])
         if task is None:
             raise InvalidSchedule(f"No task is named {entry['task']!r} here.")
-        if isinstance(task, CeleryTask):
-            check_stored_by_itself(task.origin)
         if options := entry.get("options"):
             _check(task, options)
         return task, Schedule(
@@ -92,6 +90,18 @@ def _check(task: Task[Any, Any], options: Any) -> None:
     if not isinstance(task, CeleryTask):
         raise InvalidSchedule(f"options are for tasks of Celery's kind: give them to {task.name}.")
     task.using(**options_of(task.origin, dict(options)))
+
+
+class Scheduler:
+    """The class of beat's schedulers, which other packages wrap. Workers have none."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        raise Unsupported(
+            "A scheduler of beat: workers enqueue what beat_schedule says; the admin adds to it."
+        )
+
+    def apply_entry(self, entry: Any, producer: Any = None) -> None:
+        """Do nothing: nobody calls it."""
 
 
 registry.schedulers.append(entries)

@@ -13,7 +13,7 @@ from pgqueue.compat.celery.exceptions import Unsupported
 from pgqueue.compat.celery.request import OURS
 from pgqueue.conf import settings
 from pgqueue.exceptions import InvalidTask
-from pgqueue.spelling import hint, shown
+from pgqueue.spelling import shown, suggestion
 
 CANVAS = "chain(), group() and chord() put signatures together"
 LINKS = "it is for apply_async() and signatures: give it to the call"
@@ -58,7 +58,8 @@ def options_of(task: Any, given: dict[str, Any]) -> dict[str, Any]:
 
     Raises:
         Unsupported: one is not taken over.
-        InvalidTask: there is no such option, or it has a value that can't be.
+        InvalidTask: the name of an option looks misspelled, or its value can't be. Others that
+            Celery does not know are headers, as there.
     """
     found: dict[str, Any] = {}
     # A countdown goes before an eta, but one of 0 is none, as in Celery.
@@ -68,11 +69,9 @@ def options_of(task: Any, given: dict[str, Any]) -> dict[str, Any]:
             continue
         if name in REFUSED:
             raise Unsupported(f"{name}={shown(value)} of {task.name}: {REFUSED[name]}.")
-        if name not in _TAKEN:
-            raise InvalidTask(
-                f"{task.name}: apply_async has no option {name!r}. {hint(name, _TAKEN)}"
-            )
-        option = _TAKEN[name](task, value)
+        if name not in _TAKEN and (meant := suggestion(name, _TAKEN)):
+            raise InvalidTask(f"{task.name}: apply_async has no option {name!r}. {meant}")
+        option = _TAKEN[name](task, value) if name in _TAKEN else _headers(task, {name: value})
         if "metadata" in option:
             option["metadata"] = {**found.get("metadata", {}), **option["metadata"]}
         found |= option
@@ -85,22 +84,6 @@ def routed(task: Any, args: Any, kwargs: Any, given: Mapping[str, Any]) -> dict[
     if not rules or not routes.routers(rules) or given.get("queue") or task.queue:
         return dict(given)
     return {**routes.routed(rules, task.name, args, kwargs, given, task), **given}
-
-
-def check_stored_by_itself(task: Any) -> None:
-    """Say no to a task whose class has an apply_async, where its messages are stored without that.
-
-    Raises:
-        Unsupported: it has.
-    """
-    if task.has_own_apply_async:
-        surrounding = next(kind for kind in type(task).__mro__ if "apply_async" in vars(kind))
-        raise Unsupported(
-            f"{task.name}: {surrounding.__name__}.apply_async() is called by direct calls "
-            "alone, not by a canvas, links or schedules, which store messages together: have a "
-            "receiver of before_task_publish add headers, or a function in task_routes choose the "
-            "queue; or call the task from another one."
-        )
 
 
 def priority_of(value: Any) -> int:
@@ -140,7 +123,7 @@ def _expires(task: Any, value: Any) -> dict[str, Any]:
     if isinstance(value, datetime | str):
         return {"expires_at": _moment("expires", value)}
     # What is too old already ends as expired, as there.
-    return {"ttl": value} if value > 0 else {"expires_at": timezone.now()}
+    return {"ttl": value} if value > 0 else {"expires_at": datetime.now(UTC)}
 
 
 def _moment(name: str, value: Any) -> datetime:
@@ -193,3 +176,6 @@ _TAKEN: dict[str, Callable[[Any, Any], dict[str, Any]]] = {
     "soft_time_limit": lambda task, value: {"soft_timeout": value},
     "serializer": _serializer,
 }
+
+KNOWN = frozenset(_TAKEN)
+"""The options that are taken over."""

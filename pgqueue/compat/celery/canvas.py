@@ -88,7 +88,9 @@ class chain(_Canvas):
     kind = "chain"
 
     def __init__(self, *tasks: Any, **options: Any) -> None:
-        super().__init__({"tasks": list(_spliced(_listed(tasks)))}, options)
+        is_one = len(tasks) == 1 and isinstance(tasks[0], Signature)
+        given = [tasks[0]] if is_one else _listed(tasks)
+        super().__init__({"tasks": list(_spliced(given))}, options)
 
     def __repr__(self) -> str:
         return " | ".join(map(repr, self.tasks))
@@ -115,7 +117,13 @@ class chain(_Canvas):
             if name in self.options:
                 tasks[-1] = _with_option(tasks[-1], name, self.options[name])
         if errbacks := self.linked("link_error"):
-            tasks = [_with_option(each, "link_error", errbacks) for each in tasks]
+            # As in Celery, a group that another task follows has none: a chord's body has it.
+            tasks = [
+                each
+                if isinstance(each, group) and each is not tasks[-1]
+                else _with_option(each, "link_error", errbacks)
+                for each in tasks
+            ]
         return tasks
 
     def apply_async(self, args: Any = None, kwargs: Any = None, **options: Any) -> Any:
@@ -250,8 +258,7 @@ class chord(_Canvas):
     kind = "chord"
 
     def __init__(self, header: Any, body: Any = None, **options: Any) -> None:
-        made = header if isinstance(header, group) else group(header)
-        super().__init__({"header": made, "body": body, "kwargs": {}}, options)
+        super().__init__({"header": _as_header(header), "body": body, "kwargs": {}}, options)
 
     def __repr__(self) -> str:
         return f"{self.header!r} | {self.body!r}"
@@ -267,7 +274,7 @@ class chord(_Canvas):
 
     @header.setter
     def header(self, header: Any) -> None:
-        self.kwargs["header"] = header if isinstance(header, group) else group(header)
+        self.kwargs["header"] = _as_header(header)
 
     @property
     def tasks(self) -> list[Any]:
@@ -311,6 +318,9 @@ class chord(_Canvas):
 
     def link_error(self, errback: Any) -> Any:
         """Have another one called when the body has failed; also where a task before it has."""
+        for each in self.tasks:
+            if isinstance(each, chord):
+                each.link_error(errback)
         return self.body.link_error(errback)
 
     def apply_async(self, args: Any = None, kwargs: Any = None, **options: Any) -> Any:
@@ -439,17 +449,26 @@ def _listed(tasks: tuple[Any, ...]) -> list[Any]:
 
 
 def _spliced(tasks: Sequence[Any]) -> Iterator[Any]:
-    """Yield the steps of a chain: those of chains in it, and single ones in the place of groups."""
-    is_first = True
-    for task in tasks:
-        for step in task.steps() if isinstance(task, chain) else [task]:
-            if isinstance(step, group) and not is_first:
-                if _is_empty(step):
-                    continue
-                yield step.flattened()[0] if len(step) == 1 else step
-            else:
-                yield step
-            is_first = False
+    """Yield the steps of a chain.
+
+    A chain among the tasks gives its own steps, a group of one task that task. Empty groups are
+    left out, unless nothing else is there.
+    """
+    given = [step for each in tasks for step in _steps_of(each)]
+    steps = [each for each in given if not _is_empty(each)] or given[:1]
+    for step in steps:
+        yield step.flattened()[0] if isinstance(step, group) and len(step) == 1 else step
+
+
+def _steps_of(task: Any) -> list[Any]:
+    return task.steps() if isinstance(task, chain) else [task]
+
+
+def _as_header(header: Any) -> group:
+    """Return the header of a chord: the tasks of a chain are side by side in it, as in Celery."""
+    if isinstance(header, group):
+        return header
+    return group(header.tasks if isinstance(header, chain) else header)
 
 
 def _is_empty(task: Any) -> bool:

@@ -7,9 +7,12 @@ from typing import Any
 from django.core.checks import CheckMessage, Error, Info, register
 from django.core.exceptions import ImproperlyConfigured
 
-from pgqueue.compat.celery import current
-from pgqueue.compat.celery.conf import NAMESPACE, TAKEN, Conf, name_of_old, why_needless
+from pgqueue.compat.celery import current, signals
+from pgqueue.compat.celery.conf import NAMES, NAMESPACE, TAKEN, Conf, name_of_old, why_needless
+from pgqueue.names import AT_START
 from pgqueue.spelling import suggestion
+
+DEFAULT_SCHEDULER = "celery.beat.PersistentScheduler"
 
 
 @register("pgqueue")
@@ -31,9 +34,41 @@ def check_settings(app_configs: Any, **kwargs: Any) -> list[CheckMessage]:
     return found
 
 
+@register("pgqueue")
+def check_signals(app_configs: Any, **kwargs: Any) -> list[CheckMessage]:
+    """Say which signal has receivers, and is never sent."""
+    return [
+        Info(f"The signal {each.name} is never sent: {each.instead}.", id="pgqueue.I103")
+        for each in vars(signals).values()
+        if isinstance(each, signals.Unsent) and each.receivers
+    ]
+
+
+@register("pgqueue", AT_START)
+def check_scheduler(app_configs: Any, **kwargs: Any) -> list[CheckMessage]:
+    """Refuse a scheduler of beat whose schedules no worker reads."""
+    conf = current.conf()
+    scheduler = str(conf.get("beat_scheduler") or DEFAULT_SCHEDULER)
+    if scheduler.replace(":", ".") == DEFAULT_SCHEDULER:
+        return []
+    text = f"{conf.spelled('beat_scheduler')} = {scheduler!r}: nobody reads the schedules of this."
+    instead = instead_of(scheduler)
+    hint = f"{instead[0].upper()}{instead[1:]}."
+    return [Error(text, hint=hint, id="pgqueue.E102")]
+
+
+def instead_of(scheduler: str) -> str:
+    """Return the advice for a scheduler of beat."""
+    if "django_celery_beat" in scheduler:
+        what = "move its schedules by `manage.py pgqueue_import --from celery-beat`"
+    else:
+        what = "add its schedules to beat_schedule, or in the admin"
+    return f"{what}, and remove the setting"
+
+
 def _meant(conf: Conf, name: str) -> str:
     """Return a sentence that names what an unknown setting may be."""
     now = name_of_old(f"{NAMESPACE}_{name}".upper())
-    if now and now != name and (now in TAKEN or why_needless(now)):
+    if now in NAMES and now != name:
         return f"Its name is {conf.spelled(now)} today."
     return suggestion(name, TAKEN) or ""

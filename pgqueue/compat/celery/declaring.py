@@ -9,6 +9,7 @@ from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any
 
 from pgqueue import registry
+from pgqueue.callables import fault_of
 from pgqueue.compat.celery import current, routes
 from pgqueue.compat.celery.calling import options_of, priority_of
 from pgqueue.compat.celery.exceptions import Unsupported
@@ -91,6 +92,9 @@ def register(task: Any, function: Callable[..., Any], app: Any, *, is_bound: boo
     )
     vars(task).update(name=name, is_bound=is_bound, _app=app, __name__=type(task).__name__)
     vars(task)["_class"] = type(task)
+    fault = fault_of(function, by_name=name.startswith("__main__."))
+    if fault:
+        raise InvalidTask(f"{name} can't be a task: {fault}.")
     _check(task)
     if app is None:
         current.shared.append((name, names))

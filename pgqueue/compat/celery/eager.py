@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from itertools import count
 from typing import Any, NamedTuple
 
+from pgqueue.callables import check_did_run
 from pgqueue.compat.celery import announcing, linking, signals, states
 from pgqueue.compat.celery.async_result import EagerResult
 from pgqueue.compat.celery.request import EagerRequest, requesting
@@ -77,6 +78,7 @@ def _call(task: Any, args: Any, kwargs: Any, options: Mapping[str, Any]) -> Any:
     """
     first = [task] if task.is_bound else []
     returned = task.own.run_here(*first, *args, **kwargs)
+    check_did_run(task.name, returned)
     ignores = options.get("ignore_result")
     if not (task.own.ignore_result if ignores is None else ignores):
         task.codec.encode_result(returned)

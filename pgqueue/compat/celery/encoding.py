@@ -60,6 +60,13 @@ class CeleryCodec(Codec):
         if self._typing:
             super().check_fit(args, kwargs)
 
+    def check_known(
+        self, args: Sequence[Any], kwargs: Mapping[str, Any], *, is_encrypted: bool = False
+    ) -> None:
+        """Check that the function has a parameter for each argument, if the task wants that."""
+        if self._typing:
+            super().check_known(args, kwargs, is_encrypted=is_encrypted)
+
     def _simplified(self, what: str, value: Any, refusal: type[PGQueueError]) -> Any:
         try:
             return simplified(value)

@@ -68,7 +68,7 @@ class Reject(TaskPredicate):
     """
 
     def __init__(self, reason: Any = None, requeue: bool = False) -> None:
-        super().__init__(str(reason or "rejected"))
+        super().__init__(reason, requeue)
         self.reason = reason
         self.requeue = requeue
 

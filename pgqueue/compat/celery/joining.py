@@ -1,44 +1,120 @@
-"""Have a task fail whose messages before it have failed, as a chord's body does."""
+"""Have a task fail whose messages before it have failed: the rest of a chain, or a chord's body."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from datetime import timedelta
+from typing import Any, NamedTuple
 
 from django.db import connections
 
-from pgqueue.compat.celery.async_result import as_raised
-from pgqueue.compat.celery.exceptions import ChordError
+from pgqueue.compat.celery.async_result import REVOKED, as_raised
+from pgqueue.compat.celery.exceptions import ChordError, Ignore, TaskRevokedError
 from pgqueue.compat.celery.request import OURS, CeleryContext
-from pgqueue.exceptions import ParentFailed
+from pgqueue.exceptions import Cancel, Defer, ParentFailed
 from pgqueue.statements import load
-from pgqueue.tasks import TaskError, parents
+from pgqueue.states import Outcome, State
+from pgqueue.tasks import TaskContext, TaskError, parents
 
 SQL = load(__name__)
+
+AFTER = "after"
+"""The key in a message's own metadata that says what it follows, if its arguments can't tell."""
+ONE, GROUP, BETWEEN = "one", "group", "between"
+"""Another message, a group, or a group while it is itself part of one."""
+AGAIN = timedelta(seconds=1)
+"""Until the next look at a message before this one that was replayed meanwhile."""
+FAILED = (State.DEAD, *Outcome)
+
+
+class Failure(NamedTuple):
+    """The first message that failed of those that one waited for.
+
+    Attributes:
+        parent: how it failed.
+        task_id: its task_id, or its number.
+        is_before: others of those that the message waited for come after it.
+    """
+
+    parent: ParentFailed
+    task_id: str
+    is_before: bool
 
 
 def check_parents(context: CeleryContext, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
     """Look at the results that a run was given.
 
     Raises:
-        ChordError: one of them is an error.
+        ChordError: the run follows a group, one of which has failed.
+        Exception: the run follows a message that failed with this error.
+        Cancel: the run follows a message that was cancelled or discarded, or has expired.
+        Defer: a message before this one was replayed, and goes on.
     """
     if context.claim.flow_id is None:
         return
-    failed = _failed(args) or _failed(kwargs.values())
-    own = context.metadata.get(OURS)
-    if failed is None and isinstance(own, dict) and own.get("joins"):
-        failed = _failed_unseen(context)
-    if failed is not None:
+    follows = _follows(context, args, kwargs)
+    if follows is None:
+        return
+    failure = first_failure(context)
+    if failure is not None:
         context.untold = True
-        raised = as_raised(error_of(failed)) if failed.error else failed.outcome
-        raise ChordError(f"Dependency {failed.message_id} raised {raised!r}")
+        _pass_on(failure, follows)
+    if _failed(args) or _failed(kwargs.values()):
+        context.untold = True
+        raise Defer(AGAIN)
+
+
+def has_failed_before(context: CeleryContext) -> bool:
+    """Say whether a run only passes on the failure of a message before it."""
+    return context.claim.flow_id is not None and first_failure(context) is not None
+
+
+def first_failure(context: TaskContext) -> Failure | None:
+    """Return how the first message failed that this one waited for; None: none has failed."""
+    claim = context.claim
+    with connections[context.database].cursor() as cursor:
+        cursor.execute(SQL["failed"], {"id": claim.id, "flow_id": claim.flow_id})
+        row = cursor.fetchone()
+    if row is None:
+        return None
+    id, task_id, is_before = row
+    error = parents.results(context.database, [id], since=claim.created_at)[id].error
+    if not isinstance(error, ParentFailed) or error.outcome not in FAILED:
+        return None
+    return Failure(error, task_id or str(id), is_before)
 
 
 def error_of(failed: ParentFailed) -> TaskError:
     """Return the last error of a message that failed."""
     known = failed.error or {"class": "pgqueue.exceptions.ParentFailed", "message": str(failed)}
     return TaskError(0, known["class"], known["message"], known.get("traceback", ""))
+
+
+def _pass_on(failure: Failure, follows: str) -> None:
+    parent = failure.parent
+    raised: BaseException = as_raised(error_of(parent))
+    if parent.outcome in REVOKED:
+        raised = TaskRevokedError(REVOKED[parent.outcome])
+    elif parent.outcome == Outcome.DISCARDED:
+        raised = Ignore(error_of(parent).message)
+    if follows == GROUP and not failure.is_before:
+        raise ChordError(f"Dependency {failure.task_id} raised {raised!r}") from parent
+    if parent.outcome != State.DEAD:
+        raise Cancel(f"Message {parent.message_id}, which it follows, was {parent.outcome}.")
+    raise raised from parent
+
+
+def _follows(context: CeleryContext, args: Sequence[Any], kwargs: Mapping[str, Any]) -> str | None:
+    """Return ONE, GROUP or BETWEEN, if a parent may have failed; None: no parent has failed."""
+    own = context.metadata.get(OURS)
+    if isinstance(own, dict) and (unseen := own.get(AFTER)):
+        return str(unseen)
+    for each in (*args, *kwargs.values()):
+        if isinstance(each, ParentFailed):
+            return ONE
+        if type(each) is list and _failed(each):
+            return GROUP
+    return None
 
 
 def _failed(given: Any) -> ParentFailed | None:
@@ -48,15 +124,3 @@ def _failed(given: Any) -> ParentFailed | None:
         if isinstance(found, ParentFailed):
             return found
     return None
-
-
-def _failed_unseen(context: CeleryContext) -> ParentFailed | None:
-    """Return how a message failed that this one waited for without taking its result."""
-    with connections[context.database].cursor() as cursor:
-        cursor.execute(SQL["failed"], {"id": context.claim.id, "flow_id": context.claim.flow_id})
-        row = cursor.fetchone()
-    if row is None:
-        return None
-    found = parents.results(context.database, [row[0]], since=context.claim.created_at)
-    error = found[row[0]].error
-    return error if isinstance(error, ParentFailed) else None

@@ -7,19 +7,20 @@ succeeded. So it is called once, also where a worker died; and where it fails, t
 from __future__ import annotations
 
 import inspect
-from functools import lru_cache
+from contextlib import suppress
+from functools import lru_cache, partial
 from typing import Any
 
 from asgiref.sync import async_to_sync
 
 from pgqueue.compat.celery.async_result import AsyncResult, as_raised
 from pgqueue.compat.celery.exceptions import Unsupported
-from pgqueue.compat.celery.joining import error_of
+from pgqueue.compat.celery.joining import AGAIN, FAILED, error_of, first_failure
 from pgqueue.compat.celery.request import Request
 from pgqueue.compat.celery.signatures import signature
 from pgqueue.exceptions import ParentFailed
 from pgqueue.states import State
-from pgqueue.tasks import Task, task
+from pgqueue.tasks import Task, TaskContext, task
 
 
 class FailedRequest(Request):
@@ -29,21 +30,27 @@ class FailedRequest(Request):
 
     def __init__(self, result: AsyncResult) -> None:
         self.task = result.name
-        self.id = self.root_id = result.id
-        self.args = result.args
+        self.id = self.root_id = result.given_id
+        # A chord's body has none in Celery: it was never called.
+        self.args = [each for each in result.args or () if not _has_failed(each)]
         self.kwargs = result.kwargs
         self.retries = result.retries or 0
 
 
-@task(max_attempts=1, redact=["errback.args", "errback.kwargs"])
-def call_errback(errback: dict[str, Any], failed: Any) -> None:
-    """Call what is linked to a message, if that has failed.
+@task(takes_context=True, max_attempts=1, redact=["errback.args", "errback.kwargs"])
+def call_errback(context: TaskContext, errback: dict[str, Any], failed: Any) -> None:
+    """Call what is linked to a message, if that has failed by itself.
 
     With the request, the error and its traceback, if it takes as many; or as a message of its own,
     with the id alone.
     """
+    if isinstance(failed, ParentFailed) and failed.outcome not in FAILED:
+        context.defer(AGAIN)  # it was replayed meanwhile
     if not isinstance(failed, ParentFailed) or failed.outcome != State.DEAD:
         return
+    first = first_failure(context)
+    if first is not None and first.parent.message_id != failed.message_id:
+        return  # the message only passed on the failure of one before it
     result = AsyncResult(failed.message_id)
     error = as_raised(error_of(failed))
     traceback = failed.error["traceback"] if failed.error else None
@@ -52,7 +59,7 @@ def call_errback(errback: dict[str, Any], failed: Any) -> None:
 
 def call(errback: Any, request: Request, error: Any, traceback: str | None) -> None:
     """Call what is linked to an error here, or store its message."""
-    if not _takes_all(errback.type):
+    if not _takes_all(errback):
         errback.apply_async((request.id,))
         return
     returned = errback(request, error, traceback)
@@ -64,12 +71,26 @@ async def _awaited(returned: Any) -> Any:
     return await returned
 
 
-def _takes_all(task: Any) -> bool:
-    """Say whether a task takes the request, the error and the traceback."""
+def _has_failed(given: Any) -> bool:
+    several = given if type(given) is list else [given]
+    return any(isinstance(each, ParentFailed) for each in several)
+
+
+def _takes_all(errback: Any) -> bool:
+    """Say whether an errback takes the request, the error and the traceback.
+
+    Arguments that the signature has already are not counted.
+    """
+    task = errback.type
     if task.is_bound:
         return False
     kinds = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
-    parameters = inspect.signature(task.function).parameters.values()
+    function = task.function
+    if not errback.immutable:
+        with suppress(TypeError, ValueError):
+            inspect.signature(function).bind_partial(*errback.args, **errback.kwargs)
+            function = partial(function, *errback.args, **errback.kwargs)
+    parameters = inspect.signature(function).parameters.values()
     several = any(each.kind is inspect.Parameter.VAR_POSITIONAL for each in parameters)
     return several or sum(each.kind in kinds for each in parameters) > 1
 

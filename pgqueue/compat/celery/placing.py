@@ -7,14 +7,16 @@ from typing import Any
 
 from pgqueue.compat.celery import publishing
 from pgqueue.compat.celery.async_result import AsyncResult
-from pgqueue.compat.celery.calling import check_stored_by_itself, options_of, routed
+from pgqueue.compat.celery.calling import options_of, routed
+from pgqueue.compat.celery.capturing import capture
 from pgqueue.compat.celery.encoding import simplified
 from pgqueue.compat.celery.group_result import GroupResult
+from pgqueue.compat.celery.joining import AFTER, BETWEEN, GROUP, ONE
 from pgqueue.compat.celery.linking import errback_task
 from pgqueue.compat.celery.request import OURS, given_id
 from pgqueue.compat.celery.signatures import Signature, plain
 from pgqueue.conf import settings
-from pgqueue.tasks.calls import Call, Group, Placed
+from pgqueue.tasks.calls import Group, Placed, members, results
 from pgqueue.tasks.drafts import Draft, Member
 from pgqueue.tasks.flows import Flow
 
@@ -35,6 +37,8 @@ class Placing:
         self._called = called
         self._prefix = prefix
         self._groups = 0
+        self._linked_to: Member[Any] | None = None
+        self._between: Placed | None = None
         self._before: dict[int, Placed] = {}  # by the ids of objects, and the next
         self._numbers: dict[int, str] = {}
         self._added: list[tuple[Member[Any], Any, Mapping[str, Any]]] = []
@@ -44,34 +48,51 @@ class Placing:
     ) -> Member[Any]:
         """Add the message of one task, and what is linked to it.
 
-        As Celery has it, one that follows a group fails if one of the group has failed. One that
-        follows another task waits until that is replayed.
+        As in Celery, a message fails if the one before it has failed, or one of the group before
+        it. A linked message waits until the failed one is replayed. An errback is called for the
+        message that failed, and not for those that follow it.
         """
         links, errbacks = sig.linked("link"), sig.linked("link_error")
         joins = isinstance(previous, list)
         own: dict[str, Any] = {} if group is None else {"group": group}
-        if joins and sig.immutable:
-            own["joins"] = True  # nothing among its arguments tells that one has failed
+        if previous is not None and sig.immutable:
+            own[AFTER] = GROUP if joins else ONE
+        if joins and previous is self._between:
+            own[AFTER] = BETWEEN  # as in Celery, it has the error of the failed member
         options = {name: each for name, each in sig.options.items() if name not in LINKS}
-        task = sig.type
+        task, args, kwargs = sig.type, sig.args, sig.kwargs
         if sig is not self._called:
-            check_stored_by_itself(task)
-        args, kwargs = plain(sig.args), plain(sig.kwargs)
-        member = Call(
+            args, kwargs, options = capture(task, args, kwargs, options)
+        args, kwargs = plain(tuple(args)), plain(dict(kwargs))
+        takes = previous is not None and not sig.immutable
+        earlier = self._before.get(id(previous)) if joins else None
+        member = self.draft.add(
             self._task(task, args, kwargs, options, own, taken=taken or bool(links)),
-            args,
+            (results(previous), *args) if takes else args,
             kwargs,
-            takes_result=not sig.immutable,
-            failure_policy="run" if joins else "wait",
-        ).place(self.draft, previous)
+            after=[*members(previous), *members(earlier)],
+            on_failure="wait" if previous is None or previous is self._linked_to else "run",
+        )
         self.note_before(member, previous)
-        for link in links:
-            link.place(self, member, taken=False, group=None)
+        self._link(links, member)
         for errback in errbacks:
             given = simplified(plain(errback))
-            self.draft.add(errback_task(errback), (given, member), {}, on_failure="run")
+            self.draft.add(
+                errback_task(errback),
+                (given, member),
+                {},
+                after=members(earlier if joins else previous),
+                on_failure="run",
+            )
         self._added.append((member, task, member.task.metadata))
         return member
+
+    def _link(self, links: Sequence[Signature], member: Member[Any]) -> None:
+        """Add what is linked to a message."""
+        around, self._linked_to = self._linked_to, member
+        for link in links:
+            link.place(self, member, taken=False, group=None)
+        self._linked_to = around
 
     def _task(
         self, task: Any, args: Any, kwargs: Any, given: Any, own: Mapping[str, Any], *, taken: bool
@@ -91,7 +112,9 @@ class Placing:
         self._groups += 1
         number = f"{self._prefix}{self._groups}"
         if tasks:
+            around, self._between = self._between, previous
             placed = [each.place(self, previous, taken=taken, group=number) for each in tasks]
+            self._between = around
         else:
             placed = Group(()).place(self.draft, previous)
         self._numbers[id(placed)] = number
@@ -103,15 +126,19 @@ class Placing:
         if previous is not None:
             self._before[id(placed)] = previous
 
-    def result_of(self, placed: Placed, flow_id: str) -> Any:
-        """Return the result of what was placed and stored, with those before it as its parents."""
+    def result_of(self, placed: Placed, flow_id: str, around: Placed | None = None) -> Any:
+        """Return the result of what was placed and stored, with those before it as its parents.
+
+        Args:
+            around: what is before the group that it is part of, which is that one's parent alone.
+        """
         before = self._before.get(id(placed))
-        parent = None if before is None else self.result_of(before, flow_id)
+        parent = None if before is None or before is around else self.result_of(before, flow_id)
         if isinstance(placed, Member):
             known = given_id(placed.task.metadata) or placed.id
             return AsyncResult(known, stored=placed, parent=parent)
-        results = [self.result_of(each, flow_id) for each in placed]
-        return GroupResult(f"{flow_id}.{self._numbers[id(placed)]}", results, parent=parent)
+        each_of = [self.result_of(each, flow_id, before) for each in placed]
+        return GroupResult(f"{flow_id}.{self._numbers[id(placed)]}", each_of, parent=parent)
 
     def tell_stored(self) -> None:
         """Send after_task_publish for each message."""
@@ -136,4 +163,14 @@ def store(sig: Signature, *, is_called: bool = False) -> Any:
     with flow:
         placed = sig.place(into, None, taken=False, group=None)
     into.tell_stored()
-    return into.result_of(placed, flow.id)
+    result = into.result_of(placed, flow.id)
+    if sig.kind == "chord":  # as in Celery, also where its body is a chain
+        result.parent = _group_before(result)
+    return result
+
+
+def _group_before(result: Any) -> Any:
+    parent = result.parent
+    while isinstance(parent, AsyncResult):
+        parent = parent.parent
+    return parent

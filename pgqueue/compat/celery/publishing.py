@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
-
-from django.utils import timezone
 
 from pgqueue.compat.celery.async_result import AsyncResult
 from pgqueue.compat.celery.calling import options_of
@@ -14,6 +12,7 @@ from pgqueue.compat.celery.request import OURS, given_id, running_task
 from pgqueue.compat.celery.signals import after_task_publish, before_task_publish
 from pgqueue.compat.celery.utils import uuid
 from pgqueue.compat.celery.utils.nodenames import anon_nodename
+from pgqueue.instants import aware
 from pgqueue.redaction import MASK
 from pgqueue.spelling import shown
 from pgqueue.tasks import TaskResult
@@ -86,7 +85,7 @@ def _headers(task: Any, own: Any, args: Any, kwargs: Any, task_id: str | None) -
 def _moment(given: datetime | timedelta | None) -> str | None:
     if given is None:
         return None
-    return (timezone.now() + given if isinstance(given, timedelta) else given).isoformat()
+    return (datetime.now(UTC) + given if isinstance(given, timedelta) else aware(given)).isoformat()
 
 
 def _send(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from datetime import timedelta
 from typing import Any
 
@@ -12,8 +11,9 @@ from pgqueue import registry, signals
 from pgqueue.compat.celery.current import discovery
 from pgqueue.compat.celery.declaring import rate_of
 from pgqueue.compat.celery.running import CeleryTask
+from pgqueue.escaping import logger_of
 
-logger = logging.getLogger("pgqueue")
+logger = logger_of("pgqueue")
 
 
 def apply() -> None:

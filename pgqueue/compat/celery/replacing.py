@@ -40,6 +40,7 @@ class NewFlow(Growth):
 
     def grow(self, connection: Cursors) -> None:
         """Store it, in the transaction in which the run is settled."""
+        self.forget_rolled_back()
         self.store(connection, self._flow_id)
         flows.begin(connection, self._flow_id, self._name)
 

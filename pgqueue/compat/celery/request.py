@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
@@ -11,14 +11,25 @@ from functools import cached_property
 from typing import Any
 
 from django.apps import apps
+from django.core.exceptions import ObjectDoesNotExist
 
 from pgqueue.compat.celery.exceptions import Unsupported
 from pgqueue.compat.celery.utils.nodenames import default_nodename
+from pgqueue.exceptions import UnreadablePayload
+from pgqueue.tasks import TaskResult, parents
 from pgqueue.tasks.around import running
 from pgqueue.tasks.context import TaskContext
 
 OURS = "celery"
 """The key in a message's metadata of what it needs of Celery's: its task_id."""
+
+
+def call_of(message: TaskResult[Any]) -> tuple[list[Any], dict[str, Any]]:
+    """Return a message's arguments, or the stored JSON if this code is unable to read them."""
+    try:
+        return list(message.args), dict(message.kwargs)
+    except (UnreadablePayload, ObjectDoesNotExist):
+        return message.stored_call
 
 
 class Request:
@@ -137,13 +148,13 @@ class RunRequest(Request):
 
     @property
     def args(self) -> Any:
-        """The positional arguments."""
-        return self._context.task_result.args
+        """The positional arguments, with the results that they stand for."""
+        return self._context.given[0]
 
     @property
     def kwargs(self) -> Any:
         """The named arguments."""
-        return self._context.task_result.kwargs
+        return self._context.given[1]
 
     @property
     def headers(self) -> Any:
@@ -212,6 +223,27 @@ class CeleryContext(TaskContext):
         if OURS.encode() not in self.claim.metadata:
             return self.id
         return given_id(self.metadata) or self.id
+
+    @property
+    def given(self) -> tuple[Any, Any]:
+        """The arguments of this run."""
+        if self.claim.flow_id is None:
+            return call_of(self.task_result)
+        return self._given_in_flow
+
+    @cached_property
+    def _given_in_flow(self) -> tuple[Any, Any]:
+        taken = dict(self.claim.taken)
+
+        def results(ids: Collection[int]) -> Mapping[int, Any]:
+            if taken.keys() >= set(ids):
+                return taken
+            return parents.results(self.database, ids, since=self.claim.created_at)
+
+        try:
+            return self.task.codec.decode(self.claim.payload or b"", results)
+        except (UnreadablePayload, ObjectDoesNotExist):
+            return self.task_result.stored_call
 
     @cached_property
     def options(self) -> Any:

@@ -5,10 +5,8 @@ from __future__ import annotations
 import random
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
-
-from django.utils import timezone
 
 from pgqueue.compat.celery.exceptions import (
     ChordError,
@@ -18,6 +16,8 @@ from pgqueue.compat.celery.exceptions import (
     TimeLimitExceeded,
     Unsupported,
 )
+from pgqueue.exceptions import ParentFailed
+from pgqueue.instants import aware
 from pgqueue.quantities import LARGEST, as_count, as_timedelta
 from pgqueue.retries import Delay, Failed
 
@@ -44,6 +44,8 @@ class Retrying:
 
     def __call__(self, error: BaseException, result: Failed) -> Delay:
         """Return the seconds to wait after failure number `result.failures`; None: it is dead."""
+        if isinstance(error.__cause__, ParentFailed):
+            return None  # of a message before it: that one was retried
         if isinstance(error, Retry):
             return self._asked(error)
         if not isinstance(error, self.autoretry_for) or isinstance(
@@ -61,7 +63,7 @@ class Retrying:
         if retry.when is None:
             return self.default_delay
         if isinstance(retry.when, datetime):
-            return retry.when - timezone.now()
+            return aware(retry.when) - datetime.now(UTC)
         return as_timedelta(retry.when)
 
 

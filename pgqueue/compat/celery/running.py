@@ -9,21 +9,25 @@ from datetime import timedelta
 from functools import cached_property, wraps
 from typing import Any
 
+from asgiref.sync import sync_to_async
+
 from pgqueue.codec.arguments import Codec
 from pgqueue.compat.celery import announcing, publishing
 from pgqueue.compat.celery.calling import options_of, routed
+from pgqueue.compat.celery.capturing import capture
 from pgqueue.compat.celery.exceptions import (
     Ignore,
     Reject,
     SoftTimeLimitExceeded,
     TimeLimitExceeded,
+    Unsupported,
 )
 from pgqueue.compat.celery.joining import check_parents
 from pgqueue.compat.celery.replacing import Replaced
 from pgqueue.compat.celery.request import CeleryContext, context_of, request_of
 from pgqueue.endings import Ending
 from pgqueue.engine.values import Claim
-from pgqueue.exceptions import Defer, Discard
+from pgqueue.exceptions import Defer, Discard, ParentFailed
 from pgqueue.tasks import Task, TaskContext
 from pgqueue.tasks.context import RunState
 from pgqueue.tasks.limits import Limit
@@ -97,6 +101,8 @@ class CeleryTask(Task[Any, Any]):
         """Run the task here and now, as its class says."""
         if self.is_async:
             return super().run_here(*args, **kwargs)
+        if (context := context_of(self.origin)) is not None:
+            check_parents(context, args[self.origin.is_bound :], kwargs)
         try:
             with _as_asked(self.origin, args, kwargs) as context:
                 return _kept(context, self.origin.body(*args, **kwargs))
@@ -119,11 +125,19 @@ class CeleryTask(Task[Any, Any]):
         if entry is None:
             return {}
         args, kwargs = tuple(entry.get("args") or ()), dict(entry.get("kwargs") or {})
-        given = routed(self.origin, args, kwargs, dict(entry.get("options") or {}))
+        made = capture(self.origin, args, kwargs, dict(entry.get("options") or {}))
+        if (made.args, made.kwargs) != (args, kwargs):
+            raise Unsupported(
+                f"{self.name}: the apply_async() of its class changes the arguments. Those of the "
+                f"schedule {name!r} are fixed: have it start a task that calls this one."
+            )
+        given = routed(self.origin, args, kwargs, made.options)
         return publishing.before(self.origin, args, kwargs, options_of(self.origin, given))
 
     def is_expected(self, error: BaseException) -> bool:
-        """Tell whether the task's `throws` has the error."""
+        """Tell whether `throws` has the error, or the run passes on the error of a parent."""
+        if isinstance(error.__cause__, ParentFailed):
+            return True
         throws = self.origin.throws
         return isinstance(error, tuple(throws) if isinstance(throws, list) else throws or ())
 
@@ -146,6 +160,8 @@ def surrounded(task: Any, function: Callable[..., Any]) -> Callable[..., Any]:
     @wraps(function)
     @calls_user_code
     async def call(*args: Any, **kwargs: Any) -> Any:
+        if (context := context_of(task)) is not None and context.claim.flow_id is not None:
+            await sync_to_async(check_parents)(context, args[task.is_bound :], kwargs)
         try:
             with _as_asked(task, args, kwargs) as context:
                 return _kept(context, await function(*args, **kwargs))
@@ -164,13 +180,8 @@ def _kept(context: CeleryContext | None, returned: Any) -> Any:
 
 @contextmanager
 def _as_asked(task: Any, args: Any, kwargs: Any) -> Iterator[CeleryContext | None]:
-    """Call what comes before a run; and end the run as it asks.
-
-    Raises:
-        ChordError: a message before it has failed.
-    """
-    if (context := context_of(task)) is not None:
-        check_parents(context, args[task.is_bound :], kwargs)
+    """Call what comes before a run; and end the run as it asks."""
+    context = context_of(task)
     if "before_start" in task.handlers:
         task.before_start(request_of(task).id, args[task.is_bound :], kwargs)
     try:

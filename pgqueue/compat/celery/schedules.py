@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
-from datetime import timedelta
-from typing import Any, NoReturn, Self, TypeAlias
+from collections.abc import Callable, Iterable
+from datetime import UTC, datetime, timedelta
+from typing import Any, NamedTuple, NoReturn, Self, TypeAlias
 
-from pgqueue.compat.celery import absent
+from django.utils import timezone
+
+from pgqueue.compat.celery import absent, current
 from pgqueue.compat.celery.exceptions import Unsupported
 from pgqueue.exceptions import InvalidSchedule
 from pgqueue.quantities import as_timedelta
-from pgqueue.schedules import When
+from pgqueue.schedules import When, project_timezone, rhythm_of
 from pgqueue.spelling import shown
 
 Field: TypeAlias = "str | int | Iterable[int]"
@@ -21,7 +23,55 @@ MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", 
 RANGE = re.compile(r"(\w+)-(\w+)(/\d+)?")
 
 
-class crontab:
+class schedstate(NamedTuple):
+    """Whether a schedule is due, and the seconds until it is next."""
+
+    is_due: bool
+    next: float
+
+
+class BaseSchedule:
+    """The base of schedules. A project's own tell when they are due; workers ask crontab and
+    schedule alone, so that another class in beat_schedule is refused."""
+
+    def __init__(self, nowfun: Callable[[], datetime] | None = None, app: Any = None) -> None:
+        self.nowfun = nowfun
+        self.app = app
+
+    def now(self) -> datetime:
+        """Return the time, in the project's zone."""
+        nowfun = getattr(self, "nowfun", None)
+        return nowfun() if nowfun else timezone.localtime()
+
+    def remaining_estimate(self, last_run_at: datetime) -> timedelta:
+        """Return the time until it is due, after it has run last."""
+        raise NotImplementedError
+
+    def is_due(self, last_run_at: datetime) -> schedstate:
+        """Say whether it is due, and return the seconds until it is next."""
+        left = self.remaining_estimate(last_run_at).total_seconds()
+        if left > 0:
+            return schedstate(False, left)
+        return schedstate(True, self.remaining_estimate(self.now()).total_seconds())
+
+    def maybe_make_aware(self, dt: datetime) -> datetime:
+        """Return a datetime with a time zone; one without is meant in UTC."""
+        return dt.replace(tzinfo=UTC) if timezone.is_naive(dt) else dt
+
+
+class _Known(BaseSchedule):
+    """A schedule whose rhythm pgqueue knows."""
+
+    def remaining_estimate(self, last_run_at: datetime) -> timedelta:
+        """Return the time until its next tick after it has run last."""
+        when: Any = self.line if isinstance(self, crontab) else self.run_every  # type: ignore[attr-defined]
+        named = current.conf().timezone
+        zone = str(named) if named and isinstance(when, str) else project_timezone()
+        then = rhythm_of(when, zone).after(self.maybe_make_aware(last_run_at))
+        return then - self.now()
+
+
+class crontab(_Known):
     """The times that a cron line names; each field as text, a number or several numbers.
 
     Raises:
@@ -35,8 +85,11 @@ class crontab:
         day_of_week: Field = "*",
         day_of_month: Field = "*",
         month_of_year: Field = "*",
+        *,
+        app: Any = None,
         **others: Any,
     ) -> None:
+        super().__init__(app=app)
         if others:
             raise Unsupported(
                 f"crontab({', '.join(others)}=…): cron lines are told by the project's clock. "
@@ -77,7 +130,7 @@ class crontab:
         return hash(self.line)
 
 
-class schedule:
+class schedule(_Known):
     """A steady rhythm. Its ticks are multiples of the interval since 1970, also `relative` ones.
 
     Args:
@@ -87,7 +140,14 @@ class schedule:
         InvalidSchedule: that is no interval.
     """
 
-    def __init__(self, run_every: float | timedelta, relative: bool = False) -> None:
+    def __init__(
+        self,
+        run_every: float | timedelta,
+        relative: bool = False,
+        nowfun: Callable[[], datetime] | None = None,
+        app: Any = None,
+    ) -> None:
+        super().__init__(nowfun, app)
         try:
             self.run_every = as_timedelta(run_every)
         except (TypeError, ValueError) as error:
@@ -110,8 +170,14 @@ def when_of(given: Any) -> When:
     """Return what a schedule of Celery's is for `pgqueue.Schedule`.
 
     Raises:
-        InvalidSchedule: it is none.
+        InvalidSchedule: it is none, or a class that decides by itself when it is due.
     """
+    for name in ("is_due", "remaining_estimate"):
+        own = getattr(type(given), name, None)
+        if isinstance(given, BaseSchedule) and own is not getattr(_Known, name):
+            raise InvalidSchedule(
+                f"{type(given).__name__}.{name}(): workers do not call it. {absent.SCHEDULES}."
+            )
     if isinstance(given, crontab):
         return given.line
     if isinstance(given, schedule):
@@ -121,6 +187,13 @@ def when_of(given: Any) -> When:
     raise InvalidSchedule(
         f"{shown(given)}: it must be crontab(…), schedule(…), a timedelta or seconds."
     )
+
+
+def maybe_schedule(s: Any, relative: bool = False, app: Any = None) -> Any:
+    """Return seconds or a timedelta as a schedule; anything else as it is."""
+    if isinstance(s, int | float | timedelta) and not isinstance(s, bool):
+        return schedule(s, relative=relative, app=app)
+    return s
 
 
 def _field(given: Any, possible: range, names: tuple[str, ...] = ()) -> str:

@@ -68,6 +68,14 @@ class Signal:
         return self._signal.send_robust(_known(sender), **named)
 
 
+class Unsent(Signal):
+    """A signal that may be connected, and is never sent: nothing is lost by that."""
+
+    def __init__(self, name: str, instead: str) -> None:
+        super().__init__(name)
+        self.instead = instead
+
+
 class Absent:
     """A signal of which nothing here tells."""
 
@@ -97,6 +105,8 @@ task_success = Signal("task_success")
 task_failure = Signal("task_failure")
 task_retry = Signal("task_retry")
 task_revoked = Signal("task_revoked")
+celeryd_init = Signal("celeryd_init")
+celeryd_after_setup = Signal("celeryd_after_setup")
 worker_init = Signal("worker_init")
 worker_process_init = Signal("worker_process_init")
 worker_ready = Signal("worker_ready")
@@ -108,13 +118,11 @@ _BEAT = "there is no beat: workers enqueue what is scheduled, and worker_ready t
 _EVENTLET = "there is no eventlet: `runworker --async` runs coroutine functions"
 _COMMAND = "there is no command `celery`; worker_init is sent as a worker starts"
 
-setup_logging = Absent("setup_logging", absent.LOGGING)
-after_setup_logger = Absent("after_setup_logger", absent.LOGGING)
-after_setup_task_logger = Absent("after_setup_task_logger", absent.LOGGING)
+setup_logging = Unsent("setup_logging", absent.LOGGING)
+after_setup_logger = Unsent("after_setup_logger", absent.LOGGING)
+after_setup_task_logger = Unsent("after_setup_task_logger", absent.LOGGING)
 beat_init = Absent("beat_init", _BEAT)
 beat_embedded_init = Absent("beat_embedded_init", _BEAT)
-celeryd_init = Absent("celeryd_init", _COMMAND)
-celeryd_after_setup = Absent("celeryd_after_setup", _COMMAND)
 user_preload_options = Absent("user_preload_options", _COMMAND)
 import_modules = Absent("import_modules", "tasks are imported when they are needed")
 heartbeat_sent = Absent("heartbeat_sent", "use --liveness-file, or `manage.py pgqueue_health`")
@@ -148,7 +156,12 @@ class Node:
 
 
 def _starting(sender: Any, **kwargs: Any) -> None:
-    worker_init.send(Node())
+    node = Node()
+    if celeryd_init.receivers or celeryd_after_setup.receivers:
+        told = {"instance": node, "conf": node.app.conf, "options": {}}
+        celeryd_init.send(node.hostname, **told)
+        celeryd_after_setup.send(node.hostname, **told)
+    worker_init.send(node)
     worker_process_init.send(default_nodename())
 
 

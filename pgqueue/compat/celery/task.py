@@ -13,6 +13,7 @@ from django.db import OperationalError as DjangoOperationalError
 from pgqueue.compat.celery import canvas, current, declaring, eager, replacing
 from pgqueue.compat.celery.async_result import AsyncResult, EagerResult
 from pgqueue.compat.celery.calling import options_of, routed
+from pgqueue.compat.celery.capturing import captured
 from pgqueue.compat.celery.conf import Conf, Version
 from pgqueue.compat.celery.encoding import CeleryCodec
 from pgqueue.compat.celery.exceptions import MaxRetriesExceededError, Retry, Unsupported
@@ -22,6 +23,7 @@ from pgqueue.compat.celery.request import Request, context_of, request_of
 from pgqueue.compat.celery.running import CeleryTask
 from pgqueue.compat.celery.signatures import Signature, plain
 from pgqueue.exceptions import InvalidArgument, InvalidTask
+from pgqueue.redaction import MASK
 from pgqueue.spelling import shown
 
 HANDLERS = ("before_start", "on_success", "on_failure", "on_retry", "after_return")
@@ -117,8 +119,10 @@ class Task:
         Raises:
             InvalidArguments: they don't fit the function, or can't be stored.
             Unsupported: an option is not taken over from Celery.
-            InvalidTask: an option is unknown or can't be.
+            InvalidTask: an option looks misspelled, or can't be. Unknown ones are headers.
         """
+        if (noted := captured(self, args, kwargs, options)) is not None:
+            return noted
         args, kwargs = _checked(self, args, kwargs)
         if self.conf.task_always_eager:
             return self.apply(args, kwargs, **options)
@@ -192,8 +196,9 @@ class Task:
         if most is not None and request.retries >= most:
             if exc is not None:
                 raise exc
+            args, kwargs = (MASK, MASK) if self.redact else (tuple(request.args), request.kwargs)
             raise MaxRetriesExceededError(
-                f"Can't retry {self.name} {request.id}: it was retried {request.retries} times.",
+                f"Can't retry {self.name}[{request.id}] args:{args} kwargs:{kwargs}",
                 task_args=request.args,
                 task_kwargs=request.kwargs,
             )
@@ -225,9 +230,9 @@ class Task:
             )
         context.checkpoint({"state": state or "PROGRESS", "meta": meta})
 
-    def AsyncResult(self, task_id: str) -> AsyncResult:
+    def AsyncResult(self, task_id: str, **others: Any) -> AsyncResult:
         """Look up a message of this task, or of another."""
-        return AsyncResult(task_id)
+        return AsyncResult(task_id, **others)
 
     def signature(
         self,

@@ -3,18 +3,28 @@ from __future__ import annotations
 from argparse import ArgumentParser
 from collections.abc import Mapping
 from hashlib import sha256
+from reprlib import Repr
 from typing import Any
 
 from django.core.management.base import CommandError
 
 from pgqueue import backfills, registry
 from pgqueue.connections import conninfo
+from pgqueue.escaping import on_one_line
 from pgqueue.exceptions import BackfillConflict, InvalidArguments
-from pgqueue.management.arguments import name, query, rate, whole
+from pgqueue.management.arguments import encoding, name, query, rate, separator, text, whole
 from pgqueue.management.arguments import task as task_path
 from pgqueue.management.bars import progress_bar
 from pgqueue.management.spark import Result, SparkCommand
 from pgqueue.tasks import Task
+
+CSV = ("separator", "encoding", "null")
+"""The options of CSV files."""
+SHOWN = 10
+"""Calls that a dry run shows."""
+SHORTENED = Repr()
+SHORTENED.maxstring = SHORTENED.maxother = SHORTENED.maxlong = 200
+SHORTENED.maxdict = SHORTENED.maxlist = SHORTENED.maxtuple = 20
 
 
 class Command(SparkCommand):
@@ -38,6 +48,24 @@ class Command(SparkCommand):
         )
         parser.add_argument("--table", type=query, help="Of a source jdbc:….")
         parser.add_argument(
+            "--separator",
+            type=separator,
+            metavar="TEXT",
+            help=r"Between two cells of a CSV file; \t is a tab (a comma).",
+        )
+        parser.add_argument(
+            "--encoding",
+            type=encoding,
+            metavar="NAME",
+            help="Of a CSV file, such as windows-1252 (UTF-8).",
+        )
+        parser.add_argument(
+            "--null",
+            type=text,
+            metavar="TEXT",
+            help="What stands for no value in a CSV file, beside an empty cell.",
+        )
+        parser.add_argument(
             "--name",
             type=name,
             help="Of the backfill: rows are enqueued once under one name (that of the task, and a "
@@ -60,18 +88,22 @@ class Command(SparkCommand):
             "ends the command.",
         )
         parser.add_argument(
-            "--dry-run", action="store_true", help="Enqueue nothing; show what would be."
+            "--dry-run",
+            action="store_true",
+            help="Enqueue nothing; show the first calls, and count them.",
         )
         super().add_arguments(parser)
 
     def run(self, url: str, options: Mapping[str, Any]) -> Result:
         """Stage the rows, if that was not done before, and enqueue those that are left."""
         task = _task(options)
-        source = " ".join(filter(None, (options["source"], options["table"])))
+        csv = {name: options[name] for name in CSV if options[name] is not None}
+        told = (f"--{name}={value}" for name, value in csv.items())
+        source = " ".join(filter(None, (options["source"], options["table"], *told)))
         named = options["name"] or f"{task.name} {sha256(source.encode()).hexdigest()[:8]}"
         try:
             if options["dry_run"]:
-                return self._look(task, options)
+                return self._look(task, options, csv)
             found = backfills.begun(task, named, source=source)
             if found and found.ended_at:
                 return _result(
@@ -80,55 +112,65 @@ class Command(SparkCommand):
                     f"{found.total} rows were done at {found.ended_at:%F %T} UTC. "
                     "To enqueue them again, give another --name.",
                 )
-            return self._go_on(task, named, source, options, found)
+            if found is None:
+                found = self._begin(task, named, source, self._load(task, options, csv))
+            return self._release(task, named, options, found)
         except (BackfillConflict, InvalidArguments) as error:
             raise CommandError(str(error)) from error
 
-    def _look(self, task: Task[..., Any], options: Mapping[str, Any]) -> Result:
-        frame = self._load(task, options)
-        if options["format"] == "text":
-            frame.show(truncate=False)
-        count = frame.count()
-        text = f"{count} rows, each a call of {task.name}. Nothing was enqueued."
-        return Result(text, {"dry_run": True, "task": task.name, "total": count})
+    def _look(
+        self, task: Task[..., Any], options: Mapping[str, Any], csv: Mapping[str, str]
+    ) -> Result:
+        from pgqueue.spark.backfill import first, source_of
 
-    def _load(self, task: Task[..., Any], options: Mapping[str, Any]) -> Any:
+        calls = self._load(task, options, csv)
+        is_typed = source_of(options["source"]).is_typed
+        shown = [_call(task, payload, is_typed) for payload in first(calls, SHOWN)]
+        count = calls.frame.count()
+        lines = [" ".join(each.values()) for each in shown]
+        lines.append(f"{count} rows, each a call of {task.name}. Nothing was enqueued.")
+        document = {"dry_run": True, "task": task.name, "total": count, "first": shown}
+        return Result("\n".join(lines), document)
+
+    def _load(
+        self, task: Task[..., Any], options: Mapping[str, Any], csv: Mapping[str, str]
+    ) -> Any:
         """Return the rows.
 
         Raises:
             InvalidArguments: their columns don't fit the task.
         """
-        from pgqueue.spark.backfill import load
+        from pgqueue.spark.backfill import Csv, load
 
         backfills.check_may_be_open(task)
-        frame = load(
+        calls = load(
             self.session(options),
             options["source"],
             url=conninfo(task.alias),
             table=options["table"],
+            csv=Csv(**csv) if csv else None,
         )
-        task.codec.check_fit((), dict.fromkeys(frame.columns))
-        return frame
+        if calls.names is not None:
+            task.codec.check_fit((), dict.fromkeys(calls.names))
+        return calls
 
-    def _go_on(
-        self,
-        task: Task[..., Any],
-        named: str,
-        source: str,
-        options: Mapping[str, Any],
-        found: Any,
+    def _begin(self, task: Task[..., Any], named: str, source: str, calls: Any) -> Any:
+        from pgqueue.spark.backfill import stage
+
+        staged = stage(calls, url=conninfo(task.alias))
+        return backfills.begin(
+            task,
+            named,
+            source=source,
+            attempts=[each.attempt for each in staged],
+            total=sum(each.rows for each in staged),
+        )
+
+    def _release(
+        self, task: Task[..., Any], named: str, options: Mapping[str, Any], found: Any
     ) -> Result:
-        if found is None:
-            from pgqueue.spark.backfill import stage
+        from pgqueue.spark.backfill import source_of
 
-            staged = stage(self._load(task, options), url=conninfo(task.alias))
-            found = backfills.begin(
-                task,
-                named,
-                source=source,
-                attempts=[each.attempt for each in staged],
-                total=sum(each.rows for each in staged),
-            )
         done, skipped = found.done, 0
         with progress_bar("rows") as show:
 
@@ -140,19 +182,30 @@ class Command(SparkCommand):
             def skip(error: InvalidArguments) -> None:
                 nonlocal skipped
                 skipped += 1
-                self.stderr.write(f"Left out: {error}")
+                self.stderr.write(on_one_line(f"Left out: {error}"))
 
             backfills.release(
                 task,
                 named,
                 rate=options["rate"],
                 batch=options["batch"],
+                is_typed=source_of(options["source"]).is_typed,
                 skip=skip if options["skip_invalid"] else None,
                 progress=note,
             )
         left_out = f" {skipped} rows were left out." if skipped else ""
         text = f"{done} of {found.total} rows are done.{left_out}"
         return _result(named, found, text, done=done, skipped=skipped)
+
+
+def _call(task: Task[..., Any], payload: str, is_typed: bool) -> dict[str, str]:
+    """Return how a row calls the task, or why it can't."""
+    try:
+        arguments = backfills.call_of(task, payload, is_typed=is_typed)
+    except InvalidArguments as error:
+        return {"invalid": on_one_line(str(error))}
+    said = ", ".join(f"{name}={SHORTENED.repr(value)}" for name, value in arguments.items())
+    return {"call": on_one_line(f"{task.name}({said})")}
 
 
 def _result(named: str, found: Any, text: str, **counts: int) -> Result:

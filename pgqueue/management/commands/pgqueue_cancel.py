@@ -1,8 +1,13 @@
 from pgqueue.management.operating import OperatingCommand
+from pgqueue.states import State
 
 
 class Command(OperatingCommand):
-    help = "End messages as cancelled; ask those that run to stop: their end decides."
+    help = (
+        "End messages as cancelled; ask those that run to stop: their end decides. Dead letters "
+        "are left as they are: pgqueue_discard ends them."
+    )
     verb = "cancel"
     done = "cancelled"
-    otherwise = "had already ended"
+    otherwise = "had already ended, or are dead"
+    states = tuple(state for state in State if state != State.DEAD)

@@ -8,6 +8,7 @@ from django.core.management.base import CommandError
 
 from pgqueue.channels import Channel
 from pgqueue.engine.stats import Stats
+from pgqueue.escaping import on_one_line
 from pgqueue.exceptions import PGQueueError
 from pgqueue.management import arguments, rows
 from pgqueue.management.base import QueueCommand
@@ -105,9 +106,10 @@ class Command(QueueCommand):
                 json.dumps({name: stats_as_json(each) for name, each in found.items()})
             )
             return
-        width = max([7, *map(len, found)])
+        shown = {on_one_line(name): each for name, each in found.items()}
+        width = max([7, *map(len, shown)])
         self.stdout.write(f"{'channel':<{width}} {_row([*COUNTS, 'oldest', 'in/s', 'out/s'])}")
-        for name, each in found.items():
+        for name, each in shown.items():
             self.stdout.write(f"{name:<{width}} {_row(of_stats(each))}")
 
 

@@ -46,11 +46,11 @@ class Command(SparkCommand):
         return _forget(url, options) if options["forget"] else self._export(url, options)
 
     def _export(self, url: str, options: Mapping[str, Any]) -> Result:
-        from pgqueue.spark.export import export
+        from pgqueue.spark import export
 
         spark = self.session(options)
         with progress_bars("history", "events") as (show, show_events):
-            done = export(
+            done = export.export(
                 spark,
                 url=url,
                 to=options["to"],
@@ -59,14 +59,17 @@ class Command(SparkCommand):
                 progress=lambda progress: show(*progress),
                 event_progress=lambda progress: show_events(*progress),
             )
+        held = f" {export.HELD % (done.held, done.held_by or export.UNKNOWN)}." if done.held else ""
         return Result(
             f"{done.history} messages that ended, {done.events} events and {done.deadletters} "
-            f"dead letters are in {options['to']}.",
+            f"dead letters are in {options['to']}.{held}",
             {
                 "to": options["to"],
                 "history": done.history,
                 "events": done.events,
                 "deadletters": done.deadletters,
+                "held": done.held,
+                "held_by": done.held_by,
             },
         )
 

@@ -100,13 +100,18 @@ def _run(options: Mapping[str, Any]) -> str:
             reader.start()
         while not requests.count and all(reader.is_alive() for reader in readers):
             requests.wait(LOOK)
+        ended = [] if requests.count else [each.name for each in readers if not each.is_alive()]
         for reader in readers:
             reader.stop()
         until = datetime.now(UTC) + GRACE
         for reader in readers:
             while reader.is_alive() and requests.count < 2 and datetime.now(UTC) < until:
                 reader.stopped(timedelta(seconds=0.1))
+            if reader.is_alive():
+                reader.excuse()
     requests.close()
+    if ended:
+        raise CommandError(f"The reader of the {', '.join(ended)} has ended: see the log.")
     return ""
 
 

@@ -6,6 +6,7 @@ from typing import Any
 from django.core.exceptions import ImproperlyConfigured
 from django.core.management.base import CommandError
 
+from pgqueue.escaping import on_one_line
 from pgqueue.health import CHECKS, EXIT, Limits, Status, examine, worst
 from pgqueue.management import arguments
 from pgqueue.management.base import QueueCommand
@@ -54,6 +55,9 @@ class Command(QueueCommand):
             ),
             ("max_wal", whole, "megabytes that the WAL feed may be behind"),
             ("max_failing", seconds, "seconds for which a webhook's endpoint may have failed"),
+            ("max_locked", seconds, "seconds for which a session may keep a lock of the queue"),
+            ("max_busy", seconds, "seconds for which a worker may have had no free thread"),
+            ("max_notify", arguments.share, "the share of the queue of notifications that is full"),
         ):
             parser.add_argument(
                 f"--{name.replace('_', '-')}",
@@ -79,5 +83,5 @@ class Command(QueueCommand):
         else:
             self.stdout.write(f"pgqueue is {status}")
             for check in checks:
-                self.stdout.write(f"{check.name:<12}{check.status:<9}{check.said}")
+                self.stdout.write(f"{check.name:<14}{check.status:<9}{on_one_line(check.said)}")
         raise SystemExit(EXIT[status])

@@ -4,6 +4,7 @@ from typing import Any
 
 from django.core.management.base import CommandError
 
+from pgqueue.escaping import on_one_line
 from pgqueue.exceptions import InvalidMessage
 from pgqueue.importers import AGGREGATES, SOURCES, SourceMissing, move
 from pgqueue.management import arguments
@@ -48,9 +49,9 @@ class Command(QueueCommand):
             return
         verb = "would be moved" if dry_run else "moved"
         for task, count in sorted(report.moved.items()):
-            self.stdout.write(f"{count:>9} {verb}: {task}")
+            self.stdout.write(f"{count:>9} {verb}: {on_one_line(task)}")
         for reason, count in sorted(report.left.items()):
-            self.stdout.write(f"{count:>9} left: {reason}")
+            self.stdout.write(f"{count:>9} left: {on_one_line(str(reason))}")
         self.stdout.write(f"{report.moved.total():>9} {verb}, {report.left.total()} left.")
         for what, count in said.items():
             self.stdout.write(f"{count:>9} ids of messages that were handled there are {what}.")

@@ -5,12 +5,13 @@ from typing import Any
 import psycopg
 from django.core.management.base import CommandError
 
-from pgqueue.checks import AT_START
 from pgqueue.duties.all import all_duties
 from pgqueue.duties.maintain import Report, maintain
+from pgqueue.escaping import on_one_line
 from pgqueue.events import subscribing
 from pgqueue.management.base import QueueCommand
 from pgqueue.management.databases import database_of
+from pgqueue.names import AT_START
 from pgqueue.tasks import scheduling
 
 
@@ -44,7 +45,7 @@ class Command(QueueCommand):
 
 def _in_words(report: Report) -> str:
     if report.error:
-        return f"failed: {report.error}".strip()
+        return on_one_line(f"failed: {report.error}".strip())
     parts = [f"{count} {what}" for what, count in report.did.items() if count]
     if report.is_busy:
         parts.append("another process is doing it")

@@ -13,7 +13,6 @@ from typing import Any
 import psycopg
 from django.core.management.base import CommandError
 
-from pgqueue.checks import AT_START
 from pgqueue.conf import settings
 from pgqueue.connections import connect
 from pgqueue.engine import replication as engine
@@ -22,6 +21,7 @@ from pgqueue.engine.values import Connection
 from pgqueue.exceptions import FeedUnavailable
 from pgqueue.management.base import QueueCommand
 from pgqueue.management.databases import database_of
+from pgqueue.names import AT_START
 from pgqueue.replication import slots
 from pgqueue.replication.feed import Feed
 from pgqueue.worker.logs import configure_logging
@@ -37,8 +37,8 @@ POLLED = (
 
 class Command(QueueCommand):
     help = (
-        "Follow PostgreSQL's write-ahead log until SIGTERM or SIGINT: give committed events their "
-        "positions, and wake idle readers. Stand by where another process does so."
+        "Follow PostgreSQL's write-ahead log until SIGTERM, SIGINT or SIGHUP: give committed "
+        "events their positions, and wake idle readers. Stand by where another process does so."
     )
     requires_system_checks = [AT_START]
 
@@ -101,7 +101,7 @@ def _status(connection: Connection, options: Mapping[str, Any]) -> str:
     lines = {
         "feed": known.feed,
         "wal_level": state.wal_level,
-        f"publication {known.publication}": "there" if state.has_publication else "missing",
+        f"publication {known.publication}": _of_publication(state),
         f"slot {known.replication_slot}": _of_slot(state),
         "events without a position": "none"
         if state.waiting is None
@@ -111,6 +111,12 @@ def _status(connection: Connection, options: Mapping[str, Any]) -> str:
     return "\n".join(f"{name:<{width}}{said}" for name, said in lines.items())
 
 
+def _of_publication(state: State) -> str:
+    if not state.has_publication:
+        return "missing"
+    return "there" if state.has_inbox else "there, without the table pgqueue_event_inbox"
+
+
 def _of_slot(state: State) -> str:
     slot = state.slot
     if slot is None:
@@ -118,8 +124,9 @@ def _of_slot(state: State) -> str:
     if slot.is_lost:
         return "lost: the WAL that it needs was removed"
     who = f"followed by pid {slot.pid}" if slot.is_active else "followed by nobody"
-    danger = ", which is about to be removed" if slot.is_endangered else ""
-    return f"{who}; {(slot.lag or 0) / 2**20:.1f} MB of WAL behind{danger}"
+    danger = ", about to be removed" if slot.is_endangered else ""
+    kept = f", {(slot.kept or 0) / 2**20:.1f} MB kept{danger}"
+    return f"{who}; {(slot.lag or 0) / 2**20:.1f} MB of WAL behind{kept}"
 
 
 def _takeover(connection: Connection, options: Mapping[str, Any]) -> str:
@@ -151,6 +158,9 @@ def _run(alias: str) -> None:
         feed.start()
         while not requests.count and feed.is_alive():
             requests.wait(LOOK)
+        has_ended = not requests.count
         feed.stop()
         feed.stopped(GRACE)
     requests.close()
+    if has_ended:
+        raise CommandError("The thread that follows the WAL has ended: see the log.")

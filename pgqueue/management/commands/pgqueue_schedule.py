@@ -7,6 +7,7 @@ from typing import Any
 from django.core.exceptions import ObjectDoesNotExist
 from django.core.management.base import CommandError
 
+from pgqueue.escaping import on_one_line
 from pgqueue.exceptions import PGQueueError
 from pgqueue.management import arguments
 from pgqueue.management.base import QueueCommand
@@ -14,7 +15,7 @@ from pgqueue.management.columns import aligned
 from pgqueue.management.databases import database_of
 from pgqueue.models import Schedule
 from pgqueue.models.schedule import ScheduleQuerySet
-from pgqueue.tasks import scheduling
+from pgqueue.tasks import redacting, scheduling
 
 
 class Command(QueueCommand):
@@ -82,31 +83,37 @@ def _as_text(rows: Iterable[Schedule]) -> str:
         )
         for row in rows
     ]
-    return "\n".join([*aligned(cells), *(f"{row.name}: {row.error}" for row in rows if row.error)])
+    errors = [on_one_line(f"{row.name}: {_error(row)}") for row in rows if row.error]
+    return "\n".join([*aligned(cells), *errors])
 
 
 def _as_json(rows: Iterable[Schedule]) -> str:
-    return json.dumps(
-        [
-            {
-                "name": row.name,
-                "task": row.task,
-                "cron": row.cron or None,
-                "every": row.every.total_seconds() if row.every else None,
-                "timezone": row.timezone,
-                "args": row.args,
-                "kwargs": row.kwargs,
-                "missed": row.missed,
-                "overlap": row.overlap,
-                "paused": row.paused,
-                "declared": row.declared,
-                "next_at": row.next_at.isoformat() if row.next_at else None,
-                "ticked_at": row.ticked_at.isoformat() if row.ticked_at else None,
-                "error": row.error or None,
-            }
-            for row in rows
-        ]
-    )
+    return json.dumps([_as_object(row) for row in rows])
+
+
+def _as_object(row: Schedule) -> dict[str, Any]:
+    args, kwargs, hidden = redacting.redacted_call(row.task, row.args, row.kwargs)
+    return {
+        "name": row.name,
+        "task": row.task,
+        "cron": row.cron or None,
+        "every": row.every.total_seconds() if row.every else None,
+        "timezone": row.timezone,
+        "args": args,
+        "kwargs": kwargs,
+        "missed": row.missed,
+        "overlap": row.overlap,
+        "paused": row.paused,
+        "declared": row.declared,
+        "next_at": row.next_at.isoformat() if row.next_at else None,
+        "ticked_at": row.ticked_at.isoformat() if row.ticked_at else None,
+        "error": hidden(row.error) or None,
+    }
+
+
+def _error(row: Schedule) -> str:
+    _args, _kwargs, hidden = redacting.redacted_call(row.task, row.args, row.kwargs)
+    return hidden(row.error)
 
 
 def _when(row: Schedule) -> str:

@@ -8,6 +8,7 @@ from typing import Any
 
 from django.core.management.base import CommandError
 
+from pgqueue.escaping import on_one_line
 from pgqueue.events import subscriptions
 from pgqueue.exceptions import PGQueueError
 from pgqueue.management import arguments
@@ -16,6 +17,7 @@ from pgqueue.management.columns import aligned
 from pgqueue.management.databases import database_of
 from pgqueue.models import Subscription
 from pgqueue.models.subscription import SubscriptionQuerySet
+from pgqueue.tasks import redacting
 
 
 class Command(QueueCommand):
@@ -77,7 +79,8 @@ def _as_text(rows: SubscriptionQuerySet) -> str:
         (row.name, " ".join(row.topics) or "**", row.task or "-", row.channel, _state(row))
         for row in rows
     ]
-    return "\n".join([*aligned(cells), *(f"{row.name}: {row.error}" for row in rows if row.error)])
+    errors = [on_one_line(f"{row.name}: {row.error}") for row in rows if row.error]
+    return "\n".join([*aligned(cells), *errors])
 
 
 def _state(row: Subscription) -> str:
@@ -89,4 +92,13 @@ def _state(row: Subscription) -> str:
 def _as_json(rows: SubscriptionQuerySet) -> str:
     names = ("name", "task", "topics", "where", "channel", "key", "ordered", "batch", "split_by",
              "paused", "follows", "position", "declared", "error")  # fmt: skip
-    return json.dumps([{name: getattr(row, name) for name in names} for row in rows])
+    redact = redacting.fields().redact
+    return json.dumps(
+        [
+            {
+                **{name: getattr(row, name) for name in names},
+                "where": json.loads(redact(redacting.to_text(row.where))),
+            }
+            for row in rows
+        ]
+    )

@@ -7,13 +7,13 @@ from typing import Any, cast
 import psycopg
 from django.core.management.base import BaseCommand, CommandError
 
-from pgqueue.checks import AT_START
 from pgqueue.conf import MOST_THREADS, settings
 from pgqueue.connections import connect
 from pgqueue.management import arguments, cluster, port
 from pgqueue.management.databases import database_of
+from pgqueue.names import AT_START
 from pgqueue.worker.config import WorkerConfig
-from pgqueue.worker.deadline import STATUS, bound_interpreter_exit, exit_at_once
+from pgqueue.worker.deadline import OVERRUN, STATUS, bound_interpreter_exit, exit_at_once
 from pgqueue.worker.logs import configure_logging
 from pgqueue.worker.stopping import SIGNALS, ending_on_signals
 from pgqueue.worker.supervisor import Supervisor
@@ -27,7 +27,9 @@ LEVELS = {0: logging.ERROR, 1: logging.INFO, 2: logging.DEBUG, 3: logging.DEBUG}
 
 
 class Command(BaseCommand):
-    help = "Run tasks until SIGTERM or SIGINT. A second signal hands back at once what runs."
+    help = (
+        "Run tasks until SIGTERM, SIGINT or SIGHUP. A second signal hands back at once what runs."
+    )
     # The project's own checks are for its deployment; a worker starts many times a day.
     requires_system_checks = [AT_START]
 
@@ -103,6 +105,13 @@ class Command(BaseCommand):
             "end (with --executor spark: 3600).",
         )
         parser.add_argument(
+            "--max-busy",
+            type=arguments.lasting,
+            metavar="S",
+            help="take a process for stuck, for probes, none of whose threads has been free for so "
+            "many seconds: longer than its longest task takes.",
+        )
+        parser.add_argument(
             "--reload",
             action=BooleanOptionalAction,
             default=False,
@@ -168,6 +177,8 @@ class Command(BaseCommand):
             have_ended = worker.run()
         if worker.holds_something:
             exit_at_once(STATUS)
+        if worker.has_overrun:
+            exit_at_once(OVERRUN)
         if not have_ended:
             exit_at_once()
 
@@ -199,6 +210,7 @@ class Command(BaseCommand):
             max_memory=options["max_memory"],
             max_age=options["max_age"] or (cluster.MAX_AGE if options["executor"] else None),
             max_idle=options["max_idle"],
+            max_busy=options["max_busy"],
             reload=options["reload"],
             liveness_file=options["liveness_file"],
             metrics_port=options["metrics_port"],

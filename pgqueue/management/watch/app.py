@@ -15,6 +15,7 @@ from textual.containers import VerticalScroll
 from textual.screen import ModalScreen
 from textual.widgets import DataTable, Footer, Input, Label, Static
 
+from pgqueue.escaping import on_one_line
 from pgqueue.exceptions import PGQueueError
 from pgqueue.management.columns import short
 from pgqueue.management.snapshot import Snapshot
@@ -170,7 +171,7 @@ class Watch(App[None]):
 
     def _say(self, text: str, *, is_lost: bool = False) -> None:
         state = self.query_one("#state", Static)
-        state.update(" ".join(text.split()))
+        state.update(on_one_line(" ".join(text.split())))
         state.set_class(is_lost, "lost")
 
     def table(self, name: str) -> Table:

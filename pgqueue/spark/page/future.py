@@ -24,7 +24,7 @@ from pgqueue.spark.page.rows import Data, highest
 from pgqueue.spark.page.rows import Row as Values
 from pgqueue.spark.page.sections import Section, counted, empty, shortened
 from pgqueue.spark.page.tables import table
-from pgqueue.spark.page.timeline import MOST, lines, merged
+from pgqueue.spark.page.timeline import MOST, NO_BACKLOG, lines, merged
 
 PLOTS = 6
 """Plots of tasks that changed."""
@@ -190,7 +190,9 @@ def forecast(data: Data) -> Section:
             "forecast",
             "Forecast",
             "There is no forecast",
-            "It needs more of the past: two days at least.",
+            NO_BACKLOG
+            if data.facts.get("has_live") is False
+            else "It needs more of the past: three days at least.",
         )
     peak = highest(coming, "backlog")
     title = "No backlog is to be expected"

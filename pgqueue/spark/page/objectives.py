@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from pgqueue.spark.page import axes, units
 from pgqueue.spark.page.axes import Axis, Tick
+from pgqueue.spark.page.groups import ROWS, of_all
 from pgqueue.spark.page.plots import (
     SIZE,
     Mark,
@@ -77,15 +78,18 @@ def objectives(data: Data) -> Section:
 
 
 def _budgets(rows: Sequence[Values]) -> Rows:
-    spent = [1 - row["budget_left"] if row["budget_left"] is not None else None for row in rows]
+    """Return the bars of the channels that spent most of their budgets."""
+    worst = sorted(rows, key=lambda row: 2.0 if row["budget_left"] is None else row["budget_left"])
+    drawn = worst[:ROWS]
+    spent = [1 - row["budget_left"] if row["budget_left"] is not None else None for row in drawn]
     high = min(max([1.25, *(each for each in spent if each is not None)]), 5.0)
     axis = Axis(0, high).with_ticks(
         [0, 1] if high < 2 else range(int(high) + 1), lambda at: units.share(at)
     )
     return Rows(
-        "Error budget that was spent",
+        f"Error budget that was spent{of_all(rows)}",
         axis,
-        [_budget(row, used, axis) for row, used in zip(rows, spent, strict=True)],
+        [_budget(row, used, axis) for row, used in zip(drawn, spent, strict=True)],
     )
 
 

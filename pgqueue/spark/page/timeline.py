@@ -25,6 +25,10 @@ from pgqueue.spark.page.tables import table
 MOST = 400
 """Points of a line: a wider screen would not show more."""
 PERIODS = ((1, "second"), (60, "minute"), (3_600, "hour"), (86_400, "day"))
+NO_BACKLOG = (
+    "An export lacks the messages that still wait, so it can't say how many did: for the backlog "
+    "and its forecast, make the report of the queue itself."
+)
 MERGED: dict[str, Callable[[list[Any]], Any]] = {
     "at": min,
     "backlog": max,
@@ -42,8 +46,11 @@ def timeline(data: Data) -> Section:
             "time", "Over time", "Nothing happened", "No message arrived or ended in this period."
         )
     peak = highest(rows, "backlog")
+    has_live = data.facts.get("has_live") is not False
     title = "No message ever waited for a free worker at the end of an interval"
-    if peak and peak["backlog"]:
+    if not has_live:
+        title = f"{counted(total(rows, 'ended'), 'message')} ended"
+    elif peak and peak["backlog"]:
         title = (
             f"At its peak, {units.when(peak['at'])}, "
             f"{counted(peak['backlog'], 'message was', 'messages were')} due and not begun"
@@ -55,6 +62,8 @@ def timeline(data: Data) -> Section:
         f"Each point is an interval of {units.seconds(bucket)}, times are in UTC. Where arrivals "
         "stay above what ends, the backlog grows, and so does the wait."
     )
+    if not has_live:
+        how += f" {NO_BACKLOG}"
     if len(rows) < len(data.rows("over_time")):
         how += " Of the backlog and the 99th percentile, it shows the interval's highest value."
     return Section(
@@ -62,7 +71,12 @@ def timeline(data: Data) -> Section:
         "Over time",
         title,
         how,
-        [_flow(x, rows, data), _backlog(x, rows), _running(x, rows), _wait(x, rows)],
+        [
+            _flow(x, rows, data),
+            *([_backlog(x, rows)] if has_live else []),
+            _running(x, rows),
+            _wait(x, rows),
+        ],
         [table("By interval", data.rows("over_time"), shown=0)],
     )
 

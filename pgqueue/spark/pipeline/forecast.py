@@ -28,7 +28,9 @@ COLUMNS = ("at", "kind", "backlog", "low", "high")
 
 
 def make(given: Material) -> Made:
-    """Make the table forecast."""
+    """Make the table forecast; of an export an empty one, since its backlog is not known."""
+    if not given.has_live:
+        return Made({"forecast": nothing()})
     return Made({"forecast": forecast(given.tables["over_time"], given.period.width)})
 
 
@@ -44,7 +46,7 @@ def forecast(over_time: Pandas, width: int) -> Pandas:
     slots = DAY // width
     backlog = over_time["backlog"].to_numpy(np.float64)
     if width > WIDEST or len(backlog) < LEAST * slots:
-        return pandas.DataFrame(columns=list(COLUMNS))
+        return nothing()
     index = np.arange(len(backlog))
     slope = _slope(backlog, slots)
     level = backlog - slope * index
@@ -65,6 +67,13 @@ def forecast(over_time: Pandas, width: int) -> Pandas:
         }
     )
     return pandas.concat([past, to_come], ignore_index=True)[list(COLUMNS)]
+
+
+def nothing() -> Pandas:
+    """Return the table without rows."""
+    import pandas
+
+    return pandas.DataFrame(columns=list(COLUMNS))
 
 
 def _slope(values: np.ndarray, slots: int) -> float:

@@ -23,6 +23,7 @@ class Material:
         runs: what ended (see `runs.runs`); it is cached.
         attempts: of these, and of what is live (see `attempts.attempts`).
         exact: whether percentiles are.
+        has_live: whether what has not ended is known, so that the backlog is; an export lacks it.
         since, until: what was stored before, or ended after, is not in `runs`; None: all is.
         objectives: by channel; "" is for all others.
         tables: what was made before, by name.
@@ -33,6 +34,7 @@ class Material:
     period: Period
     exact: bool
     objectives: Mapping[str, Objective]
+    has_live: bool = True
     since: datetime | None = None
     until: datetime | None = None
     tables: dict[str, Pandas] = field(default_factory=dict)

@@ -14,6 +14,17 @@
     return [live.chart.at, ...series.map(([name]) => live.chart[name])];
   }
 
+  // The tables are in the time zone of the project. One that no browser knows by its name is left out.
+  function inZone(seconds) {
+    const moment = new Date(1000 * seconds);
+    try {
+      return live.zone ? uPlot.tzDate(moment, live.zone) : moment;
+    } catch (error) {
+      live.zone = null;
+      return moment;
+    }
+  }
+
   function draw() {
     for (const each of charts.splice(0)) each.plot.destroy();
     const axis = { stroke: colour("--body-quiet-color", "#666"), grid: { stroke: colour("--hairline-color", "#ddd"), width: 1 }, ticks: { show: false } };
@@ -25,6 +36,7 @@
     for (const [id, series] of plots) {
       const place = document.getElementById(id);
       const plot = new uPlot({
+        tzDate: inZone,
         width: Math.max(place.clientWidth, 200),
         height: HEIGHT,
         cursor: { show: false },

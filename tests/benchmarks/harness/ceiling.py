@@ -66,6 +66,8 @@ class Claims:
                 "rooms": [],
                 "shares": [],
                 "limit": BATCH,
+                "size": claim.BYTES,
+                "aside": [],
                 "takes_raw": False,
                 "worker_id": WORKER_ID,
                 "is_pooled": False,

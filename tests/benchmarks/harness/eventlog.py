@@ -18,6 +18,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from pgqueue.connections import connect
+from pgqueue.culprits import WHOLE
 from pgqueue.engine import log, publish, sequence
 from pgqueue.engine.values import Connection
 from tests.benchmarks.harness.database import ROOT
@@ -122,7 +123,9 @@ def _read(count: int) -> None:
             if log.is_anything_waiting(connection):
                 with connection.transaction():
                     connection.execute(sequence.SQL["lead"])
-                    connection.execute(sequence.SQL["move"], {"limit": sequence.BATCH})
+                    connection.execute(
+                        sequence.SQL["move"], {**WHOLE._asdict(), "limit": sequence.BATCH}
+                    )
             rows = connection.execute(READ, [position, BATCH]).fetchall()
             if not rows:
                 time.sleep(NAP)

@@ -18,7 +18,7 @@ from itertools import cycle, islice
 from typing import Any
 
 import psycopg
-from psycopg.conninfo import make_conninfo
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from psycopg.sql import SQL as Text
 from psycopg.sql import Identifier, Literal
 
@@ -209,11 +209,13 @@ def main() -> None:
     parser.add_argument("--messages", type=int, default=1_000_000, metavar="N")
     options = parser.parse_args()
     found = _begin()
+    # Without the password.
+    database = conninfo_to_dict(found)["dbname"]
     if _size(found) < options.messages:
         _make(options.messages)
     else:
         call_command("migrate", verbosity=0)
-    print(f"At least {options.messages} messages have ended in the database {found}")
+    print(f"At least {options.messages} messages have ended in the database {database}")
 
 
 if __name__ == "__main__":

@@ -24,6 +24,9 @@ ends at the first.
 
 What was measured before 2026-11-26 is older than flows, for which messages and history have columns
 of their own.
+
+The figures up to 2026-11-26 are older than the constraints on the values of tables, and than
+`guard` around calls of the user's code.
 """
 COLUMNS = ("metric", "measured", "must", "aim", "verdict")
 

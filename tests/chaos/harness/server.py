@@ -8,7 +8,7 @@ import signal
 import subprocess
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -107,7 +107,8 @@ class Server:
         family = children(self._popen.pid) if how == "killed" else []
         self._popen.send_signal(STOPS[how])
         for pid in family:
-            os.kill(pid, signal.SIGKILL)
+            with suppress(ProcessLookupError):  # it has ended with its parent
+                os.kill(pid, signal.SIGKILL)
         self._popen.wait(60)
         eventually(lambda: not any(map(is_alive, family)), what="its processes are gone")
 

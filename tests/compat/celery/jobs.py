@@ -6,7 +6,7 @@ import asyncio
 import threading
 import time
 from dataclasses import dataclass
-from datetime import date
+from datetime import date, datetime
 from typing import Any
 
 from django.contrib.auth.models import Group
@@ -18,6 +18,7 @@ from pgqueue.compat.celery.exceptions import (
     SoftTimeLimitExceeded,
     TimeLimitExceeded,
 )
+from pgqueue.compat.celery.schedules import schedstate, schedule
 from pgqueue.compat.celery.utils.log import get_task_logger
 
 logger = get_task_logger(__name__)
@@ -156,6 +157,11 @@ def fail(message: str) -> None:
 
 
 @app.task
+def fail_untyped(message):  # type: ignore[no-untyped-def]
+    raise ValueError(message)
+
+
+@app.task
 def miss_page() -> None:
     raise PageMissing("/", 404)
 
@@ -257,6 +263,11 @@ async def noisy_add_async(x: int, y: int) -> int:
 @app.task(base=NoisyTask, bind=True, max_retries=1)
 def noisy_fail(self: Any) -> None:
     raise self.retry(exc=KeyError("key"), countdown=0)
+
+
+@app.task(base=NoisyTask)
+def noisy_reject() -> None:
+    raise Reject("no", requeue=False)
 
 
 class DatabaseTask(Task):
@@ -397,6 +408,46 @@ def log_error(request: Any, exc: Any, traceback: Any) -> None:
 
 
 @shared_task
+def log_id(request: Any, exc: Any, traceback: Any) -> None:
+    SEEN.append(request.id)
+
+
+@shared_task
+def note_id_with_a_tag(task_id: str, tag: str) -> None:
+    SEEN.append(task_id)
+
+
+@app.task(bind=True, max_retries=2)
+def retry_with_its_arguments(self: Any, number: int) -> int:
+    if not self.request.retries:
+        raise self.retry(args=self.request.args, kwargs=self.request.kwargs, countdown=0)
+    return number
+
+
+@app.task
+def raise_of(name: str) -> None:
+    """Raise what Python raises in such a case."""
+    if name == "FileNotFoundError":
+        open("/there/is/none")  # noqa: SIM115
+    raise {
+        "ConnectionResetError": ConnectionResetError(104, "Connection reset by peer"),
+        "TimeoutError": TimeoutError("timed out"),
+        "UnicodeDecodeError": UnicodeDecodeError("utf-8", b"\xff", 0, 1, "invalid start byte"),
+        "SyntaxError": SyntaxError("invalid"),
+        "PageRefused": PageRefused("/", 403),
+        "ExceptionGroup": ExceptionGroup("several", [ValueError("one")]),
+    }[name]
+
+
+class PageRefused(ConnectionError):
+    """An OSError of the project's own."""
+
+    def __init__(self, url: str, status: int) -> None:
+        super().__init__(url, status)
+        self.status = status
+
+
+@shared_task
 def note_id(task_id: str) -> None:
     """An errback that takes the id alone: it is a message of its own."""
     SEEN.append(task_id)
@@ -513,6 +564,39 @@ class Tenanted(Task):
         return super().apply_async(args, kwargs, headers=headers, **options)
 
 
+class OddMinutes(schedule):
+    """A schedule that decides by itself when it is due."""
+
+    def __init__(self) -> None:
+        super().__init__(60)
+
+    def is_due(self, last_run_at: datetime) -> schedstate:
+        return schedstate(is_due=bool(self.now().minute % 2), next=60)
+
+
+class Registered(Task):
+    """Notes what was stored, as projects do that keep rows of their own."""
+
+    def apply_async(self, args: Any = None, kwargs: Any = None, **options: Any) -> Any:
+        result = super().apply_async(args, kwargs, **options)
+        SEEN.append(result.id)
+        return result
+
+
+class NeverStored(Task):
+    def apply_async(self, args: Any = None, kwargs: Any = None, **options: Any) -> Any:
+        return None
+
+
+@shared_task(base=Registered, bind=True)
+def registered(self: Any) -> Any:
+    return self.request.id
+
+
+@shared_task(base=NeverStored)
+def never_stored() -> None: ...
+
+
 @shared_task(base=Tenanted, bind=True)
 def tenant_of(self: Any) -> Any:
     return self.request.tenant, self.request.get("tenant"), self.request.get("colour", "blue")
@@ -555,3 +639,9 @@ def spam_filter(comment_id: int, remote_addr: str | None = None) -> bool:
         comment.name = f"spam from {remote_addr}"
         comment.save()
     return is_spam
+
+
+@shared_task
+def linger() -> bool:
+    """Run until the test has looked."""
+    return STOPPING.wait(20)

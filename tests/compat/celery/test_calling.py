@@ -303,8 +303,10 @@ class TestApps:
             getattr(Celery(set_as_current=False), name)
 
     def test_single_workers_are_not_controlled(self) -> None:
-        with pytest.raises(exceptions.Unsupported, match="control.inspect: "):
-            jobs.app.control.inspect()
+        with pytest.raises(exceptions.Unsupported, match="control.autoscale: "):
+            jobs.app.control.autoscale(1, 2)
+        with pytest.raises(exceptions.Unsupported, match="inspect\\(\\).clock: "):
+            jobs.app.control.inspect().clock()
 
     def test_many_calls_go_by_the_task_of_pgqueue(self) -> None:
         assert len(jobs.add.own.enqueue_many([(1, 2), (3, 4)])) == 2

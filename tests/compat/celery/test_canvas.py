@@ -5,6 +5,8 @@ from __future__ import annotations
 import copy
 import json
 import pickle
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import timedelta
 from typing import Any
 
@@ -40,6 +42,17 @@ from tests.compat.celery import jobs
 from tests.compat.celery.jobs import SEEN, add, mul, tsum
 
 pytestmark = pytest.mark.django_db
+
+
+@contextmanager
+def connected(signal: Any, receiver: Any) -> Iterator[None]:
+    """Have a receiver be connected in this block."""
+    signal.connect(receiver, weak=False)
+    try:
+        yield
+    finally:
+        signal.disconnect(receiver)
+
 
 FAIL = "tests.compat.celery.jobs.fail"
 
@@ -198,6 +211,30 @@ class TestLinks:
         assert SEEN == [(5,)]
         assert ran(chain(jobs.hush.s(1), jobs.hush.s())()).get() is None
 
+    def test_an_errback_gets_the_task_id_that_was_given(self) -> None:
+        errbacks = [jobs.log_id.s(), jobs.note_id.s(), jobs.note_id_with_a_tag.s(tag="a")]
+        jobs.fail.apply_async(("no",), task_id="job-1", link_error=errbacks)
+        run_all()
+
+        assert SEEN == ["job-1"] * 3
+
+    def test_arguments_and_handlers_have_the_results_that_they_stand_for(self) -> None:
+        heard: list[Any] = []
+
+        def hear(args: Any, **more: Any) -> None:
+            heard.append(list(args))
+
+        with connected(signals.task_prerun, hear), connected(signals.task_postrun, hear):
+            result = chain(add.s(70, 7), jobs.noisy_add.s(1))()
+            ran(chord([add.s(1, 1), add.s(2, 2)], jobs.noisy_sum.s())())
+
+        assert [seen[2] for seen in SEEN if seen[0] == "on_success"] == [[77, 1], [[2, 4]]]
+        assert heard.count([77, 1]) == heard.count([[2, 4]]) == 2
+        assert AsyncResult(result.id).args == [77, 1]
+
+    def test_retry_takes_the_arguments_of_the_request_in_a_chain(self) -> None:
+        assert ran(chain(add.s(1, 1), jobs.retry_with_its_arguments.s())()).get() == 2
+
     def test_a_link_of_a_task_that_fails_waits_for_its_replay(self) -> None:
         result = ran(jobs.fetch.apply_async((9,), link=jobs.note.s()))
 
@@ -312,14 +349,70 @@ class TestChains:
         assert AsyncResult(id).get() == 8
         assert [each.get() for each in AsyncResult(id).children] == [9]
 
-    def test_the_rest_waits_for_the_replay_of_one_that_failed(self) -> None:
-        result = ran(chain(add.s(1, 1), jobs.fail.s(), add.s(1))())
+    @pytest.mark.parametrize("last", [add.s(1), add.si(1, 1), jobs.double.s()])
+    def test_the_rest_fails_with_the_error_of_one_that_failed(self, last: Any) -> None:
+        result = ran(chain(add.s(1, 1), jobs.fail.s(), jobs.hush.s(), last)())
+        known_elsewhere = AsyncResult(result.id)
 
-        assert (result.state, result.parent.state) == (states.PENDING, states.FAILURE)
-        with pytest.raises(ValueError, match="2"):
-            result.get(timeout=5)
-        with pytest.raises(WaitTimeout):
-            result.get(timeout=0, propagate=False)
+        assert (result.state, result.parent.state) == (states.FAILURE, states.FAILURE)
+        for each in (result, known_elsewhere):
+            with pytest.raises(ValueError, match="2"):
+                each.get(timeout=5)
+        assert repr(known_elsewhere.get(timeout=0, propagate=False)) == "ValueError('2')"
+
+    @pytest.mark.parametrize("last", [add.s(1), add.si(2, 3)])
+    def test_the_rest_comes_back_with_the_replay_of_one_that_failed(self, last: Any) -> None:
+        result = ran(chain(jobs.fetch.s(9), add.s(2), jobs.hush.s(), last)())
+        assert result.failed()
+
+        Message.objects.filter(task=jobs.fetch.name).update(payload={"args": [0], "kwargs": {}})
+        Message.objects.filter(task=jobs.fetch.name).replay()
+        assert set(Message.objects.values_list("state", flat=True)) == {"ready", "held"}
+        run_all()
+
+        value = 3 if last.args == (1,) else 5
+        assert AsyncResult(result.id).get(timeout=5) == value
+        assert not Message.objects.exists()
+
+    def test_a_part_of_the_rest_that_is_replayed_alone_fails_again(self) -> None:
+        result = ran(chain(jobs.fail.s("no"), add.s(2))())
+        Message.objects.filter(task=add.name).replay()
+        run_all()
+
+        assert result.failed() and repr(AsyncResult(result.id).result) == "ValueError('no')"
+
+    def test_the_rest_is_not_retried_and_its_handlers_are_not_called(self) -> None:
+        ran(chain(jobs.fail_untyped.s("no"), jobs.noisy_sum.s(), jobs.refresh_timeline.s())())
+
+        assert SEEN == []
+        assert set(Message.objects.values_list("failures", flat=True)) == {1}
+
+    def test_the_rest_of_one_that_was_revoked_is_revoked(self) -> None:
+        result = chain(add.signature((1, 1), countdown=60), add.s(1))()
+        result.parent.revoke()
+        run_all()
+
+        assert AsyncResult(result.id).state == states.REVOKED
+
+    @pytest.mark.parametrize("call", [
+        lambda: chain(group(add.si(1, 1), add.s(2, 2))),
+        lambda: chain(chain(group(add.si(1, 1), add.s(2, 2)))),
+        lambda: chain(*[group(add.si(1, 1), add.s(2, 2))]),
+        lambda: chain([group(add.si(1, 1), add.s(2, 2))]),
+    ])  # fmt: skip
+    def test_the_tasks_of_one_group_are_side_by_side(self, call: Any) -> None:
+        result = call()()
+
+        assert isinstance(result, GroupResult)
+        assert set(Message.objects.values_list("state", flat=True)) == {"ready"}
+        assert ran(result).get() == [2, 4]
+
+    def test_a_group_of_one_is_its_task_wherever_it_is_in_a_chain(self) -> None:
+        assert values(
+            chain(group(add.s(1, 1)), add.s(1))(),
+            chain(group(add.s(1, 1)))(),
+            chain(group(), add.s(1, 1), group(), group(add.s(1)), group())(),
+        ) == [3, 2, 3]
 
     def test_all_is_stored_or_nothing(self) -> None:
         with pytest.raises(InvalidArguments):
@@ -431,7 +524,7 @@ class TestGroups:
         assert found == result and isinstance(found, jobs.app.GroupResult)
         assert (found.id, found.parent) == (result.id, result.parent)
         assert result_from_tuple(result[0].as_tuple()) == result[0]
-        assert result[0].as_list() == [result[0].id, result.parent.id]
+        assert result[0].as_list() == [result[0].id]
         assert result_from_tuple(result) is result
 
     def test_results_are_put_together(self) -> None:
@@ -502,8 +595,10 @@ class TestChords:
         culprit = result.parent[1].id
 
         assert result.state == states.FAILURE
-        with pytest.raises(exceptions.ChordError) as raised:
+        with pytest.raises(ValueError, match="something"):
             result.get(timeout=1)
+        with pytest.raises(exceptions.ChordError) as raised:
+            result.get(timeout=1, follow_parents=False)
         assert str(raised.value) == f"Dependency {culprit} raised ValueError('something')"
         assert result.parent.completed_count() == 2
 
@@ -540,24 +635,59 @@ class TestChords:
 
         assert {seen[0] for seen in SEEN} == {2, 4, tsum.name} and len(SEEN) == 3
 
-    def test_after_a_replay_of_the_member_the_body_can_be_replayed(self) -> None:
-        result = ran(chord([add.s(1, 1), jobs.fetch.s(9)], tsum.s())())
+    @pytest.mark.parametrize("body", [tsum.s(), chain(tsum.s(), add.s(0))])
+    def test_the_body_comes_back_with_the_replay_of_the_member(self, body: Any) -> None:
+        result = ran(chord([add.s(1, 1), chain(jobs.fetch.s(9), add.s(0))], body)())
         assert result.failed()
 
         Message.objects.filter(task=jobs.fetch.name).update(payload={"args": [0], "kwargs": {}})
         Message.objects.filter(task=jobs.fetch.name).replay()
         run_all()
-        Channel("default").replay()
-        run_all()
         assert AsyncResult(result.id).get() == 2
+
+    def test_a_chain_that_fails_in_the_header_fails_the_body(self) -> None:
+        header = [chain(jobs.fail.s("no"), add.s(1)), add.s(1, 1)]
+        result = ran(chord(header, tsum.s().on_error(jobs.log_error.s()))())
+
+        assert result.failed()
+        [(task, args, error, _)] = SEEN
+        assert (task, args) == (tsum.name, []) and "ValueError('no')" in error
+
+    def test_its_errback_is_not_called_for_a_failure_before_its_header(self) -> None:
+        errback = jobs.log_error.s()
+        result = ran(
+            chain(jobs.fail.s("no"), group(add.s(1), add.s(2)), tsum.s().on_error(errback))()
+        )
+
+        assert repr(result.result) == "ValueError('no')" and SEEN == []
+
+    def test_nor_for_the_failure_of_what_replaced_one_before_its_header(self) -> None:
+        first = jobs.replace_by.s(jobs.fail.s("no"))
+        last = tsum.s().on_error(jobs.log_error.s())
+        result = ran(chain(first, group(add.s(1), add.s(2)), last)())
+
+        assert repr(result.result) == "ValueError('no')" and SEEN == []
+
+    def test_a_header_that_is_a_chain_is_its_tasks_side_by_side(self) -> None:
+        result = chord(chain(add.s(1, 1), add.s(2, 2)), tsum.s())()
+
+        assert Message.objects.filter(state="ready").count() == 2
+        assert ran(result).get() == 6
+
+    def test_the_parent_of_its_result_is_its_group(self) -> None:
+        result = ran(chord([add.s(1, 1), add.s(2, 2)], chain(tsum.s(), add.s(1)))())
+
+        assert isinstance(result.parent, GroupResult) and result.parent.get() == [2, 4]
 
     def test_a_revoked_member_fails_the_body(self) -> None:
         result = chord([add.s(1, 1), add.signature((1, 1), countdown=60)], tsum.s())()
         result.parent[1].revoke()
         run_all()
 
-        with pytest.raises(exceptions.ChordError, match="raised 'cancelled'"):
+        with pytest.raises(exceptions.TaskRevokedError, match="revoked"):
             result.get()
+        with pytest.raises(exceptions.ChordError, match=r"raised TaskRevokedError\('revoked'\)"):
+            AsyncResult(result.id).get()
 
     def test_options_are_those_of_the_body_and_its_delay_that_of_the_header(self) -> None:
         chord([add.s(1, 1)], tsum.s()).apply_async(countdown=60, queue="sums")
@@ -593,7 +723,7 @@ class TestNested:
         result = ran((add.s(1, 1) | group(add.s(1), add.s(2)))())
 
         assert result.get() == [3, 4] and result.parent.get() == 2
-        assert result[0].parent.get() == 2
+        assert result[0].parent is None  # as in Celery
 
     def test_named_arguments_are_those_of_the_first_task(self) -> None:
         made = jobs.note.s() | group(jobs.note.si("contacts"), jobs.note.si("welcome"))
@@ -620,12 +750,12 @@ class TestNested:
         ) == [value, value]
         assert make().apply().get() == value
 
-    def test_a_failure_before_a_group_holds_what_follows(self) -> None:
+    def test_a_failure_before_a_group_is_that_of_what_follows(self) -> None:
         result = ran((jobs.fail.s("no") | group(add.s(1), add.s(2)) | tsum.s())())
 
-        assert result.state == states.PENDING
+        assert result.state == states.FAILURE
         with pytest.raises(ValueError, match="no"):
-            result.get(timeout=5)
+            AsyncResult(result.id).get(timeout=5)
 
 
 class TestMaps:
@@ -701,7 +831,7 @@ class TestReplacing:
         result = ran(chord([jobs.replace_by.s(jobs.fail.s("no")), add.s(1, 1)], tsum.s())())
 
         with pytest.raises(exceptions.ChordError, match=r"ValueError\('no'\)"):
-            result.get()
+            AsyncResult(result.id).get()
         ran(chain(jobs.replace_by.s(jobs.fail.s("no")).on_error(jobs.log_error.s()))())
         assert SEEN[0][2] == "ValueError('no')"
 
@@ -745,11 +875,24 @@ class TestClasses:
         lambda: chord([add.s(1, 1)], jobs.tenant_of.si())(),
         lambda: add.apply_async((1, 1), link=jobs.tenant_of.si()),
     ])  # fmt: skip
-    def test_where_messages_are_stored_together_it_is_an_error(self, call: Any) -> None:
-        with pytest.raises(
-            exceptions.Unsupported, match=r"Tenanted\.apply_async\(\) .*before_task"
-        ):
-            call()
+    def test_where_messages_are_stored_together_it_is_asked_for_each(self, call: Any) -> None:
+        call()
+        run_all()
+
+        assert SEEN.count(jobs.tenant_of.name) == 1
+        [message] = History.objects.filter(task=jobs.tenant_of.name)
+        assert message.metadata["tenant"] == "acme"
+
+    def test_the_id_that_it_sees_is_that_of_the_message(self) -> None:
+        result = chain(add.s(1, 1), jobs.registered.si())()
+
+        assert [result.id] == SEEN
+        assert ran(result).get() == result.id
+
+    def test_one_that_stores_nothing_can_not_be_part_of_a_canvas(self) -> None:
+        with pytest.raises(exceptions.Unsupported, match=r"stores no message"):
+            chain(add.s(1, 1), jobs.never_stored.si())()
+        assert not Message.objects.exists()
         assert not Message.objects.exists()
 
 

@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 from django.core.checks import run_checks
 
-from pgqueue.checks import AT_START
 from pgqueue.compat.celery import Celery, exceptions, signals
 from pgqueue.compat.celery.schedules import crontab, schedule, solar
 from pgqueue.engine import schedule as engine
 from pgqueue.exceptions import InvalidSchedule
 from pgqueue.models import Message
+from pgqueue.names import AT_START
 from pgqueue.tasks import scheduling
 from pgqueue.ticks import Cron
 from tests.compat.celery import jobs
@@ -155,7 +155,7 @@ class TestEntries:
          "channel"),
         ({"task": "tests.jobs.mail", "schedule": 30, "args": ("a",), "options": {"queue": "x"}},
          "tasks of Celery's kind"),
-        ({"task": jobs.tenant_of.name, "schedule": 30}, "by direct calls alone"),
+        ({"task": jobs.add.name, "schedule": jobs.OddMinutes()}, "OddMinutes.is_due()"),
     ])  # fmt: skip
     def test_an_entry_that_can_not_be_is_an_error_of_the_check(
         self, settings: Any, entry: Any, said: str
@@ -165,6 +165,12 @@ class TestEntries:
         [error] = run_checks(tags=[AT_START])
         assert error.id == "pgqueue.E008"
         assert "beat_schedule['mine']" in error.msg and said in error.msg
+
+    @pytest.mark.django_db
+    def test_a_tick_has_the_options_that_the_class_of_its_task_adds(self, settings: Any) -> None:
+        settings.CELERY_BEAT_SCHEDULE = {"mine": {"task": jobs.tenant_of.name, "schedule": 30}}
+
+        assert jobs.tenant_of.own.scheduled_by("mine")["metadata"]["tenant"] == "acme"
 
     @pytest.mark.django_db
     def test_a_tick_has_the_options_of_its_entry(self, settings: Any, queue: Any) -> None:

@@ -13,9 +13,12 @@ import pytest
 from django.apps import apps
 from django.core.checks import run_checks
 from django.core.exceptions import ImproperlyConfigured
+from django.core.management import call_command
+from django.core.management.base import SystemCheckError
 
 from pgqueue import registry
 from pgqueue.compat.celery import Celery, current, exceptions
+from pgqueue.compat.celery.checks import check_scheduler, check_settings
 from pgqueue.compat.celery.conf import TAKEN, name_of_old, why_needless
 from pgqueue.exceptions import InvalidTask
 from pgqueue.models import Message
@@ -157,6 +160,30 @@ def test_the_check_says_what_has_no_effect_and_what_is_unknown(settings: Any) ->
         "CELERY_WORKER_CONCURRENCY": "pgqueue.I101",
         "CELERY_TASK_ALWAYS_EAGERLY": "pgqueue.I102",
     }
+
+
+@pytest.mark.parametrize("name", [
+    "DEFAULT_TIMEOUT", "BEAT_HEARTBEAT_URL", "TASK_LOCKS", "RESULT_PAGE", "QUEUE_FACTOR",
+])  # fmt: skip
+def test_a_setting_of_the_project_s_own_is_told_as_one(settings: Any, name: str) -> None:
+    setattr(settings, f"CELERY_{name}", 1)
+
+    [found] = [each for each in check_settings(None) if name in each.msg]
+    assert found.id == "pgqueue.I102"
+    assert found.msg.startswith(f"CELERY_{name} is no setting of Celery's.")
+    assert "Its name is" not in found.msg
+
+
+def test_a_scheduler_whose_schedules_nobody_reads_is_refused(settings: Any) -> None:
+    settings.CELERY_BEAT_SCHEDULER = "django_celery_beat.schedulers:DatabaseScheduler"
+    with pytest.raises(SystemCheckError, match=r"E102.*\n.*pgqueue_import --from celery-beat"):
+        call_command("runworker", "--drain", skip_checks=False)
+
+    settings.CELERY_BEAT_SCHEDULER = "redbeat.RedBeatScheduler"
+    with pytest.raises(SystemCheckError, match="E102"):
+        call_command("runworker", "--drain", skip_checks=False)
+    settings.CELERY_BEAT_SCHEDULER = "celery.beat:PersistentScheduler"
+    assert check_scheduler(None) == []
 
 
 def test_without_a_namespace_settings_have_their_old_names(settings: Any) -> None:

@@ -199,15 +199,16 @@ def test_a_worker_is_told_of(told: list[Any]) -> None:
     own.worker_stopped.send(object, released=0)
 
     assert names(told) == [
-        "worker_init", "worker_process_init", "worker_ready",
+        "celeryd_init", "celeryd_after_setup", "worker_init", "worker_process_init", "worker_ready",
         "worker_shutting_down", "worker_process_shutdown", "worker_shutdown",
     ]  # fmt: skip
-    for number in (0, 2, 5):
+    for number in (2, 4, 7):
         sender = told[number][1]
-        assert sender.app is app and sender.hostname == told[1][1] == told[3][1]
+        assert sender.app is app and sender.hostname == told[3][1] == told[5][1] == told[0][1]
         assert sender.hostname.startswith("celery@")
-    assert told[3][2] == {"sig": "SIGTERM", "how": "Warm", "exitcode": 0}
-    assert told[4][2] == {"pid": os.getpid(), "exitcode": 0}
+    assert told[1][2]["instance"].app is app and told[1][2]["conf"] is app.conf
+    assert told[5][2] == {"sig": "SIGTERM", "how": "Warm", "exitcode": 0}
+    assert told[6][2] == {"pid": os.getpid(), "exitcode": 0}
 
 
 @pytest.mark.django_db(transaction=True)

@@ -195,7 +195,7 @@ class TestRetrying:
         result = ran(jobs.fetch.delay(3))
 
         assert result.state == states.FAILURE
-        with pytest.raises(exceptions.MaxRetriesExceededError, match="it was retried 2 times"):
+        with pytest.raises(exceptions.MaxRetriesExceededError, match=r"Can't retry .*args:\(3,\)"):
             result.get()
         assert Message.objects.get().failures == 3
 
@@ -408,6 +408,27 @@ class TestSemipredicates:
         with pytest.raises(exceptions.Ignore):
             result.get()
         assert ran(jobs.ignore_async.delay()).state == states.IGNORED
+
+    @pytest.mark.parametrize("name", [
+        *("FileNotFoundError", "ConnectionResetError", "TimeoutError", "PageRefused"),
+        *("UnicodeDecodeError", "SyntaxError", "ExceptionGroup"),
+    ])  # fmt: skip
+    def test_an_error_that_python_makes_in_its_own_way_is_of_its_class(self, name: str) -> None:
+        SEEN.clear()
+        result = ran(jobs.raise_of.apply_async((name,), link_error=jobs.log_error.s()))
+
+        with pytest.raises(Exception) as raised:
+            result.get(timeout=5)
+        assert type(raised.value).__name__ == name
+        error = Message.objects.get().errors[-1]["message"]
+        if name != "ExceptionGroup":  # which counts its errors
+            assert str(raised.value) == error
+        assert SEEN[0][0] == jobs.raise_of.name
+
+    def test_handlers_are_not_told_of_a_rejected_message(self) -> None:
+        ran(jobs.noisy_reject.delay())
+
+        assert [seen[0] for seen in SEEN] == ["before_start"]
 
     def test_a_rejected_message_is_a_dead_letter(self) -> None:
         result = ran(jobs.render_scene.delay("/x"))

@@ -138,6 +138,15 @@ def test_so_it_is_where_a_task_is_applied() -> None:
     assert jobs.give.apply(("it",), ignore_result=True).successful()
 
 
+def test_a_coroutine_that_nobody_runs_is_a_failure_also_where_no_result_is_kept() -> None:
+    async def never() -> None: ...
+
+    jobs.RETURNED["it"] = never()
+    applied = jobs.give.apply(("it",), ignore_result=True)
+
+    assert isinstance(applied.result, InvalidResult) and applied.failed()
+
+
 def test_a_result_of_a_result_is_what_it_is_found_by() -> None:
     outer = jobs.call_another.delay([1, 2])
     several = jobs.call_another.delay([[1, 2], [3, 4]])

@@ -8,7 +8,7 @@ from typing import Any, NoReturn
 from zoneinfo import ZoneInfo
 
 from django.utils.module_loading import import_string
-from django.utils.timezone import get_default_timezone, localtime
+from django.utils.timezone import get_default_timezone
 
 from pgqueue import registry
 from pgqueue.compat.celery import absent, beat, current, declaring
@@ -16,6 +16,7 @@ from pgqueue.compat.celery.async_result import AsyncResult
 from pgqueue.compat.celery.conf import Conf, of_django
 from pgqueue.compat.celery.exceptions import Unsupported
 from pgqueue.compat.celery.group_result import GroupResult, ResultSet
+from pgqueue.compat.celery.inspecting import Inspect
 from pgqueue.compat.celery.request import running_task
 from pgqueue.compat.celery.running import CeleryTask
 from pgqueue.compat.celery.signatures import Signature, signature
@@ -100,6 +101,15 @@ class Control:
         """Cancel messages, by their task_ids: one or a list."""
         for each in task_id if isinstance(task_id, list | tuple | set) else [task_id]:
             AsyncResult(each).revoke()
+
+    def inspect(self, destination: Any = None, timeout: float = 1.0, **others: Any) -> Inspect:
+        """Return an `Inspect`, which asks the rows of workers."""
+        return Inspect(destination, timeout)
+
+    def ping(self, destination: Any = None, timeout: float = 1.0, **others: Any) -> list[Any]:
+        """Return the workers that are alive."""
+        found = self.inspect(destination).ping() or {}
+        return [{name: answer} for name, answer in found.items()]
 
     def __getattr__(self, name: str) -> NoReturn:
         raise Unsupported(
@@ -301,7 +311,7 @@ class Celery:
 
     def now(self) -> datetime:
         """Return the time, in that zone."""
-        return localtime(timezone=self.timezone)
+        return datetime.now(self.timezone)
 
     def add_periodic_task(
         self,
@@ -322,6 +332,19 @@ class Celery:
         """Call what waits for that, once."""
         for each in (self.on_configure, self.on_after_configure, self.on_after_finalize):
             each.send(self)
+
+    def subclass_with_self(
+        self,
+        Class: Any,
+        name: str | None = None,
+        attribute: str = "app",
+        reverse: str | None = None,
+        keep_reduce: bool = False,
+        **others: Any,
+    ) -> Any:
+        """Return a subclass that has this app as an attribute."""
+        told = {attribute: self, "__module__": Class.__module__, "__doc__": Class.__doc__, **others}
+        return type(name or Class.__name__, (Class,), told)
 
     def finalize(self, auto: bool = False) -> None:
         """Do nothing: tasks are made as they are declared."""
@@ -378,6 +401,11 @@ def current_app() -> Celery:
     app = Celery("default", set_as_current=False)
     app.conf = of_django()
     return app
+
+
+def app_or_default(app: Celery | None = None) -> Celery:
+    """Return the app; None: the current one."""
+    return app or current_app()
 
 
 class Proxy:

@@ -1,4 +1,4 @@
-"""Notice that a task may have changed the state of a database session.
+"""Notice what the user's code does to a database session: to its state, and to its transaction.
 
 A setting, a role, a temporary table or an advisory lock outlives the task that made it, and the
 next task on the same connection would find it: with another tenant's `search_path` it would write
@@ -9,6 +9,11 @@ statements. So the worker notices such statements, and closes the connection aft
 A statement is judged by its text. One that is not known to be harmless counts as a change: the cost
 of a mistake is then one connection. What a function sets in the server is not seen, except for the
 settings that the server reports.
+
+A transaction that is open around the user's code must still be the same one afterwards. The client
+sees that nearly always: a session without a transaction, in which one had begun, has lost it. But a
+statement that ends the transaction may begin another at once. So the server is asked for the
+transaction's number before a statement of this kind, and in the end. Other statements cost nothing.
 """
 
 from __future__ import annotations
@@ -19,6 +24,8 @@ from typing import Any
 from weakref import WeakKeyDictionary
 
 import psycopg
+from psycopg.pq import TransactionStatus
+from psycopg.rows import tuple_row
 from psycopg.sql import Composable
 
 REPORTED = (
@@ -50,6 +57,11 @@ _LASTING = re.compile(
     r"|^(select|with|explain)\b.*\binto\s+((local|global)\s+)?temp(orary)?\s",
     re.DOTALL,
 )
+_ENDS = re.compile(
+    rf"(commit|end|abort|rollback)\b(?!(?:\s|{_COMMENT.pattern})*prepared\b)"
+    rf"(?!(?:\s|{_COMMENT.pattern}|\b(?:work|transaction)\b)*\bto\b)|prepare\s+transaction\b",
+    re.DOTALL,
+)
 
 
 def watch(connection: psycopg.Connection[Any]) -> None:
@@ -69,6 +81,20 @@ def has_changed(connection: psycopg.Connection[Any]) -> bool:
     if session is None or connection.closed:
         return False
     return session.is_marked or session.reported != _reported(connection)
+
+
+def is_watched(connection: psycopg.Connection[Any]) -> bool:
+    """Return whether the statements of a connection are watched."""
+    return connection in _sessions
+
+
+def keep(connection: psycopg.Connection[Any]) -> Kept | None:
+    """Begin to look at the open transaction of a connection; None: the session isn't watched.
+
+    The caller ends that by `Kept.leave`.
+    """
+    session = _sessions.get(connection)
+    return None if session is None else Kept(connection, session)
 
 
 def is_marked(connection: psycopg.Connection[Any]) -> bool:
@@ -101,11 +127,78 @@ def _lasts(text: str) -> bool:
     return bool(_LASTING.search(_SET_LOCALLY.sub("", text)))
 
 
+@lru_cache(KNOWN_TEXTS)
+def may_end_transaction(text: str) -> bool:
+    """Return whether a statement of these seems to end its transaction."""
+    return any(map(ends_transaction, text.split(";")))
+
+
+def ends_transaction(statement: str) -> bool:
+    """Return whether a statement ends its transaction."""
+    return bool(_ENDS.match(_BEFORE.sub("", statement, count=1).lower()))
+
+
+class Kept:
+    """A transaction that is open, or that psycopg is about to begin, and must not be ended."""
+
+    __slots__ = ("_connection", "_has_begun", "_has_ended", "_number", "_outer", "_session")
+
+    def __init__(self, connection: psycopg.Connection[Any], session: _Session) -> None:
+        self._connection = connection
+        self._session = session
+        self._has_begun = connection.pgconn.transaction_status != TransactionStatus.IDLE
+        self._has_ended = False
+        self._number: str | None = None
+        self._outer, session.kept = session.kept, self
+
+    def note(self, text: str) -> None:
+        """Look at a statement that is about to be sent."""
+        status = self._connection.pgconn.transaction_status
+        if status == TransactionStatus.IDLE:
+            self._has_ended |= self._has_begun
+            # By psycopg, before this statement.
+            self._has_begun = True
+        if not may_end_transaction(text):
+            return
+        if status == TransactionStatus.INERROR:
+            # The server refuses all statements unless the first one ends the transaction.
+            self._has_ended |= ends_transaction(text.split(";")[0])
+        elif self._number is None:
+            self._number = self._ask("SELECT pg_current_xact_id()::text")
+
+    def leave(self) -> bool:
+        """Stop looking; return whether the transaction was ended."""
+        outer = self._session.kept = self._outer
+        is_another = self._is_another()
+        if outer is not None:
+            outer._has_begun |= self._has_begun
+            outer._has_ended |= is_another
+        return is_another
+
+    def _is_another(self) -> bool:
+        if self._has_ended or self._connection.closed:
+            return self._has_ended
+        status = self._connection.pgconn.transaction_status
+        if status == TransactionStatus.IDLE:
+            return self._has_begun
+        if self._number is None or status != TransactionStatus.INTRANS:
+            return False
+        try:
+            return self._number != self._ask("SELECT pg_current_xact_id_if_assigned()::text")
+        except psycopg.Error:
+            return True
+
+    def _ask(self, query: Any) -> str | None:
+        row = psycopg.Cursor(self._connection, row_factory=tuple_row).execute(query).fetchone()
+        return None if row is None else row[0]
+
+
 class _Session:
     """The state that a session began with, and whether a statement may have changed it."""
 
     def __init__(self, connection: psycopg.Connection[Any]) -> None:
         self.is_marked = False
+        self.kept: Kept | None = None
         self.reported = _reported(connection)
 
 
@@ -121,8 +214,14 @@ def _note(connection: psycopg.Connection[Any], query: Any) -> None:
         query = query.decode(errors="replace")
     elif isinstance(query, Composable):
         query = query.as_string(connection)
-    if not isinstance(query, str) or changes_session(query):
-        _sessions[connection].is_marked = True
+    session = _sessions[connection]
+    if not isinstance(query, str):
+        session.is_marked = True
+        return
+    if changes_session(query):
+        session.is_marked = True
+    if session.kept is not None:
+        session.kept.note(query)
 
 
 class _Watching(psycopg.Cursor[Any]):
@@ -139,6 +238,10 @@ class _Watching(psycopg.Cursor[Any]):
     def stream(self, query: Any, *args: Any, **kwargs: Any) -> Any:
         _note(self.connection, query)
         return super().stream(query, *args, **kwargs)
+
+    def copy(self, statement: Any, *args: Any, **kwargs: Any) -> Any:
+        _note(self.connection, statement)
+        return super().copy(statement, *args, **kwargs)
 
 
 @lru_cache(None)

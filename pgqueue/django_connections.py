@@ -1,4 +1,4 @@
-"""Keep the Django connections of a worker's threads open, and clean for the next task.
+"""Keep the Django connections of threads that run the user's code open and clean for the next call.
 
 With CONN_MAX_AGE 0, Django's default, a connection is kept while its thread has work: to connect
 for each task costs more than most tasks. So no task may leave a trace on it for the next one: it is
@@ -10,9 +10,8 @@ an error occurred there: this is done after every task, however small.
 
 from __future__ import annotations
 
-import logging
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from datetime import timedelta
 from time import monotonic
@@ -24,11 +23,12 @@ from django.dispatch import receiver
 from psycopg.errors import FeatureNotSupported, ReadOnlySqlTransaction
 from psycopg.pq import TransactionStatus
 
+from pgqueue import forking, session_state
+from pgqueue.causes import is_caused_by
 from pgqueue.conf import settings
-from pgqueue.engine.errors import is_caused_by
-from pgqueue.worker import session_state
+from pgqueue.escaping import logger_of
 
-logger = logging.getLogger(__name__)
+logger = logger_of(__name__)
 
 MAX_AGE = timedelta(minutes=10)
 """How long a connection is kept that Django would close at once."""
@@ -50,7 +50,7 @@ class _Opened(threading.local):
 _opened = _Opened()
 
 
-@receiver(connection_created, dispatch_uid="pgqueue.worker.django_connections")
+@receiver(connection_created, dispatch_uid="pgqueue.django_connections")
 def _note(connection: BaseDatabaseWrapper, **kwargs: Any) -> None:
     others = [each for each in _opened.here if each.connection and each is not connection]
     # In place: an event loop looks at the list of another thread.
@@ -69,12 +69,13 @@ def _is_kept(wrapper: BaseDatabaseWrapper) -> bool:
 
 
 def begin_thread() -> list[BaseDatabaseWrapper]:
-    """Note that this thread runs tasks of a worker: its connections are watched, and may be kept.
+    """Note that this thread runs the user's code: its connections are watched, and may be kept.
 
     Returns:
         The connections opened in this thread: a list that is kept up to date.
     """
     _opened.is_a_workers = True
+    forking.serve()
     return _opened.here
 
 
@@ -100,7 +101,8 @@ def have_any_changed(opened: Iterable[BaseDatabaseWrapper]) -> bool:
 
 
 def close_changed_connections() -> None:
-    """Close the connections whose session was changed. Never raises."""
+    """Close the connections whose session was changed, or left without autocommit. Never raises."""
+    forget_queries()
     _close_each(_close_if_changed)
 
 
@@ -118,24 +120,29 @@ def are_any_in_transaction(opened: Iterable[BaseDatabaseWrapper]) -> bool:
     return any(map(_is_in_transaction, list(opened)))
 
 
-def roll_back_open(*, atomic: str | None = None) -> list[str]:
+def with_transaction() -> list[BaseDatabaseWrapper]:
+    """Return the connections of this thread that have a transaction, or begin one as they go on."""
+    return [each for each in _opened.here if _is_in_transaction(each) or _is_manual(each)]
+
+
+def roll_back_open(*, around: Sequence[BaseDatabaseWrapper] = ()) -> list[str]:
     """Close the connections of this thread with an open transaction, COPY or pipeline.
 
     The server rolls back then. Never raises.
 
     Args:
-        atomic: the alias whose transaction is the worker's. It is only closed if its task has left
-            it in COPY or pipeline mode, where the worker can't go on.
+        around: connections whose transaction is the caller's. One is closed only if it was left in
+            COPY or pipeline mode, where the caller can't go on.
 
     Returns:
         The aliases of what was closed.
     """
     left = []
-    for wrapper in list(_opened.here):
-        is_open = _is_busy if wrapper.alias == atomic else _is_in_transaction
-        if is_open(wrapper):
+    for wrapper in _opened.here:
+        is_callers = wrapper in around if around else False
+        if (_is_busy if is_callers else _is_in_transaction)(wrapper):
             left.append(wrapper.alias)
-            _close_safely(_leave if wrapper.alias != atomic else _cut, wrapper)
+            _close_safely(_cut if is_callers else _leave, wrapper)
     return left
 
 
@@ -149,6 +156,7 @@ def close_old_connections(*, was_idle: bool = False) -> None:
     Args:
         was_idle: whether they were unused for a while, so that CONN_HEALTH_CHECKS is worth a query.
     """
+    forget_queries()
     _close_each(_close_if_obsolete if was_idle else _close_if_old)
 
 
@@ -177,6 +185,17 @@ def close_read_only_connections() -> None:
     _close_each(_close_if_read_only)
 
 
+def forget_queries(opened: Iterable[BaseDatabaseWrapper] | None = None) -> None:
+    """Empty `connection.queries`, which Django fills under DEBUG, and empties for each request.
+
+    Args:
+        opened: the connections; None: the connections of this thread.
+    """
+    for wrapper in list(_opened.here if opened is None else opened):
+        if not wrapper.force_debug_cursor:  # as where a test counts queries
+            wrapper.queries_log.clear()
+
+
 def _close_each(close: Callable[[BaseDatabaseWrapper], None]) -> None:
     for wrapper in list(_opened.here):
         _close_safely(close, wrapper)
@@ -198,6 +217,12 @@ def _is_in_transaction(wrapper: BaseDatabaseWrapper) -> bool:
     if wrapper.in_atomic_block or own is None or wrapper.vendor != "postgresql":
         return wrapper.in_atomic_block
     return own.pgconn.transaction_status in IN_TRANSACTION or bool(own.pgconn.pipeline_status)
+
+
+def _is_manual(wrapper: BaseDatabaseWrapper) -> bool:
+    """Return whether code, and not DATABASES, has switched autocommit off."""
+    is_off = wrapper.connection is not None and not wrapper.autocommit
+    return is_off and bool(wrapper.settings_dict["AUTOCOMMIT"])
 
 
 def _is_busy(wrapper: BaseDatabaseWrapper) -> bool:
@@ -226,7 +251,7 @@ def _close_if_changed(wrapper: BaseDatabaseWrapper) -> None:
     own = wrapper.connection
     if own is None or wrapper.vendor != "postgresql" or wrapper.in_atomic_block:
         return
-    if session_state.has_changed(own):
+    if _is_manual(wrapper) or session_state.has_changed(own):
         _cut(wrapper)
         wrapper.close()
 
@@ -237,7 +262,7 @@ def _leave(wrapper: BaseDatabaseWrapper) -> None:
     The task has left it open, or a timeout arrived while Django was leaving it. Django would not
     connect again, and each later task of this thread would fail, or be rolled back in the end.
     """
-    logger.warning("A task has left a transaction on %s open: it is rolled back", wrapper.alias)
+    logger.warning("A transaction on %s was left open: it is rolled back", wrapper.alias)
     _cut(wrapper)
     wrapper.in_atomic_block = wrapper.closed_in_transaction = False
     wrapper.close()

@@ -1,0 +1,14 @@
+"""Find out what caused an error."""
+
+from __future__ import annotations
+
+
+def is_caused_by(error: BaseException | None, *kinds: type[BaseException]) -> bool:
+    """Return whether the error, or a cause or context of it, is one of these kinds."""
+    seen: set[int] = set()
+    while error is not None and id(error) not in seen:
+        if isinstance(error, kinds):
+            return True
+        seen.add(id(error))
+        error = error.__cause__ or error.__context__
+    return False

@@ -1,0 +1,1 @@
+"""Names of Celery's result backends, for other packages."""

@@ -1,0 +1,13 @@
+"""A task that tests of a project know."""
+
+from pgqueue.compat.celery import current
+from pgqueue.compat.celery.declaring import declare
+
+
+def pong() -> str:
+    """Return a word."""
+    return "pong"
+
+
+ping = declare(pong, None, {"name": "celery.ping"})
+current.shared.remove(("celery.ping", current.latest()))

@@ -1,0 +1,1 @@
+"""Names of Celery's worker, for other packages."""

@@ -1,0 +1,70 @@
+import json
+from argparse import ArgumentParser
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+from django.core.management.base import BaseCommand, CommandError
+
+from pgqueue.compat.celery import porting
+from pgqueue.escaping import on_one_line
+
+
+class Command(BaseCommand):
+    help = (
+        "Read a project's source: which imports, calls, settings and signals of Celery's it uses; "
+        "which are taken over, which differ, which are refused, and what to do. Nothing of the "
+        "project is imported. Ends with status 1 if something is refused."
+    )
+    requires_system_checks: list[str] = []
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        parser.add_argument(
+            "paths", nargs="*", default=["."], help="files and folders. Without them: this folder."
+        )
+        parser.add_argument(
+            "--fix",
+            action="store_true",
+            help="rewrite the imports of what is taken over. Statements that import something "
+            "refused stay as they are.",
+        )
+        parser.add_argument(
+            "--all", action="store_true", help="list also what is taken over without a difference."
+        )
+        parser.add_argument("--format", choices=["text", "json"], default="text")
+
+    def handle(self, *args: Any, paths: list[str], fix: bool, **options: Any) -> None:
+        found: list[porting.Finding] = []
+        fixed = 0
+        for path in porting.files(_existing(paths)):
+            try:
+                found += porting.findings(path)
+                if fix and (text := porting.rewritten(path)) is not None:
+                    path.write_text(text, "utf-8")
+                    fixed += 1
+            except (SyntaxError, UnicodeDecodeError) as error:
+                self.stderr.write(f"{path}: it can't be read: {on_one_line(str(error))}")
+        counts = Counter(each.word for each in found)
+        if options["format"] == "json":
+            told = [{**each._asdict(), "path": str(each.path)} for each in found]
+            self.stdout.write(json.dumps({"found": told, "counts": counts, "rewritten": fixed}))
+        else:
+            for each in found:
+                if options["all"] or each.word != "taken over":
+                    why = f": {each.why}" if each.why else ""
+                    self.stdout.write(f"{each.path}:{each.line}: {each.word}: {each.what}{why}")
+            said = ", ".join(
+                f"{counts[word]} {word}" for word in ("taken over", "differs", "refused")
+            )
+            self.stdout.write(f"{said}.")
+            if fix:
+                self.stdout.write(f"Imports were rewritten in {fixed} files.")
+        if counts["refused"]:
+            raise SystemExit(1)
+
+
+def _existing(paths: list[str]) -> list[Path]:
+    for each in paths:
+        if not Path(each).exists():
+            raise CommandError(f"There is no file or folder {each!r}.")
+    return [Path(each) for each in paths]

@@ -1,0 +1,47 @@
+from __future__ import annotations
+
+import json
+from argparse import ArgumentParser
+from typing import Any
+
+import psycopg
+from django.core.management.base import CommandError
+
+from pgqueue.connections import connect
+from pgqueue.engine import exports, identity
+from pgqueue.management.base import QueueCommand
+from pgqueue.management.databases import database_of
+from pgqueue.tables import needing_tables
+
+
+class Command(QueueCommand):
+    help = (
+        "Say that this database was restored to an earlier time, or is a copy that goes on by "
+        "itself. From now on it refuses everything that was remembered of it elsewhere: "
+        "checkpoints of Spark's streams, folders of exports, and positions of browsers."
+    )
+    requires_system_checks = []
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        parser.add_argument("--format", choices=["text", "json"], default="text")
+        parser.add_argument("--database", metavar="ALIAS", help="(PGQUEUE: DATABASE).")
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        alias = database_of(options["database"])
+        try:
+            with needing_tables(alias), connect(alias, name="restored") as connection:
+                new = identity.renew(connection)
+                targets = [each.name for each in exports.targets(connection)]
+        except psycopg.errors.InsufficientPrivilege as error:
+            raise CommandError(f"Only the owner of the tables may say this: {error}") from error
+        except psycopg.OperationalError as error:
+            raise CommandError(f"The database can't be reached: {error}") from error
+        if options["format"] == "json":
+            self.stdout.write(json.dumps({"identity": new, "exports": targets}))
+            return
+        self.stdout.write(f"The database is {new} now: earlier checkpoints are refused.")
+        for target in targets:
+            self.stdout.write(
+                f"Export to another folder than {target}, and forget that one: "
+                f"manage.py pgqueue_export --forget {target}"
+            )

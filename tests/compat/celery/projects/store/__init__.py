@@ -1,0 +1,3 @@
+from .celeryconf import app as celery_app
+
+__all__ = ["celery_app"]

@@ -1,0 +1,63 @@
+"""Which database it is: one of its own, also for a copy; another one after a restore."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from pgqueue.engine import identity
+from pgqueue.engine.values import Position
+from tests.factories import Connection, ended, one
+
+pytestmark = pytest.mark.django_db(transaction=True, databases=["default", "second"])
+Connect = Callable[..., Connection]
+
+
+@pytest.fixture
+def _as_it_was(connection: Connection) -> Iterator[None]:
+    [before] = one(connection, "SELECT id FROM pgqueue_identity")
+    yield
+    connection.execute("UPDATE pgqueue_identity SET id = %s", [before])
+
+
+def test_is_the_same_for_each_session(connection: Connection, connect: Connect) -> None:
+    assert identity.of(connection) == identity.of(connect()) != ""
+
+
+@pytest.mark.usefixtures("_as_it_was")
+def test_is_another_one_for_a_copy_on_the_same_server(
+    connection: Connection, connect: Connect
+) -> None:
+    [id] = one(connect("second"), "SELECT id FROM pgqueue_identity")
+    connection.execute("UPDATE pgqueue_identity SET id = %s", [id])
+
+    ours, theirs = identity.of(connection), identity.of(connect("second"))
+
+    assert ours.endswith(f"/{id}")
+    assert theirs.endswith(f"/{id}")
+    assert ours != theirs
+
+
+@pytest.mark.usefixtures("_as_it_was")
+def test_is_another_one_after_a_restore_that_is_told(connection: Connection) -> None:
+    before = identity.of(connection)
+
+    after = identity.renew(connection)
+
+    assert before != after == identity.of(connection)
+
+
+def test_there_is_one_alone(connection: Connection) -> None:
+    identity.renew(connection)
+
+    assert one(connection, "SELECT count(*) FROM pgqueue_identity") == (1,)
+
+
+def test_a_row_is_known_by_when_it_ended(connection: Connection) -> None:
+    ended(connection)
+    id, txid, at = one(connection, "SELECT id, txid, finished_at FROM pgqueue_history")
+
+    assert identity.of_history(connection, Position(txid, id)) == round(at.timestamp() * 1e6)
+    assert identity.of_history(connection, Position(txid, id + 1)) is None
+    assert identity.of_event(connection, 1) is None

@@ -1,0 +1,5 @@
+"""As on the machine of a developer."""
+
+from tests.projects.base import *  # noqa: F403
+
+DEBUG = True

@@ -6,9 +6,8 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
-    from pgqueue.batches import Batch as Batch
-    from pgqueue.batches import batch as batch
-    from pgqueue.channels import Channel as Channel
+    from pgqueue.database.guard import TransactionLost as TransactionLost
+    from pgqueue.database.migration_check import NotMigrated as NotMigrated
     from pgqueue.events.acting import acting_as as acting_as
     from pgqueue.events.buffering import BufferedPublisher as BufferedPublisher
     from pgqueue.events.consumers import consumer as consumer
@@ -81,16 +80,17 @@ if TYPE_CHECKING:
     from pgqueue.exceptions import WaitTimeout as WaitTimeout
     from pgqueue.exceptions import WebhookDisabled as WebhookDisabled
     from pgqueue.exceptions import WriteConflict as WriteConflict
-    from pgqueue.guard import TransactionLost as TransactionLost
     from pgqueue.inbox.aggregates import AggregateMessage as AggregateMessage
     from pgqueue.inbox.receiving import Received as Received
     from pgqueue.inbox.receiving import areceive_external as areceive_external
     from pgqueue.inbox.receiving import receive_external as receive_external
     from pgqueue.inbox.webhooks import receive_webhook as receive_webhook
-    from pgqueue.retries import Exponential as Exponential
-    from pgqueue.retries import backoff as backoff
-    from pgqueue.schedules import Schedule as Schedule
-    from pgqueue.tables import NotMigrated as NotMigrated
+    from pgqueue.operating.batches import Batch as Batch
+    from pgqueue.operating.batches import batch as batch
+    from pgqueue.operating.channels import Channel as Channel
+    from pgqueue.options.retries import Exponential as Exponential
+    from pgqueue.options.retries import backoff as backoff
+    from pgqueue.options.schedules import Schedule as Schedule
     from pgqueue.tasks import Delivery as Delivery
     from pgqueue.tasks import Notice as Notice
     from pgqueue.tasks import Task as Task
@@ -119,12 +119,12 @@ if TYPE_CHECKING:
 _HOMES = {
     "AggregateMessage": "pgqueue.inbox.aggregates",
     "BackfillConflict": "pgqueue.exceptions",
-    "Batch": "pgqueue.batches",
+    "Batch": "pgqueue.operating.batches",
     "BatchTooLarge": "pgqueue.exceptions",
     "BufferedPublisher": "pgqueue.events.buffering",
     "Call": "pgqueue.tasks.calls",
     "Cancel": "pgqueue.exceptions",
-    "Channel": "pgqueue.channels",
+    "Channel": "pgqueue.operating.channels",
     "ChannelFull": "pgqueue.exceptions",
     "ChannelNotWatched": "pgqueue.exceptions",
     "ChannelPaused": "pgqueue.exceptions",
@@ -136,7 +136,7 @@ _HOMES = {
     "DuplicateMessage": "pgqueue.exceptions",
     "Event": "pgqueue.events.typed",
     "EventsRemoved": "pgqueue.exceptions",
-    "Exponential": "pgqueue.retries",
+    "Exponential": "pgqueue.options.retries",
     "FeedUnavailable": "pgqueue.exceptions",
     "Flow": "pgqueue.tasks.flows",
     "FlowDoesNotExist": "pgqueue.exceptions",
@@ -160,7 +160,7 @@ _HOMES = {
     "InvalidTracking": "pgqueue.exceptions",
     "InvalidWebhook": "pgqueue.exceptions",
     "LeaseLost": "pgqueue.exceptions",
-    "NotMigrated": "pgqueue.tables",
+    "NotMigrated": "pgqueue.database.migration_check",
     "MissingEncryptionKey": "pgqueue.exceptions",
     "NewerPayload": "pgqueue.exceptions",
     "NothingToHear": "pgqueue.exceptions",
@@ -175,7 +175,7 @@ _HOMES = {
     "ReceiverClosed": "pgqueue.exceptions",
     "RecordedEvent": "pgqueue.events.recorded",
     "Retry": "pgqueue.exceptions",
-    "Schedule": "pgqueue.schedules",
+    "Schedule": "pgqueue.options.schedules",
     "Task": "pgqueue.tasks",
     "TaskContext": "pgqueue.tasks",
     "TaskFailed": "pgqueue.exceptions",
@@ -184,7 +184,7 @@ _HOMES = {
     "TaskResultMismatch": "pgqueue.exceptions",
     "TaskTimeout": "pgqueue.exceptions",
     "TransactionLeftOpen": "pgqueue.exceptions",
-    "TransactionLost": "pgqueue.guard",
+    "TransactionLost": "pgqueue.database.guard",
     "UnknownOperation": "pgqueue.exceptions",
     "UnknownTask": "pgqueue.exceptions",
     "UnreadableEvent": "pgqueue.exceptions",
@@ -202,8 +202,8 @@ _HOMES = {
     "areceive_external": "pgqueue.inbox.receiving",
     "asend": "pgqueue.tasks",
     "asend_many": "pgqueue.tasks",
-    "backoff": "pgqueue.retries",
-    "batch": "pgqueue.batches",
+    "backoff": "pgqueue.options.retries",
+    "batch": "pgqueue.operating.batches",
     "chain": "pgqueue.tasks.calls",
     "chord": "pgqueue.tasks.calls",
     "consumer": "pgqueue.events.consumers",

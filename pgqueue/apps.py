@@ -15,7 +15,7 @@ class PGQueueConfig(AppConfig):
 
     def ready(self) -> None:
         from pgqueue import checks  # noqa: F401
-        from pgqueue.connections import tell_iso
+        from pgqueue.database.connections import tell_iso
         from pgqueue.database_router import install
         from pgqueue.events.acting import tell_triggers
 

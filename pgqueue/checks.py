@@ -11,11 +11,10 @@ from django.db import OperationalError, connections
 from django.utils.connection import ConnectionDoesNotExist
 from django.utils.module_loading import autodiscover_modules
 
-from pgqueue import encryption, registry
 from pgqueue.conf import settings
 from pgqueue.exceptions import InvalidSchedule, InvalidTask
-from pgqueue.names import AT_START
-from pgqueue.tasks import scheduling
+from pgqueue.tasks import encryption, registry, scheduling
+from pgqueue.values.names import AT_START
 
 OLDEST = 15
 LOGICAL = "logical"

@@ -11,15 +11,20 @@ from django.conf import settings as django_settings
 from django.core.exceptions import ImproperlyConfigured
 from django.core.signals import setting_changed
 
-from pgqueue.endpoints import Endpoints, as_endpoints
-from pgqueue.names import as_channel, as_identifier, as_slot
-from pgqueue.quantities import as_count, as_duration, as_flag
+from pgqueue.options.retention import Retention, as_retention
+from pgqueue.options.retries import (
+    Backoff,
+    Exponential,
+    as_backoff,
+    declare,
+)
+from pgqueue.options.schedules import Entry, as_entries
+from pgqueue.options.webhook_options import Endpoints, as_endpoints
 from pgqueue.redaction import FIELDS, as_fields
-from pgqueue.retention import Retention, as_retention
-from pgqueue.retries import Backoff, Exponential, as_backoff, declare
-from pgqueue.schedules import Entry, as_entries
-from pgqueue.spelling import hint, shown
 from pgqueue.states import Outcome
+from pgqueue.values.error_words import hint, shown
+from pgqueue.values.names import as_channel, as_identifier, as_slot
+from pgqueue.values.number_checks import as_count, as_duration, as_flag
 
 MONTH = timedelta(days=30)
 MOST_THREADS = 10_000

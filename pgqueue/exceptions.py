@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
-from pgqueue.quantities import as_timedelta
+from pgqueue.values.number_checks import as_timedelta
 
 if TYPE_CHECKING:
-    from pgqueue.guard import TransactionLost as TransactionLost
-    from pgqueue.tables import NotMigrated as NotMigrated
+    from pgqueue.database.guard import TransactionLost as TransactionLost
+    from pgqueue.database.migration_check import NotMigrated as NotMigrated
 
 
 class PGQueueError(Exception):
@@ -199,7 +199,7 @@ class UnknownTask(PGQueueError):
 
 
 class UnknownOperation(PGQueueError):
-    """Nobody who may operate has asked for this: `pgqueue.bulk.start()` and the admin do."""
+    """The operation was not begun by the admin or by `pgqueue.operating.bulk.start()`."""
 
 
 class TickMissed(PGQueueError):
@@ -404,11 +404,11 @@ class Cancel(EndOfRun):
 def __getattr__(name: str) -> Any:
     # Both are errors of Django's, too, which a process that imports this module may not have.
     if name == "NotMigrated":
-        from pgqueue.tables import NotMigrated
+        from pgqueue.database.migration_check import NotMigrated
 
         return NotMigrated
     if name == "TransactionLost":
-        from pgqueue.guard import TransactionLost
+        from pgqueue.database.guard import TransactionLost
 
         return TransactionLost
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -11,9 +11,9 @@ import sys
 from datetime import UTC, datetime
 from typing import Any
 
-from pgqueue.escaping import on_one_line
 from pgqueue.signals import fields_of
 from pgqueue.tasks.around import running
+from pgqueue.values.escaping import on_one_line
 
 FIELDS = ("message_id", "task", "attempt", "channel", "key", "flow_id", "trace_id")
 

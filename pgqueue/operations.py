@@ -22,10 +22,10 @@ from pgqueue.engine import tracking, trail
 from pgqueue.engine.tracking import OWN, TABLES, Definition, Table
 from pgqueue.events.tables import parts_of, parts_of_model, quoted, topic_of
 from pgqueue.exceptions import InvalidEvent, InvalidTracking
-from pgqueue.filters import as_topic
-from pgqueue.names import as_text
-from pgqueue.quantities import as_flag
-from pgqueue.spelling import hint, shown
+from pgqueue.options.filters import as_topic
+from pgqueue.values.error_words import hint, shown
+from pgqueue.values.names import as_text
+from pgqueue.values.number_checks import as_flag
 
 __all__ = ["IndexTrail", "TrackTable", "UntrackTable"]
 

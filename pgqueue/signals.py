@@ -13,12 +13,13 @@ from typing import Any
 
 from django.dispatch import Signal, receiver
 
-from pgqueue import spelling, tables, tracebacks
-from pgqueue.endings import Died
-from pgqueue.escaping import Lines, logger_of
+from pgqueue.calls.outcomes import Died
+from pgqueue.database import migration_check
+from pgqueue.database.savepoints import GuardedSignal
 from pgqueue.redaction import Hidden, stand_in
-from pgqueue.savepoints import GuardedSignal
 from pgqueue.states import State
+from pgqueue.values import error_words, tracebacks
+from pgqueue.values.escaping import Lines, logger_of
 
 logger = logger_of("pgqueue")
 
@@ -366,20 +367,22 @@ def _log_tables(sender: Any, database: str, missing: Any, **kwargs: Any) -> None
         "The database %s lacks tables, or has old ones (%s): %s. This worker waits for that.",
         database,
         missing if isinstance(missing, str) else "not applied: " + ", ".join(missing),
-        tables.remedy(database),
+        migration_check.remedy(database),
     )
 
 
 @receiver(channels_unseen)
 def _log_unseen(sender: Any, channels: Any, known: Any, **kwargs: Any) -> None:
-    suggestions = (spelling.suggestion(name, known) for name in channels)
+    suggestions = (error_words.suggestion(name, known) for name in channels)
     logger.warning(
         "No task, message, policy or configuration names %s, which this worker serves. %s",
         ", ".join(map(repr, channels)),
         " ".join(
             [
                 *filter(None, dict.fromkeys(suggestions)),
-                f"Known channels: {spelling.listed(known)}." if known else "No channel is known.",
+                f"Known channels: {error_words.listed(known)}."
+                if known
+                else "No channel is known.",
             ]
         ),
     )
@@ -452,7 +455,7 @@ def _log_cut_short(sender: Any, left: int, error: BaseException | None, **kwargs
 @receiver(service_failed)
 def _log_failed(sender: Any, service: str, error: BaseException, **kwargs: Any) -> None:
     # What is to be done about missing tables is said by the text alone.
-    lack = tables.lack_of(error)
+    lack = migration_check.lack_of(error)
     logger.error(
         "%s failed and will try again: %s",
         service,

@@ -9,7 +9,7 @@ from unittest.mock import patch
 
 import psycopg
 
-from pgqueue.readable import Readable
+from pgqueue.values.readable import Readable
 from tests.factories import Connection
 
 RULE = "pgqueue_event_times"

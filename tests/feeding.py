@@ -14,7 +14,7 @@ from django.conf import settings
 from django.db import connections
 from django.test import override_settings
 
-from pgqueue.connections import connect
+from pgqueue.database.connections import connect
 from pgqueue.engine import replication
 from pgqueue.replication import slots
 from pgqueue.replication.feed import Feed

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from pgqueue.addresses import PRIVATE, as_networks, is_allowed
+from pgqueue.options.addresses import PRIVATE, as_networks, is_allowed
 
 PUBLIC = ["8.8.8.8", "93.184.216.34", "2606:4700::1111", "::ffff:8.8.8.8", "64:ff9b::808:808"]
 OWN = [

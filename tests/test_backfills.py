@@ -13,11 +13,12 @@ from typing import Any
 import psycopg
 import pytest
 
-from pgqueue import BackfillConflict, InvalidArguments, backfills, task
-from pgqueue.connections import connect
+from pgqueue import BackfillConflict, InvalidArguments, task
+from pgqueue.database.connections import connect
 from pgqueue.engine import backfill as engine
 from pgqueue.engine import settle, staged
 from pgqueue.models import Backfill, Message, Staged
+from pgqueue.operating import backfills
 from tests.factories import Connection, claim, done, limit, refusing
 from tests.stepping import Stepper
 
@@ -196,7 +197,7 @@ def test_the_rate_is_not_exceeded(connection: Connection, monkeypatch: pytest.Mo
         now += seconds
 
     monkeypatch.setattr(backfills, "time", clock(sleep))
-    monkeypatch.setattr("pgqueue.backfills.time.monotonic", lambda: now)
+    monkeypatch.setattr("pgqueue.operating.backfills.time.monotonic", lambda: now)
     begin(connection, [{"number": number} for number in range(10)])
 
     release(rate=4.0, batch=100, progress=counts.append)

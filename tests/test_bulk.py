@@ -11,11 +11,11 @@ from django.contrib.auth.models import User
 from django.db import DatabaseError
 from django.utils import timezone
 
-from pgqueue import bulk
-from pgqueue.bulk import Filter
-from pgqueue.channels import WAITING
 from pgqueue.engine import operate as engine
 from pgqueue.models import History, Message, Operation
+from pgqueue.operating import bulk
+from pgqueue.operating.bulk import Filter
+from pgqueue.operating.channels import WAITING
 from pgqueue.testing import run_all
 from tests.factories import Connection, bury, enqueue, hold, make_due, refusing, run, schedule
 

@@ -15,7 +15,7 @@ from asgiref.sync import async_to_sync
 from pgqueue import PGQueueError, consumer, subscribe, task
 from pgqueue.backend import api
 from pgqueue.backend import task as django_task
-from pgqueue.callables import check_did_run, fault_of
+from pgqueue.calls.callables import check_did_run, fault_of
 from pgqueue.compat.celery import shared_task
 from pgqueue.events import consumers
 from pgqueue.exceptions import InvalidGroup, InvalidResult, InvalidSubscription, InvalidTask

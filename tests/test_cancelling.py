@@ -5,9 +5,10 @@ from __future__ import annotations
 import pytest
 from django.core.management import CommandError
 
-from pgqueue import Channel, bulk
+from pgqueue import Channel
 from pgqueue.engine import cancel, operate
 from pgqueue.models import History, Message
+from pgqueue.operating import bulk
 from pgqueue.tasks.flows import get_flow
 from pgqueue.testing import run_all
 from tests import stored_flows

@@ -17,7 +17,7 @@ from django.db import DatabaseError, IntegrityError, connections, transaction
 from django.db.transaction import TransactionManagementError
 
 from pgqueue import Channel
-from pgqueue.connections import connect
+from pgqueue.database.connections import connect
 from pgqueue.engine import claim_governed, purge, route, settle
 from pgqueue.engine.claim_governed import EVERY_TURN
 from pgqueue.exceptions import ChannelPaused, InvalidChannel, InvalidPolicy

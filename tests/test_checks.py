@@ -11,10 +11,10 @@ from django.core.management.base import BaseCommand
 from django.db import OperationalError, connection
 from django.test import override_settings
 
-from pgqueue import registry
 from pgqueue.checks import check_encryption, check_schedules, check_server, check_settings
 from pgqueue.exceptions import InvalidTask
 from pgqueue.management.commands import pgqueue_maintain, runworker
+from pgqueue.tasks import registry
 from tests import encrypted_jobs
 from tests.processes import manage
 
@@ -161,7 +161,7 @@ def test_a_task_that_is_to_be_encrypted_needs_a_key_and_the_library() -> None:
 
     with override_settings(PGQUEUE={}):
         (no_key,) = check_encryption(None)
-    with mock.patch("pgqueue.encryption.find_spec", return_value=None):
+    with mock.patch("pgqueue.tasks.encryption.find_spec", return_value=None):
         (no_library,) = check_encryption(None)
 
     assert (no_key.id, no_library.id) == ("pgqueue.E010", "pgqueue.E011")

@@ -7,7 +7,7 @@ from django.core.exceptions import ImproperlyConfigured
 from django.test import override_settings
 
 from pgqueue.conf import read, settings
-from pgqueue.retries import Delays, Exponential
+from pgqueue.options.retries import Delays, Exponential
 from pgqueue.states import Outcome
 
 KEY = "c29tZSBieXRlcywgMzIgb2YgdGhlbSwgYXMgYSBrZXk="

@@ -12,10 +12,10 @@ from django.db import connection
 from psycopg import InternalError, OperationalError
 from psycopg.errors import IdleInTransactionSessionTimeout
 
-from pgqueue import connections
 from pgqueue.conf import settings
-from pgqueue.connections import Contact, Session, connect
-from pgqueue.transactions import in_short, is_pooled
+from pgqueue.database import connections
+from pgqueue.database.connections import Contact, Session, connect
+from pgqueue.database.transactions import in_short, is_pooled
 
 pytestmark = pytest.mark.django_db
 

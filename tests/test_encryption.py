@@ -16,8 +16,13 @@ from django.test import override_settings
 from sentry_sdk.serializer import serialize
 from sentry_sdk.utils import event_from_exception
 
-from pgqueue import Channel, batch, encryption, flow, receive, subscribe
-from pgqueue.backfills import check_may_be_open
+from pgqueue import (
+    Channel,
+    batch,
+    flow,
+    receive,
+    subscribe,
+)
 from pgqueue.engine.wait import Seen
 from pgqueue.events import subscriptions
 from pgqueue.exceptions import (
@@ -33,10 +38,11 @@ from pgqueue.exceptions import (
     UnreadablePayload,
 )
 from pgqueue.models import History, Message, Schedule
-from pgqueue.schedules import Schedule as Times
+from pgqueue.operating.backfills import check_may_be_open
+from pgqueue.options.schedules import Schedule as Times
 from pgqueue.sse.progress import block
 from pgqueue.states import Outcome, State
-from pgqueue.tasks import scheduling
+from pgqueue.tasks import encryption, scheduling
 from pgqueue.tasks.definition import Task
 from pgqueue.testing import run_all
 from tests import encrypted_jobs as jobs

@@ -9,10 +9,17 @@ from typing import Any
 import pytest
 from django.core.exceptions import ImproperlyConfigured
 
-from pgqueue.addresses import PRIVATE
 from pgqueue.conf import read
-from pgqueue.endpoints import as_headers, as_secret, as_url, key_of, new_secret, parsed
-from pgqueue.retries import Delays, Exponential
+from pgqueue.options.addresses import PRIVATE
+from pgqueue.options.retries import Delays, Exponential
+from pgqueue.options.webhook_options import (
+    as_headers,
+    as_secret,
+    as_url,
+    key_of,
+    new_secret,
+    parsed,
+)
 
 
 def test_nothing_need_be_set() -> None:

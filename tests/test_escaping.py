@@ -14,8 +14,9 @@ from typing import Any
 import pytest
 
 import pgqueue
-from pgqueue import escaping, signals
+from pgqueue import signals
 from pgqueue.logs import JSONFormatter, RunFilter
+from pgqueue.values import escaping
 from tests.admin.places import make_world
 from tests.management.calling import call
 

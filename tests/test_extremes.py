@@ -23,10 +23,10 @@ from django.db import connection
 from django.test import Client
 from psycopg.sql import SQL, Composed, Identifier, Literal
 
-from pgqueue.connections import conninfo
+from pgqueue.database.connections import conninfo
 from pgqueue.metrics.exposition import of_the_queue
 from pgqueue.models import History, Message
-from pgqueue.roles import script
+from pgqueue.operating.roles import script
 from tests import jobs
 from tests.admin.places import ROOT, admins, make_world
 from tests.eventually import eventually

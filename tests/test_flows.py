@@ -17,7 +17,6 @@ from pgqueue import (
     InvalidArguments,
     InvalidFlow,
     TaskFailed,
-    bulk,
     chain,
     chord,
     flow,
@@ -26,6 +25,7 @@ from pgqueue import (
 )
 from pgqueue.models import Blocked, Dependency, History, Message
 from pgqueue.models import Flow as FlowRow
+from pgqueue.operating import bulk
 from pgqueue.states import Outcome, State
 from pgqueue.testing import immediate, run_all
 from tests import flow_jobs as jobs

@@ -21,10 +21,10 @@ from django.utils.functional import SimpleLazyObject
 from pgqueue import Channel, batch, receive, send, signals, task
 from pgqueue.admin import operations
 from pgqueue.backend import api
-from pgqueue.connections import connect
+from pgqueue.database.connections import connect
+from pgqueue.database.guard import TransactionLost
 from pgqueue.engine.schedule import Scheduled
 from pgqueue.exceptions import ChannelFull
-from pgqueue.guard import TransactionLost
 from pgqueue.models import History, Message
 from pgqueue.models.message import MessageQuerySet
 from pgqueue.tasks import scheduling

@@ -12,10 +12,10 @@ from threading import Event
 import pytest
 from django.db import connection, connections, transaction
 
-from pgqueue import forking
-from pgqueue.connections import connect
-from pgqueue.listener import Subscription, Topic, subscribe
+from pgqueue.database import forking
+from pgqueue.database.connections import connect
 from pgqueue.metrics.port import Port
+from pgqueue.threads.listener import Subscription, Topic, subscribe
 from pgqueue.worker.stopping import SIGNALS, StopRequests
 from tests.eventually import eventually
 

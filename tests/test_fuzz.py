@@ -31,7 +31,6 @@ from pgqueue import (
     read,
     receive_external,
     receive_webhook,
-    registry,
     send,
     subscribe,
     tail,
@@ -39,12 +38,12 @@ from pgqueue import (
 )
 from pgqueue.codec import raw
 from pgqueue.codec.encoding import to_json
-from pgqueue.connections import borrow
+from pgqueue.database.connections import borrow
 from pgqueue.engine import schedule as engine
 from pgqueue.events import buffering, consumers, groups, subscribing, subscriptions
 from pgqueue.models import Dedupe, EventInbox, Message, Policy
-from pgqueue.retries import as_backoff, load_backoff
-from pgqueue.tasks import scheduling
+from pgqueue.options.retries import as_backoff, load_backoff
+from pgqueue.tasks import registry, scheduling
 from tests import jobs
 from tests.anything import ANYTHING, EXAMPLES, TEXTS, attempt, nested
 

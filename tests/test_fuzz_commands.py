@@ -17,13 +17,14 @@ from django.db import connection
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from pgqueue import Channel, models, names
+from pgqueue import Channel, models
 from pgqueue.management.commands import pgqueue_backfill as backfill
 from pgqueue.management.commands import pgqueue_deadletters as deadletters
 from pgqueue.management.commands import pgqueue_export as export
 from pgqueue.management.commands import pgqueue_report as report
 from pgqueue.management.commands.runworker import Command
 from pgqueue.models import Policy
+from pgqueue.values import names
 from pgqueue.worker.config import WorkerConfig
 from tests.anything import EXAMPLES, NUMBERS, TEXTS, attempt
 

@@ -19,8 +19,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pgqueue.exceptions import FeedUnavailable
-from pgqueue.filters import Filter
 from pgqueue.inbox.signatures import Unverified, as_secrets, verify
+from pgqueue.options.filters import Filter
 from pgqueue.replication.protocol import Committed, Decoder, KeepAlive
 from pgqueue.sse import event_stream
 from pgqueue.webhooks.signing import ID, SIGNATURE, TIMESTAMP

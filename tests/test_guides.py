@@ -27,15 +27,22 @@ from django.test import AsyncRequestFactory, override_settings
 from django.utils.module_loading import autodiscover_modules
 from pytest_django import DjangoDbBlocker
 
-from pgqueue import Channel, flow, operations, publish, publish_many, read, registry
+from pgqueue import (
+    Channel,
+    flow,
+    operations,
+    publish,
+    publish_many,
+    read,
+)
 from pgqueue.engine import dispatch
 from pgqueue.events import consumers, groups, growth, subscribing, subscriptions, typed
 from pgqueue.events.consuming import GroupReader
-from pgqueue.filters import Filter
 from pgqueue.models import Group, History, Message, Subscription, Webhook
+from pgqueue.options.filters import Filter
 from pgqueue.sse import StreamedMessage
 from pgqueue.states import Outcome, State
-from pgqueue.tasks import scheduling
+from pgqueue.tasks import registry, scheduling
 from pgqueue.testing import run_all
 from pgqueue.webhooks import bodies
 from tests.brokers import Redis

@@ -1,4 +1,4 @@
-"""`pgqueue.health`, and `manage.py pgqueue_health` for probes and monitors."""
+"""`pgqueue.operating.health`, and `manage.py pgqueue_health` for probes and monitors."""
 
 from __future__ import annotations
 
@@ -19,20 +19,21 @@ import pytest
 from django.core.management import CommandError, call_command
 from django.db import connections
 
-from pgqueue import Channel, health, receive, webhooks
-from pgqueue.connections import Contact, connect
+from pgqueue import Channel, receive, webhooks
+from pgqueue.database.connections import Contact, connect
 from pgqueue.duties.all import all_duties
 from pgqueue.duties.maintain import maintain
 from pgqueue.duties.run import run_duty
-from pgqueue.endpoints import new_secret
 from pgqueue.engine import channels, duty, groups, partitions, replication, stats, workers
 from pgqueue.engine import health as engine
 from pgqueue.engine.event_partitions import SIZE
 from pgqueue.engine.health import Holder
 from pgqueue.engine.values import Position
 from pgqueue.events import subscribing
-from pgqueue.health import Check, Limits, Status
 from pgqueue.models import LogFloor, Subscription, Webhook
+from pgqueue.operating import health
+from pgqueue.operating.health import Check, Limits, Status
+from pgqueue.options.webhook_options import new_secret
 from pgqueue.tasks import scheduling
 from tests.duties.kinds import Lasting, Notes
 from tests.eventually import eventually

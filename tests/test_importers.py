@@ -17,10 +17,11 @@ from django_tasks_db.models import DBTaskResult
 from procrastinate.contrib.django import app as procrastinate
 from procrastinate.contrib.django.models import ProcrastinateJob
 
-from pgqueue import importers, read, receive, receive_external
+from pgqueue import read, receive, receive_external
 from pgqueue.engine import dispatch
 from pgqueue.events import subscriptions
 from pgqueue.models import Message, Schedule
+from pgqueue.operating import importers
 from pgqueue.states import State
 from pgqueue.testing import advance, run_all
 from tests.backend import jobs

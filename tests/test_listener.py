@@ -12,13 +12,18 @@ from typing import Any
 import pytest
 from django.db import connections
 
-from pgqueue import listener as listening_module
 from pgqueue import signals
-from pgqueue.connections import Session
-from pgqueue.connections import connect as open_connection
+from pgqueue.database.connections import Session
+from pgqueue.database.connections import connect as open_connection
 from pgqueue.engine import notifications
 from pgqueue.exceptions import NothingToHear
-from pgqueue.listener import Listener, Subscription, Topic, subscribe
+from pgqueue.threads import listener as listening_module
+from pgqueue.threads.listener import (
+    Listener,
+    Subscription,
+    Topic,
+    subscribe,
+)
 from tests.eventually import eventually
 from tests.factories import Connection
 from tests.hearing import heard as hearing

@@ -12,9 +12,10 @@ import pytest
 from django.core import mail
 from django.core.management import call_command
 
-from pgqueue import Channel, registry
+from pgqueue import Channel
 from pgqueue.events import consumers
 from pgqueue.models import History
+from pgqueue.tasks import registry
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text("utf-8")

@@ -14,12 +14,12 @@ from django.core.management import call_command
 from django.db import connection
 from django.test import override_settings
 
-from pgqueue import reencryption
-from pgqueue.connections import connect
+from pgqueue.database.connections import connect
 from pgqueue.engine import reencrypt as engine
 from pgqueue.exceptions import MissingEncryptionKey
 from pgqueue.models import History, Message
-from pgqueue.reencryption import Report, reencrypt
+from pgqueue.operating import reencryption
+from pgqueue.operating.reencryption import Report, reencrypt
 from pgqueue.states import Outcome
 from pgqueue.testing import run_all
 from tests import encrypted_jobs as jobs

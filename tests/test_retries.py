@@ -6,7 +6,13 @@ from types import SimpleNamespace
 import pytest
 
 from pgqueue import backoff as declared
-from pgqueue.retries import Delays, Exponential, as_backoff, dump_backoff, load_backoff
+from pgqueue.options.retries import (
+    Delays,
+    Exponential,
+    as_backoff,
+    dump_backoff,
+    load_backoff,
+)
 
 
 def after(failures: int) -> SimpleNamespace:

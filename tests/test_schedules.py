@@ -12,8 +12,8 @@ from django.test import override_settings
 from pgqueue import Schedule, task
 from pgqueue.conf import read
 from pgqueue.exceptions import InvalidSchedule, InvalidTask
-from pgqueue.schedules import as_schedules
-from pgqueue.ticks import Cron, Every
+from pgqueue.options.schedules import as_schedules
+from pgqueue.options.ticks import Cron, Every
 from tests import jobs
 
 NIGHTLY = {"task": "tests.jobs.add", "when": "0 3 * * *"}

@@ -10,8 +10,8 @@ import pytest
 from django.db import connection
 
 from pgqueue import signals
-from pgqueue.connections import Session
-from pgqueue.service import LONGEST_BACKOFF, Service
+from pgqueue.database.connections import Session
+from pgqueue.threads.service import LONGEST_BACKOFF, Service
 from tests.eventually import eventually
 
 

@@ -15,14 +15,20 @@ import pytest
 from django.core.management import call_command
 
 import pgqueue
-from pgqueue import Channel, importers, receive, registry, send, task
+from pgqueue import (
+    Channel,
+    receive,
+    send,
+    task,
+)
 from pgqueue.backend import api
 from pgqueue.backend.backends import PostgresBackend
 from pgqueue.backend.results import PostgresTaskError
 from pgqueue.exceptions import InvalidSchedule, InvalidTask, UnknownTask, UnreadablePayload
 from pgqueue.models import Message, Schedule
-from pgqueue.retries import Exponential, dump_backoff, load_backoff
-from pgqueue.tasks import options, scheduling
+from pgqueue.operating import importers
+from pgqueue.options.retries import Exponential, dump_backoff, load_backoff
+from pgqueue.tasks import options, registry, scheduling
 from tests import gates, jobs
 from tests.backend import jobs as django_jobs
 

@@ -30,11 +30,11 @@ from pgqueue import (
     watch,
 )
 from pgqueue.backend import PostgresBackend
-from pgqueue.channels import Channel
-from pgqueue.connections import connect
+from pgqueue.database.connections import connect
+from pgqueue.database.migration_check import lack_of, needing_tables
 from pgqueue.events import subscriptions
 from pgqueue.models import Subscription
-from pgqueue.tables import lack_of, needing_tables
+from pgqueue.operating.channels import Channel
 from pgqueue.tasks import scheduling
 from tests import jobs
 from tests.unmigrated import empty_database, migrate

@@ -11,7 +11,15 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from pgqueue.exceptions import InvalidSchedule
-from pgqueue.ticks import ALIASES, EPOCH, MOST, Cron, Every, to_do, upcoming
+from pgqueue.options.ticks import (
+    ALIASES,
+    EPOCH,
+    MOST,
+    Cron,
+    Every,
+    to_do,
+    upcoming,
+)
 
 BERLIN, NEW_YORK = "Europe/Berlin", "America/New_York"
 SECOND, MINUTE, HOUR = timedelta(seconds=1), timedelta(minutes=1), timedelta(hours=1)

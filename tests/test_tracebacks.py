@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from pgqueue import tracebacks
-from pgqueue.endings import Died, Retried
-from pgqueue.quantities import as_timedelta
+from pgqueue.calls.outcomes import Died, Retried
+from pgqueue.values import tracebacks
+from pgqueue.values.number_checks import as_timedelta
 
 
 @pytest.fixture(autouse=True)

@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from pgqueue.wakeup import Wakeup
+from pgqueue.threads.wakeup import Wakeup
 
 WITHIN = 30.0
 

@@ -19,7 +19,6 @@ from django.urls import URLPattern, path, reverse
 from django.utils.http import urlencode
 from django.utils.translation import gettext as _
 
-from pgqueue import bulk
 from pgqueue.admin.base import QueueAdmin
 from pgqueue.admin.filters import as_flow, state_label
 from pgqueue.admin.lane import serving
@@ -30,6 +29,7 @@ from pgqueue.listing import index
 from pgqueue.listing.index import Listing, without
 from pgqueue.models import History, Message
 from pgqueue.models.message import MessageQuerySet
+from pgqueue.operating import bulk
 from pgqueue.states import Outcome, State
 from pgqueue.templatetags.pgqueue_admin import grouped
 

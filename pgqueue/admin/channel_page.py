@@ -15,15 +15,14 @@ from django.urls import URLPattern, path, reverse
 from django.utils.translation import gettext
 from django.utils.translation import gettext_lazy as _
 
-from pgqueue import bulk, models
+from pgqueue import models
 from pgqueue.admin.base import QueueAdmin
 from pgqueue.admin.lane import serving
 from pgqueue.admin.links import page_url, to_page, to_row, with_urls
 from pgqueue.admin.operations import CANCEL, REPLAY, RUN_NOW
 from pgqueue.admin.preview import in_words
-from pgqueue.channels import WAITING, Channel
 from pgqueue.conf import settings
-from pgqueue.connections import borrow
+from pgqueue.database.connections import borrow
 from pgqueue.engine import channels, workers
 from pgqueue.engine.stats import Stats
 from pgqueue.listing import index
@@ -31,9 +30,11 @@ from pgqueue.listing.index import NOT_IN_ORDER, without
 from pgqueue.listing.messages import last_error
 from pgqueue.models import Message
 from pgqueue.models.clock import StatementTimestamp
-from pgqueue.names import as_channel
+from pgqueue.operating import bulk
+from pgqueue.operating.channels import WAITING, Channel
 from pgqueue.states import State
 from pgqueue.templatetags.pgqueue_admin import figure, grouped
+from pgqueue.values.names import as_channel
 
 SHOWN = 10
 PURGED = (*WAITING, State.DEAD)

@@ -14,9 +14,9 @@ from django.utils.translation import gettext_lazy as _
 from pgqueue.admin.display import NOTHING, ExcerptAdmin
 from pgqueue.admin.filters import AfterFilter, TopicFilter, UptoFilter, as_position
 from pgqueue.exceptions import InvalidFilter
-from pgqueue.filters import as_pattern, as_regex
 from pgqueue.listing.index import Index, Listing
 from pgqueue.models import Event
+from pgqueue.options.filters import as_pattern, as_regex
 from pgqueue.tasks import redacting
 
 BEGINNING = 100

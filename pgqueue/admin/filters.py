@@ -14,8 +14,8 @@ from django.http import HttpRequest
 from django.utils.translation import gettext
 from django.utils.translation import gettext_lazy as _
 
-from pgqueue.bulk import GOVERNED
 from pgqueue.listing.index import channels_in_use
+from pgqueue.operating.bulk import GOVERNED
 from pgqueue.states import Outcome, State
 
 

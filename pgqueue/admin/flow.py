@@ -17,7 +17,6 @@ from django.urls import URLPattern, path, reverse
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
-from pgqueue import bulk
 from pgqueue.admin.bulk import begin, bulk_url
 from pgqueue.admin.changelist import BoundedChangeList, ListedAdmin
 from pgqueue.admin.display import NOTHING
@@ -31,13 +30,14 @@ from pgqueue.conf import settings
 from pgqueue.engine import flow_graph, flows
 from pgqueue.engine.flow_graph import Graph
 from pgqueue.engine.operate import BATCH
-from pgqueue.instants import local
 from pgqueue.listing.flows import ENDED, LIVING, by_state
 from pgqueue.listing.index import NOT_WHOLE, Comparison, Listing, without
 from pgqueue.models import Flow, Message
+from pgqueue.operating import bulk
 from pgqueue.states import Outcome, State
 from pgqueue.tasks.flows import get_flow
 from pgqueue.templatetags.pgqueue_admin import duration, grouped
+from pgqueue.values.instants import local
 
 COUNTED = 1000
 """Messages of each flow that its list counts, live ones and ended ones each."""

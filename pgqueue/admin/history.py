@@ -6,7 +6,6 @@ from django.contrib import admin
 from django.http import HttpRequest
 from django.utils.translation import gettext_lazy as _
 
-from pgqueue import bulk
 from pgqueue.admin.display import ShownMessageAdmin, excerpt_of
 from pgqueue.admin.filters import (
     ChannelFilter,
@@ -21,6 +20,7 @@ from pgqueue.admin.filters import (
 from pgqueue.listing.index import NEWEST_FIRST, Listing
 from pgqueue.listing.messages import ended_of_flow
 from pgqueue.models import History
+from pgqueue.operating import bulk
 
 
 @admin.register(History)

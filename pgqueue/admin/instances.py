@@ -11,11 +11,11 @@ from django.http import HttpRequest
 from django.utils.html import format_html
 from django.utils.translation import gettext as _
 
-from pgqueue import registry
 from pgqueue.admin.links import to_object
-from pgqueue.escaping import logger_of
 from pgqueue.exceptions import PGQueueError
 from pgqueue.redaction import MASK
+from pgqueue.tasks import registry
+from pgqueue.values.escaping import logger_of
 
 logger = logger_of(__name__)
 

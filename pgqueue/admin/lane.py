@@ -14,17 +14,17 @@ from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
 from pgqueue.admin.links import to_page, to_row
-from pgqueue.channels import Channel
 from pgqueue.conf import settings
 from pgqueue.engine import keys
 from pgqueue.engine.keys import KeySeen
-from pgqueue.instants import local
 from pgqueue.listing import index
 from pgqueue.listing.index import NEWEST_FIRST, NOT_IN_ORDER, without
 from pgqueue.models import Gate, History, Lane, Message, Policy, Worker
-from pgqueue.readable import reading
+from pgqueue.operating.channels import Channel
 from pgqueue.states import State
 from pgqueue.templatetags.pgqueue_admin import grouped
+from pgqueue.values.instants import local
+from pgqueue.values.readable import reading
 
 SHOWN = 10
 KINDS = 5

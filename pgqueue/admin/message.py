@@ -11,7 +11,6 @@ from django.template.response import TemplateResponse
 from django.urls import URLPattern, path, reverse
 from django.utils.translation import gettext_lazy as _
 
-from pgqueue import bulk
 from pgqueue.admin.bulk import PARAMETERS, SEARCH, BulkAdmin, bulk_url
 from pgqueue.admin.display import ShownMessageAdmin
 from pgqueue.admin.filters import (
@@ -40,8 +39,9 @@ from pgqueue.conf import settings
 from pgqueue.listing.index import NEWEST_FIRST, Listing
 from pgqueue.listing.messages import INDEXES, newest_first, of_key
 from pgqueue.models import History, Message
-from pgqueue.names import as_channel, as_key
+from pgqueue.operating import bulk
 from pgqueue.states import State
+from pgqueue.values.names import as_channel, as_key
 
 LIST_FILTERS: dict[str, type[Choice]] = {
     each.parameter_name: each

@@ -20,12 +20,12 @@ from django.utils.translation import gettext, ngettext, pgettext_lazy
 from django.utils.translation import gettext_lazy as _
 
 from pgqueue.admin.base import QueueAdmin
+from pgqueue.database.guard import TransactionLost
+from pgqueue.database.savepoints import savepoints
 from pgqueue.engine.operate import BATCH, Operated
-from pgqueue.escaping import logger_of
-from pgqueue.guard import TransactionLost
 from pgqueue.models.message import Message, MessageQuerySet
-from pgqueue.savepoints import savepoints
 from pgqueue.states import State
+from pgqueue.values.escaping import logger_of
 
 if TYPE_CHECKING:
     from django_stubs_ext import StrOrPromise

@@ -12,7 +12,7 @@ from django.db.models import Q
 from django.utils.translation import gettext_lazy as _
 
 from pgqueue.conf import settings
-from pgqueue.connections import borrow
+from pgqueue.database.connections import borrow
 from pgqueue.engine import health, overview, statistics
 from pgqueue.engine.overview import DeadGroup, HeldBack, Running, StoppedFlow
 from pgqueue.engine.statistics import HOUR, MINUTE, Counts, Period, Window, quantile

@@ -17,10 +17,10 @@ from pgqueue.admin.overview_data import look
 from pgqueue.admin.overview_sections import payload
 from pgqueue.admin.visitors import Visitor
 from pgqueue.engine.statistics import WINDOWS
-from pgqueue.service import NO_NAP
 from pgqueue.sse import wire
 from pgqueue.sse.client import Client
 from pgqueue.sse.source import LINGER, Source
+from pgqueue.threads.service import NO_NAP
 
 EVERY = timedelta(seconds=2)
 ASKED_EVERY = timedelta(seconds=10)

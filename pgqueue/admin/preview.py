@@ -12,13 +12,13 @@ from django.utils.timesince import timesince
 from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
-from pgqueue.channels import Channel
 from pgqueue.conf import settings
 from pgqueue.engine import keys
 from pgqueue.engine.keys import LAST, KeySeen
 from pgqueue.listing import index
 from pgqueue.listing.index import NOT_IN_ORDER, without
 from pgqueue.models import Policy
+from pgqueue.operating.channels import Channel
 from pgqueue.templatetags.pgqueue_admin import figure, grouped
 
 LIMITS = ("channel", "scope", "key", "max_running", "rate", "per", "burst", "max_size", "weight")

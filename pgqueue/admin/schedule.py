@@ -22,7 +22,7 @@ from django.utils.translation import gettext_lazy as _
 from pgqueue.admin.base import ENQUEUED, ON_ONE_LINE, PAUSED, RESUMED, QueueAdmin
 from pgqueue.admin.display import NOTHING
 from pgqueue.conf import settings
-from pgqueue.connections import borrow
+from pgqueue.database.connections import borrow
 from pgqueue.engine import lookup
 from pgqueue.engine.errors import entries
 from pgqueue.engine.lookup import Found
@@ -30,11 +30,11 @@ from pgqueue.engine.values import Tuples
 from pgqueue.exceptions import InvalidSchedule, PGQueueError
 from pgqueue.models import Message, Schedule
 from pgqueue.models.schedule import ScheduleQuerySet
+from pgqueue.options.schedules import project_timezone
+from pgqueue.options.ticks import upcoming
 from pgqueue.redaction import MASK, Hidden
-from pgqueue.schedules import project_timezone
 from pgqueue.tasks import redacting, scheduling
 from pgqueue.templatetags.pgqueue_admin import when
-from pgqueue.ticks import upcoming
 
 SHOWN = 10
 ARGUMENTS = ("args", "kwargs")

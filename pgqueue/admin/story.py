@@ -23,12 +23,12 @@ from pgqueue.admin.links import to_page, to_row
 from pgqueue.conf import settings
 from pgqueue.engine import flow_graph
 from pgqueue.engine.flow_graph import Relative
-from pgqueue.instants import aware, local, of_project
 from pgqueue.listing import messages
 from pgqueue.listing.index import NOT_WHOLE, without
 from pgqueue.models import Blocked
 from pgqueue.states import Outcome, State
 from pgqueue.templatetags.pgqueue_admin import figure
+from pgqueue.values.instants import aware, local, of_project
 
 CHILDREN = SHOWN = 20
 GOOD, BAD = "good", "bad"

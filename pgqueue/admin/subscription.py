@@ -26,12 +26,12 @@ from pgqueue.engine import dispatch
 from pgqueue.events import groups, subscriptions
 from pgqueue.events.subscribing import MOST_EVENTS, checked_name, checked_params
 from pgqueue.exceptions import PGQueueError
-from pgqueue.filters import Filter, as_place
 from pgqueue.models import Subscription, Webhook
 from pgqueue.models.subscription import SEEN_FOR, SubscriptionQuerySet
-from pgqueue.names import KEY_LIMIT, as_channel
-from pgqueue.quantities import as_count, as_duration
+from pgqueue.options.filters import Filter, as_place
 from pgqueue.tasks import redacting, scheduling
+from pgqueue.values.names import KEY_LIMIT, as_channel
+from pgqueue.values.number_checks import as_count, as_duration
 
 RULE = ("topics", "where", "predicate", "params")
 MESSAGE = ("task", "channel", "key", "ordered", "batch", "split_by")

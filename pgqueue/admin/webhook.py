@@ -25,11 +25,17 @@ from pgqueue.admin.subscription import (
     without_sql,
 )
 from pgqueue.conf import settings
-from pgqueue.endpoints import as_headers, as_secret, as_timeout, as_url, new_secret
 from pgqueue.exceptions import PGQueueError
 from pgqueue.models import Subscription, Webhook
-from pgqueue.names import as_channel
-from pgqueue.retries import load_backoff
+from pgqueue.options.retries import load_backoff
+from pgqueue.options.webhook_options import (
+    as_headers,
+    as_secret,
+    as_timeout,
+    as_url,
+    new_secret,
+)
+from pgqueue.values.names import as_channel
 from pgqueue.webhooks import bodies
 from pgqueue.webhooks.delivering import CHANNEL
 

@@ -10,17 +10,17 @@ from django.apps import apps
 from django.core.checks import CheckMessage, Error
 from django.db import connections
 
-from pgqueue import exceptions, registry
+from pgqueue import exceptions
 from pgqueue.backend import api, results
 from pgqueue.backend.results import PostgresTaskResult
 from pgqueue.backend.running import AdoptedTask
 from pgqueue.backend.tasks import OPTIONS, PostgresTask, djangos_errors
-from pgqueue.callables import fault_of
+from pgqueue.calls.callables import fault_of
 from pgqueue.conf import settings
+from pgqueue.database.migration_check import needing_tables
 from pgqueue.engine import lookup
-from pgqueue.retries import declare
-from pgqueue.tables import needing_tables
-from pgqueue.tasks import TaskResult
+from pgqueue.options.retries import declare
+from pgqueue.tasks import TaskResult, registry
 from pgqueue.tasks.options import checked
 
 _fault_of = lru_cache(maxsize=10_000)(fault_of)  # asked at each enqueue, too

@@ -13,15 +13,20 @@ import django.db
 import psycopg
 
 from pgqueue.backend import api
+from pgqueue.calls.outcomes import (
+    Cancelled,
+    Died,
+    Discarded,
+    Succeeded,
+)
 from pgqueue.codec.arguments import Codec
-from pgqueue.discovery import imported
-from pgqueue.endings import Cancelled, Died, Discarded, Succeeded
 from pgqueue.engine.errors import entries
 from pgqueue.engine.lookup import Found
 from pgqueue.exceptions import DecryptionFailed, MissingEncryptionKey
-from pgqueue.instants import of_project
 from pgqueue.states import Outcome, State
 from pgqueue.tasks import TaskResult
+from pgqueue.values.discovery import imported
+from pgqueue.values.instants import of_project
 
 READY, RUNNING = api.TaskResultStatus.READY, api.TaskResultStatus.RUNNING
 FAILED, SUCCESSFUL = api.TaskResultStatus.FAILED, api.TaskResultStatus.SUCCESSFUL

@@ -12,20 +12,20 @@ from typing import Any
 from django.db import connections
 from django.utils import timezone
 
-from pgqueue import guard, registry
 from pgqueue.backend import api, results
 from pgqueue.backend.context import PostgresTaskContext
 from pgqueue.backend.results import PostgresTaskResult
-from pgqueue.discovery import imported
-from pgqueue.endings import Ending, Succeeded
+from pgqueue.calls.outcomes import Ending, Succeeded
+from pgqueue.database import guard
+from pgqueue.database.guard import TransactionLost
+from pgqueue.database.savepoints import savepoints
 from pgqueue.engine import lookup
 from pgqueue.engine.lookup import Found
 from pgqueue.engine.values import Claim
-from pgqueue.escaping import logger_of
-from pgqueue.guard import TransactionLost
-from pgqueue.savepoints import savepoints
-from pgqueue.tasks import Task, TaskContext
+from pgqueue.tasks import Task, TaskContext, registry
 from pgqueue.tasks.context import RunState
+from pgqueue.values.discovery import imported
+from pgqueue.values.escaping import logger_of
 
 logger = logger_of(__name__)
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, overload
 from pgqueue import exceptions
 from pgqueue.backend import api
 from pgqueue.backend.context import PostgresTaskContext
-from pgqueue.retries import Backoff, declare
+from pgqueue.options.retries import Backoff, declare
 from pgqueue.tasks.options import Atomic, checked
 
 if TYPE_CHECKING:

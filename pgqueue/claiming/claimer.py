@@ -18,7 +18,7 @@ from pgqueue.claiming.free_lanes import (
 )
 from pgqueue.claiming.governed_lanes import GovernedLanes
 from pgqueue.claiming.registration import Registration
-from pgqueue.connections import Session
+from pgqueue.database.connections import Session
 from pgqueue.engine import claim as engine
 from pgqueue.engine import claim_governed, route
 from pgqueue.engine.notifications import DUE_EARLIER

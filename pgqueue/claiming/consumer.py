@@ -15,22 +15,22 @@ from typing import NamedTuple
 from psycopg import Error, InternalError, OperationalError
 
 from pgqueue import signals
+from pgqueue.calls.outcomes import Ending, HandedBack
 from pgqueue.claiming.claimer import Claimed, Claimer, size_left
 from pgqueue.claiming.idle import SHORTEST_PAUSE, Idle
 from pgqueue.claiming.listener import ClaimListener
 from pgqueue.claiming.registration import Registration
 from pgqueue.claiming.tally import Run, Tally
 from pgqueue.conf import settings
-from pgqueue.connections import Session, borrow
+from pgqueue.database.connections import Session, borrow
+from pgqueue.database.migration_check import needing_tables
 from pgqueue.duties.all import consumer_duties
 from pgqueue.duties.inline import InlineDuties
-from pgqueue.endings import Ending, HandedBack
 from pgqueue.engine import lease as leases
 from pgqueue.engine import promote, settle
 from pgqueue.engine.values import Claim, Connection
 from pgqueue.engine.workers import WorkerInfo, versions
-from pgqueue.service import backoff_after
-from pgqueue.tables import needing_tables
+from pgqueue.threads.service import backoff_after
 
 LONGEST_BACKOFF = timedelta(seconds=2)
 LONGEST_NAP = 1.0

@@ -7,10 +7,10 @@ from collections.abc import Callable
 
 from psycopg import OperationalError
 
+from pgqueue.database.transactions import is_pooled
 from pgqueue.engine import notifications
 from pgqueue.engine.values import Connection
-from pgqueue.transactions import is_pooled
-from pgqueue.wakeup import Wakeup
+from pgqueue.threads.wakeup import Wakeup
 
 
 class ClaimListener:

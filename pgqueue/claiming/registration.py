@@ -7,11 +7,11 @@ from collections.abc import Callable
 from datetime import timedelta
 from uuid import UUID, uuid4
 
-from pgqueue.culprits import number_left_out
+from pgqueue.database.transactions import wait_at_most
 from pgqueue.engine import workers
+from pgqueue.engine.culprits import number_left_out
 from pgqueue.engine.values import Connection
 from pgqueue.engine.workers import WorkerInfo
-from pgqueue.transactions import wait_at_most
 
 LAST_BYTES = 0xFFFF_FFFF
 PATIENCE = "2s"

@@ -8,7 +8,15 @@ from math import inf
 from typing import NamedTuple, Protocol
 from uuid import uuid4
 
-from pgqueue.endings import Cancelled, Deferred, Died, Discarded, Ending, Retried, Succeeded
+from pgqueue.calls.outcomes import (
+    Cancelled,
+    Deferred,
+    Died,
+    Discarded,
+    Ending,
+    Retried,
+    Succeeded,
+)
 from pgqueue.engine import statistics
 from pgqueue.engine.statistics import BUCKETS, Counts, bucket
 from pgqueue.engine.values import Claim, Cursors

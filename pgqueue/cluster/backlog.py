@@ -6,9 +6,9 @@ from datetime import timedelta
 from math import ceil
 from uuid import UUID
 
-from pgqueue.connections import Session
+from pgqueue.database.connections import Session
 from pgqueue.engine import workers
-from pgqueue.service import Service
+from pgqueue.threads.service import Service
 from pgqueue.worker.config import WorkerConfig
 
 LOOK = timedelta(seconds=1)

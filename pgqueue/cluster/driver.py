@@ -7,10 +7,10 @@ from datetime import timedelta
 from time import monotonic
 from uuid import UUID
 
-from pgqueue.connections import Session
+from pgqueue.database.connections import Session
 from pgqueue.engine import workers
-from pgqueue.service import Service
-from pgqueue.wakeup import Wakeup
+from pgqueue.threads.service import Service
+from pgqueue.threads.wakeup import Wakeup
 
 LOOK = timedelta(seconds=1)
 

@@ -14,7 +14,7 @@ from pgqueue import signals
 from pgqueue.claiming.registration import WorkerIds
 from pgqueue.cluster.host import SCHEMA, Order, host
 from pgqueue.spark.errors import reason
-from pgqueue.wakeup import Wakeup
+from pgqueue.threads.wakeup import Wakeup
 from pgqueue.worker.report import Reports
 
 if TYPE_CHECKING:

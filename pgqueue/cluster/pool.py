@@ -18,17 +18,17 @@ from pgqueue.cluster.host import SETTINGS, Order
 from pgqueue.cluster.jobs import Job
 from pgqueue.cluster.presence import Presence
 from pgqueue.conf import settings
-from pgqueue.connections import Session, connect
+from pgqueue.database.connections import Session, connect
+from pgqueue.database.transactions import is_pooled
 from pgqueue.duties.all import all_duties
 from pgqueue.duties.service import Duties
 from pgqueue.engine import notifications
 from pgqueue.engine.workers import WorkerInfo, versions
 from pgqueue.events import subscribing
-from pgqueue.listener import Subscription, Topic, subscribe
-from pgqueue.service import Service
 from pgqueue.spark.errors import ClusterLost, reason
 from pgqueue.tasks import scheduling
-from pgqueue.transactions import is_pooled
+from pgqueue.threads.listener import Subscription, Topic, subscribe
+from pgqueue.threads.service import Service
 from pgqueue.worker.config import WorkerConfig
 from pgqueue.worker.supervisor import KILL_AFTER
 

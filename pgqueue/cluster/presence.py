@@ -8,10 +8,10 @@ from dataclasses import replace
 from datetime import timedelta
 from uuid import UUID
 
-from pgqueue.connections import Session
+from pgqueue.database.connections import Session
 from pgqueue.engine import workers
 from pgqueue.engine.workers import WorkerInfo
-from pgqueue.service import Service
+from pgqueue.threads.service import Service
 
 
 class Presence(Service):

@@ -6,7 +6,7 @@ import random
 from collections.abc import Callable, Collection, Sequence
 from datetime import timedelta
 
-from pgqueue.connections import Contact
+from pgqueue.database.connections import Contact
 from pgqueue.duties.base import Duty
 from pgqueue.duties.promote import Promote
 from pgqueue.engine import duty as engine

@@ -10,10 +10,10 @@ import psycopg
 from psycopg.pq import TransactionStatus
 
 from pgqueue import signals
-from pgqueue.culprits import by_halves
 from pgqueue.duties.schedule import DECLARE_EVERY
 from pgqueue.engine import dispatch as engine
 from pgqueue.engine import predicates, sequence
+from pgqueue.engine.culprits import by_halves
 from pgqueue.engine.dispatch import Declared
 from pgqueue.engine.values import Connection
 from pgqueue.exceptions import PGQueueError

@@ -3,7 +3,7 @@ from time import monotonic
 
 from pgqueue.engine import flows
 from pgqueue.engine.values import Connection
-from pgqueue.retention import Retention
+from pgqueue.options.retention import Retention
 
 EVERY = timedelta(seconds=5)
 COST = 20

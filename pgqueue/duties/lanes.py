@@ -3,7 +3,7 @@ from time import monotonic
 
 from pgqueue.engine import route
 from pgqueue.engine.values import Connection
-from pgqueue.escaping import logger_of
+from pgqueue.values.escaping import logger_of
 
 EVERY = timedelta(seconds=5)
 COST = 20

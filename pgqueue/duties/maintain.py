@@ -9,13 +9,13 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 
 from pgqueue.conf import settings
-from pgqueue.connections import Contact, connect
+from pgqueue.database.connections import Contact, connect
+from pgqueue.database.transactions import in_short
 from pgqueue.duties.base import Duty, LongDuty
 from pgqueue.duties.run import run_duty
 from pgqueue.engine import duty as engine
 from pgqueue.engine import lease
 from pgqueue.engine.values import Connection
-from pgqueue.transactions import in_short
 
 SOON = timedelta(milliseconds=10)
 """A duty that is due again by then had more to do than one batch."""

@@ -3,7 +3,7 @@ from datetime import timedelta
 from pgqueue.conf import MONTH
 from pgqueue.engine import event_partitions, event_retention, exports, partitions
 from pgqueue.engine.values import EVERYTHING, Connection
-from pgqueue.retention import Retention
+from pgqueue.options.retention import Retention
 
 EVERY = timedelta(hours=1)
 DID = ("made", "dropped", "event_partitions_made", "event_partitions_dropped")

@@ -2,10 +2,10 @@ from collections.abc import Sequence
 from datetime import timedelta
 from time import monotonic
 
-from pgqueue.culprits import by_halves, tell
 from pgqueue.engine import dead, exports, retention
+from pgqueue.engine.culprits import by_halves, tell
 from pgqueue.engine.values import EVERYTHING, Connection
-from pgqueue.retention import Retention
+from pgqueue.options.retention import Retention
 
 EVERY = timedelta(minutes=1)
 COST = 20

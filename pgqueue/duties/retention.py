@@ -2,7 +2,7 @@ from datetime import timedelta
 
 from pgqueue.engine import retention
 from pgqueue.engine.values import Connection
-from pgqueue.escaping import logger_of
+from pgqueue.values.escaping import logger_of
 
 EVERY = timedelta(hours=1)
 DAY = timedelta(days=1)

@@ -7,11 +7,11 @@ from datetime import timedelta
 
 import psycopg
 
-from pgqueue.connections import Contact
+from pgqueue.database.connections import Contact
+from pgqueue.database.transactions import in_short
 from pgqueue.duties.base import Duty, LongDuty
 from pgqueue.engine import duty as engine
 from pgqueue.engine.values import Connection
-from pgqueue.transactions import in_short
 
 NOTHING = timedelta()
 FAILED = timedelta(minutes=1)

@@ -10,15 +10,16 @@ import django.db
 import psycopg
 from django.db import close_old_connections
 
-from pgqueue import guard, signals
-from pgqueue.culprits import by_halves
+from pgqueue import signals
+from pgqueue.database import guard
 from pgqueue.engine import schedule as engine
+from pgqueue.engine.culprits import by_halves
 from pgqueue.engine.schedule import Declared, Scheduled
 from pgqueue.engine.values import Connection
 from pgqueue.exceptions import PGQueueError, TickMissed, UnknownTask
+from pgqueue.options.schedules import rhythm_of
+from pgqueue.options.ticks import LATE, Rhythm, to_do
 from pgqueue.redaction import Hidden
-from pgqueue.schedules import rhythm_of
-from pgqueue.ticks import LATE, Rhythm, to_do
 
 LATEST = timedelta(seconds=1)
 SOONEST = timedelta(milliseconds=5)

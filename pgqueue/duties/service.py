@@ -14,12 +14,12 @@ import psycopg
 from django.db import connections
 
 from pgqueue import signals
-from pgqueue.connections import Session
+from pgqueue.database.connections import Session
 from pgqueue.duties.agenda import Agenda
 from pgqueue.duties.base import Duty, Hears, LongDuty, Looks
 from pgqueue.duties.promote import Promote
 from pgqueue.duties.run import run_duty
-from pgqueue.service import Service
+from pgqueue.threads.service import Service
 
 SHORTEST_REST = 1.0  # seconds after a failure, twice as long after each one that follows
 LONGEST_REST = 60.0

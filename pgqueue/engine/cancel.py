@@ -1,9 +1,9 @@
 from collections.abc import Collection
 from typing import NamedTuple
 
+from pgqueue.database.sql_files import load
 from pgqueue.engine import partitions
 from pgqueue.engine.values import Connection
-from pgqueue.statements import load
 
 SQL = load(__name__)
 

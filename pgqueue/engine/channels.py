@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import NamedTuple
 
+from pgqueue.database.sql_files import load
 from pgqueue.engine.values import Connection, Cursors
-from pgqueue.statements import load
 
 SQL = load(__name__)
 

@@ -9,13 +9,13 @@ from uuid import UUID
 
 from psycopg import Cursor
 
-from pgqueue.culprits import choosing
+from pgqueue.database.sql_files import load
+from pgqueue.database.transactions import is_pooled
 from pgqueue.engine import settle
+from pgqueue.engine.culprits import choosing
 from pgqueue.engine.values import Claim, Connection
-from pgqueue.escaping import logger_of
 from pgqueue.exceptions import UnreadableMessage
-from pgqueue.statements import load
-from pgqueue.transactions import is_pooled
+from pgqueue.values.escaping import logger_of
 
 SQL = load(__name__)
 BYTES = 64 * 1024 * 1024

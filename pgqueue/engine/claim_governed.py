@@ -12,7 +12,10 @@ from functools import partial
 from typing import Any, NamedTuple
 from uuid import UUID
 
-from pgqueue.culprits import (
+from pgqueue.database.sql_files import load
+from pgqueue.database.transactions import in_short, is_pooled
+from pgqueue.engine.claim import BYTES, CLAIM, MESSAGES, attempt, readable, unreadable
+from pgqueue.engine.culprits import (
     MOST,
     by_halves,
     leave_out,
@@ -22,10 +25,7 @@ from pgqueue.culprits import (
     search,
     shown,
 )
-from pgqueue.engine.claim import BYTES, CLAIM, MESSAGES, attempt, readable, unreadable
 from pgqueue.engine.values import Claim, Connection
-from pgqueue.statements import load
-from pgqueue.transactions import in_short, is_pooled
 
 SQL = load(__name__)
 

@@ -12,10 +12,10 @@ from collections.abc import Collection
 from datetime import timedelta
 from typing import Any, NamedTuple
 
+from pgqueue.database.sql_files import load
+from pgqueue.database.transactions import wait_at_most
 from pgqueue.engine.matching import Matching, Stretch
 from pgqueue.engine.values import Connection, Cursors
-from pgqueue.statements import load
-from pgqueue.transactions import wait_at_most
 
 SQL = load(__name__)
 

@@ -1,8 +1,8 @@
 from collections.abc import Collection
 from datetime import timedelta
 
+from pgqueue.database.sql_files import load
 from pgqueue.engine.values import Connection
-from pgqueue.statements import load
 
 SQL = load(__name__)
 

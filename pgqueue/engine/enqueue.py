@@ -11,10 +11,10 @@ import psycopg
 from django.db import transaction
 from psycopg.pq import TransactionStatus
 
+from pgqueue.database.sql_files import load
 from pgqueue.engine import copying
 from pgqueue.engine.values import Cursors, Tuples, array
 from pgqueue.exceptions import BatchTooLarge, ChannelFull
-from pgqueue.statements import load
 from pgqueue.states import State
 
 SQL = load(__name__)

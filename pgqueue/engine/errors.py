@@ -9,9 +9,9 @@ from typing import Any
 
 from psycopg.errors import DeadlockDetected, SerializationFailure
 
-from pgqueue import tracebacks
-from pgqueue.causes import is_caused_by
 from pgqueue.conf import settings
+from pgqueue.values import tracebacks
+from pgqueue.values.causes import is_caused_by
 
 TRACEBACK_LIMIT = 16 * 1024
 RERUNS = 10

@@ -6,10 +6,10 @@ from datetime import timedelta
 from functools import partial
 from math import ceil
 
-from pgqueue.culprits import one_by_one
+from pgqueue.database.sql_files import load
 from pgqueue.engine import partitioning
+from pgqueue.engine.culprits import one_by_one
 from pgqueue.engine.values import Connection
-from pgqueue.statements import load
 
 SQL = load(__name__)
 

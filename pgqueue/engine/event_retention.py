@@ -13,11 +13,11 @@ from typing import Any
 
 from psycopg.sql import SQL as Text
 
+from pgqueue.database.sql_files import load
 from pgqueue.engine import log, partitioning
 from pgqueue.engine.event_partitions import SIZE, TABLE
 from pgqueue.engine.partitioning import Log, Past
 from pgqueue.engine.values import Connection
-from pgqueue.statements import load
 
 SQL = load(__name__)
 

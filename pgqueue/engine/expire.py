@@ -1,7 +1,7 @@
-from pgqueue.culprits import Part, apart, delete
+from pgqueue.database.sql_files import load
 from pgqueue.engine import partitions
+from pgqueue.engine.culprits import Part, apart, delete
 from pgqueue.engine.values import Connection
-from pgqueue.statements import load
 
 SQL = load(__name__)
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from pgqueue.database.sql_files import load
 from pgqueue.engine.values import Connection, Position
-from pgqueue.statements import load
 
 SQL = load(__name__)
 

@@ -20,9 +20,9 @@ from datetime import datetime, timedelta
 from itertools import pairwise
 from typing import Any, NamedTuple
 
+from pgqueue.database.sql_files import load
 from pgqueue.engine.values import Cursors
-from pgqueue.readable import reading
-from pgqueue.statements import load
+from pgqueue.values.readable import reading
 
 SQL = load(__name__)
 

@@ -20,10 +20,18 @@ from functools import partial
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from pgqueue.culprits import MOST, Part, apart, by_halves, leave_out, left_out, tell
+from pgqueue.database.sql_files import load
 from pgqueue.engine import cancel, copying
+from pgqueue.engine.culprits import (
+    MOST,
+    Part,
+    apart,
+    by_halves,
+    leave_out,
+    left_out,
+    tell,
+)
 from pgqueue.engine.values import Connection, Cursors, array
-from pgqueue.statements import load
 
 SQL = load(__name__)
 

@@ -12,9 +12,14 @@ from datetime import datetime, timedelta
 from typing import NamedTuple
 from uuid import UUID
 
-from pgqueue.culprits import by_halves, choosing, leave_out, may_be_a_row
+from pgqueue.database.sql_files import load
+from pgqueue.engine.culprits import (
+    by_halves,
+    choosing,
+    leave_out,
+    may_be_a_row,
+)
 from pgqueue.engine.values import Connection, Cursors
-from pgqueue.statements import load
 
 SQL = load(__name__)
 

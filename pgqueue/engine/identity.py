@@ -11,9 +11,9 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from hashlib import sha256
 
+from pgqueue.database.sql_files import load
 from pgqueue.engine import log
 from pgqueue.engine.values import Cursors, Position
-from pgqueue.statements import load
 
 SQL = load(__name__)
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)

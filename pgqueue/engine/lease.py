@@ -6,11 +6,16 @@ from datetime import timedelta
 from typing import Any, NamedTuple
 from uuid import UUID
 
-from pgqueue.culprits import Part, apart, by_halves, tell
+from pgqueue.database.sql_files import load
 from pgqueue.engine import cancel as cancelling
 from pgqueue.engine import partitions
+from pgqueue.engine.culprits import (
+    Part,
+    apart,
+    by_halves,
+    tell,
+)
 from pgqueue.engine.values import Claim, Connection, Cursors, Lease, array, fence
-from pgqueue.statements import load
 
 SQL = load(__name__)
 

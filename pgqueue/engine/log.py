@@ -9,11 +9,11 @@ from time import monotonic
 from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
 
+from pgqueue.database.sql_files import load
 from pgqueue.engine.event_partitions import SIZE
 from pgqueue.engine.values import Connection, Cursors
-from pgqueue.filters import Filter
-from pgqueue.readable import reading
-from pgqueue.statements import load
+from pgqueue.options.filters import Filter
+from pgqueue.values.readable import reading
 
 SQL = load(__name__)
 

@@ -5,9 +5,9 @@ from datetime import datetime
 from typing import NamedTuple
 from uuid import UUID
 
+from pgqueue.database.sql_files import load
 from pgqueue.engine.values import Cursors
-from pgqueue.readable import reading
-from pgqueue.statements import load
+from pgqueue.values.readable import reading
 
 SQL = load(__name__)
 

@@ -17,10 +17,10 @@ import psycopg
 from psycopg import Rollback
 
 from pgqueue import signals
-from pgqueue.culprits import by_halves, in_words, may_be_own
+from pgqueue.database.sql_files import load
 from pgqueue.engine import errors, groups, predicates
+from pgqueue.engine.culprits import by_halves, in_words, may_be_own
 from pgqueue.engine.values import Connection
-from pgqueue.statements import load
 
 SQL = load(__name__)
 

@@ -9,13 +9,13 @@ from typing import NamedTuple
 
 from psycopg.errors import LockNotAvailable
 
-from pgqueue.culprits import by_halves, tell
+from pgqueue.database.sql_files import load
+from pgqueue.database.transactions import wait_at_most
 from pgqueue.engine import cancel as cancelling
 from pgqueue.engine import dead, promote
 from pgqueue.engine import lease as leases
+from pgqueue.engine.culprits import by_halves, tell
 from pgqueue.engine.values import Connection
-from pgqueue.statements import load
-from pgqueue.transactions import wait_at_most
 
 SQL = load(__name__)
 

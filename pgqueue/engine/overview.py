@@ -7,12 +7,12 @@ from itertools import starmap
 from typing import NamedTuple
 from uuid import UUID
 
+from pgqueue.database.sql_files import load
 from pgqueue.engine import health, statistics
 from pgqueue.engine.channels import in_use
 from pgqueue.engine.statistics import Counts, Window
 from pgqueue.engine.stats import Stats, measure
 from pgqueue.engine.values import Connection
-from pgqueue.statements import load
 
 SQL = load(__name__)
 

@@ -25,10 +25,10 @@ from psycopg.errors import (
 from psycopg.sql import SQL as Text
 from psycopg.sql import Composed, Identifier, Literal
 
-from pgqueue.culprits import may_be_own, one_by_one, tell
+from pgqueue.database.sql_files import load
+from pgqueue.database.transactions import is_pooled, wait_at_most
+from pgqueue.engine.culprits import may_be_own, one_by_one, tell
 from pgqueue.engine.values import Connection
-from pgqueue.statements import load
-from pgqueue.transactions import is_pooled, wait_at_most
 
 SQL = load(__name__)
 

@@ -12,15 +12,15 @@ from psycopg.pq import TransactionStatus
 from psycopg.sql import SQL as Text
 from psycopg.sql import Literal
 
-from pgqueue.culprits import one_by_one
+from pgqueue.database.sql_files import load
 from pgqueue.engine import partitioning
 from pgqueue.engine import retention as retaining
+from pgqueue.engine.culprits import one_by_one
 from pgqueue.engine.partitioning import Log, Past
 from pgqueue.engine.values import EVERYTHING, Connection, Position
-from pgqueue.statements import load
 
 if TYPE_CHECKING:
-    from pgqueue.retention import Retention
+    from pgqueue.options.retention import Retention
 
 SQL = load(__name__)
 

@@ -20,10 +20,10 @@ from psycopg import Rollback
 from psycopg.sql import SQL as Text
 from psycopg.sql import Composable, Composed, Literal
 
+from pgqueue.database.sql_files import load
 from pgqueue.engine.values import Connection
 from pgqueue.exceptions import InvalidSubscription
-from pgqueue.spelling import listed, shown
-from pgqueue.statements import load
+from pgqueue.values.error_words import listed, shown
 
 SQL = load(__name__)
 

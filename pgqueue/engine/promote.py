@@ -1,9 +1,9 @@
 from collections.abc import Collection
 from datetime import timedelta
 
-from pgqueue.culprits import Part, apart
+from pgqueue.database.sql_files import load
+from pgqueue.engine.culprits import Part, apart
 from pgqueue.engine.values import Connection
-from pgqueue.statements import load
 
 SQL = load(__name__)
 

@@ -6,9 +6,9 @@ from collections.abc import Iterable
 from functools import lru_cache
 from typing import NamedTuple
 
+from pgqueue.database.sql_files import load
 from pgqueue.engine import copying
 from pgqueue.engine.values import Cursors
-from pgqueue.statements import load
 
 SQL = load(__name__)
 

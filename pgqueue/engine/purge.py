@@ -6,10 +6,10 @@ from collections.abc import Collection
 from datetime import datetime, timedelta
 from typing import NamedTuple
 
-from pgqueue.culprits import Part, apart
+from pgqueue.database.sql_files import load
 from pgqueue.engine import partitions
+from pgqueue.engine.culprits import Part, apart
 from pgqueue.engine.values import Connection
-from pgqueue.statements import load
 from pgqueue.states import State
 
 SQL = load(__name__)

@@ -7,9 +7,9 @@ import platform
 from datetime import timedelta
 from uuid import UUID
 
-from pgqueue.culprits import delete
+from pgqueue.database.sql_files import load
+from pgqueue.engine.culprits import delete
 from pgqueue.engine.values import Connection
-from pgqueue.statements import load
 
 SQL = load(__name__)
 

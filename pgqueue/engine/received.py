@@ -3,8 +3,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import timedelta
 
+from pgqueue.database.sql_files import load
 from pgqueue.engine.values import Cursors
-from pgqueue.statements import load
 
 SQL = load(__name__)
 

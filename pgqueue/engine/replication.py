@@ -8,8 +8,8 @@ from typing import NamedTuple
 from psycopg.sql import SQL as Text
 from psycopg.sql import Identifier
 
+from pgqueue.database.sql_files import load
 from pgqueue.engine.values import Connection
-from pgqueue.statements import load
 
 SQL = load(__name__)
 

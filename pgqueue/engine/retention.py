@@ -12,12 +12,12 @@ from collections.abc import Mapping
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from pgqueue.culprits import Part, apart
+from pgqueue.database.sql_files import load
+from pgqueue.engine.culprits import Part, apart
 from pgqueue.engine.values import EVERYTHING, Connection, Position
-from pgqueue.statements import load
 
 if TYPE_CHECKING:
-    from pgqueue.retention import Retention
+    from pgqueue.options.retention import Retention
 
 SQL = load(__name__)
 

@@ -12,7 +12,10 @@ from datetime import timedelta
 from functools import partial
 from typing import NamedTuple
 
-from pgqueue.culprits import (
+from pgqueue.database.sql_files import load
+from pgqueue.database.transactions import in_short
+from pgqueue.engine import flows
+from pgqueue.engine.culprits import (
     Part,
     apart,
     by_halves,
@@ -23,10 +26,7 @@ from pgqueue.culprits import (
     shown,
     tell,
 )
-from pgqueue.engine import flows
 from pgqueue.engine.values import Connection
-from pgqueue.statements import load
-from pgqueue.transactions import in_short
 
 SQL = load(__name__)
 

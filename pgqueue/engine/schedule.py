@@ -6,9 +6,9 @@ from collections.abc import Collection, Iterable, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import NamedTuple
 
+from pgqueue.database.sql_files import load
+from pgqueue.database.transactions import wait_at_most
 from pgqueue.engine.values import Connection, Cursors
-from pgqueue.statements import load
-from pgqueue.transactions import wait_at_most
 
 SQL = load(__name__)
 PATIENCE = "500ms"

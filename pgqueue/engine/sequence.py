@@ -14,11 +14,11 @@ from typing import Any
 
 from psycopg.errors import CheckViolation
 
-from pgqueue.culprits import apart
+from pgqueue.database.sql_files import load
+from pgqueue.database.transactions import in_short
 from pgqueue.engine import event_partitions, log
+from pgqueue.engine.culprits import apart
 from pgqueue.engine.values import Connection
-from pgqueue.statements import load
-from pgqueue.transactions import in_short
 
 SQL = load(__name__)
 

@@ -8,9 +8,9 @@ from collections.abc import Collection
 from datetime import timedelta
 from typing import NamedTuple
 
+from pgqueue.database.sql_files import load
 from pgqueue.engine import partitions
 from pgqueue.engine.values import Claim, Connection, Lease, fence, microseconds
-from pgqueue.statements import load
 
 SQL = load(__name__)
 

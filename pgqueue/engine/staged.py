@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from pgqueue.culprits import delete
+from pgqueue.database.sql_files import load
 from pgqueue.engine import publish as publishing
+from pgqueue.engine.culprits import delete
 from pgqueue.engine.operate import BATCH, Operated, Verb, unless_locked
 from pgqueue.engine.values import Connection
 from pgqueue.exceptions import BatchTooLarge, ChannelFull, WriteConflict
-from pgqueue.spelling import shown
-from pgqueue.statements import load
+from pgqueue.values.error_words import shown
 
 SQL = load(__name__)
 

@@ -10,9 +10,9 @@ from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 from uuid import UUID
 
-from pgqueue.culprits import Part, apart, delete
+from pgqueue.database.sql_files import load
+from pgqueue.engine.culprits import Part, apart, delete
 from pgqueue.engine.values import Connection, Cursors
-from pgqueue.statements import load
 
 SQL = load(__name__)
 

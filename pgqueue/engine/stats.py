@@ -11,8 +11,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import timedelta
 
+from pgqueue.database.sql_files import load
 from pgqueue.engine.values import Connection
-from pgqueue.statements import load
 
 SQL = load(__name__)
 

@@ -10,9 +10,9 @@ from typing import Any, NamedTuple
 from psycopg.sql import SQL as Text
 from psycopg.sql import Composable, Identifier, Literal
 
+from pgqueue.database.sql_files import load
 from pgqueue.engine.values import Cursors
 from pgqueue.exceptions import InvalidTracking
-from pgqueue.statements import load
 
 SQL = load(__name__)
 

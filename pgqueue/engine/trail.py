@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import NamedTuple
 
+from pgqueue.database.sql_files import load
 from pgqueue.engine.event_partitions import SIZE
 from pgqueue.engine.log import Stored
 from pgqueue.engine.values import Cursors
-from pgqueue.readable import reading
-from pgqueue.statements import load
+from pgqueue.values.readable import reading
 
 SQL = load(__name__)
 

@@ -6,11 +6,11 @@ from collections.abc import Collection
 from datetime import timedelta
 from typing import NamedTuple
 
-from pgqueue.culprits import delete
+from pgqueue.database.sql_files import load
 from pgqueue.engine import lookup
+from pgqueue.engine.culprits import delete
 from pgqueue.engine.lookup import Found
 from pgqueue.engine.values import Connection
-from pgqueue.statements import load
 from pgqueue.states import State
 
 SQL = load(__name__)

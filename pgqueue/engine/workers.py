@@ -9,9 +9,9 @@ from uuid import UUID
 
 from pgqueue import __version__
 from pgqueue.conf import settings
-from pgqueue.culprits import delete
+from pgqueue.database.sql_files import load
+from pgqueue.engine.culprits import delete
 from pgqueue.engine.values import Connection
-from pgqueue.statements import load
 
 SQL = load(__name__)
 TOLD = 60.0

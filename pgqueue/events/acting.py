@@ -18,10 +18,10 @@ from django.db import router, transaction
 from django.http import HttpRequest
 from django.http.response import HttpResponseBase
 
-from pgqueue import guard
+from pgqueue.database import guard
 from pgqueue.exceptions import InvalidEvent, InvalidMessage, InvalidTask
-from pgqueue.spelling import shown
 from pgqueue.tasks.options import checked_message
+from pgqueue.values.error_words import shown
 
 User = Any  # a user of Django's, text, a number; a function that returns one; None: not said
 

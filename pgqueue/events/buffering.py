@@ -15,21 +15,21 @@ from weakref import WeakSet
 from django.db import connections
 
 from pgqueue.conf import settings
-from pgqueue.connections import Session
-from pgqueue.culprits import by_halves
+from pgqueue.database.connections import Session
 from pgqueue.engine import publish as engine
+from pgqueue.engine.culprits import by_halves
 from pgqueue.engine.publish import NewEvent
 from pgqueue.engine.values import Tuples
-from pgqueue.escaping import logger_of
 from pgqueue.events.publishing import create
 from pgqueue.events.typed import Event
 from pgqueue.exceptions import InvalidEvent, InvalidMessage
-from pgqueue.quantities import as_count, as_duration
 from pgqueue.redaction import Hidden, stand_in
-from pgqueue.service import Service
-from pgqueue.spelling import shown
 from pgqueue.tasks import redacting
 from pgqueue.tasks.options import checked_message
+from pgqueue.threads.service import Service
+from pgqueue.values.error_words import shown
+from pgqueue.values.escaping import logger_of
+from pgqueue.values.number_checks import as_count, as_duration
 
 logger = logger_of("pgqueue")
 

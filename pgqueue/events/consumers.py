@@ -10,19 +10,20 @@ from typing import Any, Literal, TypeAlias, get_args
 from django.utils import timezone
 from django.utils.module_loading import autodiscover_modules
 
-from pgqueue import guard, tracing
-from pgqueue.callables import check_did_run, fault_of, is_coroutine_function
+from pgqueue.calls import tracing
+from pgqueue.calls.callables import check_did_run, fault_of, is_coroutine_function
 from pgqueue.conf import settings
+from pgqueue.database import guard
 from pgqueue.events.recorded import RecordedEvent
 from pgqueue.exceptions import InvalidGroup, PGQueueError
-from pgqueue.filters import Filter, as_filter
-from pgqueue.instants import as_instant
-from pgqueue.names import as_channel, as_text
-from pgqueue.quantities import as_count, as_flag
-from pgqueue.retries import Backoff, as_backoff, declare
-from pgqueue.spelling import shown
+from pgqueue.options.filters import Filter, as_filter
+from pgqueue.options.retries import Backoff, as_backoff, declare
 from pgqueue.tasks.options import checked_message
-from pgqueue.tracebacks import calls_user_code
+from pgqueue.values.error_words import shown
+from pgqueue.values.instants import as_instant
+from pgqueue.values.names import as_channel, as_text
+from pgqueue.values.number_checks import as_count, as_flag
+from pgqueue.values.tracebacks import calls_user_code
 
 Start: TypeAlias = "Literal['now', 'beginning'] | int | datetime"
 OnFailure = Literal["park", "stop"]

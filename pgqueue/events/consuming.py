@@ -21,16 +21,16 @@ from uuid import uuid4
 import psycopg
 from django.db import Error, connections, transaction
 
-from pgqueue import django_connections, guard, session_state, signals
-from pgqueue.connections import Session
-from pgqueue.culprits import leave_out, may_be_a_row
+from pgqueue import signals
+from pgqueue.database import django_connections, guard, session_state
+from pgqueue.database.connections import Session
 from pgqueue.engine import groups as engine
 from pgqueue.engine import log, readers
+from pgqueue.engine.culprits import leave_out, may_be_a_row
 from pgqueue.engine.errors import RERUNS, is_conflict, pause
 from pgqueue.engine.groups import LEASE, Partition
 from pgqueue.engine.sequence import advance
 from pgqueue.engine.values import Connection
-from pgqueue.escaping import logger_of
 from pgqueue.events import groups
 from pgqueue.events.consumers import Consumer
 from pgqueue.events.growth import Waiter
@@ -38,11 +38,12 @@ from pgqueue.events.parked import parked
 from pgqueue.events.reading import check_bounds, first_unreadable
 from pgqueue.events.recorded import RecordedEvent
 from pgqueue.exceptions import EventsRemoved, PositionAhead, ReaderLost
-from pgqueue.quantities import as_timedelta
+from pgqueue.options.retries import Exponential
 from pgqueue.redaction import Hidden, stand_in
-from pgqueue.retries import Exponential
-from pgqueue.service import NO_NAP, Service
 from pgqueue.tasks import redacting
+from pgqueue.threads.service import NO_NAP, Service
+from pgqueue.values.escaping import logger_of
+from pgqueue.values.number_checks import as_timedelta
 
 logger = logger_of("pgqueue")
 

@@ -9,6 +9,7 @@ from typing import Any
 
 from django.db import connections, transaction
 
+from pgqueue.database.migration_check import needing_tables
 from pgqueue.engine import groups as engine
 from pgqueue.engine import log
 from pgqueue.engine.groups import GroupState
@@ -16,8 +17,7 @@ from pgqueue.engine.sequence import catch_up
 from pgqueue.events.consumers import Start, as_partitions, as_start, checked_name
 from pgqueue.events.reading import as_alias
 from pgqueue.exceptions import InvalidGroup
-from pgqueue.spelling import shown
-from pgqueue.tables import needing_tables
+from pgqueue.values.error_words import shown
 
 
 def make(

@@ -15,10 +15,15 @@ from time import monotonic
 from uuid import uuid4
 
 from pgqueue.conf import settings
+from pgqueue.database.transactions import is_pooled
 from pgqueue.engine import notifications, readers
 from pgqueue.engine.values import Connection
-from pgqueue.listener import PROBE_EVERY, Subscription, Topic, subscribe
-from pgqueue.transactions import is_pooled
+from pgqueue.threads.listener import (
+    PROBE_EVERY,
+    Subscription,
+    Topic,
+    subscribe,
+)
 
 EVENTS = Topic(notifications.EVENTS)
 SHORTEST_NAP = 0.01  # seconds

@@ -7,14 +7,14 @@ from __future__ import annotations
 
 import json
 
-from pgqueue.connections import borrow
+from pgqueue.database.connections import borrow
 from pgqueue.engine import errors, matching
 from pgqueue.engine.groups import Parked
 from pgqueue.events.consumers import Consumer, find
 from pgqueue.events.reading import read_stretch
 from pgqueue.events.recorded import RecordedEvent
 from pgqueue.exceptions import InvalidGroup
-from pgqueue.filters import Filter
+from pgqueue.options.filters import Filter
 from pgqueue.tasks import TaskContext, task
 
 

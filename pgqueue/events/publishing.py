@@ -12,10 +12,11 @@ import psycopg
 from asgiref.sync import sync_to_async
 from django.db import connections, transaction
 
-from pgqueue import tracing
+from pgqueue.calls import tracing
 from pgqueue.codec import raw
 from pgqueue.codec.scalars import Unstorable
 from pgqueue.conf import settings
+from pgqueue.database.migration_check import needing_tables
 from pgqueue.engine import publish as engine
 from pgqueue.engine.publish import NewEvent
 from pgqueue.engine.values import Cursors, Tuples
@@ -23,11 +24,10 @@ from pgqueue.events import typed
 from pgqueue.events.acting import acting
 from pgqueue.events.typed import Event
 from pgqueue.exceptions import InvalidEvent, InvalidMessage, InvalidTask
-from pgqueue.filters import as_topic
-from pgqueue.names import as_key
-from pgqueue.spelling import shown
-from pgqueue.tables import needing_tables
+from pgqueue.options.filters import as_topic
 from pgqueue.tasks.options import checked_message
+from pgqueue.values.error_words import shown
+from pgqueue.values.names import as_key
 
 BATCH = 10_000
 EMPTY = "{}"

@@ -10,18 +10,18 @@ from asgiref.sync import sync_to_async
 from django.db import connections
 
 from pgqueue.conf import settings
-from pgqueue.culprits import by_halves, in_words
+from pgqueue.database.migration_check import needing_tables
 from pgqueue.engine import log
+from pgqueue.engine.culprits import by_halves, in_words
 from pgqueue.engine.log import Bounds, Stretch
 from pgqueue.engine.sequence import catch_up
 from pgqueue.engine.values import Connection, Cursors
 from pgqueue.events.recorded import RecordedEvent
 from pgqueue.exceptions import EventsRemoved, InvalidMessage, PositionAhead, UnreadableEvent
-from pgqueue.filters import Filter, as_filter
-from pgqueue.quantities import as_count
-from pgqueue.spelling import shown
-from pgqueue.tables import needing_tables
+from pgqueue.options.filters import Filter, as_filter
 from pgqueue.tasks.options import checked_message
+from pgqueue.values.error_words import shown
+from pgqueue.values.number_checks import as_count
 
 MOST = 2**63 - 1 - log.REACH
 LIMIT = 1000

@@ -22,7 +22,7 @@ from pgqueue.engine.log import Stored
 from pgqueue.events import typed
 from pgqueue.events.typed import Event
 from pgqueue.exceptions import UnreadableEvent
-from pgqueue.instants import aware, of_project
+from pgqueue.values.instants import aware, of_project
 
 T = TypeVar("T", bound=Event)
 

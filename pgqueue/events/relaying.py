@@ -8,9 +8,9 @@ from typing import Any
 
 from pgqueue.events.consumers import Start
 from pgqueue.events.subscribing import subscribe
-from pgqueue.quantities import LARGEST
-from pgqueue.retries import Backoff, Exponential
+from pgqueue.options.retries import Backoff, Exponential
 from pgqueue.tasks import Task
+from pgqueue.values.number_checks import LARGEST
 
 PATIENT = Exponential(base=1, cap=60)
 """As long as a broker is away, each key asks for it once a minute."""

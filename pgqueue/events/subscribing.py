@@ -14,7 +14,7 @@ from typing import Any, get_args, get_origin
 from django.db import connections
 from django.utils.module_loading import autodiscover_modules
 
-from pgqueue.callables import fault_of
+from pgqueue.calls.callables import fault_of
 from pgqueue.codec.hints import hints_of
 from pgqueue.conf import settings
 from pgqueue.engine import predicates
@@ -25,12 +25,17 @@ from pgqueue.events.growth import Waiter
 from pgqueue.events.recorded import RecordedEvent
 from pgqueue.events.typed import Event
 from pgqueue.exceptions import InvalidSubscription, PGQueueError
-from pgqueue.filters import Filter, as_filter, as_place, compiled
-from pgqueue.names import KEY_LIMIT, as_text
-from pgqueue.quantities import as_count, as_duration
-from pgqueue.spelling import shown
+from pgqueue.options.filters import (
+    Filter,
+    as_filter,
+    as_place,
+    compiled,
+)
 from pgqueue.tasks import Task, task
 from pgqueue.tasks.options import as_object
+from pgqueue.values.error_words import shown
+from pgqueue.values.names import KEY_LIMIT, as_text
+from pgqueue.values.number_checks import as_count, as_duration
 
 NAME_LIMIT = 500
 POSITIONAL = Parameter.POSITIONAL_OR_KEYWORD

@@ -10,18 +10,18 @@ from django.db import IntegrityError, connections, transaction
 from django.utils import timezone
 
 from pgqueue.conf import settings
+from pgqueue.database.migration_check import needing_tables
 from pgqueue.engine import dispatch as engine
 from pgqueue.engine import predicates
 from pgqueue.events import groups, subscribing
 from pgqueue.events.consumers import Start
 from pgqueue.events.reading import as_alias
 from pgqueue.exceptions import InvalidGroup, InvalidSubscription
-from pgqueue.filters import as_filter
 from pgqueue.models import Subscription
-from pgqueue.names import as_channel
-from pgqueue.spelling import shown
-from pgqueue.tables import needing_tables
+from pgqueue.options.filters import as_filter
 from pgqueue.tasks import Task, scheduling
+from pgqueue.values.error_words import shown
+from pgqueue.values.names import as_channel
 
 S = TypeVar("S", bound=Subscription)
 

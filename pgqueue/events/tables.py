@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from pgqueue.filters import as_topic
+from pgqueue.options.filters import as_topic
 
 EVENTS = ("insert", "update", "delete", "truncate")
 """The last words of the topics of a table's events."""

@@ -11,15 +11,15 @@ from datetime import timedelta
 from typing import Any
 
 from pgqueue import signals
-from pgqueue.connections import AWAY, Session
+from pgqueue.database.connections import AWAY, Session
+from pgqueue.database.migration_check import needing_tables
 from pgqueue.engine import log
 from pgqueue.engine.sequence import advance, catch_up
 from pgqueue.events.growth import Waiter
 from pgqueue.events.reading import as_alias, as_position, read_or_name
 from pgqueue.events.recorded import RecordedEvent
-from pgqueue.filters import as_filter
-from pgqueue.service import backoff_after
-from pgqueue.tables import needing_tables
+from pgqueue.options.filters import as_filter
+from pgqueue.threads.service import backoff_after
 
 PAGE = 500
 """Events that are held in memory, at most."""

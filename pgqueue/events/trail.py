@@ -18,11 +18,11 @@ from django.db import connections
 from django.db.models import Model
 
 from pgqueue.conf import settings
+from pgqueue.database.migration_check import needing_tables
 from pgqueue.engine import trail as engine
 from pgqueue.engine.sequence import catch_up
 from pgqueue.events.recorded import RecordedEvent
 from pgqueue.events.tables import EVENTS, parts_of_model, topic_of
-from pgqueue.tables import needing_tables
 
 LIMIT = 100
 LOOK_FOR = 2.0

@@ -14,10 +14,10 @@ from pgqueue.codec.encoding import Hint, to_json
 from pgqueue.codec.hints import classes_in, hints_of
 from pgqueue.codec.scalars import Unstorable
 from pgqueue.exceptions import InvalidEvent, UnreadableEvent
-from pgqueue.filters import as_topic
-from pgqueue.names import as_key
-from pgqueue.quantities import as_count
-from pgqueue.spelling import hint, shown
+from pgqueue.options.filters import as_topic
+from pgqueue.values.error_words import hint, shown
+from pgqueue.values.names import as_key
+from pgqueue.values.number_checks import as_count
 
 T = TypeVar("T", bound="Event")
 

@@ -15,8 +15,8 @@ from pgqueue.events.later import publish_later
 from pgqueue.events.publishing import publish
 from pgqueue.exceptions import InvalidEvent
 from pgqueue.inbox.receiving import REMEMBERED, Received, receive_external
-from pgqueue.spelling import shown
 from pgqueue.tasks import Task, TaskResult
+from pgqueue.values.error_words import shown
 
 AGGREGATE = "aggregate"
 """The name, in an event's metadata, of what an aggregate's message has and an event has not."""

@@ -10,17 +10,17 @@ from typing import Any
 import psycopg
 from asgiref.sync import sync_to_async
 
+from pgqueue.database.migration_check import needing_tables
 from pgqueue.engine import received
 from pgqueue.events.later import publish_later
 from pgqueue.events.publishing import Outbox, made
 from pgqueue.events.typed import Event
 from pgqueue.exceptions import InvalidMessage, InvalidTask
-from pgqueue.names import CHANNEL_LIMIT, KEY_LIMIT, as_text
-from pgqueue.quantities import as_duration
-from pgqueue.spelling import shown
-from pgqueue.tables import needing_tables
 from pgqueue.tasks import Task, TaskResult
 from pgqueue.tasks.options import checked_message
+from pgqueue.values.error_words import shown
+from pgqueue.values.names import CHANNEL_LIMIT, KEY_LIMIT, as_text
+from pgqueue.values.number_checks import as_duration
 
 REMEMBERED = timedelta(days=30)
 SOURCE_LIMIT = CHANNEL_LIMIT

@@ -10,8 +10,8 @@ from collections.abc import Iterable, Mapping
 from datetime import timedelta
 from typing import Any
 
-from pgqueue.endpoints import SECRET, SECRET_BYTES, key_of
 from pgqueue.exceptions import InvalidSecret, PGQueueError
+from pgqueue.options.webhook_options import SECRET, SECRET_BYTES, key_of
 from pgqueue.webhooks.signing import ID, SIGNATURE, TIMESTAMP, signature
 
 

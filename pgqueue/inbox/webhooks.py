@@ -13,17 +13,17 @@ from django.http import HttpRequest, HttpResponse, UnreadablePostError
 from django.views.decorators.csrf import csrf_exempt
 from django.views.decorators.http import require_POST
 
-from pgqueue import guard
+from pgqueue.database import guard
 from pgqueue.exceptions import ChannelFull, InvalidArguments, InvalidEvent, InvalidMessage
-from pgqueue.filters import as_topic
 from pgqueue.inbox import receiving
 from pgqueue.inbox.receiving import REMEMBERED, receive_external
 from pgqueue.inbox.signatures import Unverified, as_secrets, verify
-from pgqueue.names import as_key
-from pgqueue.quantities import as_count, as_duration
-from pgqueue.spelling import shown
+from pgqueue.options.filters import as_topic
 from pgqueue.tasks import Task
 from pgqueue.tasks.options import checked_message
+from pgqueue.values.error_words import shown
+from pgqueue.values.names import as_key
+from pgqueue.values.number_checks import as_count, as_duration
 
 Goal = Task[Any, Any] | str | None
 Secrets = str | bytes | Iterable[str | bytes]

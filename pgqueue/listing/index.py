@@ -23,8 +23,8 @@ from django.utils.translation import gettext_lazy as _
 from psycopg.sql import SQL, Composed, Identifier, Literal
 
 from pgqueue.engine import channels
-from pgqueue.names import as_text
-from pgqueue.readable import reading
+from pgqueue.values.names import as_text
+from pgqueue.values.readable import reading
 
 if TYPE_CHECKING:
     from django_stubs_ext import StrOrPromise

@@ -11,11 +11,17 @@ from functools import wraps
 from pathlib import Path
 from typing import Any, TypeVar
 
-from pgqueue.escaping import on_one_line
 from pgqueue.events.consumers import Start, checked_name, parse_start
-from pgqueue.names import as_channel, as_folder, as_key, as_path, as_text
-from pgqueue.quantities import LARGEST, as_age, as_count
-from pgqueue.spelling import shown
+from pgqueue.values.error_words import shown
+from pgqueue.values.escaping import on_one_line
+from pgqueue.values.names import (
+    as_channel,
+    as_folder,
+    as_key,
+    as_path,
+    as_text,
+)
+from pgqueue.values.number_checks import LARGEST, as_age, as_count
 
 T = TypeVar("T")
 

@@ -12,8 +12,8 @@ from django.core.management.base import (
 from django.db import DatabaseError
 
 from pgqueue.conf import settings
-from pgqueue.escaping import in_lines
-from pgqueue.tables import lack_of
+from pgqueue.database.migration_check import lack_of
+from pgqueue.values.escaping import in_lines
 
 
 class Terminal(OutputWrapper):

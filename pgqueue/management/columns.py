@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from pgqueue.escaping import on_one_line
+from pgqueue.values.escaping import on_one_line
 
 WIDEST = 40
 """Characters of a cell, where widths are bounded."""

@@ -9,12 +9,12 @@ from typing import Any
 
 from django.core.management.base import CommandError
 
-from pgqueue import bulk
 from pgqueue.engine.operate import BATCH
 from pgqueue.listing.messages import enqueued_before, everything
 from pgqueue.management import arguments
 from pgqueue.models import Message
 from pgqueue.models.message import MessageQuerySet
+from pgqueue.operating import bulk
 
 USAGE = 2
 """The exit status for options that don't go together, as argparse has it for each by itself."""

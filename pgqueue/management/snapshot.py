@@ -8,7 +8,7 @@ from datetime import timedelta
 from typing import Any, NamedTuple
 
 from pgqueue.conf import settings
-from pgqueue.connections import borrow
+from pgqueue.database.connections import borrow
 from pgqueue.engine import overview
 from pgqueue.engine.overview import DeadGroup, Running, Seen
 from pgqueue.engine.statistics import OUTCOMES, WINDOWS, Counts, quantile

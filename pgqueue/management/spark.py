@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import psycopg
 from django.core.management.base import CommandError
 
-from pgqueue.connections import conninfo
+from pgqueue.database.connections import conninfo
 from pgqueue.management.arguments import spark_option
 from pgqueue.management.base import QueueCommand
 from pgqueue.management.databases import database_of

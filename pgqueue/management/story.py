@@ -9,17 +9,17 @@ from typing import Any
 from django.db import connections
 
 from pgqueue.codec.envelope import token_in
+from pgqueue.database.migration_check import needing_tables
 from pgqueue.engine import flow_graph
 from pgqueue.engine.errors import entries
 from pgqueue.engine.flow_graph import Relative
-from pgqueue.escaping import in_lines, on_one_line
 from pgqueue.listing.index import without
 from pgqueue.listing.messages import children
 from pgqueue.management.columns import aligned
 from pgqueue.management.rows import plain
 from pgqueue.models import History, Message, Worker
-from pgqueue.tables import needing_tables
 from pgqueue.tasks import redacting
+from pgqueue.values.escaping import in_lines, on_one_line
 
 CHILDREN = 100
 """Children that are named, at most, and as many of what it waits for, and of what waits for it."""

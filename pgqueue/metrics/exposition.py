@@ -6,7 +6,7 @@ from prometheus_client import CollectorRegistry
 from prometheus_client.exposition import choose_encoder
 from prometheus_client.registry import Collector
 
-from pgqueue.connections import borrow
+from pgqueue.database.connections import borrow
 from pgqueue.metrics.fleet import Fleet
 
 PATIENCE = "10s"

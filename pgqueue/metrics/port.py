@@ -14,10 +14,10 @@ from wsgiref.simple_server import WSGIRequestHandler, WSGIServer
 
 from prometheus_client import make_wsgi_app
 
-from pgqueue import forking
 from pgqueue.conf import settings
-from pgqueue.escaping import logger_of
+from pgqueue.database import forking
 from pgqueue.metrics.worker import registry_of
+from pgqueue.values.escaping import logger_of
 from pgqueue.worker.report import Snapshot
 
 logger = logger_of("pgqueue")

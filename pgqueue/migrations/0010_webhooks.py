@@ -5,7 +5,7 @@ import uuid
 import django.db.models.deletion
 from django.db import migrations, models
 
-import pgqueue.endpoints
+import pgqueue.options.webhook_options
 from pgqueue.migrations.sql import RunSQLFile
 
 
@@ -21,7 +21,7 @@ class Migration(migrations.Migration):
             fields=[
                 ('subscription', models.OneToOneField(db_constraint=False, on_delete=django.db.models.deletion.CASCADE, parent_link=True, primary_key=True, related_name='webhook', serialize=False, to='pgqueue.subscription')),
                 ('url', models.TextField(help_text='https://example.com/hooks', verbose_name='URL')),
-                ('secret', models.TextField(blank=True, default=pgqueue.endpoints.new_secret, help_text='What posts are signed with: whsec_ and base64. Empty: a new one.')),
+                ('secret', models.TextField(blank=True, default=pgqueue.options.webhook_options.new_secret, help_text='What posts are signed with: whsec_ and base64. Empty: a new one.')),
                 ('rotated', models.JSONField(db_default=[], default=list, editable=False, help_text='Secrets before this one, and until when posts are signed with them, too.')),
                 ('headers', models.JSONField(blank=True, db_default={}, default=dict, help_text='What is sent with each post.')),
                 ('enabled', models.BooleanField(db_default=True, default=True, help_text='If not, nothing is posted; what happens meanwhile is skipped.')),

@@ -1,7 +1,7 @@
 """Names and texts that can be translated: nothing of them is in the database."""
 
 import datetime
-import pgqueue.endpoints
+import pgqueue.options.webhook_options
 import pgqueue.models.clock
 import pgqueue.models.names
 import uuid
@@ -823,7 +823,7 @@ class Migration(migrations.Migration):
         migrations.AlterField(
             model_name='webhook',
             name='secret',
-            field=models.TextField(blank=True, default=pgqueue.endpoints.new_secret, help_text='What posts are signed with: whsec_ and base64. Empty: a new one.', verbose_name='secret'),
+            field=models.TextField(blank=True, default=pgqueue.options.webhook_options.new_secret, help_text='What posts are signed with: whsec_ and base64. Empty: a new one.', verbose_name='secret'),
         ),
         migrations.AlterField(
             model_name='webhook',

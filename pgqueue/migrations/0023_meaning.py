@@ -5,7 +5,7 @@ from typing import Any
 from django.db import migrations
 
 from pgqueue.exceptions import PGQueueError
-from pgqueue.filters import Filter, compiled
+from pgqueue.options.filters import Filter, compiled
 from pgqueue.migrations.sql import RunSQLFile
 
 

@@ -6,7 +6,7 @@ from django.db import models
 from django.db.models import Q
 from django.utils.translation import gettext_lazy as _
 
-from pgqueue.quantities import LONGEST
+from pgqueue.values.number_checks import LONGEST
 
 RETENTIONS = (
     "retention",

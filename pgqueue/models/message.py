@@ -4,7 +4,8 @@ from django.db import models, transaction
 from django.db.models import F, Q
 from django.utils.translation import gettext_lazy as _
 
-from pgqueue.connections import borrow
+from pgqueue.database.connections import borrow
+from pgqueue.database.migration_check import needing_tables
 from pgqueue.engine import operate
 from pgqueue.engine.operate import BATCH, Operated, Verb
 from pgqueue.models.clock import StatementTimestamp
@@ -12,7 +13,6 @@ from pgqueue.models.flow import Flow
 from pgqueue.models.generated import GeneratedField
 from pgqueue.models.readable import InstantField, JSONField
 from pgqueue.states import State
-from pgqueue.tables import needing_tables
 
 LIVE = [State.HELD, State.SCHEDULED, State.READY, State.RUNNING]
 INDEXED = (

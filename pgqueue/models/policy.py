@@ -11,7 +11,7 @@ from django.utils.translation import gettext
 from django.utils.translation import gettext_lazy as _
 
 from pgqueue.models.generated import GeneratedField
-from pgqueue.policies import (
+from pgqueue.options.policies import (
     FASTEST_RATE,
     LONGEST_BURST,
     LONGEST_PER,

@@ -9,8 +9,8 @@ from django.db import models
 from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.models.sql.compiler import SQLCompiler
 
-from pgqueue.instants import of_project
-from pgqueue.readable import EARLIEST, LATEST, TOO_MUCH
+from pgqueue.values.instants import of_project
+from pgqueue.values.readable import EARLIEST, LATEST, TOO_MUCH
 
 NEAREST = (
     "CASE WHEN {0} < '0001-01-03 00:00+00' THEN '0001-01-03 00:00+00' "

@@ -10,8 +10,8 @@ from django.utils.translation import gettext_lazy as _
 
 from pgqueue.models.names import NamesField
 from pgqueue.models.readable import InstantField, JSONField
-from pgqueue.schedules import rhythm_of
-from pgqueue.ticks import LONGEST, SHORTEST, Rhythm
+from pgqueue.options.schedules import rhythm_of
+from pgqueue.options.ticks import LONGEST, SHORTEST, Rhythm
 
 OF_WORKERS = {"next_at", "ticked_at", "message_id", "recent", "error"}
 OF_OPERATORS = {"paused", "channel", "priority"}

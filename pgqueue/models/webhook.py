@@ -12,12 +12,18 @@ from django.db.models.base import ModelBase
 from django.utils.translation import gettext_lazy as _
 
 from pgqueue.conf import settings
-from pgqueue.endpoints import as_headers, as_secret, as_timeout, as_url, new_secret
 from pgqueue.exceptions import InvalidWebhook
-from pgqueue.instants import aware
 from pgqueue.models.readable import InstantField, JSONField
 from pgqueue.models.subscription import OF_WORKERS, Subscription
-from pgqueue.retries import load_backoff
+from pgqueue.options.retries import load_backoff
+from pgqueue.options.webhook_options import (
+    as_headers,
+    as_secret,
+    as_timeout,
+    as_url,
+    new_secret,
+)
+from pgqueue.values.instants import aware
 
 DELIVER = "pgqueue.webhooks.delivering.deliver"
 DELIVER_BATCH = "pgqueue.webhooks.delivering.deliver_batch"

@@ -17,13 +17,13 @@ import psycopg
 
 from pgqueue import signals
 from pgqueue.conf import settings
-from pgqueue.connections import Session
+from pgqueue.database.connections import Session
 from pgqueue.engine import readers, replication, sequence
 from pgqueue.engine.values import Connection
 from pgqueue.replication.slots import as_it_should_be
 from pgqueue.replication.stream import Stream
-from pgqueue.service import NO_NAP, Service
-from pgqueue.wakeup import Wakeup
+from pgqueue.threads.service import NO_NAP, Service
+from pgqueue.threads.wakeup import Wakeup
 
 STAND_BY = timedelta(seconds=1)
 """How often it is looked whether the slot is free."""

@@ -10,9 +10,9 @@ from psycopg.errors import error_from_result
 from psycopg.pq import ExecStatus
 from psycopg.sql import SQL, Identifier, Literal
 
-from pgqueue.connections import Session
+from pgqueue.database.connections import Session
 from pgqueue.replication.protocol import Committed, Decoder, KeepAlive, status
-from pgqueue.wakeup import Wakeup
+from pgqueue.threads.wakeup import Wakeup
 
 AT_ONCE = 20_000
 """Messages that are read before it is looked what they say, at most."""

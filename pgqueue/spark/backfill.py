@@ -15,7 +15,7 @@ from pgqueue.spark.errors import InvalidSource
 from pgqueue.spark.tables import TABLES
 from pgqueue.spark.writing import Attempt
 from pgqueue.spark.written import MESSAGE
-from pgqueue.spelling import shown
+from pgqueue.values.error_words import shown
 
 if TYPE_CHECKING:
     import pyarrow as pa

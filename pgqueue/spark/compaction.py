@@ -24,8 +24,8 @@ from datetime import UTC, date, datetime
 from math import ceil
 from typing import TYPE_CHECKING, NamedTuple
 
-from pgqueue.escaping import logger_of
 from pgqueue.spark.errors import CompactionFailed
+from pgqueue.values.escaping import logger_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -24,17 +24,17 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import psycopg
 from pyspark.sql import functions as F
 
+from pgqueue.database.sql_files import load
 from pgqueue.engine import identity, log
-from pgqueue.escaping import logger_of
-from pgqueue.names import as_folder
 from pgqueue.redaction import Redaction
 from pgqueue.spark import events, eventstream, streaming
 from pgqueue.spark.compaction import EVENTS, HISTORY, Layout, compact, last_committed, recover
 from pgqueue.spark.errors import ExportConflict, UnknownTarget
 from pgqueue.spark.files import Files, are_within_reach
 from pgqueue.spark.urls import connect
-from pgqueue.spelling import hint
-from pgqueue.statements import load
+from pgqueue.values.error_words import hint
+from pgqueue.values.escaping import logger_of
+from pgqueue.values.names import as_folder
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, DataFrameWriter, SparkSession

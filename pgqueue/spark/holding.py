@@ -19,9 +19,9 @@ import time
 
 import psycopg
 
+from pgqueue.database.sql_files import load
 from pgqueue.spark.errors import SparkError
 from pgqueue.spark.urls import connect
-from pgqueue.statements import load
 
 SQL = load("pgqueue.spark.holding")
 LOOK = 5.0

@@ -10,12 +10,12 @@ from typing import NamedTuple
 
 from pgqueue.engine.values import Position
 from pgqueue.exceptions import InvalidFilter
-from pgqueue.filters import Filter as EventFilter
+from pgqueue.options.filters import Filter as EventFilter
 from pgqueue.redaction import Redaction
 from pgqueue.spark.errors import InvalidOption
 from pgqueue.spark.tables import TABLES, Column, Table
 from pgqueue.spark.urls import DEFAULT
-from pgqueue.spelling import hint, shown
+from pgqueue.values.error_words import hint, shown
 
 MOST_PARTITIONS = 64
 """Each is a connection to PostgreSQL while it is read."""

@@ -14,7 +14,7 @@ from typing import TypeVar
 
 import psycopg
 
-from pgqueue.escaping import logger_of
+from pgqueue.values.escaping import logger_of
 
 T = TypeVar("T")
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import psycopg
 from psycopg.sql import SQL, Composable, Literal
 
+from pgqueue.database.sql_files import load
 from pgqueue.engine import log
 from pgqueue.redaction import Redaction
 from pgqueue.spark import events
@@ -18,7 +19,6 @@ from pgqueue.spark.options import Filter, ReadOptions, Selection
 from pgqueue.spark.planning import Part, Stretch, rows_of
 from pgqueue.spark.tables import EVENT, HISTORY
 from pgqueue.spark.urls import connect
-from pgqueue.statements import load
 
 if TYPE_CHECKING:
     import pyarrow as pa

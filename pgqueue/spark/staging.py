@@ -24,13 +24,13 @@ from pgqueue.codec.arguments import PAYLOAD_LIMIT
 from pgqueue.codec.encoding import ANYTHING, from_json
 from pgqueue.codec.envelope import is_envelope
 from pgqueue.codec.scalars import Unstorable
+from pgqueue.database.sql_files import load
 from pgqueue.engine import staged
 from pgqueue.exceptions import InvalidEvent
 from pgqueue.spark.errors import InvalidRow
 from pgqueue.spark.urls import connect
 from pgqueue.spark.written import Kind, Written
-from pgqueue.spelling import shown
-from pgqueue.statements import load
+from pgqueue.values.error_words import shown
 
 SQL_TEXTS = load(__name__)
 PIECE = 4 << 20

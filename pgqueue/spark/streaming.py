@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import psycopg
 from psycopg.sql import SQL, Composable, Literal
 
+from pgqueue.database.sql_files import load
 from pgqueue.engine import identity
 from pgqueue.engine.values import Position
 from pgqueue.spark.errors import DataLoss, OtherCluster
@@ -22,7 +23,6 @@ from pgqueue.spark.reading import prepare
 from pgqueue.spark.reading import read as rows_of
 from pgqueue.spark.tables import HISTORY
 from pgqueue.spark.urls import connect
-from pgqueue.statements import load
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from enum import Enum
 from typing import TYPE_CHECKING, NamedTuple
 
-from pgqueue.statements import load
+from pgqueue.database.sql_files import load
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -15,8 +15,8 @@ from typing import Any
 import psycopg
 from psycopg.conninfo import conninfo_to_dict
 
-from pgqueue.readable import ReadableCursor, read_as_iso
 from pgqueue.spark.errors import InvalidOption
+from pgqueue.values.readable import ReadableCursor, read_as_iso
 
 VARIABLE = "env:"
 FILE = "file:"

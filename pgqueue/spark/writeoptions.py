@@ -7,12 +7,12 @@ from dataclasses import dataclass
 
 from pgqueue.engine.operate import VERBS
 from pgqueue.exceptions import InvalidEvent
-from pgqueue.filters import as_topic
-from pgqueue.names import as_channel, as_key
+from pgqueue.options.filters import as_topic
 from pgqueue.spark.errors import InvalidOption
 from pgqueue.spark.urls import DEFAULT
 from pgqueue.spark.written import as_task
-from pgqueue.spelling import hint, shown
+from pgqueue.values.error_words import hint, shown
+from pgqueue.values.names import as_channel, as_key
 
 ENQUEUE = "enqueue"
 PUBLISH = "publish"

@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
+from pgqueue.database.sql_files import load
 from pgqueue.engine import staged
 from pgqueue.engine.operate import VERBS
 from pgqueue.engine.staged import Defaults, Write
-from pgqueue.escaping import logger_of
 from pgqueue.spark.urls import connect
 from pgqueue.spark.writeoptions import ENQUEUE, PUBLISH, WriteOptions
 from pgqueue.spark.written import (
@@ -25,7 +25,7 @@ from pgqueue.spark.written import (
     check_payload,
     columns_of,
 )
-from pgqueue.statements import load
+from pgqueue.values.escaping import logger_of
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -10,11 +10,16 @@ from typing import NamedTuple
 from pyspark.sql import types as T
 
 from pgqueue.codec.arguments import PAYLOAD_LIMIT
-from pgqueue.filters import TOPIC_LIMIT, as_topic
-from pgqueue.names import CHANNEL_LIMIT, KEY_LIMIT, PATH_LIMIT, as_path
-from pgqueue.quantities import LARGEST
+from pgqueue.options.filters import TOPIC_LIMIT, as_topic
 from pgqueue.spark.errors import InvalidColumn
-from pgqueue.spelling import hint
+from pgqueue.values.error_words import hint
+from pgqueue.values.names import (
+    CHANNEL_LIMIT,
+    KEY_LIMIT,
+    PATH_LIMIT,
+    as_path,
+)
+from pgqueue.values.number_checks import LARGEST
 
 _INTEGERS = (T.ByteType, T.ShortType, T.IntegerType, T.LongType)
 

@@ -1,6 +1,6 @@
 """Server-sent events: views that stream the event log, or one message, to browsers."""
 
-from pgqueue.filters import Filter
+from pgqueue.options.filters import Filter
 from pgqueue.sse.message_view import StreamedMessage, message_stream
 from pgqueue.sse.views import event_stream
 

@@ -20,9 +20,9 @@ from typing import NamedTuple
 import psycopg
 
 from pgqueue import signals
-from pgqueue.connections import Session
-from pgqueue.culprits import may_be_own, tell
+from pgqueue.database.connections import Session
 from pgqueue.engine import identity, log
+from pgqueue.engine.culprits import may_be_own, tell
 from pgqueue.engine.log import Stretch
 from pgqueue.engine.sequence import advance
 from pgqueue.engine.values import Connection
@@ -30,11 +30,11 @@ from pgqueue.events.growth import Waiter
 from pgqueue.events.reading import check_bounds, first_unreadable, read_stretch
 from pgqueue.events.recorded import RecordedEvent
 from pgqueue.exceptions import EventsRemoved, PositionAhead
-from pgqueue.filters import Filter, as_regex
-from pgqueue.service import NO_NAP, Service
+from pgqueue.options.filters import Filter, as_regex
 from pgqueue.sse import wire
 from pgqueue.sse.client import MOST_BYTES, WENT_WRONG, Client
 from pgqueue.sse.source import LINGER, Source
+from pgqueue.threads.service import NO_NAP, Service
 
 PAGE = 500
 """Events that are read at once, at most."""

@@ -13,14 +13,14 @@ from asgiref.sync import sync_to_async
 from django.http import HttpRequest, HttpResponse
 from django.http.response import HttpResponseBase
 
-from pgqueue.connections import borrow
+from pgqueue.database.connections import borrow
 from pgqueue.engine import lookup
 from pgqueue.engine.values import Tuples
 from pgqueue.events.reading import as_alias
-from pgqueue.spelling import shown
 from pgqueue.sse import requests
 from pgqueue.sse.progress import ENDED, MessageClient
 from pgqueue.sse.requests import HEARTBEAT, View
+from pgqueue.values.error_words import shown
 
 
 @dataclass(frozen=True)

@@ -14,15 +14,15 @@ from functools import partial
 from typing import Any
 
 from pgqueue.codec.envelope import is_envelope
+from pgqueue.database.migration_check import needing_tables
 from pgqueue.engine import wait
 from pgqueue.engine.wait import Seen
-from pgqueue.service import NO_NAP
 from pgqueue.sse import wire
 from pgqueue.sse.client import Client
 from pgqueue.sse.source import LINGER, Source
 from pgqueue.states import Outcome, State
-from pgqueue.tables import needing_tables
 from pgqueue.tasks import waiting
+from pgqueue.threads.service import NO_NAP
 
 SHORTEST_NAP = timedelta(milliseconds=10)
 LONGEST_NAP = timedelta(seconds=0.5)

@@ -16,10 +16,10 @@ from django.db import connections, transaction
 from django.http import HttpRequest, HttpResponse, HttpResponseNotAllowed, StreamingHttpResponse
 from django.http.response import HttpResponseBase
 
-from pgqueue import guard
-from pgqueue.quantities import as_duration
-from pgqueue.spelling import shown
+from pgqueue.database import guard
 from pgqueue.sse import wire
+from pgqueue.values.error_words import shown
+from pgqueue.values.number_checks import as_duration
 
 View: TypeAlias = "Callable[..., Coroutine[Any, Any, HttpResponseBase]]"
 

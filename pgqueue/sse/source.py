@@ -11,9 +11,9 @@ from datetime import timedelta
 from time import monotonic
 from typing import Any, Generic, TypeVar
 
-from pgqueue.connections import Session
-from pgqueue.service import Service
+from pgqueue.database.connections import Session
 from pgqueue.sse.client import Client
+from pgqueue.threads.service import Service
 
 C = TypeVar("C", bound=Client)
 S = TypeVar("S", bound="Source[Any]")

@@ -13,13 +13,13 @@ from django.http.response import HttpResponseBase
 
 from pgqueue.events.reading import MOST, as_alias
 from pgqueue.exceptions import InvalidFilter
-from pgqueue.filters import Filter, as_filter
-from pgqueue.quantities import as_count
-from pgqueue.spelling import shown
+from pgqueue.options.filters import Filter, as_filter
 from pgqueue.sse import requests
 from pgqueue.sse.client import MOST_EVENTS
 from pgqueue.sse.feed import EventClient, Limits
 from pgqueue.sse.requests import HEARTBEAT, View
+from pgqueue.values.error_words import shown
+from pgqueue.values.number_checks import as_count
 
 MAX_AGE = timedelta(minutes=5)
 MOST_TOPICS = 50

@@ -12,7 +12,7 @@ from datetime import timedelta
 from typing import Any
 
 from pgqueue.events.recorded import RecordedEvent
-from pgqueue.instants import aware
+from pgqueue.values.instants import aware
 
 RESET = "pgqueue.reset"
 """The event that says: some were missed, and can't be sent."""

@@ -8,8 +8,8 @@ from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar, Token, copy_context
 from typing import Any
 
-from pgqueue.escaping import logger_of
 from pgqueue.tasks.context import TaskContext
+from pgqueue.values.escaping import logger_of
 
 logger = logger_of(__name__)
 

@@ -15,10 +15,10 @@ from pgqueue.engine import lease
 from pgqueue.engine.lookup import Found
 from pgqueue.engine.values import Claim
 from pgqueue.exceptions import Defer, InvalidFlow, LeaseLost, TaskTimeout
-from pgqueue.quantities import LONGEST, as_timedelta
 from pgqueue.states import State
 from pgqueue.tasks.drafts import Growth
 from pgqueue.tasks.result import TaskResult
+from pgqueue.values.number_checks import LONGEST, as_timedelta
 
 if TYPE_CHECKING:
     from pgqueue.tasks.definition import Task

@@ -17,12 +17,15 @@ import psycopg
 from asgiref.sync import async_to_sync, sync_to_async
 from django.db import connections, transaction
 
-from pgqueue import encryption, guard, registry, signals, tracing
-from pgqueue.callables import fault_of
+from pgqueue import signals
+from pgqueue.calls import tracing
+from pgqueue.calls.callables import fault_of
+from pgqueue.calls.outcomes import Ending
 from pgqueue.codec.arguments import Codec
 from pgqueue.codec.encrypted import EncryptedCodec
 from pgqueue.conf import settings
-from pgqueue.endings import Ending
+from pgqueue.database import guard
+from pgqueue.database.migration_check import needing_tables
 from pgqueue.engine import enqueue as engine
 from pgqueue.engine.values import Claim, Cursors, Tuples
 from pgqueue.exceptions import (
@@ -33,22 +36,21 @@ from pgqueue.exceptions import (
     TaskResultMismatch,
     UnknownTask,
 )
-from pgqueue.instants import of_project
-from pgqueue.names import as_key
-from pgqueue.retries import Backoff, declare
-from pgqueue.schedules import Schedule
-from pgqueue.spelling import shown
+from pgqueue.options.retries import Backoff, declare
+from pgqueue.options.schedules import Schedule
 from pgqueue.states import State
-from pgqueue.tables import needing_tables
+from pgqueue.tasks import encryption, redacting, registry
 from pgqueue.tasks import options as task_options
-from pgqueue.tasks import redacting
 from pgqueue.tasks.around import running_in
 from pgqueue.tasks.calls import Call, Group, mapped
 from pgqueue.tasks.context import RunState, TaskContext
 from pgqueue.tasks.limits import Limit
 from pgqueue.tasks.options import Atomic, Options
 from pgqueue.tasks.result import TaskResult, fetch
-from pgqueue.tracebacks import calls_user_code
+from pgqueue.values.error_words import shown
+from pgqueue.values.instants import of_project
+from pgqueue.values.names import as_key
+from pgqueue.values.tracebacks import calls_user_code
 
 P = ParamSpec("P")
 T = TypeVar("T")

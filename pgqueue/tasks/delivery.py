@@ -12,24 +12,30 @@ from typing import Any, TypeVar
 from asgiref.sync import sync_to_async
 from django.db import connections, transaction
 
-from pgqueue import registry
+from pgqueue.calls.outcomes import (
+    Deferred,
+    Died,
+    Ending,
+    HandedBack,
+    Retried,
+    Succeeded,
+)
 from pgqueue.claiming.tally import Ended, Run
 from pgqueue.codec import raw
 from pgqueue.codec.arguments import Codec
 from pgqueue.codec.references import Returned
 from pgqueue.conf import settings
-from pgqueue.connections import borrow
-from pgqueue.endings import Deferred, Died, Ending, HandedBack, Retried, Succeeded
+from pgqueue.database.connections import borrow
 from pgqueue.engine import lease as leases
 from pgqueue.engine import settle
 from pgqueue.engine.errors import describe
 from pgqueue.engine.settle import Deferral, Done, Failure
 from pgqueue.engine.values import Claim, Connection
 from pgqueue.exceptions import InvalidMessage, LeaseLost, RetryRequested, UnreadablePayload
-from pgqueue.quantities import as_timedelta
 from pgqueue.redaction import stand_in
-from pgqueue.tasks import parents, redacting
+from pgqueue.tasks import parents, redacting, registry
 from pgqueue.tasks.options import checked_message
+from pgqueue.values.number_checks import as_timedelta
 
 T = TypeVar("T")
 

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any, NoReturn, TypeVar, cast
 
 from django.db import connections
 
-from pgqueue import registry
 from pgqueue.codec.encoding import Hint
 from pgqueue.codec.references import Reference, noticed
+from pgqueue.database.migration_check import needing_tables
 from pgqueue.engine import enqueue as enqueueing
 from pgqueue.engine import flows as engine
 from pgqueue.engine import lookup
@@ -22,11 +22,10 @@ from pgqueue.engine.flows import Waits
 from pgqueue.engine.lookup import Found
 from pgqueue.engine.values import Cursors
 from pgqueue.exceptions import ChannelFull, DuplicateMessage, InvalidFlow
-from pgqueue.names import as_text
-from pgqueue.spelling import hint
-from pgqueue.tables import needing_tables
-from pgqueue.tasks import storing
+from pgqueue.tasks import registry, storing
 from pgqueue.tasks.result import TaskResult
+from pgqueue.values.error_words import hint
+from pgqueue.values.names import as_text
 
 if TYPE_CHECKING:
     from pgqueue.tasks.definition import Task

@@ -14,17 +14,17 @@ from asgiref.sync import sync_to_async
 from django.db import connections, transaction
 
 from pgqueue.conf import settings
-from pgqueue.connections import borrow
+from pgqueue.database.connections import borrow
+from pgqueue.database.migration_check import needing_tables
 from pgqueue.engine import flows as engine
 from pgqueue.engine import lookup, operate
 from pgqueue.engine.operate import BATCH, Operated, Verb
 from pgqueue.exceptions import FlowDoesNotExist, InvalidFlow, WaitInTransaction, WaitTimeout
-from pgqueue.quantities import as_flag, as_timedelta
 from pgqueue.states import WAITING, Outcome, State
-from pgqueue.tables import needing_tables
 from pgqueue.tasks import waiting
 from pgqueue.tasks.around import running
 from pgqueue.tasks.drafts import Draft, waits_for_itself
+from pgqueue.values.number_checks import as_flag, as_timedelta
 
 LOOK_EVERY = 0.5
 """Seconds between looks at a flow that is waited for, where nothing tells of a change."""

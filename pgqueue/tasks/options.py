@@ -11,15 +11,25 @@ from typing import Any, Literal, TypeAlias, TypedDict, get_args
 import psycopg
 from django.db import connections
 
-from pgqueue.escaping import logger_of
 from pgqueue.exceptions import InvalidMessage, InvalidTask, UnreadablePayload
-from pgqueue.instants import as_instant
-from pgqueue.names import as_channel, as_key
-from pgqueue.quantities import LONGEST, as_count, as_flag, as_timedelta
+from pgqueue.options.retries import (
+    Backoff,
+    as_backoff,
+    dump_backoff,
+    load_backoff,
+)
+from pgqueue.options.schedules import as_schedules
 from pgqueue.redaction import as_paths
-from pgqueue.retries import Backoff, as_backoff, dump_backoff, load_backoff
-from pgqueue.schedules import as_schedules
-from pgqueue.spelling import hint, shown
+from pgqueue.values.error_words import hint, shown
+from pgqueue.values.escaping import logger_of
+from pgqueue.values.instants import as_instant
+from pgqueue.values.names import as_channel, as_key
+from pgqueue.values.number_checks import (
+    LONGEST,
+    as_count,
+    as_flag,
+    as_timedelta,
+)
 
 logger = logger_of("pgqueue")
 

@@ -8,15 +8,15 @@ from datetime import datetime
 
 from django.db import connections
 
-from pgqueue import registry
 from pgqueue.codec.arguments import Codec, parse
 from pgqueue.codec.envelope import is_envelope
 from pgqueue.codec.references import Returned, referred
 from pgqueue.engine import flows
 from pgqueue.engine.flows import Parent
 from pgqueue.exceptions import ParentFailed, UnreadablePayload
-from pgqueue.readable import EARLIEST
 from pgqueue.states import Outcome
+from pgqueue.tasks import registry
+from pgqueue.values.readable import EARLIEST
 
 
 def results(alias: str, ids: Collection[int], *, since: datetime) -> Mapping[int, Returned]:

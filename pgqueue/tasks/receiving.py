@@ -17,9 +17,9 @@ from typing import Literal
 from pgqueue.claiming.consumer import Consumer, Taken
 from pgqueue.conf import settings
 from pgqueue.exceptions import ReceiverClosed
-from pgqueue.quantities import as_timedelta
 from pgqueue.tasks.delivery import Delivery
 from pgqueue.tasks.options import checked_message
+from pgqueue.values.number_checks import as_timedelta
 
 Wait = float | timedelta | Literal[True]
 

@@ -15,16 +15,16 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from django.utils.module_loading import autodiscover_modules
 
-from pgqueue import registry
 from pgqueue.codec.envelope import is_envelope
 from pgqueue.codec.hints import signature_of
 from pgqueue.codec.references import filled
 from pgqueue.conf import settings
 from pgqueue.engine.values import Claim
-from pgqueue.escaping import logger_of
 from pgqueue.exceptions import DecryptionFailed, InvalidTask, MissingEncryptionKey
 from pgqueue.redaction import NOWHERE, Hidden, Redaction, Redactor, Rules, tree_of
-from pgqueue.spelling import hint
+from pgqueue.tasks import registry
+from pgqueue.values.error_words import hint
+from pgqueue.values.escaping import logger_of
 
 if TYPE_CHECKING:
     from pgqueue.tasks.definition import Task

@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar
 from asgiref.sync import sync_to_async
 from django.db import connections
 
-from pgqueue.connections import borrow
+from pgqueue.database.connections import borrow
+from pgqueue.database.migration_check import needing_tables
 from pgqueue.engine import cancel, held, lookup
 from pgqueue.engine.errors import entries
 from pgqueue.engine.lookup import Found
@@ -28,11 +29,10 @@ from pgqueue.exceptions import (
     WaitInTransaction,
     WaitTimeout,
 )
-from pgqueue.instants import of_project
-from pgqueue.quantities import as_timedelta
 from pgqueue.states import Outcome, State
-from pgqueue.tables import needing_tables
 from pgqueue.tasks import waiting
+from pgqueue.values.instants import of_project
+from pgqueue.values.number_checks import as_timedelta
 
 if TYPE_CHECKING:
     from pgqueue.tasks.definition import Task

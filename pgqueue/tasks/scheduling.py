@@ -13,18 +13,18 @@ from django.core.exceptions import ObjectDoesNotExist
 from django.db import connections
 from django.utils.module_loading import autodiscover_modules
 
-from pgqueue import models, registry
+from pgqueue import models
 from pgqueue.conf import settings
+from pgqueue.database.migration_check import needing_tables
 from pgqueue.engine import schedule as engine
 from pgqueue.engine.schedule import Declared, Scheduled
 from pgqueue.exceptions import ChannelFull, InvalidSchedule, PGQueueError, UnknownTask
+from pgqueue.options.schedules import Schedule, checked_name, rhythm_of
+from pgqueue.options.ticks import Cron
 from pgqueue.redaction import Hidden
-from pgqueue.schedules import Schedule, checked_name, rhythm_of
-from pgqueue.tables import needing_tables
-from pgqueue.tasks import redacting
+from pgqueue.tasks import redacting, registry
 from pgqueue.tasks.definition import Task
 from pgqueue.tasks.result import TaskResult
-from pgqueue.ticks import Cron
 
 
 def declared(database: str) -> list[Declared]:

@@ -13,13 +13,13 @@ import psycopg
 from asgiref.sync import sync_to_async
 from django.db import connections, transaction
 
-from pgqueue import tracing
+from pgqueue.calls import tracing
 from pgqueue.codec import raw
 from pgqueue.conf import settings
+from pgqueue.database.migration_check import needing_tables
 from pgqueue.engine import enqueue as engine
 from pgqueue.engine.values import Tuples
 from pgqueue.exceptions import DuplicateMessage, InvalidMessage
-from pgqueue.tables import needing_tables
 from pgqueue.tasks.around import running_in
 from pgqueue.tasks.options import MessageOptions, checked_message
 

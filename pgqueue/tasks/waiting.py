@@ -21,11 +21,16 @@ from typing import Any
 import psycopg
 
 from pgqueue.conf import settings
+from pgqueue.database.transactions import is_pooled
 from pgqueue.engine import notifications, wait
 from pgqueue.engine.lookup import Found
-from pgqueue.listener import PROBE_EVERY, Subscription, Topic, subscribe
-from pgqueue.service import NO_NAP
-from pgqueue.transactions import is_pooled
+from pgqueue.threads.listener import (
+    PROBE_EVERY,
+    Subscription,
+    Topic,
+    subscribe,
+)
+from pgqueue.threads.service import NO_NAP
 
 SHORTEST_NAP = timedelta(milliseconds=10)
 DEAF_NAP = timedelta(seconds=0.5)

@@ -19,11 +19,11 @@ from typing import Any, Literal
 import psycopg
 
 from pgqueue.conf import settings
+from pgqueue.database.migration_check import needing_tables
+from pgqueue.database.transactions import is_pooled
 from pgqueue.engine import notifications
 from pgqueue.exceptions import ChannelNotWatched, NothingToHear
-from pgqueue.listener import Subscription, Topic, subscribe
-from pgqueue.tables import needing_tables
-from pgqueue.transactions import is_pooled
+from pgqueue.threads.listener import Subscription, Topic, subscribe
 
 NoticeKind = Literal["created", "started", "deferred", "ended", "replayed"]
 

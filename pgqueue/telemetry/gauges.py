@@ -15,9 +15,9 @@ from opentelemetry.metrics import CallbackOptions, MeterProvider, Observation
 
 from pgqueue import __version__
 from pgqueue.conf import settings
-from pgqueue.connections import connect
-from pgqueue.escaping import logger_of
+from pgqueue.database.connections import connect
 from pgqueue.exceptions import PGQueueError
+from pgqueue.values.escaping import logger_of
 
 logger = logger_of("pgqueue")
 

@@ -13,8 +13,9 @@ from opentelemetry.metrics import MeterProvider
 from opentelemetry.trace import INVALID_SPAN, Span, TracerProvider
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
-from pgqueue import __version__, tracing
-from pgqueue.endings import Ending
+from pgqueue import __version__
+from pgqueue.calls import tracing
+from pgqueue.calls.outcomes import Ending
 from pgqueue.engine import flows
 from pgqueue.engine.values import Claim
 from pgqueue.events.recorded import RecordedEvent

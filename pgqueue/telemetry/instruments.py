@@ -6,8 +6,8 @@ from collections.abc import Mapping
 
 from opentelemetry.metrics import Meter
 
+from pgqueue.calls.outcomes import Died, Ending
 from pgqueue.codec.encoding import full_name
-from pgqueue.endings import Died, Ending
 
 SYSTEM = "pgqueue"
 TASK = "messaging.pgqueue.task"

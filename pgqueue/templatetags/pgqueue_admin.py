@@ -16,8 +16,8 @@ from django.utils.translation import gettext as _
 
 from pgqueue.exceptions import InvalidSchedule
 from pgqueue.models import Lane, Schedule
+from pgqueue.options.ticks import Every
 from pgqueue.states import Outcome, State
-from pgqueue.ticks import Every
 
 if TYPE_CHECKING:
     from django_stubs_ext import StrOrPromise

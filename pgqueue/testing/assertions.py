@@ -9,14 +9,13 @@ from typing import Any
 
 from django.db import connections
 
-from pgqueue import registry
 from pgqueue.engine import lookup
 from pgqueue.engine.lookup import Found
 from pgqueue.exceptions import UnknownTask
 from pgqueue.models import Message
-from pgqueue.quantities import as_timedelta
 from pgqueue.states import State
-from pgqueue.tasks import Task, TaskResult
+from pgqueue.tasks import Task, TaskResult, registry
+from pgqueue.values.number_checks import as_timedelta
 
 WAITING = (State.HELD, State.SCHEDULED, State.READY)
 NEAR = timedelta(seconds=1)

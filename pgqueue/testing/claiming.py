@@ -11,7 +11,7 @@ from uuid import UUID
 
 from django.db import connections
 
-from pgqueue.connections import borrow
+from pgqueue.database.connections import borrow
 from pgqueue.engine import claim as free
 from pgqueue.engine import claim_governed as governed
 from pgqueue.engine import expire, promote, route

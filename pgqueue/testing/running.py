@@ -13,15 +13,20 @@ from django.db import connections
 from django.db.backends.base.base import BaseDatabaseWrapper
 from psycopg.pq import TransactionStatus
 
-from pgqueue import registry, signals
+from pgqueue import signals
+from pgqueue.calls.outcomes import (
+    Closed,
+    Ending,
+    HandedBack,
+    Retried,
+)
 from pgqueue.claiming.tally import Tally
 from pgqueue.conf import settings
-from pgqueue.connections import borrow
-from pgqueue.django_connections import kept_open
-from pgqueue.endings import Closed, Ending, HandedBack, Retried
+from pgqueue.database.connections import borrow
+from pgqueue.database.django_connections import kept_open
 from pgqueue.engine import lookup, promote
 from pgqueue.engine.values import Claim
-from pgqueue.tasks import Task, TaskResult
+from pgqueue.tasks import Task, TaskResult, registry
 from pgqueue.tasks.definition import on_stored
 from pgqueue.testing.claiming import claim_next
 from pgqueue.worker.handlers import Handlers

@@ -8,7 +8,7 @@ from django.db.models import F, Model
 
 from pgqueue.conf import settings
 from pgqueue.models import Dedupe, Gate, Lane, Message
-from pgqueue.quantities import as_timedelta
+from pgqueue.values.number_checks import as_timedelta
 
 INSTANTS: dict[type[Model], list[str]] = {
     Message: ["created_at", "run_at", "expires_at", "lease_until", "claimed_at", "started_at"],

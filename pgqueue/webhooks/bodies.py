@@ -11,11 +11,11 @@ from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 from django.core.serializers.json import DjangoJSONEncoder
 
-from pgqueue.discovery import import_declaring
 from pgqueue.events.recorded import RecordedEvent
 from pgqueue.exceptions import InvalidWebhook
-from pgqueue.instants import aware
-from pgqueue.spelling import shown
+from pgqueue.values.discovery import import_declaring
+from pgqueue.values.error_words import shown
+from pgqueue.values.instants import aware
 
 Serializer: TypeAlias = "Callable[[list[RecordedEvent]], tuple[bytes | str, str]]"
 F = TypeVar("F", bound="Callable[..., tuple[bytes | str, str]]")

@@ -9,12 +9,13 @@ from datetime import UTC, datetime, timedelta
 from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING, Any
 
-from pgqueue import __version__, tracing
+from pgqueue import __version__
+from pgqueue.calls import tracing
 from pgqueue.conf import settings
 from pgqueue.events.recorded import RecordedEvent
 from pgqueue.exceptions import Defer, DeliveryFailed, Discard, WebhookDisabled
-from pgqueue.quantities import as_timedelta
 from pgqueue.tasks import TaskContext, task
+from pgqueue.values.number_checks import as_timedelta
 from pgqueue.webhooks import bodies, health, signing, targets
 from pgqueue.webhooks.bodies import Body
 from pgqueue.webhooks.targets import Target

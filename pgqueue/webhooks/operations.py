@@ -12,19 +12,19 @@ from django.db.models.functions import Greatest
 from django.utils import timezone
 
 from pgqueue.conf import settings
-from pgqueue.endpoints import as_secret, as_timeout, new_secret
+from pgqueue.database.migration_check import needing_tables
 from pgqueue.events import groups, subscriptions
 from pgqueue.events.consumers import Start
 from pgqueue.events.recorded import RecordedEvent
 from pgqueue.exceptions import InvalidWebhook
 from pgqueue.models import Message, Subscription, Webhook
 from pgqueue.models.webhook import DELIVER, DELIVER_BATCH
-from pgqueue.quantities import as_age, as_count, as_flag
-from pgqueue.retries import as_backoff, dump_backoff
-from pgqueue.spelling import shown
+from pgqueue.options.retries import as_backoff, dump_backoff
+from pgqueue.options.webhook_options import as_secret, as_timeout, new_secret
 from pgqueue.states import State
-from pgqueue.tables import needing_tables
 from pgqueue.tasks import TaskResult
+from pgqueue.values.error_words import shown
+from pgqueue.values.number_checks import as_age, as_count, as_flag
 from pgqueue.webhooks import bodies, delivering, health, targets
 from pgqueue.webhooks.bodies import Serializer
 

@@ -26,9 +26,9 @@ from urllib3.connection import HTTPConnection, HTTPSConnection
 from urllib3.exceptions import HTTPError, ProtocolError, SSLError
 from urllib3.exceptions import TimeoutError as PoolTimeout
 
-from pgqueue.addresses import Network, is_allowed
-from pgqueue.endpoints import Origin
 from pgqueue.exceptions import DeliveryFailed
+from pgqueue.options.addresses import Network, is_allowed
+from pgqueue.options.webhook_options import Origin
 
 EXCERPT = 1024
 """Bytes of a response that are kept."""

@@ -13,10 +13,10 @@ from uuid import UUID
 from django.db.models.signals import post_delete, post_save
 
 from pgqueue.conf import settings
-from pgqueue.endpoints import Origin, key_of, parsed
-from pgqueue.instants import aware
 from pgqueue.models import Webhook
-from pgqueue.retries import Backoff, load_backoff
+from pgqueue.options.retries import Backoff, load_backoff
+from pgqueue.options.webhook_options import Origin, key_of, parsed
+from pgqueue.values.instants import aware
 
 ASK_AGAIN = 1.0  # seconds
 MOST = 10_000

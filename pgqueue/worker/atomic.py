@@ -8,16 +8,16 @@ from collections.abc import Callable
 from django.db import connections, transaction
 from django.db.transaction import TransactionManagementError
 
+from pgqueue.calls.outcomes import Closed, Ending
 from pgqueue.conf import settings
-from pgqueue.endings import Closed, Ending
+from pgqueue.database.guard import TransactionLost
 from pgqueue.engine import lease
 from pgqueue.engine.errors import RERUNS, is_conflict, pause
-from pgqueue.escaping import logger_of
 from pgqueue.exceptions import LeaseLost
-from pgqueue.guard import TransactionLost
 from pgqueue.redaction import stand_in
 from pgqueue.tasks import redacting
 from pgqueue.tasks.options import Atomic
+from pgqueue.values.escaping import logger_of
 from pgqueue.worker.failures import AWAY, NotBegun
 from pgqueue.worker.leases import LeasedMessage
 from pgqueue.worker.settler import write

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from django.utils.autoreload import StatReloader
 
-from pgqueue.service import Service
+from pgqueue.threads.service import Service
 
 EVERY = timedelta(seconds=1)
 FOREVER = timedelta(days=1)

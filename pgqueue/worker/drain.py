@@ -6,9 +6,9 @@ from collections.abc import Callable
 from datetime import timedelta
 from time import monotonic
 
-from pgqueue.connections import Session
+from pgqueue.database.connections import Session
 from pgqueue.engine import flows, workers
-from pgqueue.service import Service
+from pgqueue.threads.service import Service
 from pgqueue.worker.config import WorkerConfig
 
 EVERY = timedelta(seconds=0.2)

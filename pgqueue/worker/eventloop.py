@@ -20,8 +20,9 @@ from asgiref.sync import sync_to_async
 from django.db import connections
 from django.db.backends.base.base import BaseDatabaseWrapper
 
-from pgqueue import forking, guard
-from pgqueue.django_connections import (
+from pgqueue.calls.outcomes import Closed, Ending
+from pgqueue.database import forking, guard
+from pgqueue.database.django_connections import (
     are_any_in_transaction,
     are_any_open,
     begin_thread,
@@ -35,9 +36,8 @@ from pgqueue.django_connections import (
     is_refusal,
     roll_back_open,
 )
-from pgqueue.endings import Closed, Ending
-from pgqueue.escaping import logger_of
 from pgqueue.exceptions import Defer, TransactionLeftOpen
+from pgqueue.values.escaping import logger_of
 from pgqueue.worker.buffer import Buffer
 from pgqueue.worker.executor import Executor
 from pgqueue.worker.leases import LeasedMessage

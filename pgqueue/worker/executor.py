@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from datetime import timedelta
 from time import monotonic
 
-from pgqueue.service import told
+from pgqueue.threads.service import told
 from pgqueue.worker.buffer import Buffer
 
 

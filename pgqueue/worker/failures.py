@@ -10,12 +10,18 @@ from typing import Any
 import psycopg
 from django.db import InterfaceError, InternalError, OperationalError
 
-from pgqueue import guard
+from pgqueue.calls.outcomes import (
+    Cancelled,
+    Died,
+    Discarded,
+    Ending,
+    HandedBack,
+    Retried,
+)
 from pgqueue.conf import settings
-from pgqueue.endings import Cancelled, Died, Discarded, Ending, HandedBack, Retried
+from pgqueue.database import guard
 from pgqueue.engine.errors import describe
 from pgqueue.engine.values import Claim
-from pgqueue.escaping import logger_of
 from pgqueue.exceptions import (
     Cancel,
     Discard,
@@ -26,10 +32,11 @@ from pgqueue.exceptions import (
     Retry,
     UnreadablePayload,
 )
-from pgqueue.quantities import as_timedelta
+from pgqueue.options.retries import Exponential
 from pgqueue.redaction import stand_in
-from pgqueue.retries import Exponential
 from pgqueue.tasks import Task, TaskContext, redacting
+from pgqueue.values.escaping import logger_of
+from pgqueue.values.number_checks import as_timedelta
 
 logger = logger_of(__name__)
 

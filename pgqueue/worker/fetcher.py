@@ -10,7 +10,7 @@ from pgqueue.claiming.claimer import Claimed, Claimer
 from pgqueue.claiming.idle import Idle
 from pgqueue.claiming.listener import ClaimListener
 from pgqueue.engine.notifications import DUE_EARLIER
-from pgqueue.service import NO_NAP, Service
+from pgqueue.threads.service import NO_NAP, Service
 from pgqueue.worker.buffer import LARGEST, Buffer
 from pgqueue.worker.leases import LeasedMessage, Leases
 from pgqueue.worker.sorting import Sorting

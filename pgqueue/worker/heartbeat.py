@@ -12,9 +12,9 @@ import psycopg
 
 from pgqueue.claiming.registration import Registration
 from pgqueue.claiming.tally import Tally
-from pgqueue.connections import Session
+from pgqueue.database.connections import Session
 from pgqueue.engine import lease
-from pgqueue.service import Service
+from pgqueue.threads.service import Service
 from pgqueue.worker.leases import Leases
 
 

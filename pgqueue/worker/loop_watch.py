@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import timedelta
 
 from pgqueue import signals
-from pgqueue.service import Service
+from pgqueue.threads.service import Service
 from pgqueue.worker.eventloop import EventLoop
 
 EVERY = timedelta(seconds=1)

@@ -7,9 +7,9 @@ from contextlib import contextmanager
 from math import inf
 from time import monotonic
 
-from pgqueue.connections import Session
+from pgqueue.database.connections import Session
 from pgqueue.engine.values import Connection
-from pgqueue.service import LONGEST_STEP
+from pgqueue.threads.service import LONGEST_STEP
 
 
 class MainSession:

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from datetime import timedelta
 
+from pgqueue.calls.outcomes import Ending, HandedBack
 from pgqueue.claiming.claimer import Claimer
 from pgqueue.claiming.registration import Registration
 from pgqueue.claiming.tally import Tally
 from pgqueue.conf import settings
-from pgqueue.connections import Session
-from pgqueue.endings import Ending, HandedBack
-from pgqueue.service import Service
+from pgqueue.database.connections import Session
+from pgqueue.threads.service import Service
 from pgqueue.worker.buffer import Buffer
 from pgqueue.worker.config import WorkerConfig
 from pgqueue.worker.eventloop import EventLoop

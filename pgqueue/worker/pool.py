@@ -7,7 +7,7 @@ from datetime import timedelta
 from typing import Any, Protocol
 
 from pgqueue.claiming.registration import WorkerIds
-from pgqueue.service import Service
+from pgqueue.threads.service import Service
 from pgqueue.worker.config import WorkerConfig
 from pgqueue.worker.report import Reports
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 import threading
 import time
 
-from pgqueue.connections import borrow
+from pgqueue.database.connections import borrow
 from pgqueue.engine import lease
 from pgqueue.worker.leases import LeasedMessage, Leases
 

@@ -9,7 +9,7 @@ from contextlib import suppress
 from itertools import count
 from pathlib import Path
 
-from pgqueue.endings import Ending
+from pgqueue.calls.outcomes import Ending
 from pgqueue.worker.leases import LeasedMessage
 
 Ended = Callable[[LeasedMessage, Ending], None]

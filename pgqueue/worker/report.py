@@ -10,7 +10,7 @@ from time import monotonic
 
 from pgqueue.claiming.tally import Pair, add_up
 from pgqueue.engine.statistics import Counts
-from pgqueue.service import Service
+from pgqueue.threads.service import Service
 from pgqueue.worker.parent import REPORT, RUNS, Superior
 
 EVERY = timedelta(seconds=1)

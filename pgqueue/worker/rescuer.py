@@ -14,11 +14,11 @@ from time import monotonic
 from pgqueue import signals
 from pgqueue.claiming.registration import WorkerIds
 from pgqueue.conf import settings
-from pgqueue.connections import Session
+from pgqueue.database.connections import Session
 from pgqueue.duties.inline import InlineDuties
 from pgqueue.duties.rescue import Rescue
 from pgqueue.engine import lease, workers
-from pgqueue.service import Service
+from pgqueue.threads.service import Service
 
 AGAIN_AFTER = 1.0
 """Seconds: the server may execute the last statement of a process after it died."""

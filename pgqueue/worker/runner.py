@@ -14,24 +14,28 @@ from typing import Any, NamedTuple
 from asgiref.sync import async_to_sync
 from django.db import connections
 
-from pgqueue import forking, guard, registry, signals, tracing
-from pgqueue.callables import check_did_run
+from pgqueue import signals
+from pgqueue.calls import tracing
+from pgqueue.calls.callables import check_did_run
+from pgqueue.calls.outcomes import (
+    Closed,
+    Deferred,
+    Ending,
+    HandedBack,
+    Succeeded,
+)
 from pgqueue.claiming.tally import Tally
 from pgqueue.codec.envelope import is_envelope
 from pgqueue.codec.references import Returned
-from pgqueue.django_connections import (
-    close_after,
-    close_old_connections,
-    roll_back_open,
-)
-from pgqueue.endings import Closed, Deferred, Ending, HandedBack, Succeeded
+from pgqueue.database import forking, guard
+from pgqueue.database.django_connections import close_after, close_old_connections, roll_back_open
 from pgqueue.engine.values import Claim
-from pgqueue.escaping import logger_of
 from pgqueue.exceptions import Defer, NewerPayload, TaskTimeout
-from pgqueue.tasks import Task, TaskContext, parents, redacting
+from pgqueue.tasks import Task, TaskContext, parents, redacting, registry
 from pgqueue.tasks.around import around
 from pgqueue.tasks.limits import Limit
-from pgqueue.tracebacks import calls_user_code
+from pgqueue.values.escaping import logger_of
+from pgqueue.values.tracebacks import calls_user_code
 from pgqueue.worker import atomic
 from pgqueue.worker.cancelling import cancellable
 from pgqueue.worker.failures import (

@@ -13,10 +13,7 @@ from psycopg import DataError
 from psycopg.errors import ProgramLimitExceeded, StatementTooComplex
 
 from pgqueue import signals
-from pgqueue.claiming.tally import Tally
-from pgqueue.connections import Session
-from pgqueue.culprits import MOST, by_halves, may_be_own, tell
-from pgqueue.endings import (
+from pgqueue.calls.outcomes import (
     Cancelled,
     Closed,
     Deferred,
@@ -27,13 +24,21 @@ from pgqueue.endings import (
     Retried,
     Succeeded,
 )
+from pgqueue.claiming.tally import Tally
+from pgqueue.database.connections import Session
 from pgqueue.engine import lease, settle
+from pgqueue.engine.culprits import (
+    MOST,
+    by_halves,
+    may_be_own,
+    tell,
+)
 from pgqueue.engine.errors import describe
 from pgqueue.engine.settle import Deferral, Done, Failure, Finish
 from pgqueue.engine.values import Connection
 from pgqueue.redaction import stand_in
-from pgqueue.service import NO_NAP, Service
 from pgqueue.tasks import redacting
+from pgqueue.threads.service import NO_NAP, Service
 from pgqueue.worker.leases import LeasedMessage, Leases
 
 BATCH = 1000

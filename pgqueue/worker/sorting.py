@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from pgqueue import registry
 from pgqueue.engine.values import Claim
+from pgqueue.tasks import registry
 from pgqueue.worker.buffer import Buffer
 from pgqueue.worker.leases import LeasedMessage
 

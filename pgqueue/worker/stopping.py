@@ -16,8 +16,8 @@ from contextlib import contextmanager, suppress
 from datetime import timedelta
 from types import FrameType
 
-from pgqueue import forking
-from pgqueue.wakeup import Readable, Wakeup
+from pgqueue.database import forking
+from pgqueue.threads.wakeup import Readable, Wakeup
 from pgqueue.worker.parent import Superior
 
 SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)

@@ -17,7 +17,7 @@ from typing import Any
 
 from pgqueue import signals
 from pgqueue.claiming.registration import WorkerIds
-from pgqueue.service import Service
+from pgqueue.threads.service import Service
 from pgqueue.worker import child, parent
 from pgqueue.worker.config import WorkerConfig
 from pgqueue.worker.main_session import MainSession

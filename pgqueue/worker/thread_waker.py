@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from datetime import timedelta
 
-from pgqueue.service import Service
+from pgqueue.threads.service import Service
 from pgqueue.worker.buffer import Buffer
 
 EVERY = timedelta(milliseconds=2)

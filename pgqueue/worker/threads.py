@@ -7,8 +7,8 @@ from time import monotonic
 
 from django.db import connections
 
-from pgqueue import django_connections, forking
-from pgqueue.endings import Closed, Ending
+from pgqueue.calls.outcomes import Closed, Ending
+from pgqueue.database import django_connections, forking
 from pgqueue.worker.buffer import Buffer
 from pgqueue.worker.executor import Executor
 from pgqueue.worker.leases import LeasedMessage

@@ -20,7 +20,7 @@ from typing import Any
 
 from pgqueue import signals
 from pgqueue.exceptions import TaskTimeout
-from pgqueue.service import Service
+from pgqueue.threads.service import Service
 from pgqueue.worker.leases import LeasedMessage
 
 LONGEST_NAP = timedelta(seconds=60)

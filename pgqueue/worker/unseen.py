@@ -8,9 +8,10 @@ from contextlib import suppress
 import psycopg
 from django.conf import settings
 
-from pgqueue import registry, signals
+from pgqueue import signals
 from pgqueue.engine import channels
 from pgqueue.engine.values import Connection
+from pgqueue.tasks import registry
 from pgqueue.worker.config import WorkerConfig
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Protocol
 
 from pgqueue import signals
-from pgqueue.service import Service
+from pgqueue.threads.service import Service
 from pgqueue.worker.deadline import exit_soon
 
 EVERY = timedelta(seconds=1)

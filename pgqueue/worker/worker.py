@@ -16,21 +16,21 @@ from typing import Any
 from django.utils.module_loading import autodiscover_modules
 
 from pgqueue import signals
+from pgqueue.calls.outcomes import Ending, HandedBack
 from pgqueue.claiming.registration import Registration, WorkerIds
 from pgqueue.claiming.tally import Tally
 from pgqueue.conf import settings
-from pgqueue.connections import Session
+from pgqueue.database.connections import Session
+from pgqueue.database.transactions import is_pooled
 from pgqueue.duties.all import all_duties
 from pgqueue.duties.service import Duties
-from pgqueue.endings import Ending, HandedBack
 from pgqueue.engine import lease, notifications, settle
 from pgqueue.engine.workers import WorkerInfo, versions
 from pgqueue.events import subscribing
-from pgqueue.listener import Subscription, Topic, subscribe
 from pgqueue.replication.feed import Feed
-from pgqueue.service import Service
 from pgqueue.tasks import scheduling
-from pgqueue.transactions import is_pooled
+from pgqueue.threads.listener import Subscription, Topic, subscribe
+from pgqueue.threads.service import Service
 from pgqueue.worker import interpreter
 from pgqueue.worker.autoreload import Autoreload
 from pgqueue.worker.config import WorkerConfig

@@ -26,10 +26,11 @@ from django.utils import timezone
 from django.utils.http import urlencode
 from psycopg.sql import SQL, Identifier, Literal
 
-from pgqueue import bulk, models
+from pgqueue import models
 from pgqueue.conf import settings
-from pgqueue.endpoints import new_secret
 from pgqueue.models.names import NamesField
+from pgqueue.operating import bulk
+from pgqueue.options.webhook_options import new_secret
 from tests.factories import record
 
 ROOT = "/admin/pgqueue/"

@@ -11,8 +11,8 @@ from django.utils import timezone
 from playwright.sync_api import Page, expect
 
 from pgqueue.models import Channel, Lane, Message, Schedule, Worker
+from pgqueue.options.ticks import upcoming
 from pgqueue.states import State
-from pgqueue.ticks import upcoming
 from tests.admin.test_browser_pages import fits, page  # noqa: F401
 from tests.browsing import shoot
 from tests.factories import enqueue, insert, limit, register

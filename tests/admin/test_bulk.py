@@ -9,8 +9,8 @@ from django.contrib.admin.models import LogEntry
 from django.test import Client
 from django.utils.http import urlencode
 
-from pgqueue import bulk
 from pgqueue.models import History, Message
+from pgqueue.operating import bulk
 from pgqueue.testing import run_all
 from tests.admin.acting import BULK, HISTORY, MESSAGES
 from tests.admin.conftest import Connection, Login

@@ -11,8 +11,8 @@ from django.test import Client
 from django.utils import timezone
 from django.utils.http import urlencode
 
-from pgqueue.channels import Channel as Operated
 from pgqueue.models import Channel, History, Message
+from pgqueue.operating.channels import Channel as Operated
 from pgqueue.testing import run_all
 from tests.admin.conftest import Connection, Login
 from tests.factories import bury, enqueue, limit, register, run, schedule

@@ -9,9 +9,9 @@ import pytest
 from django.test import Client
 from django.utils import timezone
 
-from pgqueue.channels import Channel
 from pgqueue.engine import settle
 from pgqueue.models import Gate, Lane, Message
+from pgqueue.operating.channels import Channel
 from tests.admin.conftest import Connection, Login
 from tests.factories import bury, ended, enqueue, failure, insert, limit, register, run
 

@@ -12,12 +12,12 @@ from django.contrib.auth.models import User
 from django.http import HttpRequest, QueryDict
 from django.test import Client
 
-from pgqueue import bulk
 from pgqueue.admin.bulk import PARAMETERS, SEARCHED, filter_of, list_url
 from pgqueue.admin.filters import TextFilter
 from pgqueue.admin.message import MessageAdmin
 from pgqueue.management.selection import add_filters, wanted
 from pgqueue.models import Message
+from pgqueue.operating import bulk
 from tests.admin.acting import BULK
 from tests.admin.conftest import Connection
 from tests.factories import enqueue

@@ -14,7 +14,7 @@ from django.db import DatabaseError, connection, connections, transaction
 from django.test import Client
 
 from pgqueue.admin import operations
-from pgqueue.connections import connect
+from pgqueue.database.connections import connect
 from pgqueue.models import History, Message
 from pgqueue.models.message import MessageQuerySet
 from tests.admin.acting import BULK, MESSAGES, act, choose, confirm, told

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from django.test import Client
 
-from pgqueue.channels import Channel
 from pgqueue.models import Policy
+from pgqueue.operating.channels import Channel
 from tests.admin.conftest import Connection, Login
 from tests.admin.test_policies import COLUMNS, POLICIES, save
 from tests.factories import enqueue, insert, limit

@@ -14,7 +14,7 @@ from django.test import Client
 from django.utils import timezone, translation
 from django.utils.translation import trans_real
 
-from pgqueue import bulk, webhooks
+from pgqueue import webhooks
 from pgqueue.admin.operations import OPERATIONS
 from pgqueue.engine import statistics
 from pgqueue.events import groups
@@ -29,6 +29,7 @@ from pgqueue.models import (
     Webhook,
     Worker,
 )
+from pgqueue.operating import bulk
 from pgqueue.states import Outcome, State
 from tests import stored_flows as flows
 from tests.admin.pages import BEGIN, END, untranslated

@@ -12,8 +12,8 @@ from django.test import Client
 from django.utils import timezone
 
 from pgqueue import webhooks
-from pgqueue.endpoints import new_secret
 from pgqueue.models import History, Message, Subscription, Webhook
+from pgqueue.options.webhook_options import new_secret
 from pgqueue.states import State
 from pgqueue.testing import run_all
 from tests.admin.acting import told

@@ -18,11 +18,12 @@ from django.core.management import call_command
 from django.db import connections, transaction
 from django.test import override_settings
 
-from pgqueue import registry, send
+from pgqueue import send
 from pgqueue.backend import api
 from pgqueue.models import Channel, History, Message
-from pgqueue.retries import Delays
+from pgqueue.options.retries import Delays
 from pgqueue.states import Outcome, State
+from pgqueue.tasks import registry
 from tests.backend import jobs
 from tests.eventually import eventually
 from tests.processes import worker

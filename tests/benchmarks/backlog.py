@@ -15,7 +15,7 @@ from collections.abc import Callable
 from datetime import timedelta
 from statistics import median
 
-from pgqueue.connections import connect
+from pgqueue.database.connections import connect
 from pgqueue.engine import stats
 from tests.benchmarks.harness.messages import CHANNEL, store_evenly
 from tests.benchmarks.harness.report import Report, Round, repeat

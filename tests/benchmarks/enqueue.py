@@ -25,7 +25,7 @@ from statistics import median
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
-from pgqueue.connections import connect
+from pgqueue.database.connections import connect
 from pgqueue.tasks import Task
 from testproject.shop.tasks import nothing
 from tests.benchmarks.harness import messages, worker

@@ -43,9 +43,9 @@ from tempfile import TemporaryDirectory
 
 from pgqueue import publish, publish_many
 from pgqueue.conf import settings
+from pgqueue.database.sql_files import load
 from pgqueue.engine import groups
 from pgqueue.replication import slots
-from pgqueue.statements import load
 from testproject.shop.tasks import nothing
 from tests.benchmarks.harness import eventlog, messages, worker
 from tests.benchmarks.harness.eventlog import KIB, SHORT, TOPIC, payload

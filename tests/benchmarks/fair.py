@@ -25,7 +25,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from statistics import quantiles
 
-from pgqueue.connections import connect
+from pgqueue.database.connections import connect
 from pgqueue.engine import settle
 from pgqueue.engine.settle import Done
 from tests.benchmarks.harness import ceiling

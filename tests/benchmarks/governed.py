@@ -15,7 +15,7 @@ import time
 from datetime import timedelta
 from statistics import median
 
-from pgqueue.connections import connect
+from pgqueue.database.connections import connect
 from pgqueue.engine import settle
 from tests.benchmarks.harness.draining import drain
 from tests.benchmarks.harness.messages import CHANNEL, limit, started, store_evenly

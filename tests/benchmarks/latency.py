@@ -20,7 +20,7 @@ from statistics import quantiles
 from threading import Event, Thread
 from uuid import UUID, uuid4
 
-from pgqueue.connections import connect
+from pgqueue.database.connections import connect
 from pgqueue.engine import notifications, workers
 from pgqueue.engine.values import Connection
 from pgqueue.engine.workers import WorkerInfo

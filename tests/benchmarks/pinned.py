@@ -12,7 +12,7 @@ is full and vacuumed, before the worker starts, and held to the end.
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from pgqueue.connections import connect
+from pgqueue.database.connections import connect
 from tests.benchmarks.harness import ceiling
 from tests.benchmarks.harness.draining import drain
 from tests.benchmarks.harness.messages import store

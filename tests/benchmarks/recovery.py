@@ -17,7 +17,7 @@ import time
 from contextlib import ExitStack
 from datetime import datetime
 
-from pgqueue.statements import load
+from pgqueue.database.sql_files import load
 from tests.benchmarks.harness import messages as queue
 from tests.benchmarks.harness import worker
 from tests.benchmarks.harness.backends import told

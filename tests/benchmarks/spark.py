@@ -175,7 +175,7 @@ def _publish(count: int) -> int:
 
 
 def _own_url() -> str:
-    from pgqueue.connections import conninfo
+    from pgqueue.database.connections import conninfo
 
     return conninfo("default")
 

@@ -16,12 +16,12 @@ from random import Random
 from time import perf_counter
 
 from pgqueue import publish_many
+from pgqueue.database.sql_files import load
 from pgqueue.engine import dispatch
 from pgqueue.engine.sequence import advance
 from pgqueue.engine.values import Connection
 from pgqueue.events import subscriptions
 from pgqueue.models import Subscription
-from pgqueue.statements import load
 from tests.benchmarks.harness import messages, worker
 from tests.benchmarks.harness.draining import clock, settled
 from tests.benchmarks.harness.report import Report, Round, repeat

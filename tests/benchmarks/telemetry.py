@@ -24,7 +24,7 @@ from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
 from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExporter, SpanExportResult
 
 from pgqueue import telemetry
-from pgqueue.listener import Listener
+from pgqueue.threads.listener import Listener
 from testproject.shop.tasks import nothing
 from tests.benchmarks.harness import messages
 from tests.benchmarks.harness.report import Report, Round, repeat

@@ -9,7 +9,7 @@ posts           how many the endpoint took
 """
 
 from pgqueue import publish_many, webhooks
-from pgqueue.statements import load
+from pgqueue.database.sql_files import load
 from tests.benchmarks.harness import endpoint, messages, worker
 from tests.benchmarks.harness.draining import clock, settled
 from tests.benchmarks.harness.report import Report, Round, repeat

@@ -50,7 +50,6 @@ def verbs() -> list[Callable[[], object]]:
         batch,
         flow,
         get_flow,
-        health,
         publish,
         publish_many,
         read,
@@ -60,7 +59,7 @@ def verbs() -> list[Callable[[], object]]:
         watch,
     )
     from pgqueue.conf import settings
-    from pgqueue.connections import connect
+    from pgqueue.database.connections import connect
     from pgqueue.duties.all import all_duties
     from pgqueue.duties.maintain import maintain
     from pgqueue.engine import (
@@ -106,9 +105,10 @@ def verbs() -> list[Callable[[], object]]:
     )
     from pgqueue.events import groups as named
     from pgqueue.events import subscribing, subscriptions, trail
-    from pgqueue.filters import Filter
     from pgqueue.metrics import exposition
     from pgqueue.models import Duty, Message, Schedule, Subscription
+    from pgqueue.operating import health
+    from pgqueue.options.filters import Filter
     from pgqueue.replication import slots
     from pgqueue.tasks import scheduling
 
@@ -490,7 +490,7 @@ def verbs() -> list[Callable[[], object]]:
 def clear_away() -> None:
     """End what failures on the way have left."""
     from pgqueue import Channel
-    from pgqueue.connections import connect
+    from pgqueue.database.connections import connect
     from pgqueue.models import Schedule, Subscription
     from pgqueue.replication import slots
 

@@ -8,10 +8,10 @@ from typing import Any
 import psycopg
 import pytest
 
-from pgqueue import listener, service
-from pgqueue.connections import Session
+from pgqueue.database.connections import Session
 from pgqueue.engine import notifications
-from pgqueue.listener import Listener, Subscription, Topic
+from pgqueue.threads import listener, service
+from pgqueue.threads.listener import Listener, Subscription, Topic
 from pgqueue.worker.watchdog import CUT_AFTER, Watchdog
 from tests.chaos.harness.processes import Process
 from tests.chaos.harness.server import nap, url

@@ -9,7 +9,7 @@ from unittest.mock import patch
 import psycopg
 import pytest
 
-from pgqueue.connections import connect
+from pgqueue.database.connections import connect
 from pgqueue.engine import claim as engine
 from pgqueue.engine import claim_governed, route
 from tests.claims import claimer

@@ -11,10 +11,9 @@ from typing import Any
 import psycopg
 import pytest
 
-from pgqueue import culprits
 from pgqueue.claiming.registration import Registration
-from pgqueue.connections import connect
-from pgqueue.engine import health
+from pgqueue.database.connections import connect
+from pgqueue.engine import culprits, health
 from pgqueue.engine.values import Connection
 from pgqueue.engine.workers import WorkerInfo
 from pgqueue.models import Worker

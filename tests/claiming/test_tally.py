@@ -18,10 +18,15 @@ from django.core.management import call_command
 from django.db import connection, transaction
 
 from pgqueue import receive, send
+from pgqueue.calls.outcomes import (
+    Closed,
+    HandedBack,
+    Retried,
+    Succeeded,
+)
 from pgqueue.claiming import tally as module
 from pgqueue.claiming.tally import OTHER, Tally
-from pgqueue.connections import connect
-from pgqueue.endings import Closed, HandedBack, Retried, Succeeded
+from pgqueue.database.connections import connect
 from pgqueue.engine import statistics
 from pgqueue.engine.statistics import Counts
 from pgqueue.exceptions import LeaseLost

@@ -115,7 +115,7 @@ def test_a_driver_is_not_gone_that_could_not_say_a_word_while_the_database_was_a
     clock += LEASE.total_seconds()
     with monkeypatch.context() as patch, pytest.raises(psycopg.OperationalError):
         patch.setattr(driver._session, "_connection", None)
-        patch.setattr("pgqueue.connections._open", _fail)
+        patch.setattr("pgqueue.database.connections._open", _fail)
         driver.tick()
     driver.tick()
 

@@ -27,8 +27,8 @@ from django.core.management.base import CommandError
 from django.db import connection, transaction
 
 import pgqueue
-from pgqueue import registry
 from pgqueue.events import consumers, subscribing, typed
+from pgqueue.tasks import registry
 from tests import programs
 from tests.docs import names
 from tests.docs.blocks import ROOT, Block, blocks, pages

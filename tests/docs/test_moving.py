@@ -12,12 +12,13 @@ import pytest
 from django.core.management import call_command
 
 import pgqueue
-from pgqueue import TaskContext, registry
+from pgqueue import TaskContext
 from pgqueue.compat.celery import current
 from pgqueue.conf import Settings
 from pgqueue.events import subscribing
 from pgqueue.exceptions import EndOfRun
 from pgqueue.models import Message
+from pgqueue.tasks import registry
 from pgqueue.tasks.scheduling import declared
 from tests.docs.blocks import ROOT, Block, blocks
 from tests.docs.test_blocks import parse, run

@@ -8,9 +8,9 @@ from types import ModuleType, SimpleNamespace
 import pytest
 from django.core.management import call_command
 
-from pgqueue import registry
 from pgqueue.events import subscribing
 from pgqueue.models import History, Message
+from pgqueue.tasks import registry
 from tests.docs.blocks import blocks
 
 pytestmark = pytest.mark.django_db(transaction=True, databases=["default", "second"])

@@ -11,7 +11,7 @@ import psycopg
 import pytest
 
 from pgqueue import publish, publish_many, signals, subscribe
-from pgqueue.connections import Contact, Session
+from pgqueue.database.connections import Contact, Session
 from pgqueue.duties.dispatch import Dispatch
 from pgqueue.duties.run import run_duty
 from pgqueue.duties.service import Duties

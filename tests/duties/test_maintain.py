@@ -18,7 +18,7 @@ from django.core.management import CommandError, call_command
 from django.db import connections
 from django.test import Client
 
-from pgqueue.connections import connect
+from pgqueue.database.connections import connect
 from pgqueue.duties import maintain
 from pgqueue.duties.all import all_duties
 from pgqueue.duties.partitions import DID

@@ -9,8 +9,8 @@ import psycopg
 import pytest
 from psycopg.errors import IdleInTransactionSessionTimeout
 
-from pgqueue import transactions
 from pgqueue.conf import settings
+from pgqueue.database import transactions
 from pgqueue.duties import maintain
 from pgqueue.duties.inline import InlineDuties
 from pgqueue.duties.partitions import Partitions

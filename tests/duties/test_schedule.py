@@ -20,8 +20,8 @@ from django.db import transaction
 from django.test import override_settings
 
 from pgqueue import Schedule as Pgqueue
-from pgqueue import registry, signals, task
-from pgqueue.connections import Session
+from pgqueue import signals, task
+from pgqueue.database.connections import Session
 from pgqueue.duties import schedule as kind
 from pgqueue.duties.service import Duties
 from pgqueue.engine import cancel, duty, settle
@@ -29,10 +29,10 @@ from pgqueue.engine import schedule as engine
 from pgqueue.engine.schedule import Declared
 from pgqueue.exceptions import ChannelFull, InvalidSchedule
 from pgqueue.models import Channel, Message, Policy, Schedule
-from pgqueue.schedules import as_schedules
+from pgqueue.options.schedules import as_schedules
+from pgqueue.options.ticks import EPOCH, Every, upcoming
 from pgqueue.states import State
-from pgqueue.tasks import scheduling
-from pgqueue.ticks import EPOCH, Every, upcoming
+from pgqueue.tasks import registry, scheduling
 from tests import jobs
 from tests.claims import GovernedClaims
 from tests.factories import LEASE, Connection, claim, done, enqueue, failure, limit

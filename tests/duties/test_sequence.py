@@ -9,7 +9,7 @@ from uuid import uuid4
 import pytest
 
 from pgqueue import publish, publish_many
-from pgqueue.connections import Contact, Session
+from pgqueue.database.connections import Contact, Session
 from pgqueue.duties.run import run_duty
 from pgqueue.duties.sequence import EVERY, Sequence
 from pgqueue.duties.service import Duties

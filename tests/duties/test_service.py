@@ -11,7 +11,7 @@ from django.db import connections
 
 from pgqueue import signals
 from pgqueue.conf import settings
-from pgqueue.connections import Session
+from pgqueue.database.connections import Session
 from pgqueue.duties.base import Duty as Kind
 from pgqueue.duties.partitions import Partitions
 from pgqueue.duties.promote import Promote

@@ -10,7 +10,7 @@ import pytest
 from django.db import connections
 from pytest_django import DjangoDbBlocker
 
-from pgqueue.connections import connect as open_connection
+from pgqueue.database.connections import connect as open_connection
 from tests.stepping import Step, Stepper
 
 Connection = psycopg.Connection[Any]

@@ -18,8 +18,8 @@ from pgqueue.engine import cancel, claim, settle
 from pgqueue.engine.claim import Answer, Known, Met, Search
 from pgqueue.engine.values import Claim
 from pgqueue.models import Channel, Message, Policy
-from pgqueue.readable import EARLIEST
 from pgqueue.states import State
+from pgqueue.values.readable import EARLIEST
 from tests import factories
 from tests.claiming.test_free_lanes import Backlog
 from tests.claims import FreeClaims, PlannedClaims

@@ -13,10 +13,19 @@ import psycopg
 import pytest
 from psycopg import errors
 
-from pgqueue import culprits
-from pgqueue.culprits import by_halves, may_be_own
 from pgqueue.duties.schedule import Schedule
-from pgqueue.engine import dead, expire, flows, lease, promote, retention, route, statistics
+from pgqueue.engine import (
+    culprits,
+    dead,
+    expire,
+    flows,
+    lease,
+    promote,
+    retention,
+    route,
+    statistics,
+)
+from pgqueue.engine.culprits import by_halves, may_be_own
 from pgqueue.engine.schedule import Declared
 from pgqueue.models import History, Message
 from pgqueue.states import Outcome

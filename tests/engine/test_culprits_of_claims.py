@@ -10,8 +10,7 @@ from uuid import uuid4
 import psycopg
 import pytest
 
-from pgqueue import culprits
-from pgqueue.engine import claim, flows, route, settle
+from pgqueue.engine import claim, culprits, flows, route, settle
 from pgqueue.engine.values import Claim
 from pgqueue.models import Lane, Message, Policy
 from tests.claims import FreeClaims, GovernedClaims, claimer

@@ -9,10 +9,9 @@ from uuid import uuid4
 
 import pytest
 
-from pgqueue import culprits
 from pgqueue.duties.forget import Forget
 from pgqueue.duties.purge import Purge
-from pgqueue.engine import flows, statistics
+from pgqueue.engine import culprits, flows, statistics
 from pgqueue.models import Channel, Flow, History, Reader, Staged, Worker
 from pgqueue.states import Outcome
 from tests.factories import Connection, ended, one, refusing, register

@@ -14,7 +14,7 @@ from pgqueue.engine import exports, partitioning, partitions, retention
 from pgqueue.engine.exports import NOTHING
 from pgqueue.engine.values import Position
 from pgqueue.models import History
-from pgqueue.retention import Retention
+from pgqueue.options.retention import Retention
 from pgqueue.states import Outcome
 from tests.factories import Connection, ended, exported, past
 

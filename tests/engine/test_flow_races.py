@@ -12,9 +12,9 @@ from django.db import connection as django
 from django.db import transaction
 
 from pgqueue import InvalidFlow, flow
-from pgqueue.culprits import WHOLE
 from pgqueue.engine import cancel, dead, flows, route, settle
 from pgqueue.engine import enqueue as enqueueing
+from pgqueue.engine.culprits import WHOLE
 from pgqueue.models import Bell, Blocked, FailedMember, Message
 from pgqueue.states import State
 from pgqueue.tasks.drafts import Growth

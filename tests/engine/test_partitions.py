@@ -16,7 +16,7 @@ from psycopg.types.json import Jsonb
 
 from pgqueue.engine import lookup, partitioning, partitions, settle
 from pgqueue.models import Channel, History, LogFloor
-from pgqueue.retention import Retention
+from pgqueue.options.retention import Retention
 from pgqueue.states import Outcome
 from tests.eventually import eventually
 from tests.factories import Connection, done, one, past, run

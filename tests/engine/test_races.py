@@ -823,7 +823,7 @@ class TestADatabaseThatIsStricterByDefault:
         monkeypatch: pytest.MonkeyPatch,
         strict: str,
     ) -> None:
-        monkeypatch.setattr("pgqueue.connections._server", lambda connection: (0, False))
+        monkeypatch.setattr("pgqueue.database.connections._server", lambda connection: (0, False))
         pooled = connect(strict)
         query = "SELECT count(*) FROM pgqueue_message"
 

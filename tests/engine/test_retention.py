@@ -22,7 +22,7 @@ from pgqueue.engine import (
     statistics,
 )
 from pgqueue.models import Channel, History, LogFloor, Message, Purged
-from pgqueue.retention import Retention
+from pgqueue.options.retention import Retention
 from pgqueue.states import Outcome
 from tests.factories import (
     Connection,

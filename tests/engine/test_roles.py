@@ -24,13 +24,11 @@ from pgqueue import (
     Channel,
     acting_as,
     batch,
-    bulk,
     flow,
     publish,
     publish_later,
     publish_many,
     read,
-    registry,
     send,
     webhooks,
 )
@@ -41,8 +39,9 @@ from pgqueue.engine import event_partitions, lease, partitions, promote, receive
 from pgqueue.events import groups, later, parked, subscribing, subscriptions
 from pgqueue.exceptions import ChannelFull
 from pgqueue.models import Event, History, Message, Schedule, Subscription, Webhook
-from pgqueue.roles import PARTS, script
-from pgqueue.tasks import scheduling
+from pgqueue.operating import bulk
+from pgqueue.operating.roles import PARTS, script
+from pgqueue.tasks import registry, scheduling
 from pgqueue.testing import run_all
 from pgqueue.webhooks import delivering
 from tests import jobs
@@ -496,7 +495,9 @@ class TestAProducer:
                 cursor.execute("SELECT pgqueue_enqueue(%s)", [task.name])
                 allowed.add(task.name)
 
-        assert {"pgqueue.bulk.operate", "pgqueue.bulk.purge"} < {each.name for each in own}
+        assert {"pgqueue.operating.bulk.operate", "pgqueue.operating.bulk.purge"} < {
+            each.name for each in own
+        }
         assert allowed == {
             "pgqueue.events.later.publish_now",
             "pgqueue.compat.celery.linking.call_errback",

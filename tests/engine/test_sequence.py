@@ -16,8 +16,8 @@ import psycopg
 import pytest
 
 from pgqueue import embedded
-from pgqueue.culprits import WHOLE
 from pgqueue.engine import event_partitions, health, log, publish, sequence
+from pgqueue.engine.culprits import WHOLE
 from pgqueue.engine.publish import NewEvent
 from pgqueue.engine.values import Tuples
 from tests.chaos.harness.migrated import migrated

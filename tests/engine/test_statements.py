@@ -15,7 +15,6 @@ import pytest
 
 import pgqueue.engine
 from pgqueue.conf import settings
-from pgqueue.culprits import WHOLE
 from pgqueue.engine import (
     cancel,
     claim,
@@ -30,9 +29,10 @@ from pgqueue.engine import (
     settle,
 )
 from pgqueue.engine.claim import Known, Search
+from pgqueue.engine.culprits import WHOLE
 from pgqueue.engine.settle import Finish
-from pgqueue.filters import Filter
 from pgqueue.models import Channel
+from pgqueue.options.filters import Filter
 from tests.eventually import eventually
 from tests.factories import Connection, ask, done, ended, failure, one, run, schedule
 

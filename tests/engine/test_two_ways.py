@@ -22,7 +22,7 @@ from pgqueue.engine.claim import Search
 from pgqueue.engine.enqueue import Common, Enqueued
 from pgqueue.engine.publish import NewEvent
 from pgqueue.exceptions import ChannelFull, InvalidEvent
-from pgqueue.filters import as_topic
+from pgqueue.options.filters import as_topic
 from tests.factories import Connection
 
 BOUNDED = settings(

@@ -14,11 +14,16 @@ from django.db import connections
 from django.test import Client
 from psycopg.errors import CheckViolation, InvalidParameterValue
 
-from pgqueue.connections import SETTINGS, connect
+from pgqueue.database.connections import SETTINGS, connect
 from pgqueue.engine import settle
 from pgqueue.metrics.exposition import of_the_queue
 from pgqueue.models import History, Message
-from pgqueue.readable import EARLIEST, LATEST, ReadableCursor, reading
+from pgqueue.values.readable import (
+    EARLIEST,
+    LATEST,
+    ReadableCursor,
+    reading,
+)
 from tests.claims import GovernedClaims
 from tests.factories import OVER, Connection, claim, done, enqueue, insert, limit, register
 from tests.management.calling import call

@@ -14,7 +14,7 @@ import pytest
 from django.db import connections
 from pytest_django import DjangoDbBlocker
 
-from pgqueue.connections import Contact
+from pgqueue.database.connections import Contact
 from pgqueue.duties.dispatch import Dispatch
 from pgqueue.duties.run import run_duty
 from pgqueue.engine import duty, sequence

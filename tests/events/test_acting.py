@@ -15,10 +15,10 @@ from django.test import RequestFactory
 from django.test.utils import CaptureQueriesContext
 
 from pgqueue import InvalidEvent, acting_as, publish, publish_many, read
+from pgqueue.database.session_state import changes_session
 from pgqueue.events import acting as acting_module
 from pgqueue.events.acting import ActingMiddleware, acting
 from pgqueue.operations import TrackTable
-from pgqueue.session_state import changes_session
 from testproject.shop.factories import ProductFactory
 from testproject.shop.models import Product
 from tests.events.test_tracking import backwards, execute, forwards

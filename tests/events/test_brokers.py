@@ -12,10 +12,11 @@ from typing import Any
 import pytest
 from confluent_kafka import Producer
 
-from pgqueue import publish_many, registry
+from pgqueue import publish_many
 from pgqueue.events import subscribing
 from pgqueue.models import History, Message
 from pgqueue.states import State
+from pgqueue.tasks import registry
 from pgqueue.testing import run_all
 from tests.brokers import Kafka, Redis
 from tests.events.conftest import dispatching

@@ -11,10 +11,10 @@ from uuid import uuid4
 import pytest
 from django.core.management import call_command
 
-from pgqueue import culprits, publish, publish_many, read
+from pgqueue import publish, publish_many, read
+from pgqueue.engine import culprits, readers
 from pgqueue.engine import dispatch as engine
 from pgqueue.engine import groups as engine_of_groups
-from pgqueue.engine import readers
 from pgqueue.engine.sequence import catch_up, sequence
 from pgqueue.events import consumers, groups, subscriptions
 from pgqueue.events.consuming import GroupReader

@@ -14,7 +14,15 @@ from hypothesis import strategies as st
 
 from pgqueue.engine import log
 from pgqueue.exceptions import InvalidEvent, InvalidFilter
-from pgqueue.filters import SHORT_NUMBER, Filter, as_filter, as_pattern, as_regex, as_topic, covers
+from pgqueue.options.filters import (
+    SHORT_NUMBER,
+    Filter,
+    as_filter,
+    as_pattern,
+    as_regex,
+    as_topic,
+    covers,
+)
 from tests.factories import Connection
 
 WORDS = st.sampled_from(["order", "line", "paid", "a", "b+c", "é", "x_1", "[z]", "(", "\U0001f600"])

@@ -12,7 +12,7 @@ from django.db import connections
 
 from pgqueue import Channel
 from pgqueue.conf import settings
-from pgqueue.connections import borrow
+from pgqueue.database.connections import borrow
 from pgqueue.engine import groups as engine
 from pgqueue.engine import sequence
 from pgqueue.events import consumers, groups

@@ -20,8 +20,8 @@ from pgqueue.codec.encoding import ANYTHING
 from pgqueue.engine import dispatch, predicates
 from pgqueue.events import consumers, reading, tailing
 from pgqueue.events.consuming import GroupReader
-from pgqueue.filters import Filter, as_filter
 from pgqueue.models import Message, Subscription
+from pgqueue.options.filters import Filter, as_filter
 from pgqueue.sse import feed
 from tests.events import handlers
 from tests.factories import Connection

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 from django.db import connections, transaction
 
-from pgqueue.culprits import WHOLE
 from pgqueue.engine import log, sequence
+from pgqueue.engine.culprits import WHOLE
 from pgqueue.events.publishing import publish, publish_many
 from pgqueue.events.reading import aread, read
 from pgqueue.events.recorded import RecordedEvent

@@ -12,7 +12,7 @@ import pytest
 from django.db import connections, transaction
 from psycopg import OperationalError
 
-from pgqueue.connections import POOLED
+from pgqueue.database.connections import POOLED
 from pgqueue.events import growth, tailing
 from pgqueue.events.growth import Waiter
 from pgqueue.events.publishing import apublish, publish, publish_many
@@ -306,7 +306,7 @@ class TestALostConnection:
         following.sees(1)
         idle()
 
-        with patch("pgqueue.connections._open", side_effect=OperationalError("away")):
+        with patch("pgqueue.database.connections._open", side_effect=OperationalError("away")):
             for pid in sessions(connection):
                 one(connection, "SELECT pg_terminate_backend(%s, 10000)", pid)
             eventually(lambda: caplog.text.count("tail failed and will try again: away") > 1)
@@ -328,7 +328,7 @@ class TestALostConnection:
 
     def test_as_it_begins_is_an_error(self) -> None:
         with (
-            patch("pgqueue.connections._open", side_effect=OperationalError("away")),
+            patch("pgqueue.database.connections._open", side_effect=OperationalError("away")),
             pytest.raises(OperationalError, match="away"),
         ):
             next(iter(tail(after=0)))

@@ -22,7 +22,7 @@ from psycopg.sql import SQL, Identifier
 
 from pgqueue import Event, InvalidTracking, RecordedEvent, read
 from pgqueue.codec.encoding import from_json, to_json
-from pgqueue.connections import connect
+from pgqueue.database.connections import connect
 from pgqueue.events.recorded import FORM
 from pgqueue.operations import TrackTable, UntrackTable
 from testproject.shop.factories import OrderFactory, ProductFactory

@@ -21,7 +21,7 @@ from pgqueue import (
     publish,
     receive_external,
 )
-from pgqueue.connections import connect as open_connection
+from pgqueue.database.connections import connect as open_connection
 from pgqueue.engine import expire, received
 from pgqueue.engine.values import Tuples
 from pgqueue.events.later import publish_now

@@ -7,7 +7,7 @@ from contextlib import closing
 
 import pytest
 
-from pgqueue.connections import connect
+from pgqueue.database.connections import connect
 from pgqueue.engine import exports, identity
 from pgqueue.engine.values import Position
 from tests.factories import Connection, ended, exported, one

@@ -12,7 +12,7 @@ import pytest
 from prometheus_client import Metric
 from prometheus_client.parser import text_string_to_metric_families
 
-from pgqueue.connections import borrow
+from pgqueue.database.connections import borrow
 from pgqueue.metrics import exposition, fleet
 
 DOCS = Path(__file__).parents[2] / "docs"

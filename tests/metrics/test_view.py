@@ -19,13 +19,13 @@ from django.urls import path
 from prometheus_client.parser import text_string_to_metric_families
 
 from pgqueue import Channel, flow, metrics, publish, task, webhooks
-from pgqueue.connections import connect
-from pgqueue.endpoints import new_secret
+from pgqueue.database.connections import connect
 from pgqueue.engine import duty, workers
 from pgqueue.engine import flows as engine
 from pgqueue.engine.statistics import OUTCOMES
 from pgqueue.metrics import fleet
 from pgqueue.models import Schedule, Subscription, Webhook
+from pgqueue.options.webhook_options import new_secret
 from tests.eventually import eventually
 from tests.factories import bury, enqueue, register, subscribed
 from tests.feeding import by_wal, feeding, slot_made

@@ -19,8 +19,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 from psycopg.errors import LockNotAvailable
 
-from pgqueue.culprits import WHOLE
 from pgqueue.engine import groups, log, publish, readers, sequence
+from pgqueue.engine.culprits import WHOLE
 from pgqueue.engine.publish import NewEvent
 from tests.eventually import eventually
 from tests.factories import Connection

@@ -7,7 +7,7 @@ from contextlib import closing
 import pytest
 from django.db import OperationalError, connection, transaction
 
-from pgqueue.connections import connect
+from pgqueue.database.connections import connect
 from pgqueue.models import Message
 from tests import jobs
 

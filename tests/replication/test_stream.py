@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from types import SimpleNamespace
 from typing import Any
 
-from pgqueue.connections import Session
+from pgqueue.database.connections import Session
 from pgqueue.replication import stream as module
 from pgqueue.replication.stream import Stream
-from pgqueue.wakeup import Wakeup
+from pgqueue.threads.wakeup import Wakeup
 from tests.replication.test_protocol import BEGIN, COMMIT, INSERT, KEEPALIVE
 
 

@@ -24,9 +24,9 @@ from django.db import connections
 from django.utils import timezone
 
 from pgqueue import RecordedEvent, flow, get_flow, webhooks
-from pgqueue.endpoints import new_secret
 from pgqueue.engine import log
 from pgqueue.models import Dependency, Flow, History, Message, Webhook
+from pgqueue.options.webhook_options import new_secret
 from pgqueue.states import Outcome, State
 from pgqueue.testing import run_all
 from pgqueue.webhooks.delivering import deliver

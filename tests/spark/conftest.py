@@ -12,7 +12,7 @@ import django
 import psycopg
 import pytest
 
-from pgqueue.connections import conninfo
+from pgqueue.database.connections import conninfo
 from tests.eventually import eventually
 
 if TYPE_CHECKING:

@@ -20,7 +20,7 @@ from django.core.management import call_command
 from django.core.management.base import CommandError
 
 from pgqueue import task
-from pgqueue.connections import connect
+from pgqueue.database.connections import connect
 from pgqueue.models import Backfill, Message, Staged
 from pgqueue.spark import InvalidSource
 from pgqueue.spark.backfill import load

@@ -15,7 +15,7 @@ import pytest
 from psycopg.conninfo import make_conninfo
 from pyspark.errors import StreamingQueryException
 
-from pgqueue.connections import connect as open_connection
+from pgqueue.database.connections import connect as open_connection
 from pgqueue.engine import identity, partitions, retention
 from pgqueue.engine.values import Position
 from pgqueue.models import LogFloor

@@ -10,9 +10,9 @@ import pytest
 from django.db import connections
 
 from pgqueue import Flow, batch, flow, send_many
-from pgqueue.batches import Batch
-from pgqueue.connections import connect as open_connection
+from pgqueue.database.connections import connect as open_connection
 from pgqueue.models import Message
+from pgqueue.operating.batches import Batch
 from pgqueue.tasks import definition, sending
 from tests import jobs
 from tests.eventually import eventually

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 from pgqueue import publish, publish_many
 from pgqueue.exceptions import InvalidEvent
-from pgqueue.filters import as_topic
 from pgqueue.models import Message
+from pgqueue.options.filters import as_topic
 from pgqueue.tasks.sending import send, send_many
 from tests import jobs
 

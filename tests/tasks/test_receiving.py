@@ -24,7 +24,7 @@ from pgqueue import Delivery, areceive, receive, send, send_many, signals
 from pgqueue.claiming import idle
 from pgqueue.claiming.claimer import Claimer
 from pgqueue.claiming.consumer import Consumer
-from pgqueue.connections import connect
+from pgqueue.database.connections import connect
 from pgqueue.duties import agenda, expire, rescue
 from pgqueue.engine import lease
 from pgqueue.exceptions import (
@@ -511,12 +511,12 @@ class TestWaiting:
             send("mail", 1)
             eventually(lambda: seen == [1])
             away = psycopg.OperationalError("away")
-            with patch("pgqueue.connections._open", side_effect=away):
+            with patch("pgqueue.database.connections._open", side_effect=away):
                 cut_off(other)
                 eventually(lambda: caplog.text.count("receiver failed and will try again") > 1)
             send("mail", 2)
             eventually(lambda: seen == [1, 2])
-            with patch("pgqueue.connections._open", side_effect=away):
+            with patch("pgqueue.database.connections._open", side_effect=away):
                 cut_off(other)
                 receiver.close()
                 consuming.join(10)
@@ -530,7 +530,8 @@ class TestWaiting:
             cut_off(other)
             with (
                 patch(
-                    "pgqueue.connections._open", side_effect=psycopg.OperationalError("away")
+                    "pgqueue.database.connections._open",
+                    side_effect=psycopg.OperationalError("away"),
                 ) as tried,
                 pytest.raises(psycopg.OperationalError, match="away"),
             ):

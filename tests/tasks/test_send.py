@@ -13,7 +13,7 @@ from django.db import transaction
 from psycopg.rows import dict_row
 
 from pgqueue import asend, asend_many, receive, send, send_many
-from pgqueue.connections import connect
+from pgqueue.database.connections import connect
 from pgqueue.exceptions import ChannelFull, DuplicateMessage, InvalidMessage, PayloadTooLarge
 from pgqueue.models import Channel, Message, Policy
 from pgqueue.states import State

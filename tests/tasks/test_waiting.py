@@ -16,14 +16,15 @@ from asgiref.sync import async_to_sync
 from django.core.management import call_command
 from django.db import connections, transaction
 
-from pgqueue import TaskResult, listener
-from pgqueue.connections import connect as open_connection
+from pgqueue import TaskResult
+from pgqueue.database.connections import connect as open_connection
 from pgqueue.duties.forget import Forget
 from pgqueue.engine import cancel, expire, lookup, notifications, settle, wait
 from pgqueue.exceptions import TaskResultDoesNotExist, WaitInTransaction, WaitTimeout
 from pgqueue.models import Message, Waiter
 from pgqueue.states import Outcome, State
 from pgqueue.tasks import waiting
+from pgqueue.threads import listener
 from tests import jobs
 from tests.eventually import eventually
 from tests.factories import Connection, Listening, claim, done, failure

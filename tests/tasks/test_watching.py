@@ -17,7 +17,7 @@ from django.core.management import call_command
 from django.db import connections, transaction
 
 from pgqueue import Notice, watch
-from pgqueue.connections import connect as open_connection
+from pgqueue.database.connections import connect as open_connection
 from pgqueue.engine import cancel, dead, expire, held, lease, notifications, promote, settle
 from pgqueue.engine.settle import Deferral, Finish
 from pgqueue.engine.values import Claim

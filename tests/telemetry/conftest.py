@@ -15,7 +15,7 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
 from pgqueue import telemetry
-from pgqueue.connections import connect
+from pgqueue.database.connections import connect
 from pgqueue.events import consumers
 from tests.telemetry.reading import Metrics, Traces
 

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from pgqueue import send, telemetry, tracing
+from pgqueue import send, telemetry
+from pgqueue.calls import tracing
 from pgqueue.telemetry import gauges
 from tests.docs.blocks import blocks
 from tests.telemetry.reading import Traces, continues

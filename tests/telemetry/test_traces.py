@@ -32,9 +32,9 @@ from pgqueue import (
     send_many,
     signals,
     telemetry,
-    tracing,
     webhooks,
 )
+from pgqueue.calls import tracing
 from pgqueue.engine import dispatch as engine
 from pgqueue.engine import flows
 from pgqueue.engine.sequence import catch_up

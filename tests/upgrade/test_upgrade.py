@@ -12,8 +12,8 @@ from django.db import connection
 from pytest_django import DjangoDbBlocker
 
 from pgqueue import Channel, receive
+from pgqueue.database.sql_files import load
 from pgqueue.models import History, Message, Schedule
-from pgqueue.statements import load
 from pgqueue.states import Outcome, State
 from tests.docs.blocks import ROOT
 from tests.processes import manage

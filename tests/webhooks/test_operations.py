@@ -10,12 +10,12 @@ from django.db import connection, transaction
 from django.utils import timezone
 
 from pgqueue import Exponential, InvalidSubscription, InvalidWebhook, publish, webhooks
-from pgqueue.endpoints import new_secret
 from pgqueue.events import subscriptions
 from pgqueue.exceptions import InvalidFilter
 from pgqueue.models import Message, Subscription, Webhook
 from pgqueue.models.webhook import DELIVER, DELIVER_BATCH
-from pgqueue.retries import load_backoff
+from pgqueue.options.retries import load_backoff
+from pgqueue.options.webhook_options import new_secret
 from pgqueue.testing import run_all
 from pgqueue.webhooks import delivering
 from tests.webhooks.receiver import Receiver

@@ -16,8 +16,8 @@ from typing import Any
 import pytest
 import urllib3
 
-from pgqueue.endpoints import parsed
 from pgqueue.exceptions import DeliveryFailed
+from pgqueue.options.webhook_options import parsed
 from pgqueue.webhooks import sending
 from pgqueue.webhooks.sending import Response
 from tests import programs

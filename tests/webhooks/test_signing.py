@@ -8,7 +8,7 @@ from uuid import UUID
 import pytest
 from standardwebhooks import Webhook, WebhookVerificationError
 
-from pgqueue.endpoints import key_of, new_secret
+from pgqueue.options.webhook_options import key_of, new_secret
 from pgqueue.webhooks import signing
 
 BODY = b'{"a":"\xc3\xa4"}'

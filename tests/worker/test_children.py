@@ -14,7 +14,7 @@ import pytest
 from django.contrib.auth.models import Group
 from django.db import connection
 
-from pgqueue.connections import connect
+from pgqueue.database.connections import connect
 from pgqueue.models import History, Message, Worker
 from pgqueue.states import Outcome, State
 from pgqueue.tasks import Task

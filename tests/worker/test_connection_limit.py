@@ -12,8 +12,8 @@ import pytest
 from django.db import OperationalError, connection
 from psycopg.sql import SQL, Identifier, Literal
 
-from pgqueue import connections as own
-from pgqueue.connections import Session
+from pgqueue.database import connections as own
+from pgqueue.database.connections import Session
 from pgqueue.models import History, Message
 from pgqueue.worker.buffer import Buffer
 from pgqueue.worker.failures import refused_connection

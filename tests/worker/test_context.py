@@ -18,9 +18,9 @@ from django.core.management import call_command
 from django.db import IntegrityError, connection, transaction
 
 from pgqueue import TaskContext, signals, task
+from pgqueue.calls.outcomes import Closed, Ending, Retried
 from pgqueue.claiming.tally import Tally
-from pgqueue.connections import Session, connect
-from pgqueue.endings import Closed, Ending, Retried
+from pgqueue.database.connections import Session, connect
 from pgqueue.exceptions import (
     Cancel,
     Defer,

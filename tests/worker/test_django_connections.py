@@ -14,10 +14,19 @@ from django.db import connection, connections
 from django.db.backends.base.base import BaseDatabaseWrapper
 from psycopg.errors import FeatureNotSupported, QueryCanceled, ReadOnlySqlTransaction
 
-from pgqueue import Retry, django_connections, signals
+from pgqueue import Retry, signals
+from pgqueue.calls.outcomes import (
+    Closed,
+    Deferred,
+    Died,
+    Ending,
+    HandedBack,
+    Retried,
+    Succeeded,
+)
 from pgqueue.claiming.tally import Tally
-from pgqueue.connections import connect
-from pgqueue.endings import Closed, Deferred, Died, Ending, HandedBack, Retried, Succeeded
+from pgqueue.database import django_connections
+from pgqueue.database.connections import connect
 from pgqueue.exceptions import TransactionLeftOpen
 from pgqueue.models import Message
 from pgqueue.states import State

@@ -13,7 +13,7 @@ import pytest
 from django.core.management import call_command
 
 from pgqueue import Retry, signals
-from pgqueue.endings import Ending
+from pgqueue.calls.outcomes import Ending
 from pgqueue.models import Message
 from pgqueue.tasks import Task, task
 

@@ -17,7 +17,7 @@ from pgqueue.claiming import claimer
 from pgqueue.claiming.claimer import Claimer
 from pgqueue.claiming.idle import LISTENING_NAP
 from pgqueue.claiming.registration import Registration
-from pgqueue.connections import Session, connect
+from pgqueue.database.connections import Session, connect
 from pgqueue.engine import claim, notifications
 from pgqueue.engine.values import Claim
 from pgqueue.engine.workers import WorkerInfo

@@ -216,7 +216,7 @@ class TestATransaction:
         drain()
 
         (error,) = Message.objects.dead().get().errors
-        assert error["class"] == "pgqueue.guard.TransactionLost"
+        assert error["class"] == "pgqueue.database.guard.TransactionLost"
         assert not Group.objects.filter(name="after").exists()
 
     @pytest.mark.parametrize("statement", ["COMMIT", "ROLLBACK", "COMMIT; BEGIN"])
@@ -228,7 +228,7 @@ class TestATransaction:
         drain()
 
         (error,) = Message.objects.dead().get().errors
-        assert error["class"] == "pgqueue.guard.TransactionLost"
+        assert error["class"] == "pgqueue.database.guard.TransactionLost"
 
     @pytest.mark.parametrize("kind", [return_lazily, defer_lazily])
     def test_that_what_is_stored_of_a_run_left_open_has_failed(self, kind: Any) -> None:

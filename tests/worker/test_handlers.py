@@ -16,7 +16,7 @@ from django.test.utils import CaptureQueriesContext
 
 import pgqueue
 from pgqueue import receive, send, send_many, signals
-from pgqueue.connections import connect
+from pgqueue.database.connections import connect
 from pgqueue.engine import claim as engine
 from pgqueue.models import Channel, History, Message
 from pgqueue.states import Outcome, State

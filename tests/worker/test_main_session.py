@@ -10,7 +10,7 @@ from datetime import timedelta
 import pytest
 
 from pgqueue import signals
-from pgqueue.connections import connect
+from pgqueue.database.connections import connect
 from pgqueue.worker import main_session, watchdog
 from pgqueue.worker.config import WorkerConfig
 from pgqueue.worker.leases import LeasedMessage

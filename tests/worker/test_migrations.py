@@ -14,9 +14,9 @@ import pytest
 from django.db import connections
 
 from pgqueue import migrations, signals
-from pgqueue.connections import Session, connect
+from pgqueue.database.connections import Session, connect
 from pgqueue.models import History, Worker
-from pgqueue.service import Service
+from pgqueue.threads.service import Service
 from pgqueue.worker.main_session import MainSession
 from pgqueue.worker.migrations import unapplied, wait_until_migrated
 from pgqueue.worker.stopping import StopRequests
@@ -219,7 +219,7 @@ class TestServices:
         caplog: pytest.LogCaptureFixture,
         monkeypatch: pytest.MonkeyPatch,
     ) -> None:
-        monkeypatch.setattr("pgqueue.service.LOOK_FOR_TABLES", timedelta(seconds=0.1))
+        monkeypatch.setattr("pgqueue.threads.service.LOOK_FOR_TABLES", timedelta(seconds=0.1))
         failed, missing = Mock(), Mock()
         signals.service_failed.connect(failed)
         signals.tables_missing.connect(missing)

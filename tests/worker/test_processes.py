@@ -17,7 +17,7 @@ from django.db import connection, transaction
 from django.utils import timezone
 from psycopg.sql import SQL, Identifier
 
-from pgqueue.connections import connect
+from pgqueue.database.connections import connect
 from pgqueue.engine import cancel
 from pgqueue.models import History, Message, Worker
 from pgqueue.states import Outcome, State

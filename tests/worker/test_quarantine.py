@@ -10,9 +10,9 @@ from contextlib import closing
 import pytest
 from django.db import connections
 
+from pgqueue.calls.outcomes import Closed, HandedBack
 from pgqueue.claiming.tally import Tally
-from pgqueue.connections import connect
-from pgqueue.endings import Closed, HandedBack
+from pgqueue.database.connections import connect
 from pgqueue.models import Message
 from pgqueue.worker.handlers import Handlers
 from pgqueue.worker.leases import LeasedMessage, Leases

@@ -12,7 +12,7 @@ from psycopg import OperationalError
 
 from pgqueue import signals
 from pgqueue.claiming.registration import WorkerIds
-from pgqueue.connections import Session, connect
+from pgqueue.database.connections import Session, connect
 from pgqueue.models import Message
 from pgqueue.states import State
 from pgqueue.worker.rescuer import Rescuer

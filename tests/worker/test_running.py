@@ -15,9 +15,10 @@ from django.db import OperationalError, connection
 from django.db.backends.signals import connection_created
 from django.utils import timezone
 
-from pgqueue import Cancel, TaskContext, django_connections, signals
+from pgqueue import Cancel, TaskContext, signals
+from pgqueue.calls.outcomes import Ending
 from pgqueue.codec.arguments import Codec
-from pgqueue.endings import Ending
+from pgqueue.database import django_connections
 from pgqueue.engine import lease
 from pgqueue.exceptions import TaskFailed
 from pgqueue.models import Channel, History, Message, Worker
@@ -623,7 +624,7 @@ class TestASessionThatATaskChanged:
 
         conn_max_age(max_age)
         # The worker's receiver is connected last: its module is imported after all apps.
-        ours = {"dispatch_uid": "pgqueue.django_connections"}
+        ours = {"dispatch_uid": "pgqueue.database.django_connections"}
         connection_created.disconnect(**ours)
         connection_created.connect(into_the_tenants_schema)
         connection_created.connect(django_connections._note, **ours)

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from django.db import connection, transaction
 
-from pgqueue import guard, session_state
-from pgqueue.session_state import changes_session
+from pgqueue.database import guard, session_state
+from pgqueue.database.session_state import changes_session
 
 
 @pytest.mark.parametrize(

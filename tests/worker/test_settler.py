@@ -17,10 +17,17 @@ from psycopg import OperationalError
 from psycopg.errors import LockNotAvailable, ProgramLimitExceeded
 
 from pgqueue import signals
+from pgqueue.calls.outcomes import (
+    Closed,
+    Died,
+    Ending,
+    HandedBack,
+    Retried,
+    Succeeded,
+)
 from pgqueue.claiming.registration import Registration
 from pgqueue.claiming.tally import Tally
-from pgqueue.connections import Session, connect
-from pgqueue.endings import Closed, Died, Ending, HandedBack, Retried, Succeeded
+from pgqueue.database.connections import Session, connect
 from pgqueue.engine import cancel, lease
 from pgqueue.engine.values import Claim
 from pgqueue.engine.workers import WorkerInfo

@@ -14,12 +14,13 @@ import pytest
 from psycopg import OperationalError
 from psycopg.errors import ReadOnlySqlTransaction
 
-from pgqueue import connections as module_of_connections
-from pgqueue import service, signals
-from pgqueue.connections import Session
+from pgqueue import signals
+from pgqueue.database import connections as module_of_connections
+from pgqueue.database.connections import Session
 from pgqueue.models import History, Message
-from pgqueue.service import NO_NAP, Service
 from pgqueue.states import State
+from pgqueue.threads import service
+from pgqueue.threads.service import NO_NAP, Service
 from pgqueue.worker import watchdog
 from pgqueue.worker.buffer import Buffer
 from pgqueue.worker.config import WorkerConfig

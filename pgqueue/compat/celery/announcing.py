@@ -6,15 +6,23 @@ import traceback as tracebacks
 from types import TracebackType
 from typing import Any
 
-from pgqueue import guard
+from pgqueue.calls.outcomes import (
+    Cancelled,
+    Deferred,
+    Died,
+    Discarded,
+    Ending,
+    Retried,
+    Succeeded,
+)
 from pgqueue.compat.celery import signals, states
 from pgqueue.compat.celery.exceptions import Reject, Retry
 from pgqueue.compat.celery.joining import has_failed_before
 from pgqueue.compat.celery.request import CeleryContext, Request, requesting
-from pgqueue.endings import Cancelled, Deferred, Died, Discarded, Ending, Retried, Succeeded
-from pgqueue.escaping import logger_of
-from pgqueue.guard import TransactionLost
-from pgqueue.savepoints import savepoints
+from pgqueue.database import guard
+from pgqueue.database.guard import TransactionLost
+from pgqueue.database.savepoints import savepoints
+from pgqueue.values.escaping import logger_of
 
 logger = logger_of(__name__)
 

@@ -18,7 +18,6 @@ from django.apps import apps
 from django.core.exceptions import ObjectDoesNotExist
 from django.db import connections
 
-from pgqueue import registry
 from pgqueue.codec.references import ResultOf
 from pgqueue.compat.celery import current, states
 from pgqueue.compat.celery.exceptions import (
@@ -29,7 +28,8 @@ from pgqueue.compat.celery.exceptions import (
 )
 from pgqueue.compat.celery.request import call_of, running_task
 from pgqueue.conf import settings
-from pgqueue.discovery import imported
+from pgqueue.database.migration_check import needing_tables
+from pgqueue.database.sql_files import load
 from pgqueue.engine import lookup
 from pgqueue.exceptions import (
     TaskFailed,
@@ -37,11 +37,10 @@ from pgqueue.exceptions import (
     UnknownTask,
     UnreadablePayload,
 )
-from pgqueue.quantities import as_timedelta
-from pgqueue.statements import load
 from pgqueue.states import Outcome, State
-from pgqueue.tables import needing_tables
-from pgqueue.tasks import TaskError, TaskResult, parents
+from pgqueue.tasks import TaskError, TaskResult, parents, registry
+from pgqueue.values.discovery import imported
+from pgqueue.values.number_checks import as_timedelta
 
 SQL = load(__name__)
 

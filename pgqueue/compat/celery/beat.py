@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from pgqueue import registry
 from pgqueue.compat.celery import absent, current
 from pgqueue.compat.celery.calling import options_of
 from pgqueue.compat.celery.exceptions import Unsupported
@@ -13,9 +12,9 @@ from pgqueue.compat.celery.running import CeleryTask
 from pgqueue.compat.celery.schedules import when_of
 from pgqueue.compat.celery.signatures import Signature
 from pgqueue.exceptions import InvalidSchedule, PGQueueError
-from pgqueue.schedules import Schedule
-from pgqueue.spelling import hint, shown
-from pgqueue.tasks import Task
+from pgqueue.options.schedules import Schedule
+from pgqueue.tasks import Task, registry
+from pgqueue.values.error_words import hint, shown
 
 FIELDS = ("task", "schedule", "args", "kwargs", "options", "relative")
 

@@ -13,7 +13,7 @@ from pgqueue.compat.celery.exceptions import Unsupported
 from pgqueue.compat.celery.request import OURS
 from pgqueue.conf import settings
 from pgqueue.exceptions import InvalidTask
-from pgqueue.spelling import shown, suggestion
+from pgqueue.values.error_words import shown, suggestion
 
 CANVAS = "chain(), group() and chord() put signatures together"
 LINKS = "it is for apply_async() and signatures: give it to the call"

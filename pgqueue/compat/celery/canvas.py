@@ -15,8 +15,8 @@ from pgqueue.compat.celery.signatures import Signature, as_signatures, signature
 from pgqueue.compat.celery.signatures import maybe_signature as maybe_signature
 from pgqueue.compat.celery.utils import uuid
 from pgqueue.exceptions import InvalidTask
-from pgqueue.spelling import shown
 from pgqueue.tasks.calls import Placed
+from pgqueue.values.error_words import shown
 
 OF_THE_LAST = ("link", "task_id")
 """Options of a chain that are those of its last task; link_error is that of all."""

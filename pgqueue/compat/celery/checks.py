@@ -9,8 +9,8 @@ from django.core.exceptions import ImproperlyConfigured
 
 from pgqueue.compat.celery import current, signals
 from pgqueue.compat.celery.conf import NAMES, NAMESPACE, TAKEN, Conf, name_of_old, why_needless
-from pgqueue.names import AT_START
-from pgqueue.spelling import suggestion
+from pgqueue.values.error_words import suggestion
+from pgqueue.values.names import AT_START
 
 DEFAULT_SCHEDULER = "celery.beat.PersistentScheduler"
 

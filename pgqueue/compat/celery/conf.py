@@ -14,9 +14,9 @@ from django.core.signals import setting_changed
 from django.utils.module_loading import import_string
 
 from pgqueue.compat.celery import absent
-from pgqueue.names import as_channel
-from pgqueue.quantities import as_duration, as_flag
-from pgqueue.spelling import shown
+from pgqueue.values.error_words import shown
+from pgqueue.values.names import as_channel
+from pgqueue.values.number_checks import as_duration, as_flag
 
 NAMESPACE = "CELERY"
 DAY = timedelta(days=1)

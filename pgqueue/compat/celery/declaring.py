@@ -8,17 +8,16 @@ from collections.abc import Callable, Mapping
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any
 
-from pgqueue import registry
-from pgqueue.callables import fault_of
+from pgqueue.calls.callables import fault_of
 from pgqueue.compat.celery import current, routes
 from pgqueue.compat.celery.calling import options_of, priority_of
 from pgqueue.compat.celery.exceptions import Unsupported
 from pgqueue.compat.celery.retrying import Retrying, retrying_of
 from pgqueue.compat.celery.running import CeleryTask, surrounded
 from pgqueue.exceptions import InvalidTask, UnknownTask
-from pgqueue.spelling import shown
-from pgqueue.tasks import redacting
+from pgqueue.tasks import redacting, registry
 from pgqueue.tasks.options import checked
+from pgqueue.values.error_words import shown
 
 if TYPE_CHECKING:
     from pgqueue.compat.celery.task import Task

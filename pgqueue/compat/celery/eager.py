@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from itertools import count
 from typing import Any, NamedTuple
 
-from pgqueue.callables import check_did_run
+from pgqueue.calls.callables import check_did_run
 from pgqueue.compat.celery import announcing, linking, signals, states
 from pgqueue.compat.celery.async_result import EagerResult
 from pgqueue.compat.celery.request import EagerRequest, requesting

@@ -14,9 +14,9 @@ from pgqueue.compat.celery.async_result import AsyncResult
 from pgqueue.compat.celery.exceptions import Unsupported
 from pgqueue.compat.celery.utils import uuid
 from pgqueue.conf import settings
-from pgqueue.quantities import as_timedelta
-from pgqueue.statements import load
-from pgqueue.tables import needing_tables
+from pgqueue.database.migration_check import needing_tables
+from pgqueue.database.sql_files import load
+from pgqueue.values.number_checks import as_timedelta
 
 SQL = load(__name__)
 

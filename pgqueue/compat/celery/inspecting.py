@@ -7,11 +7,11 @@ from typing import Any, NoReturn
 
 from django.apps import apps
 
-from pgqueue import registry
 from pgqueue.compat.celery.exceptions import Unsupported
 from pgqueue.compat.celery.request import given_id
 from pgqueue.compat.celery.running import CeleryTask
 from pgqueue.conf import settings
+from pgqueue.tasks import registry
 
 MOST = 1000
 """Messages of each kind that are told of."""

@@ -11,8 +11,8 @@ from django.db import connections
 from pgqueue.compat.celery.async_result import REVOKED, as_raised
 from pgqueue.compat.celery.exceptions import ChordError, Ignore, TaskRevokedError
 from pgqueue.compat.celery.request import OURS, CeleryContext
+from pgqueue.database.sql_files import load
 from pgqueue.exceptions import Cancel, Defer, ParentFailed
-from pgqueue.statements import load
 from pgqueue.states import Outcome, State
 from pgqueue.tasks import TaskContext, TaskError, parents
 

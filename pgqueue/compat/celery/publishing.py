@@ -12,10 +12,10 @@ from pgqueue.compat.celery.request import OURS, given_id, running_task
 from pgqueue.compat.celery.signals import after_task_publish, before_task_publish
 from pgqueue.compat.celery.utils import uuid
 from pgqueue.compat.celery.utils.nodenames import anon_nodename
-from pgqueue.instants import aware
 from pgqueue.redaction import MASK
-from pgqueue.spelling import shown
 from pgqueue.tasks import TaskResult
+from pgqueue.values.error_words import shown
+from pgqueue.values.instants import aware
 
 
 def publish(task: Any, args: Any, kwargs: Any, options: dict[str, Any]) -> AsyncResult:

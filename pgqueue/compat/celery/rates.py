@@ -7,11 +7,12 @@ from typing import Any
 
 from django.db import close_old_connections
 
-from pgqueue import registry, signals
+from pgqueue import signals
 from pgqueue.compat.celery.current import discovery
 from pgqueue.compat.celery.declaring import rate_of
 from pgqueue.compat.celery.running import CeleryTask
-from pgqueue.escaping import logger_of
+from pgqueue.tasks import registry
+from pgqueue.values.escaping import logger_of
 
 logger = logger_of("pgqueue")
 
@@ -28,7 +29,9 @@ def apply() -> None:
 
 
 def _state(own: CeleryTask, rate: float, per: float) -> None:
-    from pgqueue.channels import Channel  # needs models, which are not there when apps are made
+    from pgqueue.operating.channels import (
+        Channel,  # needs models, which are not there when apps are made
+    )
 
     channel = Channel(own.queue_name, database=own.database)
     policy = channel.policy_of(own.name)

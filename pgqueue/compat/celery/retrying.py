@@ -17,9 +17,9 @@ from pgqueue.compat.celery.exceptions import (
     Unsupported,
 )
 from pgqueue.exceptions import ParentFailed
-from pgqueue.instants import aware
-from pgqueue.quantities import LARGEST, as_count, as_timedelta
-from pgqueue.retries import Delay, Failed
+from pgqueue.options.retries import Delay, Failed
+from pgqueue.values.instants import aware
+from pgqueue.values.number_checks import LARGEST, as_count, as_timedelta
 
 NEVER_BY_THEMSELVES = (ChordError, Ignore, Reject, TimeLimitExceeded)
 

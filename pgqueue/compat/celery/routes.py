@@ -10,7 +10,7 @@ from typing import Any
 from django.core.exceptions import ImproperlyConfigured
 from django.utils.module_loading import import_string
 
-from pgqueue.spelling import shown
+from pgqueue.values.error_words import shown
 
 TAKEN = ("queue", "priority")
 

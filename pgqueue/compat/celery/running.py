@@ -11,6 +11,7 @@ from typing import Any
 
 from asgiref.sync import sync_to_async
 
+from pgqueue.calls.outcomes import Ending
 from pgqueue.codec.arguments import Codec
 from pgqueue.compat.celery import announcing, publishing
 from pgqueue.compat.celery.calling import options_of, routed
@@ -25,14 +26,13 @@ from pgqueue.compat.celery.exceptions import (
 from pgqueue.compat.celery.joining import check_parents
 from pgqueue.compat.celery.replacing import Replaced
 from pgqueue.compat.celery.request import CeleryContext, context_of, request_of
-from pgqueue.endings import Ending
 from pgqueue.engine.values import Claim
 from pgqueue.exceptions import Defer, Discard, ParentFailed
 from pgqueue.tasks import Task, TaskContext
 from pgqueue.tasks.context import RunState
 from pgqueue.tasks.limits import Limit
 from pgqueue.tasks.options import checked
-from pgqueue.tracebacks import calls_user_code
+from pgqueue.values.tracebacks import calls_user_code
 
 OWN = ("soft_timeout", "ignore_result")
 """Options that other tasks of pgqueue's don't have."""

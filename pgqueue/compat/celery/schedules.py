@@ -12,9 +12,9 @@ from django.utils import timezone
 from pgqueue.compat.celery import absent, current
 from pgqueue.compat.celery.exceptions import Unsupported
 from pgqueue.exceptions import InvalidSchedule
-from pgqueue.quantities import as_timedelta
-from pgqueue.schedules import When, project_timezone, rhythm_of
-from pgqueue.spelling import shown
+from pgqueue.options.schedules import When, project_timezone, rhythm_of
+from pgqueue.values.error_words import shown
+from pgqueue.values.number_checks import as_timedelta
 
 Field: TypeAlias = "str | int | Iterable[int]"
 

@@ -11,7 +11,7 @@ from pgqueue import signals
 from pgqueue.compat.celery import absent
 from pgqueue.compat.celery.exceptions import Unsupported
 from pgqueue.compat.celery.utils.nodenames import default_nodename
-from pgqueue.savepoints import GuardedSignal
+from pgqueue.database.savepoints import GuardedSignal
 
 
 class Signal:

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
 from pgqueue.compat.celery.exceptions import Unsupported
 from pgqueue.compat.celery.utils import uuid
 from pgqueue.exceptions import InvalidTask
-from pgqueue.spelling import shown
 from pgqueue.tasks.calls import Placed
+from pgqueue.values.error_words import shown
 
 if TYPE_CHECKING:
     from pgqueue.compat.celery.placing import Placing

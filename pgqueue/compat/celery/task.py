@@ -24,7 +24,7 @@ from pgqueue.compat.celery.running import CeleryTask
 from pgqueue.compat.celery.signatures import Signature, plain
 from pgqueue.exceptions import InvalidArgument, InvalidTask
 from pgqueue.redaction import MASK
-from pgqueue.spelling import shown
+from pgqueue.values.error_words import shown
 
 HANDLERS = ("before_start", "on_success", "on_failure", "on_retry", "after_return")
 

@@ -8,15 +8,15 @@ from typing import Any
 
 from django.core.management.base import CommandError
 
-from pgqueue import backfills, registry
-from pgqueue.connections import conninfo
-from pgqueue.escaping import on_one_line
+from pgqueue.database.connections import conninfo
 from pgqueue.exceptions import BackfillConflict, InvalidArguments
 from pgqueue.management.arguments import encoding, name, query, rate, separator, text, whole
 from pgqueue.management.arguments import task as task_path
 from pgqueue.management.bars import progress_bar
 from pgqueue.management.spark import Result, SparkCommand
-from pgqueue.tasks import Task
+from pgqueue.operating import backfills
+from pgqueue.tasks import Task, registry
+from pgqueue.values.escaping import on_one_line
 
 CSV = ("separator", "encoding", "null")
 """The options of CSV files."""

@@ -6,9 +6,7 @@ from typing import Any, NamedTuple
 
 from django.core.management.base import CommandError
 
-from pgqueue.channels import Channel
 from pgqueue.engine.stats import Stats
-from pgqueue.escaping import on_one_line
 from pgqueue.exceptions import PGQueueError
 from pgqueue.management import arguments, rows
 from pgqueue.management.base import QueueCommand
@@ -19,7 +17,9 @@ from pgqueue.management.tables import COUNTS, of_stats
 from pgqueue.models import Message, Policy
 from pgqueue.models.channel import RETENTIONS
 from pgqueue.models.message import MessageQuerySet
+from pgqueue.operating.channels import Channel
 from pgqueue.states import Outcome
+from pgqueue.values.escaping import on_one_line
 
 LIMITS = ("max_running", "rate", "per", "burst", "max_size", "weight")
 ENDED = {

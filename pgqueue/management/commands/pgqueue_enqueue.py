@@ -9,14 +9,13 @@ from django.core.exceptions import ObjectDoesNotExist
 from django.core.management.base import CommandError
 from django.utils.module_loading import autodiscover_modules
 
-from pgqueue import registry
 from pgqueue.exceptions import PGQueueError
 from pgqueue.management import arguments
 from pgqueue.management.base import QueueCommand
 from pgqueue.management.databases import database_of
 from pgqueue.management.selection import USAGE
-from pgqueue.spelling import hint, shown
-from pgqueue.tasks import Task, scheduling
+from pgqueue.tasks import Task, registry, scheduling
+from pgqueue.values.error_words import hint, shown
 
 OPTIONS = ("channel", "key", "priority", "run_after", "dedupe_key")
 EXISTING = {

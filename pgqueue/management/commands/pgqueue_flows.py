@@ -7,7 +7,7 @@ from typing import Any
 
 from django.db import connections
 
-from pgqueue.connections import borrow
+from pgqueue.database.connections import borrow
 from pgqueue.engine import flows, overview
 from pgqueue.listing.flows import ENDED, LIVING, by_state
 from pgqueue.management import arguments

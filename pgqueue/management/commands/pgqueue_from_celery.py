@@ -7,7 +7,7 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandError
 
 from pgqueue.compat.celery import porting
-from pgqueue.escaping import on_one_line
+from pgqueue.values.escaping import on_one_line
 
 
 class Command(BaseCommand):

@@ -6,11 +6,18 @@ from typing import Any
 from django.core.exceptions import ImproperlyConfigured
 from django.core.management.base import CommandError
 
-from pgqueue.escaping import on_one_line
-from pgqueue.health import CHECKS, EXIT, Limits, Status, examine, worst
 from pgqueue.management import arguments
 from pgqueue.management.base import QueueCommand
 from pgqueue.management.databases import database_of
+from pgqueue.operating.health import (
+    CHECKS,
+    EXIT,
+    Limits,
+    Status,
+    examine,
+    worst,
+)
+from pgqueue.values.escaping import on_one_line
 
 
 class Command(QueueCommand):

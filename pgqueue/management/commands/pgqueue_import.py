@@ -4,11 +4,16 @@ from typing import Any
 
 from django.core.management.base import CommandError
 
-from pgqueue.escaping import on_one_line
 from pgqueue.exceptions import InvalidMessage
-from pgqueue.importers import AGGREGATES, SOURCES, SourceMissing, move
 from pgqueue.management import arguments
 from pgqueue.management.base import QueueCommand
+from pgqueue.operating.importers import (
+    AGGREGATES,
+    SOURCES,
+    SourceMissing,
+    move,
+)
+from pgqueue.values.escaping import on_one_line
 
 
 class Command(QueueCommand):

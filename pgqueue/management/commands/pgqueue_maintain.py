@@ -7,12 +7,12 @@ from django.core.management.base import CommandError
 
 from pgqueue.duties.all import all_duties
 from pgqueue.duties.maintain import Report, maintain
-from pgqueue.escaping import on_one_line
 from pgqueue.events import subscribing
 from pgqueue.management.base import QueueCommand
 from pgqueue.management.databases import database_of
-from pgqueue.names import AT_START
 from pgqueue.tasks import scheduling
+from pgqueue.values.escaping import on_one_line
+from pgqueue.values.names import AT_START
 
 
 class Command(QueueCommand):

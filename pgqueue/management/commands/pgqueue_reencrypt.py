@@ -12,7 +12,12 @@ from pgqueue.management.bars import progress_bar
 from pgqueue.management.base import QueueCommand
 from pgqueue.management.databases import database_of
 from pgqueue.management.operating import AGAIN, STOPPED, heard
-from pgqueue.reencryption import BATCH, NAMED, Report, reencrypt
+from pgqueue.operating.reencryption import (
+    BATCH,
+    NAMED,
+    Report,
+    reencrypt,
+)
 from pgqueue.worker.stopping import StopRequests
 
 

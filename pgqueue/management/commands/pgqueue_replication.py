@@ -14,16 +14,16 @@ import psycopg
 from django.core.management.base import CommandError
 
 from pgqueue.conf import settings
-from pgqueue.connections import connect
+from pgqueue.database.connections import connect
 from pgqueue.engine import replication as engine
 from pgqueue.engine.replication import State
 from pgqueue.engine.values import Connection
 from pgqueue.exceptions import FeedUnavailable
 from pgqueue.management.base import QueueCommand
 from pgqueue.management.databases import database_of
-from pgqueue.names import AT_START
 from pgqueue.replication import slots
 from pgqueue.replication.feed import Feed
+from pgqueue.values.names import AT_START
 from pgqueue.worker.logs import configure_logging
 from pgqueue.worker.stopping import SIGNALS, StopRequests
 

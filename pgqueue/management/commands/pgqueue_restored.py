@@ -7,11 +7,11 @@ from typing import Any
 import psycopg
 from django.core.management.base import CommandError
 
-from pgqueue.connections import connect
+from pgqueue.database.connections import connect
+from pgqueue.database.migration_check import needing_tables
 from pgqueue.engine import exports, identity
 from pgqueue.management.base import QueueCommand
 from pgqueue.management.databases import database_of
-from pgqueue.tables import needing_tables
 
 
 class Command(QueueCommand):

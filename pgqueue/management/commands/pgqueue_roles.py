@@ -6,11 +6,11 @@ from typing import Any
 from django.core.management.base import CommandError
 from django.db import connections
 
+from pgqueue.database.migration_check import needing_tables
 from pgqueue.management import arguments
 from pgqueue.management.base import QueueCommand
 from pgqueue.management.databases import database_of
-from pgqueue.roles import PREFIX, script
-from pgqueue.tables import needing_tables
+from pgqueue.operating.roles import PREFIX, script
 
 
 class Command(QueueCommand):

@@ -7,7 +7,6 @@ from typing import Any
 from django.core.exceptions import ObjectDoesNotExist
 from django.core.management.base import CommandError
 
-from pgqueue.escaping import on_one_line
 from pgqueue.exceptions import PGQueueError
 from pgqueue.management import arguments
 from pgqueue.management.base import QueueCommand
@@ -16,6 +15,7 @@ from pgqueue.management.databases import database_of
 from pgqueue.models import Schedule
 from pgqueue.models.schedule import ScheduleQuerySet
 from pgqueue.tasks import redacting, scheduling
+from pgqueue.values.escaping import on_one_line
 
 
 class Command(QueueCommand):

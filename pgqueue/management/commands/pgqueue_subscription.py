@@ -8,7 +8,6 @@ from typing import Any
 
 from django.core.management.base import CommandError
 
-from pgqueue.escaping import on_one_line
 from pgqueue.events import subscriptions
 from pgqueue.exceptions import PGQueueError
 from pgqueue.management import arguments
@@ -18,6 +17,7 @@ from pgqueue.management.databases import database_of
 from pgqueue.models import Subscription
 from pgqueue.models.subscription import SubscriptionQuerySet
 from pgqueue.tasks import redacting
+from pgqueue.values.escaping import on_one_line
 
 
 class Command(QueueCommand):

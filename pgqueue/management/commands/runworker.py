@@ -8,10 +8,10 @@ import psycopg
 from django.core.management.base import BaseCommand, CommandError
 
 from pgqueue.conf import MOST_THREADS, settings
-from pgqueue.connections import connect
+from pgqueue.database.connections import connect
 from pgqueue.management import arguments, cluster, port
 from pgqueue.management.databases import database_of
-from pgqueue.names import AT_START
+from pgqueue.values.names import AT_START
 from pgqueue.worker.config import WorkerConfig
 from pgqueue.worker.deadline import OVERRUN, STATUS, bound_interpreter_exit, exit_at_once
 from pgqueue.worker.logs import configure_logging

@@ -15,13 +15,13 @@ from textual.containers import VerticalScroll
 from textual.screen import ModalScreen
 from textual.widgets import DataTable, Footer, Input, Label, Static
 
-from pgqueue.escaping import on_one_line
 from pgqueue.exceptions import PGQueueError
 from pgqueue.management.columns import short
 from pgqueue.management.snapshot import Snapshot
 from pgqueue.management.story import as_lines
 from pgqueue.management.tables import HEADS, cells
 from pgqueue.management.watch.source import Source
+from pgqueue.values.escaping import on_one_line
 
 EVERY = 1.0
 """Seconds between the end of a look and the next one."""

@@ -10,10 +10,10 @@ from typing import Any, TypeVar
 
 from django.db import connections
 
-from pgqueue.channels import Channel
 from pgqueue.management import snapshot
 from pgqueue.management.snapshot import Snapshot
 from pgqueue.management.story import story
+from pgqueue.operating.channels import Channel
 
 T = TypeVar("T")
 

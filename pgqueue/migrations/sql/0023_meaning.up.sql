@@ -1,4 +1,4 @@
--- What values of payloads are compared as, by filters (pgqueue/filters.py).
+-- What values of payloads are compared as, by filters (pgqueue/options/filters.py).
 
 -- The number that a text is, exactly; NULL: it is none. Its digits and its exponent are bounded by what numeric has.
 CREATE FUNCTION pgqueue_number_v1(value text) RETURNS numeric

@@ -9,8 +9,8 @@ from threading import Lock, Thread
 from types import TracebackType
 from typing import Any
 
-from pgqueue.endpoints import new_secret
 from pgqueue.inbox import signatures
+from pgqueue.options.webhook_options import new_secret
 
 HOST = "127.0.0.1"
 TOLERANCE = timedelta(minutes=5)

@@ -19,7 +19,7 @@ from uuid import uuid4
 
 from django.db import connections
 
-from pgqueue.connections import connect
+from pgqueue.database.connections import connect
 from pgqueue.engine import claim, settle
 from pgqueue.engine.values import Claim, Connection
 from pgqueue.worker.buffer import LARGEST

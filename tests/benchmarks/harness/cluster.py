@@ -6,7 +6,7 @@ clock is the database's, from the first claim to the last end.
 
 from __future__ import annotations
 
-from pgqueue.statements import load
+from pgqueue.database.sql_files import load
 from tests.benchmarks.harness import messages, worker
 from tests.benchmarks.harness.database import ROOT
 from tests.benchmarks.harness.report import Round

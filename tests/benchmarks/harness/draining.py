@@ -9,7 +9,7 @@ was settled. So starting Python and Django is not counted, and stopping isn't, e
 from dataclasses import dataclass
 from datetime import datetime
 
-from pgqueue.statements import load
+from pgqueue.database.sql_files import load
 from tests.benchmarks.harness import messages, worker
 from tests.benchmarks.harness.session import ask
 

@@ -17,9 +17,9 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from pgqueue.connections import connect
-from pgqueue.culprits import WHOLE
+from pgqueue.database.connections import connect
 from pgqueue.engine import log, publish, sequence
+from pgqueue.engine.culprits import WHOLE
 from pgqueue.engine.values import Connection
 from tests.benchmarks.harness.database import ROOT
 

@@ -45,7 +45,7 @@ def ensure(messages: int) -> str:
     """
     from django.db import connections
 
-    from pgqueue.connections import conninfo
+    from pgqueue.database.connections import conninfo
 
     name = connections["default"].settings_dict["NAME"].removesuffix(BENCH)
     found = make_conninfo(conninfo("default"), dbname=name + HISTORY)
@@ -68,7 +68,7 @@ def _begin() -> str:
 
     django.setup()
 
-    from pgqueue.connections import conninfo
+    from pgqueue.database.connections import conninfo
 
     return conninfo("default")
 

@@ -3,7 +3,7 @@
 from datetime import datetime
 from typing import Any
 
-from pgqueue.statements import load
+from pgqueue.database.sql_files import load
 from testproject.shop.tasks import nothing
 from tests.benchmarks.harness.session import ask, session, settle_down
 

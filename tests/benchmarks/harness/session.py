@@ -7,7 +7,7 @@ from typing import Any
 
 from psycopg.errors import InsufficientPrivilege
 
-from pgqueue.connections import connect
+from pgqueue.database.connections import connect
 from pgqueue.engine.values import Connection
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from tempfile import TemporaryFile
 from typing import IO
 
-from pgqueue.statements import load
+from pgqueue.database.sql_files import load
 from tests.benchmarks.harness.database import ROOT
 from tests.benchmarks.harness.session import ask
 

@@ -7,7 +7,7 @@ from functools import cache
 from pathlib import Path
 
 from pgqueue import engine
-from pgqueue.statements import load
+from pgqueue.database.sql_files import load
 
 FOLDER = Path(engine.__file__).parent
 NAME = re.compile(r"^-- name: (\w+)$", re.MULTILINE)

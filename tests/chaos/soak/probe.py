@@ -8,7 +8,7 @@ from typing import Any
 
 import psycopg
 
-from pgqueue.statements import load
+from pgqueue.database.sql_files import load
 from tests.chaos.harness.stage import Stage
 from tests.chaos.soak.fleet import Fleet
 from tests.chaos.soak.verdict import Probe

@@ -10,7 +10,7 @@ from typing import Any
 
 import psycopg
 
-from pgqueue.statements import load
+from pgqueue.database.sql_files import load
 from tests.chaos.harness.server import Server
 from tests.chaos.soak.fleet import Fleet, megabytes
 from tests.chaos.soak.record import Record

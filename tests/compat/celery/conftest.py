@@ -2,8 +2,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from pgqueue import registry
 from pgqueue.compat.celery import current
+from pgqueue.tasks import registry
 from tests.compat.celery import jobs
 
 

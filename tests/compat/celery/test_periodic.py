@@ -13,9 +13,9 @@ from pgqueue.compat.celery.schedules import crontab, schedule, solar
 from pgqueue.engine import schedule as engine
 from pgqueue.exceptions import InvalidSchedule
 from pgqueue.models import Message
-from pgqueue.names import AT_START
+from pgqueue.options.ticks import Cron
 from pgqueue.tasks import scheduling
-from pgqueue.ticks import Cron
+from pgqueue.values.names import AT_START
 from tests.compat.celery import jobs
 
 MONDAY = datetime(2030, 6, 3, tzinfo=UTC)

@@ -16,12 +16,12 @@ from django.core.exceptions import ImproperlyConfigured
 from django.core.management import call_command
 from django.core.management.base import SystemCheckError
 
-from pgqueue import registry
 from pgqueue.compat.celery import Celery, current, exceptions
 from pgqueue.compat.celery.checks import check_scheduler, check_settings
 from pgqueue.compat.celery.conf import TAKEN, name_of_old, why_needless
 from pgqueue.exceptions import InvalidTask
 from pgqueue.models import Message
+from pgqueue.tasks import registry
 from pgqueue.testing import run_all
 from tests.compat.celery import jobs
 

@@ -11,15 +11,14 @@ from typing import Any
 import pytest
 from django.contrib.auth.models import Group
 
-from pgqueue import registry
 from pgqueue.compat.celery import Celery, Task, exceptions, shared_task, states
 from pgqueue.compat.celery.app import current_app
 from pgqueue.compat.celery.result import AsyncResult
 from pgqueue.exceptions import InvalidArgument, InvalidArguments, InvalidTask, TaskFailed
 from pgqueue.models import History, Message
-from pgqueue.quantities import LARGEST
-from pgqueue.tasks import redacting
+from pgqueue.tasks import redacting, registry
 from pgqueue.testing import run_all
+from pgqueue.values.number_checks import LARGEST
 from tests.compat.celery import jobs
 from tests.compat.celery.jobs import SEEN
 

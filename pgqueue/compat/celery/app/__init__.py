@@ -10,7 +10,6 @@ from zoneinfo import ZoneInfo
 from django.utils.module_loading import import_string
 from django.utils.timezone import get_default_timezone
 
-from pgqueue import registry
 from pgqueue.compat.celery import absent, beat, current, declaring
 from pgqueue.compat.celery.async_result import AsyncResult
 from pgqueue.compat.celery.conf import Conf, of_django
@@ -22,7 +21,8 @@ from pgqueue.compat.celery.running import CeleryTask
 from pgqueue.compat.celery.signatures import Signature, signature
 from pgqueue.compat.celery.task import Task
 from pgqueue.exceptions import InvalidTask
-from pgqueue.spelling import listed
+from pgqueue.tasks import registry
+from pgqueue.values.error_words import listed
 
 WORKER = "`manage.py runworker` starts workers, which also enqueue what is scheduled"
 STORE = "messages and results are rows of PGQUEUE['DATABASE'], on Django's connection"

@@ -1,0 +1,188 @@
+"""Enqueue what a backfill has staged: little by little, at a rate, and from where it was."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from django.core.exceptions import ObjectDoesNotExist
+from django.db import DatabaseError, transaction
+
+from pgqueue.database.connections import borrow
+from pgqueue.engine import backfill as engine
+from pgqueue.engine.culprits import by_halves, in_words, may_be_own
+from pgqueue.exceptions import (
+    BackfillConflict,
+    ChannelFull,
+    InvalidArguments,
+    InvalidTask,
+    UnreadablePayload,
+)
+from pgqueue.tasks import Task
+
+FULL = 1.0
+"""Seconds until a full channel is tried again."""
+
+
+def begun(task: Task[..., Any], name: str, *, source: str) -> engine.Backfill | None:
+    """Return the backfill of this name, if it was begun.
+
+    Raises:
+        BackfillConflict: it is of another task, or its rows are from elsewhere.
+    """
+    with borrow(task.alias) as connection:
+        found = engine.find(connection, name)
+    if found and (found.task, found.source) != (task.name, source):
+        raise BackfillConflict(
+            f"The backfill {name!r} is of {found.task}, from {found.source}: give another name."
+        )
+    return found
+
+
+def begin(
+    task: Task[..., Any], name: str, *, source: str, attempts: list[int], total: int
+) -> engine.Backfill:
+    """Record rows that were staged as a backfill.
+
+    Raises:
+        BackfillConflict: another process has begun one of this name meanwhile.
+    """
+    with borrow(task.alias) as connection:
+        is_new = engine.record(
+            connection, name, task=task.name, source=source, attempts=attempts, total=total
+        )
+    if not is_new:
+        raise BackfillConflict(f"Another process has begun the backfill {name!r}: it goes on.")
+    return engine.Backfill(task.name, source, 0, total, None)
+
+
+def release(
+    task: Task[..., Any],
+    name: str,
+    *,
+    rate: float | None,
+    batch: int,
+    is_typed: bool = True,
+    skip: Callable[[InvalidArguments], None] | None = None,
+    progress: Callable[[int], None] = lambda count: None,
+) -> None:
+    """Enqueue the rows that are left, in transactions of at most `batch` each.
+
+    It may be interrupted at any moment: what is enqueued is noted in the same transaction. Where
+    the channel is full, it waits until there is room.
+
+    Args:
+        rate: messages a second, at most; None: as fast as can be.
+        is_typed: whether the source of the rows has types: see `call_of`.
+        skip: is called for each row that the task can't take; None: such a row is an error.
+        progress: is called with the number of rows of each transaction.
+
+    Raises:
+        InvalidArguments: the task can't take a row. Those of earlier transactions are enqueued.
+    """
+    # Each transaction is committed with what it enqueued.
+    own = task.using(enqueue_on_commit=False)
+    limit = batch if rate is None else max(1, min(batch, int(rate)))
+    due = time.monotonic()
+    while True:
+        try:
+            count = _release_some(own, name, limit, is_typed, skip)
+        except ChannelFull:
+            time.sleep(FULL)
+            continue
+        if count is None:
+            return
+        progress(count)
+        if rate is not None:
+            # Time that was lost is not made up for: the rate is never exceeded.
+            due = max(due, time.monotonic() - 1) + count / rate
+            time.sleep(max(0.0, due - time.monotonic()))
+
+
+def _release_some(
+    task: Task[..., Any],
+    name: str,
+    limit: int,
+    is_typed: bool,
+    skip: Callable[[InvalidArguments], None] | None,
+) -> int | None:
+    with transaction.atomic(using=task.alias):
+        with borrow(task.alias) as connection:
+            payloads = engine.take(connection, name, limit=limit)
+        if payloads is None:
+            return None
+        calls = []
+        for payload in payloads:
+            try:
+                calls.append((call_of(task, payload, is_typed=is_typed), payload))
+            except InvalidArguments as error:
+                if skip is None:
+                    raise
+                skip(error)
+        _enqueue(task, calls, skip)
+        return len(payloads)
+
+
+def _enqueue(
+    task: Task[..., Any],
+    calls: Sequence[tuple[dict[str, Any], str]],
+    skip: Callable[[InvalidArguments], None] | None,
+) -> None:
+    """Enqueue calls; skip the rows whose messages the database refuses.
+
+    Raises:
+        InvalidArguments: there is such a row, and nothing says to skip it.
+    """
+
+    def some(calls: Sequence[tuple[dict[str, Any], str]]) -> None:
+        with transaction.atomic(using=task.alias):
+            task.enqueue_many([call for call, _ in calls])
+
+    def leave(call: tuple[dict[str, Any], str], error: Exception) -> None:
+        refused = InvalidArguments(f"{in_words(error)} The row: {call[1]:.500}")
+        if skip is None:
+            raise refused from error
+        skip(refused)
+
+    list(by_halves(some, calls, leave, is_own=_is_refused))
+
+
+def _is_refused(error: BaseException) -> bool:
+    """Return whether the database refuses a row, whatever is tried."""
+    return isinstance(error, DatabaseError) and may_be_own(error)
+
+
+def check_may_be_open(task: Task[..., Any]) -> None:
+    """Say no to a task that asks for encryption.
+
+    Raises:
+        InvalidTask: it does.
+    """
+    if task.encrypted:
+        raise InvalidTask(
+            f"{task.name} is encrypted, and the rows of a backfill are staged as they are: read "
+            "them yourself, and enqueue_many()."
+        )
+
+
+def call_of(task: Task[..., Any], payload: str, *, is_typed: bool = True) -> dict[str, Any]:
+    """Return the arguments of the call for a row: options of the task may be functions of them.
+
+    A text is read by the parameter's hint: "5" is 5 where the hint is int, and stays a text where
+    the hint takes texts or there is none.
+
+    Args:
+        payload: of a staged row.
+        is_typed: whether the source of the row has types. A cell of CSV has none: see
+            `Codec.read_row`.
+
+    Raises:
+        InvalidArguments: the task can't take them.
+    """
+    try:
+        arguments = task.codec.read_row(payload, is_typed=is_typed)
+        task.codec.check_fit((), arguments)
+    except (UnreadablePayload, ObjectDoesNotExist) as error:
+        raise InvalidArguments(f"{error} The row: {payload:.500}") from error
+    return arguments

@@ -1,0 +1,394 @@
+"""Operate on all messages that a filter finds, however many: a message that does so batch by batch.
+
+The messages are walked through by their ids, from the newest one that there was when this was asked
+for. What a batch did and how far the walk is are committed together. So it goes on from there after
+an error, a restart or the death of its worker, and no message is met twice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import asdict, dataclass, field, fields
+from datetime import datetime, timedelta
+from time import monotonic
+from typing import Any
+
+from django.apps import apps
+from django.db import transaction
+
+from pgqueue.conf import settings
+from pgqueue.database.connections import borrow
+from pgqueue.database.migration_check import needing_tables
+from pgqueue.engine import purge as purging
+from pgqueue.engine.lookup import LARGEST
+from pgqueue.engine.operate import BATCH, VERBS, Operated, unless_locked
+from pgqueue.exceptions import Cancel, UnknownOperation
+from pgqueue.listing.index import NOT_IN_ORDER, without
+from pgqueue.listing.messages import failed_with, newest_first
+from pgqueue.models import Message, Operation
+from pgqueue.models.message import MessageQuerySet
+from pgqueue.operating.channels import WAITING
+from pgqueue.states import State
+from pgqueue.tasks import Task, TaskContext, TaskResult, task
+from pgqueue.values.error_words import hint
+from pgqueue.values.names import as_channel, as_key, as_path
+from pgqueue.values.number_checks import as_age, as_count
+
+CHANNEL = "operations"
+"""A channel of its own: an operation does not wait behind the messages that it is about."""
+RUN_FOR = 10.0
+"""Seconds after which a run hands its message back, so that a worker that stops need not wait."""
+NAMED = 10
+"""Ids of messages that are locked, in the progress."""
+GOVERNED = "governed"
+"""In the place of a state: ready, under a limit or in order."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Filter:
+    """Which messages are meant: all whose columns are what is given.
+
+    Args:
+        state: a state, or "governed".
+        key: "" is for those without one.
+        error: the class of their last error: its import path, or the end of that.
+        flow: the id of the flow that they are members of.
+
+    Raises:
+        ValueError, TypeError: a value can't be.
+    """
+
+    state: str | None = None
+    channel: str | None = None
+    task: str | None = None
+    key: str | None = None
+    error: str | None = None
+    flow: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.state is not None and self.state not in (*State.values, GOVERNED):
+            raise ValueError(f"{self.state!r} is no state. {hint(self.state, State.values)}")
+        checks = {"channel": as_channel, "task": as_path, "key": as_key, "error": as_path}
+        for name, check in checks.items():
+            if getattr(self, name) is not None:
+                check(getattr(self, name))
+        if self.flow is not None:
+            as_count(self.flow, most=LARGEST)
+
+    def wanted(self) -> dict[str, Any]:
+        """Return what columns are to be, for a listing."""
+        return wanted({name: value for name, value in asdict(self).items() if value is not None})
+
+
+NARROWED_BY = tuple(each.name for each in fields(Filter))
+"""What messages are chosen by: the one registry.
+
+The admin's list of messages, the pages that ask about an operation, and the options of commands are
+made of it, each with its own words for a name.
+"""
+
+
+def wanted(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what columns are to be, for a listing, by the values of a filter's attributes."""
+    columns = dict(given)
+    if columns.get("state") == GOVERNED:
+        columns |= {"state": State.READY.value, "governed": True}
+    if error := columns.pop("error", None):
+        columns |= failed_with(error)
+    if flow := columns.pop("flow", None):
+        columns["flow_id"] = flow
+    return columns
+
+
+@dataclass(kw_only=True)
+class Progress:
+    """How far an operation is.
+
+    Attributes:
+        newest: the id of the newest message that is meant.
+        place: the id that the walk goes on from; None: it has not begun.
+        walked: how many ids are behind it.
+        done, asked, busy: messages that it was done to; that run, and were asked to stop; that
+            were locked, and left as they were.
+        busy_ids: the first of these.
+        has_ended: whether the walk is over, and logged.
+        up_to, before: of a purge: what has an id up to this, or is older than this, goes.
+    """
+
+    newest: int
+    place: int | None = None
+    walked: int = 0
+    done: int = 0
+    asked: int = 0
+    busy: int = 0
+    busy_ids: list[int] = field(default_factory=list)
+    has_ended: bool = False
+    up_to: int | None = None
+    before: str | None = None
+
+    def add(self, operated: Operated) -> None:
+        """Count what came of a batch."""
+        self.done += len(operated.done)
+        self.asked += len(operated.asked)
+        self.busy += len(operated.busy)
+        self.busy_ids = [*self.busy_ids, *sorted(operated.busy)][:NAMED]
+
+    @property
+    def share(self) -> float:
+        """How much of the ids it has walked through, from 0 to 1."""
+        if self.has_ended:
+            return 1.0
+        return max(0.0, min(self.walked / max(self.newest, 1), 0.99))
+
+    def move(self, place: int, *, walked: int) -> None:
+        """Note how far the walk is."""
+        self.place, self.walked = place, walked
+
+
+def newest(database: str | None = None) -> int:
+    """Return the id of the newest message; 0: there is none."""
+    rows = Message.objects.using(database or settings().database).order_by("-pk")
+    with without(rows.db, *NOT_IN_ORDER):
+        return rows.values_list("pk", flat=True).first() or 0
+
+
+def start(
+    operation: str,
+    filter: Filter,
+    *,
+    newest: int,
+    user: Mapping[str, Any] | None = None,
+    database: str | None = None,
+) -> TaskResult[Any]:
+    """Enqueue an operation on all messages up to an id that the filter finds.
+
+    Args:
+        operation: "replay", "discard", "cancel", "run_now" or "release".
+        newest: messages that came after this id are let alone.
+        user: who asked: an id and a name. The end of the operation is logged for it.
+        database: the alias of the queue's database, if not the one of `PGQUEUE`.
+
+    Returns:
+        The message that does it: `cancel()` it, and it stops after the batch that it is at.
+
+    Raises:
+        ValueError: there is no such operation.
+    """
+    if operation not in VERBS:
+        raise ValueError(f"{operation!r} is no operation. {hint(operation, VERBS)}")
+    given = {name: value for name, value in asdict(filter).items() if value is not None}
+    return _start(operate, user, database, operation, newest, given)
+
+
+def start_purge(
+    channel: str,
+    *,
+    newest: int,
+    states: Collection[str] = (*WAITING, State.DEAD),
+    older_than: float | None = None,
+    keep: int | None = None,
+    user: Mapping[str, Any] | None = None,
+    database: str | None = None,
+) -> TaskResult[Any]:
+    """Enqueue what `Channel.purge()` does; or, with `older_than` or `keep`, `Channel.trim()`.
+
+    Args:
+        states: that are purged; a trim is of what waits.
+        older_than: seconds. keep: messages that stay, the newest.
+        newest, user, database: as `start()` has them.
+
+    Raises:
+        ValueError: a value can't be.
+    """
+    chosen = sorted(State(state).value for state in states)
+    if State.RUNNING in chosen:
+        raise ValueError("What runs can't be purged: cancel it.")
+    older_than = None if older_than is None else as_age(older_than).total_seconds()
+    keep = None if keep is None else as_count(keep, least=0)
+    given = ("purge", newest, as_channel(channel), chosen, older_than, keep)
+    return _start(purge, user, database, *given)
+
+
+def _start(
+    task: Task[Any, Any], user: Mapping[str, Any] | None, database: str | None, *args: Any
+) -> TaskResult[Any]:
+    """Enqueue an operation, and note that it was asked for: a producer has no right to do that."""
+    alias = database or settings().database
+    known = dict(user) if user else None
+    metadata = {"acting": {"user": known}} if known else {}
+    with needing_tables(alias), transaction.atomic(using=alias):
+        started = task.using(database=alias, metadata=metadata).enqueue(*args)
+        rows = Operation.objects.using(alias)
+        rows.exclude(pk__in=Message.objects.using(alias).values("pk")).delete()
+        rows.create(message_id=int(started.id), user=known)
+    return started
+
+
+def patience(error: BaseException, result: Any) -> Any:
+    """Return how long an operation waits after an error; None: for ever, since nobody asked."""
+    return None if isinstance(error, UnknownOperation) else settings().backoff(error, result)
+
+
+def _asked_for(context: TaskContext) -> Operation:
+    """Return the row that says by whom an operation was asked for.
+
+    Raises:
+        UnknownOperation: its message was stored by somebody who may enqueue, and not operate.
+    """
+    found = Operation.objects.using(context.database).filter(pk=context.id).first()
+    if found is None:
+        raise UnknownOperation(
+            f"Message {context.id} would operate on messages, and nobody has asked for that who "
+            "may. Ask by the admin, or by pgqueue.operating.bulk.start()."
+        )
+    return found
+
+
+@task(channel=CHANNEL, takes_context=True, backoff=patience)
+def purge(
+    context: TaskContext,
+    operation: str,
+    newest: int,
+    channel: str,
+    states: list[str],
+    older_than: float | None,
+    keep: int | None,
+) -> dict[str, int]:
+    """Discard what is in these states, or what is too old or too much, from where it was."""
+    _asked_for(context)
+    until, progress = monotonic() + RUN_FOR, _progress(context, newest)
+    if progress.up_to is None:
+        # Once: what is too old, or too much, is what was so when this began.
+        is_trim = older_than is not None or keep is not None
+        age = None if older_than is None else timedelta(seconds=older_than)
+        with borrow(context.database) as connection:
+            bounds = purging.bounds(connection, channel, keep=keep, older_than=age)
+        progress.up_to = min((bounds.surplus or 0) if is_trim else newest, newest)
+        progress.before = bounds.before.isoformat() if bounds.before else None
+    while not progress.has_ended and (progress.place or 0) < newest:
+        with transaction.atomic(using=context.database):
+            with borrow(context.database) as connection:
+                step = purging.discard(
+                    connection,
+                    channel,
+                    states=[State(state) for state in states],
+                    after=progress.place or 0,
+                    up_to=progress.up_to,
+                    before=datetime.fromisoformat(progress.before) if progress.before else None,
+                )
+            progress.done += step.ended
+            place = newest if step.last is None else step.last
+            progress.move(place, walked=place)
+            context.checkpoint(asdict(progress))
+        _go_on(context, operation, progress, until)
+    return _ended(context, operation, progress)
+
+
+@task(channel=CHANNEL, takes_context=True, backoff=patience)
+def operate(
+    context: TaskContext, operation: str, newest: int, filter: dict[str, Any]
+) -> dict[str, int]:
+    """Do it, from where it was; hand the message back after a while, so that workers may stop."""
+    _asked_for(context)
+    verb, until = VERBS[operation], monotonic() + RUN_FOR
+    walk = _Walk(context, operation, Filter(**filter), _progress(context, newest))
+    for ids in walk.batches():
+        with transaction.atomic(using=context.database):
+            with borrow(context.database) as connection:
+                walk.progress.add(unless_locked(connection, verb, ids))
+            context.checkpoint(asdict(walk.progress))
+        _go_on(context, operation, walk.progress, until)
+    return _ended(context, operation, walk.progress)
+
+
+TASKS = (operate.name, purge.name)
+
+
+@dataclass
+class _Walk:
+    """The ids that are left, newest first."""
+
+    context: TaskContext
+    operation: str
+    filter: Filter
+    progress: Progress
+
+    def batches(self) -> Iterator[list[int]]:
+        """Yield ids in batches; as each is yielded, the progress is behind it."""
+        listing = newest_first(self._rows, self.filter.wanted())
+        while not self.progress.has_ended and self.progress.place != 0:
+            place = self.progress.place
+            stretch = listing.stretch(None if place is None else f"[{place}]")
+            following = int(stretch.next.strip("[]")) if stretch.next else 0
+            for start in range(0, len(stretch.ids), BATCH):
+                batch = stretch.ids[start : start + BATCH]
+                is_last = start + BATCH >= len(stretch.ids)
+                self._move(following if is_last else batch[-1] - 1)
+                yield batch
+            if not stretch.ids:
+                self._move(following)
+                yield []
+
+    def _move(self, place: int) -> None:
+        self.progress.move(place, walked=self.progress.newest - place)
+
+    @property
+    def _rows(self) -> MessageQuerySet:
+        # An operation on everything would end itself, or others that go on.
+        rows = Message.objects.using(self.context.database).exclude(task__in=TASKS)
+        if self.operation == "cancel":
+            rows = rows.to_cancel(self.filter.flow)
+        return rows.filter(pk__lte=self.progress.newest)
+
+
+def _progress(context: TaskContext, newest: int) -> Progress:
+    return Progress(**(context.progress or {"newest": newest}))
+
+
+def _go_on(context: TaskContext, operation: str, progress: Progress, until: float) -> None:
+    """Go on with the next batch, unless it was asked to stop, or it is time for another run.
+
+    Raises:
+        EndOfRun: it is.
+    """
+    # Asked here, since heartbeats may be long in coming.
+    rows = Message.objects.using(context.database).filter(pk=context.id)
+    if rows.filter(cancel_requested_at__isnull=False).exists():
+        _end(context, operation, progress, "stopped")
+        raise Cancel("It was asked to stop.")
+    if monotonic() > until:
+        context.defer(0)
+
+
+def _ended(context: TaskContext, operation: str, progress: Progress) -> dict[str, int]:
+    """Note that the walk is over; return what came of it."""
+    if not progress.has_ended:
+        _end(context, operation, progress, "ended")
+    return {name: getattr(progress, name) for name in ("done", "asked", "busy")}
+
+
+def _end(context: TaskContext, operation: str, progress: Progress, how: str) -> None:
+    """Note the end, and write it to the log of the admin, for the user who asked."""
+    progress.has_ended = how == "ended"
+    with transaction.atomic(using=context.database):
+        context.checkpoint(asdict(progress))
+        user = _asked_for(context).user
+        if user and apps.is_installed("django.contrib.admin"):
+            _log(context, user["id"], f"{operation}: {how}, {progress.done} done.")
+
+
+def _log(context: TaskContext, user_id: Any, text: str) -> None:
+    from django.contrib.admin.models import CHANGE, LogEntry
+    from django.contrib.auth import get_user_model
+    from django.contrib.contenttypes.models import ContentType
+
+    # The user may be gone by now.
+    if get_user_model()._default_manager.filter(pk=user_id).exists():
+        LogEntry.objects.create(
+            user_id=user_id,
+            content_type=ContentType.objects.get_for_model(Message),
+            object_id=context.id,
+            object_repr=f"{context.task.name} #{context.id}",
+            action_flag=CHANGE,
+            change_message=f"{text[0].upper()}{text[1:]}",
+        )

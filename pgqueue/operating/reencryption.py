@@ -1,0 +1,173 @@
+"""Bring what is stored encrypted under the first key, so that older ones can be removed.
+
+Messages are walked by their ids, the live ones first: what ends meanwhile takes what was written
+with it into history. Each batch is a transaction. It may be interrupted at any moment, and be run
+again: what is under the first key stays as it is.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import get_args
+
+from django.db import transaction
+from django.utils.module_loading import autodiscover_modules
+
+from pgqueue.codec.arguments import ARGUMENTS, PROGRESS, RESULT
+from pgqueue.codec.envelope import enclosed, token_in
+from pgqueue.database.connections import borrow
+from pgqueue.database.migration_check import needing_tables
+from pgqueue.engine import reencrypt as engine
+from pgqueue.engine.culprits import by_halves, tell
+from pgqueue.engine.reencrypt import Rewritten, Stored, Table
+from pgqueue.engine.values import Connection
+from pgqueue.exceptions import DecryptionFailed
+from pgqueue.tasks import encryption, registry
+
+BATCH = 500
+NAMED = 10
+"""Ids that a report names."""
+COLUMNS = {"payload": ARGUMENTS, "progress": PROGRESS, "result": RESULT}
+
+
+@dataclass
+class Report:
+    """How many messages there are with something encrypted, or to be, and what became of it.
+
+    Attributes:
+        found: all of them.
+        renewed: what was brought under the first key; with `dry_run`, what would be.
+        current: what was under it before.
+        busy: ids of those that others had locked, or have changed meanwhile; and of those whose
+            update the database refuses, as the log says.
+        undecryptable: ids of those that no key decrypts.
+    """
+
+    found: int = 0
+    renewed: int = 0
+    current: int = 0
+    busy: set[int] = field(default_factory=set)
+    undecryptable: set[int] = field(default_factory=set)
+
+
+def reencrypt(
+    alias: str,
+    *,
+    dry_run: bool = False,
+    batch: int = BATCH,
+    show: Callable[[int], None] = lambda count: None,
+    is_to_stop: Callable[[], bool] = lambda: False,
+) -> Report:
+    """Encrypt by the first key what is encrypted by another, and what was stored in the open.
+
+    The latter is of tasks that have asked for encryption since, or whose messages were stored by
+    SQL.
+
+    Args:
+        alias: the queue's database.
+        dry_run: only count.
+        batch: messages that are looked at in a transaction, at most.
+        show: is called with how many were looked at.
+        is_to_stop: says whether to begin no further batch.
+
+    Raises:
+        MissingEncryptionKey: the settings have no key.
+        ImportError: cryptography is not installed.
+    """
+    encryption.require()
+    autodiscover_modules("tasks")
+    walk = _Walk(alias, dry_run=dry_run, limit=batch, is_to_stop=is_to_stop)
+    looked_at = 0
+    for ids in (None, walk.report.busy):
+        # The second time, those that were locked: they may have ended meanwhile.
+        for table in get_args(Table):
+            for count in walk.through(table, ids and frozenset(ids)):
+                looked_at += count
+                show(looked_at)
+        if not walk.report.busy:
+            break
+    return walk.report
+
+
+class _Walk:
+    def __init__(
+        self, alias: str, *, dry_run: bool, limit: int, is_to_stop: Callable[[], bool]
+    ) -> None:
+        self.report = Report()
+        self._alias = alias
+        self._dry_run = dry_run
+        self._limit = limit
+        self._is_to_stop = is_to_stop
+        self._tasks = [task.name for task in registry.each() if task.encrypted]
+
+    def through(self, table: Table, ids: Collection[int] | None) -> Iterator[int]:
+        """Walk through a table; yield how many messages each batch has."""
+        after = -(2**63)
+        while not self._is_to_stop():
+            with (
+                needing_tables(self._alias),
+                transaction.atomic(using=self._alias),
+                borrow(self._alias) as connection,
+            ):
+                rows = engine.read(
+                    connection, table, after=after, tasks=self._tasks, limit=self._limit, ids=ids
+                )
+                made = [(row, new) for row in rows if (new := self._renewed(row))]
+                if made and not self._dry_run:
+                    written = _write(connection, table, made)
+                    self._note({row.id for row, _ in made}, written)
+            if not rows:
+                return
+            after = rows[-1].id
+            yield len(rows)
+
+    def _note(self, tried: Collection[int], written: set[int]) -> None:
+        self.report.renewed += len(written)
+        self.report.busy -= written
+        self.report.busy |= set(tried) - written
+
+    def _renewed(self, row: Stored) -> Stored | None:
+        """Return what is to be written of a message; None: nothing."""
+        report = self.report
+        texts = {name: text for name in COLUMNS if (text := getattr(row, name)) is not None}
+        if not texts:
+            return None
+        is_new = row.id not in report.busy
+        report.found += is_new
+        try:
+            new = {name: _sealed(row.task, COLUMNS[name], text) for name, text in texts.items()}
+        except DecryptionFailed:
+            report.undecryptable.add(row.id)
+            return None
+        if not any(new.values()):
+            report.busy.discard(row.id)
+            report.current += 1
+            return None
+        report.renewed += self._dry_run
+        return Stored(row.id, row.finished_at, row.task, **{**dict.fromkeys(COLUMNS), **new})
+
+
+def _write(connection: Connection, table: Table, made: Sequence[Rewritten]) -> set[int]:
+    """Write messages anew; return the ids of those that were written."""
+
+    def some(rows: Sequence[Rewritten]) -> set[int]:
+        if not rows:
+            return set()
+        with connection.transaction():
+            return engine.write(connection, table, rows)
+
+    def leave(rows: Rewritten, error: Exception) -> None:
+        tell("reencrypt", row=f"the {table} message {rows[0].id}", error=error)
+
+    return {id for written in by_halves(some, made, leave) for id in written}
+
+
+def _sealed(task: str, what: str, text: str) -> str | None:
+    """Return the envelope that is to be stored in the place of a text; None: it stays."""
+    token = token_in(json.loads(text))
+    if token is None:
+        return enclosed(encryption.seal(task, what, text))
+    new = encryption.renewed(task, what, token)
+    return None if new is None else enclosed(new)

@@ -1,0 +1,1 @@
+"""Options that users declare: filters, retries, retention, schedules, policies, webhooks."""

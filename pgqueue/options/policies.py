@@ -1,0 +1,92 @@
+"""What a policy may say."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import timedelta
+from functools import partial
+from typing import Any
+
+from pgqueue.exceptions import InvalidPolicy
+from pgqueue.values.error_words import shown
+from pgqueue.values.number_checks import as_count, as_timedelta
+
+SLOWEST_RATE, FASTEST_RATE = 1e-6, 1e6
+LONGEST_PER = timedelta(days=366)
+SHORTEST_START = 1e-6  # seconds: PostgreSQL rounds a shorter one to nothing, and divides by it
+LONGEST_BURST = 100 * 366 * 86_400.0  # seconds: when much more would be over can't be stored
+
+
+def checked(
+    *,
+    max_running: int | None,
+    rate: float | None,
+    per: timedelta | float,
+    burst: int | None,
+    max_size: int | None,
+    weight: int | None,
+) -> dict[str, Any]:
+    """Return the columns of a policy that says this.
+
+    Raises:
+        InvalidPolicy: an option has a value that can't be, or nothing is limited.
+    """
+    limits = {"max_running": max_running, "rate": rate, "max_size": max_size, "weight": weight}
+    if all(limit is None for limit in limits.values()):
+        raise InvalidPolicy(
+            f"It says nothing: give {', '.join(limits)}. To have none, remove_policy()."
+        )
+    columns = {
+        name: _check(name, value) for name, value in {**limits, "per": per, "burst": burst}.items()
+    }
+    if rate is not None:
+        _check_pace(rate, columns["per"], burst)
+    elif burst is not None:
+        raise InvalidPolicy(f"burst={burst!r}: it is for a rate, and there is none.")
+    return columns
+
+
+def _check(name: str, value: Any) -> Any:
+    if value is None and name != "per":
+        return None
+    try:
+        return _CHECKS[name](value)
+    except (TypeError, ValueError) as error:
+        raise InvalidPolicy(f"{name}={shown(value)}: {error}") from error
+
+
+def _check_pace(rate: float, per: timedelta, burst: int | None) -> None:
+    start = per.total_seconds() / rate
+    if start < SHORTEST_START:
+        raise InvalidPolicy(f"rate={rate!r}: there may be a million a second at most.")
+    if start * (burst or 1) > LONGEST_BURST:
+        raise InvalidPolicy(
+            f"burst={burst!r}: by this rate it would take longer than 100 years."
+            if burst
+            else f"rate={rate!r}: there must be one in 100 years at least."
+        )
+
+
+def _rate(value: Any) -> float:
+    if not isinstance(value, int | float) or isinstance(value, bool):
+        raise TypeError("it must be a number.")
+    if not SLOWEST_RATE <= value <= FASTEST_RATE:  # not a number neither
+        raise ValueError("it must be above 0: from a millionth to a million.")
+    return float(value)
+
+
+def _per(value: Any) -> timedelta:
+    per = as_timedelta(value)
+    if not timedelta() < per <= LONGEST_PER:
+        raise ValueError("it must be longer than 0 seconds, and a year at most.")
+    return per
+
+
+_CHECKS: dict[str, Callable[[Any], Any]] = {
+    "max_running": as_count,
+    "rate": _rate,
+    "per": _per,
+    "burst": as_count,
+    "max_size": as_count,
+    "weight": partial(as_count, most=100),
+}

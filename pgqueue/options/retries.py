@@ -1,0 +1,174 @@
+"""How long a failed message waits for its next attempt.
+
+A backoff is a function of the error and the result so far. It returns seconds or a
+`timedelta`, or None to give up at once. `max_attempts` bounds it in any case.
+"""
+
+from __future__ import annotations
+
+import inspect
+import random
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from datetime import timedelta
+from typing import Any, Protocol, TypeAlias, TypeVar
+
+from pgqueue.exceptions import InvalidBackoff, InvalidTask
+from pgqueue.values.discovery import import_declaring
+from pgqueue.values.error_words import shown
+from pgqueue.values.number_checks import LONGEST, as_timedelta
+
+
+class Failed(Protocol):
+    """What a backoff is told of the message: in practice, its `TaskResult`."""
+
+    @property
+    def failures(self) -> int:
+        """How often it has failed, this time included."""
+
+
+Delay: TypeAlias = "float | timedelta | None"
+Backoff: TypeAlias = "Callable[[BaseException, Any], Delay]"
+F = TypeVar("F", bound="Callable[..., Delay]")
+
+SHORTEST, LONGEST_DELAY = 1e-6, LONGEST.total_seconds()
+
+_declared: dict[str, Backoff] = {}
+
+
+def _check_number(what: str, value: Any, *, least: float, most: float) -> None:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise InvalidBackoff(f"{what}: it must be a number.")
+    if not least <= value <= most:  # not a number neither
+        raise InvalidBackoff(f"{what}: it must be from {least:g} to {most:.0f}.")
+
+
+@dataclass(frozen=True)
+class Exponential:
+    """Wait `base` seconds, then twice as long each time, never more than `cap`.
+
+    Each delay is drawn from ±`jitter` around that, so that messages which failed
+    together don't come back together.
+
+    Args:
+        base, cap: seconds, above 0.
+        jitter: a share of the delay, from 0 to 1.
+
+    Raises:
+        InvalidBackoff: one of them can't be.
+    """
+
+    base: float = 2
+    cap: float = 3600
+    jitter: float = 0.2
+
+    def __post_init__(self) -> None:
+        _check_number(f"base={self.base!r:.50}", self.base, least=SHORTEST, most=LONGEST_DELAY)
+        _check_number(f"cap={self.cap!r:.50}", self.cap, least=SHORTEST, most=LONGEST_DELAY)
+        _check_number(f"jitter={self.jitter!r:.50}", self.jitter, least=0, most=1)
+
+    def __call__(self, error: BaseException | None, result: Failed) -> float:
+        """Return the seconds to wait after failure number `result.failures`."""
+        doublings = min(max(result.failures - 1, 0), 64)
+        delay = min(self.base * 2.0**doublings, self.cap)
+        return delay * random.uniform(1 - self.jitter, 1 + self.jitter)  # noqa: S311
+
+
+@dataclass(frozen=True)
+class Delays:
+    """Wait each of `seconds` in turn, and the last one from then on."""
+
+    seconds: tuple[float, ...]
+
+    def __post_init__(self) -> None:
+        if not self.seconds:
+            raise InvalidBackoff("A list of delays needs at least one.")
+        for delay in self.seconds:
+            _check_number(f"the delay {delay!r:.50}", delay, least=0, most=LONGEST_DELAY)
+
+    def __call__(self, error: BaseException | None, result: Failed) -> float:
+        """Return the seconds to wait after failure number `result.failures`."""
+        return self.seconds[min(max(result.failures, 1), len(self.seconds)) - 1]
+
+
+def as_backoff(value: Any) -> Backoff:
+    """Return `value`, a policy, a list of delays or a function, as a backoff.
+
+    Raises:
+        TypeError: it is none of them.
+        ValueError: a delay is negative or beyond a hundred years, or the list is empty.
+    """
+    if callable(value) and not isinstance(value, type):
+        return value  # type: ignore[no-any-return]
+    if isinstance(value, Sequence) and not isinstance(value, str):
+        return Delays(tuple(as_timedelta(delay).total_seconds() for delay in value))
+    raise TypeError(
+        f"{shown(value)} is no backoff: give Exponential(…), a list of seconds, "
+        "or a function of (exception, result)."
+    )
+
+
+def backoff(function: F) -> F:
+    """Declare a function of (exception, result), so that `using()` may give it to messages.
+
+    A message stores the function's name, and a worker calls only functions that are declared: with
+    this decorator, or as the backoff of a `@task`, of `PGQUEUE` or of `TASKS`.
+
+    Raises:
+        InvalidTask: it is no function at the top of a module.
+    """
+    if _name_of(function) is None:
+        raise InvalidTask(f"{function!r} must be a function at the top of a module.")
+    declare(function)
+    return function
+
+
+def declare(backoff: Any) -> None:
+    """Register a backoff under its name, if it has one: as what stored messages may name."""
+    name = _name_of(backoff)
+    if name is not None:
+        _declared[name] = backoff
+
+
+def _name_of(backoff: Any) -> str | None:
+    if not inspect.isfunction(backoff) or not backoff.__qualname__.isidentifier():
+        return None
+    return f"{backoff.__module__}.{backoff.__qualname__}"
+
+
+def dump_backoff(backoff: Backoff) -> Any:
+    """Describe `backoff` in JSON, to be stored with one message.
+
+    Raises:
+        ValueError: it is a function that was not declared.
+    """
+    if isinstance(backoff, Exponential):
+        return asdict(backoff)
+    if isinstance(backoff, Delays):
+        return list(backoff.seconds)
+    name = _name_of(backoff)
+    if name is None or _declared.get(name) is not backoff:
+        raise ValueError(
+            f"{name or repr(backoff)} can't be stored with a message: declare it with "
+            "@pgqueue.backoff at the top of a module, or give it to @task(backoff=…) instead."
+        )
+    return name
+
+
+def load_backoff(described: Any) -> Backoff:
+    """Return the backoff that `dump_backoff` described.
+
+    Raises:
+        ValueError: it describes none, or one that is not declared here, or one that can't be.
+        Exception: what the module that declares it raises as it is imported.
+    """
+    if isinstance(described, str):
+        if described not in _declared:
+            import_declaring(described)
+        if described in _declared:
+            return _declared[described]
+        raise ValueError(f"no backoff is named {described!r} here.")
+    try:
+        return Exponential(**described) if isinstance(described, dict) else as_backoff(described)
+    except TypeError as error:
+        raise ValueError(f"{described!r} is no backoff.") from error

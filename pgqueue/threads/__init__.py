@@ -1,0 +1,1 @@
+"""Threads, forks and notifications that the services of a process share."""

@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from pgqueue.signals import fields_of
-from pgqueue.tasks.around import running
+from pgqueue.tasks.current import running
 from pgqueue.values.escaping import on_one_line
 
 FIELDS = ("message_id", "task", "attempt", "channel", "key", "flow_id", "trace_id")

@@ -7,7 +7,7 @@ import logging
 from collections.abc import Callable
 from dataclasses import dataclass, fields
 from functools import cached_property
-from typing import Any
+from typing import Any, ClassVar
 
 from django.db import connections
 from django.utils import timezone
@@ -24,10 +24,18 @@ from pgqueue.engine.lookup import Found
 from pgqueue.engine.values import Claim
 from pgqueue.tasks import Task, TaskContext, registry
 from pgqueue.tasks.context import RunState
+from pgqueue.tasks.declaration import Declaration
+from pgqueue.tasks.options import RUN_OPTIONS, RunOption, RunOptions
 from pgqueue.values.discovery import imported
 from pgqueue.values.escaping import logger_of
 
 logger = logger_of(__name__)
+
+
+def _alias(value: Any) -> str:
+    if not isinstance(value, str):
+        raise TypeError(f"{value!r:.200} is no text.")
+    return value
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -41,12 +49,15 @@ class AdoptedTask(Task[Any, Any]):
             run small tasks would queue.
     """
 
+    run_options: ClassVar[RunOptions] = {**RUN_OPTIONS, "backend": RunOption(str, _alias)}
+
     origin: Any
     backend: str
     sender: type
 
     @property
-    def _declared(self) -> Task[Any, Any]:
+    def declared(self) -> Declaration[Any, Any]:
+        """The task as this process knows it."""
         return registry.find(self.name) or self
 
     def context(self, claim: Claim, run: RunState, database: str) -> TaskContext:

@@ -102,4 +102,4 @@ class Batch:
         # They run in the order of their ids, and are stored in that of their dedupe keys.
         ids = dict(zip(messages, engine.reserve(connection, len(messages)), strict=True))
         for results in storing.together(messages):
-            results[0].task.store(results, [ids[each] for each in results])
+            storing.store(results, [ids[each] for each in results])

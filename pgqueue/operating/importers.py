@@ -29,7 +29,7 @@ from pgqueue.exceptions import (
 from pgqueue.inbox.aggregates import AggregateMessage
 from pgqueue.inbox.receiving import REMEMBERED, known_as
 from pgqueue.models import Schedule
-from pgqueue.tasks import registry, scheduling
+from pgqueue.tasks import find_task, scheduling
 
 T = TypeVar("T")
 
@@ -197,7 +197,7 @@ def _said(error: Exception) -> str:
 def _take(job: Pending, alias: str, report: Report) -> bool:
     """Enqueue one job as a message, or note why it can't be."""
     try:
-        task = registry.find(job.task)
+        task = find_task(job.task)
         if task is None:
             raise InvalidTask("no task has this name here")
         if task.alias != alias:

@@ -5,7 +5,7 @@ And messages without a function: `send()`, and `receive()` where no worker takes
 
 from pgqueue.codec import encoding
 from pgqueue.tasks.context import TaskContext
-from pgqueue.tasks.definition import Task, task
+from pgqueue.tasks.definition import Task, find_task, task
 from pgqueue.tasks.delivery import Delivery
 from pgqueue.tasks.instances import instance_form
 from pgqueue.tasks.receiving import AsyncReceiver, Receiver, areceive, receive
@@ -25,6 +25,7 @@ __all__ = [
     "areceive",
     "asend",
     "asend_many",
+    "find_task",
     "receive",
     "send",
     "send_many",

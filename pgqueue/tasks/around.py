@@ -5,10 +5,11 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
-from contextvars import ContextVar, Token, copy_context
+from contextvars import Token, copy_context
 from typing import Any
 
 from pgqueue.tasks.context import TaskContext
+from pgqueue.tasks.current import Run, running
 from pgqueue.values.escaping import logger_of
 
 logger = logger_of(__name__)
@@ -16,9 +17,6 @@ logger = logger_of(__name__)
 Around = Callable[[TaskContext], AbstractContextManager[Any]]
 
 _registered: list[Around] = []
-
-running: ContextVar[TaskContext | None] = ContextVar("running", default=None)
-"""The run that is under way in this thread, or in this coroutine."""
 
 
 def around_runs(manager: Around) -> Around:
@@ -48,18 +46,12 @@ def around(context: TaskContext) -> AbstractContextManager[None]:
     return _nested(context) if _registered else _Running(context)
 
 
-def running_in(database: str) -> int | None:
-    """Return the id of the message whose run is under way, if it is in this database."""
-    context = running.get()
-    return context.claim.id if context and context.database == database else None
-
-
 class _Running:
     """Says which run is under way. A generator would cost each run three times as much."""
 
     __slots__ = ("_context", "_token")
 
-    _token: Token[TaskContext | None]
+    _token: Token[Run | None]
 
     def __init__(self, context: TaskContext) -> None:
         self._context = context

@@ -8,16 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Union
+from typing import Any, Union
 
 from asgiref.sync import sync_to_async
 
 from pgqueue.exceptions import InvalidFlow
+from pgqueue.tasks.declaration import Declaration
 from pgqueue.tasks.drafts import ON_FAILURE, Draft, Member, own_task
 from pgqueue.tasks.flows import Flow
-
-if TYPE_CHECKING:
-    from pgqueue.tasks.definition import Task
 
 Placed = Union["Member[Any]", "list[Placed]"]
 """What became of a step: a message, or those of a group."""
@@ -86,7 +84,7 @@ class Call(Step):
         failure_policy: what it does if one before it fails, as on_failure of `Flow.enqueue`.
     """
 
-    task: Task[Any, Any]
+    task: Declaration[Any, Any]
     args: Sequence[Any] = ()
     kwargs: Mapping[str, Any] = field(default_factory=dict)
     takes_result: bool = True
@@ -211,7 +209,7 @@ def chord(header: Any, callback: Any) -> Chain:
     return Chain((side_by_side, as_step(callback)))
 
 
-def mapped(task: Task[Any, Any], values: Iterable[Any]) -> Group:
+def mapped(task: Declaration[Any, Any], values: Iterable[Any]) -> Group:
     """Return a group of calls with one argument each."""
     return Group(tuple(Call(task, (value,)) for value in values))
 

@@ -6,7 +6,7 @@ from contextvars import Context
 from dataclasses import dataclass, field
 from datetime import timedelta
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, NoReturn, Protocol
+from typing import Any, NoReturn, Protocol
 
 from asgiref.sync import sync_to_async
 from django.db import connections, transaction
@@ -16,12 +16,10 @@ from pgqueue.engine.lookup import Found
 from pgqueue.engine.values import Claim
 from pgqueue.exceptions import Defer, InvalidFlow, LeaseLost, TaskTimeout
 from pgqueue.states import State
+from pgqueue.tasks.declaration import Declaration
 from pgqueue.tasks.drafts import Growth
 from pgqueue.tasks.result import TaskResult
 from pgqueue.values.number_checks import LONGEST, as_timedelta
-
-if TYPE_CHECKING:
-    from pgqueue.tasks.definition import Task
 
 
 class RunState(Protocol):
@@ -40,7 +38,7 @@ class RunState(Protocol):
 class TaskContext:
     """What a task with `takes_context` is told of its run, and what it may ask for."""
 
-    task: Task[Any, Any]
+    task: Declaration[Any, Any]
     claim: Claim
     """The message as it was claimed, but for what this run has noted since."""
     run: RunState

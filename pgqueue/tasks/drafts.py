@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import chain
-from typing import TYPE_CHECKING, Any, NoReturn, TypeVar, cast
+from typing import Any, NoReturn, TypeVar, cast
 
 from django.db import connections
 
@@ -23,12 +23,10 @@ from pgqueue.engine.lookup import Found
 from pgqueue.engine.values import Cursors
 from pgqueue.exceptions import ChannelFull, DuplicateMessage, InvalidFlow
 from pgqueue.tasks import registry, storing
+from pgqueue.tasks.declaration import Declaration
 from pgqueue.tasks.result import TaskResult
 from pgqueue.values.error_words import hint
 from pgqueue.values.names import as_text
-
-if TYPE_CHECKING:
-    from pgqueue.tasks.definition import Task
 
 T = TypeVar("T")
 
@@ -55,7 +53,7 @@ class Member(TaskResult[T], Reference):
 
     def __init__(
         self,
-        task: Task[Any, T],
+        task: Declaration[Any, T],
         args: Sequence[Any],
         kwargs: Mapping[str, Any],
         *,
@@ -324,7 +322,7 @@ class Draft:
                 "by `context.flow`."
             )
 
-    def _check_task(self, task: Task[Any, Any]) -> None:
+    def _check_task(self, task: Declaration[Any, Any]) -> None:
         if task.alias != self.database or task.connection is not None:
             raise InvalidFlow(f"{task.name} is not stored on {self.database!r}, as {self} is.")
         if task.enqueue_on_commit:
@@ -333,7 +331,7 @@ class Draft:
                 "using(enqueue_on_commit=False), or open the flow in an on_commit hook."
             )
 
-    def _check_member(self, task: Task[Any, Any], member: Any) -> None:
+    def _check_member(self, task: Declaration[Any, Any], member: Any) -> None:
         if isinstance(member, Member) and member.draft is self and member.savepoint in self._gone:
             raise InvalidFlow(
                 f"{task.name} can't wait for {member.task.name}, which was added in a savepoint "
@@ -393,7 +391,7 @@ class Draft:
         self.reserve(connection)
         payloads, parents = self.parents()
         for group in storing.together(members, apart=lambda each: bool(parents[each.number])):
-            group[0].task.store(
+            storing.store(
                 group,
                 [each.message_id for each in group],
                 payloads=[payloads[each.number] for each in group],
@@ -430,7 +428,7 @@ class Draft:
 
     def tell_stored(self) -> None:
         """Say that all is stored: `pgqueue.testing` may run it."""
-        self._members[0].task.tell_stored(self._members)
+        storing.tell_stored(self._members)
 
     def _check_stored(self, parents: Sequence[Sequence[int]]) -> None:
         """Check that what others wait for was stored, and that no other message is to wait.
@@ -559,7 +557,7 @@ class Draft:
                 )
 
 
-def _each(task: Task[Any, Any], after: Any) -> list[Any]:
+def _each(task: Declaration[Any, Any], after: Any) -> list[Any]:
     if isinstance(after, Member):
         return [after]
     if not isinstance(after, Iterable):
@@ -571,7 +569,7 @@ def _each(task: Task[Any, Any], after: Any) -> list[Any]:
 
 
 def _lane(member: Member[Any]) -> tuple[str, str]:
-    return member.task.queue_name, member.task.key_of(member)
+    return member.task.queue_name, member.task.key_of(member.args, member.kwargs)
 
 
 def _check_keys(member: Member[Any]) -> None:
@@ -581,7 +579,10 @@ def _check_keys(member: Member[Any]) -> None:
         InvalidFlow: one is.
     """
     task = member.task
-    for key in (task.key_of(member), task.dedupe_key_of(member)):
+    for key in (
+        task.key_of(member.args, member.kwargs),
+        task.dedupe_key_of(member.args, member.kwargs),
+    ):
         if key and MEMBER in key:
             raise InvalidFlow(
                 f"The key {key!r} of {task.name} is made of a message that it waits for, whose "
@@ -616,7 +617,7 @@ def waits_for_itself(message_id: int) -> InvalidFlow:
     )
 
 
-def own_task(task: Any) -> Task[Any, Any]:
+def own_task(task: Any) -> Declaration[Any, Any]:
     """Return a task of pgqueue's own; of one of `django.tasks`, what stores its messages.
 
     Raises:
@@ -625,7 +626,7 @@ def own_task(task: Any) -> Task[Any, Any]:
     own = task if hasattr(task, "key_of") else getattr(task, "adopted", None)
     if own is None:
         raise InvalidFlow(f"{task!r} is no task of pgqueue's, nor one of its django.tasks backend.")
-    return cast("Task[Any, Any]", own)
+    return cast("Declaration[Any, Any]", own)
 
 
 class Growth(Draft):

@@ -22,7 +22,7 @@ from pgqueue.engine.operate import BATCH, Operated, Verb
 from pgqueue.exceptions import FlowDoesNotExist, InvalidFlow, WaitInTransaction, WaitTimeout
 from pgqueue.states import WAITING, Outcome, State
 from pgqueue.tasks import waiting
-from pgqueue.tasks.around import running
+from pgqueue.tasks.current import running
 from pgqueue.tasks.drafts import Draft, waits_for_itself
 from pgqueue.values.number_checks import as_flag, as_timedelta
 

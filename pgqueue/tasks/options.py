@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from functools import lru_cache
-from typing import Any, Literal, TypeAlias, TypedDict, get_args
+from typing import Any, Literal, NamedTuple, TypeAlias, TypedDict, get_args
 
 import psycopg
 from django.db import connections
@@ -255,37 +255,31 @@ _CHECKS: dict[str, Callable[[Any], Any]] = {
     "redact": as_paths,
 }
 
-# What the worker needs to know; everything else is in columns of its own, or the producer's.
-_OF_THE_RUN: dict[str, Callable[[Any], Any]] = {
-    "backoff": dump_backoff,
-    "timeout": timedelta.total_seconds,
-    "hard_timeout": timedelta.total_seconds,
-    "atomic": _atomic,
-    "backend": str,  # of tasks of django.tasks
-    "soft_timeout": timedelta.total_seconds,  # of tasks of Celery's kind, and the next
-    "ignore_result": bool,
-}
 
+def travelling(
+    options: Mapping[str, Any], defaults: Mapping[str, Any], travel: RunOptions
+) -> str | None:
+    """Return the options of a run that differ from the task's declaration, as JSON; None: none.
 
-def travelling(options: Mapping[str, Any], defaults: Mapping[str, Any]) -> str | None:
-    """Return as JSON what a worker must do otherwise than the task's decorator says.
+    Args:
+        travel: the options that travel with a message.
 
     Raises:
         InvalidTask: a backoff is a function that was not declared.
     """
     changed = {}
-    for name, dump in _OF_THE_RUN.items():
+    for name, option in travel.items():
         value = options.get(name)
         if value == defaults.get(name):
             continue
         try:
-            changed[name] = None if value is None else dump(value)
+            changed[name] = None if value is None else option.dump(value)
         except ValueError as error:
             raise InvalidTask(f"{name}: {error}") from error
     return json.dumps(changed, allow_nan=False) if changed else None
 
 
-def received(name: str, text: str | bytes) -> dict[str, Any]:
+def received(name: str, text: str | bytes, travel: RunOptions) -> dict[str, Any]:
     """Return the options that `travelling` wrote for a message of the task `name`.
 
     An option of a newer version is left out. So is a backoff that is not declared here, with a
@@ -297,8 +291,8 @@ def received(name: str, text: str | bytes) -> dict[str, Any]:
     try:
         found = json.loads(text)
         options = {
-            option: None if found[option] is None else _RECEIVED[option](found[option])
-            for option in _RECEIVED.keys() & found.keys()
+            option: None if found[option] is None else travel[option].load(found[option])
+            for option in travel.keys() & found.keys()
         }
     except (ValueError, TypeError, AttributeError, RecursionError) as error:
         raise UnreadablePayload(f"The options of a message of {name}: {error}") from error
@@ -331,20 +325,29 @@ def _warn_of_backoff(described: str, error: str) -> None:
     )
 
 
-def _word(value: Any) -> str:
-    if not isinstance(value, str):
-        raise TypeError(f"{value!r:.200} is no text.")
-    return value
+class RunOption(NamedTuple):
+    """An option of a task that travels with a message to the worker that runs it.
+
+    Attributes:
+        dump: turns a value into JSON.
+        load: checks and reads that JSON. Other processes may have written it.
+    """
+
+    dump: Callable[[Any], Any]
+    load: Callable[[Any], Any]
 
 
-_RECEIVED: dict[str, Callable[[Any], Any]] = {
-    "backoff": _known_backoff,
-    "timeout": _duration,
-    "hard_timeout": _duration,
-    "atomic": _atomic,
-    "backend": _word,
-    "soft_timeout": _duration,
-    "ignore_result": as_flag,
+RunOptions: TypeAlias = "Mapping[str, RunOption]"
+
+LIMIT = RunOption(timedelta.total_seconds, _duration)
+"""A number of seconds."""
+
+# Every other option is a column of the message, or concerns only the producer.
+RUN_OPTIONS: RunOptions = {
+    "backoff": RunOption(dump_backoff, _known_backoff),
+    "timeout": LIMIT,
+    "hard_timeout": LIMIT,
+    "atomic": RunOption(_atomic, _atomic),
 }
 
 

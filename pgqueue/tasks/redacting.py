@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import lru_cache, partial
 from inspect import Parameter
 from itertools import chain
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from django.utils.module_loading import autodiscover_modules
 
@@ -23,11 +23,9 @@ from pgqueue.engine.values import Claim
 from pgqueue.exceptions import DecryptionFailed, InvalidTask, MissingEncryptionKey
 from pgqueue.redaction import NOWHERE, Hidden, Redaction, Redactor, Rules, tree_of
 from pgqueue.tasks import registry
+from pgqueue.tasks.declaration import Declaration
 from pgqueue.values.error_words import hint
 from pgqueue.values.escaping import logger_of
-
-if TYPE_CHECKING:
-    from pgqueue.tasks.definition import Task
 
 logger = logger_of(__name__)
 
@@ -225,7 +223,7 @@ def _of_event(event: Any) -> Iterator[Part]:
         yield Part(by, len(text or ""), partial(str, text or ""))
 
 
-def check(task: Task[Any, Any]) -> None:
+def check(task: Declaration[Any, Any]) -> None:
     """Check that what a task redacts are arguments of its function.
 
     Raises:
@@ -244,7 +242,7 @@ def check(task: Task[Any, Any]) -> None:
             )
 
 
-def _rules_of(task: Task[Any, Any]) -> Rules:
+def _rules_of(task: Declaration[Any, Any]) -> Rules:
     return _rules(task.func, task.redact, task.takes_context, settings().redact)
 
 
@@ -272,7 +270,7 @@ def _rules(
     return Rules.of(names, payload, result)
 
 
-def _declared(name: str) -> Task[Any, Any] | None:
+def _declared(name: str) -> Declaration[Any, Any] | None:
     try:
         return registry.find(name)
     except Exception:

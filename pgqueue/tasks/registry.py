@@ -3,39 +3,35 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from pgqueue.options.schedules import Schedule
+from pgqueue.tasks.declaration import Declaration, tasks
 from pgqueue.values.discovery import import_declaring
 
-if TYPE_CHECKING:
-    from pgqueue.options.schedules import Schedule
-    from pgqueue.tasks.definition import Task
-
-_tasks: dict[str, Task[Any, Any]] = {}
-
-adopters: list[Callable[[str], Task[Any, Any] | None]] = []
+adopters: list[Callable[[str], Declaration[Any, Any] | None]] = []
 """Each may know a task of another kind by its name. What it imports must not depend on the name."""
 
-schedulers: list[Callable[[], Iterable[tuple[Task[Any, Any], Schedule]]]] = []
+schedulers: list[Callable[[], Iterable[tuple[Declaration[Any, Any], Schedule]]]] = []
 """Each returns schedules that the project declares in another way, and their tasks."""
 
 
-def add(task: Task[Any, Any]) -> None:
+def add(task: Declaration[Any, Any]) -> None:
     """Register `task` under its name."""
-    _tasks[task.name] = task
+    tasks[task.name] = task
 
 
-def each() -> list[Task[Any, Any]]:
+def each() -> list[Declaration[Any, Any]]:
     """Return the tasks that are registered so far."""
-    return list(_tasks.values())
+    return list(tasks.values())
 
 
-def get(name: str) -> Task[Any, Any] | None:
+def get(name: str) -> Declaration[Any, Any] | None:
     """Return the task of this name, as its decorator made it, if its module was imported."""
-    return _tasks.get(name)
+    return tasks.get(name)
 
 
-def find(name: str) -> Task[Any, Any] | None:
+def find(name: str) -> Declaration[Any, Any] | None:
     """Return the task of this name, importing the module of the project that declares it.
 
     Returns:
@@ -44,9 +40,9 @@ def find(name: str) -> Task[Any, Any] | None:
     Raises:
         Exception: the module's own, as it is imported.
     """
-    if name not in _tasks:
+    if name not in tasks:
         import_declaring(name)
     for adopt in adopters:
-        if name not in _tasks and (adopted := adopt(name)):
+        if name not in tasks and (adopted := adopt(name)):
             add(adopted)
-    return _tasks.get(name)
+    return tasks.get(name)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from threading import TIMEOUT_MAX
 from time import monotonic
-from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar
+from typing import Any, Generic, TypeAlias, TypeVar
 
 from asgiref.sync import sync_to_async
 from django.db import connections
@@ -31,11 +31,9 @@ from pgqueue.exceptions import (
 )
 from pgqueue.states import Outcome, State
 from pgqueue.tasks import waiting
+from pgqueue.tasks.declaration import Declaration
 from pgqueue.values.instants import of_project
 from pgqueue.values.number_checks import as_timedelta
-
-if TYPE_CHECKING:
-    from pgqueue.tasks.definition import Task
 
 T = TypeVar("T")
 Call: TypeAlias = "tuple[Sequence[Any], Mapping[str, Any]]"
@@ -68,7 +66,9 @@ class TaskResult(Generic[T]):
 
     __slots__ = ("_call", "_found", "came_of", "enqueued_at", "id", "status", "task")
 
-    def __init__(self, task: Task[Any, T], args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
+    def __init__(
+        self, task: Declaration[Any, T], args: Sequence[Any], kwargs: Mapping[str, Any]
+    ) -> None:
         self.task = task
         self._call: Call | None = (args, kwargs)
         self.id = ""
@@ -78,7 +78,7 @@ class TaskResult(Generic[T]):
         self._found: Found | None = None
 
     @classmethod
-    def of(cls, task: Task[Any, T], found: Found) -> TaskResult[T]:
+    def of(cls, task: Declaration[Any, T], found: Found) -> TaskResult[T]:
         """Return the result of a message that was looked up. Its arguments are not read yet."""
         result = cls(task, (), {})
         result._call = None
@@ -348,7 +348,7 @@ class TaskResult(Generic[T]):
             )
 
 
-def fetch(task: Task[Any, T], result_id: str | int) -> TaskResult[T]:
+def fetch(task: Declaration[Any, T], result_id: str | int) -> TaskResult[T]:
     """Look a message up by its id.
 
     Raises:
@@ -358,7 +358,7 @@ def fetch(task: Task[Any, T], result_id: str | int) -> TaskResult[T]:
     return TaskResult.of(task, _find(task, result_id, connections[task.alias]))
 
 
-def _find(task: Task[Any, Any], result_id: str | int, connection: Cursors) -> Found:
+def _find(task: Declaration[Any, Any], result_id: str | int, connection: Cursors) -> Found:
     if result_id == "":
         raise _not_stored(task)
     if not str(result_id).isdecimal():
@@ -373,7 +373,7 @@ def _find(task: Task[Any, Any], result_id: str | int, connection: Cursors) -> Fo
     return found
 
 
-def _not_stored(task: Task[Any, Any]) -> TaskResultDoesNotExist:
+def _not_stored(task: Declaration[Any, Any]) -> TaskResultDoesNotExist:
     return TaskResultDoesNotExist(
         f"This message of {task.name} is not stored, or not yet: a flow and a batch store theirs "
         "at the end of their block, and a full channel may drop one."

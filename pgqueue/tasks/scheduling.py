@@ -23,7 +23,8 @@ from pgqueue.options.schedules import Schedule, checked_name, rhythm_of
 from pgqueue.options.ticks import Cron
 from pgqueue.redaction import Hidden
 from pgqueue.tasks import redacting, registry
-from pgqueue.tasks.definition import Task
+from pgqueue.tasks.declaration import Declaration
+from pgqueue.tasks.definition import Task, find_task
 from pgqueue.tasks.result import TaskResult
 
 
@@ -46,7 +47,7 @@ def declared(database: str) -> list[Declared]:
     return sorted(found)
 
 
-def _each() -> Iterator[tuple[Task[Any, Any], Schedule]]:
+def _each() -> Iterator[tuple[Declaration[Any, Any], Schedule]]:
     for task in registry.each():
         for schedule in task.schedule:
             yield task, schedule
@@ -59,7 +60,7 @@ def _each() -> Iterator[tuple[Task[Any, Any], Schedule]]:
         yield from scheduler()
 
 
-def _described(task: Task[Any, Any], schedule: Schedule) -> Declared:
+def _described(task: Declaration[Any, Any], schedule: Schedule) -> Declared:
     rhythm = schedule.rhythm
     when: dict[str, Any] = {"cron": "", "every": None, "timezone": "UTC"}
     if isinstance(rhythm, Cron):
@@ -84,7 +85,7 @@ def _described(task: Task[Any, Any], schedule: Schedule) -> Declared:
     )
 
 
-def _kept_open(task: Task[Any, Any]) -> str:
+def _kept_open(task: Declaration[Any, Any]) -> str:
     return (
         f"{task.name} is encrypted, and a schedule's arguments are stored as they are: have the "
         "task look them up."
@@ -97,7 +98,7 @@ def known(name: str) -> Task[Any, Any]:
     Raises:
         UnknownTask: there is none.
     """
-    task = registry.find(name)
+    task = find_task(name)
     if task is None:
         raise UnknownTask(f"No task is named {name!r} here.")
     return task

@@ -20,7 +20,7 @@ from pgqueue.database.migration_check import needing_tables
 from pgqueue.engine import enqueue as engine
 from pgqueue.engine.values import Tuples
 from pgqueue.exceptions import DuplicateMessage, InvalidMessage
-from pgqueue.tasks.around import running_in
+from pgqueue.tasks.current import running_in
 from pgqueue.tasks.options import MessageOptions, checked_message
 
 BATCH = 10_000

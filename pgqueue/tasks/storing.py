@@ -8,20 +8,40 @@ the messages with dedupe keys; within each kind, by name.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Hashable, Iterable, Iterator
-from itertools import groupby
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager
+from contextvars import ContextVar
+from functools import partial
+from itertools import chain, groupby
 from operator import itemgetter
-from typing import TYPE_CHECKING, Any, TypeVar
+from types import NoneType
+from typing import Any, TypeAlias, TypeVar
 
+from django.db import connections, transaction
+
+from pgqueue import signals
+from pgqueue.calls import tracing
+from pgqueue.conf import settings
+from pgqueue.database import guard
+from pgqueue.database.migration_check import needing_tables
 from pgqueue.engine import enqueue as engine
-from pgqueue.engine.values import Cursors
-from pgqueue.exceptions import BatchTooLarge
+from pgqueue.engine.values import Cursors, Tuples
+from pgqueue.exceptions import BatchTooLarge, DuplicateMessage, InvalidTask
+from pgqueue.states import State
+from pgqueue.tasks.current import running_in
+from pgqueue.tasks.declaration import Declaration
 from pgqueue.tasks.result import TaskResult
-
-if TYPE_CHECKING:
-    from pgqueue.tasks.definition import Task
+from pgqueue.values.instants import of_project
 
 R = TypeVar("R", bound=TaskResult[Any])
+Declared: TypeAlias = Declaration[Any, Any]
+Results: TypeAlias = Sequence[TaskResult[Any]]
+
+on_stored: ContextVar[Callable[[Results], None] | None]
+on_stored = ContextVar("on_stored", default=None)
+"""Called after messages were stored: `pgqueue.testing` runs them there."""
+
+SCALARS = {int, str, float, bool, NoneType}
 
 
 def lock(connection: Cursors, results: Iterable[TaskResult[Any]]) -> None:
@@ -34,7 +54,7 @@ def lock(connection: Cursors, results: Iterable[TaskResult[Any]]) -> None:
     lanes: set[tuple[str, str]] = set()
     ordered: set[tuple[str, str]] = set()
     for each in results:
-        lane = (each.task.queue_name, each.task.key_of(each))
+        lane = (each.task.queue_name, each.task.key_of(each.args, each.kwargs))
         lanes.add(lane)
         if each.task.ordered:
             ordered.add(lane)
@@ -58,13 +78,13 @@ def together(
     plain: defaultdict[Hashable, list[R]] = defaultdict(list)
     deduplicated: list[tuple[tuple[str, str], Hashable, R]] = []
     numbers: dict[Hashable, int] = {}
-    of_tasks: dict[Task[Any, Any], int] = {}  # few for many messages, as a rule
+    of_tasks: dict[Declared, int] = {}  # few for many messages, as a rule
     for each in results:
         task = each.task
         if (number := of_tasks.get(task)) is None:
             number = of_tasks[task] = numbers.setdefault(task.shared, len(numbers))
         shared = (number, apart(each))
-        key = task.dedupe_key_of(each)
+        key = task.dedupe_key_of(each.args, each.kwargs)
         if key is None:
             plain[shared].append(each)
         else:
@@ -73,3 +93,159 @@ def together(
     deduplicated.sort(key=itemgetter(0))
     for _, rows in groupby(deduplicated, key=itemgetter(1)):
         yield [each for _, _, each in rows]
+
+
+def store(
+    results: Sequence[R],
+    ids: Sequence[int] | None = None,
+    *,
+    payloads: Sequence[str] | None = None,
+    flow_id: int | None = None,
+    waits: bool = False,
+) -> Sequence[R]:
+    """Store messages, and note in their results where they are.
+
+    Args:
+        results: at least one; the tasks of all have the same `shared`.
+        ids: reserved ones, as many as results; None: the next ones.
+        payloads: their arguments, encoded; None: they are encoded here.
+        flow_id: the flow that they are part of. Its other messages come next, so that nobody is
+            told yet that they are stored.
+        waits: they are held until others of the flow have ended.
+
+    Raises:
+        InvalidArguments, ChannelFull, DuplicateMessage: as `enqueue` does.
+    """
+    task = results[0].task
+    with tracing.sending(task.queue_name, task=task.name, count=len(results)) as sending:
+        common = _common(task, sending)._replace(flow_id=flow_id, waits=waits)
+        _store(task, results, ids, common, payloads)
+        sending.stored((each.id for each in results), (each.came_of for each in results))
+    return results
+
+
+def _store(
+    task: Declared,
+    results: Results,
+    ids: Sequence[int] | None,
+    common: engine.Common,
+    payloads: Sequence[str] | None,
+) -> None:
+    makes_keys = callable(task.key) or callable(task.dedupe_key)
+    keys, dedupe_keys = guard.call(_keys, results) if makes_keys else _keys(results)
+    if task.ordered and len(set(keys)) > engine.LOCKED_KEYS:
+        raise InvalidTask(
+            f"enqueue_many() of {task.name}: ordered messages may have {engine.LOCKED_KEYS} "
+            "different keys in one call. Call it again for more."
+        )
+    encode = task.codec.encode
+    texts = iter(payloads or (encode(result.args, result.kwargs) for result in results))
+    store = partial(
+        engine.enqueue,
+        common=common,
+        keys=keys,
+        dedupe_keys=None if all(key is None for key in dedupe_keys) else dedupe_keys,
+        ids=ids,
+    )
+    if task.enqueue_on_commit:
+        _store_on_commit(task, results, partial(store, payloads=list(texts)))
+    else:
+        # The rest is encoded as they go out; but not where that may run the user's code,
+        # which may ask the same database. The first looks at the function's hints.
+        ready = [next(texts)] if _are_scalars(results) else guard.call(list, texts)
+        _note(task, results, _run(task, partial(store, payloads=chain(ready, texts))))
+    if any(map(signals.task_enqueued.has_listeners, {each.task for each in results})):
+        for result in results:
+            signals.task_enqueued.send_robust(
+                result.task, connection=task.connection, task_result=result
+            )
+    if not task.enqueue_on_commit and common.flow_id is None:
+        tell_stored(results)
+
+
+def tell_stored(results: Results) -> None:
+    """Call the receiver of `on_stored`, if there is one."""
+    if (call := on_stored.get()) is not None:
+        call(results)
+
+
+def _store_on_commit(
+    task: Declared,
+    results: Results,
+    store: Callable[..., engine.Enqueued],
+) -> None:
+    on_commit = task.enqueue_on_commit
+    alias = on_commit if isinstance(on_commit, str) else task.alias
+    ids: list[int] | None = None
+    if not task.ordered:  # those get theirs when it is their turn
+        ids = _run(task, partial(engine.reserve, count=len(results)))
+        for result, id in zip(results, ids or [], strict=True):
+            result.id = str(id)
+    for result in results:
+        result.status = State.READY if task.run_after is None else State.SCHEDULED
+
+    def enqueue() -> None:
+        _note(task, results, _run(task, partial(store, ids=ids)))
+        tell_stored(results)
+
+    transaction.on_commit(enqueue, using=alias)
+
+
+def _run(task: Declared, verb: Callable[..., Any]) -> Any:
+    """Run a verb of the engine on Django's connection, as a query of Django's would."""
+    with needing_tables(task.alias):
+        if task.connection is not None:
+            return verb(Tuples(task.connection))
+        connection = connections[task.alias]
+        with connection.wrap_database_errors:  # Django's cursors do, but for COPY
+            return verb(connection)
+
+
+def atomic(task: Declared) -> AbstractContextManager[Any]:
+    """Open a transaction, or a savepoint, where the task's messages are stored."""
+    if task.connection is not None:
+        return Tuples(task.connection).atomic()
+    return transaction.atomic(using=task.alias)
+
+
+def _note(task: Declared, results: Results, stored: engine.Enqueued) -> None:
+    """Write down what became of messages.
+
+    Raises:
+        DuplicateMessage: one was there already, and that is not to be.
+    """
+    for result, id, came_of in zip(results, stored.ids, stored.came_of, strict=True):
+        result.id = "" if id is None else str(id)
+        result.status = stored.state
+        result.enqueued_at = of_project(stored.created_at)
+        result.came_of = came_of
+        if came_of == "existing":
+            if task.on_conflict == "raise":
+                raise DuplicateMessage(
+                    f"Message {id} has the dedupe key of this {task.name} already."
+                )
+            result.look()
+
+
+def _common(task: Declared, sending: tracing.Sending) -> engine.Common:
+    return engine.Common(
+        channel=task.queue_name,
+        task=task.name,
+        metadata=sending.metadata(task.metadata_json),
+        max_attempts=task.max_attempts or settings().max_attempts,
+        parent_id=None if task.connection else running_in(task.alias),
+        **task.columns,
+    )
+
+
+def _keys(results: Results) -> tuple[list[str], list[str | None]]:
+    """Return the keys and the dedupe keys of messages that are to be stored."""
+    return (
+        [each.task.key_of(each.args, each.kwargs) for each in results],
+        [each.task.dedupe_key_of(each.args, each.kwargs) for each in results],
+    )
+
+
+def _are_scalars(results: Results) -> bool:
+    types = set(map(type, chain.from_iterable(result.args for result in results)))
+    return types <= SCALARS and not any(result.kwargs for result in results)

@@ -14,7 +14,7 @@ from pgqueue.engine.lookup import Found
 from pgqueue.exceptions import UnknownTask
 from pgqueue.models import Message
 from pgqueue.states import State
-from pgqueue.tasks import Task, TaskResult, registry
+from pgqueue.tasks import Task, TaskResult, find_task
 from pgqueue.values.number_checks import as_timedelta
 
 WAITING = (State.HELD, State.SCHEDULED, State.READY)
@@ -104,7 +104,7 @@ def _declared(task: Any) -> Task[Any, Any]:
     if isinstance(task, Task):
         return task
     name = task if isinstance(task, str) else getattr(task, "module_path", repr(task))
-    declared = registry.find(name)
+    declared = find_task(name)
     if declared is None:
         raise UnknownTask(f"No task is named {name} here. Is its app in INSTALLED_APPS?")
     return declared

@@ -26,8 +26,9 @@ from pgqueue.database.connections import borrow
 from pgqueue.database.django_connections import kept_open
 from pgqueue.engine import lookup, promote
 from pgqueue.engine.values import Claim
-from pgqueue.tasks import Task, TaskResult, registry
-from pgqueue.tasks.definition import on_stored
+from pgqueue.tasks import TaskResult, registry
+from pgqueue.tasks.declaration import Declaration
+from pgqueue.tasks.storing import on_stored
 from pgqueue.testing.claiming import claim_next
 from pgqueue.worker.handlers import Handlers
 from pgqueue.worker.leases import LeasedMessage, Leases
@@ -84,7 +85,8 @@ def immediate(*, retries: bool = False, raise_errors: bool = False) -> Iterator[
         retries, raise_errors: as for `run_all`. An error is raised by `enqueue()`.
     """
 
-    def run(task: Task[Any, Any], results: Sequence[TaskResult[Any]]) -> None:
+    def run(results: Sequence[TaskResult[Any]]) -> None:
+        task = results[0].task
         if task.connection is None:
             run_all(retries=retries, raise_errors=raise_errors, database=task.alias)
             for result in results:
@@ -152,7 +154,7 @@ class _Bench:
         if not settled:
             signals.send(signals.lease_lost, type(self), claim=leased.claim)
 
-    def _result(self, task: Task[Any, Any], claim: Claim) -> TaskResult[Any]:
+    def _result(self, task: Declaration[Any, Any], claim: Claim) -> TaskResult[Any]:
         found = lookup.find(connections[self.alias], claim.id)
         try:
             args, kwargs = task.codec.decode(claim.payload or b"")

@@ -31,7 +31,7 @@ from pgqueue.database import forking, guard
 from pgqueue.database.django_connections import close_after, close_old_connections, roll_back_open
 from pgqueue.engine.values import Claim
 from pgqueue.exceptions import Defer, NewerPayload, TaskTimeout
-from pgqueue.tasks import Task, TaskContext, parents, redacting, registry
+from pgqueue.tasks import Task, TaskContext, find_task, parents, redacting
 from pgqueue.tasks.around import around
 from pgqueue.tasks.limits import Limit
 from pgqueue.values.escaping import logger_of
@@ -130,7 +130,7 @@ class Runner:
         if not leased.claim.task and not self._has_handler(leased):
             return self._unknown(leased)
         try:
-            declared = registry.find(leased.claim.task)
+            declared = find_task(leased.claim.task)
         except (Exception, SystemExit):
             # What its module raises as it is imported; another worker's may be whole.
             logger.exception("The task %s can't be imported", leased.claim.task)

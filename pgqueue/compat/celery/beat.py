@@ -13,13 +13,14 @@ from pgqueue.compat.celery.schedules import when_of
 from pgqueue.compat.celery.signatures import Signature
 from pgqueue.exceptions import InvalidSchedule, PGQueueError
 from pgqueue.options.schedules import Schedule
-from pgqueue.tasks import Task, registry
+from pgqueue.tasks import registry
+from pgqueue.tasks.declaration import Declaration
 from pgqueue.values.error_words import hint, shown
 
 FIELDS = ("task", "schedule", "args", "kwargs", "options", "relative")
 
 
-def entries() -> Iterator[tuple[Task[Any, Any], Schedule]]:
+def entries() -> Iterator[tuple[Declaration[Any, Any], Schedule]]:
     """Yield the schedules of the current app, and their tasks.
 
     Raises:
@@ -55,7 +56,7 @@ def entry_of(
     }
 
 
-def _entry(name: Any, entry: Any, timezone: Any) -> tuple[Task[Any, Any], Schedule]:
+def _entry(name: Any, entry: Any, timezone: Any) -> tuple[Declaration[Any, Any], Schedule]:
     try:
         if not isinstance(entry, Mapping):
             raise InvalidSchedule(f"{shown(entry)} is no dict.")
@@ -82,7 +83,7 @@ def _entry(name: Any, entry: Any, timezone: Any) -> tuple[Task[Any, Any], Schedu
         raise InvalidSchedule(f"beat_schedule[{name!r}]: {error}") from error
 
 
-def _check(task: Task[Any, Any], options: Any) -> None:
+def _check(task: Declaration[Any, Any], options: Any) -> None:
     """Say no to options that no message can have."""
     if not isinstance(options, Mapping):
         raise InvalidSchedule(f"options={shown(options)}: it must be a dict.")

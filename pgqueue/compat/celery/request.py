@@ -17,8 +17,8 @@ from pgqueue.compat.celery.exceptions import Unsupported
 from pgqueue.compat.celery.utils.nodenames import default_nodename
 from pgqueue.exceptions import UnreadablePayload
 from pgqueue.tasks import TaskResult, parents
-from pgqueue.tasks.around import running
 from pgqueue.tasks.context import TaskContext
+from pgqueue.tasks.current import running
 
 OURS = "celery"
 """The key in a message's metadata of what it needs of Celery's: its task_id."""

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from functools import cached_property, wraps
-from typing import Any
+from typing import Any, ClassVar, Self
 
 from asgiref.sync import sync_to_async
 
@@ -31,7 +31,8 @@ from pgqueue.exceptions import Defer, Discard, ParentFailed
 from pgqueue.tasks import Task, TaskContext
 from pgqueue.tasks.context import RunState
 from pgqueue.tasks.limits import Limit
-from pgqueue.tasks.options import checked
+from pgqueue.tasks.options import LIMIT, RUN_OPTIONS, RunOption, RunOptions, checked
+from pgqueue.values.number_checks import as_flag
 from pgqueue.values.tracebacks import calls_user_code
 
 OWN = ("soft_timeout", "ignore_result")
@@ -48,6 +49,12 @@ class CeleryTask(Task[Any, Any]):
         soft_timeout: after which SoftTimeLimitExceeded is raised in a run.
         ignore_result: whether what it returns is not kept.
     """
+
+    run_options: ClassVar[RunOptions] = {
+        **RUN_OPTIONS,
+        "soft_timeout": LIMIT,
+        "ignore_result": RunOption(bool, as_flag),
+    }
 
     origin: Any
     named: str
@@ -79,7 +86,7 @@ class CeleryTask(Task[Any, Any]):
         warning = Limit(soft, SoftTimeLimitExceeded, is_final=False)
         return (warning,) if hard is None else (warning, Limit(hard, TimeLimitExceeded))
 
-    def using(self, **options: Any) -> Task[Any, Any]:
+    def using(self, **options: Any) -> Self:
         """Return a copy with other options, also soft_timeout and ignore_result."""
         own = {name: options.pop(name) for name in OWN if name in options}
         if "soft_timeout" in own:
@@ -87,10 +94,10 @@ class CeleryTask(Task[Any, Any]):
         changed = super().using(**options)
         return replace(changed, **own) if own else changed
 
-    def for_message(self, changed: bytes | None) -> Task[Any, Any]:
+    def for_message(self, changed: bytes | None) -> CeleryTask:
         """Return the task by today's settings, with the options of one message."""
         now: CeleryTask = self.origin.own
-        return now if not changed else Task.for_message(now, changed)
+        return now if not changed else super(CeleryTask, now).for_message(changed)
 
     def context(self, claim: Claim, run: RunState, database: str) -> TaskContext:
         """Return the context of a run of this task."""

@@ -15,7 +15,7 @@ from pgqueue.management.arguments import task as task_path
 from pgqueue.management.bars import progress_bar
 from pgqueue.management.spark import Result, SparkCommand
 from pgqueue.operating import backfills
-from pgqueue.tasks import Task, registry
+from pgqueue.tasks import Task, find_task
 from pgqueue.values.escaping import on_one_line
 
 CSV = ("separator", "encoding", "null")
@@ -220,7 +220,7 @@ def _task(options: Mapping[str, Any]) -> Task[..., Any]:
         CommandError: there is none of this name.
     """
     try:
-        task = registry.find(options["task"])
+        task = find_task(options["task"])
     except ImportError as error:
         raise CommandError(f"{options['task']}: {error}") from error
     if task is None:

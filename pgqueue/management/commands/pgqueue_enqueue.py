@@ -14,7 +14,7 @@ from pgqueue.management import arguments
 from pgqueue.management.base import QueueCommand
 from pgqueue.management.databases import database_of
 from pgqueue.management.selection import USAGE
-from pgqueue.tasks import Task, registry, scheduling
+from pgqueue.tasks import Task, find_task, registry, scheduling
 from pgqueue.values.error_words import hint, shown
 
 OPTIONS = ("channel", "key", "priority", "run_after", "dedupe_key")
@@ -134,7 +134,7 @@ def _known(name: str) -> Task[Any, Any]:
         CommandError: there is none.
     """
     try:
-        task = registry.find(name)
+        task = find_task(name)
     except ImportError as error:
         raise CommandError(f"{shown(name)}: {error}") from error
     if task is None:

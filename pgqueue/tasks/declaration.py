@@ -1,0 +1,318 @@
+"""A task as it is declared: its function, its options, and how its arguments are stored."""
+
+from __future__ import annotations
+
+import inspect
+import json
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
+from datetime import datetime, timedelta
+from functools import cache, cached_property
+from typing import Any, ClassVar, Generic, ParamSpec, Self, TypeVar, Unpack
+
+import psycopg
+from asgiref.sync import async_to_sync
+from django.db import connections
+
+from pgqueue.codec.arguments import Codec
+from pgqueue.codec.encrypted import EncryptedCodec
+from pgqueue.conf import settings
+from pgqueue.engine.values import Cursors, Tuples
+from pgqueue.exceptions import InvalidTask, TaskResultMismatch
+from pgqueue.options.retries import Backoff
+from pgqueue.options.schedules import Schedule
+from pgqueue.tasks import encryption
+from pgqueue.tasks import options as task_options
+from pgqueue.tasks.limits import Limit
+from pgqueue.tasks.options import RUN_OPTIONS, Atomic, Options, RunOptions
+from pgqueue.values.error_words import shown
+from pgqueue.values.names import as_key
+from pgqueue.values.tracebacks import calls_user_code
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+OF_THE_DECORATOR = {"takes_context", "encrypted", "schedule", "redact"}
+OF_THE_FUNCTION = ("__module__", "__name__", "__qualname__", "__doc__")
+
+tasks: dict[str, Declaration[Any, Any]] = {}
+"""The tasks that this process has imported, by name. `registry` fills it."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Declaration(Generic[P, T]):
+    """A function that is a task, and how its messages are stored and run.
+
+    Frozen: `using()` returns a changed copy. Each option is documented at `@task`.
+    """
+
+    run_options: ClassVar[RunOptions] = RUN_OPTIONS
+    """The options that travel with a message to its worker. A kind of tasks may add its own."""
+
+    func: Callable[..., Any]
+    channel: str | None = None
+    key: str | Callable[..., str] = ""
+    priority: int = 0
+    run_after: datetime | timedelta | None = None
+    expires_at: datetime | None = None
+    ttl: timedelta | None = None
+    ordered: bool = False
+    dedupe_key: str | Callable[..., str | None] | None = None
+    dedupe_for: timedelta | None = None
+    on_conflict: str = "return"
+    hold_for: timedelta | None = None
+    max_attempts: int | None = None
+    backoff: Backoff | None = None
+    timeout: timedelta | None = None
+    hard_timeout: timedelta | None = None
+    atomic: Atomic = False
+    metadata: Mapping[str, Any] = field(default_factory=dict)
+    enqueue_on_commit: bool | str = False
+    database: str | None = None
+    connection: psycopg.Connection[Any] | None = None
+    takes_context: bool = False
+    encrypted: bool = False
+    schedule: tuple[Schedule, ...] = ()
+    redact: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        if self.dedupe_for is not None and self.on_conflict == "replace":
+            raise InvalidTask(
+                f"{self.name}: dedupe_for remembers what was enqueued, on_conflict='replace' "
+                "replaces it. Choose one."
+            )
+        hard, soft = self.hard_timeout, self.timeout
+        if hard is not None and soft is not None and hard < soft:
+            raise InvalidTask(
+                f"{self.name}: hard_timeout={hard.total_seconds():g} is shorter than "
+                f"timeout={soft.total_seconds():g}, after which the run is to end by itself."
+            )
+        if self.connection is not None and self.enqueue_on_commit:
+            raise InvalidTask(
+                f"{self.name}: enqueue_on_commit waits for a transaction of Django's, and not for "
+                "that of a connection."
+            )
+
+        # As functools.wraps does, which can't change a frozen instance.
+        vars(self).update({name: getattr(self.func, name) for name in OF_THE_FUNCTION})
+        vars(self)["__wrapped__"] = self.func
+
+    def __repr__(self) -> str:
+        return f"<Task {self.name}>"
+
+    @cached_property
+    def name(self) -> str:
+        """The import path of the function: what a message knows its task by."""
+        return f"{self.func.__module__}.{self.func.__qualname__}"
+
+    @property
+    def module_path(self) -> str:
+        """The same, by the name it has in django.tasks."""
+        return self.name
+
+    @property
+    def queue_name(self) -> str:
+        """The channel of its messages."""
+        return self.channel or settings().default_channel
+
+    @property
+    def alias(self) -> str:
+        """The database that its messages are stored in."""
+        return self.database or settings().database
+
+    @property
+    def codec(self) -> Codec:
+        """How its arguments and its result become JSON."""
+        make = _encrypted_codec if self.encrypted else _codec
+        return make(self.func, skip_first=self.takes_context)
+
+    @property
+    def plain_codec(self) -> Codec:
+        """The same, that encrypts nothing."""
+        return _codec(self.func, skip_first=self.takes_context)
+
+    def using(self, **options: Unpack[Options]) -> Self:
+        """Return a copy with other options: any that `@task` takes, but those of the function.
+
+        These are takes_context, encrypted, schedule and redact.
+
+        Raises:
+            InvalidTask: an option is unknown, or has a value that can't be.
+        """
+        for name in OF_THE_DECORATOR & options.keys():
+            raise InvalidTask(f"{name} belongs to the function: give it to @task.")
+        return replace(self, **task_options.checked(options))
+
+    def hold(self, *, for_: float | timedelta) -> Self:
+        """Return a copy whose messages are held: stored, but not run until they are committed.
+
+        `result.commit()` lets one go and `result.abandon()` ends it, in any later transaction or
+        process; one that was neither within `for_` (seconds or a timedelta) ends as expired.
+
+        Raises:
+            InvalidTask: `for_` is not longer than 0 seconds.
+        """
+        return self.using(hold_for=for_)
+
+    @cached_property
+    def is_async(self) -> bool:
+        """Whether the function is a coroutine function."""
+        return inspect.iscoroutinefunction(self.func)
+
+    @cached_property
+    def _as_sync(self) -> Callable[..., Any]:
+        # What the coroutine does through sync_to_async, the ORM above all, comes back to
+        # the thread that runs it, and so to its connections and its transaction.
+        return async_to_sync(self.func)
+
+    @calls_user_code
+    def run_here(self, *args: Any, **kwargs: Any) -> T:
+        """Run the function here and now, and a coroutine function to its end."""
+        function = self._as_sync if self.is_async else self.func
+        result: T = function(*args, **kwargs)
+        return result
+
+    def is_expected(self, error: BaseException) -> bool:
+        """Tell whether an error is part of the task's work: it is logged as such, in one line."""
+        return False
+
+    def encode_result(self, value: Any) -> str:
+        """Return as JSON what a run returned.
+
+        Raises:
+            InvalidResult: it can't be stored.
+        """
+        return self.codec.encode_result(value)
+
+    @property
+    def limits(self) -> tuple[Limit, ...]:
+        """What bounds a run in time, in the order in which they end it."""
+        return () if self.timeout is None else (Limit(self.timeout),)
+
+    def hard_limit(self, grace: timedelta) -> timedelta | None:
+        """Return after which time of a run its process is replaced; None: after none.
+
+        Args:
+            grace: how much later than its last limit that is, unless the task says otherwise.
+        """
+        if self.hard_timeout is not None:
+            return self.hard_timeout
+        final = [each.after for each in self.limits if each.is_final]
+        return final[-1] + grace if final else None
+
+    def scheduled_by(self, name: str) -> dict[str, Any]:
+        """Return the options that messages of the schedule of this name have beside its own."""
+        return {}
+
+    def for_message(self, changed: bytes | None) -> Self:
+        """Return this task with the options that `using()` gave one message.
+
+        Raises:
+            UnreadablePayload: they are no options.
+        """
+        if not changed:
+            return self
+        return replace(self, **task_options.received(self.name, changed, self.run_options))
+
+    def check_is_of(self, name: str, result_id: str | int) -> None:
+        """Say no to a message of another task.
+
+        Raises:
+            TaskResultMismatch: it is.
+        """
+        if name != self.name:
+            raise TaskResultMismatch(f"Message {result_id} is of {name}, not of {self.name}.")
+
+    @property
+    def cursors(self) -> Cursors:
+        """The connection that its messages are stored on."""
+        return connections[self.alias] if self.connection is None else Tuples(self.connection)
+
+    def key_of(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> str:
+        """Return the key of a message with these arguments.
+
+        Raises:
+            InvalidTask: the task's function of a key returned an invalid one.
+        """
+        if isinstance(self.key, str):
+            return self.key
+        key = self.key(*args, **kwargs)
+        try:
+            return as_key(key)
+        except (TypeError, ValueError) as error:
+            raise InvalidTask(f"The key {shown(key)} of {self.name}: {error}") from error
+
+    def dedupe_key_of(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> str | None:
+        """Return the dedupe key of a message with these arguments; None: it has none.
+
+        Raises:
+            InvalidTask: the task's function of a dedupe key returned an invalid one.
+        """
+        if self.dedupe_key is None or isinstance(self.dedupe_key, str):
+            return self.dedupe_key
+        key = self.dedupe_key(*args, **kwargs)
+        try:
+            return task_options.checked_dedupe_key(key)
+        except (TypeError, ValueError) as error:
+            raise InvalidTask(f"The dedupe_key {shown(key)} of {self.name}: {error}") from error
+
+    @cached_property
+    def metadata_json(self) -> str:
+        """The metadata as JSON."""
+        return json.dumps(self.metadata)
+
+    @property
+    def declared(self) -> Declaration[Any, Any]:
+        """The task as its decorator made it: the worker finds that one."""
+        return tasks.get(self.name) or self
+
+    @cached_property
+    def columns(self) -> dict[str, Any]:
+        """The columns that all messages of the task have in common."""
+        at = self.run_after
+        return {
+            "options": task_options.travelling(
+                self.options, self.declared.options, self.run_options
+            ),
+            "priority": self.priority,
+            "run_at": at if isinstance(at, datetime) else None,
+            "run_after": at if isinstance(at, timedelta) else None,
+            "expires_at": self.expires_at,
+            "expires_after": self.ttl,
+            "held_for": self.hold_for,
+            "ordered": self.ordered,
+            "dedupe_for": self.dedupe_for,
+            "replaces": self.on_conflict == "replace",
+        }
+
+    @property
+    def shared(self) -> tuple[Hashable, ...]:
+        """The values that messages must share to be stored together: all but their keys."""
+        return (
+            self.func,
+            self.name,
+            self.queue_name,
+            self.alias,
+            self.connection,
+            self.max_attempts,
+            self.on_conflict,
+            self.enqueue_on_commit,
+            self.metadata_json,
+            *self.columns.values(),
+        )
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """The value of each option, by name."""
+        return {each.name: getattr(self, each.name) for each in fields(self)}
+
+
+@cache
+def _codec(function: Callable[..., Any], *, skip_first: bool) -> Codec:
+    # One for all copies that using() makes: it looks at signature and hints.
+    return Codec(function, skip_first=skip_first, cipher=encryption)
+
+
+@cache
+def _encrypted_codec(function: Callable[..., Any], *, skip_first: bool) -> Codec:
+    return EncryptedCodec(function, skip_first=skip_first, cipher=encryption)

@@ -5,13 +5,9 @@ Those that users catch are names of `pgqueue`, too: `from pgqueue import TaskFai
 
 from collections.abc import Sequence
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pgqueue.values.number_checks import as_timedelta
-
-if TYPE_CHECKING:
-    from pgqueue.database.guard import TransactionLost as TransactionLost
-    from pgqueue.database.migration_check import NotMigrated as NotMigrated
 
 
 class PGQueueError(Exception):
@@ -399,16 +395,3 @@ class Cancel(EndOfRun):
     `Cancel("why")` ends the message as cancelled; the reason is kept with its errors. The effects
     of an atomic task roll back.
     """
-
-
-def __getattr__(name: str) -> Any:
-    # Both are errors of Django's, too, which a process that imports this module may not have.
-    if name == "NotMigrated":
-        from pgqueue.database.migration_check import NotMigrated
-
-        return NotMigrated
-    if name == "TransactionLost":
-        from pgqueue.database.guard import TransactionLost
-
-        return TransactionLost
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -13,7 +13,7 @@ from hypothesis import HealthCheck
 from hypothesis import settings as profile
 from hypothesis import strategies as st
 
-from pgqueue.exceptions import NotMigrated
+from pgqueue.database.migration_check import NotMigrated
 
 EXAMPLES = profile(
     max_examples=25,

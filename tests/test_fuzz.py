@@ -37,7 +37,7 @@ from pgqueue import (
     webhooks,
 )
 from pgqueue.codec import raw
-from pgqueue.codec.encoding import to_json
+from pgqueue.codec.json_text import to_json
 from pgqueue.database.connections import borrow
 from pgqueue.engine import schedule as engine
 from pgqueue.events import buffering, consumers, groups, subscribing, subscriptions

@@ -9,7 +9,7 @@ from django.db import connections
 from django.forms.fields import InvalidJSONInput
 from django.utils.translation import gettext_lazy as _
 
-from pgqueue.codec.encoding import refuse
+from pgqueue.codec.json_text import refuse
 from pgqueue.conf import settings
 from pgqueue.events import groups
 from pgqueue.events.consumers import parse_start

@@ -14,9 +14,10 @@ from itertools import count
 from operator import contains
 from typing import Any, TypeVar
 
-from pgqueue.codec.encoding import ANYTHING, Hint, from_json, to_json
+from pgqueue.codec.encoding import ANYTHING, Hint
 from pgqueue.codec.envelope import Cipher, is_envelope, token_in
 from pgqueue.codec.hints import hints_of, signature_of
+from pgqueue.codec.json_text import from_json, to_json
 from pgqueue.codec.references import Resolve, resolved
 from pgqueue.codec.scalars import Unknown, Unstorable, write_str
 from pgqueue.exceptions import (

@@ -28,18 +28,18 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from contextvars import ContextVar
 from dataclasses import fields, is_dataclass, replace
 from decimal import Decimal
 from enum import Enum
 from functools import cache, cached_property
 from itertools import chain, repeat
-from json import JSONDecoder, JSONEncoder
 from operator import attrgetter
 from types import NoneType
-from typing import Any
+from typing import Any, NamedTuple
 
 from pgqueue.codec.hints import classes_in, hints_of, signature_of
-from pgqueue.codec.references import RESULT, TAG, Reference, ResultOf, Returned, noticed
+from pgqueue.codec.json_text import TAG, from_json, to_json
 from pgqueue.codec.scalars import (
     FRACTION,
     SCALARS,
@@ -78,28 +78,65 @@ def register(find: Callable[[type], Form | None]) -> None:
         _registered.append(find)
 
 
-def refuse(constant: str) -> None:
-    raise ValueError(f"{constant} is not JSON")
+RESULT = "result"
+"""The tag of a reference."""
+
+noticed: ContextVar[list[Reference] | None] = ContextVar("noticed", default=None)
+"""Where references are noted while arguments are encoded; None: none may be among them."""
 
 
-# An encoder that looks for cycles takes longer; they end in a RecursionError anyway.
-to_json = JSONEncoder(ensure_ascii=False, check_circular=False, separators=(",", ":")).encode
-_decoder = JSONDecoder(parse_float=Decimal, parse_constant=refuse)
+class Reference:
+    """What may stand for a result among the arguments of a message of the same flow."""
+
+    __slots__ = ()
+
+    @property
+    def message_id(self) -> int:
+        """The id that is reserved for the message."""
+        raise NotImplementedError
+
+    @property
+    def returned(self) -> Hint:
+        """How what its task returns is written."""
+        raise NotImplementedError
 
 
-def from_json(text: str) -> Any:
-    """Return what a text means, without looking for spaces around it: PostgreSQL writes none.
+class ResultOf(NamedTuple):
+    """What an argument is that stands for a result, until its message runs."""
 
-    Raises:
-        ValueError: it isn't JSON.
+    message_id: int
+
+
+class Returned:
+    """What a parent returned, or the error in its place.
+
+    Args:
+        task: the name of the parent's task.
+        plain: JSON, parsed.
+        hint: how the parent's task wrote it.
+        error: what is passed in the place of a result that there is not.
+        is_encrypted: it is stored so.
+        size: characters of the JSON.
     """
-    try:
-        value, end = _decoder.scan_once(text, 0)  # type: ignore[attr-defined]
-    except StopIteration:
-        end = -1
-    if end != len(text):
-        return _decoder.decode(text)
-    return value
+
+    __slots__ = ("error", "hint", "is_encrypted", "plain", "size", "task")
+
+    def __init__(
+        self,
+        task: str,
+        plain: Any = None,
+        *,
+        hint: Hint | None = None,
+        error: Exception | None = None,
+        is_encrypted: bool = False,
+        size: int = 0,
+    ) -> None:
+        self.task = task
+        self.size = size
+        self.plain = plain
+        self.hint = hint
+        self.error = error
+        self.is_encrypted = is_encrypted
 
 
 class Hint:

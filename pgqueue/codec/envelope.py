@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from typing import Any, Protocol
 
-from pgqueue.codec.references import TAG
+from pgqueue.codec.json_text import TAG
 
 VALUE = "value"
 ENCRYPTED = "encrypted"

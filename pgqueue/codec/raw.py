@@ -7,7 +7,7 @@ from typing import Any
 
 from pgqueue.codec.arguments import PAYLOAD_LIMIT, parse, read, short_json, size
 from pgqueue.codec.encoding import Hint
-from pgqueue.codec.references import TAG
+from pgqueue.codec.json_text import TAG
 from pgqueue.codec.scalars import Unstorable
 from pgqueue.exceptions import InvalidMessage, PayloadTooLarge
 

@@ -9,73 +9,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Collection, Mapping
-from contextvars import ContextVar
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any
 
-if TYPE_CHECKING:
-    from pgqueue.codec.encoding import Hint
-
-TAG = "@"
-RESULT = "result"
-"""The tag, and what it is here."""
-
-noticed: ContextVar[list[Reference] | None] = ContextVar("noticed", default=None)
-"""Where references are noted while arguments are encoded; None: none may be among them."""
-
-
-class Reference:
-    """What may stand for a result among the arguments of a message of the same flow."""
-
-    __slots__ = ()
-
-    @property
-    def message_id(self) -> int:
-        """The id that is reserved for the message."""
-        raise NotImplementedError
-
-    @property
-    def returned(self) -> Hint:
-        """How what its task returns is written."""
-        raise NotImplementedError
-
-
-class ResultOf(NamedTuple):
-    """What an argument is that stands for a result, until its message runs."""
-
-    message_id: int
-
-
-class Returned:
-    """What a parent returned, or the error in its place.
-
-    Args:
-        task: the name of the parent's task.
-        plain: JSON, parsed.
-        hint: how the parent's task wrote it.
-        error: what is passed in the place of a result that there is not.
-        is_encrypted: it is stored so.
-        size: characters of the JSON.
-    """
-
-    __slots__ = ("error", "hint", "is_encrypted", "plain", "size", "task")
-
-    def __init__(
-        self,
-        task: str,
-        plain: Any = None,
-        *,
-        hint: Hint | None = None,
-        error: Exception | None = None,
-        is_encrypted: bool = False,
-        size: int = 0,
-    ) -> None:
-        self.task = task
-        self.size = size
-        self.plain = plain
-        self.hint = hint
-        self.error = error
-        self.is_encrypted = is_encrypted
-
+from pgqueue.codec.encoding import RESULT, Returned
+from pgqueue.codec.json_text import TAG
 
 Resolve = Callable[[Collection[int]], Mapping[int, Returned]]
 

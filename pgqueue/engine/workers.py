@@ -7,11 +7,11 @@ from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
 
-from pgqueue import __version__
 from pgqueue.conf import settings
 from pgqueue.database.sql_files import load
 from pgqueue.engine.culprits import delete
 from pgqueue.engine.values import Connection
+from pgqueue.values.version import VERSION
 
 SQL = load(__name__)
 TOLD = 60.0
@@ -32,7 +32,7 @@ class WorkerInfo:
 def versions() -> dict[str, str]:
     """Return what a process tells of its code: our version, and the release of the project."""
     release = settings().release
-    return {"version": __version__, **({"release": release} if release else {})}
+    return {"version": VERSION, **({"release": release} if release else {})}
 
 
 def register(

@@ -13,9 +13,10 @@ from typing import Any, TypeVar, overload
 
 from django.conf import settings
 
-from pgqueue.codec import encoding, raw, references
+from pgqueue.codec import encoding, raw
 from pgqueue.codec.arguments import parse, read
 from pgqueue.codec.encoding import expect
+from pgqueue.codec.json_text import TAG
 from pgqueue.codec.scalars import Form, as_number
 from pgqueue.engine.identity import marker_of
 from pgqueue.engine.log import Stored
@@ -29,7 +30,7 @@ T = TypeVar("T", bound=Event)
 FIELDS = ("position", "topic", "key", "payload_json", "metadata_json", "created_at")
 """Of an event, in the order in which the engine reads them."""
 MARKED = re.compile(r'"\\u0000([^"]*)"')
-TAGGED = f'"{references.TAG}"'
+TAGGED = f'"{TAG}"'
 
 
 @dataclass(frozen=True, eq=False)
@@ -174,7 +175,7 @@ class RecordedEvent:
 
 def _as_plain(digits: str) -> Any:
     number = as_number(digits)
-    return number if isinstance(number, float) else {references.TAG: "Decimal", "value": digits}
+    return number if isinstance(number, float) else {TAG: "Decimal", "value": digits}
 
 
 def _text(plain: Any) -> str | None:

@@ -10,8 +10,9 @@ from typing import Any, ClassVar, TypeVar, cast, dataclass_transform
 
 from pgqueue.codec import raw
 from pgqueue.codec.arguments import UNREADABLE
-from pgqueue.codec.encoding import Hint, to_json
+from pgqueue.codec.encoding import Hint
 from pgqueue.codec.hints import classes_in, hints_of
+from pgqueue.codec.json_text import to_json
 from pgqueue.codec.scalars import Unstorable
 from pgqueue.exceptions import InvalidEvent, UnreadableEvent
 from pgqueue.options.filters import as_topic

@@ -13,7 +13,7 @@ from django.http import HttpRequest, HttpResponse, HttpResponseForbidden, HttpRe
 from django.views.decorators.cache import never_cache
 
 from pgqueue.conf import settings
-from pgqueue.exceptions import NotMigrated
+from pgqueue.database.migration_check import NotMigrated
 
 PERMISSION = "pgqueue.view_message"
 

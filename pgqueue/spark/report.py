@@ -11,8 +11,8 @@ from pyspark.sql import functions as F
 
 from pgqueue.spark.pipeline import METRICS
 from pgqueue.spark.pipeline.attempts import attempts
-from pgqueue.spark.pipeline.material import Material
-from pgqueue.spark.pipeline.objectives import DEFAULT, Objective
+from pgqueue.spark.pipeline.material import Material, Objective
+from pgqueue.spark.pipeline.objectives import DEFAULT
 from pgqueue.spark.pipeline.percentiles import EXACT_BELOW
 from pgqueue.spark.pipeline.periods import Period
 from pgqueue.spark.pipeline.runs import runs, waiting

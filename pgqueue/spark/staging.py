@@ -21,8 +21,9 @@ from psycopg.sql import SQL, Identifier
 from pyarrow import csv
 
 from pgqueue.codec.arguments import PAYLOAD_LIMIT
-from pgqueue.codec.encoding import ANYTHING, from_json
+from pgqueue.codec.encoding import ANYTHING
 from pgqueue.codec.envelope import is_envelope
+from pgqueue.codec.json_text import from_json
 from pgqueue.codec.scalars import Unstorable
 from pgqueue.database.sql_files import load
 from pgqueue.engine import staged

@@ -23,7 +23,7 @@ from pgqueue.calls.outcomes import (
 from pgqueue.claiming.tally import Ended, Run
 from pgqueue.codec import raw
 from pgqueue.codec.arguments import Codec
-from pgqueue.codec.references import Returned
+from pgqueue.codec.encoding import Returned
 from pgqueue.conf import settings
 from pgqueue.database.connections import borrow
 from pgqueue.engine import lease as leases

@@ -12,8 +12,7 @@ from typing import Any, NoReturn, TypeVar, cast
 
 from django.db import connections
 
-from pgqueue.codec.encoding import Hint
-from pgqueue.codec.references import Reference, noticed
+from pgqueue.codec.encoding import Hint, Reference, noticed
 from pgqueue.database.migration_check import needing_tables
 from pgqueue.engine import enqueue as enqueueing
 from pgqueue.engine import flows as engine

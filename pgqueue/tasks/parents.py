@@ -9,8 +9,9 @@ from datetime import datetime
 from django.db import connections
 
 from pgqueue.codec.arguments import Codec, parse
+from pgqueue.codec.encoding import Returned
 from pgqueue.codec.envelope import is_envelope
-from pgqueue.codec.references import Returned, referred
+from pgqueue.codec.references import referred
 from pgqueue.engine import flows
 from pgqueue.engine.flows import Parent
 from pgqueue.exceptions import ParentFailed, UnreadablePayload

@@ -13,11 +13,11 @@ from django.db import Error
 from opentelemetry import metrics
 from opentelemetry.metrics import CallbackOptions, MeterProvider, Observation
 
-from pgqueue import __version__
 from pgqueue.conf import settings
 from pgqueue.database.connections import connect
 from pgqueue.exceptions import PGQueueError
 from pgqueue.values.escaping import logger_of
+from pgqueue.values.version import VERSION
 
 logger = logger_of("pgqueue")
 
@@ -81,7 +81,7 @@ def observe_queue(
         return
     _observed.add(alias)
     figures = _Figures(alias)
-    meter = metrics.get_meter("pgqueue", __version__, meter_provider)
+    meter = metrics.get_meter("pgqueue", VERSION, meter_provider)
     for name, unit in UNITS.items():
         meter.create_observable_gauge(
             f"pgqueue.{name.removesuffix('_seconds').removesuffix('_bytes')}",

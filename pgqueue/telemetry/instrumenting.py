@@ -13,7 +13,6 @@ from opentelemetry.metrics import MeterProvider
 from opentelemetry.trace import INVALID_SPAN, Span, TracerProvider
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
-from pgqueue import __version__
 from pgqueue.calls import tracing
 from pgqueue.calls.outcomes import Ending
 from pgqueue.engine import flows
@@ -26,6 +25,7 @@ from pgqueue.telemetry.carried import MESSAGE, MOST_LINKS, Origin, carriers_of, 
 from pgqueue.telemetry.gauges import forget
 from pgqueue.telemetry.instruments import Instruments
 from pgqueue.telemetry.spans import Attributes, Processing, Sending, harmless
+from pgqueue.values.version import VERSION
 
 NAME = "pgqueue"
 ATTEMPT = "messaging.pgqueue.message.attempt"
@@ -47,8 +47,8 @@ def instrument(
             configured, nothing is recorded, and messages carry the context that is current.
     """
     if tracing.tracer is None:
-        tracer = trace.get_tracer(NAME, __version__, tracer_provider)
-        meter = metrics.get_meter(NAME, __version__, meter_provider)
+        tracer = trace.get_tracer(NAME, VERSION, tracer_provider)
+        meter = metrics.get_meter(NAME, VERSION, meter_provider)
         instrumented = _Instrumented(tracer, Instruments(meter))
         tracing.tracer = instrumented
         around_runs(instrumented.run)

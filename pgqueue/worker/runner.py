@@ -25,8 +25,8 @@ from pgqueue.calls.outcomes import (
     Succeeded,
 )
 from pgqueue.claiming.tally import Tally
+from pgqueue.codec.encoding import Returned
 from pgqueue.codec.envelope import is_envelope
-from pgqueue.codec.references import Returned
 from pgqueue.database import forking, guard
 from pgqueue.database.django_connections import close_after, close_old_connections, roll_back_open
 from pgqueue.engine.values import Claim

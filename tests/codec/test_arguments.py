@@ -34,7 +34,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from pgqueue.codec.arguments import PAYLOAD_LIMIT, RESULT_LIMIT, Codec
-from pgqueue.codec.encoding import Hint, from_json
+from pgqueue.codec.encoding import Hint
+from pgqueue.codec.json_text import from_json
 from pgqueue.exceptions import (
     InvalidArgument,
     InvalidArguments,

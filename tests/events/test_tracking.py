@@ -21,7 +21,7 @@ from django.db.migrations.writer import OperationWriter
 from psycopg.sql import SQL, Identifier
 
 from pgqueue import Event, InvalidTracking, RecordedEvent, read
-from pgqueue.codec.encoding import from_json, to_json
+from pgqueue.codec.json_text import from_json, to_json
 from pgqueue.database.connections import connect
 from pgqueue.events.recorded import FORM
 from pgqueue.operations import TrackTable, UntrackTable

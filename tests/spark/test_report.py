@@ -12,7 +12,7 @@ from django.core.management import CommandError, call_command
 
 from pgqueue.spark import NoExport
 from pgqueue.spark.pipeline import METRICS
-from pgqueue.spark.pipeline.objectives import Objective
+from pgqueue.spark.pipeline.material import Objective
 from pgqueue.spark.pipeline.sources import Folder, Live
 from pgqueue.spark.report import Report, build
 from pgqueue.spark.summary import text

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pgqueue import InvalidTask, flow, task
-from pgqueue.codec.references import Returned
+from pgqueue.codec.encoding import Returned
 from pgqueue.engine.values import Claim
 from pgqueue.models import Message
 from pgqueue.redaction import FIELDS, MASK, MOST_SHOWN, Redactor, stand_in

@@ -7,6 +7,8 @@ from collections.abc import Callable, Mapping
 from importlib.abc import MetaPathFinder
 from typing import Any
 
+from pgqueue.exceptions import PGQueueError
+
 PACKAGE = "pgqueue.compat.celery."
 
 WORKER = "`manage.py runworker` is the worker: use the signals, or handlers such as on_failure()"
@@ -138,6 +140,14 @@ NAMES: Mapping[str, Mapping[str, str]] = {
 """Names that modules lack which are here."""
 
 
+class Unsupported(PGQueueError, NotImplementedError):
+    """This is not taken over from Celery: the message says what to do instead."""
+
+
+class UnsupportedImport(Unsupported, ImportError):
+    """A module or a name of Celery's is not taken over: the message says what to do instead."""
+
+
 def names_of(module: str) -> Callable[[str], Any]:
     """Return the `__getattr__` of a module, which says what takes the place of names it lacks."""
     of_celery = module.removeprefix(PACKAGE)
@@ -167,8 +177,6 @@ class Finder(MetaPathFinder):
 
 
 def _error(name: str, why: str) -> Exception:
-    from pgqueue.compat.celery.exceptions import UnsupportedImport  # which asks this for names
-
     return UnsupportedImport(f"celery.{name} is not taken over: {why}.")
 
 

@@ -18,7 +18,7 @@ from django.apps import apps
 from django.core.exceptions import ObjectDoesNotExist
 from django.db import connections
 
-from pgqueue.codec.references import ResultOf
+from pgqueue.codec.encoding import ResultOf
 from pgqueue.compat.celery import current, states
 from pgqueue.compat.celery.exceptions import (
     Ignore,

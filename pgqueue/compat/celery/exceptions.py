@@ -9,19 +9,13 @@ from django.core.exceptions import ImproperlyConfigured as ImproperlyConfigured
 from django.db import OperationalError as OperationalError
 
 from pgqueue.compat.celery import absent
+from pgqueue.compat.celery.absent import Unsupported as Unsupported
+from pgqueue.compat.celery.absent import UnsupportedImport as UnsupportedImport
 from pgqueue.exceptions import PGQueueError, TaskTimeout, UnknownTask, WaitTimeout
 
 CeleryError = PGQueueError
 NotRegistered = UnknownTask
 TimeoutError = WaitTimeout
-
-
-class Unsupported(PGQueueError, NotImplementedError):
-    """This is not taken over from Celery: the message says what to do instead."""
-
-
-class UnsupportedImport(Unsupported, ImportError):
-    """A module or a name of Celery's is not taken over: the message says what to do instead."""
 
 
 class TaskPredicate(PGQueueError):

@@ -67,7 +67,8 @@ class Command(SparkCommand):
 
     def run(self, url: str, options: Mapping[str, Any]) -> Result:
         """Make the report, and write what is asked for."""
-        from pgqueue.spark.pipeline.objectives import DEFAULT, Objective
+        from pgqueue.spark.pipeline.material import Objective
+        from pgqueue.spark.pipeline.objectives import DEFAULT
         from pgqueue.spark.pipeline.sources import Folder, Live
         from pgqueue.spark.report import build
         from pgqueue.spark.summary import text

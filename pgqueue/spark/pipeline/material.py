@@ -11,8 +11,19 @@ if TYPE_CHECKING:
     from pandas import DataFrame as Pandas
     from pyspark.sql import DataFrame
 
-    from pgqueue.spark.pipeline.objectives import Objective
     from pgqueue.spark.pipeline.periods import Period
+
+
+class Objective(NamedTuple):
+    """What a channel is to attain.
+
+    Attributes:
+        seconds: in which a message is to succeed, from when it was first due.
+        target: the share of messages that do.
+    """
+
+    seconds: float
+    target: float = 0.99
 
 
 @dataclass(frozen=True, kw_only=True)

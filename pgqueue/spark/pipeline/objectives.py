@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
 
-from pgqueue.spark.pipeline.material import Made, Material, collected
+from pgqueue.spark.pipeline.material import Made, Material, Objective, collected
 
 if TYPE_CHECKING:
     from pandas import DataFrame as Pandas
@@ -20,18 +20,6 @@ COLUMNS = (
 )
 BURN = ("channel", "at", "burn")
 HOUR = 3_600
-
-
-class Objective(NamedTuple):
-    """What a channel is to attain.
-
-    Attributes:
-        seconds: in which a message is to succeed, from when it was first due.
-        target: the share of messages that do.
-    """
-
-    seconds: float
-    target: float = 0.99
 
 
 DEFAULT: Mapping[str, Objective] = MappingProxyType({"": Objective(60.0)})

@@ -6,26 +6,43 @@ from collections.abc import Callable
 from contextlib import suppress
 from functools import lru_cache
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from django.apps import apps as django_apps
 from django.utils.module_loading import autodiscover_modules
 
 from pgqueue.compat.celery.conf import Conf, of_django
 
-if TYPE_CHECKING:
-    from pgqueue.compat.celery.app import Celery
 
-apps: list[Celery] = []
+class App(Protocol):
+    """An app, as the modules below it know it."""
+
+    conf: Conf
+
+
+apps: list[Any] = []
 """In the order in which they were made; the last one that is current comes last."""
 
-shared: list[tuple[str, Celery | None]] = []
+shared: list[tuple[str, App | None]] = []
 """The names of shared tasks, and the app that was current when they were declared."""
 
 
-def latest() -> Celery | None:
+def _no_app() -> Any:
+    raise LookupError("import pgqueue.compat.celery first.")
+
+
+fallback: Callable[[], Any] = _no_app
+"""Makes the app of a project that has none. The module of apps sets it."""
+
+
+def latest() -> Any:
     """Return the app that is current; None: there is none yet."""
     return apps[-1] if apps else None
+
+
+def app() -> Any:
+    """Return the app whose settings shared tasks take; without one, one of CELERY_ settings."""
+    return apps[-1] if apps else fallback()
 
 
 @lru_cache(maxsize=1)
@@ -35,7 +52,8 @@ def _of_django() -> Conf:
 
 def conf() -> Conf:
     """Return the settings of the current app; without one, those that begin with CELERY_."""
-    return apps[-1].conf if apps else _of_django()
+    found: Conf = apps[-1].conf if apps else _of_django()
+    return found
 
 
 class Discovery:

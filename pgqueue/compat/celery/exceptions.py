@@ -8,6 +8,7 @@ from typing import Any
 from django.core.exceptions import ImproperlyConfigured as ImproperlyConfigured
 from django.db import OperationalError as OperationalError
 
+from pgqueue.codec.references import referring
 from pgqueue.compat.celery import absent
 from pgqueue.compat.celery.absent import Unsupported as Unsupported
 from pgqueue.compat.celery.absent import UnsupportedImport as UnsupportedImport
@@ -65,6 +66,18 @@ class Reject(TaskPredicate):
         super().__init__(reason, requeue)
         self.reason = reason
         self.requeue = requeue
+
+
+class Replaced(TaskPredicate):
+    """Others take the place of this run.
+
+    Attributes:
+        result: what is stored as its result: that it is that of another message.
+    """
+
+    def __init__(self, message_id: int) -> None:
+        super().__init__(f"message {message_id} takes its place")
+        self.result = referring(message_id)
 
 
 class TaskError(PGQueueError):

@@ -13,7 +13,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
-from pgqueue.compat.celery import calling, checks, conf, declaring, signals
+from pgqueue.compat.celery import calling, checks, conf, making, signals
 from pgqueue.compat.celery.exceptions import Unsupported
 from pgqueue.compat.celery.task import Task
 
@@ -253,12 +253,12 @@ def _decorated(node: ast.expr) -> Iterator[_Found]:
         return
     for each in node.keywords:
         option = str(each.arg)
-        if option in declaring.REFUSED:
+        if option in making.REFUSED:
             yield (
                 each.value.lineno,
                 f"@{name}({option}=…)",
                 "refused",
-                declaring.REFUSED[option],
+                making.REFUSED[option],
                 False,
             )
         elif option in DIFFERENT_OPTIONS:

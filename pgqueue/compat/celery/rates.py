@@ -9,7 +9,7 @@ from django.db import close_old_connections
 
 from pgqueue import signals
 from pgqueue.compat.celery.current import discovery
-from pgqueue.compat.celery.declaring import rate_of
+from pgqueue.compat.celery.making import rate_of
 from pgqueue.compat.celery.running import CeleryTask
 from pgqueue.tasks import registry
 from pgqueue.values.escaping import logger_of

@@ -6,25 +6,14 @@ from typing import Any
 
 from django.db import connections
 
-from pgqueue.codec.references import referring
-from pgqueue.compat.celery.exceptions import TaskPredicate, Unsupported
+from pgqueue.compat.celery.exceptions import Replaced, Unsupported
+from pgqueue.compat.celery.placing import Placing
 from pgqueue.compat.celery.request import CeleryContext, context_of
+from pgqueue.compat.celery.signatures import signature
 from pgqueue.engine import flows
 from pgqueue.engine.values import Cursors
 from pgqueue.exceptions import InvalidTask
 from pgqueue.tasks.drafts import Growth
-
-
-class Replaced(TaskPredicate):
-    """Others take the place of this run.
-
-    Attributes:
-        result: what is stored as its result: that it is that of another message.
-    """
-
-    def __init__(self, message_id: int) -> None:
-        super().__init__(f"message {message_id} takes its place")
-        self.result = referring(message_id)
 
 
 class NewFlow(Growth):
@@ -53,8 +42,6 @@ def replace(task: Any, sig: Any) -> Any:
         InvalidTask: it is an empty chain.
         Unsupported: no worker runs the task.
     """
-    from pgqueue.compat.celery.placing import Placing
-
     if task.request.is_eager:
         return sig.apply().get()
     context = context_of(task)
@@ -71,14 +58,12 @@ def replace(task: Any, sig: Any) -> Any:
 
 def _whole(sig: Any) -> Any:
     """Return what ends with one message; that of a group returns the list of its results."""
-    from pgqueue.compat.celery.builtins import accumulate
-
     steps = sig.steps() if sig.kind == "chain" else [sig]
     if not steps:
         raise InvalidTask("An empty chain can't take the place of a task.")
     last = steps[-1]
     body = last.body if last.kind == "chord" else last
-    return sig | accumulate.s() if body.kind in ("group", "chunks") else sig
+    return sig | signature("celery.accumulate") if body.kind in ("group", "chunks") else sig
 
 
 def _growth(context: CeleryContext) -> Growth:

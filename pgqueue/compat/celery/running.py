@@ -19,16 +19,16 @@ from pgqueue.compat.celery.capturing import capture
 from pgqueue.compat.celery.exceptions import (
     Ignore,
     Reject,
+    Replaced,
     SoftTimeLimitExceeded,
     TimeLimitExceeded,
     Unsupported,
 )
 from pgqueue.compat.celery.joining import check_parents
-from pgqueue.compat.celery.replacing import Replaced
 from pgqueue.compat.celery.request import CeleryContext, context_of, request_of
 from pgqueue.engine.values import Claim
-from pgqueue.exceptions import Defer, Discard, ParentFailed
-from pgqueue.tasks import Task, TaskContext
+from pgqueue.exceptions import Defer, Discard, ParentFailed, UnknownTask
+from pgqueue.tasks import Task, TaskContext, registry
 from pgqueue.tasks.context import RunState
 from pgqueue.tasks.limits import Limit
 from pgqueue.tasks.options import LIMIT, RUN_OPTIONS, RunOption, RunOptions, checked
@@ -199,3 +199,19 @@ def _as_asked(task: Any, args: Any, kwargs: Any) -> Iterator[CeleryContext | Non
         if not error.requeue:
             raise
         raise Defer from error
+
+
+def found(name: str) -> Any:
+    """Return the task of this name, as the project sees it.
+
+    Raises:
+        UnknownTask: there is none.
+    """
+    own = registry.find(name)
+    if not isinstance(own, CeleryTask):
+        raise UnknownTask(
+            f"No task is named {name} here. Is its app in INSTALLED_APPS? Another project's task "
+            "on this database is enqueued by SQL, pgqueue_enqueue(), in a channel of its own; what "
+            "is no task of anybody's is sent by pgqueue.send()."
+        )
+    return own.origin

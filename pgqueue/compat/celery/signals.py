@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any, NoReturn
 
 from pgqueue import signals
-from pgqueue.compat.celery import absent
+from pgqueue.compat.celery import absent, current
 from pgqueue.compat.celery.exceptions import Unsupported
 from pgqueue.compat.celery.utils.nodenames import default_nodename
 from pgqueue.database.savepoints import GuardedSignal
@@ -150,9 +150,7 @@ class Node:
     @property
     def app(self) -> Any:
         """The current app."""
-        from pgqueue.compat.celery.app import current_app
-
-        return current_app()
+        return current.app()
 
 
 def _starting(sender: Any, **kwargs: Any) -> None:

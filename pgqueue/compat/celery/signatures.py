@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
+from typing import Any, ClassVar, NoReturn
 
+from pgqueue.compat.celery.async_result import AsyncResult
 from pgqueue.compat.celery.exceptions import Unsupported
+from pgqueue.compat.celery.running import found
 from pgqueue.compat.celery.utils import uuid
 from pgqueue.exceptions import InvalidTask
 from pgqueue.tasks.calls import Placed
 from pgqueue.values.error_words import shown
-
-if TYPE_CHECKING:
-    from pgqueue.compat.celery.placing import Placing
 
 KINDS: dict[Any, type[Signature]] = {}
 """The classes of signatures, by their `subtask_type`."""
@@ -141,8 +140,6 @@ class Signature(dict[str, Any]):
     @property
     def type(self) -> Any:
         """The task."""
-        from pgqueue.compat.celery.declaring import found
-
         return self._type or found(self.name)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
@@ -170,7 +167,7 @@ class Signature(dict[str, Any]):
         return partial.type.apply(partial.args, partial.kwargs, **partial.options)
 
     def place(
-        self, into: Placing, previous: Placed | None, *, taken: bool, group: str | None
+        self, into: Any, previous: Placed | None, *, taken: bool, group: str | None
     ) -> Placed:
         """Add its messages to a flow.
 
@@ -179,7 +176,8 @@ class Signature(dict[str, Any]):
             taken: somebody takes what it returns.
             group: the number of the group that it is part of.
         """
-        return into.add(self, previous, taken=taken, group=group)
+        placed: Placed = into.add(self, previous, taken=taken, group=group)
+        return placed
 
     def clone(self, args: Any = None, kwargs: Any = None, **options: Any) -> Any:
         """Return a copy with more arguments, unless it is immutable, and other options."""
@@ -243,8 +241,6 @@ class Signature(dict[str, Any]):
             Unsupported: it is put together of several, whose messages get their ids as they are
                 stored.
         """
-        from pgqueue.compat.celery.async_result import AsyncResult
-
         if self.kind is not None:
             raise Unsupported(
                 f"freeze() of a {self.kind}: its messages have ids when they are stored: use what "
@@ -257,9 +253,7 @@ class Signature(dict[str, Any]):
         raise Unsupported("stamp(): set(headers=…) has headers travel with a message.")
 
     def __or__(self, other: Any) -> Any:
-        from pgqueue.compat.celery.canvas import chain
-
-        return chain(self, other) if isinstance(other, Signature) else NotImplemented
+        return KINDS["chain"](self, other) if isinstance(other, Signature) else NotImplemented
 
     def __ior__(self, other: Any) -> Any:  # else it is that of dicts, which merges them
         return self.__or__(other)

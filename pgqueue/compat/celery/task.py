@@ -10,7 +10,7 @@ from typing import Any, ClassVar, NoReturn
 from django.db import DEFAULT_DB_ALIAS, transaction
 from django.db import OperationalError as DjangoOperationalError
 
-from pgqueue.compat.celery import canvas, current, declaring, eager, replacing
+from pgqueue.compat.celery import canvas, current, eager, making, replacing, running
 from pgqueue.compat.celery.async_result import AsyncResult, EagerResult
 from pgqueue.compat.celery.calling import options_of, routed
 from pgqueue.compat.celery.capturing import captured
@@ -99,7 +99,7 @@ class Task:
         return f"<@task: {self.name}>"
 
     def __reduce__(self) -> Any:
-        return declaring.found, (self.name,)
+        return running.found, (self.name,)
 
     def delay(self, *args: Any, **kwargs: Any) -> AsyncResult:
         """Store a message, in the transaction that is open, as `apply_async` does."""
@@ -303,11 +303,14 @@ class Task:
         return request_of(self)
 
     @property
+    def plain(self) -> type[Task]:
+        """The class whose attributes no project has changed."""
+        return Task
+
+    @property
     def app(self) -> Any:
         """The app it belongs to: that of its decorator, or the current one."""
-        from pgqueue.compat.celery.app import current_app
-
-        return self._app or current_app()
+        return self._app or current.app()
 
     @property
     def own(self) -> CeleryTask:
@@ -315,7 +318,7 @@ class Task:
         version = self.conf.version
         made = self._made
         if made is None or made[0] != version:
-            made = self._made = (version, declaring.made(self))
+            made = self._made = (version, making.made(self))
         return made[1]
 
     @property
@@ -331,7 +334,7 @@ class Task:
     def rate_limit_now(self) -> Any:
         """The rate limit of the task, or that of the settings."""
         task = self.own.origin  # with the annotations of this moment
-        return declaring.option(task, "rate_limit", self.conf.task_default_rate_limit)
+        return making.option(task, "rate_limit", self.conf.task_default_rate_limit)
 
     @cached_property
     def codec(self) -> CeleryCodec:

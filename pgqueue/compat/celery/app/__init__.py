@@ -17,7 +17,7 @@ from pgqueue.compat.celery.exceptions import Unsupported
 from pgqueue.compat.celery.group_result import GroupResult, ResultSet
 from pgqueue.compat.celery.inspecting import Inspect
 from pgqueue.compat.celery.request import running_task
-from pgqueue.compat.celery.running import CeleryTask
+from pgqueue.compat.celery.running import CeleryTask, found
 from pgqueue.compat.celery.signatures import Signature, signature
 from pgqueue.compat.celery.task import Task
 from pgqueue.exceptions import InvalidTask
@@ -296,7 +296,7 @@ class Celery:
         Raises:
             UnknownTask: there is none here: the message says how those of others are enqueued.
         """
-        return declaring.found(name).apply_async(args, kwargs, **options)
+        return found(name).apply_async(args, kwargs, **options)
 
     def signature(self, *args: Any, **kwargs: Any) -> Signature:
         """Return a call to be made later."""
@@ -396,11 +396,17 @@ def _decorated(app: Celery | None, args: tuple[Any, ...], options: dict[str, Any
 
 def current_app() -> Celery:
     """Return the app whose settings shared tasks take; without one, one of CELERY_ settings."""
-    if current.apps:
-        return current.apps[-1]
+    found: Celery = current.app()
+    return found
+
+
+def _without_app() -> Celery:
     app = Celery("default", set_as_current=False)
     app.conf = of_django()
     return app
+
+
+current.fallback = _without_app
 
 
 def app_or_default(app: Celery | None = None) -> Celery:

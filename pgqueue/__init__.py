@@ -104,10 +104,10 @@ if TYPE_CHECKING:
     from pgqueue.tasks import send_many as send_many
     from pgqueue.tasks import task as task
     from pgqueue.tasks import watch as watch
-    from pgqueue.tasks.calls import Call as Call
-    from pgqueue.tasks.calls import chain as chain
-    from pgqueue.tasks.calls import chord as chord
-    from pgqueue.tasks.calls import group as group
+    from pgqueue.tasks.canvas import Call as Call
+    from pgqueue.tasks.canvas import chain as chain
+    from pgqueue.tasks.canvas import chord as chord
+    from pgqueue.tasks.canvas import group as group
     from pgqueue.tasks.flows import Flow as Flow
     from pgqueue.tasks.flows import Progress as Progress
     from pgqueue.tasks.flows import aget_flow as aget_flow
@@ -122,7 +122,7 @@ _HOMES = {
     "Batch": "pgqueue.operating.batches",
     "BatchTooLarge": "pgqueue.exceptions",
     "BufferedPublisher": "pgqueue.events.buffering",
-    "Call": "pgqueue.tasks.calls",
+    "Call": "pgqueue.tasks.canvas",
     "Cancel": "pgqueue.exceptions",
     "Channel": "pgqueue.operating.channels",
     "ChannelFull": "pgqueue.exceptions",
@@ -204,12 +204,12 @@ _HOMES = {
     "asend_many": "pgqueue.tasks",
     "backoff": "pgqueue.options.retries",
     "batch": "pgqueue.operating.batches",
-    "chain": "pgqueue.tasks.calls",
-    "chord": "pgqueue.tasks.calls",
+    "chain": "pgqueue.tasks.canvas",
+    "chord": "pgqueue.tasks.canvas",
     "consumer": "pgqueue.events.consumers",
     "flow": "pgqueue.tasks.flows",
     "get_flow": "pgqueue.tasks.flows",
-    "group": "pgqueue.tasks.calls",
+    "group": "pgqueue.tasks.canvas",
     "publish": "pgqueue.events.publishing",
     "publish_later": "pgqueue.events.later",
     "publish_many": "pgqueue.events.publishing",

@@ -30,7 +30,7 @@ the one at whose commit it will be stored. Sender: the Task."""
 task_started = GuardedSignal(use_caching=True)
 """Sent with `context` before a run begins: in the thread that will run it, or, for an async task,
 in a thread beside the event loop. Sender: the Task. What must surround the run itself, such as a
-context variable, is a context manager for `pgqueue.tasks.around`."""
+context variable, is a context manager for `pgqueue.tasks.run_middleware`."""
 
 task_finished = GuardedSignal(use_caching=True)
 """Sent with `context` and `ending` after a run has ended: in the thread that ran it, or, for an

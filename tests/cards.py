@@ -9,7 +9,7 @@ from typing import Any
 from django.db import connection
 
 from pgqueue import TaskContext, read, send, task
-from pgqueue.events.parked import handle
+from pgqueue.events.dead_events import handle
 from pgqueue.models import Schedule, Subscription
 from pgqueue.testing import run_all
 from pgqueue.webhooks.delivering import deliver

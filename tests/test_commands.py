@@ -12,7 +12,7 @@ from django.core.management import CommandError, call_command
 from django.db import connections
 
 from pgqueue import Channel
-from pgqueue.engine import stats
+from pgqueue.engine import live_counts
 from pgqueue.models import Channel as Row
 from pgqueue.models import History, Message, Policy
 from tests.factories import bury, enqueue, insert, run, schedule
@@ -41,8 +41,8 @@ class TestLooking:
     def test_list_marks_what_is_an_estimate(
         self, queue: Connection, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(stats, "BOUND", 5)
-        monkeypatch.setattr(stats, "LEAST", 5)
+        monkeypatch.setattr(live_counts, "BOUND", 5)
+        monkeypatch.setattr(live_counts, "LEAST", 5)
         enqueue(queue, 9, channel="mail")
 
         assert said("list").splitlines()[1].split()[1].startswith("~")

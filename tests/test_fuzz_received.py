@@ -21,9 +21,9 @@ from hypothesis import strategies as st
 from pgqueue.exceptions import FeedUnavailable
 from pgqueue.inbox.signatures import Unverified, as_secrets, verify
 from pgqueue.options.filters import Filter
+from pgqueue.options.webhook_signing import ID, SIGNATURE, TIMESTAMP
 from pgqueue.replication.protocol import Committed, Decoder, KeepAlive
 from pgqueue.sse import event_stream
-from pgqueue.webhooks.signing import ID, SIGNATURE, TIMESTAMP
 
 HEAD = b"w" + bytes(24)
 BEGIN = HEAD + b"B" + bytes(20)

@@ -28,7 +28,7 @@ from pgqueue.events.acting import acting
 from pgqueue.events.consuming import GroupReader
 from pgqueue.models import Message
 from pgqueue.replication.feed import Feed
-from pgqueue.sse.requests import answer_of
+from pgqueue.streams.requests import answer_of
 from pgqueue.threads.service import Service
 from pgqueue.worker.buffer import Buffer
 from pgqueue.worker.executor import Executor

@@ -24,7 +24,15 @@ from pgqueue.database.connections import Contact, connect
 from pgqueue.duties.all import all_duties
 from pgqueue.duties.maintain import maintain
 from pgqueue.duties.run import run_duty
-from pgqueue.engine import channels, duty, groups, partitions, replication, stats, workers
+from pgqueue.engine import (
+    channels,
+    duty,
+    groups,
+    live_counts,
+    partitions,
+    replication,
+    workers,
+)
 from pgqueue.engine import health as engine
 from pgqueue.engine.event_partitions import SIZE
 from pgqueue.engine.health import Holder
@@ -218,8 +226,8 @@ class TestDeadLetters:
     def test_beyond_what_is_counted_are_an_estimate(
         self, connection: Connection, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(stats, "BOUND", 5)
-        monkeypatch.setattr(stats, "LEAST", 5)
+        monkeypatch.setattr(live_counts, "BOUND", 5)
+        monkeypatch.setattr(live_counts, "LEAST", 5)
         bury(connection, 9)
 
         assert check("dead").said.startswith("about ")

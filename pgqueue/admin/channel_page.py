@@ -24,7 +24,7 @@ from pgqueue.admin.preview import in_words
 from pgqueue.conf import settings
 from pgqueue.database.connections import borrow
 from pgqueue.engine import channels, workers
-from pgqueue.engine.stats import Stats
+from pgqueue.engine.live_counts import Stats
 from pgqueue.listing import index
 from pgqueue.listing.index import NOT_IN_ORDER, without
 from pgqueue.listing.messages import last_error

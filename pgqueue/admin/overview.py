@@ -21,9 +21,9 @@ from pgqueue.admin.overview_sections import in_words, payload, rendered
 from pgqueue.admin.overview_stream import OverviewClient
 from pgqueue.admin.visitors import Visitor
 from pgqueue.conf import settings
-from pgqueue.engine.statistics import WINDOWS, Window
+from pgqueue.engine.run_statistics import WINDOWS, Window
 from pgqueue.models import Overview
-from pgqueue.sse import requests
+from pgqueue.streams import requests
 
 
 @admin.register(Overview)

@@ -13,10 +13,17 @@ from django.utils.translation import gettext_lazy as _
 
 from pgqueue.conf import settings
 from pgqueue.database.connections import borrow
-from pgqueue.engine import health, overview, statistics
+from pgqueue.engine import health, overview, run_statistics
+from pgqueue.engine.live_counts import Stats
 from pgqueue.engine.overview import DeadGroup, HeldBack, Running, StoppedFlow
-from pgqueue.engine.statistics import HOUR, MINUTE, Counts, Period, Window, quantile
-from pgqueue.engine.stats import Stats
+from pgqueue.engine.run_statistics import (
+    HOUR,
+    MINUTE,
+    Counts,
+    Period,
+    Window,
+    quantile,
+)
 from pgqueue.models import Duty, Schedule, Subscription, Webhook, Worker
 from pgqueue.tasks import redacting
 
@@ -153,7 +160,7 @@ def look(alias: str, window: Window) -> Snapshot:
     """
     with borrow(alias) as connection:
         seen = overview.look(connection, window, limit=ROWS_OF_MANY)
-        periods = statistics.over_time(connection, period=window.period, span=window.span)
+        periods = run_statistics.over_time(connection, period=window.period, span=window.span)
         limited = overview.limited(connection)
         flows = overview.stopped_flows(connection)
         groups = health.groups(connection)

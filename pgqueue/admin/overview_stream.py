@@ -16,10 +16,10 @@ from django.utils import timezone, translation
 from pgqueue.admin.overview_data import look
 from pgqueue.admin.overview_sections import payload
 from pgqueue.admin.visitors import Visitor
-from pgqueue.engine.statistics import WINDOWS
-from pgqueue.sse import wire
-from pgqueue.sse.client import Client
-from pgqueue.sse.source import LINGER, Source
+from pgqueue.engine.run_statistics import WINDOWS
+from pgqueue.streams import wire
+from pgqueue.streams.client import Client
+from pgqueue.streams.source import LINGER, Source
 from pgqueue.threads.service import NO_NAP
 
 EVERY = timedelta(seconds=2)

@@ -20,7 +20,7 @@ from pgqueue.claiming.claimer import Claimed, Claimer, size_left
 from pgqueue.claiming.idle import SHORTEST_PAUSE, Idle
 from pgqueue.claiming.listener import ClaimListener
 from pgqueue.claiming.registration import Registration
-from pgqueue.claiming.tally import Run, Tally
+from pgqueue.claiming.run_counts import Run, Tally
 from pgqueue.conf import settings
 from pgqueue.database.connections import Session, borrow
 from pgqueue.database.migration_check import needing_tables

@@ -1,6 +1,6 @@
 from datetime import timedelta
 
-from pgqueue.engine import statistics
+from pgqueue.engine import run_statistics
 from pgqueue.engine.values import Connection
 
 EVERY = timedelta(seconds=10)
@@ -20,6 +20,6 @@ class Statistics:
 
     def run(self, connection: Connection) -> timedelta:
         """Do a batch of each."""
-        added, removed = statistics.fold(connection), statistics.forget(connection)
+        added, removed = run_statistics.fold(connection), run_statistics.forget(connection)
         self.did = {"added": added, "removed": removed}
-        return timedelta() if max(added, removed) >= statistics.LIMIT else EVERY
+        return timedelta() if max(added, removed) >= run_statistics.LIMIT else EVERY

@@ -32,7 +32,7 @@ LONGEST = 30.0
 """Seconds after which the search for who it was ends; its worker's watchdog waits for longer."""
 CHANNEL = "subscriptions"
 """Of the dead letters of events that were set aside."""
-TASK = "pgqueue.events.parked.dispatch"
+TASK = "pgqueue.events.dead_events.dispatch"
 """What runs if such a dead letter is replayed."""
 
 R = TypeVar("R")

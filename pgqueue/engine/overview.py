@@ -8,10 +8,10 @@ from typing import NamedTuple
 from uuid import UUID
 
 from pgqueue.database.sql_files import load
-from pgqueue.engine import health, statistics
+from pgqueue.engine import health, run_statistics
 from pgqueue.engine.channels import in_use
-from pgqueue.engine.statistics import Counts, Window
-from pgqueue.engine.stats import Stats, measure
+from pgqueue.engine.live_counts import Stats, measure
+from pgqueue.engine.run_statistics import Counts, Window
 from pgqueue.engine.values import Connection
 
 SQL = load(__name__)
@@ -143,7 +143,7 @@ def look(
         at,
         {name: stats[name] for name in names},
         health.paused(connection),
-        statistics.by_task(connection, period=window.period, span=window.span, limit=limit),
+        run_statistics.by_task(connection, period=window.period, span=window.span, limit=limit),
         running(connection),
         dead(connection),
     )

@@ -33,8 +33,8 @@ from pgqueue.engine.sequence import advance
 from pgqueue.engine.values import Connection
 from pgqueue.events import groups
 from pgqueue.events.consumers import Consumer
+from pgqueue.events.dead_events import parked
 from pgqueue.events.growth import Waiter
-from pgqueue.events.parked import parked
 from pgqueue.events.reading import check_bounds, first_unreadable
 from pgqueue.events.recorded import RecordedEvent
 from pgqueue.exceptions import EventsRemoved, PositionAhead, ReaderLost

@@ -12,7 +12,12 @@ from typing import Any
 
 from pgqueue.exceptions import InvalidSecret, PGQueueError
 from pgqueue.options.webhook_options import SECRET, SECRET_BYTES, key_of
-from pgqueue.webhooks.signing import ID, SIGNATURE, TIMESTAMP, signature
+from pgqueue.options.webhook_signing import (
+    ID,
+    SIGNATURE,
+    TIMESTAMP,
+    signature,
+)
 
 
 class Unverified(PGQueueError):

@@ -10,9 +10,14 @@ from typing import Any, NamedTuple
 from pgqueue.conf import settings
 from pgqueue.database.connections import borrow
 from pgqueue.engine import overview
+from pgqueue.engine.live_counts import Stats
 from pgqueue.engine.overview import DeadGroup, Running, Seen
-from pgqueue.engine.statistics import OUTCOMES, WINDOWS, Counts, quantile
-from pgqueue.engine.stats import Stats
+from pgqueue.engine.run_statistics import (
+    OUTCOMES,
+    WINDOWS,
+    Counts,
+    quantile,
+)
 from pgqueue.management.rows import plain
 from pgqueue.models import Worker
 

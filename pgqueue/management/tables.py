@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import timedelta
 
-from pgqueue.engine.statistics import quantile
-from pgqueue.engine.stats import Stats
+from pgqueue.engine.live_counts import Stats
+from pgqueue.engine.run_statistics import quantile
 from pgqueue.management.snapshot import Snapshot
 
 ABOUT = "~"

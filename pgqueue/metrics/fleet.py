@@ -15,8 +15,13 @@ from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from pgqueue.conf import settings
-from pgqueue.engine import channels, health, replication, statistics
-from pgqueue.engine.stats import BOUND, Stats, measure_all
+from pgqueue.engine import (
+    channels,
+    health,
+    replication,
+    run_statistics,
+)
+from pgqueue.engine.live_counts import BOUND, Stats, measure_all
 from pgqueue.engine.values import Connection
 from pgqueue.metrics import runs
 
@@ -128,7 +133,7 @@ def _workers(connection: Connection, left_out: Counter[str]) -> Iterator[Metric]
 
 
 def _runs(connection: Connection, left_out: Counter[str]) -> Iterator[Metric]:
-    found = statistics.totals(connection)
+    found = run_statistics.totals(connection)
     left_out["runs"] = max(0, len(found) - LIMIT)
     yield from runs.families(found, prefix="pgqueue", limit=LIMIT)
 

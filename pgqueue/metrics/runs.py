@@ -7,7 +7,7 @@ from itertools import accumulate
 
 from prometheus_client.core import CounterMetricFamily, HistogramMetricFamily, Metric
 
-from pgqueue.engine.statistics import BOUNDS, OUTCOMES, Counts
+from pgqueue.engine.run_statistics import BOUNDS, OUTCOMES, Counts
 
 
 def families(counts: Iterable[Counts], *, prefix: str, limit: int) -> Iterator[Metric]:

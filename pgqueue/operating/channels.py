@@ -19,9 +19,9 @@ from pgqueue.database.connections import borrow
 from pgqueue.database.migration_check import needing_tables
 from pgqueue.engine import channels, workers
 from pgqueue.engine import purge as purging
+from pgqueue.engine.live_counts import Stats, measure, measure_all
 from pgqueue.engine.operate import Operated
 from pgqueue.engine.purge import Bounds
-from pgqueue.engine.stats import Stats, measure, measure_all
 from pgqueue.exceptions import ChannelPaused, InvalidChannel, InvalidPolicy
 from pgqueue.models import Message, Policy
 from pgqueue.models.clock import StatementTimestamp

@@ -20,7 +20,7 @@ from pgqueue.database.connections import borrow
 from pgqueue.database.migration_check import lack_of
 from pgqueue.duties.all import all_duties
 from pgqueue.engine import channels, event_retention, exports, health, partitions, replication
-from pgqueue.engine.stats import Stats, measure_all
+from pgqueue.engine.live_counts import Stats, measure_all
 from pgqueue.engine.values import Connection
 from pgqueue.events import subscribing
 from pgqueue.tasks import scheduling

@@ -31,9 +31,9 @@ from pgqueue.events.reading import check_bounds, first_unreadable, read_stretch
 from pgqueue.events.recorded import RecordedEvent
 from pgqueue.exceptions import EventsRemoved, PositionAhead
 from pgqueue.options.filters import Filter, as_regex
-from pgqueue.sse import wire
-from pgqueue.sse.client import MOST_BYTES, WENT_WRONG, Client
-from pgqueue.sse.source import LINGER, Source
+from pgqueue.streams import wire
+from pgqueue.streams.client import MOST_BYTES, WENT_WRONG, Client
+from pgqueue.streams.source import LINGER, Source
 from pgqueue.threads.service import NO_NAP, Service
 
 PAGE = 500

@@ -17,9 +17,9 @@ from pgqueue.database.connections import borrow
 from pgqueue.engine import lookup
 from pgqueue.engine.values import Tuples
 from pgqueue.events.reading import as_alias
-from pgqueue.sse import requests
 from pgqueue.sse.progress import ENDED, MessageClient
-from pgqueue.sse.requests import HEARTBEAT, View
+from pgqueue.streams import requests
+from pgqueue.streams.requests import HEARTBEAT, View
 from pgqueue.values.error_words import shown
 
 

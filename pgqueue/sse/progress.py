@@ -17,10 +17,10 @@ from pgqueue.codec.envelope import is_envelope
 from pgqueue.database.migration_check import needing_tables
 from pgqueue.engine import wait
 from pgqueue.engine.wait import Seen
-from pgqueue.sse import wire
-from pgqueue.sse.client import Client
-from pgqueue.sse.source import LINGER, Source
 from pgqueue.states import Outcome, State
+from pgqueue.streams import wire
+from pgqueue.streams.client import Client
+from pgqueue.streams.source import LINGER, Source
 from pgqueue.tasks import waiting
 from pgqueue.threads.service import NO_NAP
 

@@ -14,10 +14,10 @@ from django.http.response import HttpResponseBase
 from pgqueue.events.reading import MOST, as_alias
 from pgqueue.exceptions import InvalidFilter
 from pgqueue.options.filters import Filter, as_filter
-from pgqueue.sse import requests
-from pgqueue.sse.client import MOST_EVENTS
 from pgqueue.sse.feed import EventClient, Limits
-from pgqueue.sse.requests import HEARTBEAT, View
+from pgqueue.streams import requests
+from pgqueue.streams.client import MOST_EVENTS
+from pgqueue.streams.requests import HEARTBEAT, View
 from pgqueue.values.error_words import shown
 from pgqueue.values.number_checks import as_count
 

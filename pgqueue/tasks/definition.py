@@ -19,7 +19,7 @@ from pgqueue.exceptions import InvalidArguments, InvalidTask, OtherTransactionWa
 from pgqueue.options.retries import declare
 from pgqueue.tasks import options as task_options
 from pgqueue.tasks import redacting, registry, storing
-from pgqueue.tasks.calls import Call, Group, mapped
+from pgqueue.tasks.canvas import Call, Group, mapped
 from pgqueue.tasks.context import RunState, TaskContext
 from pgqueue.tasks.declaration import Declaration
 from pgqueue.tasks.options import Options

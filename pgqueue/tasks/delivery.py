@@ -20,7 +20,7 @@ from pgqueue.calls.outcomes import (
     Retried,
     Succeeded,
 )
-from pgqueue.claiming.tally import Ended, Run
+from pgqueue.claiming.run_counts import Ended, Run
 from pgqueue.codec import raw
 from pgqueue.codec.arguments import Codec
 from pgqueue.codec.encoding import Returned
@@ -33,7 +33,7 @@ from pgqueue.engine.settle import Deferral, Done, Failure
 from pgqueue.engine.values import Claim, Connection
 from pgqueue.exceptions import InvalidMessage, LeaseLost, RetryRequested, UnreadablePayload
 from pgqueue.redaction import stand_in
-from pgqueue.tasks import parents, redacting, registry
+from pgqueue.tasks import flow_results, redacting, registry
 from pgqueue.tasks.options import checked_message
 from pgqueue.values.number_checks import as_timedelta
 
@@ -307,7 +307,7 @@ class Delivery:
 
     def _take(self, ids: Collection[int]) -> Mapping[int, Returned]:
         """Return what other messages of its flow returned, for the arguments."""
-        taken = parents.results(self.database, ids, since=self.claim.created_at)
+        taken = flow_results.results(self.database, ids, since=self.claim.created_at)
         # Errors must not quote what is redacted of these.
         object.__setattr__(self, "claim", self.claim._replace(taken=tuple(taken.items())))
         return taken

@@ -23,7 +23,7 @@ from pgqueue.exceptions import FlowDoesNotExist, InvalidFlow, WaitInTransaction,
 from pgqueue.states import WAITING, Outcome, State
 from pgqueue.tasks import waiting
 from pgqueue.tasks.current import running
-from pgqueue.tasks.drafts import Draft, waits_for_itself
+from pgqueue.tasks.flow_building import Draft, waits_for_itself
 from pgqueue.values.number_checks import as_flag, as_timedelta
 
 LOOK_EVERY = 0.5

@@ -19,8 +19,8 @@ from pgqueue.engine import flows
 from pgqueue.engine.values import Claim
 from pgqueue.events.recorded import RecordedEvent
 from pgqueue.tasks import TaskContext, redacting
-from pgqueue.tasks.around import around_runs, remove
 from pgqueue.tasks.delivery import Delivery
+from pgqueue.tasks.run_middleware import around_runs, remove
 from pgqueue.telemetry.carried import MESSAGE, MOST_LINKS, Origin, carriers_of, links_to, origin
 from pgqueue.telemetry.gauges import forget
 from pgqueue.telemetry.instruments import Instruments

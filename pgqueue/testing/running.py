@@ -20,7 +20,7 @@ from pgqueue.calls.outcomes import (
     HandedBack,
     Retried,
 )
-from pgqueue.claiming.tally import Tally
+from pgqueue.claiming.run_counts import Tally
 from pgqueue.conf import settings
 from pgqueue.database.connections import borrow
 from pgqueue.database.django_connections import kept_open

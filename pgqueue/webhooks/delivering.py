@@ -14,9 +14,10 @@ from pgqueue.calls import tracing
 from pgqueue.conf import settings
 from pgqueue.events.recorded import RecordedEvent
 from pgqueue.exceptions import Defer, DeliveryFailed, Discard, WebhookDisabled
+from pgqueue.options import webhook_signing
 from pgqueue.tasks import TaskContext, task
 from pgqueue.values.number_checks import as_timedelta
-from pgqueue.webhooks import bodies, health, signing, targets
+from pgqueue.webhooks import bodies, health, targets
 from pgqueue.webhooks.bodies import Body
 from pgqueue.webhooks.targets import Target
 
@@ -72,7 +73,7 @@ def _deliver(
     body = _body(target, events, is_batch=is_batch)
     parts = [context.id] if is_test else [event.unique_id for event in events]
     try:
-        response = _post(target, signing.id_of(target.salt, parts), body)
+        response = _post(target, webhook_signing.id_of(target.salt, parts), body)
     except DeliveryFailed as error:
         if not is_test:
             health.failed(target)
@@ -119,7 +120,7 @@ def _post(target: Target, id: str, body: Body) -> Response:
         **tracing.headers(),
         **target.headers,
         # What is signed is what a receiver has after it has decompressed it.
-        **signing.headers(id, time.time(), content, target.signing_keys),
+        **webhook_signing.headers(id, time.time(), content, target.signing_keys),
     }
     if target.gzip and len(content) >= COMPRESSED_FROM:
         headers["content-encoding"] = "gzip"

@@ -13,7 +13,7 @@ from pgqueue.engine.notifications import DUE_EARLIER
 from pgqueue.threads.service import NO_NAP, Service
 from pgqueue.worker.buffer import LARGEST, Buffer
 from pgqueue.worker.leases import LeasedMessage, Leases
-from pgqueue.worker.sorting import Sorting
+from pgqueue.worker.thread_or_loop import Sorting
 
 BATCH = 1000
 LEASED = LARGEST + 2 * BATCH

@@ -11,7 +11,7 @@ from uuid import UUID
 import psycopg
 
 from pgqueue.claiming.registration import Registration
-from pgqueue.claiming.tally import Tally
+from pgqueue.claiming.run_counts import Tally
 from pgqueue.database.connections import Session
 from pgqueue.engine import lease
 from pgqueue.threads.service import Service

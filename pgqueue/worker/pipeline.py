@@ -8,7 +8,7 @@ from datetime import timedelta
 from pgqueue.calls.outcomes import Ending, HandedBack
 from pgqueue.claiming.claimer import Claimer
 from pgqueue.claiming.registration import Registration
-from pgqueue.claiming.tally import Tally
+from pgqueue.claiming.run_counts import Tally
 from pgqueue.conf import settings
 from pgqueue.database.connections import Session
 from pgqueue.threads.service import Service
@@ -25,7 +25,7 @@ from pgqueue.worker.quarantine import Quarantine
 from pgqueue.worker.recycling import TaskLimit
 from pgqueue.worker.runner import Runner
 from pgqueue.worker.settler import Settler
-from pgqueue.worker.sorting import Sorting
+from pgqueue.worker.thread_or_loop import Sorting
 from pgqueue.worker.thread_waker import ThreadWaker
 from pgqueue.worker.threads import Threads
 from pgqueue.worker.timeouts import CLEANING_UP, Timeouts

@@ -24,16 +24,22 @@ from pgqueue.calls.outcomes import (
     HandedBack,
     Succeeded,
 )
-from pgqueue.claiming.tally import Tally
+from pgqueue.claiming.run_counts import Tally
 from pgqueue.codec.encoding import Returned
 from pgqueue.codec.envelope import is_envelope
 from pgqueue.database import forking, guard
 from pgqueue.database.django_connections import close_after, close_old_connections, roll_back_open
 from pgqueue.engine.values import Claim
 from pgqueue.exceptions import Defer, NewerPayload, TaskTimeout
-from pgqueue.tasks import Task, TaskContext, find_task, parents, redacting
-from pgqueue.tasks.around import around
+from pgqueue.tasks import (
+    Task,
+    TaskContext,
+    find_task,
+    flow_results,
+    redacting,
+)
 from pgqueue.tasks.limits import Limit
+from pgqueue.tasks.run_middleware import around
 from pgqueue.values.escaping import logger_of
 from pgqueue.values.tracebacks import calls_user_code
 from pgqueue.worker import atomic
@@ -324,7 +330,7 @@ class Runner:
 
     def _arguments(self, run: Run) -> tuple[list[Any], dict[str, Any]]:
         def results(ids: Collection[int]) -> Mapping[int, Returned]:
-            taken = parents.results(self.alias, ids, since=claim.created_at)
+            taken = flow_results.results(self.alias, ids, since=claim.created_at)
             # Errors must not quote what is redacted of these.
             run.leased.claim = run.context.claim = claim._replace(taken=tuple(taken.items()))
             return taken

@@ -24,7 +24,7 @@ from pgqueue.calls.outcomes import (
     Retried,
     Succeeded,
 )
-from pgqueue.claiming.tally import Tally
+from pgqueue.claiming.run_counts import Tally
 from pgqueue.database.connections import Session
 from pgqueue.engine import lease, settle
 from pgqueue.engine.culprits import (

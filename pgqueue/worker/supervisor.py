@@ -26,7 +26,7 @@ from pgqueue.worker.pool import PooledWorker, WorkerPool
 from pgqueue.worker.report import Gathered, Reports, Snapshot
 from pgqueue.worker.rescuer import Rescuer
 from pgqueue.worker.stopping import OTHERS, SIGNALS, STACKS, StopRequests, blocked
-from pgqueue.worker.unseen import warn_of_unseen
+from pgqueue.worker.unknown_channels import warn_of_unseen
 from pgqueue.worker.watchdog import Watchdog, touch
 from pgqueue.worker.worker import LAST_WORDS
 

@@ -18,7 +18,7 @@ from django.utils.module_loading import autodiscover_modules
 from pgqueue import signals
 from pgqueue.calls.outcomes import Ending, HandedBack
 from pgqueue.claiming.registration import Registration, WorkerIds
-from pgqueue.claiming.tally import Tally
+from pgqueue.claiming.run_counts import Tally
 from pgqueue.conf import settings
 from pgqueue.database.connections import Session
 from pgqueue.database.transactions import is_pooled
@@ -45,7 +45,7 @@ from pgqueue.worker.pipeline import Pipeline
 from pgqueue.worker.recycling import memory
 from pgqueue.worker.report import Report, Reporter, Snapshot
 from pgqueue.worker.stopping import SIGNALS, StopRequests
-from pgqueue.worker.unseen import warn_of_unseen
+from pgqueue.worker.unknown_channels import warn_of_unseen
 from pgqueue.worker.watchdog import Watchdog, touch
 
 NEW_MESSAGES = Topic(notifications.NEW)

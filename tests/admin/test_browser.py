@@ -15,7 +15,7 @@ from django.utils import timezone
 from playwright.sync_api import Browser, Page, expect
 
 from pgqueue.admin import overview_stream
-from pgqueue.sse import source
+from pgqueue.streams import source
 from tests import jobs
 from tests.browsing import shoot
 from tests.eventually import eventually

@@ -15,8 +15,8 @@ from django.utils import timezone
 
 from pgqueue.admin.overview_data import LABELS, look
 from pgqueue.admin.overview_sections import in_words
-from pgqueue.engine import overview, statistics
-from pgqueue.engine.statistics import WINDOWS, Counts
+from pgqueue.engine import overview, run_statistics
+from pgqueue.engine.run_statistics import WINDOWS, Counts
 from pgqueue.models import Lane, Message, Worker
 from pgqueue.signals import task_started
 from pgqueue.states import State
@@ -78,9 +78,9 @@ def test_it_shows_what_ran_and_why_it_failed(viewer: Client) -> None:
 
 def test_it_shows_how_many_runs_were_lost_with_their_workers(viewer: Client) -> None:
     given = {**dict.fromkeys(Counts._fields[2:10], 0), "succeeded": 1, "lost": 4321}
-    buckets = [0] * statistics.BUCKETS
+    buckets = [0] * run_statistics.BUCKETS
     counts = Counts("mail", "send", **given, waits=buckets, runs=buckets)  # type: ignore[arg-type]
-    statistics.add(connection, [counts], source=uuid4(), batch=1)
+    run_statistics.add(connection, [counts], source=uuid4(), batch=1)
 
     assert '<td class="number">4321</td>' in viewer.get(URL).text
 

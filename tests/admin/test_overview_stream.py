@@ -16,7 +16,7 @@ from django.test import Client
 
 from pgqueue.admin import overview_stream
 from pgqueue.admin.visitors import Visitor
-from pgqueue.sse import source
+from pgqueue.streams import source
 from tests.eventually import eventually
 from tests.sse.serving import Server, Stream, serving
 

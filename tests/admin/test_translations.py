@@ -16,7 +16,7 @@ from django.utils.translation import trans_real
 
 from pgqueue import webhooks
 from pgqueue.admin.operations import OPERATIONS
-from pgqueue.engine import statistics
+from pgqueue.engine import run_statistics
 from pgqueue.events import groups
 from pgqueue.models import (
     Channel,
@@ -151,8 +151,8 @@ def made(queue: Connection, bracketed: None) -> dict[str, str]:
     Message.objects.filter(flow_id__isnull=False).exclude(errors=[]).update(errors=[error])
     ended_flow = flows.store("μ", [Member("κ", "succeeded")], ended_at=now)
     counts = counted(succeeded=1, failed=1)._replace(channel=NAME, task="κ.λ")
-    statistics.add(queue, [counts], source=uuid4(), batch=1)
-    statistics.fold(queue)
+    run_statistics.add(queue, [counts], source=uuid4(), batch=1)
+    run_statistics.fold(queue)
     root = "/admin/pgqueue"
     replaying = bulk.start("replay", bulk.Filter(channel=NAME), newest=1, user={"id": 1}).id
     purging = bulk.start_purge(

@@ -16,7 +16,7 @@ from datetime import timedelta
 from statistics import median
 
 from pgqueue.database.connections import connect
-from pgqueue.engine import stats
+from pgqueue.engine import live_counts
 from tests.benchmarks.harness.messages import CHANNEL, store_evenly
 from tests.benchmarks.harness.report import Report, Round, repeat
 from tests.claims import FreeClaims
@@ -63,7 +63,9 @@ def _claim_ms(count: int) -> float:
 
 def _stats_ms() -> float:
     with connect("default", name="engine") as connection:
-        return median(_took_ms(lambda: stats.measure(connection, [CHANNEL])) for _ in range(5))
+        return median(
+            _took_ms(lambda: live_counts.measure(connection, [CHANNEL])) for _ in range(5)
+        )
 
 
 def _took_ms(verb: Callable[[], object]) -> float:

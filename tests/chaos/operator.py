@@ -80,6 +80,7 @@ def verbs() -> list[Callable[[], object]]:
         held,
         keys,
         lease,
+        live_counts,
         log,
         lookup,
         matching,
@@ -95,11 +96,10 @@ def verbs() -> list[Callable[[], object]]:
         replication,
         retention,
         route,
+        run_statistics,
         schedule,
         sequence,
         staged,
-        statistics,
-        stats,
         wait,
         workers,
     )
@@ -253,7 +253,7 @@ def verbs() -> list[Callable[[], object]]:
         plain.using(channel="parked").enqueue_many([(NOBODY,) for _ in range(120)])
         # Of so many channels each is counted up to 100 only, and estimated beyond.
         names = ["parked", *map(str, range(1000))]
-        on_its_own(stats.measure, names)
+        on_its_own(live_counts.measure, names)
         on_its_own(channels.in_use)
         on_its_own(channels.lanes, "limited")
         on_its_own(channels.ended, ["odd"])
@@ -263,17 +263,17 @@ def verbs() -> list[Callable[[], object]]:
 
     def look_over() -> None:
         exposition.of_the_queue("default", accept="")
-        on_its_own(overview.look, statistics.WINDOWS["hour"], limit=5)
+        on_its_own(overview.look, run_statistics.WINDOWS["hour"], limit=5)
         on_its_own(overview.limited)
         on_its_own(overview.stopped_flows)
-        on_its_own(statistics.over_time, period=statistics.MINUTE, span=SOON)
-        on_its_own(statistics.fold)
+        on_its_own(run_statistics.over_time, period=run_statistics.MINUTE, span=SOON)
+        on_its_own(run_statistics.fold)
         on_its_own(flows.ring_stale)
         on_its_own(flows.end)
         on_its_own(flows.forget, keep=SOON)
         # What only a worker that traces asks.
         on_its_own(flows.origins, 1, 1, limit=5)
-        on_its_own(statistics.forget)
+        on_its_own(run_statistics.forget)
         on_its_own(keys.by_key, "odd", bound=10)
         on_its_own(lookup.may_read)
 
@@ -297,8 +297,11 @@ def verbs() -> list[Callable[[], object]]:
         *(claim.SQL[name] for name in ("chosen", "chosen_at_once", "attempt")),
         *(claim_governed.SQL[name] for name in ("chosen", "charge_none")),
         *(route.SQL[name] for name in ("keys_of", "which_are_ripe", "ripen_some", "over")),
-        *(module.SQL["over"] for module in (expire, readers, staged, statistics, wait, workers)),
-        *(statistics.SQL[name] for name in ("sources_over", "totals_over")),
+        *(
+            module.SQL["over"]
+            for module in (expire, readers, staged, run_statistics, wait, workers)
+        ),
+        *(run_statistics.SQL[name] for name in ("sources_over", "totals_over")),
         *(groups.SQL[name] for name in ("chosen", "attempt", "held")),
     ]
 

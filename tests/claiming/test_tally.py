@@ -24,11 +24,11 @@ from pgqueue.calls.outcomes import (
     Retried,
     Succeeded,
 )
-from pgqueue.claiming import tally as module
-from pgqueue.claiming.tally import OTHER, Tally
+from pgqueue.claiming import run_counts as module
+from pgqueue.claiming.run_counts import OTHER, Tally
 from pgqueue.database.connections import connect
-from pgqueue.engine import statistics
-from pgqueue.engine.statistics import Counts
+from pgqueue.engine import run_statistics
+from pgqueue.engine.run_statistics import Counts
 from pgqueue.exceptions import LeaseLost
 from pgqueue.models import Message, TallyBatch
 from pgqueue.models import Tally as Row
@@ -50,7 +50,7 @@ def ended(task: str = "t", *, waited: float = 0, ran: float = 0) -> Any:
 
 def stored(tally: Tally, monkeypatch: pytest.MonkeyPatch) -> list[Counts]:
     add = Mock()
-    monkeypatch.setattr(statistics, "add", add)
+    monkeypatch.setattr(run_statistics, "add", add)
     tally.store(Mock())
     return list(add.call_args.args[1]) if add.called else []
 
@@ -71,7 +71,7 @@ def test_runs_are_counted_by_their_ends_their_waits_and_what_they_took(
     assert (counts.waited, counts.ran) == (2, 1.5)
     assert sum(counts.waits) == sum(counts.runs) == 2
     assert counts.waits[0] == 1
-    assert counts.runs[statistics.bucket(0.5)] == counts.runs[statistics.bucket(1)] == 1
+    assert counts.runs[run_statistics.bucket(0.5)] == counts.runs[run_statistics.bucket(1)] == 1
     assert stored(tally, monkeypatch) == []
 
 
@@ -97,14 +97,14 @@ def test_threads_lose_nothing_of_what_they_count_at_once(monkeypatch: pytest.Mon
 def test_what_could_not_be_stored_is_stored_the_next_time(monkeypatch: pytest.MonkeyPatch) -> None:
     tally = Tally()
     tally.add([(ended(ran=1), SUCCEEDED)])
-    monkeypatch.setattr(statistics, "add", Mock(side_effect=psycopg.OperationalError))
+    monkeypatch.setattr(run_statistics, "add", Mock(side_effect=psycopg.OperationalError))
     with pytest.raises(psycopg.OperationalError):
         tally.store(Mock())
     tally.add([(ended(ran=1), SUCCEEDED)])
     assert [each.succeeded for each in tally.totals()] == [2]
 
     add = Mock()
-    monkeypatch.setattr(statistics, "add", add)
+    monkeypatch.setattr(run_statistics, "add", add)
     tally.store(Mock())
 
     assert [each.kwargs["batch"] for each in add.call_args_list] == [1, 2]
@@ -116,7 +116,7 @@ def test_what_could_not_be_stored_is_stored_the_next_time(monkeypatch: pytest.Mo
 def test_what_was_committed_though_no_answer_came_is_counted_once(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    tally, add = Tally(), statistics.add
+    tally, add = Tally(), run_statistics.add
 
     def add_and_break(*arguments: Any, **options: Any) -> None:
         add(*arguments, **options)
@@ -125,14 +125,14 @@ def test_what_was_committed_though_no_answer_came_is_counted_once(
     with closing(connect("default", name="test")) as own:
         tally.add([(ended(), SUCCEEDED)] * 3)
         with monkeypatch.context() as patched, pytest.raises(psycopg.OperationalError):
-            patched.setattr(statistics, "add", add_and_break)
+            patched.setattr(run_statistics, "add", add_and_break)
             tally.store(own)
         call_command("pgqueue_maintain", verbosity=0)
         tally.add([(ended(), SUCCEEDED)] * 2)
 
         tally.close(own)
 
-        assert [each.succeeded for each in statistics.totals(own)] == [5]
+        assert [each.succeeded for each in run_statistics.totals(own)] == [5]
     assert not TallyBatch.objects.exists()
 
 
@@ -156,7 +156,7 @@ def test_a_worker_stores_what_it_has_counted_when_it_stops() -> None:
 
     call_command("runworker", "--drain", "--async", "2", verbosity=0)
 
-    counts = {each.task: each for each in statistics.totals(connection)}
+    counts = {each.task: each for each in run_statistics.totals(connection)}
     assert counts[jobs.add.name].succeeded == 600
     assert counts[jobs.double.name].succeeded == 1
     assert counts[jobs.leave_atomically.name].succeeded == 1
@@ -175,7 +175,7 @@ def test_a_worker_counts_what_it_hands_back_as_it_stops() -> None:
         process.signal(signal.SIGTERM)
 
         process.exit_status()
-    [counts] = statistics.totals(connection)
+    [counts] = run_statistics.totals(connection)
     assert (counts.task, counts.released, counts.total) == (jobs.sleep.name, 1, 0)
     assert not TallyBatch.objects.exists()
 
@@ -185,7 +185,7 @@ class TestAConsumer:
     """`receive()`, which settles on Django's connection."""
 
     def counts(self) -> Counts:
-        [counts] = statistics.totals(connection)
+        [counts] = run_statistics.totals(connection)
         return counts
 
     def test_counts_what_becomes_of_deliveries(self) -> None:

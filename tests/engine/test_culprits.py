@@ -23,7 +23,7 @@ from pgqueue.engine import (
     promote,
     retention,
     route,
-    statistics,
+    run_statistics,
 )
 from pgqueue.engine.culprits import by_halves, may_be_own
 from pgqueue.engine.schedule import Declared
@@ -278,7 +278,7 @@ class TestOtherRows:
             )
 
         with refusing(connection, "pgqueue_total", "NEW.channel = 'c3'", "INSERT"):
-            assert statistics.fold(connection) == 4
+            assert run_statistics.fold(connection) == 4
 
         assert one(connection, "SELECT channel FROM pgqueue_tally") == ("c3",)
 

@@ -11,7 +11,7 @@ import pytest
 
 from pgqueue.duties.forget import Forget
 from pgqueue.duties.purge import Purge
-from pgqueue.engine import culprits, flows, statistics
+from pgqueue.engine import culprits, flows, run_statistics
 from pgqueue.models import Channel, Flow, History, Reader, Staged, Worker
 from pgqueue.states import Outcome
 from tests.factories import Connection, ended, one, refusing, register
@@ -103,7 +103,7 @@ class TestWhatIsForgotten:
             )
 
         with refusing(connection, f"pgqueue_{table}", "OLD.channel = 'c2'", "DELETE"):
-            assert statistics.forget(connection) == 3
+            assert run_statistics.forget(connection) == 3
 
         assert one(connection, f"SELECT channel FROM pgqueue_{table}") == ("c2",)  # noqa: S608
         assert f"because of pgqueue_{table}" in caplog.text
@@ -118,7 +118,7 @@ class TestWhatIsForgotten:
             )
 
         with refusing(connection, "pgqueue_tally_batch", f"OLD.source = '{kept}'", "DELETE"):
-            assert statistics.forget(connection) == 2
+            assert run_statistics.forget(connection) == 2
 
         assert one(connection, "SELECT source FROM pgqueue_tally_batch") == (kept,)
 

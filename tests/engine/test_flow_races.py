@@ -17,7 +17,7 @@ from pgqueue.engine import enqueue as enqueueing
 from pgqueue.engine.culprits import WHOLE
 from pgqueue.models import Bell, Blocked, FailedMember, Message
 from pgqueue.states import State
-from pgqueue.tasks.drafts import Growth
+from pgqueue.tasks.flow_building import Growth
 from tests import flow_jobs as jobs
 from tests.engine.flow_graphs import Graph, succeed
 from tests.eventually import eventually

@@ -19,7 +19,7 @@ from pgqueue.engine import (
     flows,
     partitions,
     retention,
-    statistics,
+    run_statistics,
 )
 from pgqueue.models import Channel, History, LogFloor, Message, Purged
 from pgqueue.options.retention import Retention
@@ -400,7 +400,7 @@ class TestAClockThatHasJumped:
                 dead.discard_old(jumped, keep=30 * DAY),
                 flows.forget(jumped, keep=30 * DAY),
                 expire.forget(jumped),
-                statistics.forget(jumped),
+                run_statistics.forget(jumped),
             ]
 
         assert removed() == [0, 0, 0, 0, 0]

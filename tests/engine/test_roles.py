@@ -36,7 +36,13 @@ from pgqueue.compat.celery import linking
 from pgqueue.duties.all import all_duties
 from pgqueue.duties.maintain import maintain
 from pgqueue.engine import event_partitions, lease, partitions, promote, received, settle
-from pgqueue.events import groups, later, parked, subscribing, subscriptions
+from pgqueue.events import (
+    dead_events,
+    groups,
+    later,
+    subscribing,
+    subscriptions,
+)
 from pgqueue.exceptions import ChannelFull
 from pgqueue.models import Event, History, Message, Schedule, Subscription, Webhook
 from pgqueue.operating import bulk
@@ -486,7 +492,7 @@ class TestAProducer:
 
     def test_enqueues_none_of_pgqueues_own_tasks(self, connection: Connection, prefix: str) -> None:
         # Imported here, whatever other tests have imported.
-        modules = (bulk, later, parked, delivering, linking)
+        modules = (bulk, later, dead_events, delivering, linking)
         own = [each for each in registry.each() if each.name.startswith("pgqueue.")]
         assert {each.func.__module__ for each in own} == {each.__name__ for each in modules}
         allowed = set()

@@ -10,8 +10,14 @@ from uuid import uuid4
 import pytest
 from django.db import connection as django_connection
 
-from pgqueue.engine import lease, statistics
-from pgqueue.engine.statistics import BOUNDS, BUCKETS, HOUR, MINUTE, Counts
+from pgqueue.engine import lease, run_statistics
+from pgqueue.engine.run_statistics import (
+    BOUNDS,
+    BUCKETS,
+    HOUR,
+    MINUTE,
+    Counts,
+)
 from pgqueue.models import Statistic, Tally, TallyBatch, Total
 from tests.eventually import eventually
 from tests.factories import Connection, run
@@ -28,7 +34,7 @@ def counted(channel: str = "mail", task: str = "send", **counts: float) -> Count
 
 
 def add(connection: Connection, counts: list[Counts]) -> None:
-    statistics.add(connection, counts, source=uuid4(), batch=1)
+    run_statistics.add(connection, counts, source=uuid4(), batch=1)
 
 
 def _waiting(pids: list[int]) -> int:
@@ -53,7 +59,7 @@ class TestABucket:
         [(-1, 0), (0, 0), (0.0009, 0), (0.0011, 1), (0.003, 2), (1.5, 11), (10**9, BUCKETS - 1)],
     )
     def test_has_what_its_bound_allows(self, seconds: float, bucket: int) -> None:
-        assert statistics.bucket(seconds) == bucket
+        assert run_statistics.bucket(seconds) == bucket
         if bucket < len(BOUNDS):
             assert seconds <= BOUNDS[bucket]
         if bucket:
@@ -62,9 +68,9 @@ class TestABucket:
     def test_is_where_a_quantile_is_found(self) -> None:
         histogram = [0, 90, 0, 10, *([0] * (BUCKETS - 4))]
 
-        assert statistics.quantile([0] * BUCKETS, 0.5) is None
-        assert statistics.quantile(histogram, 0.45) == pytest.approx(0.0015)
-        assert BOUNDS[2] < (statistics.quantile(histogram, 0.95) or 0) <= BOUNDS[3]
+        assert run_statistics.quantile([0] * BUCKETS, 0.5) is None
+        assert run_statistics.quantile(histogram, 0.45) == pytest.approx(0.0015)
+        assert BOUNDS[2] < (run_statistics.quantile(histogram, 0.95) or 0) <= BOUNDS[3]
 
 
 class TestABatch:
@@ -74,13 +80,13 @@ class TestABatch:
         source = uuid4()
 
         for _ in range(2):
-            statistics.add(connection, [counted(succeeded=5)], source=source, batch=1)
-        statistics.fold(connection)
-        statistics.add(connection, [counted(succeeded=5)], source=source, batch=1)
-        statistics.add(connection, [counted(succeeded=2)], source=source, batch=2)
+            run_statistics.add(connection, [counted(succeeded=5)], source=source, batch=1)
+        run_statistics.fold(connection)
+        run_statistics.add(connection, [counted(succeeded=5)], source=source, batch=1)
+        run_statistics.add(connection, [counted(succeeded=2)], source=source, batch=2)
         add(connection, [counted(succeeded=1)])
 
-        assert [each.succeeded for each in statistics.totals(connection)] == [8]
+        assert [each.succeeded for each in run_statistics.totals(connection)] == [8]
 
     def test_waits_for_the_session_that_may_still_commit_it(
         self, connect: Callable[..., Connection], connection: Connection
@@ -88,23 +94,23 @@ class TestABatch:
         source, counts, other = uuid4(), [counted(succeeded=5)], connect()
         with ThreadPoolExecutor() as pool:
             with connection.transaction():
-                statistics.add(connection, counts, source=source, batch=1)
-                again = pool.submit(statistics.add, other, counts, source=source, batch=1)
+                run_statistics.add(connection, counts, source=source, batch=1)
+                again = pool.submit(run_statistics.add, other, counts, source=source, batch=1)
                 eventually(lambda: _waiting([other.info.backend_pid]) == 1)
             again.result(timeout=10)
 
-        assert [each.succeeded for each in statistics.totals(connection)] == [5]
+        assert [each.succeeded for each in run_statistics.totals(connection)] == [5]
 
     def test_is_forgotten_with_its_source(self, connection: Connection) -> None:
         left, gone, old = uuid4(), uuid4(), uuid4()
         for source in (left, gone, old):
-            statistics.add(connection, [counted(succeeded=1)], source=source, batch=1)
+            run_statistics.add(connection, [counted(succeeded=1)], source=source, batch=1)
         connection.execute(
             "UPDATE pgqueue_tally_batch SET at = at - %s WHERE source = %s", [3 * DAY, old]
         )
 
-        statistics.leave(connection, gone)
-        removed = statistics.forget(connection)
+        run_statistics.leave(connection, gone)
+        removed = run_statistics.forget(connection)
 
         assert removed == 1
         assert list(TallyBatch.objects.values_list("source", flat=True)) == [left]
@@ -123,9 +129,9 @@ class TestRunsThatWereLost:
         )
 
         lease.rescue(connection, max_lost=3)
-        statistics.fold(connection)
+        run_statistics.fold(connection)
 
-        found = {each.task: each for each in statistics.totals(connection)}
+        found = {each.task: each for each in run_statistics.totals(connection)}
         assert (found["send"].lost, found["stop"].lost) == (2, 1)
         assert (found["send"].total, sum(found["send"].runs)) == (0, 0)
 
@@ -139,7 +145,7 @@ class TestRunsThatWereLost:
         rescued = lease.rescue(connection, max_lost=3)
 
         assert [each.state for each in rescued] == ["ready"]
-        assert statistics.totals(connection) == []
+        assert run_statistics.totals(connection) == []
 
 
 class TestFolding:
@@ -148,7 +154,7 @@ class TestFolding:
             add(connection, [counted(succeeded=5, failed=failed, waited=1.5, ran=2)])
         add(connection, [counted(task="other", dead=1)])
 
-        assert statistics.fold(connection) == 3
+        assert run_statistics.fold(connection) == 3
 
         assert not Tally.objects.exists()
         periods = Statistic.objects.filter(task="send").values_list("period", "succeeded", "failed")
@@ -159,19 +165,19 @@ class TestFolding:
 
     def test_changes_nothing_of_what_is_read(self, connection: Connection) -> None:
         add(connection, [counted(succeeded=5)])
-        statistics.fold(connection)
+        run_statistics.fold(connection)
         add(connection, [counted(succeeded=2), counted(task="other", failed=3)])
         before = (
-            statistics.totals(connection),
-            statistics.by_task(connection, period=MINUTE, span=DAY),
-            statistics.over_time(connection, period=HOUR, span=DAY),
+            run_statistics.totals(connection),
+            run_statistics.by_task(connection, period=MINUTE, span=DAY),
+            run_statistics.over_time(connection, period=HOUR, span=DAY),
         )
 
-        statistics.fold(connection)
+        run_statistics.fold(connection)
 
-        assert statistics.totals(connection) == before[0]
-        assert statistics.by_task(connection, period=MINUTE, span=DAY) == before[1]
-        assert statistics.over_time(connection, period=HOUR, span=DAY) == before[2]
+        assert run_statistics.totals(connection) == before[0]
+        assert run_statistics.by_task(connection, period=MINUTE, span=DAY) == before[1]
+        assert run_statistics.over_time(connection, period=HOUR, span=DAY) == before[2]
         assert [(each.task, each.total) for each in before[1]] == [("send", 7), ("other", 3)]
         assert sum(each.total for each in before[2]) == 10
 
@@ -181,12 +187,12 @@ class TestFolding:
         other = connect()
         add(connection, [counted(succeeded=5)])
         with connection.transaction():
-            assert statistics.fold(connection) == 1
+            assert run_statistics.fold(connection) == 1
             # It sees the row, and what was not committed of the totals it does not.
-            assert [each.succeeded for each in statistics.totals(other)] == [5]
+            assert [each.succeeded for each in run_statistics.totals(other)] == [5]
 
-        assert [each.succeeded for each in statistics.totals(other)] == [5]
-        assert statistics.fold(other) == 0
+        assert [each.succeeded for each in run_statistics.totals(other)] == [5]
+        assert run_statistics.fold(other) == 0
 
     def test_at_the_same_time_as_another_waits_and_adds_nothing_again(
         self, connect: Callable[..., Connection], connection: Connection
@@ -196,21 +202,21 @@ class TestFolding:
         add(connection, [counted(succeeded=5), counted(task="other", failed=2)])
         with ThreadPoolExecutor(len(others)) as pool:
             with connection.transaction():
-                statistics.fold(connection)
-                folding = [pool.submit(statistics.fold, each) for each in others]
+                run_statistics.fold(connection)
+                folding = [pool.submit(run_statistics.fold, each) for each in others]
                 eventually(lambda: _waiting(pids) == len(others))
             folded = [each.result() for each in folding]
 
         assert folded == [0, 0]
-        totals = {each.task: each.total for each in statistics.totals(connection)}
+        totals = {each.task: each.total for each in run_statistics.totals(connection)}
         assert totals == {"send": 5, "other": 2}
 
     def test_goes_in_steps(self, connection: Connection, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(statistics, "LIMIT", 2)
+        monkeypatch.setattr(run_statistics, "LIMIT", 2)
         for _ in range(3):
             add(connection, [counted(succeeded=1)])
 
-        assert [statistics.fold(connection) for _ in range(2)] == [2, 1]
+        assert [run_statistics.fold(connection) for _ in range(2)] == [2, 1]
         assert Total.objects.get().succeeded == 3
 
 
@@ -221,11 +227,11 @@ class TestForgetting:
         for task, days in (("old", 31), ("recent", 3)):
             add(connection, [counted(task=task, succeeded=1)])
             age(connection, timedelta(days=days))
-            statistics.fold(connection)
+            run_statistics.fold(connection)
         add(connection, [counted(task="new", succeeded=1)])
-        statistics.fold(connection)
+        run_statistics.fold(connection)
 
-        statistics.forget(connection)
+        run_statistics.forget(connection)
 
         kept = Statistic.objects.values_list("task", "period")
         assert sorted(kept) == [("new", "hour"), ("new", "minute"), ("recent", "hour")]
@@ -239,12 +245,12 @@ class TestReading:
         add(connection, [counted(succeeded=2)])
         hour = timedelta(hours=1)
 
-        recent = statistics.by_task(connection, period=MINUTE, span=hour)
-        of_one = statistics.by_task(connection, period=MINUTE, span=DAY, channel="mail")
-        most = statistics.by_task(connection, period=MINUTE, span=DAY, limit=1)
+        recent = run_statistics.by_task(connection, period=MINUTE, span=hour)
+        of_one = run_statistics.by_task(connection, period=MINUTE, span=DAY, channel="mail")
+        most = run_statistics.by_task(connection, period=MINUTE, span=DAY, limit=1)
 
         assert [(each.channel, each.total) for each in recent] == [("mail", 2)]
         assert [(each.channel, each.total) for each in of_one] == [("mail", 3)]
         assert [(each.channel, each.total) for each in most] == [("else", 7)]
-        ends = statistics.over_time(connection, period=MINUTE, span=DAY, channel="mail")
+        ends = run_statistics.over_time(connection, period=MINUTE, span=DAY, channel="mail")
         assert [each.succeeded for each in ends] == [1, 2]

@@ -11,8 +11,15 @@ from django.db import connection as django_connection
 from django.db import transaction
 from psycopg.sql import SQL, Identifier
 
-from pgqueue.engine import cancel, channels, dead, expire, settle, stats
-from pgqueue.engine.stats import Stats
+from pgqueue.engine import (
+    cancel,
+    channels,
+    dead,
+    expire,
+    live_counts,
+    settle,
+)
+from pgqueue.engine.live_counts import Stats
 from pgqueue.models import Channel, History, Lane, Policy
 from pgqueue.models.clock import StatementTimestamp
 from pgqueue.states import State
@@ -27,7 +34,7 @@ SMALL = "TRUNCATE pgqueue_message"
 
 
 def of(connection: Connection, name: str = "default") -> Stats:
-    return stats.measure(connection, [name])[name]
+    return live_counts.measure(connection, [name])[name]
 
 
 def put_back(connection: Connection, id: int, column: str, by: str) -> None:
@@ -57,7 +64,7 @@ class TestCounts:
         insert(connection, state="dead")
         insert(connection, state="dead", **ORDERED)
 
-        found = stats.measure(connection, ["default", "other"])
+        found = live_counts.measure(connection, ["default", "other"])
 
         def counts(name: str) -> list[int]:
             return [getattr(found[name], state.value) for state in State]
@@ -93,8 +100,8 @@ class TestCounts:
     def test_beyond_a_bound_are_estimates_and_say_so(
         self, connection: Connection, monkeypatch: pytest.MonkeyPatch, columns: dict[str, Any]
     ) -> None:
-        monkeypatch.setattr(stats, "BOUND", 5)
-        monkeypatch.setattr(stats, "LEAST", 5)
+        monkeypatch.setattr(live_counts, "BOUND", 5)
+        monkeypatch.setattr(live_counts, "LEAST", 5)
         connection.execute(SMALL)
         for _ in range(30):
             insert(connection, **columns)
@@ -112,8 +119,8 @@ class TestCounts:
     def test_of_each_state_have_a_bound(
         self, connection: Connection, monkeypatch: pytest.MonkeyPatch, state: str
     ) -> None:
-        monkeypatch.setattr(stats, "BOUND", 5)
-        monkeypatch.setattr(stats, "LEAST", 5)
+        monkeypatch.setattr(live_counts, "BOUND", 5)
+        monkeypatch.setattr(live_counts, "LEAST", 5)
         connection.execute(SMALL)
         for _ in range(9):
             insert(connection, state=state)
@@ -126,9 +133,9 @@ class TestCounts:
     def test_are_never_estimated_below_what_was_counted(
         self, connection: Connection, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(stats, "BOUND", 5)
-        monkeypatch.setattr(stats, "LEAST", 5)
-        monkeypatch.setattr(stats, "PAGES", 0)
+        monkeypatch.setattr(live_counts, "BOUND", 5)
+        monkeypatch.setattr(live_counts, "LEAST", 5)
+        monkeypatch.setattr(live_counts, "PAGES", 0)
         enqueue(connection, 30)
 
         assert of(connection).ready == 6
@@ -136,12 +143,12 @@ class TestCounts:
     def test_are_bounded_the_sooner_the_more_channels_are_asked_for(
         self, connection: Connection, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(stats, "TOGETHER", 10)
-        monkeypatch.setattr(stats, "LEAST", 2)
+        monkeypatch.setattr(live_counts, "TOGETHER", 10)
+        monkeypatch.setattr(live_counts, "LEAST", 2)
         enqueue(connection, 6)
 
-        alone = stats.measure(connection, ["default"])
-        together = stats.measure(connection, ["default", "a", "b", "c"])
+        alone = live_counts.measure(connection, ["default"])
+        together = live_counts.measure(connection, ["default", "a", "b", "c"])
 
         assert alone["default"].estimated == frozenset()
         assert "ready" in together["default"].estimated
@@ -172,8 +179,8 @@ class TestTheOldest:
     def test_is_found_behind_others_by_its_key_and_priority(
         self, connection: Connection, monkeypatch: pytest.MonkeyPatch, columns: dict[str, Any]
     ) -> None:
-        monkeypatch.setattr(stats, "BOUND", 5)
-        monkeypatch.setattr(stats, "LEAST", 5)
+        monkeypatch.setattr(live_counts, "BOUND", 5)
+        monkeypatch.setattr(live_counts, "LEAST", 5)
         for key in ("", "a"):
             for priority in (1, 0):
                 for _ in range(8):
@@ -189,10 +196,10 @@ class TestTheOldest:
     def test_of_very_many_keys_is_at_least_so_old_and_says_so(
         self, connection: Connection, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(stats, "BOUND", 5)
-        monkeypatch.setattr(stats, "LEAST", 5)
-        monkeypatch.setattr(stats, "LANES", 8)
-        monkeypatch.setattr(stats, "LEAST_LANES", 1)
+        monkeypatch.setattr(live_counts, "BOUND", 5)
+        monkeypatch.setattr(live_counts, "LEAST", 5)
+        monkeypatch.setattr(live_counts, "LANES", 8)
+        monkeypatch.setattr(live_counts, "LEAST_LANES", 1)
         ids = [insert(connection, key=f"{n:02}") for n in range(20)]
         put_back(connection, ids[7], "run_at", "1 hour")
         put_back(connection, ids[8], "run_at", "2 hours")
@@ -215,7 +222,7 @@ class TestRates:
         (old,) = enqueue(connection, channel="old")
         put_back(connection, old, "created_at", "2 minutes")
 
-        found = stats.measure(connection, ["default", "done", "old"])
+        found = live_counts.measure(connection, ["default", "done", "old"])
 
         assert found["default"].enqueued_per_second == pytest.approx(3 / 60)
         assert found["done"].enqueued_per_second == pytest.approx(6 / 60)
@@ -225,7 +232,7 @@ class TestRates:
     def test_are_of_less_than_a_minute_where_much_happens(
         self, connection: Connection, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(stats, "REACH", 10)
+        monkeypatch.setattr(live_counts, "REACH", 10)
         settle.complete(connection, [done(each) for each in run(connection, 30)])
         connection.execute(
             "UPDATE pgqueue_history SET created_at = created_at - interval '5 seconds', "
@@ -240,7 +247,7 @@ class TestRates:
     def test_of_few_among_ids_that_were_rolled_back_are_of_the_minute(
         self, connection: Connection, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(stats, "REACH", 10)
+        monkeypatch.setattr(live_counts, "REACH", 10)
         with connection.transaction(force_rollback=True):
             enqueue(connection, 20)
         enqueue(connection, 3)
@@ -254,21 +261,21 @@ class TestThePrice:
         self, connection: Connection, monkeypatch: pytest.MonkeyPatch, is_analyzed: bool
     ) -> None:
         for bound in ("BOUND", "LEAST", "REACH"):
-            monkeypatch.setattr(stats, bound, 300)
-        monkeypatch.setattr(stats, "LANES", 100)
-        monkeypatch.setattr(stats, "PAGES", 20)
+            monkeypatch.setattr(live_counts, bound, 300)
+        monkeypatch.setattr(live_counts, "LANES", 100)
+        monkeypatch.setattr(live_counts, "PAGES", 20)
         with transaction.atomic():
             fill(30_000, 30_000)
             if is_analyzed:
                 analyze()
             raw = django_connection.connection
-            with stats._by_indexes(raw):
+            with live_counts._by_indexes(raw):
                 read = {
                     name: most_read(raw, text, "default")
-                    for name, text in stats.SQL.items()
+                    for name, text in live_counts.SQL.items()
                     if name in ("counts", "first_of_each", "rates")
                 }
-            read["sample"] = most_read(raw, stats.SQL["sample"], "default")
+            read["sample"] = most_read(raw, live_counts.SQL["sample"], "default")
             read["in_use"] = most_read(raw, channels.SQL["in_use"], "default")
             transaction.set_rollback(True)
 
@@ -285,9 +292,9 @@ def most_read(raw: Connection, text: str, channel: str) -> float:
         {
             "channels": [channel],
             "channel": channel,
-            "bound": stats.BOUND,
-            "reach": stats.REACH,
-            "pages": stats.PAGES,
+            "bound": live_counts.BOUND,
+            "reach": live_counts.REACH,
+            "pages": live_counts.PAGES,
             "limit": 1000,
         },
     ).fetchall()

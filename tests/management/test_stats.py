@@ -7,8 +7,8 @@ from uuid import uuid4
 import pytest
 
 from pgqueue import Channel
-from pgqueue.engine import statistics
-from pgqueue.engine.statistics import BUCKETS, Counts
+from pgqueue.engine import run_statistics
+from pgqueue.engine.run_statistics import BUCKETS, Counts
 from tests.factories import Connection, enqueue, insert, register, run
 from tests.management.calling import call
 
@@ -25,7 +25,7 @@ def counted(**counts: int) -> Counts:
     """Return counts of a task, whose runs waited 3 ms and took 6 ms."""
     total = sum(counts.values())
     waits, runs = ([0] * BUCKETS for _ in range(2))
-    waits[statistics.bucket(0.003)] = runs[statistics.bucket(0.006)] = total
+    waits[run_statistics.bucket(0.003)] = runs[run_statistics.bucket(0.006)] = total
     none = dict.fromkeys(("succeeded", "failed", "dead", "deferred", "discarded", "cancelled"), 0)
     return Counts("mail", "shop.tasks.send", **{**none, **counts}, waited=0.003 * total,
                   ran=0.006 * total, waits=waits, runs=runs)  # fmt: skip
@@ -39,7 +39,7 @@ def busy(queue: Connection) -> int:
     for _ in range(2):
         insert(queue, channel="mail", state="dead", errors=ERROR, claimed_at="2026-01-02T00:00Z",
                task="shop.tasks.send")  # fmt: skip
-    statistics.add(queue, [counted(succeeded=6, failed=3, dead=1)], source=uuid4(), batch=1)
+    run_statistics.add(queue, [counted(succeeded=6, failed=3, dead=1)], source=uuid4(), batch=1)
     Channel("mail").pause()
     return claim.id
 

@@ -21,7 +21,7 @@ from django.core.management import CommandError, call_command
 from prometheus_client.parser import text_string_to_metric_families
 
 from pgqueue.database.connections import connect
-from pgqueue.engine.statistics import BUCKETS, Counts
+from pgqueue.engine.run_statistics import BUCKETS, Counts
 from pgqueue.metrics import port as module
 from pgqueue.metrics.port import Port
 from pgqueue.models import Worker

@@ -22,7 +22,7 @@ from pgqueue import Channel, flow, metrics, publish, task, webhooks
 from pgqueue.database.connections import connect
 from pgqueue.engine import duty, workers
 from pgqueue.engine import flows as engine
-from pgqueue.engine.statistics import OUTCOMES
+from pgqueue.engine.run_statistics import OUTCOMES
 from pgqueue.metrics import fleet
 from pgqueue.models import Schedule, Subscription, Webhook
 from pgqueue.options.webhook_options import new_secret

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from pgqueue.sse import source
+from pgqueue.streams import source
 from tests.browsing import browser, page  # noqa: F401
 from tests.events.conftest import (  # noqa: F401
     _every_test_commits,

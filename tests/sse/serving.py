@@ -20,8 +20,8 @@ import uvicorn
 from django.contrib.staticfiles.handlers import ASGIStaticFilesHandler
 from django.core.asgi import get_asgi_application
 
-from pgqueue.sse import source
 from pgqueue.sse.feed import Feed
+from pgqueue.streams import source
 from testproject.shop.demo import bound_to_parent
 from tests.eventually import eventually
 from tests.processes import ROOT, database_url

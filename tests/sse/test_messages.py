@@ -10,8 +10,9 @@ import pytest
 from pgqueue import receive, send
 from pgqueue.engine.wait import Seen
 from pgqueue.models import History, Message, Waiter
-from pgqueue.sse import message_stream, source
+from pgqueue.sse import message_stream
 from pgqueue.sse.progress import Progress, changes
+from pgqueue.streams import source
 from tests import jobs
 from tests.eventually import eventually
 from tests.sse.serving import Stream

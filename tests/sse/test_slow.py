@@ -9,9 +9,9 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from pgqueue.events.publishing import publish_many
-from pgqueue.sse import client as clients_of
 from pgqueue.sse import feed
-from pgqueue.sse.client import Client
+from pgqueue.streams import client as clients_of
+from pgqueue.streams.client import Client
 from tests.eventually import eventually
 from tests.sse.serving import Server, Stream, clients
 

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pgqueue.events.recorded import RecordedEvent
-from pgqueue.sse import wire
+from pgqueue.streams import wire
 
 
 def parsed(stream: bytes) -> list[dict[str, str]]:

@@ -43,7 +43,7 @@ from pgqueue.events.consumers import Consumer, consumer
 from pgqueue.events.consuming import GroupReader
 from pgqueue.logs import RunFilter
 from pgqueue.models import Event, History, Message, Schedule
-from pgqueue.tasks import around, scheduling
+from pgqueue.tasks import run_middleware, scheduling
 from pgqueue.webhooks import targets
 from tests.telemetry import jobs
 from tests.telemetry.reading import Traces, context_of, continues, linked, trace_of, traceparent_of
@@ -577,7 +577,7 @@ class TestInstrumenting:
         drain()
 
         assert traces.all == []
-        assert (tracing.tracer, around._registered) == (None, [])
+        assert (tracing.tracer, run_middleware._registered) == (None, [])
         assert History.objects.get().metadata == {}
 
     def test_without_a_provider_changes_no_message(self) -> None:

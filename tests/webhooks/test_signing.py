@@ -8,8 +8,8 @@ from uuid import UUID
 import pytest
 from standardwebhooks import Webhook, WebhookVerificationError
 
+from pgqueue.options import webhook_signing as signing
 from pgqueue.options.webhook_options import key_of, new_secret
-from pgqueue.webhooks import signing
 
 BODY = b'{"a":"\xc3\xa4"}'
 SALT, OTHER = UUID(int=1), UUID(int=2)

@@ -13,7 +13,7 @@ from django.core.management import call_command
 
 from pgqueue import TaskContext
 from pgqueue.models import History, Message
-from pgqueue.tasks import around, task
+from pgqueue.tasks import run_middleware, task
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -46,11 +46,11 @@ def registered() -> Iterator[Any]:
     managers: list[Any] = []
 
     def register(manager: Any) -> None:
-        managers.append(around.around_runs(manager))
+        managers.append(run_middleware.around_runs(manager))
 
     yield register
     for each in managers:
-        around.remove(each)
+        run_middleware.remove(each)
 
 
 def drain() -> None:

@@ -19,7 +19,7 @@ from django.db import IntegrityError, connection, transaction
 
 from pgqueue import TaskContext, signals, task
 from pgqueue.calls.outcomes import Closed, Ending, Retried
-from pgqueue.claiming.tally import Tally
+from pgqueue.claiming.run_counts import Tally
 from pgqueue.database.connections import Session, connect
 from pgqueue.exceptions import (
     Cancel,

@@ -24,7 +24,7 @@ from pgqueue.calls.outcomes import (
     Retried,
     Succeeded,
 )
-from pgqueue.claiming.tally import Tally
+from pgqueue.claiming.run_counts import Tally
 from pgqueue.database import django_connections
 from pgqueue.database.connections import connect
 from pgqueue.exceptions import TransactionLeftOpen

@@ -11,7 +11,7 @@ import pytest
 from django.db import connections
 
 from pgqueue.calls.outcomes import Closed, HandedBack
-from pgqueue.claiming.tally import Tally
+from pgqueue.claiming.run_counts import Tally
 from pgqueue.database.connections import connect
 from pgqueue.models import Message
 from pgqueue.worker.handlers import Handlers

@@ -26,7 +26,7 @@ from pgqueue.calls.outcomes import (
     Succeeded,
 )
 from pgqueue.claiming.registration import Registration
-from pgqueue.claiming.tally import Tally
+from pgqueue.claiming.run_counts import Tally
 from pgqueue.database.connections import Session, connect
 from pgqueue.engine import cancel, lease
 from pgqueue.engine.values import Claim

@@ -10,7 +10,7 @@ import pytest
 from pgqueue.engine.values import Claim
 from pgqueue.worker.buffer import Buffer
 from pgqueue.worker.leases import LeasedMessage
-from pgqueue.worker.sorting import Sorting
+from pgqueue.worker.thread_or_loop import Sorting
 from tests import jobs
 
 NOW = datetime.now(UTC)

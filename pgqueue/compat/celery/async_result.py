@@ -38,7 +38,12 @@ from pgqueue.exceptions import (
     UnreadablePayload,
 )
 from pgqueue.states import Outcome, State
-from pgqueue.tasks import TaskError, TaskResult, parents, registry
+from pgqueue.tasks import (
+    TaskError,
+    TaskResult,
+    flow_results,
+    registry,
+)
 from pgqueue.values.discovery import imported
 from pgqueue.values.number_checks import as_timedelta
 
@@ -519,7 +524,7 @@ def _given(found: TaskResult[Any]) -> tuple[Any, Any]:
     stored = lookup.find(connections[found.task.alias], int(found.id))
     if stored is None:
         return args, kwargs
-    results = partial(parents.results, found.task.alias, since=stored.created_at)
+    results = partial(flow_results.results, found.task.alias, since=stored.created_at)
     with suppress(UnreadablePayload, ObjectDoesNotExist):
         return found.task.codec.decode(stored.payload, results)
     return args, kwargs

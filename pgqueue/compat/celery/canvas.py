@@ -15,7 +15,7 @@ from pgqueue.compat.celery.signatures import Signature, as_signatures, signature
 from pgqueue.compat.celery.signatures import maybe_signature as maybe_signature
 from pgqueue.compat.celery.utils import uuid
 from pgqueue.exceptions import InvalidTask
-from pgqueue.tasks.calls import Placed
+from pgqueue.tasks.canvas import Placed
 from pgqueue.values.error_words import shown
 
 OF_THE_LAST = ("link", "task_id")

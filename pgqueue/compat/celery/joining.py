@@ -14,7 +14,7 @@ from pgqueue.compat.celery.request import OURS, CeleryContext
 from pgqueue.database.sql_files import load
 from pgqueue.exceptions import Cancel, Defer, ParentFailed
 from pgqueue.states import Outcome, State
-from pgqueue.tasks import TaskContext, TaskError, parents
+from pgqueue.tasks import TaskContext, TaskError, flow_results
 
 SQL = load(__name__)
 
@@ -78,7 +78,7 @@ def first_failure(context: TaskContext) -> Failure | None:
     if row is None:
         return None
     id, task_id, is_before = row
-    error = parents.results(context.database, [id], since=claim.created_at)[id].error
+    error = flow_results.results(context.database, [id], since=claim.created_at)[id].error
     if not isinstance(error, ParentFailed) or error.outcome not in FAILED:
         return None
     return Failure(error, task_id or str(id), is_before)

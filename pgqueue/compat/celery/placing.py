@@ -16,8 +16,13 @@ from pgqueue.compat.celery.linking import errback_task
 from pgqueue.compat.celery.request import OURS, given_id
 from pgqueue.compat.celery.signatures import Signature, plain
 from pgqueue.conf import settings
-from pgqueue.tasks.calls import Group, Placed, members, results
-from pgqueue.tasks.drafts import Draft, Member
+from pgqueue.tasks.canvas import (
+    Group,
+    Placed,
+    members,
+    results,
+)
+from pgqueue.tasks.flow_building import Draft, Member
 from pgqueue.tasks.flows import Flow
 
 LINKS = ("link", "link_error")

@@ -16,7 +16,7 @@ from django.core.exceptions import ObjectDoesNotExist
 from pgqueue.compat.celery.exceptions import Unsupported
 from pgqueue.compat.celery.utils.nodenames import default_nodename
 from pgqueue.exceptions import UnreadablePayload
-from pgqueue.tasks import TaskResult, parents
+from pgqueue.tasks import TaskResult, flow_results
 from pgqueue.tasks.context import TaskContext
 from pgqueue.tasks.current import running
 
@@ -238,7 +238,7 @@ class CeleryContext(TaskContext):
         def results(ids: Collection[int]) -> Mapping[int, Any]:
             if taken.keys() >= set(ids):
                 return taken
-            return parents.results(self.database, ids, since=self.claim.created_at)
+            return flow_results.results(self.database, ids, since=self.claim.created_at)
 
         try:
             return self.task.codec.decode(self.claim.payload or b"", results)

@@ -10,7 +10,7 @@ from pgqueue.compat.celery.exceptions import Unsupported
 from pgqueue.compat.celery.running import found
 from pgqueue.compat.celery.utils import uuid
 from pgqueue.exceptions import InvalidTask
-from pgqueue.tasks.calls import Placed
+from pgqueue.tasks.canvas import Placed
 from pgqueue.values.error_words import shown
 
 KINDS: dict[Any, type[Signature]] = {}

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 from django.core.management.base import CommandError
 
-from pgqueue.engine.stats import Stats
+from pgqueue.engine.live_counts import Stats
 from pgqueue.exceptions import PGQueueError
 from pgqueue.management import arguments, rows
 from pgqueue.management.base import QueueCommand

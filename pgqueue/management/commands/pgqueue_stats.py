@@ -4,7 +4,7 @@ import json
 from argparse import ArgumentParser
 from typing import Any
 
-from pgqueue.engine.statistics import WINDOWS
+from pgqueue.engine.run_statistics import WINDOWS
 from pgqueue.management import arguments
 from pgqueue.management.base import QueueCommand
 from pgqueue.management.columns import bounded

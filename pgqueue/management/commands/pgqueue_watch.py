@@ -8,7 +8,7 @@ from django.core.management.base import CommandError
 from django.db import DatabaseError, InterfaceError
 
 from pgqueue.database.migration_check import lack_of
-from pgqueue.engine.statistics import WINDOWS
+from pgqueue.engine.run_statistics import WINDOWS
 from pgqueue.management.base import QueueCommand
 from pgqueue.management.databases import database_of
 from pgqueue.management.watch.source import Source

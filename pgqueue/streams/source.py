@@ -12,7 +12,7 @@ from time import monotonic
 from typing import Any, Generic, TypeVar
 
 from pgqueue.database.connections import Session
-from pgqueue.sse.client import Client
+from pgqueue.streams.client import Client
 from pgqueue.threads.service import Service
 
 C = TypeVar("C", bound=Client)

@@ -17,7 +17,7 @@ from django.http import HttpRequest, HttpResponse, HttpResponseNotAllowed, Strea
 from django.http.response import HttpResponseBase
 
 from pgqueue.database import guard
-from pgqueue.sse import wire
+from pgqueue.streams import wire
 from pgqueue.values.error_words import shown
 from pgqueue.values.number_checks import as_duration
 

@@ -17,8 +17,8 @@ from pgqueue.calls.outcomes import (
     Retried,
     Succeeded,
 )
-from pgqueue.engine import statistics
-from pgqueue.engine.statistics import BUCKETS, Counts, bucket
+from pgqueue.engine import run_statistics
+from pgqueue.engine.run_statistics import BUCKETS, Counts, bucket
 from pgqueue.engine.values import Claim, Cursors
 
 MOST = 1000
@@ -153,12 +153,12 @@ class Tally:
             psycopg.Error: the database refused, or can't be reached.
         """
         self.store(connection)
-        statistics.leave(connection, self._source)
+        run_statistics.leave(connection, self._source)
 
     def _send(self, connection: Cursors) -> None:
         # Where this fails, it is sent again as it is: another batch of its number would be refused.
         counts = [_counts(*each) for each in self._taken.items()]
-        statistics.add(connection, counts, source=self._source, batch=self._batch)
+        run_statistics.add(connection, counts, source=self._source, batch=self._batch)
         with self._changing:
             add_up(self._stored, counts, most=MOST_TOLD)
             self._taken = {}

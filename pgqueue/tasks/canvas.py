@@ -14,7 +14,12 @@ from asgiref.sync import sync_to_async
 
 from pgqueue.exceptions import InvalidFlow
 from pgqueue.tasks.declaration import Declaration
-from pgqueue.tasks.drafts import ON_FAILURE, Draft, Member, own_task
+from pgqueue.tasks.flow_building import (
+    ON_FAILURE,
+    Draft,
+    Member,
+    own_task,
+)
 from pgqueue.tasks.flows import Flow
 
 Placed = Union["Member[Any]", "list[Placed]"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from pgqueue.sse import wire
+from pgqueue.streams import wire
 
 MOST_EVENTS = 1000
 MOST_BYTES = 1024 * 1024

@@ -1,0 +1,1 @@
+"""Server-sent events: open responses, their clients and their wire format."""

@@ -149,7 +149,7 @@ class TestANameThatIsNoTask:
 class TestATask:
     def test_in_a_module_of_the_project_is_found_by_its_name(self) -> None:
         sys.modules.pop("tests.late", None)
-        registry._tasks.pop("tests.late.twice", None)
+        registry.tasks.pop("tests.late.twice", None)
 
         found = registry.find("tests.late.twice")
 
@@ -259,7 +259,6 @@ class TestOtherOptions:
             {"timeout": 1e300},
             {"atomic": "read uncommitted; DROP TABLE x"},
             {"atomic": 3},
-            {"backend": 3},
             ["backoff"],
             "backoff",
             3,
@@ -268,6 +267,12 @@ class TestOtherOptions:
     def test_that_cannot_be_make_the_message_unreadable(self, wrong: Any) -> None:
         with pytest.raises(UnreadablePayload):
             jobs.add.for_message(json.dumps(wrong).encode())
+
+    def test_of_a_kind_of_tasks_are_checked_for_tasks_of_that_kind(self) -> None:
+        adopted = registry.find("tests.backend.jobs.add")
+
+        with pytest.raises(UnreadablePayload):
+            adopted.for_message(b'{"backend": 3}')
 
     def test_that_are_unknown_change_nothing(self) -> None:
         wrong = {"func": "tests.trap.function", "connection": "x", "key": "x", "backend": "x"}
@@ -323,7 +328,7 @@ def test_no_other_file_imports_or_evaluates_by_name() -> None:
         ("compat/celery/current.py", "import_module"),  # what the code lists
         ("compat/celery/porting.py", "import_module"),  # modules of this package
         ("compat/celery/routes.py", "import_string"),  # what task_routes say
-        ("discovery.py", "import_module"),
+        ("values/discovery.py", "import_module"),
         ("worker/migrations.py", "import_module"),  # the migrations, by their files' names
     }
 
@@ -338,7 +343,7 @@ def test_no_file_imports_what_runs_code_as_it_reads_data() -> None:
         for name in _imported(node)
     ]
 
-    assert ("discovery.py", "ast") in imported
+    assert ("values/discovery.py", "ast") in imported
     assert [each for each in imported if each[1].partition(".")[0] in unsafe] == []
 
 

@@ -15,6 +15,7 @@ from django.core.management import CommandError, call_command
 from django.db import connections, transaction
 from django.db.models.signals import post_save
 
+import pgqueue
 from pgqueue import (
     InvalidSubscription,
     NotMigrated,
@@ -23,7 +24,6 @@ from pgqueue import (
     areceive,
     asend,
     batch,
-    exceptions,
     receive,
     send,
     send_many,
@@ -149,7 +149,7 @@ def test_a_call_names_what_is_missing_and_what_to_do(empty: None, call: Callable
 
 
 def test_the_error_is_caught_as_ours_as_djangos_and_as_psycopgs() -> None:
-    assert exceptions.NotMigrated is NotMigrated
+    assert pgqueue.NotMigrated is NotMigrated
     for kind in (PGQueueError, django.db.ProgrammingError, psycopg.ProgrammingError):
         assert issubclass(NotMigrated, kind)
 

@@ -14,8 +14,11 @@ from pgqueue.admin.overview import OverviewAdmin
 from pgqueue.admin.policy import PolicyAdmin
 from pgqueue.admin.schedule import ScheduleAdmin
 from pgqueue.admin.subscription import SubscriptionAdmin
-from pgqueue.admin.webhook import WebhookAdmin
 from pgqueue.admin.worker import WorkerAdmin
+from pgqueue.values.discovery import is_installed
+
+if is_installed("webhooks"):
+    from pgqueue.admin import webhook as webhook
 
 __all__ = [
     "ChannelAdmin",
@@ -29,6 +32,5 @@ __all__ = [
     "PolicyAdmin",
     "ScheduleAdmin",
     "SubscriptionAdmin",
-    "WebhookAdmin",
     "WorkerAdmin",
 ]

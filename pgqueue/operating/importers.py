@@ -11,23 +11,15 @@ from operator import attrgetter
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from django.db import DatabaseError, connections, transaction
-from psycopg.sql import SQL as Text
-from psycopg.sql import Identifier
 
 from pgqueue.conf import settings
 from pgqueue.database.sql_files import load
-from pgqueue.engine import received
 from pgqueue.engine.culprits import by_halves, in_words, may_be_own
 from pgqueue.exceptions import (
-    InvalidEvent,
-    InvalidMessage,
     InvalidSchedule,
     InvalidTask,
-    PayloadTooLarge,
     PGQueueError,
 )
-from pgqueue.inbox.aggregates import AggregateMessage
-from pgqueue.inbox.receiving import REMEMBERED, known_as
 from pgqueue.models import Schedule
 from pgqueue.tasks import find_task, scheduling
 
@@ -40,12 +32,8 @@ SOURCES = {
     "django-tasks-db": "django_tasks_database_dbtaskresult",
     "procrastinate": "procrastinate_jobs",
     "celery-beat": "django_celery_beat_periodictask",
-    "transactional-outbox": "outbox",
-    "transactional-inbox": "inbox",
 }
 """Their tables."""
-AGGREGATES = ("transactional-outbox", "transactional-inbox")
-"""Those of pg-transactional-outbox, whose tables may have other names."""
 
 
 class SourceMissing(PGQueueError):
@@ -64,21 +52,6 @@ class Pending(NamedTuple):
     key: str
     priority: int
     run_at: datetime | None
-
-
-class Waiting(NamedTuple):
-    """A message of an aggregate that nobody has handled. By `position` they came in this order."""
-
-    id: str
-    position: str
-    aggregate_type: str
-    aggregate_id: str
-    message_type: str
-    segment: str | None
-    concurrency: Any
-    payload: str
-    metadata: str
-    locked_until: datetime | None
 
 
 class Periodic(NamedTuple):
@@ -110,7 +83,7 @@ class Report:
     remembered: int | None = None
 
 
-def move(source: str, *, table: str = "", sender: str = "", dry_run: bool = False) -> Report:
+def move(source: str, *, dry_run: bool = False) -> Report:
     """Move what waits in another queue's tables over, 1 000 in a transaction; or its schedules.
 
     What runs there already is left to its own workers. A job that is moved is deleted there
@@ -118,19 +91,13 @@ def move(source: str, *, table: str = "", sender: str = "", dry_run: bool = Fals
 
     Args:
         source: one of SOURCES.
-        table: of AGGREGATES, if it has another name: "NAME" or "SCHEMA.NAME".
-        sender: of an inbox: the source that its messages are received from.
         dry_run: roll back each transaction.
 
     Raises:
         SourceMissing: its tables are not in the queue's database.
-        InvalidMessage: the sender can't be.
     """
     report = Report()
     alias = settings().database
-    if source in AGGREGATES:
-        _move_aggregates(source, table or SOURCES[source], sender, alias, report, dry_run=dry_run)
-        return report
     if _rows(alias, "is_there", table=SOURCES[source]) == [(None,)]:
         raise SourceMissing(
             f"The database {alias!r} has no tables of {source}: "
@@ -144,12 +111,12 @@ def move(source: str, *, table: str = "", sender: str = "", dry_run: bool = Fals
     while True:
         with transaction.atomic(using=alias):
             jobs = [Pending(*row) for row in _rows(alias, name, after=after, limit=BATCH)]
-            moving = _Moving[Pending](
+            moving = Moving[Pending](
                 take=lambda job, part: _take(job, alias, part),
                 delete=lambda jobs: _rows(alias, f"{name}_delete", ids=[job.id for job in jobs]),
                 name=attrgetter("task"),
             )
-            _move_some(jobs, moving, alias, report)
+            move_some(jobs, moving, alias, report)
             if dry_run:
                 transaction.set_rollback(True, using=alias)
         if len(jobs) < BATCH:
@@ -158,7 +125,7 @@ def move(source: str, *, table: str = "", sender: str = "", dry_run: bool = Fals
 
 
 @dataclass(frozen=True)
-class _Moving(Generic[T]):
+class Moving(Generic[T]):
     """How rows of a source are moved.
 
     Args:
@@ -172,7 +139,7 @@ class _Moving(Generic[T]):
     name: Callable[[T], str]
 
 
-def _move_some(items: Sequence[T], moving: _Moving[T], alias: str, report: Report) -> None:
+def move_some(items: Sequence[T], moving: Moving[T], alias: str, report: Report) -> None:
     """Store rows here and delete them there; leave those that can't be deleted as they are."""
 
     def some(items: Sequence[T]) -> Report:
@@ -189,7 +156,7 @@ def _move_some(items: Sequence[T], moving: _Moving[T], alias: str, report: Repor
         report.left += part.left
 
 
-def _said(error: Exception) -> str:
+def said(error: Exception) -> str:
     """Return what an error says, without the values of the row that it names."""
     return in_words(error) if isinstance(error, DatabaseError) else str(error)
 
@@ -214,119 +181,23 @@ def _take(job: Pending, alias: str, report: Report) -> bool:
     except Exception as error:  # whatever its module raises as it is imported
         if isinstance(error, DatabaseError) and not may_be_own(error):
             raise
-        report.left[f"{job.task}: {_said(error)}"] += 1
+        report.left[f"{job.task}: {said(error)}"] += 1
         return False
     report.moved[job.task] += 1
-    return True
-
-
-def _move_aggregates(
-    source: str, table: str, sender: str, alias: str, report: Report, *, dry_run: bool
-) -> None:
-    schema, _, name = table.rpartition(".")
-    found = _rows(alias, "table_named", schema=schema or None, name=name)
-    if not found:
-        raise SourceMissing(
-            f"The database {alias!r} has no table {table}: name it by --table. "
-            "Messages are moved in one transaction, within one database."
-        )
-    own = Identifier(*found[0])
-    is_inbox = source == "transactional-inbox"
-    if is_inbox:
-        known_as("id", sender)  # or each of its messages would be left because of it
-        report.remembered = _remember_ended(own, sender, alias, report, dry_run=dry_run)
-    after = ""
-    while True:
-        with transaction.atomic(using=alias):
-            rows = _rows(alias, "aggregates", own, after=after, limit=BATCH)
-            waiting = [Waiting(*row) for row in rows]
-            moving = _Moving[Waiting](
-                take=lambda each, part: _take_message(
-                    each, sender if is_inbox else None, alias, part
-                ),
-                delete=lambda waiting: _rows(
-                    alias, "aggregates_delete", own, ids=[each.id for each in waiting]
-                ),
-                name=lambda each: f"{each.aggregate_type}.{each.message_type}",
-            )
-            _move_some(waiting, moving, alias, report)
-            if dry_run:
-                transaction.set_rollback(True, using=alias)
-        if len(waiting) < BATCH:
-            break
-        after = waiting[-1].position
-    for kind, message, count in _rows(alias, "aggregates_abandoned", own):
-        report.left[f"{kind}.{message}: it was abandoned there"] += count
-
-
-def _remember_ended(
-    table: Identifier, sender: str, alias: str, report: Report, *, dry_run: bool
-) -> int:
-    """Remember what an inbox has handled or abandoned: its senders may repeat it."""
-    count, after = 0, ""
-
-    def some(known: Sequence[str]) -> int:
-        with transaction.atomic(using=alias):
-            return len(received.remember(connections[alias], list(known), lasting=REMEMBERED))
-
-    def leave(id: str, error: Exception) -> None:
-        report.left[f"an id that was handled there: {in_words(error)}"] += 1
-
-    while True:
-        with transaction.atomic(using=alias):
-            rows = _rows(alias, "aggregates_ended", table, after=after, limit=BATCH)
-            ids = [id for (id,) in rows]
-            known = [known_as(id, sender) for id in ids]
-            count += sum(by_halves(some, known, leave))
-            if dry_run:
-                transaction.set_rollback(True, using=alias)
-        if len(ids) < BATCH:
-            return count
-        after = ids[-1]
-
-
-def _take_message(waiting: Waiting, sender: str | None, alias: str, report: Report) -> bool:
-    """Publish a message, of an inbox once for each id; or note why it can't be."""
-    try:
-        message = AggregateMessage(
-            id=waiting.id,
-            aggregate_type=waiting.aggregate_type,
-            aggregate_id=waiting.aggregate_id,
-            message_type=waiting.message_type,
-            segment=waiting.segment,
-            concurrency=waiting.concurrency,
-            payload=json.loads(waiting.payload),
-            metadata=json.loads(waiting.metadata),
-            locked_until=waiting.locked_until,
-        )
-        with transaction.atomic(using=alias):
-            if sender is None:
-                message.publish(database=alias)
-            else:
-                message.receive(source=sender, database=alias)
-    except (
-        *(InvalidEvent, InvalidMessage, PayloadTooLarge),
-        *(TypeError, ValueError, DatabaseError),
-    ) as error:
-        if isinstance(error, DatabaseError) and not may_be_own(error):
-            raise
-        report.left[f"{waiting.aggregate_type}.{waiting.message_type}: {_said(error)}"] += 1
-        return False
-    report.moved[message.topic] += 1
     return True
 
 
 def _move_schedules(alias: str, report: Report, *, dry_run: bool) -> None:
     with transaction.atomic(using=alias):
         found = [Periodic(*row) for row in _rows(alias, "celery_beat")]
-        moving = _Moving[Periodic](
+        moving = Moving[Periodic](
             take=lambda each, part: _take_over(each, alias, part),
             delete=lambda found: _rows(
                 alias, "celery_beat_delete", names=[each.name for each in found]
             ),
             name=attrgetter("name"),
         )
-        _move_some(found, moving, alias, report)
+        move_some(found, moving, alias, report)
         if dry_run:
             transaction.set_rollback(True, using=alias)
 
@@ -355,18 +226,13 @@ def _take_over(periodic: Periodic, alias: str, report: Report) -> bool:
     except Exception as error:  # whatever its module raises as it is imported
         if isinstance(error, DatabaseError) and not may_be_own(error):
             raise
-        report.left[f"{periodic.name}: {_said(error)}"] += 1
+        report.left[f"{periodic.name}: {said(error)}"] += 1
         return False
     report.moved[periodic.name] += 1
     return True
 
 
-def _rows(
-    alias: str, statement: str, table: Identifier | None = None, /, **parameters: Any
-) -> list[tuple[Any, ...]]:
-    text: Any = SQL[statement]
-    if table is not None:
-        text = Text(text).format(table=table)
+def _rows(alias: str, statement: str, **parameters: Any) -> list[tuple[Any, ...]]:
     with connections[alias].cursor() as cursor:
-        cursor.execute(text, parameters)
+        cursor.execute(SQL[statement], parameters)
         return list(cursor.fetchall())

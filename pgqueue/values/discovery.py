@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from importlib import import_module
 from importlib.machinery import PathFinder
+from importlib.util import find_spec
 from typing import Any
 
 from django.apps import apps
@@ -85,3 +86,8 @@ def _functions(body: Iterable[ast.AST]) -> Iterator[ast.FunctionDef | ast.AsyncF
             yield node
         elif not isinstance(node, ast.ClassDef):
             yield from _functions(ast.iter_child_nodes(node))
+
+
+def is_installed(part: str) -> bool:
+    """Return whether a part of the package, such as `webhooks`, was not taken out of it."""
+    return find_spec(f"pgqueue.{part}") is not None

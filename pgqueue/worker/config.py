@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
+
+from pgqueue.threads.service import Service
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -20,7 +22,7 @@ class WorkerConfig:
         processes: the number of processes, each with its own threads and event loop.
         grace: how long running tasks may go on after the request to stop.
         duties: whether it does duties.
-        replication: whether it follows the WAL, unless another process does.
+        services: make further services of each process, from the alias of its database.
         drain: stop when nothing is ready, running or waiting for a retry.
         poll_only: don't listen; always so behind a transaction pooler.
         max_tasks: after about this many tasks a process is replaced.
@@ -42,7 +44,7 @@ class WorkerConfig:
     processes: int = 1
     grace: timedelta
     duties: bool = True
-    replication: bool = False
+    services: Sequence[Callable[[str], Service]] = ()
     drain: bool = False
     poll_only: bool = False
     max_tasks: int | None = None

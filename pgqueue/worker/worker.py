@@ -27,7 +27,6 @@ from pgqueue.duties.service import Duties
 from pgqueue.engine import lease, notifications, settle
 from pgqueue.engine.workers import WorkerInfo, versions
 from pgqueue.events import subscribing
-from pgqueue.replication.feed import Feed
 from pgqueue.tasks import scheduling
 from pgqueue.threads.listener import Subscription, Topic, subscribe
 from pgqueue.threads.service import Service
@@ -80,7 +79,6 @@ class Worker:
     ) -> None:
         self._config = config
         self._parent = parent
-        self._others = services
         self._told = told or {}
         self._requests = StopRequests(parent)
         self._is_retiring = False
@@ -124,7 +122,7 @@ class Worker:
             if config.duties
             else None
         )
-        self._feed = Feed(config.database) if config.replication else None
+        self._others = [*(make(config.database) for make in config.services), *services]
         self._pipeline = (
             Pipeline(
                 config,
@@ -261,7 +259,7 @@ class Worker:
         """Return the services in the order they start; they stop in the other."""
         pipeline = self._pipeline.services if self._pipeline else []
         others = [
-            *(self._duties, self._feed, self._autoreload, self._drain, self._reporter),
+            *(self._duties, self._autoreload, self._drain, self._reporter),
             *self._others,
         ]
         return [self._heartbeat, *pipeline[:-1], *filter(None, others), *pipeline[-1:]]

@@ -37,7 +37,7 @@ def test_they_work_where_a_test_commits(run_all: Any) -> None:
 
 @pytest.mark.parametrize(
     ("module", "absent"),
-    [("pgqueue.testing", "pytest"), ("pgqueue.testing.plugin", "django")],
+    [("pgqueue.testing", "pytest"), ("pgqueue.pytest_plugin", "django")],
 )
 def test_a_module_is_imported_without(module: str, absent: str) -> None:
     setup = "import django; django.setup()\n" if absent != "django" else ""

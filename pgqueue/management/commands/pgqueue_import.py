@@ -7,13 +7,17 @@ from django.core.management.base import CommandError
 from pgqueue.exceptions import InvalidMessage
 from pgqueue.management import arguments
 from pgqueue.management.base import QueueCommand
-from pgqueue.operating.importers import (
-    AGGREGATES,
-    SOURCES,
-    SourceMissing,
-    move,
-)
+from pgqueue.operating import importers
+from pgqueue.operating.importers import SourceMissing
+from pgqueue.values.discovery import is_installed
 from pgqueue.values.escaping import on_one_line
+
+if is_installed("inbox"):
+    from pgqueue.inbox import importing
+
+    AGGREGATES = list(importing.SOURCES)
+else:
+    AGGREGATES = []
 
 
 class Command(QueueCommand):
@@ -25,7 +29,9 @@ class Command(QueueCommand):
     )
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        parser.add_argument("--from", dest="source", required=True, choices=SOURCES)
+        parser.add_argument(
+            "--from", dest="source", required=True, choices=[*importers.SOURCES, *AGGREGATES]
+        )
         parser.add_argument(
             "--table", type=arguments.table, help="of a transactional outbox or inbox: its name."
         )
@@ -45,7 +51,10 @@ class Command(QueueCommand):
         if "sender" in own and source != "transactional-inbox":
             raise CommandError(f"--source: {source} is no inbox.")
         try:
-            report = move(source, dry_run=dry_run, **own)
+            if source in AGGREGATES:
+                report = importing.move(source, dry_run=dry_run, **own)
+            else:
+                report = importers.move(source, dry_run=dry_run)
         except (SourceMissing, InvalidMessage) as error:
             raise CommandError(str(error)) from error
         said = {} if report.remembered is None else {"remembered": report.remembered}

@@ -1,6 +1,7 @@
 import logging
 import sys
 from argparse import ArgumentParser, BooleanOptionalAction
+from collections.abc import Callable
 from datetime import timedelta
 from typing import Any, cast
 
@@ -11,6 +12,7 @@ from pgqueue.conf import MOST_THREADS, settings
 from pgqueue.database.connections import connect
 from pgqueue.management import arguments, cluster, port
 from pgqueue.management.databases import database_of
+from pgqueue.threads.service import Service
 from pgqueue.values.names import AT_START
 from pgqueue.worker.config import WorkerConfig
 from pgqueue.worker.deadline import OVERRUN, STATUS, bound_interpreter_exit, exit_at_once
@@ -203,7 +205,7 @@ class Command(BaseCommand):
             processes=options["workers"] or options["processes"],
             grace=self._grace(options, defaults.grace),
             duties=options["duties"],
-            replication=options["replication"],
+            services=_services(options),
             drain=options["drain"],
             poll_only=options["poll_only"],
             max_tasks=options["max_tasks"],
@@ -221,3 +223,12 @@ class Command(BaseCommand):
         if options["grace"] is not None:
             return cast(timedelta, options["grace"])
         return min(default, GRACE_OF_RELOADS) if options["reload"] else default
+
+
+def _services(options: dict[str, Any]) -> list[Callable[[str], Service]]:
+    """Return the services that each process has beside those of a worker."""
+    if not options["replication"]:
+        return []
+    from pgqueue.replication.feed import Feed
+
+    return [Feed]

@@ -1,0 +1,164 @@
+"""Messages of pg-transactional-outbox, moved over from its tables."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any, NamedTuple
+
+from django.db import DatabaseError, connections, transaction
+from psycopg.sql import SQL as Text
+from psycopg.sql import Identifier
+
+from pgqueue.conf import settings
+from pgqueue.database.sql_files import load
+from pgqueue.engine import received
+from pgqueue.engine.culprits import by_halves, in_words, may_be_own
+from pgqueue.exceptions import InvalidEvent, InvalidMessage, PayloadTooLarge
+from pgqueue.inbox.aggregates import AggregateMessage
+from pgqueue.inbox.receiving import REMEMBERED, known_as
+from pgqueue.operating import importers
+from pgqueue.operating.importers import Moving, Report, SourceMissing, move_some, said
+
+SQL = load(__name__)
+
+SOURCES = {"transactional-outbox": "outbox", "transactional-inbox": "inbox"}
+"""The names that their tables have by default."""
+
+
+class Waiting(NamedTuple):
+    """A message of an aggregate that nobody has handled. By `position` they came in this order."""
+
+    id: str
+    position: str
+    aggregate_type: str
+    aggregate_id: str
+    message_type: str
+    segment: str | None
+    concurrency: Any
+    payload: str
+    metadata: str
+    locked_until: datetime | None
+
+
+def move(source: str, *, table: str = "", sender: str = "", dry_run: bool = False) -> Report:
+    """Publish the messages of an outbox, or receive those of an inbox, 1 000 in a transaction.
+
+    A message is deleted there in the same transaction, so that moving again finds nothing twice.
+
+    Args:
+        source: one of SOURCES.
+        table: its name, if it is not the default one: "NAME" or "SCHEMA.NAME".
+        sender: of an inbox: the source that its messages are received from.
+        dry_run: roll back each transaction.
+
+    Raises:
+        SourceMissing: the queue's database does not have the table.
+        InvalidMessage: the sender is invalid.
+    """
+    report, alias = Report(), settings().database
+    table = table or SOURCES[source]
+    schema, _, name = table.rpartition(".")
+    found = _rows(alias, "table_named", schema=schema or None, name=name)
+    if not found:
+        raise SourceMissing(
+            f"The database {alias!r} has no table {table}: name it by --table. "
+            "Messages are moved in one transaction, within one database."
+        )
+    own = Identifier(*found[0])
+    is_inbox = source == "transactional-inbox"
+    if is_inbox:
+        known_as("id", sender)  # or each of its messages would be left because of it
+        report.remembered = _remember_ended(own, sender, alias, report, dry_run=dry_run)
+    after = ""
+    while True:
+        with transaction.atomic(using=alias):
+            rows = _rows(alias, "aggregates", own, after=after, limit=importers.BATCH)
+            waiting = [Waiting(*row) for row in rows]
+            moving = Moving[Waiting](
+                take=lambda each, part: _take_message(
+                    each, sender if is_inbox else None, alias, part
+                ),
+                delete=lambda waiting: _rows(
+                    alias, "aggregates_delete", own, ids=[each.id for each in waiting]
+                ),
+                name=lambda each: f"{each.aggregate_type}.{each.message_type}",
+            )
+            move_some(waiting, moving, alias, report)
+            if dry_run:
+                transaction.set_rollback(True, using=alias)
+        if len(waiting) < importers.BATCH:
+            break
+        after = waiting[-1].position
+    for kind, message, count in _rows(alias, "aggregates_abandoned", own):
+        report.left[f"{kind}.{message}: it was abandoned there"] += count
+    return report
+
+
+def _remember_ended(
+    table: Identifier, sender: str, alias: str, report: Report, *, dry_run: bool
+) -> int:
+    """Remember what an inbox has handled or abandoned: its senders may repeat it."""
+    count, after = 0, ""
+
+    def some(known: Sequence[str]) -> int:
+        with transaction.atomic(using=alias):
+            return len(received.remember(connections[alias], list(known), lasting=REMEMBERED))
+
+    def leave(id: str, error: Exception) -> None:
+        report.left[f"an id that was handled there: {in_words(error)}"] += 1
+
+    while True:
+        with transaction.atomic(using=alias):
+            rows = _rows(alias, "aggregates_ended", table, after=after, limit=importers.BATCH)
+            ids = [id for (id,) in rows]
+            known = [known_as(id, sender) for id in ids]
+            count += sum(by_halves(some, known, leave))
+            if dry_run:
+                transaction.set_rollback(True, using=alias)
+        if len(ids) < importers.BATCH:
+            return count
+        after = ids[-1]
+
+
+def _take_message(waiting: Waiting, sender: str | None, alias: str, report: Report) -> bool:
+    """Publish a message, of an inbox once for each id; or note why it can't be."""
+    try:
+        message = AggregateMessage(
+            id=waiting.id,
+            aggregate_type=waiting.aggregate_type,
+            aggregate_id=waiting.aggregate_id,
+            message_type=waiting.message_type,
+            segment=waiting.segment,
+            concurrency=waiting.concurrency,
+            payload=json.loads(waiting.payload),
+            metadata=json.loads(waiting.metadata),
+            locked_until=waiting.locked_until,
+        )
+        with transaction.atomic(using=alias):
+            if sender is None:
+                message.publish(database=alias)
+            else:
+                message.receive(source=sender, database=alias)
+    except (
+        *(InvalidEvent, InvalidMessage, PayloadTooLarge),
+        *(TypeError, ValueError, DatabaseError),
+    ) as error:
+        if isinstance(error, DatabaseError) and not may_be_own(error):
+            raise
+        report.left[f"{waiting.aggregate_type}.{waiting.message_type}: {said(error)}"] += 1
+        return False
+    report.moved[message.topic] += 1
+    return True
+
+
+def _rows(
+    alias: str, statement: str, table: Identifier | None = None, /, **parameters: Any
+) -> list[tuple[Any, ...]]:
+    text: Any = SQL[statement]
+    if table is not None:
+        text = Text(text).format(table=table)
+    with connections[alias].cursor() as cursor:
+        cursor.execute(text, parameters)
+        return list(cursor.fetchall())

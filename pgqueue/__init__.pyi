@@ -1,5 +1,7 @@
 # The public names, and the modules that define them. __init__.py reads this file.
 
+__version__: str
+
 from pgqueue.database.guard import TransactionLost as TransactionLost
 from pgqueue.database.migration_check import NotMigrated as NotMigrated
 from pgqueue.events.acting import acting_as as acting_as

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import re
 from collections.abc import Mapping
 from fnmatch import fnmatchcase
 from typing import Any
@@ -13,10 +12,10 @@ from pgqueue.compat.celery.calling import options_of, priority_of
 from pgqueue.compat.celery.exceptions import Unsupported
 from pgqueue.compat.celery.retrying import Retrying, retrying_of
 from pgqueue.compat.celery.running import CeleryTask
+from pgqueue.compat.celery.utils.rate_limits import rate_of
 from pgqueue.exceptions import InvalidTask
 from pgqueue.tasks import redacting, registry
 from pgqueue.tasks.options import checked
-from pgqueue.values.error_words import shown
 
 HANDLERS = "use the signals, or handlers such as on_failure()"
 STRATEGY = "the worker has no strategies: use the signals, or before_start()"
@@ -41,8 +40,6 @@ REFUSED: Mapping[str, str] = {
     "subtask_from_request": "retry() tries the same message again",
 }
 """What neither an option nor a class of tasks can have, and what to do instead."""
-RATE = re.compile(r"(\d+(?:\.\d+)?)(?:/([smh]))?")
-PER = {"s": 1.0, "m": 60.0, "h": 3600.0}
 
 
 def made(task: Any) -> CeleryTask:
@@ -131,19 +128,3 @@ def _annotate(task: Any) -> None:
 
 def _first(*values: Any) -> Any:
     return next((each for each in values if each is not None), None)
-
-
-def rate_of(limit: Any) -> tuple[float, float] | None:
-    """Return how many messages may start in how many seconds; None: any number.
-
-    Raises:
-        InvalidTask: this is no rate limit.
-    """
-    if limit is None or limit == 0 or limit == "":
-        return None
-    found = RATE.fullmatch(str(limit)) if not isinstance(limit, bool) else None
-    if found is None or not float(found[1]):
-        raise InvalidTask(
-            f'rate_limit={shown(limit)}: it must be such as "10/s", "10/m" or "10/h".'
-        )
-    return float(found[1]), PER[found[2] or "s"]

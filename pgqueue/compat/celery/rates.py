@@ -9,8 +9,8 @@ from django.db import close_old_connections
 
 from pgqueue import signals
 from pgqueue.compat.celery.current import discovery
-from pgqueue.compat.celery.making import rate_of
 from pgqueue.compat.celery.running import CeleryTask
+from pgqueue.compat.celery.utils.rate_limits import rate_of
 from pgqueue.tasks import registry
 from pgqueue.values.escaping import logger_of
 

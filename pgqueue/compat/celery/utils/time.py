@@ -10,7 +10,7 @@ from zoneinfo import ZoneInfo
 from django.utils import timezone as django_timezone
 
 from pgqueue.compat.celery import absent
-from pgqueue.compat.celery.making import rate_of
+from pgqueue.compat.celery.utils.rate_limits import rate_of
 
 __all__ = [
     "get_exponential_backoff_interval",

@@ -32,5 +32,5 @@ def script(connection: Cursors, *, prefix: str = PREFIX) -> str:
     with connection.cursor() as cursor:
         cursor.execute(SCHEMA)
         [schema] = cursor.fetchone()
-    text = files("pgqueue").joinpath("roles.sql").read_text("utf-8")
+    text = files("pgqueue.operating").joinpath("roles.sql").read_text("utf-8")
     return SQL(text).format(schema=Literal(schema), **names).as_string(None)

@@ -29,7 +29,7 @@ from pgqueue.listing import index
 from pgqueue.listing.index import NOT_IN_ORDER, without
 from pgqueue.listing.messages import last_error
 from pgqueue.models import Message
-from pgqueue.models.clock import StatementTimestamp
+from pgqueue.models.fields import StatementTimestamp
 from pgqueue.operating import bulk
 from pgqueue.operating.channels import WAITING, Channel
 from pgqueue.states import State

@@ -20,7 +20,7 @@ from pgqueue.admin.lane import ended
 from pgqueue.admin.links import with_urls
 from pgqueue.conf import settings
 from pgqueue.models import Message, Worker
-from pgqueue.models.clock import StatementTimestamp
+from pgqueue.models.fields import StatementTimestamp
 from pgqueue.states import State
 from pgqueue.templatetags.pgqueue_admin import grouped
 

@@ -8,8 +8,8 @@ import django.db.models.functions.datetime
 import django.db.models.lookups
 from django.db import migrations, models
 
-import pgqueue.models.clock
-import pgqueue.models.names
+import pgqueue.models.fields
+import pgqueue.models.fields
 from pgqueue.migrations.sql import RunSQLFile
 
 
@@ -92,7 +92,7 @@ class Migration(migrations.Migration):
                 ('priority', models.SmallIntegerField(db_default=0, help_text='-100 to 100, higher first.')),
                 ('rank', models.GeneratedField(db_persist=True, expression=django.db.models.expressions.CombinedExpression(models.F('priority'), '*', models.Value(-1)), help_text='-priority: an index and a row comparison need one direction.', output_field=models.SmallIntegerField())),
                 ('state', models.TextField(choices=[('held', 'Held'), ('scheduled', 'Scheduled'), ('ready', 'Ready'), ('running', 'Running'), ('dead', 'Dead')])),
-                ('run_at', models.DateTimeField(db_default=pgqueue.models.clock.StatementTimestamp())),
+                ('run_at', models.DateTimeField(db_default=pgqueue.models.fields.StatementTimestamp())),
                 ('expires_at', models.DateTimeField(blank=True, null=True)),
                 ('lease_until', models.DateTimeField(blank=True, null=True)),
                 ('worker_id', models.UUIDField(blank=True, null=True)),
@@ -110,7 +110,7 @@ class Migration(migrations.Migration):
                 ('started_at', models.DateTimeField(blank=True, null=True)),
                 ('cancel_requested_at', models.DateTimeField(blank=True, null=True)),
                 ('parent_id', models.BigIntegerField(blank=True, null=True)),
-                ('created_at', models.DateTimeField(db_default=pgqueue.models.clock.StatementTimestamp())),
+                ('created_at', models.DateTimeField(db_default=pgqueue.models.fields.StatementTimestamp())),
             ],
             options={
                 'db_table': 'pgqueue_message',
@@ -277,8 +277,8 @@ class Migration(migrations.Migration):
                 ('pid', models.IntegerField()),
                 ('started_at', models.DateTimeField()),
                 ('last_seen', models.DateTimeField()),
-                ('channels', pgqueue.models.names.NamesField(help_text='Null: every channel, also future ones.', null=True)),
-                ('excluded', pgqueue.models.names.NamesField(db_default=[])),
+                ('channels', pgqueue.models.fields.NamesField(help_text='Null: every channel, also future ones.', null=True)),
+                ('excluded', pgqueue.models.fields.NamesField(db_default=[])),
                 ('notify_until', models.DateTimeField(help_text='Until then it is idle, and is notified of new messages.', null=True)),
                 ('info', models.JSONField(db_default={}, help_text='What it runs: threads, version, …')),
             ],
@@ -320,7 +320,7 @@ class Migration(migrations.Migration):
                 ('error', models.TextField(db_default='', default='', editable=False, help_text='Why the last tick had no message.')),
                 ('declared', models.BooleanField(db_default=False, default=False, editable=False, help_text='Whether it is declared in code.')),
                 ('definition', models.TextField(db_default='', default='', editable=False, help_text='A digest of its declaration in code.')),
-                ('superseded', pgqueue.models.names.NamesField(db_default=[], default=list, editable=False, help_text='Earlier declarations in code, newest first.')),
+                ('superseded', pgqueue.models.fields.NamesField(db_default=[], default=list, editable=False, help_text='Earlier declarations in code, newest first.')),
                 ('seen_at', models.DateTimeField(editable=False, help_text='About when a worker last had it in its code.', null=True)),
             ],
             options={

@@ -2,7 +2,7 @@
 
 from django.db import migrations, models
 
-import pgqueue.models.clock
+import pgqueue.models.fields
 from pgqueue.migrations.sql import RunSQLFile
 
 
@@ -26,7 +26,7 @@ class Migration(migrations.Migration):
                 ('error', models.TextField(db_default='', help_text='The last of them.')),
                 ('retry_at', models.DateTimeField(help_text='When the next event is tried again.', null=True)),
                 ('is_stopped', models.BooleanField(db_default=False, help_text='An event failed for good: an operator resumes the group.')),
-                ('updated_at', models.DateTimeField(db_default=pgqueue.models.clock.StatementTimestamp())),
+                ('updated_at', models.DateTimeField(db_default=pgqueue.models.fields.StatementTimestamp())),
             ],
             options={
                 'db_table': 'pgqueue_cursor',
@@ -56,7 +56,7 @@ class Migration(migrations.Migration):
                 ('key', models.TextField(db_collation='C', db_default='')),
                 ('payload', models.JSONField(null=True)),
                 ('metadata', models.JSONField(db_default={})),
-                ('created_at', models.DateTimeField(db_default=pgqueue.models.clock.StatementTimestamp())),
+                ('created_at', models.DateTimeField(db_default=pgqueue.models.fields.StatementTimestamp())),
             ],
             options={
                 'db_table': 'pgqueue_event_inbox',
@@ -71,7 +71,7 @@ class Migration(migrations.Migration):
             fields=[
                 ('name', models.TextField(db_collation='C', primary_key=True, serialize=False)),
                 ('partitions', models.IntegerField(db_default=1, default=1)),
-                ('created_at', models.DateTimeField(db_default=pgqueue.models.clock.StatementTimestamp())),
+                ('created_at', models.DateTimeField(db_default=pgqueue.models.fields.StatementTimestamp())),
             ],
             options={
                 'db_table': 'pgqueue_group',

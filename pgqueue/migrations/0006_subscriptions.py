@@ -2,8 +2,8 @@
 
 from django.db import migrations, models
 
-import pgqueue.models.clock
-import pgqueue.models.names
+import pgqueue.models.fields
+import pgqueue.models.fields
 from pgqueue.migrations.sql import RunSQLFile
 
 
@@ -19,7 +19,7 @@ class Migration(migrations.Migration):
             fields=[
                 ('name', models.TextField(db_collation='C', primary_key=True, serialize=False)),
                 ('task', models.TextField(blank=True, db_default='', default='', help_text='The import path of the task. Empty: raw messages.')),
-                ('topics', pgqueue.models.names.NamesField(blank=True, db_default=[], default=list, help_text='order.paid, order.*, order.**')),
+                ('topics', pgqueue.models.fields.NamesField(blank=True, db_default=[], default=list, help_text='order.paid, order.*, order.**')),
                 ('where', models.JSONField(blank=True, db_default={}, default=dict)),
                 ('predicate', models.TextField(blank=True, db_default='', default='', help_text="SQL over an event e and a subscription s: e.key = s.params ->> 'key'")),
                 ('params', models.JSONField(blank=True, db_default={}, default=dict, help_text='What the predicate knows as s.params.')),
@@ -37,12 +37,12 @@ class Migration(migrations.Migration):
                 ('position', models.BigIntegerField(editable=False, help_text='The last event that it was matched with, unless it follows.')),
                 ('follows', models.BooleanField(db_default=False, default=False, editable=False, help_text='It is where the dispatch is.')),
                 ('error', models.TextField(db_default='', default='', editable=False, help_text='Why the dispatch has paused it.')),
-                ('created_at', models.DateTimeField(db_default=pgqueue.models.clock.StatementTimestamp(), editable=False)),
+                ('created_at', models.DateTimeField(db_default=pgqueue.models.fields.StatementTimestamp(), editable=False)),
                 ('declared', models.BooleanField(db_default=False, default=False, editable=False)),
                 ('definition', models.TextField(db_default='', default='', editable=False)),
-                ('superseded', pgqueue.models.names.NamesField(db_default=[], default=list, editable=False)),
+                ('superseded', pgqueue.models.fields.NamesField(db_default=[], default=list, editable=False)),
                 ('seen_at', models.DateTimeField(editable=False, help_text='About when a worker last had it in its code.', null=True)),
-                ('exact', pgqueue.models.names.NamesField(db_default=[], default=list, editable=False)),
+                ('exact', pgqueue.models.fields.NamesField(db_default=[], default=list, editable=False)),
                 ('regex', models.TextField(db_default='', default='', editable=False)),
                 ('eq_path', models.TextField(db_default='', default='', editable=False)),
                 ('eq_value', models.JSONField(editable=False, null=True)),

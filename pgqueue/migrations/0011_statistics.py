@@ -2,7 +2,7 @@
 
 from django.db import migrations, models
 
-import pgqueue.models.buckets
+import pgqueue.models.fields
 from pgqueue.migrations.sql import RunSQLFile
 
 
@@ -26,8 +26,8 @@ class Migration(migrations.Migration):
                 ('cancelled', models.BigIntegerField()),
                 ('waited', models.FloatField(help_text='Seconds from when messages were due to their starts.')),
                 ('ran', models.FloatField(help_text='Seconds of all runs together.')),
-                ('waits', pgqueue.models.buckets.BucketsField(help_text='How many waited for up to 1 ms, 2 ms, 4 ms, …; the rest.')),
-                ('runs', pgqueue.models.buckets.BucketsField(help_text='How many ran for up to 1 ms, 2 ms, 4 ms, …; the rest.')),
+                ('waits', pgqueue.models.fields.BucketsField(help_text='How many waited for up to 1 ms, 2 ms, 4 ms, …; the rest.')),
+                ('runs', pgqueue.models.fields.BucketsField(help_text='How many ran for up to 1 ms, 2 ms, 4 ms, …; the rest.')),
                 ('pk', models.CompositePrimaryKey('period', 'at', 'channel', 'task', blank=True, editable=False, primary_key=True, serialize=False)),
                 ('period', models.TextField(help_text='minute or hour')),
                 ('at', models.DateTimeField(help_text='When the period begins.')),
@@ -50,8 +50,8 @@ class Migration(migrations.Migration):
                 ('cancelled', models.BigIntegerField()),
                 ('waited', models.FloatField(help_text='Seconds from when messages were due to their starts.')),
                 ('ran', models.FloatField(help_text='Seconds of all runs together.')),
-                ('waits', pgqueue.models.buckets.BucketsField(help_text='How many waited for up to 1 ms, 2 ms, 4 ms, …; the rest.')),
-                ('runs', pgqueue.models.buckets.BucketsField(help_text='How many ran for up to 1 ms, 2 ms, 4 ms, …; the rest.')),
+                ('waits', pgqueue.models.fields.BucketsField(help_text='How many waited for up to 1 ms, 2 ms, 4 ms, …; the rest.')),
+                ('runs', pgqueue.models.fields.BucketsField(help_text='How many ran for up to 1 ms, 2 ms, 4 ms, …; the rest.')),
                 ('id', models.BigAutoField(primary_key=True, serialize=False)),
                 ('at', models.DateTimeField()),
             ],
@@ -73,8 +73,8 @@ class Migration(migrations.Migration):
                 ('cancelled', models.BigIntegerField()),
                 ('waited', models.FloatField(help_text='Seconds from when messages were due to their starts.')),
                 ('ran', models.FloatField(help_text='Seconds of all runs together.')),
-                ('waits', pgqueue.models.buckets.BucketsField(help_text='How many waited for up to 1 ms, 2 ms, 4 ms, …; the rest.')),
-                ('runs', pgqueue.models.buckets.BucketsField(help_text='How many ran for up to 1 ms, 2 ms, 4 ms, …; the rest.')),
+                ('waits', pgqueue.models.fields.BucketsField(help_text='How many waited for up to 1 ms, 2 ms, 4 ms, …; the rest.')),
+                ('runs', pgqueue.models.fields.BucketsField(help_text='How many ran for up to 1 ms, 2 ms, 4 ms, …; the rest.')),
                 ('pk', models.CompositePrimaryKey('channel', 'task', blank=True, editable=False, primary_key=True, serialize=False)),
                 ('counted_at', models.DateTimeField(help_text='The last time that something was added.')),
             ],

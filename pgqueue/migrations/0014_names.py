@@ -2,8 +2,8 @@
 
 import datetime
 import pgqueue.options.webhook_options
-import pgqueue.models.clock
-import pgqueue.models.names
+import pgqueue.models.fields
+import pgqueue.models.fields
 import uuid
 from django.db import migrations, models
 
@@ -168,7 +168,7 @@ class Migration(migrations.Migration):
         migrations.AlterField(
             model_name='group',
             name='created_at',
-            field=models.DateTimeField(db_default=pgqueue.models.clock.StatementTimestamp(), verbose_name='created at'),
+            field=models.DateTimeField(db_default=pgqueue.models.fields.StatementTimestamp(), verbose_name='created at'),
         ),
         migrations.AlterField(
             model_name='group',
@@ -353,7 +353,7 @@ class Migration(migrations.Migration):
         migrations.AlterField(
             model_name='message',
             name='created_at',
-            field=models.DateTimeField(db_default=pgqueue.models.clock.StatementTimestamp(), verbose_name='created at'),
+            field=models.DateTimeField(db_default=pgqueue.models.fields.StatementTimestamp(), verbose_name='created at'),
         ),
         migrations.AlterField(
             model_name='message',
@@ -448,7 +448,7 @@ class Migration(migrations.Migration):
         migrations.AlterField(
             model_name='message',
             name='run_at',
-            field=models.DateTimeField(db_default=pgqueue.models.clock.StatementTimestamp(), verbose_name='run at'),
+            field=models.DateTimeField(db_default=pgqueue.models.fields.StatementTimestamp(), verbose_name='run at'),
         ),
         migrations.AlterField(
             model_name='message',
@@ -598,7 +598,7 @@ class Migration(migrations.Migration):
         migrations.AlterField(
             model_name='schedule',
             name='superseded',
-            field=pgqueue.models.names.NamesField(db_default=[], default=list, editable=False, help_text='Earlier declarations in code, newest first.', verbose_name='superseded'),
+            field=pgqueue.models.fields.NamesField(db_default=[], default=list, editable=False, help_text='Earlier declarations in code, newest first.', verbose_name='superseded'),
         ),
         migrations.AlterField(
             model_name='schedule',
@@ -628,7 +628,7 @@ class Migration(migrations.Migration):
         migrations.AlterField(
             model_name='subscription',
             name='created_at',
-            field=models.DateTimeField(db_default=pgqueue.models.clock.StatementTimestamp(), editable=False, verbose_name='created at'),
+            field=models.DateTimeField(db_default=pgqueue.models.fields.StatementTimestamp(), editable=False, verbose_name='created at'),
         ),
         migrations.AlterField(
             model_name='subscription',
@@ -658,7 +658,7 @@ class Migration(migrations.Migration):
         migrations.AlterField(
             model_name='subscription',
             name='exact',
-            field=pgqueue.models.names.NamesField(db_default=[], default=list, editable=False, verbose_name='exact'),
+            field=pgqueue.models.fields.NamesField(db_default=[], default=list, editable=False, verbose_name='exact'),
         ),
         migrations.AlterField(
             model_name='subscription',
@@ -758,7 +758,7 @@ class Migration(migrations.Migration):
         migrations.AlterField(
             model_name='subscription',
             name='superseded',
-            field=pgqueue.models.names.NamesField(db_default=[], default=list, editable=False, verbose_name='superseded'),
+            field=pgqueue.models.fields.NamesField(db_default=[], default=list, editable=False, verbose_name='superseded'),
         ),
         migrations.AlterField(
             model_name='subscription',
@@ -768,7 +768,7 @@ class Migration(migrations.Migration):
         migrations.AlterField(
             model_name='subscription',
             name='topics',
-            field=pgqueue.models.names.NamesField(blank=True, db_default=[], default=list, help_text='order.paid, order.*, order.**', verbose_name='topics'),
+            field=pgqueue.models.fields.NamesField(blank=True, db_default=[], default=list, help_text='order.paid, order.*, order.**', verbose_name='topics'),
         ),
         migrations.AlterField(
             model_name='subscription',
@@ -838,12 +838,12 @@ class Migration(migrations.Migration):
         migrations.AlterField(
             model_name='worker',
             name='channels',
-            field=pgqueue.models.names.NamesField(help_text='Null: every channel, also future ones.', null=True, verbose_name='channels'),
+            field=pgqueue.models.fields.NamesField(help_text='Null: every channel, also future ones.', null=True, verbose_name='channels'),
         ),
         migrations.AlterField(
             model_name='worker',
             name='excluded',
-            field=pgqueue.models.names.NamesField(db_default=[], verbose_name='excluded'),
+            field=pgqueue.models.fields.NamesField(db_default=[], verbose_name='excluded'),
         ),
         migrations.AlterField(
             model_name='worker',

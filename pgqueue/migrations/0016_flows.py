@@ -2,8 +2,8 @@
 
 from django.db import migrations, models
 
-import pgqueue.models.clock
-import pgqueue.models.ids
+import pgqueue.models.fields
+import pgqueue.models.fields
 from pgqueue.migrations.sql import RunSQLFile
 
 
@@ -57,7 +57,7 @@ class Migration(migrations.Migration):
                 ('id', models.BigAutoField(primary_key=True, serialize=False, verbose_name='ID')),
                 ('name', models.TextField(verbose_name='name')),
                 ('handler_id', models.BigIntegerField(blank=True, help_text='The message that runs when all others have ended.', null=True, verbose_name='handler id')),
-                ('created_at', models.DateTimeField(db_default=pgqueue.models.clock.StatementTimestamp(), verbose_name='created at')),
+                ('created_at', models.DateTimeField(db_default=pgqueue.models.fields.StatementTimestamp(), verbose_name='created at')),
                 ('ended_at', models.DateTimeField(blank=True, help_text='When a duty found that none of its messages is left.', null=True, verbose_name='ended at')),
             ],
             options={
@@ -70,7 +70,7 @@ class Migration(migrations.Migration):
         migrations.AddField(
             model_name='bell',
             name='ended',
-            field=pgqueue.models.ids.IdsField(help_text='Messages of flows that ended or died: not a lane is meant, but their children.', null=True),
+            field=pgqueue.models.fields.IdsField(help_text='Messages of flows that ended or died: not a lane is meant, but their children.', null=True),
         ),
         migrations.AddField(
             model_name='history',

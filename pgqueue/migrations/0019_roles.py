@@ -2,7 +2,7 @@
 
 from django.db import migrations, models
 
-import pgqueue.models.clock
+import pgqueue.models.fields
 from pgqueue.migrations.sql import RunSQLFile
 
 
@@ -18,7 +18,7 @@ class Migration(migrations.Migration):
             fields=[
                 ('message_id', models.BigIntegerField(help_text='The message that does it.', primary_key=True, serialize=False)),
                 ('user', models.JSONField(help_text='Who asked: an id and a name.', null=True)),
-                ('created_at', models.DateTimeField(db_default=pgqueue.models.clock.StatementTimestamp())),
+                ('created_at', models.DateTimeField(db_default=pgqueue.models.fields.StatementTimestamp())),
             ],
             options={
                 'db_table': 'pgqueue_operation',

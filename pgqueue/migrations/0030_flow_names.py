@@ -2,7 +2,7 @@
 
 from django.db import migrations
 
-import pgqueue.models.readable
+import pgqueue.models.fields
 from pgqueue.migrations.sql import RunSQLFile
 
 
@@ -16,7 +16,7 @@ class Migration(migrations.Migration):
         migrations.AddField(
             model_name='flow',
             name='names',
-            field=pgqueue.models.readable.JSONField(db_default={}, editable=False, help_text='The ids of its messages that have a name, by these names.'),
+            field=pgqueue.models.fields.JSONField(db_default={}, editable=False, help_text='The ids of its messages that have a name, by these names.'),
         ),
         RunSQLFile('0030_flow_names'),
     ]

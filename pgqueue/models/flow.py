@@ -2,8 +2,7 @@ from django.db import models
 from django.db.models import Q
 from django.utils.translation import gettext_lazy as _
 
-from pgqueue.models.clock import StatementTimestamp
-from pgqueue.models.readable import InstantField, JSONField
+from pgqueue.models.fields import InstantField, JSONField, StatementTimestamp
 
 
 class Flow(models.Model):

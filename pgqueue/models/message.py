@@ -1,3 +1,5 @@
+"""Messages: those that live, and the history of those that have ended."""
+
 from __future__ import annotations
 
 from django.db import models, transaction
@@ -8,11 +10,9 @@ from pgqueue.database.connections import borrow
 from pgqueue.database.migration_check import needing_tables
 from pgqueue.engine import operate
 from pgqueue.engine.operate import BATCH, Operated, Verb
-from pgqueue.models.clock import StatementTimestamp
+from pgqueue.models.fields import GeneratedField, InstantField, JSONField, StatementTimestamp
 from pgqueue.models.flow import Flow
-from pgqueue.models.generated import GeneratedField
-from pgqueue.models.readable import InstantField, JSONField
-from pgqueue.states import State
+from pgqueue.states import Outcome, State
 
 LIVE = [State.HELD, State.SCHEDULED, State.READY, State.RUNNING]
 INDEXED = (
@@ -254,3 +254,68 @@ class Message(models.Model):
 
     def __str__(self) -> str:
         return f"{self.task} #{self.pk}"
+
+
+class History(models.Model):
+    """A message that ended: append-only, in one partition for each UTC day.
+
+    Made by SQL (`migrations/sql/`), since models know no partitions. PostgreSQL's key
+    would have to hold `finished_at`; ids are unique all the same, being a message's.
+    """
+
+    id = models.BigIntegerField(_("ID"), primary_key=True)
+    channel = models.TextField(_("channel"), db_collation="C")
+    key = models.TextField(_("key"), db_collation="C")
+    task = models.TextField(_("task"))
+    payload = JSONField(_("payload"), null=True)
+    body = models.BinaryField(_("body"), null=True)
+    metadata = JSONField(_("metadata"))
+    options = JSONField(_("options"), null=True)
+    priority = models.SmallIntegerField(_("priority"))
+    run_at = InstantField(_("run at"))
+    expires_at = InstantField(_("expires at"), null=True)
+    worker_id = models.UUIDField(_("worker id"), null=True)
+    attempt = models.IntegerField(_("attempt"))
+    failures = models.IntegerField(_("failures"))
+    lost = models.IntegerField(_("lost"))
+    max_attempts = models.IntegerField(_("max attempts"))
+    ordered = models.BooleanField(_("ordered"))
+    dedupe_key = models.TextField(_("dedupe key"), db_collation="C", null=True)  # noqa: DJ001
+    progress = JSONField(_("progress"), null=True)
+    errors = JSONField(_("errors"))
+    claimed_at = InstantField(_("claimed at"), null=True)
+    started_at = InstantField(_("started at"), null=True)
+    cancel_requested_at = InstantField(_("cancel requested at"), null=True)
+    parent_id = models.BigIntegerField(_("parent id"), null=True)
+    flow_id = models.BigIntegerField(_("flow id"), null=True)
+    created_at = InstantField(_("created at"))
+    outcome = models.TextField(_("outcome"), choices=Outcome.choices)
+    result = JSONField(_("result"), null=True)
+    finished_at = InstantField(_("finished at"))
+    txid = models.BigIntegerField(_("txid"))
+
+    class Meta:
+        db_table = "pgqueue_history"
+        verbose_name = _("history")
+        verbose_name_plural = _("history")
+
+    def __str__(self) -> str:
+        return f"{self.task} #{self.pk}"
+
+
+class Dedupe(models.Model):
+    """A key that is remembered for longer than its message lives."""
+
+    pk = models.CompositePrimaryKey("channel", "dedupe_key")
+    channel = models.TextField(db_collation="C")
+    dedupe_key = models.TextField(db_collation="C")
+    message_id = models.BigIntegerField()
+    expires_at = InstantField()
+
+    class Meta:
+        db_table = "pgqueue_dedupe"
+        default_permissions = ()
+        indexes = [models.Index(fields=["expires_at"], name="pgqueue_dedupe_expires")]
+
+    def __str__(self) -> str:
+        return f"{self.channel}, {self.dedupe_key!r}"

@@ -8,8 +8,7 @@ from django.db.models import F, Q
 from django.db.models.base import ModelBase
 from django.utils.translation import gettext_lazy as _
 
-from pgqueue.models.names import NamesField
-from pgqueue.models.readable import InstantField, JSONField
+from pgqueue.models.fields import InstantField, JSONField, NamesField
 from pgqueue.options.schedules import rhythm_of
 from pgqueue.options.ticks import LONGEST, SHORTEST, Rhythm
 

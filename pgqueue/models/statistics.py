@@ -1,9 +1,12 @@
+"""Counts of runs by minute, hour and day, and the overview that shows them."""
+
 from __future__ import annotations
 
 from django.db import models
+from django.utils.translation import gettext_lazy as _
 
-from pgqueue.models.buckets import BucketsField
-from pgqueue.models.readable import InstantField
+from pgqueue.models.fields import BucketsField, InstantField
+from pgqueue.models.worker import Worker
 
 
 class Counted(models.Model):
@@ -85,3 +88,12 @@ class Total(Counted):
 
     def __str__(self) -> str:
         return f"{self.channel}, {self.task}"
+
+
+class Overview(Worker):
+    """No table: what the admin's overview page is listed by, and its permission."""
+
+    class Meta:
+        proxy = True
+        default_permissions = ("view",)
+        verbose_name = verbose_name_plural = _("overview")

@@ -12,9 +12,7 @@ from django.utils.translation import gettext, ngettext
 from django.utils.translation import gettext_lazy as _
 
 from pgqueue.engine import log, predicates
-from pgqueue.models.clock import StatementTimestamp
-from pgqueue.models.names import NamesField
-from pgqueue.models.readable import InstantField, JSONField
+from pgqueue.models.fields import InstantField, JSONField, NamesField, StatementTimestamp
 from pgqueue.options.filters import Filter, compiled
 
 COMPILED = ("exact", "regex", "eq_path", "eq_value", "path", "vars", "key_path", "split_path")

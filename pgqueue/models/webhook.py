@@ -13,7 +13,7 @@ from django.utils.translation import gettext_lazy as _
 
 from pgqueue.conf import settings
 from pgqueue.exceptions import InvalidWebhook
-from pgqueue.models.readable import InstantField, JSONField
+from pgqueue.models.fields import InstantField, JSONField
 from pgqueue.models.subscription import OF_WORKERS, Subscription
 from pgqueue.options.retries import load_backoff
 from pgqueue.options.webhook_options import (

@@ -24,7 +24,7 @@ from pgqueue.engine.operate import Operated
 from pgqueue.engine.purge import Bounds
 from pgqueue.exceptions import ChannelPaused, InvalidChannel, InvalidPolicy
 from pgqueue.models import Message, Policy
-from pgqueue.models.clock import StatementTimestamp
+from pgqueue.models.fields import StatementTimestamp
 from pgqueue.models.message import MessageQuerySet
 from pgqueue.options.policies import checked as checked_limits
 from pgqueue.options.retention import as_retention

@@ -18,7 +18,7 @@ from django.utils import timezone
 from pgqueue import signals
 from pgqueue.conf import settings
 from pgqueue.models import Subscription, Webhook
-from pgqueue.models.clock import StatementTimestamp
+from pgqueue.models.fields import StatementTimestamp
 from pgqueue.webhooks import targets
 from pgqueue.webhooks.targets import Target
 

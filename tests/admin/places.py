@@ -28,7 +28,7 @@ from psycopg.sql import SQL, Identifier, Literal
 
 from pgqueue import models
 from pgqueue.conf import settings
-from pgqueue.models.names import NamesField
+from pgqueue.models.fields import NamesField
 from pgqueue.operating import bulk
 from pgqueue.options.webhook_options import new_secret
 from tests.factories import record

@@ -10,7 +10,7 @@ from django.contrib.admin.models import LogEntry
 from django.test import Client
 
 from pgqueue.models import Bell, Channel, Lane, Policy
-from pgqueue.models.clock import StatementTimestamp
+from pgqueue.models.fields import StatementTimestamp
 from tests.admin.conftest import Connection, Login
 from tests.factories import insert
 

@@ -21,7 +21,7 @@ from pgqueue.engine import (
 )
 from pgqueue.engine.live_counts import Stats
 from pgqueue.models import Channel, History, Lane, Policy
-from pgqueue.models.clock import StatementTimestamp
+from pgqueue.models.fields import StatementTimestamp
 from pgqueue.states import State
 from tests.admin.measure_pages import analyze, fill
 from tests.admin.test_plans import scans

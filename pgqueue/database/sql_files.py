@@ -9,6 +9,7 @@ A line `-- include: NAME` stands for another statement of the same file, or of
 """
 
 import re
+from collections.abc import Collection
 from functools import cache
 from importlib.resources import files
 
@@ -29,6 +30,12 @@ def load(module: str) -> dict[str, str]:
         statement: _COMMENT.sub("", _with_includes(text, texts)).strip()
         for statement, text in texts.items()
     }
+
+
+def names(module: str) -> Collection[str]:
+    """Return the names of the statements in the .sql file of a module itself."""
+    package, _, name = module.rpartition(".")
+    return _read(package, name).keys()
 
 
 def _with_includes(text: str, texts: dict[str, str]) -> str:

@@ -29,9 +29,8 @@ mine AS MATERIALIZED (
       AND m.id = ended.message AND m.attempt = ended.fence AND m.worker_id = ended.holder
 
 -- name: changed_or_cancelled
--- Follows "RETURNING … AS fault", and ends a verb whose messages stay in the table, except those that
+-- Follows `changed`, which returns a fault, and ends a verb whose messages stay in the table, except those that
 -- were asked to be cancelled.
-),
 -- include: cancelled_as_asked
 , became AS (
     SELECT id, channel, key, governed, flow_id, state AS word, fault FROM changed
@@ -107,6 +106,7 @@ WITH ended AS MATERIALIZED (
         lease_until = NULL
 -- include: to_be_changed
     RETURNING m.id, m.channel, m.key, m.governed, m.flow_id, m.state, 'failed' AS fault
+),
 -- include: changed_or_cancelled
 
 -- name: bury
@@ -136,6 +136,7 @@ WITH ended AS MATERIALIZED (
         lease_until = NULL
 -- include: to_be_changed
     RETURNING m.id, m.channel, m.key, m.governed, m.flow_id, m.state, 'failed' AS fault
+),
 -- include: changed_or_cancelled
 
 -- name: bury_unreadable
@@ -198,6 +199,7 @@ WITH ended AS MATERIALIZED (
         lease_until = NULL
 -- include: to_be_changed
     RETURNING m.id, m.channel, m.key, m.governed, m.flow_id, m.state, NULL AS fault
+),
 -- include: changed_or_cancelled
 
 -- name: finish

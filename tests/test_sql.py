@@ -1,0 +1,40 @@
+"""The SQL that the package sends, as `python -m pgqueue.sql` prints it."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from pgqueue import sql
+from pgqueue.engine import settle
+
+
+def test_a_statement_is_printed_as_it_is_sent(capsys: pytest.CaptureFixture[str]) -> None:
+    assert sql.main(["settle.retry"]) == 0
+
+    assert capsys.readouterr().out == settle.SQL["retry"] + "\n"
+
+
+def test_a_file_has_its_names_printed(capsys: pytest.CaptureFixture[str]) -> None:
+    assert sql.main(["engine.settle"]) == 0
+
+    assert "engine.settle.retry" in capsys.readouterr().out.splitlines()
+
+
+def test_an_unknown_name_is_refused_with_the_nearest_one(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert sql.main(["settle.retri"]) == 1
+
+    assert "Did you mean 'engine.settle.retry'?" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("name", sql.statements())
+def test_a_fragment_closes_each_parenthesis_that_it_opens(name: str) -> None:
+    text = re.sub(r"'[^']*'", "", sql.statements()[name])
+    depth = 0
+    for each in re.findall(r"[()]", text):
+        depth += 1 if each == "(" else -1
+        assert depth >= 0, "it closes a parenthesis of another fragment"
+    assert depth == 0, "it leaves a parenthesis open for another fragment"

@@ -23,7 +23,7 @@ from pgqueue.engine.tracking import OWN, TABLES, Definition, Table
 from pgqueue.events.tables import parts_of, parts_of_model, quoted, topic_of
 from pgqueue.exceptions import InvalidEvent, InvalidTracking
 from pgqueue.options.filters import as_topic
-from pgqueue.values.error_words import hint, shown
+from pgqueue.values.error_words import checked_option, hint
 from pgqueue.values.names import as_text
 from pgqueue.values.number_checks import as_flag
 
@@ -330,10 +330,9 @@ def _with_columns(definition: Definition, model: Any) -> Definition:
 def _checked(option: str, check: Any, value: Any) -> Any:
     if value is None:
         return None
-    try:
-        return check(value)
-    except (TypeError, ValueError, InvalidEvent) as error:
-        raise InvalidTracking(f"{option}={shown(value)}: {error}") from error
+    return checked_option(
+        check, option, value, InvalidTracking, caught=(TypeError, ValueError, InvalidEvent)
+    )
 
 
 def _model(value: Any) -> str:

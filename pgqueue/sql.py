@@ -25,7 +25,7 @@ NOT_OF_THE_PACKAGE = frozenset({"migrations"})
 @cache
 def statements() -> dict[str, str]:
     """Return all statements, by names such as `engine.settle.retry`."""
-    found = {}
+    found: dict[str, str] = {}
     for module in _modules(files("pgqueue")):
         texts = load(f"pgqueue.{module}")
         found |= {f"{module}.{name}": texts[name] for name in names(f"pgqueue.{module}")}

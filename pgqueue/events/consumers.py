@@ -19,7 +19,7 @@ from pgqueue.exceptions import InvalidGroup, PGQueueError
 from pgqueue.options.filters import Filter, as_filter
 from pgqueue.options.retries import Backoff, as_backoff, declare
 from pgqueue.tasks.options import checked_message
-from pgqueue.values.error_words import shown
+from pgqueue.values.error_words import checked_option, shown
 from pgqueue.values.instants import as_instant
 from pgqueue.values.names import as_channel, as_text
 from pgqueue.values.number_checks import as_count, as_flag
@@ -184,10 +184,9 @@ def _or(given: Any, default: Any) -> Any:
 
 
 def _checked(option: str, check: Callable[[Any], Any], value: Any) -> Any:
-    try:
-        return check(value)
-    except (TypeError, ValueError, PGQueueError) as error:
-        raise InvalidGroup(f"{option}={shown(value)}: {error}") from error
+    return checked_option(
+        check, option, value, InvalidGroup, caught=(TypeError, ValueError, PGQueueError)
+    )
 
 
 def checked_name(value: Any) -> str:

@@ -26,7 +26,7 @@ from pgqueue.events.typed import Event
 from pgqueue.exceptions import InvalidEvent, InvalidMessage, InvalidTask
 from pgqueue.options.filters import as_topic
 from pgqueue.tasks.options import checked_message
-from pgqueue.values.error_words import shown
+from pgqueue.values.error_words import checked_option, shown
 from pgqueue.values.names import as_key
 
 BATCH = 10_000
@@ -165,10 +165,7 @@ def made(
 def _key(key: str | None) -> str:
     if key is None:
         return ""
-    try:
-        return as_key(key)
-    except (TypeError, ValueError) as error:
-        raise InvalidEvent(f"key={shown(key)}: {error}") from error
+    return checked_option(as_key, "key", key, InvalidEvent)
 
 
 def _metadata(own: Mapping[str, Any], given: Mapping[str, Any] | None) -> str:

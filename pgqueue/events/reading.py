@@ -20,7 +20,7 @@ from pgqueue.events.recorded import RecordedEvent
 from pgqueue.exceptions import EventsRemoved, InvalidMessage, PositionAhead, UnreadableEvent
 from pgqueue.options.filters import Filter, as_filter
 from pgqueue.tasks.options import checked_message
-from pgqueue.values.error_words import shown
+from pgqueue.values.error_words import checked_option
 from pgqueue.values.number_checks import as_count
 
 MOST = 2**63 - 1 - log.REACH
@@ -194,10 +194,9 @@ def as_position(value: Any) -> int:
     Raises:
         ValueError: it can't.
     """
-    try:
-        return as_count(value, least=0, most=MOST)
-    except ValueError as error:
-        raise ValueError(f"after={shown(value)}: {error}") from error
+    return checked_option(
+        lambda value: as_count(value, least=0, most=MOST), "after", value, caught=(ValueError,)
+    )
 
 
 def as_alias(value: Any) -> str:
@@ -214,7 +213,4 @@ def as_alias(value: Any) -> str:
 
 
 def _limit(value: Any) -> int:
-    try:
-        return as_count(value)
-    except ValueError as error:
-        raise ValueError(f"limit={shown(value)}: {error}") from error
+    return checked_option(as_count, "limit", value, caught=(ValueError,))

@@ -33,7 +33,7 @@ from pgqueue.options.filters import (
 )
 from pgqueue.tasks import Task, task
 from pgqueue.tasks.options import as_object
-from pgqueue.values.error_words import shown
+from pgqueue.values.error_words import checked_option, shown
 from pgqueue.values.names import KEY_LIMIT, as_text
 from pgqueue.values.number_checks import as_count, as_duration
 
@@ -259,10 +259,9 @@ def _conversion(
 
 
 def _checked(option: str, check: Callable[[Any], Any], value: Any) -> Any:
-    try:
-        return check(value)
-    except (TypeError, ValueError, PGQueueError) as error:
-        raise InvalidSubscription(f"{option}={shown(value)}: {error}") from error
+    return checked_option(
+        check, option, value, InvalidSubscription, caught=(TypeError, ValueError, PGQueueError)
+    )
 
 
 def _place(value: Any) -> str:

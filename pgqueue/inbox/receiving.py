@@ -18,7 +18,7 @@ from pgqueue.events.typed import Event
 from pgqueue.exceptions import InvalidMessage, InvalidTask
 from pgqueue.tasks import Task, TaskResult
 from pgqueue.tasks.options import checked_message
-from pgqueue.values.error_words import shown
+from pgqueue.values.error_words import checked_option, shown
 from pgqueue.values.names import CHANNEL_LIMIT, KEY_LIMIT, as_text
 from pgqueue.values.number_checks import as_duration
 
@@ -176,10 +176,7 @@ def lasting(remember_for: Any) -> timedelta:
     Raises:
         InvalidMessage: it can't be.
     """
-    try:
-        return as_duration(remember_for)
-    except (TypeError, ValueError) as error:
-        raise InvalidMessage(f"remember_for={shown(remember_for)}: {error}") from error
+    return checked_option(as_duration, "remember_for", remember_for, InvalidMessage)
 
 
 def _enqueue(task: Task[Any, Any], payload: Any, **options: Any) -> Received:

@@ -21,7 +21,7 @@ from pgqueue.inbox.signatures import Unverified, as_secrets, verify
 from pgqueue.options.filters import as_topic
 from pgqueue.tasks import Task
 from pgqueue.tasks.options import checked_message
-from pgqueue.values.error_words import shown
+from pgqueue.values.error_words import checked_option, shown
 from pgqueue.values.names import as_key
 from pgqueue.values.number_checks import as_count, as_duration
 
@@ -229,7 +229,4 @@ def _key(value: Any) -> str | None:
 
 
 def _checked(option: str, check: Callable[[Any], Any], value: Any) -> Any:
-    try:
-        return check(value)
-    except (TypeError, ValueError) as error:
-        raise InvalidMessage(f"{option}={shown(value)}: {error}") from error
+    return checked_option(check, option, value, InvalidMessage)

@@ -29,7 +29,7 @@ from pgqueue.models.message import MessageQuerySet
 from pgqueue.options.policies import checked as checked_limits
 from pgqueue.options.retention import as_retention
 from pgqueue.states import Outcome, State
-from pgqueue.values.error_words import hint, shown
+from pgqueue.values.error_words import checked_option, hint, shown
 from pgqueue.values.names import as_channel, as_key, as_path
 from pgqueue.values.number_checks import (
     as_age,
@@ -486,10 +486,7 @@ def _argument(name: str, value: Any, check: Callable[[Any], T]) -> T:
     Raises:
         ValueError: it has a value that can't be.
     """
-    try:
-        return check(value)
-    except (TypeError, ValueError) as error:
-        raise ValueError(f"{name}={shown(value)}: {error}") from error
+    return checked_option(check, name, value)
 
 
 def _ids(values: Collection[Any]) -> list[int]:

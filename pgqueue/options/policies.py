@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any
 
 from pgqueue.exceptions import InvalidPolicy
-from pgqueue.values.error_words import shown
+from pgqueue.values.error_words import checked_option
 from pgqueue.values.number_checks import as_count, as_timedelta
 
 SLOWEST_RATE, FASTEST_RATE = 1e-6, 1e6
@@ -49,10 +49,7 @@ def checked(
 def _check(name: str, value: Any) -> Any:
     if value is None and name != "per":
         return None
-    try:
-        return _CHECKS[name](value)
-    except (TypeError, ValueError) as error:
-        raise InvalidPolicy(f"{name}={shown(value)}: {error}") from error
+    return checked_option(_CHECKS[name], name, value, InvalidPolicy)
 
 
 def _check_pace(rate: float, per: timedelta, burst: int | None) -> None:

@@ -18,7 +18,7 @@ from django.http.response import HttpResponseBase
 
 from pgqueue.database import guard
 from pgqueue.streams import wire
-from pgqueue.values.error_words import shown
+from pgqueue.values.error_words import checked_option, shown
 from pgqueue.values.number_checks import as_duration
 
 View: TypeAlias = "Callable[..., Coroutine[Any, Any, HttpResponseBase]]"
@@ -145,10 +145,7 @@ def as_seconds(name: str, value: Any) -> timedelta:
     Raises:
         ValueError: it can't be.
     """
-    try:
-        return as_duration(value)
-    except (TypeError, ValueError) as error:
-        raise ValueError(f"{name}={shown(value)}: {error}") from error
+    return checked_option(as_duration, name, value)
 
 
 def parsed(name: str, text: str) -> Mapping[str, Any]:

@@ -20,7 +20,7 @@ from pgqueue.options.retries import (
 )
 from pgqueue.options.schedules import as_schedules
 from pgqueue.redaction import as_paths
-from pgqueue.values.error_words import hint, shown
+from pgqueue.values.error_words import checked_option, hint, shown
 from pgqueue.values.escaping import logger_of
 from pgqueue.values.instants import as_instant
 from pgqueue.values.names import as_channel, as_key
@@ -81,10 +81,7 @@ def checked(options: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _check(name: str, value: Any) -> Any:
-    try:
-        return _CHECKS[name](value)
-    except (TypeError, ValueError) as error:
-        raise InvalidTask(f"{name}={shown(value)}: {error}") from error
+    return checked_option(_CHECKS[name], name, value, InvalidTask)
 
 
 def _channel(value: Any) -> str | None:

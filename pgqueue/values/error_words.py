@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from difflib import get_close_matches
 from itertools import islice
+from typing import Any, TypeVar
+
+T = TypeVar("T")
 
 LISTED = 20
 """Names in one list, at most."""
@@ -37,3 +40,25 @@ def listed(names: Collection[str]) -> str:
     first = ", ".join(islice(names, LISTED))
     rest = len(names) - LISTED
     return f"{first} and {rest} more" if rest > 0 else first
+
+
+def checked_option(
+    check: Callable[[Any], T],
+    name: str,
+    value: Any,
+    raised: type[Exception] = ValueError,
+    *,
+    caught: tuple[type[Exception], ...] = (TypeError, ValueError),
+) -> T:
+    """Return the value that a check returns. Its error names the option and the value.
+
+    Args:
+        check: raises an error where the value is invalid.
+        name: of the option.
+        raised: the class of the error.
+        caught: the errors of the check.
+    """
+    try:
+        return check(value)
+    except caught as error:
+        raise raised(f"{name}={shown(value)}: {error}") from error

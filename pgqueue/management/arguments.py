@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import codecs
 import json
-from argparse import ArgumentTypeError
+from argparse import ArgumentParser, ArgumentTypeError
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from functools import wraps
@@ -340,3 +340,13 @@ def path(text: str) -> Path:
     if not text or "\x00" in text:
         raise ValueError("it must be the path of a file.")
     return Path(text)
+
+
+def add_database(parser: ArgumentParser) -> None:
+    """Add the option of the database whose queue a command is about."""
+    parser.add_argument("--database", metavar="ALIAS", help="(PGQUEUE: DATABASE).")
+
+
+def add_format(parser: ArgumentParser, help: str | None = None) -> None:
+    """Add the option of the form in which a command prints rows."""
+    parser.add_argument("--format", choices=["text", "json"], default="text", help=help)

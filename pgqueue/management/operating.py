@@ -163,8 +163,8 @@ class OperatingCommand(QueueCommand):
         parser.add_argument(
             "--dry-run", action="store_true", help="only say how many, and show the first ones."
         )
-        parser.add_argument("--format", choices=["text", "json"], default="text")
-        parser.add_argument("--database", metavar="ALIAS", help="(PGQUEUE: DATABASE).")
+        arguments.add_format(parser)
+        arguments.add_database(parser)
 
     def handle(self, *args: Any, **options: Any) -> None:
         selection = selected(

@@ -11,6 +11,7 @@ import psycopg
 from django.core.management.base import CommandError
 
 from pgqueue.database.connections import conninfo
+from pgqueue.management import arguments
 from pgqueue.management.arguments import spark_option
 from pgqueue.management.base import QueueCommand
 from pgqueue.management.databases import database_of
@@ -83,8 +84,8 @@ class SparkCommand(QueueCommand):
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         add_conf(parser)
-        parser.add_argument("--format", choices=["text", "json"], default="text")
-        parser.add_argument("--database", metavar="ALIAS", help="(PGQUEUE: DATABASE).")
+        arguments.add_format(parser)
+        arguments.add_database(parser)
 
     def handle(self, *args: Any, **options: Any) -> None:
         alias = database_of(options["database"])

@@ -85,8 +85,8 @@ class Command(QueueCommand):
         for verb in of_one:
             verb.add_argument("name", type=arguments.channel, metavar="NAME", help="the channel's.")
         for verb in verbs.choices.values():
-            verb.add_argument("--format", choices=["text", "json"], default="text")
-            verb.add_argument("--database", metavar="ALIAS", help="(PGQUEUE: DATABASE).")
+            arguments.add_format(verb)
+            arguments.add_database(verb)
 
     def handle(self, *args: Any, verb: str, **options: Any) -> None:
         database = database_of(options["database"])

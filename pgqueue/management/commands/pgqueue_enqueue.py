@@ -77,8 +77,8 @@ class Command(QueueCommand):
         parser.add_argument(
             "--dry-run", action="store_true", help="only check the task and its arguments."
         )
-        parser.add_argument("--format", choices=["text", "json"], default="text")
-        parser.add_argument("--database", metavar="ALIAS", help="(PGQUEUE: DATABASE).")
+        arguments.add_format(parser)
+        arguments.add_database(parser)
 
     def handle(self, *args: Any, **options: Any) -> None:
         database = database_of(options["database"])

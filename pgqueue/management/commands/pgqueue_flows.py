@@ -43,8 +43,8 @@ class Command(QueueCommand):
             metavar="N",
             help="flows, at most (%(default)s).",
         )
-        parser.add_argument("--format", choices=["text", "json"], default="text")
-        parser.add_argument("--database", metavar="ALIAS", help="(PGQUEUE: DATABASE).")
+        arguments.add_format(parser)
+        arguments.add_database(parser)
 
     def handle(self, *args: Any, state: str | None, limit: int, **options: Any) -> None:
         alias = database_of(options["database"])

@@ -7,6 +7,7 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandError
 
 from pgqueue.compat.celery import porting
+from pgqueue.management import arguments
 from pgqueue.values.escaping import on_one_line
 
 
@@ -31,7 +32,7 @@ class Command(BaseCommand):
         parser.add_argument(
             "--all", action="store_true", help="list also what is taken over without a difference."
         )
-        parser.add_argument("--format", choices=["text", "json"], default="text")
+        arguments.add_format(parser)
 
     def handle(self, *args: Any, paths: list[str], fix: bool, **options: Any) -> None:
         found: list[porting.Finding] = []

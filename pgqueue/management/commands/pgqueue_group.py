@@ -30,7 +30,7 @@ class Command(QueueCommand):
     help = "List, run, make, reset, resume or delete groups of the event log."
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        parser.add_argument("--database", metavar="ALIAS", help="(PGQUEUE: DATABASE).")
+        arguments.add_database(parser)
         verbs = parser.add_subparsers(dest="verb", required=True, metavar="VERB")
         for verb, help in (("list", "all groups"), ("make", "before it is first read for")):
             own = verbs.add_parser(verb, help=help)
@@ -38,7 +38,7 @@ class Command(QueueCommand):
                 own.add_argument("group", type=arguments.group)
                 own.add_argument("--partitions", type=arguments.whole(1, 1024), help=DECLARED)
                 own.add_argument("--start", type=arguments.start, help=f"{STARTS} {DECLARED}")
-            own.add_argument("--format", choices=["text", "json"], default="text")
+            arguments.add_format(own)
         own = verbs.add_parser("run", help="handle the events of groups until SIGTERM")
         own.add_argument("groups", nargs="+", type=arguments.group, metavar="group")
         own = verbs.add_parser("reset", help="move it, also back")
@@ -52,7 +52,7 @@ class Command(QueueCommand):
             own.add_argument("group", type=arguments.group)
         for verb in ("reset", "resume", "delete"):
             own = verbs.choices[verb]
-            own.add_argument("--format", choices=["text", "json"], default="text")
+            arguments.add_format(own)
 
     def handle(self, *args: Any, verb: str, **options: Any) -> None:
         options["database"] = database_of(options["database"])

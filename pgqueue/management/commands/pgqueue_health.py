@@ -73,8 +73,8 @@ class Command(QueueCommand):
                 metavar="N",
                 help=f"{about} ({getattr(known, name)}).",
             )
-        parser.add_argument("--format", choices=["text", "json"], default="text")
-        parser.add_argument("--database", metavar="ALIAS", help="(PGQUEUE: DATABASE).")
+        arguments.add_format(parser)
+        arguments.add_database(parser)
 
     def handle(self, *args: Any, **options: Any) -> None:
         limits = Limits(**{each.name: options[each.name] for each in fields(Limits)})

@@ -42,7 +42,7 @@ class Command(QueueCommand):
             help="of a transactional inbox: the source= that its messages are received from.",
         )
         parser.add_argument("--dry-run", action="store_true", help="only say what would be moved.")
-        parser.add_argument("--format", choices=["text", "json"], default="text")
+        arguments.add_format(parser)
 
     def handle(self, *args: Any, source: str, dry_run: bool, **options: Any) -> None:
         own = {name: options[name] for name in ("table", "sender") if options[name]}

@@ -57,8 +57,8 @@ class Command(QueueCommand):
         parser.add_argument(
             "--start", metavar="PLACE", help="go on where an earlier list has ended: as it says."
         )
-        parser.add_argument("--format", choices=["text", "json"], default="text")
-        parser.add_argument("--database", metavar="ALIAS", help="(PGQUEUE: DATABASE).")
+        arguments.add_format(parser)
+        arguments.add_database(parser)
 
     def handle(self, *args: Any, **options: Any) -> None:
         alias = database_of(options["database"])

@@ -8,6 +8,7 @@ from django.core.management.base import CommandError
 from pgqueue.duties.all import all_duties
 from pgqueue.duties.maintain import Report, maintain
 from pgqueue.events import subscribing
+from pgqueue.management import arguments
 from pgqueue.management.base import QueueCommand
 from pgqueue.management.databases import database_of
 from pgqueue.tasks import scheduling
@@ -23,8 +24,8 @@ class Command(QueueCommand):
     requires_system_checks = [AT_START]
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        parser.add_argument("--format", choices=["text", "json"], default="text")
-        parser.add_argument("--database", metavar="ALIAS", help="(PGQUEUE: DATABASE).")
+        arguments.add_format(parser)
+        arguments.add_database(parser)
 
     def handle(self, *args: Any, **options: Any) -> None:
         reports = []

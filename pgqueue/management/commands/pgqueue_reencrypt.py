@@ -40,8 +40,8 @@ class Command(QueueCommand):
             metavar="N",
             help="messages that a transaction looks at (%(default)s).",
         )
-        parser.add_argument("--format", choices=["text", "json"], default="text")
-        parser.add_argument("--database", metavar="ALIAS", help="(PGQUEUE: DATABASE).")
+        arguments.add_format(parser)
+        arguments.add_database(parser)
 
     def handle(self, *args: Any, dry_run: bool, **options: Any) -> None:
         requests = StopRequests()

@@ -19,6 +19,7 @@ from pgqueue.engine import replication as engine
 from pgqueue.engine.replication import State
 from pgqueue.engine.values import Connection
 from pgqueue.exceptions import FeedUnavailable
+from pgqueue.management import arguments
 from pgqueue.management.base import QueueCommand
 from pgqueue.management.databases import database_of
 from pgqueue.replication import slots
@@ -51,10 +52,8 @@ class Command(QueueCommand):
             ("takeover", "end the connection that streams from the slot, and follow in its place."),
         ):
             others.add_argument(f"--{name}", action="store_true", help=about)
-        parser.add_argument(
-            "--format", choices=["text", "json"], default="text", help="of what it says and ends."
-        )
-        parser.add_argument("--database", metavar="ALIAS", help="(PGQUEUE: DATABASE).")
+        arguments.add_format(parser, "of what it says and ends.")
+        arguments.add_database(parser)
 
     def handle(self, *args: Any, **options: Any) -> None:
         configure_logging(LEVELS[options["verbosity"]])

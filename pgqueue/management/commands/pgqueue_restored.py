@@ -10,6 +10,7 @@ from django.core.management.base import CommandError
 from pgqueue.database.connections import connect
 from pgqueue.database.migration_check import needing_tables
 from pgqueue.engine import exports, identity
+from pgqueue.management import arguments
 from pgqueue.management.base import QueueCommand
 from pgqueue.management.databases import database_of
 
@@ -23,8 +24,8 @@ class Command(QueueCommand):
     requires_system_checks = []
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        parser.add_argument("--format", choices=["text", "json"], default="text")
-        parser.add_argument("--database", metavar="ALIAS", help="(PGQUEUE: DATABASE).")
+        arguments.add_format(parser)
+        arguments.add_database(parser)
 
     def handle(self, *args: Any, **options: Any) -> None:
         alias = database_of(options["database"])

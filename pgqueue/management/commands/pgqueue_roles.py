@@ -27,7 +27,7 @@ class Command(QueueCommand):
             default=PREFIX,
             help="what the roles' names begin with (%(default)s).",
         )
-        parser.add_argument("--database", metavar="ALIAS", help="(PGQUEUE: DATABASE).")
+        arguments.add_database(parser)
 
     def handle(self, *args: Any, **options: Any) -> None:
         alias = database_of(options["database"])

@@ -24,15 +24,15 @@ class Command(QueueCommand):
     def add_arguments(self, parser: ArgumentParser) -> None:
         verbs = parser.add_subparsers(dest="verb", required=True, metavar="VERB")
         listing = verbs.add_parser("list", help="when each ticks, and what it enqueues.")
-        listing.add_argument("--format", choices=["text", "json"], default="text")
+        arguments.add_format(listing)
         pausing = verbs.add_parser("pause", help="have it enqueue nothing.")
         resuming = verbs.add_parser("resume", help="have it go on with the next tick.")
         running = verbs.add_parser("run", help="enqueue its message now, besides its ticks.")
         for verb in (pausing, resuming, running):
             verb.add_argument("name", type=arguments.name, metavar="NAME", help="the schedule's.")
-            verb.add_argument("--format", choices=["text", "json"], default="text")
+            arguments.add_format(verb)
         for verb in verbs.choices.values():
-            verb.add_argument("--database", metavar="ALIAS", help="(PGQUEUE: DATABASE).")
+            arguments.add_database(verb)
 
     def handle(self, *args: Any, verb: str, **options: Any) -> None:
         database = database_of(options["database"])

@@ -18,8 +18,8 @@ class Command(QueueCommand):
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument("id", type=arguments.message, metavar="ID", help="the message's.")
-        parser.add_argument("--format", choices=["text", "json"], default="text")
-        parser.add_argument("--database", metavar="ALIAS", help="(PGQUEUE: DATABASE).")
+        arguments.add_format(parser)
+        arguments.add_database(parser)
 
     def handle(self, *args: Any, id: int, **options: Any) -> None:
         alias = database_of(options["database"])

@@ -42,8 +42,8 @@ class Command(QueueCommand):
             default="hour",
             help="how far back runs are counted (%(default)s).",
         )
-        parser.add_argument("--format", choices=["text", "json"], default="text")
-        parser.add_argument("--database", metavar="ALIAS", help="(PGQUEUE: DATABASE).")
+        arguments.add_format(parser)
+        arguments.add_database(parser)
 
     def handle(self, *args: Any, **options: Any) -> None:
         alias = database_of(options["database"])

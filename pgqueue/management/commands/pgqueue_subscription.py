@@ -24,7 +24,7 @@ class Command(QueueCommand):
     help = "List, synchronize, pause, resume or delete subscriptions of the event log."
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        parser.add_argument("--database", metavar="ALIAS", help="(PGQUEUE: DATABASE).")
+        arguments.add_database(parser)
         verbs = parser.add_subparsers(dest="verb", required=True, metavar="VERB")
         for verb, help in (
             ("list", "all subscriptions"),
@@ -34,7 +34,7 @@ class Command(QueueCommand):
             ("delete", "make no messages any more; those that are there are left"),
         ):
             own = verbs.add_parser(verb, help=help)
-            own.add_argument("--format", choices=["text", "json"], default="text")
+            arguments.add_format(own)
             if verb not in ("list", "sync"):
                 own.add_argument("name", type=arguments.name)
 

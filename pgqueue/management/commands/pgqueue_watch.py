@@ -9,6 +9,7 @@ from django.db import DatabaseError, InterfaceError
 
 from pgqueue.database.migration_check import lack_of
 from pgqueue.engine.run_statistics import WINDOWS
+from pgqueue.management import arguments
 from pgqueue.management.base import QueueCommand
 from pgqueue.management.databases import database_of
 from pgqueue.management.watch.source import Source
@@ -28,7 +29,7 @@ class Command(QueueCommand):
             default="hour",
             help="how far back runs are counted (%(default)s).",
         )
-        parser.add_argument("--database", metavar="ALIAS", help="(PGQUEUE: DATABASE).")
+        arguments.add_database(parser)
 
     def handle(self, *args: Any, **options: Any) -> None:
         alias = database_of(options["database"])

@@ -142,7 +142,7 @@ class Command(BaseCommand):
             help="touch this file every second while all is well, for probes.",
         )
         port.add_arguments(parser)
-        parser.add_argument("--database", metavar="ALIAS", help="(PGQUEUE: DATABASE).")
+        arguments.add_database(parser)
         cluster.add_arguments(parser)
 
     def run_from_argv(self, argv: list[str]) -> None:

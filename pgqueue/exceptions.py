@@ -1,6 +1,6 @@
 """Every error that pgqueue raises: one class for each cause; its docstring is the message.
 
-Those that users catch are names of `pgqueue`, too: `from pgqueue import TaskFailed`.
+Errors that users catch are also names of `pgqueue`: `from pgqueue import TaskFailed`.
 """
 
 from collections.abc import Sequence
@@ -18,15 +18,15 @@ class PGQueueError(Exception):
 
 
 class InvalidTask(PGQueueError):
-    """This function or these options can't make a task."""
+    """The function or an option of a task is invalid."""
 
 
 class InvalidArguments(PGQueueError, TypeError):
-    """A task can't be called with these arguments."""
+    """The arguments do not fit the task's function."""
 
 
 class InvalidArgument(InvalidArguments):
-    """An argument can't be stored and come back as what it is."""
+    """An argument is of a type that the codec cannot store and read back."""
 
 
 class PayloadTooLarge(InvalidArguments):
@@ -58,11 +58,11 @@ class HoldExpired(PGQueueError):
 
 
 class InvalidResult(PGQueueError):
-    """A task returned what can't be stored and come back as what it is."""
+    """The value that a task returned is of a type that the codec cannot store and read back."""
 
 
 class InvalidProgress(PGQueueError):
-    """The progress that a task noted can't be stored and come back as what it is."""
+    """The progress of a task is of a type that the codec cannot store and read back."""
 
 
 class UnreadablePayload(PGQueueError):
@@ -78,11 +78,11 @@ class NewerPayload(UnreadablePayload):
 
 
 class DecryptionFailed(UnreadablePayload):
-    """What is stored of this message is encrypted, and can't be decrypted as what it should be."""
+    """The stored values of this message are encrypted, and no key decrypts them."""
 
 
 class MissingEncryptionKey(PGQueueError):
-    """PGQUEUE['ENCRYPTION_KEYS'] has no key, and what is stored of this message is encrypted."""
+    """This message is encrypted, and PGQUEUE['ENCRYPTION_KEYS'] has no key."""
 
 
 class LeaseLost(PGQueueError):
@@ -163,7 +163,7 @@ class NothingToHear(PGQueueError):
 
 
 class InvalidMessage(PGQueueError):
-    """This can't be sent as a message."""
+    """The message or one of its options is invalid."""
 
 
 class RetryRequested(PGQueueError):
@@ -175,19 +175,19 @@ class ReceiverClosed(PGQueueError):
 
 
 class InvalidChannel(PGQueueError):
-    """This can't be the name of a channel, or how one is configured."""
+    """The name or an option of a channel is invalid."""
 
 
 class InvalidPolicy(PGQueueError):
-    """This can't be a policy: the message names the option and says why."""
+    """An option of a policy is invalid: the message names the option and the reason."""
 
 
 class InvalidBackoff(PGQueueError, ValueError):
-    """This can't be a backoff: the message names the option and says why."""
+    """A backoff is invalid: the message names the option and the reason."""
 
 
 class InvalidSchedule(PGQueueError, ValueError):
-    """This can't be a schedule: the message names the option and says why."""
+    """A schedule is invalid: the message names the option and the reason."""
 
 
 class UnknownTask(PGQueueError):
@@ -207,11 +207,11 @@ class ChannelPaused(PGQueueError):
 
 
 class InvalidEvent(PGQueueError):
-    """This can't be published: the message names what, and says why."""
+    """The event is invalid: the message names its part and the reason."""
 
 
 class InvalidFilter(PGQueueError, ValueError):
-    """This can't be a filter of events: the message names the option and says why."""
+    """A filter of events is invalid: the message names the option and the reason."""
 
 
 class UnreadableEvent(PGQueueError):
@@ -253,30 +253,30 @@ class PositionAhead(PGQueueError):
 
 
 class FeedUnavailable(PGQueueError):
-    """The WAL can't be followed: the message says why, and what to do about it."""
+    """The feed cannot follow the WAL: the message has the reason and a remedy."""
 
 
 class InvalidGroup(PGQueueError, ValueError):
-    """This can't be a group of readers: the message names the option and says why."""
+    """A group of readers is invalid: the message names the option and the reason."""
 
 
 class InvalidSubscription(PGQueueError, ValueError):
-    """This can't be a subscription: the message names the option and says why."""
+    """A subscription is invalid: the message names the option and the reason."""
 
 
 class InvalidSecret(PGQueueError, ValueError):
-    """This can't be a secret that webhooks are signed with: the message says why."""
+    """The secret of a webhook is invalid: the message has the reason."""
 
 
 class InvalidWebhook(PGQueueError, ValueError):
-    """This can't be a webhook: the message names the option and says why."""
+    """A webhook is invalid: the message names the option and the reason."""
 
 
 class DeliveryFailed(PGQueueError):
     """The endpoint of a webhook did not take what was posted to it.
 
     Attributes:
-        backoff: of the webhook; None: that of the settings.
+        backoff: of the webhook; None: the backoff of the settings.
         asked_for: how long the endpoint asks to be left alone.
     """
 
@@ -296,7 +296,7 @@ class WebhookDisabled(PGQueueError):
 
 
 class InvalidFlow(PGQueueError, ValueError):
-    """This can't be stored as a flow, or done with one: the message says why."""
+    """A flow, or an operation on it, is invalid: the message has the reason."""
 
 
 class FlowDoesNotExist(PGQueueError):
@@ -309,10 +309,10 @@ class ParentFailed(PGQueueError):
     A task with on_failure="run" gets it in the place of the result.
 
     Attributes:
-        message_id: of the parent.
-        task: its name.
-        outcome: dead, cancelled, discarded or expired; its state, if it was replayed meanwhile.
-        error: what it raised last: a dict of class, message and traceback; None: nothing.
+        message_id: the parent's id.
+        task: the name of the parent's task.
+        outcome: dead, cancelled, discarded or expired. A parent that was replayed has its state.
+        error: the last error: a dict of class, message and traceback. None: there was none.
     """
 
     def __init__(
@@ -334,11 +334,11 @@ class ParentFailed(PGQueueError):
 
 
 class InvalidTracking(PGQueueError, ValueError):
-    """This table can't be tracked, or not so: the message names the option and says why."""
+    """A table or an option of its tracking is invalid: the message names it and the reason."""
 
 
 class EndOfRun(BaseException):
-    """What a task raises to say how its run is to end.
+    """A task raises it to end its run in a certain way.
 
     It is not an error, and therefore not an Exception, as asyncio.CancelledError is not: an
     `except Exception` in a task must not catch it. `finally` blocks run and transactions roll back

@@ -19,10 +19,10 @@ FIELDS = ("message_id", "task", "attempt", "channel", "key", "flow_id", "trace_i
 
 
 class RunFilter(logging.Filter):
-    """Adds `FIELDS` to each record: those of the run that logs it, or empty ones outside of a run.
+    """Adds `FIELDS` to each record: the values of the run that logs it, or empty ones.
 
-    It belongs to a handler: a logger's filters do not see the records of its children. What has
-    such an attribute keeps it, as pgqueue's own lines do, which name the run that they are about.
+    It belongs to a handler: a logger's filters do not see the records of its children. A
+    record that has such an attribute keeps it: pgqueue's own lines name the run that they describe.
     """
 
     def filter(self, record: logging.LogRecord) -> bool:

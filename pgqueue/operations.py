@@ -39,11 +39,11 @@ TOPIC_BYTES = 190  # with the last word it is a topic, too
 class TrackTable(Operation):
     """Have each row that is inserted, updated or deleted published, in the same transaction.
 
-    However it happens: by Django, by `psql`, in bulk, by COPY, by a cascade. The topics are
-    `shop_order.insert`, `shop_order.update` and `shop_order.delete`, the key is the primary key,
-    and the payload `{"new": …, "old": …, "diff": …}` has the columns of the row as it is now and
-    as it was, and those that changed, with their new values. An update that changes nothing is no
-    event. See docs/guide/table-events.md.
+    Writes by Django, by `psql`, in bulk, by COPY or by a cascade are published. The topics are
+    `shop_order.insert`, `shop_order.update` and `shop_order.delete`. The key is the primary key.
+    The payload is `{"new": …, "old": …, "diff": …}`: the row after and before the change, and the
+    changed columns with their new values. An update that changes nothing publishes nothing. See
+    docs/guide/table-events.md.
 
     Applied to a table that is tracked already, it replaces how that is done; reversed, it brings
     that back, or else removes the triggers.
@@ -57,16 +57,15 @@ class TrackTable(Operation):
         columns: publish only these; a change of others is no event. Names of fields or of columns.
         exclude: publish all but these.
         only_if: an SQL condition over the rows `new` and `old`: "new.total > 100". It is code: no
-            value that a user gave belongs in there. The half that an insert or a delete lacks has
-            nulls only.
-        serializer: an SQL function that takes a row of the table and returns jsonb, to be published
-            in place of the columns; null: the row is not published.
+            value of a user belongs in it. For an insert `old` has only nulls, for a delete `new`.
+        serializer: an SQL function of a row of the table. The jsonb that it returns is published
+            in place of the columns. Where it returns null, nothing is published.
         topic: in the place of the table's name.
         key: the column whose text is the key, in the place of the primary key.
 
     Raises:
-        InvalidTracking: an option can't be; or, when it is applied, the table, a column, the
-            condition or the serializer.
+        InvalidTracking: an option is invalid; or, when the migration runs, the table, a column,
+            the condition or the serializer.
     """
 
     reversible = True
@@ -135,12 +134,12 @@ class TrackTable(Operation):
         self._untrack(app_label, schema_editor, to_state)
 
     def describe(self) -> str:
-        """Say what it does, in the output of commands."""
+        """Return the description that commands print."""
         return f"Publish what happens to {self._named}"
 
     @property
     def migration_name_fragment(self) -> str:
-        """What a migration of this operation is called."""
+        """The default name of a migration with this operation."""
         return f"track_{self._named.lower().replace('.', '_')}"
 
     @property
@@ -209,7 +208,7 @@ class UntrackTable(TrackTable):
     """Publish what happens to a table no longer.
 
     Args:
-        options: those of the `TrackTable` that it ends: reversed, it tracks the table by them.
+        options: the ones of the `TrackTable` that it ends. Reversed, it applies them.
 
     Raises:
         InvalidTracking: as for `TrackTable`.
@@ -238,12 +237,12 @@ class UntrackTable(TrackTable):
         self._track(app_label, schema_editor, to_state)
 
     def describe(self) -> str:
-        """Say what it does, in the output of commands."""
+        """Return the description that commands print."""
         return f"Publish no longer what happens to {self._named}"
 
     @property
     def migration_name_fragment(self) -> str:
-        """What a migration of this operation is called."""
+        """The default name of a migration with this operation."""
         return f"un{super().migration_name_fragment}"
 
 
@@ -262,7 +261,7 @@ class IndexTrail(RunSQL):
         return type(self).__name__, [], {}
 
     def describe(self) -> str:
-        """Say what it does, in the output of commands."""
+        """Return the description that commands print."""
         return "Index the log for trails"
 
 
@@ -279,10 +278,10 @@ def _unready(editor: BaseDatabaseSchemaEditor, why: str) -> None:
 
 
 def _look_at(table: Table, definition: Definition, named: str) -> None:
-    """Say no to a table that can't be tracked so.
+    """Check that a table can have these triggers.
 
     Raises:
-        InvalidTracking: says why.
+        InvalidTracking: it cannot.
     """
     if table.kind not in TABLES:
         raise InvalidTracking(f"{named} is no table: a view or a foreign table has no such events.")
@@ -324,7 +323,7 @@ def _with_columns(definition: Definition, model: Any) -> Definition:
     )
 
 
-# --- What options can be
+# --- Values of options
 
 
 def _checked(option: str, check: Any, value: Any) -> Any:

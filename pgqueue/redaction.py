@@ -22,9 +22,9 @@ from types import FrameType, FunctionType, TracebackType
 from typing import Any, NamedTuple, TypeAlias
 
 MASK = "[redacted]"
-"""What is shown in the place of a value."""
+"""It is shown in place of a value."""
 FIELDS = (
-    # What lets one in …
+    # Values that give access …
     *("password", "passwords", "passwd", "passphrase", "pwd", "passcode", "pin", "otp"),
     *("secret", "secrets", "token", "tokens", "credential", "credentials", "authorization"),
     *("api_key", "access_key", "private_key", "secret_key", "signing_key", "encryption_key"),
@@ -100,7 +100,7 @@ def tree_of(paths: Iterable[str]) -> dict[str, Any]:
         *names, last = path.split(".")
         for name in names:
             node = None if node is None else node.setdefault(name, {})
-        if node is not None:  # else all that is above it is redacted
+        if node is not None:  # else a node above is redacted
             node[last] = None
     return tree
 
@@ -178,7 +178,7 @@ class Redactor:
 
     @cached_property
     def mention(self) -> re.Pattern[str]:
-        """What each JSON text matches that has a field of these names, and few others."""
+        """A pattern of each JSON text that has a field of these names, and of few other texts."""
         names = ("[\\W_]*".join(map(re.escape, name)) for name in sorted(self._names))
         return re.compile("|".join(names) or "(?!)", re.IGNORECASE)
 
@@ -257,7 +257,7 @@ def _scalars(text: str) -> Iterator[str]:
 
 
 def _text(token: str) -> str:
-    """Return what a JSON text says, even where its end was cut off."""
+    """Return the text of a JSON string, even where its end was cut off."""
     if "\\" in token:
         try:
             return str(json.loads(token))
@@ -279,7 +279,7 @@ def _is_one_of(name: str, names: frozenset[str]) -> bool:
 
 
 class Hidden:
-    """Hides values in texts where they occur literally, such as those of errors.
+    """Hides values in texts where they occur literally, such as the texts of errors.
 
     Short ones, and parts of a value but for its beginning, are not found.
 
@@ -305,7 +305,7 @@ class Hidden:
         return text
 
     def said(self, error: BaseException) -> str:
-        """Return what an error says, without the values."""
+        """Return the text of an error without the values."""
         return self.shown(_said(error))
 
     def shown(self, text: str) -> str:
@@ -367,7 +367,7 @@ def _without(text: str, form: str) -> str:
 
 
 class Rules(NamedTuple):
-    """What redacts the columns of a message."""
+    """The redactors of the columns of a message."""
 
     payload: Redactor
     result: Redactor
@@ -377,13 +377,13 @@ class Rules(NamedTuple):
     def of(
         cls, fields: tuple[str, ...], payload: Tree = NOWHERE, result: Tree | None = NOWHERE
     ) -> Rules:
-        """Return what redacts by the names of fields, and places in a payload and a result."""
+        """Return rules by the names of fields, and by places in a payload and a result."""
         return cls(Redactor(fields, payload), Redactor(fields, result), Redactor(fields))
 
     def redact(self, columns: Mapping[str, str | None]) -> tuple[dict[str, str | None], Hidden]:
-        """Return JSON columns of a message, redacted, and what hides the same in other texts.
+        """Return redacted JSON columns of a message, and a `Hidden` for other texts.
 
-        What was redacted in one column is hidden in the others, too, where it occurs literally.
+        A value that is redacted in one column is also hidden where it occurs literally in others.
 
         Args:
             columns: JSON texts, or their beginnings, by name: payload, metadata, result and so on;
@@ -401,7 +401,7 @@ class Rules(NamedTuple):
 
 @dataclass(frozen=True)
 class Redaction:
-    """What is redacted in a project: a value that can be sent to another process.
+    """The redaction of a project. The value can be sent to another process.
 
     Args:
         fields: names of fields.
@@ -413,7 +413,7 @@ class Redaction:
 
     @classmethod
     def from_json(cls, text: str) -> Redaction:
-        """Return what `to_json` has written, or a list of fields.
+        """Return the redaction that `to_json` has written, or the one of a list of fields.
 
         Raises:
             TypeError, ValueError: it is something else.
@@ -431,7 +431,7 @@ class Redaction:
         return json.dumps({"fields": self.fields, "tasks": self.tasks})
 
     def rules(self, task: str | None) -> Rules:
-        """Return what redacts messages of a task; None, or one that is not known: by fields."""
+        """Return the rules of a task; without a known task, the rules of fields."""
         return self._rules.get(task or "", self._rules[""])
 
     @cached_property

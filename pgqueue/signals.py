@@ -1,9 +1,8 @@
 """Signals of what happens to messages, and the one place that words the log.
 
 Receivers are called where it happened: in the producer's transaction, or in the worker's
-thread. An exception in one is logged and stops nothing. Where a transaction is open, each receiver
-runs in a savepoint, so that an error of the database in one undoes what that receiver wrote, and
-neither the message nor the rest of the transaction.
+thread. An exception in a receiver is logged and stops nothing. In a transaction each receiver runs
+in a savepoint: an error of the database undoes the receiver's own writes and nothing else.
 """
 
 import logging
@@ -154,7 +153,7 @@ service_failed = Signal()
 
 
 def send(signal: Signal, sender: Any, **named: Any) -> None:
-    """Send a signal of the worker. What a receiver raises is logged; it never leaves this function.
+    """Send a signal of the worker. An error of a receiver is logged and never leaves this function.
 
     Use this instead of `send_robust`, which catches no SystemExit: a receiver must not end the
     worker. If a receiver raises one, those connected after it do not receive this signal.
@@ -169,8 +168,8 @@ def send(signal: Signal, sender: Any, **named: Any) -> None:
 def log_finished(task: Any, context: Any, ending: Any, hiding: Callable[[Any], Hidden]) -> None:
     """Log how a run ended. Called, not sent: as a receiver it would cost more than small tasks.
 
-    A dead letter is an error, which is what error trackers report; what is tried again is a
-    warning. What the task expects is neither, and one line.
+    A dead letter is logged as an error, which error trackers report, and a retry as a warning. An
+    error that the task expects is one line of information.
 
     Args:
         hiding: returns, of a claim, what is kept out of the log.
@@ -205,7 +204,7 @@ def log_finished(task: Any, context: Any, ending: Any, hiding: Callable[[Any], H
 
 
 def fields_of(task: Any, context: Any) -> dict[str, Any]:
-    """Return what a record of the log says of a run, beside its text."""
+    """Return the fields of a log record about a run, beside its text."""
     claim = context.claim
     return {
         "message_id": context.id,
@@ -454,7 +453,7 @@ def _log_cut_short(sender: Any, left: int, error: BaseException | None, **kwargs
 
 @receiver(service_failed)
 def _log_failed(sender: Any, service: str, error: BaseException, **kwargs: Any) -> None:
-    # What is to be done about missing tables is said by the text alone.
+    # The text alone tells the remedy for missing tables; a traceback would hide it.
     lack = migration_check.lack_of(error)
     logger.error(
         "%s failed and will try again: %s",

@@ -1,6 +1,6 @@
 """Print the SQL that the package sends, with its fragments put in.
 
-    python -m pgqueue.sql settle.retry          # one statement
+    python -m pgqueue.sql settle.retry          # prints one statement
     python -m pgqueue.sql settle                # the names of a file's statements
     python -m pgqueue.sql                       # all names
 
@@ -42,7 +42,7 @@ def _modules(folder: Traversable, prefix: str = "") -> Iterator[str]:
 
 
 def find(name: str, known: Mapping[str, str]) -> dict[str, str]:
-    """Return the statements that a name means: one, those of a file, or those of a room.
+    """Return the statements of a name: one statement, a file's statements, or a room's.
 
     Args:
         name: dotted; the parts before the last ones may be left out.

@@ -1,1 +1,1 @@
-"""Calls of the user's code: what they came to, and what is traced of them."""
+"""Calls of the user's code: their outcomes and their traces."""

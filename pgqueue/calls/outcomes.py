@@ -18,7 +18,7 @@ class Succeeded:
 
 @dataclass(frozen=True, slots=True)
 class Retried:
-    """It raised, and is to be tried again after `delay`."""
+    """It raised, and is tried again after `delay`."""
 
     error: BaseException
     entry: str
@@ -27,7 +27,7 @@ class Retried:
 
     @property
     def consequence(self) -> str:
-        """What becomes of the message, for the log."""
+        """The consequence for the message, in words for the log."""
         seconds = self.delay.total_seconds()
         if not seconds:
             return "retried at once"
@@ -46,7 +46,7 @@ class Died:
 
 @dataclass(frozen=True, slots=True)
 class Deferred:
-    """It is to be run again after `delay`, as it asked. Nothing is charged."""
+    """It runs again after `delay`, as it asked. Nothing is charged."""
 
     delay: timedelta
     progress: str | None

@@ -28,11 +28,11 @@ class Sending(Protocol):
         """Return a JSON object's text with the context of the trace added."""
 
     def stored(self, ids: Iterable[Any], came_of: Iterable[str]) -> None:
-        """Note what became of messages."""
+        """Note the outcome of each message."""
 
 
 class Tracer(Protocol):
-    """Who traces."""
+    """Traces runs and messages."""
 
     def sending(
         self, operation: Operation, destination: str | None, *, task: str | None, count: int
@@ -85,14 +85,14 @@ def sending(
     count: int = 1,
     operation: Operation = "send",
 ) -> Sending:
-    """Return what to store messages in. See `Tracer.sending`."""
+    """Return the span in which messages are stored. See `Tracer.sending`."""
     if tracer is None:
         return _UNTRACED
     return tracer.sending(operation, destination, task=task, count=count)
 
 
 def handling(group: str, events: Sequence[Any]) -> AbstractContextManager[Any]:
-    """Return what to call the handler of a group in."""
+    """Return the context in which the handler of a group is called."""
     return _NOTHING if tracer is None else tracer.handling(group, events)
 
 

@@ -243,7 +243,7 @@ class Session:
 
     Args:
         name: its purpose.
-        parameters: of libpq, beside those of Django's settings.
+        parameters: of libpq, beside the ones in Django's settings.
     """
 
     def __init__(self, alias: str, *, name: str, **parameters: str) -> None:
@@ -258,7 +258,7 @@ class Session:
         """The open connection; a new one if there is none, or it was lost.
 
         Raises:
-            psycopg.OperationalError: the database can't be reached.
+            psycopg.OperationalError: the database is not reachable.
         """
         connection = self._opened()
         if not self._is_set_up:
@@ -272,7 +272,7 @@ class Session:
         """Open the connection without configuring it yet; the first use does that.
 
         Raises:
-            psycopg.OperationalError: the database can't be reached, at none of its addresses.
+            psycopg.OperationalError: the database is not reachable at any of its addresses.
         """
         return self._opened()
 

@@ -178,7 +178,7 @@ def _cut_sockets() -> None:
 
 
 def _let_go(wrapper: BaseDatabaseWrapper) -> Inherited | None:
-    """Have Django connect anew at the next use, outside of any transaction."""
+    """Have Django open a new connection at the next use, outside of all transactions."""
     own, wrapper.connection = wrapper.connection, None
     wrapper.in_atomic_block = wrapper.closed_in_transaction = wrapper.needs_rollback = False
     wrapper.savepoint_ids, wrapper.run_on_commit = [], []

@@ -35,8 +35,8 @@ class NotMigrated(PGQueueError, DjangoError, psycopg.ProgrammingError):
     It is an error of Django's and one of psycopg's, too, for those who catch these.
 
     Attributes:
-        found: what the database says is missing.
-        remedy: what to do about it.
+        found: the object that the database reports as missing.
+        remedy: the command that makes it.
     """
 
     def __init__(self, found: str, remedy: str) -> None:
@@ -96,7 +96,7 @@ def lack_of(error: BaseException, alias: str = DEFAULT_DB_ALIAS) -> NotMigrated 
 
 
 def remedy(alias: str) -> str:
-    """Return what to do about missing tables in a database."""
+    """Return the command that makes the missing tables of a database."""
     option = "" if alias == DEFAULT_DB_ALIAS else f" --database={alias}"
     return f"run manage.py migrate{option}"
 

@@ -105,7 +105,7 @@ def is_marked(connection: psycopg.Connection[Any]) -> bool:
 
 @lru_cache(KNOWN_TEXTS)
 def changes_session(text: str) -> bool:
-    """Return whether what these statements do to the session may outlive their transaction."""
+    """Return whether an effect of these statements on the session may outlive their transaction."""
     return any(map(_is_lasting, text.split(";")))
 
 
@@ -119,7 +119,7 @@ def _is_lasting(statement: str) -> bool:
     first, second = words.groups()
     if first == "set":
         return second not in _OF_THE_TRANSACTION
-    # What looks like a comment may be part of a literal: both readings must be harmless.
+    # A comment may be part of a literal instead: both readings must be harmless.
     return first not in _HARMLESS or _lasts(text) or _lasts(_COMMENT.sub(" ", text))
 
 
@@ -129,7 +129,7 @@ def _lasts(text: str) -> bool:
 
 @lru_cache(KNOWN_TEXTS)
 def may_end_transaction(text: str) -> bool:
-    """Return whether a statement of these seems to end its transaction."""
+    """Return whether one of these statements seems to end its transaction."""
     return any(map(ends_transaction, text.split(";")))
 
 

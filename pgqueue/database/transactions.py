@@ -1,4 +1,4 @@
-"""What a transaction needs on any connection of psycopg: no Django."""
+"""Transactions on any connection of psycopg, without Django."""
 
 from __future__ import annotations
 

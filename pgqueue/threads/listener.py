@@ -52,7 +52,7 @@ class Topic:
 
 @dataclass(eq=False, kw_only=True)
 class Subscription:
-    """What is called for the notifications of a topic that have one key.
+    """The callbacks of the notifications of a topic that have one key.
 
     Everything is called in the listener's thread: it must be quick, or others hear late.
 
@@ -244,7 +244,7 @@ class Listener(Service):
             self._listen(connection, subscription.topic)
         except PGQueueError as raised:
             error = raised
-        # What was sent before it begins is not for it, and has come with the answers by now.
+        # Notifications from before it begins are not for it, and have come with the answers.
         self._pass_on(connection)
         with _lock:
             if subscription not in self._coming:

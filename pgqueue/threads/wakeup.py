@@ -47,7 +47,7 @@ class Wakeup:
             others: file descriptors, or objects that have one.
 
         Returns:
-            Those of `others` that are readable, and this wake-up if it was set. It is cleared then:
+            The readable ones of `others`, and this wake-up if it was set. It is cleared then:
             what is set from now on ends the next wait.
         """
         with _Selector() as selector:

@@ -43,7 +43,7 @@ def import_declaring(name: str) -> None:
 
 
 def imported(name: str) -> Any:
-    """Return what has this name at the top of a module that is imported already; None: nothing."""
+    """Return the object of this name at the top of an imported module; None: there is none."""
     module, _, attribute = name.rpartition(".")
     # By vars(), since getattr() may run the module's own __getattr__, which may import others.
     return getattr(sys.modules.get(module), "__dict__", {}).get(attribute)

@@ -113,7 +113,7 @@ def _trace(exc_info: Any) -> str | None:
         if not any(changed):
             return None
         return "".join(formatted.format()).rstrip("\n")
-    except Exception:  # its text can't be had
+    except Exception:  # its text is not available
         return None
 
 

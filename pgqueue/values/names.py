@@ -23,7 +23,7 @@ def as_channel(value: Any) -> str:
 
     Raises:
         TypeError: it is no text.
-        ValueError: it is empty or too long, or can't be stored.
+        ValueError: it is empty or too long, or PostgreSQL cannot store it.
     """
     if value == "":
         raise ValueError("it must be a name.")
@@ -35,7 +35,7 @@ def as_key(value: Any) -> str:
 
     Raises:
         TypeError: it is no text.
-        ValueError: it is too long, or can't be stored.
+        ValueError: it is too long, or PostgreSQL cannot store it.
     """
     return as_text(value, KEY_LIMIT)
 
@@ -45,7 +45,7 @@ def as_path(value: Any) -> str:
 
     Raises:
         TypeError: it is no text.
-        ValueError: it is too long, or can't be stored.
+        ValueError: it is too long, or PostgreSQL cannot store it.
     """
     return as_text(value, PATH_LIMIT)
 
@@ -55,7 +55,7 @@ def as_folder(value: Any) -> str:
 
     Raises:
         TypeError: it is no text.
-        ValueError: it is empty, too long, or can't be stored.
+        ValueError: it is empty, too long, or PostgreSQL cannot store it.
     """
     folder = as_text(value, FOLDER_LIMIT)
     if not folder:
@@ -68,7 +68,7 @@ def as_identifier(value: Any) -> str:
 
     Raises:
         TypeError: it is no text.
-        ValueError: it is empty or too long, or can't be stored.
+        ValueError: it is empty or too long, or PostgreSQL cannot store it.
     """
     if value == "":
         raise ValueError("it must be a name.")
@@ -92,7 +92,7 @@ def as_text(value: Any, limit: int) -> str:
 
     Raises:
         TypeError: it is no text.
-        ValueError: it is too long, or can't be stored.
+        ValueError: it is too long, or PostgreSQL cannot store it.
     """
     if not isinstance(value, str):
         raise TypeError("it must be text.")

@@ -31,7 +31,7 @@ def calls_user_code(function: F) -> F:
 
 
 def shown(error: BaseException) -> TracebackType | None:
-    """Return the part of the error's traceback that is to be shown."""
+    """Return the part of the error's traceback that is shown."""
     trace = error.__traceback__
     for _ in range(_hidden(error)):
         trace = trace and trace.tb_next

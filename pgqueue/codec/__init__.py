@@ -1,8 +1,8 @@
 """Values as JSON, and back: arguments, results, progress, and raw payloads.
 
 Nothing here imports Django or needs its settings: programs without it, such as Spark's executors,
-read and write payloads, too. What needs Django, such as model instances as arguments, is registered
-from above by `encoding.register`.
+read and write payloads, too. Higher rooms register the types that need Django, such as model
+instances, by `encoding.register`.
 
 `arguments` encodes the calls of a function; `raw`, values without one. Both use `encoding`, which
 chooses the form of a value by its type and its type hint (`hints`); `scalars` has the simple forms.

@@ -65,7 +65,7 @@ class Codec:
 
         Raises:
             InvalidArguments: they don't fit the function.
-            InvalidArgument: one of them can't be stored; the message says which, and where.
+            InvalidArgument: one of them cannot be stored; the message names it and its place.
             PayloadTooLarge: together they take more than `PAYLOAD_LIMIT`.
         """
         if not kwargs and self._parameters.take_untouched(args) and (short := short_json(args)):
@@ -148,12 +148,12 @@ class Codec:
         """Return as JSON what the function returned.
 
         Raises:
-            InvalidResult: it can't be stored, or takes more than `RESULT_LIMIT`.
+            InvalidResult: it cannot be stored, or takes more than `RESULT_LIMIT`.
         """
         return self._dump("the result", self._parameters.returned, value, InvalidResult)
 
     def decode_result(self, text: str | bytes | memoryview) -> Any:
-        """Return what the function returned.
+        """Return the value that the function returned.
 
         Raises:
             UnreadablePayload: it isn't JSON, or no result of this function.
@@ -163,7 +163,7 @@ class Codec:
         return self._load(RESULT, self._parameters.returned, text)
 
     def plain_result(self, text: str | bytes | memoryview) -> Any:
-        """Return what the function returned as it is stored, parsed and decrypted.
+        """Return the stored result, parsed and decrypted, as plain JSON.
 
         Raises:
             UnreadablePayload: it isn't JSON.
@@ -175,12 +175,12 @@ class Codec:
         """Return as JSON what a run of the function noted of its progress.
 
         Raises:
-            InvalidProgress: it can't be stored, or takes more than `RESULT_LIMIT`.
+            InvalidProgress: it cannot be stored, or takes more than `RESULT_LIMIT`.
         """
         return self._dump("the progress", ANYTHING, data, InvalidProgress)
 
     def decode_progress(self, text: str | bytes | memoryview) -> Any:
-        """Return what a run of the function noted of its progress.
+        """Return the progress that a run of the function has noted.
 
         Raises:
             UnreadablePayload: it isn't JSON, or has a tag that is not known here.
@@ -334,7 +334,7 @@ class Codec:
 
 
 class Parameters:
-    """What a function takes and returns: its signature, and a hint for each."""
+    """The signature of a function, with a hint for each parameter and for the result."""
 
     def __init__(self, func: Callable[..., Any], *, skip_first: bool) -> None:
         types = hints_of(func)
@@ -424,7 +424,7 @@ def short_json(args: Sequence[Any] | Mapping[str, Any]) -> str | None:
 
 
 def read(what: str, hint: Hint, plain: Any) -> Any:
-    """Return what `plain` means under `hint`, or say that `what` can't be read."""
+    """Return the value of `plain` under `hint`; an error names `what`."""
     try:
         return hint.read(plain)
     except UNREADABLE as error:

@@ -2,11 +2,11 @@
 
 The rule: **plain JSON is read by the hint, and a tag wins over the hint.**
 
-Each type has a form: how its values look in JSON, and which kinds of plain JSON it reads. A
-hint puts the forms of the types it names in front of those that are always known; among the
-named ones JSON's own types (None, bool, int, float, str, list, dict) come first, so that a
-plain string for `UUID | str` is a str. A value is written by the form of its type. Where
-plain JSON of that kind would be read by another form, it is tagged with the type's name:
+Each type has a form: the JSON of its values, and the kinds of plain JSON that it reads. A hint
+puts the forms of its types in front of the forms that are always known. Among the hint's types,
+JSON's own (None, bool, int, float, str, list, dict) come first: a plain string for `UUID | str`
+is a str. The form of a value's type writes the value. Where another form would read this kind of
+plain JSON, the value is tagged with its type's name:
 
     hint datetime    datetime(2030, 1, 1)   →  "2030-01-01T00:00:00"
     hint datetime    "2030-01-01"           →  {"@": "str", "value": "2030-01-01"}
@@ -17,9 +17,9 @@ So a value that doesn't match its hint comes back as given, and plain SQL can se
 string for a datetime, a number or a string for a Decimal, seconds for a timedelta, the key
 for a model instance.
 
-What doesn't come back: the order of a dict's keys (jsonb sorts them); the name of a time
-zone (its offset does) and `fold`; a subclass of str, int, datetime and their like, which
-returns as that, as an unhinted TextChoices does. Dataclasses, models and other enums need
+Some things are lost: the order of a dict's keys, since jsonb sorts them; the name of a time zone,
+but not its offset; `fold`. An instance of a subclass of str, int or datetime, such as an unhinted
+TextChoices, returns as an instance of the base class. Dataclasses, models and other enums need
 the hint, because no tag ever makes us import anything.
 """
 
@@ -66,7 +66,7 @@ _registered: list[Callable[[type], Form | None]] = []
 
 
 def register(find: Callable[[type], Form | None]) -> None:
-    """Have the codec know more classes: those of a framework that it must not import.
+    """Register classes of a framework that the codec must not import.
 
     A value of such a class needs the class as its type hint. Call this before the first value is
     encoded: forms are looked up once for each hint.
@@ -86,7 +86,7 @@ noticed: ContextVar[list[Reference] | None] = ContextVar("noticed", default=None
 
 
 class Reference:
-    """What may stand for a result among the arguments of a message of the same flow."""
+    """Stands for a result among the arguments of a message of the same flow."""
 
     __slots__ = ()
 
@@ -102,20 +102,20 @@ class Reference:
 
 
 class ResultOf(NamedTuple):
-    """What an argument is that stands for a result, until its message runs."""
+    """The value of an argument that stands for a result, until its message runs."""
 
     message_id: int
 
 
 class Returned:
-    """What a parent returned, or the error in its place.
+    """The result of a parent, or the error in its place.
 
     Args:
         task: the name of the parent's task.
         plain: JSON, parsed.
-        hint: how the parent's task wrote it.
-        error: what is passed in the place of a result that there is not.
-        is_encrypted: it is stored so.
+        hint: the hint by which the parent's task wrote it.
+        error: it is passed in place of a missing result.
+        is_encrypted: whether it is stored encrypted.
         size: characters of the JSON.
     """
 
@@ -250,7 +250,7 @@ class Hint:
         return frozenset(kind for kind in scalars if self._by_kind[kind] is KNOWN[kind])
 
     def takes(self, returned: Hint) -> bool:
-        """Tell whether what `returned` writes may be read here, as far as the types say."""
+        """Return whether this hint may read the values that `returned` writes, by their types."""
         theirs = returned._named
         if not self._named or not theirs:
             return True
@@ -322,7 +322,7 @@ def is_tagged(plain: Any) -> bool:
 
 
 def comes_back(value: Any, form: Form) -> bool:
-    """Tell whether all that `form` writes of `value` is read again: nanoseconds are not."""
+    """Return whether `form` reads all parts of `value` that it writes: not its nanoseconds."""
     plain = form.write(value)
     return bool(form.write(form.read(plain)) == plain)
 
@@ -346,7 +346,7 @@ def full_name(cls: type) -> str:
 
 
 def form_of(cls: type, arguments: tuple[Any, ...]) -> Form | None:
-    """Return the form of `cls[*arguments]`, or None if values of it can't be written."""
+    """Return the form of `cls[*arguments]`; None: the codec cannot write its values."""
     if arguments and cls in CONTAINERS:
         return container_form(cls, arguments)
     if cls in KNOWN:
@@ -452,7 +452,7 @@ def dataclass_form(cls: type) -> Form:
 
 
 def unbuildable(cls: type, taken: set[str]) -> str:
-    """Say why `cls` can't be built from its fields again; '' if it can."""
+    """Return the reason why `cls` cannot be built from its fields again; '': it can."""
     try:
         signature_of(cls).bind(**dict.fromkeys(taken))
     except (TypeError, ValueError) as error:

@@ -18,7 +18,7 @@ from pgqueue.exceptions import InvalidProgress, InvalidResult, PayloadTooLarge, 
 class EncryptedCodec(Codec):
     """The codec of a task whose arguments, result and progress are encrypted where they are stored.
 
-    It reads what is not, too: what was stored before the task asked for it, or by SQL. The limits
+    It also reads plain values, which SQL stored, or the task before it was encrypted. The limits
     hold for what is stored, which takes a third more than the JSON.
     """
 
@@ -42,7 +42,7 @@ class EncryptedCodec(Codec):
         """Return the envelope of what the function returned.
 
         Raises:
-            InvalidResult: it can't be stored, or takes more than `RESULT_LIMIT`.
+            InvalidResult: it cannot be stored, or takes more than `RESULT_LIMIT`.
             MissingEncryptionKey: the settings have none.
         """
         return self._sealed(RESULT, super().encode_result(value), RESULT_LIMIT, InvalidResult)
@@ -51,7 +51,7 @@ class EncryptedCodec(Codec):
         """Return the envelope of what a run of the function noted of its progress.
 
         Raises:
-            InvalidProgress: it can't be stored, or takes more than `RESULT_LIMIT`.
+            InvalidProgress: it cannot be stored, or takes more than `RESULT_LIMIT`.
             MissingEncryptionKey: the settings have none.
         """
         return self._sealed(PROGRESS, super().encode_progress(data), RESULT_LIMIT, InvalidProgress)

@@ -1,4 +1,4 @@
-"""What is stored in the place of JSON that is encrypted: `{"@": "encrypted", "value": token}`.
+"""The envelope of encrypted JSON: `{"@": "encrypted", "value": token}`.
 
 It is a tag as those of `encoding` are, and no value is written so: a dict that has the key "@" is
 tagged itself. So an envelope is known wherever it is read, whatever its task is declared as now.
@@ -44,7 +44,7 @@ def token_in(plain: Any) -> str | None:
 
 
 def is_envelope(text: str | bytes | memoryview) -> bool:
-    """Return whether a text of JSON, of which the end may be missing, is that of an envelope."""
+    """Return whether a text of JSON, even without its end, is an envelope."""
     return (
         _BEGINNING.match(text if isinstance(text, str) else str(text, "utf-8", "replace"))
         is not None

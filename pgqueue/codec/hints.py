@@ -1,4 +1,4 @@
-"""What a function's or a class's type hints say, as far as they can be known at run time."""
+"""The type hints of functions and classes, as far as they are known at run time."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import Annotated, Any, Literal, NewType, Union, get_args, get_origin
 if sys.version_info >= (3, 14):
     from annotationlib import Format, get_annotations
 
-# What may be passed where a hint asks only for something iterable, or something with keys.
+# The concrete types of a hint that asks only for an iterable, or for a mapping.
 CONCRETE: dict[Any, tuple[type, ...]] = {
     abc.Sequence: (list, tuple),
     abc.MutableSequence: (list,),
@@ -45,7 +45,7 @@ def hints_of(owner: Callable[..., Any]) -> dict[str, Any]:
 
 
 def annotations_of(owner: Any) -> dict[str, Any]:
-    """Return what `owner` itself is annotated with, resolved or not."""
+    """Return the annotations of `owner` itself, resolved or not."""
     if sys.version_info >= (3, 14):
         return get_annotations(owner, format=Format.FORWARDREF)
     return inspect.get_annotations(owner)

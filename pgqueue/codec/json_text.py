@@ -25,7 +25,7 @@ _decoder = JSONDecoder(parse_float=Decimal, parse_constant=refuse)
 
 
 def from_json(text: str) -> Any:
-    """Return what a text means, without looking for spaces around it: PostgreSQL writes none.
+    """Return the value of a text, without spaces around it: PostgreSQL writes none.
 
     Raises:
         ValueError: it isn't JSON.

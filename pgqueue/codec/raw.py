@@ -20,7 +20,7 @@ def encode(what: str, value: Any) -> str | None:
     """Return `value` as JSON text; None, which is no payload, as None.
 
     Raises:
-        InvalidMessage: it, or something in it, can't be stored.
+        InvalidMessage: PostgreSQL cannot store it, or a part of it.
         PayloadTooLarge: it takes more than `PAYLOAD_LIMIT`.
     """
     if value is None:
@@ -49,7 +49,7 @@ def _is_plain(value: Any) -> bool:
 
 
 def check_size(what: str, bytes_taken: int) -> None:
-    """Say no to what is too large to be kept with a message.
+    """Refuse a value that is too large to be kept with a message.
 
     Raises:
         PayloadTooLarge: it takes more than `PAYLOAD_LIMIT`.

@@ -2,7 +2,7 @@
 
 In a payload such an argument is `{"@": "result", "value": <the message's id>}`. When the message
 runs, the tag's value is replaced by what its parent returned, which is then read by the hint of the
-parameter that it is for. A result may be such a tag, too: that of a message which others replaced.
+parameter that it is for. A result may be a tag, too: of a message that others replaced.
 """
 
 from __future__ import annotations
@@ -73,5 +73,5 @@ def _find(plain: Any, tags: list[dict[str, Any]]) -> None:
 
 
 def _untagged(plain: dict[str, Any]) -> Any:
-    """Return what is in a tag: a dict in it may have the key "@", and is no tag itself."""
+    """Return the value in a tag. A dict in it may have the key "@", and is no tag itself."""
     return plain.get("value") if TAG in plain else plain

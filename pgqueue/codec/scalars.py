@@ -39,7 +39,7 @@ class Unstorable(Exception):
         self.path = ""
 
     def about(self, subject: str) -> str:
-        """Return what is wrong with `subject`, the outermost value."""
+        """Return a sentence about the fault in `subject`, the outermost value."""
         path = self.path.removeprefix(".")
         return f"{subject}: {path} {self.reason}" if path else f"{subject} {self.reason}"
 

@@ -1,4 +1,4 @@
-"""What a duty is: recurring work that is done by one process at a time."""
+"""Duties: recurring work that is done by one process at a time."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class Duty(Protocol):
 
     @property
     def did(self) -> Mapping[str, int]:
-        """What its last run changed: how many of what."""
+        """The changes of its last run: a count of each kind."""
 
     def may_run(self, answered_for: timedelta) -> bool:
         """Return whether a process may do it that has had answers for so long."""

@@ -36,7 +36,7 @@ class Waits(Protocol):
 
 
 class Subscribing(Protocol):
-    """What the duty needs of subscriptions, a layer above: the module `events.subscribing`."""
+    """The functions of a higher room that the duty needs: the module `events.subscribing`."""
 
     def declared(self, database: str) -> list[Declared]:
         """Return the subscriptions that the project has in its code."""
@@ -45,7 +45,7 @@ class Subscribing(Protocol):
         """Return the position after which a new one begins."""
 
     def waiter(self, database: str, wake: Callable[[], None]) -> Waits:
-        """Return what calls `wake` when the log may have grown."""
+        """Return an object that calls `wake` when the log may have grown."""
 
 
 class Dispatch:
@@ -115,7 +115,7 @@ class Dispatch:
             waiter.close()
 
     def _is_right(self, connection: Connection, declared: Declared) -> bool:
-        """Check a predicate once, and say why it can't be."""
+        """Check a predicate once, and log the reason if it is invalid."""
         if declared.predicate and declared.predicate not in self._checked:
             try:
                 predicates.check(connection, declared.predicate)
@@ -131,13 +131,13 @@ class Dispatch:
         try:
             declared = self._subscribing.declared(self._database)
         except PGQueueError as error:
-            # Those that are stored go on.
+            # The stored subscriptions go on.
             self._failed(error)
             return
         declared = [each for each in declared if self._is_right(connection, each)]
         known = engine.known(connection, [each.name for each in declared])
         if len(known) < len(declared) and connection.info.transaction_status == IDLE:
-            # What was published before is not for one that begins now.
+            # Events that were published before are not for a subscription that begins now.
             sequence.catch_up(connection)
         ready = [each if each.name in known else self._begun(each) for each in declared]
         with suppress(psycopg.errors.LockNotAvailable):  # the next time, then

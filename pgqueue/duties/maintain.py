@@ -25,7 +25,7 @@ LOOK_AGAIN_IN = timedelta(seconds=1)
 
 @dataclass(frozen=True, kw_only=True)
 class Report:
-    """What came of a duty.
+    """The result of a duty.
 
     Attributes:
         did: how many of what.
@@ -53,7 +53,7 @@ def maintain(alias: str, duties: Sequence[Duty]) -> Iterator[Report]:
         duties: which to do.
 
     Raises:
-        psycopg.OperationalError: the database can't be reached.
+        psycopg.OperationalError: the database is not reachable.
     """
     with closing(connect(alias, name="maintain")) as connection:
         contact = Contact(lease=settings().lease)

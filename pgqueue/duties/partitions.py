@@ -21,7 +21,7 @@ class Partitions:
     a minute. While many events come it is due more often, so that no sequencer has to make one.
 
     Args:
-        exports_first: a day is dropped only after all targets of exports have it; so are events.
+        exports_first: drop a day, and events, only after all targets of exports have them.
         event_retention: how long events are kept at least.
         event_max_age: after which they go even if a group has not passed them; None: never.
     """
@@ -48,13 +48,13 @@ class Partitions:
         return True
 
     def run(self, connection: Connection) -> timedelta | None:
-        """Make what is missing, drop what is over."""
+        """Make the missing partitions, and drop the old ones."""
         days, events = len(partitions.ensure(connection)), event_partitions.ensure(connection)
         exported = exports.passed(connection) if self._exports_first else EVERYTHING
         try:
             dropped = partitions.drop(connection, self._retention, exported=exported)
         finally:
-            # Who reads history for long keeps no events.
+            # A long read of history must not keep events.
             gone = event_retention.drop(
                 connection,
                 keep=self._event_retention,

@@ -25,7 +25,7 @@ def run_duty(
 
     Args:
         connection: in autocommit. A long duty needs one of its own.
-        contact: tells for how long the database has answered, which some duties ask for.
+        contact: knows since when the database has answered; some duties ask for it.
         early: run it even if its row says that it isn't due yet.
 
     Returns:

@@ -39,7 +39,7 @@ class Enqueued(Protocol):
 
 
 class Scheduling(Protocol):
-    """What the duty needs of tasks, which are a layer above: the module `tasks.scheduling`."""
+    """The functions of a higher room that the duty needs: the module `tasks.scheduling`."""
 
     def declared(self, database: str) -> list[Declared]:
         """Return the schedules that the project has in its code."""
@@ -108,7 +108,7 @@ class Schedule:
         try:
             declared = self._scheduling.declared(self._database)
         except PGQueueError as error:
-            # Those that operators have added, or that were correct before, go on.
+            # Schedules of operators, and the ones that were correct before, go on.
             self._failed(error, "schedules")
             return
         self._definitions = {each.name: each.definition for each in declared}
@@ -127,7 +127,7 @@ class Schedule:
         signals.send(signals.service_failed, type(self), service=service, error=error)
 
     def _try(self, connection: Connection, scheduled: Scheduled) -> Mapping[str, int]:
-        """Do the ticks of one; return how many had what. What fails is one's own."""
+        """Do the ticks of one schedule; return counts of their results. Its error is its own."""
         try:
             with connection.transaction():
                 return self._do(connection, scheduled)
@@ -139,7 +139,7 @@ class Schedule:
             self._set_aside(scheduled, ASIDE_IF_BUSY)
             engine.hurry(connection)
             if scheduled.next_at and scheduled.now - scheduled.next_at >= LATE:
-                # What follows the first line says where it waited: somewhere else each time.
+                # The first line alone: the next ones name a place, another one each time.
                 self._note(connection, scheduled, error, _said(error).partition("\n")[0])
         except BaseException as error:
             if connection.closed:
@@ -198,7 +198,7 @@ class Schedule:
                 result = guard.isolated(
                     guard.call, self._scheduling.enqueue, scheduled, tick, connection
                 )
-            # With overlap="skip", that of an earlier tick may live.
+            # With overlap="skip", the message of an earlier tick may live.
             return None if result.came_of == "existing" else int(result.id)
         except (psycopg.OperationalError, django.db.OperationalError, UnknownTask):
             raise

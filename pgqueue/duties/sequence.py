@@ -26,7 +26,7 @@ class Sequence:
         """Do a batch."""
         moved = sequence.sequence(connection) or 0
         if moved:
-            # Those who wait for the WAL feed to tell them, which may be gone.
+            # Readers that wait for the WAL feed, which may be gone.
             readers.tell(connection)
         self.did = {"events": moved}
         return timedelta() if moved == sequence.BATCH else EVERY

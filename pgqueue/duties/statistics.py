@@ -7,7 +7,7 @@ EVERY = timedelta(seconds=10)
 
 
 class Statistics:
-    """Add up what workers have counted, and remove what was kept for long enough."""
+    """Add up the counts of workers, and remove the ones whose retention has ended."""
 
     name = "statistics"
 

@@ -50,13 +50,13 @@ class Channel(models.Model):
     """
 
     class OnDead(models.TextChoices):
-        """What a dead message does to those behind it in an ordered lane."""
+        """The effect of a dead message on the messages behind it in an ordered lane."""
 
         BLOCK = "block", _("It blocks them")
         SKIP = "skip", _("It is skipped")
 
     class OnFull(models.TextChoices):
-        """What becomes of a message beyond a policy's max_size."""
+        """The fate of a message beyond a policy's max_size."""
 
         REFUSE = "refuse", _("Its producer gets ChannelFull")
         DROP = "drop", _("It is dropped")
@@ -170,14 +170,14 @@ AT_LEAST_ONE = {
 
 
 class Policy(models.Model):
-    """What a channel, or each or one of its keys, is limited to.
+    """A limit of a channel, of one of its keys, or of each of them.
 
     A key's own policy replaces the one for each key. The channel's holds beside it. A message
     without a key belongs to no key: only the channel's holds for it.
     """
 
     class Scope(models.TextChoices):
-        """What one policy is for."""
+        """The part of a channel that a policy limits."""
 
         CHANNEL = "channel", _("The channel as a whole")
         EACH = "each", _("Each key")
@@ -332,7 +332,7 @@ class Lane(models.Model):
     key = models.TextField(db_collation="C")
     state = models.TextField(choices=State.choices)
     turn_at = InstantField(help_text=_("Its place in the round: the earliest is served next."))
-    # Of the generic cell rate algorithm: when all that was started will have been within the rate.
+    # Of the generic cell rate algorithm: at this time all starts so far are within the rate.
     tat = InstantField(help_text=_("Theoretical arrival time, by which the rate is kept."))
     wake_at = InstantField(null=True, help_text=_("When a throttled lane may go on."))
 
@@ -361,7 +361,7 @@ class Lane(models.Model):
 
 
 class Gate(models.Model):
-    """What claims of a channel lock first, where a policy is for the channel as a whole."""
+    """A row that claims lock first, where a policy limits the channel as a whole."""
 
     channel = models.TextField(db_collation="C", primary_key=True)
     tat = InstantField(help_text=_("Theoretical arrival time, as a lane's."))

@@ -61,7 +61,7 @@ class Event(models.Model):
 class Group(models.Model):
     """A named cursor on the log. Its partitions are rows of `Cursor`.
 
-    What it reads, and what becomes of an event that its handler fails with, is the handler's.
+    The handler's code says which events it reads, and what follows when it fails with one.
     """
 
     name = models.TextField(_("name"), db_collation="C", primary_key=True)
@@ -181,8 +181,8 @@ class LogFloor(models.Model):
 class Staged(models.Model):
     """A row that a task of Spark has written, and that is no message or event yet.
 
-    It becomes one when the whole write is committed, or it is told to a verb. What no write
-    commits is removed after a week.
+    It becomes one when the whole write is committed, or is given to a verb. Rows of writes that
+    never commit are removed after a week.
     """
 
     pk = models.CompositePrimaryKey("attempt", "number")

@@ -69,7 +69,7 @@ class Blocked(models.Model):
     """A message that waits for its parents. It watches the first of them that has not ended."""
 
     class OnFailure(models.TextChoices):
-        """What becomes of the message when a parent fails."""
+        """The effect of a failed parent on the message."""
 
         WAIT = "wait", _("Wait")
         CANCEL = "cancel", _("Cancel")

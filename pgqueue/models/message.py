@@ -1,4 +1,4 @@
-"""Messages: those that live, and the history of those that have ended."""
+"""Messages: live ones, and the history of ended ones."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ INDEXED = (
 
 class MessageQuerySet(models.QuerySet["Message"]):
     def in_channel(self, channel: str) -> MessageQuerySet:
-        """Those of one channel, found by its indexes."""
+        """The messages of one channel, found by its indexes."""
         return self.filter(INDEXED, channel=channel)
 
     def dead(self) -> MessageQuerySet:
@@ -207,8 +207,8 @@ class Message(models.Model):
                 condition=Q(state=State.DEAD),
                 name="pgqueue_message_dead",
             ),
-            # The oldest of them first: those that were kept for long enough. A query that doesn't
-            # ask for a time can't be led through all of a channel's by it.
+            # The oldest first: their retention ends first. A query without a time does not use this
+            # index, and so is not led through all dead letters of a channel.
             models.Index(
                 fields=["channel", "claimed_at"],
                 condition=Q(state=State.DEAD, claimed_at__isnull=False),
@@ -229,7 +229,7 @@ class Message(models.Model):
                 condition=Q(ordered=True, state=State.DEAD),
                 name="pgqueue_message_ordered_dead",
             ),
-            # What a channel is full of, beside what is ready and what runs.
+            # The messages that fill a channel, beside the ready and the running ones.
             models.Index(
                 fields=["channel", "key"],
                 condition=Q(state__in=[State.HELD, State.SCHEDULED]),

@@ -73,8 +73,8 @@ class Export(models.Model):
 class Purged(models.Model):
     """Up to when history was purged of what is kept for so long.
 
-    So that it is not read from its beginning each time. What was written under other rules is
-    void: then it is read once more.
+    The next purge begins there. A row that was written under other rules is void: then history is
+    read from its beginning once more.
     """
 
     keep = models.DurationField(primary_key=True)

@@ -38,14 +38,14 @@ class Schedule(models.Model):
     """
 
     class Missed(models.TextChoices):
-        """What becomes of ticks that came while no worker enqueued for them."""
+        """The handling of ticks that passed while no worker ran."""
 
         SKIP = "skip", _("Skip them")
         ONCE = "once", _("One message for all of them")
         ALL = "all", _("One message for each")
 
     class Overlap(models.TextChoices):
-        """What to do while the message of an earlier tick waits or runs."""
+        """The handling of a tick while the message of an earlier one waits or runs."""
 
         ALLOW = "allow", _("Let them run at once")
         SKIP = "skip", _("Skip the tick")
@@ -168,7 +168,7 @@ class Schedule(models.Model):
         verbose_name = _("schedule")
         verbose_name_plural = _("schedules")
         indexes = [
-            # What is due: read every second.
+            # The due schedules: read every second.
             models.Index(
                 F("next_at").asc(nulls_first=True),
                 condition=Q(paused=False),
@@ -237,7 +237,7 @@ class Schedule(models.Model):
             own = {field.name for field in self._meta.concrete_fields if not field.primary_key}
             written = own - OF_WORKERS
         changed = any(getattr(self, name) != getattr(row, name) for name in written & WHEN)
-        # update_or_create() names all that are DateTimeFields.
+        # update_or_create() names all fields that are DateTimeFields.
         is_given = "next_at" in written and self.next_at != row.next_at
         if changed and not is_given:
             self.next_at = None

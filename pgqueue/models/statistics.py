@@ -10,7 +10,7 @@ from pgqueue.models.worker import Worker
 
 
 class Counted(models.Model):
-    """What came of runs of one task in one channel."""
+    """The outcomes of runs of one task in one channel."""
 
     channel = models.TextField(db_collation="C")
     task = models.TextField(db_collation="C")
@@ -33,7 +33,7 @@ class Counted(models.Model):
 
 
 class Tally(Counted):
-    """What one worker has counted since its last heartbeat, until a duty adds it up."""
+    """The counts of one worker since its last heartbeat, until a duty adds them up."""
 
     id = models.BigAutoField(primary_key=True)
     at = InstantField()
@@ -62,7 +62,7 @@ class TallyBatch(models.Model):
 
 
 class Statistic(Counted):
-    """What came of the runs of a minute, or of an hour."""
+    """The outcomes of the runs of a minute, or of an hour."""
 
     pk = models.CompositePrimaryKey("period", "at", "channel", "task")
     period = models.TextField(help_text="minute or hour")
@@ -77,7 +77,7 @@ class Statistic(Counted):
 
 
 class Total(Counted):
-    """What came of all runs so far: it only grows."""
+    """The outcomes of all runs so far: the counts only grow."""
 
     pk = models.CompositePrimaryKey("channel", "task")
     counted_at = InstantField(help_text="The last time that something was added.")

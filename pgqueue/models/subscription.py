@@ -199,8 +199,8 @@ class Subscription(models.Model):
         but `paused`. Unless it is paused, an error that it has is forgotten.
 
         Raises:
-            InvalidFilter: a pattern, a condition or a place can't be.
-            InvalidSubscription: the predicate can't be.
+            InvalidFilter: a pattern, a condition or a place is invalid.
+            InvalidSubscription: the predicate is invalid.
         """
         self.compile()
         using = using or router.db_for_write(type(self), instance=self)
@@ -219,7 +219,7 @@ class Subscription(models.Model):
             lasting = self.expires_after
             self.expires_at = timezone.now() + lasting if lasting else None
         if update_fields is not None:
-            # Those alone: a worker may have declared it anew meanwhile.
+            # Only these fields: a worker may have declared the subscription anew meanwhile.
             update_fields = set(update_fields)
             update_fields |= set(COMPILED) if update_fields & COMPILED_OF else set()
             update_fields |= {"expires_at"} if "expires_after" in update_fields else set()
@@ -265,7 +265,7 @@ class Subscription(models.Model):
         """Which events it wants.
 
         Raises:
-            InvalidFilter: it can't be.
+            InvalidFilter: it is invalid.
         """
         return Filter(tuple(self.topics), self.where)
 
@@ -273,7 +273,7 @@ class Subscription(models.Model):
         """Make of topics, conditions and places what the statement that matches needs.
 
         Raises:
-            InvalidFilter: one can't be.
+            InvalidFilter: one is invalid.
         """
         for name, value in compiled(self.filter, key=self.key, split_by=self.split_by).items():
             setattr(self, name, value)

@@ -143,7 +143,7 @@ class Webhook(Subscription):
         left.
 
         Raises:
-            InvalidWebhook: an option can't be.
+            InvalidWebhook: an option is invalid.
             InvalidFilter, InvalidSubscription: as for a subscription.
         """
         self.check_options()
@@ -172,7 +172,7 @@ class Webhook(Subscription):
         return f"{scheme}://{re.split('[/?#]', rest, maxsplit=1)[0]}/…"
 
     def check_options(self) -> None:
-        """Say no to what could not be posted to.
+        """Refuse an address that no post could reach.
 
         Raises:
             InvalidWebhook: names the option.
@@ -192,7 +192,7 @@ class Webhook(Subscription):
             try:
                 check(getattr(self, name))
             except (TypeError, ValueError) as error:
-                # Not what was given: a URL, too, may be what lets one in.
+                # Without the value: a URL may contain a secret, too.
                 raise InvalidWebhook(f"{name}: {error}") from error
 
     def rotate(self, secret: str, *, keep_old_for: timedelta) -> None:
@@ -209,7 +209,7 @@ class Webhook(Subscription):
         self.secret = secret
 
     def signing_secrets(self, now: datetime) -> list[str]:
-        """Return what posts are signed with now, the newest first."""
+        """Return the secrets that sign posts now, the newest first."""
         rotated = [
             each["secret"]
             for each in self.rotated

@@ -19,8 +19,8 @@ class WorkerQuerySet(models.QuerySet["Worker"]):
 class Worker(models.Model):
     """A process that serves channels, and its heartbeat.
 
-    Its id changes with each connection it claims on: a claim that was lost in a server
-    crash gives its attempt number out again, and must not be taken for the new one.
+    Its id changes with each connection that it claims on. A server crash may lose a claim, whose
+    attempt number is then given out again: the two claims must differ.
     """
 
     id = models.UUIDField(_("ID"), primary_key=True)

@@ -13,7 +13,8 @@ from typing import Any, Generic, NamedTuple, TypeVar
 
 import psycopg
 from psycopg.pq import TransactionStatus
-from psycopg.sql import SQL, Identifier
+from psycopg.sql import SQL as Text
+from psycopg.sql import Identifier
 
 from pgqueue.database.transactions import in_short
 from pgqueue.values.escaping import logger_of
@@ -286,7 +287,7 @@ def delete(
 def _delete_some(
     connection: psycopg.Connection[Any], table: str, rows: Sequence[tuple[Any, ...]]
 ) -> int:
-    text = SQL("DELETE FROM {} WHERE ctid = ANY (%s::tid[])").format(Identifier(table))
+    text = Text("DELETE FROM {} WHERE ctid = ANY (%s::tid[])").format(Identifier(table))
     with connection.transaction():
         return connection.execute(text, [[place for place, *_ in rows]]).rowcount
 
@@ -431,6 +432,6 @@ def _savepoint(connection: psycopg.Connection[Any]) -> AbstractContextManager[ob
 
 def _ids(connection: psycopg.Connection[Any], table: str) -> Sequence[int]:
     """Return a range that has the ids of all rows."""
-    bounds = SQL("SELECT min(id), max(id) FROM {}").format(Identifier(table))
+    bounds = Text("SELECT min(id), max(id) FROM {}").format(Identifier(table))
     row = connection.execute(bounds).fetchone()
     return range(row[0], row[1] + 1) if row and row[0] is not None else range(0)

@@ -38,7 +38,7 @@ def _alias(value: Any) -> str:
     return value
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class AdoptedTask(Task[Any, Any]):
     """A task of `django.tasks` as one of pgqueue's own.
 

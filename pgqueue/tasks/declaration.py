@@ -39,7 +39,7 @@ tasks: dict[str, Declaration[Any, Any]] = {}
 """The tasks that this process has imported, by name. `registry` fills it."""
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class Declaration(Generic[P, T]):
     """A function that is a task, and how its messages are stored and run.
 

@@ -31,7 +31,7 @@ T = TypeVar("T")
 BATCH = 10_000
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class Task(Declaration[P, T]):
     """A function that can be enqueued, and how its messages are treated.
 

@@ -39,7 +39,7 @@ OWN = ("soft_timeout", "ignore_result")
 """Options that other tasks of pgqueue's don't have."""
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class CeleryTask(Task[Any, Any]):
     """A task of Celery's kind as one of pgqueue's own.
 

@@ -33,6 +33,7 @@ from pgqueue.exceptions import DuplicateMessage as DuplicateMessage
 from pgqueue.exceptions import EventsRemoved as EventsRemoved
 from pgqueue.exceptions import FeedUnavailable as FeedUnavailable
 from pgqueue.exceptions import FlowDoesNotExist as FlowDoesNotExist
+from pgqueue.exceptions import FlowFailed as FlowFailed
 from pgqueue.exceptions import HoldExpired as HoldExpired
 from pgqueue.exceptions import InvalidArgument as InvalidArgument
 from pgqueue.exceptions import InvalidArguments as InvalidArguments

@@ -303,6 +303,23 @@ class FlowDoesNotExist(PGQueueError):
     """There is no flow with this id."""
 
 
+class FlowFailed(PGQueueError):
+    """A flow that another flow waits for has failed: the message says how, and what to do.
+
+    Attributes:
+        flow_id: of the flow that has failed.
+        failed: the number of its dead messages.
+    """
+
+    def __init__(self, text: str = "", *, flow_id: int | str = "", failed: int = 0) -> None:
+        super().__init__(text)
+        self.flow_id = str(flow_id)
+        self.failed = failed
+
+    def __str__(self) -> str:
+        return Exception.__str__(self) or "A flow that another flow waits for has failed."
+
+
 class ParentFailed(PGQueueError):
     """A message that another one waited for did not succeed.
 

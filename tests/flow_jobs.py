@@ -10,6 +10,7 @@ from typing import Any
 from django.db import transaction
 
 from pgqueue import Discard, ParentFailed, TaskContext, aget_flow, get_flow, task
+from pgqueue.models import Flow
 
 ran: list[Any] = []
 
@@ -76,6 +77,11 @@ def text() -> str:
 @task(max_attempts=1)
 def fail(message: str = "no") -> int:
     raise ValueError(message)
+
+
+@task(max_attempts=1)
+def need_flow(name: str) -> None:
+    Flow.objects.get(name=name)
 
 
 @task

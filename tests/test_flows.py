@@ -482,6 +482,19 @@ class TestAddingLater:
         assert never.status is Outcome.CANCELLED
         assert values(clean) == [["discarded: not worth it"]]
 
+    def test_may_wait_for_a_message_that_waits_itself(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(jobs, "ran", [])
+        with flow("lives") as f:
+            f.enqueue(jobs.note, f.enqueue(jobs.number, 1), name="waits")
+        with get_flow(f.id) as later:
+            later.enqueue(jobs.note, 2, after=later["waits"])
+
+        run_all()
+
+        assert jobs.ran == [1, 2]
+
     def test_that_adds_nothing_changes_nothing(self) -> None:
         with flow("lives") as f:
             f.enqueue(jobs.number, 1)

@@ -202,6 +202,9 @@ def test_the_flows_of_the_guide_return_what_it_says(monkeypatch: pytest.MonkeyPa
     assert returned["example.report"] == ["fetched"]
     assert returned["example.mail"] == "7 to owner@shop.example"
     assert f.progress.done == 4
+    assert [module.__dict__[name].progress.done for name in ("first", "second", "third")] == [
+        *(2, 3, 4)
+    ]
     module.last.refresh()
     module.step.refresh()
     assert (module.last.return_value, module.step.return_value) == (18, 256)

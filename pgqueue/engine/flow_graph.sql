@@ -81,9 +81,10 @@ WITH near AS MATERIALIZED (
 )
 SELECT DISTINCT coalesce(near.parent, found.task), coalesce(near.child, found.task)
 FROM near CROSS JOIN LATERAL (
-    SELECT m.task FROM pgqueue_message m WHERE m.id = near.other
+    -- Not of another flow, which this one waits for, or which waits for this one.
+    SELECT m.task FROM pgqueue_message m WHERE m.id = near.other AND m.flow_id = %(flow_id)s
     UNION ALL
-    SELECT h.task FROM pgqueue_history h WHERE h.id = near.other
+    SELECT h.task FROM pgqueue_history h WHERE h.id = near.other AND h.flow_id = %(flow_id)s
     LIMIT 1) found
 
 -- name: last_parents

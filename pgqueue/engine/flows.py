@@ -36,6 +36,8 @@ from pgqueue.engine.values import Connection, Cursors, array
 SQL = load(__name__)
 
 TABLE = "pgqueue_flow"
+LATCH = "pgqueue.tasks.latches.wait_for_flow"
+"""The task of a message that waits for another flow. Its argument is the id of that flow."""
 BATCH = 10_000
 NO_NAMES: Mapping[str, int] = MappingProxyType({})
 WIDTH = 5_000
@@ -73,6 +75,21 @@ class StoredFlow(NamedTuple):
     handler_id: int | None
     created_at: datetime
     ended_at: datetime | None
+
+
+class CameTo(NamedTuple):
+    """The state of a flow that a message of another flow waits for.
+
+    Attributes:
+        goes_on: whether a message of it has neither ended nor died.
+        dead: the number of its dead messages.
+        gone: the number of its messages that were cancelled or discarded, or have expired.
+    """
+
+    name: str
+    goes_on: bool
+    dead: int
+    gone: int
 
 
 class Parent(NamedTuple):
@@ -143,6 +160,39 @@ def lock(connection: Cursors, flow_id: int) -> None:
     """Wait for other transactions that add waits to the flow, and have others wait for this one."""
     with connection.cursor() as cursor:
         cursor.execute(SQL["lock_flow"], {"flow_id": flow_id})
+
+
+def have_handler(connection: Cursors, flow_id: int, handler_id: int) -> None:
+    """Note the message of a stored flow that runs when all others of the flow have ended."""
+    with connection.cursor() as cursor:
+        cursor.execute(SQL["have_handler"], {"flow_id": flow_id, "handler_id": handler_id})
+
+
+def awaited(connection: Cursors, ids: Collection[int], *, also_dead: bool = False) -> set[int]:
+    """Return these flows and the flows that messages of them wait for, directly or not.
+
+    Args:
+        also_dead: a dead message waits for its flow, too, since a replay has it look again.
+    """
+    given = {"ids": list(ids), "latch": LATCH, "also_dead": also_dead}
+    with connection.cursor() as cursor:
+        cursor.execute(SQL["awaited"], given)
+        return {id for (id,) in cursor.fetchall()}
+
+
+def ordered_lanes(connection: Cursors, ids: Collection[int]) -> dict[tuple[str, str], int]:
+    """Return the ordered lanes in which messages of flows wait or run, with the last such id."""
+    with connection.cursor() as cursor:
+        cursor.execute(SQL["ordered_lanes"], {"ids": list(ids)})
+        return {(channel, key): id for channel, key, id in cursor.fetchall()}
+
+
+def came_to(connection: Cursors, flow_id: int) -> CameTo | None:
+    """Return the state of a flow; None: it is not kept any more."""
+    with connection.cursor() as cursor:
+        cursor.execute(SQL["came_to"], {"flow_id": flow_id})
+        row = cursor.fetchone()
+    return CameTo(*row) if row else None
 
 
 def keep(connection: Cursors, flow_id: int) -> bool:
@@ -368,7 +418,7 @@ def live(
     if besides_clean_up:
         # Looked up once: what is cancelled first lets them go.
         with connection.cursor() as cursor:
-            cursor.execute(SQL["clean_up"], {"flow_id": flow_id})
+            cursor.execute(SQL["clean_up"], {"flow_id": flow_id, "latch": LATCH})
             left_out = [id for (id,) in cursor.fetchall()]
     given |= {"besides_handler": besides_handler, "left_out": left_out}
     while True:
@@ -382,9 +432,20 @@ def live(
 
 
 def moving(connection: Cursors, flow_id: int) -> int | None:
-    """Return a message of a flow that goes on; None: all ended, or wait for dead ones."""
+    """Return a message of a flow that goes on; None: all ended, or wait for dead ones.
+
+    While the flow waits for other flows, it goes on as long as one of them does.
+    """
+    if (own := _moving(connection, flow_id)) is not None:
+        return own
+    others = sorted(awaited(connection, [flow_id]) - {flow_id})
+    found = (_moving(connection, each) for each in others)
+    return next((id for id in found if id is not None), None)
+
+
+def _moving(connection: Cursors, flow_id: int) -> int | None:
     with connection.cursor() as cursor:
-        cursor.execute(SQL["moving"], {"flow_id": flow_id})
+        cursor.execute(SQL["moving"], {"flow_id": flow_id, "latch": LATCH})
         id: int | None = cursor.fetchone()[0]
     return id
 

@@ -12,6 +12,39 @@ SELECT (names ->> %(name)s)::bigint, ARRAY(SELECT jsonb_object_keys(names)) FROM
 -- name: lock_flow
 SELECT FROM pgqueue_flow WHERE id = %(flow_id)s FOR NO KEY UPDATE
 
+-- name: have_handler
+UPDATE pgqueue_flow SET handler_id = %(handler_id)s WHERE id = %(flow_id)s
+
+-- name: awaited
+-- These flows, and the flows that their messages wait for, directly or not. A message that waits for a flow has the
+-- id of the flow as its argument. Any session may have written its row, so the argument may be something else.
+WITH RECURSIVE awaited AS (
+    SELECT unnest(%(ids)s::bigint[]) AS id
+    UNION
+    SELECT latch.flow_id
+    FROM awaited CROSS JOIN LATERAL (
+        SELECT CASE WHEN m.payload -> 'args' ->> 0 ~ '^[0-9]{1,18}$' THEN (m.payload -> 'args' ->> 0)::bigint END AS flow_id
+        FROM pgqueue_message m
+        WHERE m.flow_id = awaited.id AND m.task = %(latch)s AND (%(also_dead)s OR m.state || '' <> 'dead')) latch
+    WHERE latch.flow_id IS NOT NULL
+)
+SELECT id FROM awaited
+
+-- name: ordered_lanes
+-- The ordered lanes of messages of flows that have not ended, and the last such message of each.
+SELECT channel, key, max(id) FROM pgqueue_message
+WHERE flow_id = ANY (%(ids)s::bigint[]) AND ordered AND state || '' <> 'dead'
+GROUP BY channel, key
+
+-- name: came_to
+-- Whether any message of the flow goes on or waits, and how many are dead, or ended without success.
+SELECT f.name,
+       EXISTS (SELECT FROM pgqueue_message m WHERE m.flow_id = f.id AND m.state || '' <> 'dead'),
+       (SELECT count(*) FROM pgqueue_message m WHERE m.flow_id = f.id AND m.state || '' = 'dead'),
+       (SELECT count(*) FROM pgqueue_failed_member g WHERE g.flow_id = f.id)
+FROM pgqueue_flow f
+WHERE f.id = %(flow_id)s
+
 -- name: keep
 -- A message of the flow that goes on, other than its handler. It is locked, so that it does not end before this
 -- transaction does: until then the handler waits for it, and no duty finds that the flow has ended.
@@ -86,7 +119,11 @@ INSERT INTO pgqueue_bell (channel, ended) VALUES (%(channel)s, %(ids)s::bigint[]
 -- others have locked are left to the duty. The router marks the lanes of those that are governed. So that its
 -- transaction is short, it does so much at a time.
 WITH ended AS MATERIALIZED (
-    SELECT unnest(%(ended)s::bigint[]) AS id
+    -- `ring` rings for messages that may have ended, and a dead message may be replayed: a message that waits goes on
+    -- waiting, and its children keep the limit for others.
+    SELECT id FROM unnest(%(ended)s::bigint[]) AS rung (id)
+    WHERE (SELECT count(*) FROM (
+               SELECT FROM pgqueue_message m WHERE m.id = rung.id AND m.state || '' <> 'dead' LIMIT 1) live) = 0
 ), failed AS MATERIALIZED (
     SELECT message_id AS id, true AS is_gone FROM pgqueue_failed_member WHERE message_id = ANY (%(ended)s::bigint[])
     UNION ALL
@@ -120,11 +157,11 @@ WITH ended AS MATERIALIZED (
     RETURNING m.id
 ), over AS (
     -- What ended while it waited, waits no more.
-    DELETE FROM pgqueue_blocked WHERE message_id = ANY (%(ended)s::bigint[])
+    DELETE FROM pgqueue_blocked WHERE message_id = ANY (ARRAY(SELECT id FROM ended))
 ), reached AS MATERIALIZED (
     SELECT message_id, flow_id, watched_id, on_failure
     FROM pgqueue_blocked
-    WHERE watched_id = ANY (%(ended)s::bigint[])
+    WHERE watched_id = ANY (ARRAY(SELECT id FROM ended))
       AND message_id NOT IN (SELECT id FROM ended)
       AND message_id NOT IN (SELECT id FROM hopeless)
       -- A parent that is dead keeps its other children where they are: they are not to use up the limit.
@@ -241,11 +278,15 @@ WITH over AS MATERIALIZED (
 UPDATE pgqueue_flow SET ended_at = statement_timestamp() WHERE id = ANY (ARRAY(SELECT id FROM over))
 
 -- name: forget
--- The next flow whose messages are kept no longer.
-SELECT id FROM pgqueue_flow
+-- The next flow whose messages are kept no longer. A message of another flow that waits for its handler, or is dead
+-- since this flow failed, asks for what this flow came to.
+SELECT id FROM pgqueue_flow f
 WHERE ended_at <
 -- include: retained_at
       - %(keep)s::interval AND id <> ALL (%(aside)s::bigint[])
+  AND (SELECT count(*) FROM (
+           SELECT FROM pgqueue_dependency d JOIN pgqueue_message latch ON latch.id = d.child_id
+           WHERE d.parent_id = f.handler_id LIMIT 1) waits) = 0
 ORDER BY ended_at
 LIMIT 1
 FOR UPDATE SKIP LOCKED
@@ -284,7 +325,10 @@ WHERE flow_id = %(flow_id)s AND id > %(after)s AND (%(state)s::text IS NULL OR s
 ORDER BY id LIMIT %(limit)s
 
 -- name: clean_up
-SELECT message_id FROM pgqueue_blocked WHERE flow_id = %(flow_id)s AND on_failure = 'run'
+-- A message that waits for another flow cleans nothing up.
+SELECT b.message_id FROM pgqueue_blocked b
+WHERE b.flow_id = %(flow_id)s AND b.on_failure = 'run'
+  AND NOT EXISTS (SELECT FROM pgqueue_message m WHERE m.id = b.message_id AND m.task = %(latch)s)
 
 -- name: find
 SELECT id, name, handler_id, created_at, ended_at FROM pgqueue_flow WHERE id = %(flow_id)s
@@ -327,6 +371,12 @@ SELECT CASE WHEN EXISTS (
                 CROSS JOIN LATERAL (
                     SELECT flow_id FROM pgqueue_dependency d WHERE d.parent_id = over.id LIMIT 1) waits
                 WHERE waits.flow_id = %(flow_id)s)
+              OR EXISTS (
+                -- Its parent is of another flow, and may have children in several.
+                SELECT FROM pgqueue_message latch JOIN pgqueue_blocked b ON b.message_id = latch.id
+                WHERE latch.flow_id = %(flow_id)s AND latch.state || '' = 'held' AND latch.task = %(latch)s
+                  AND NOT EXISTS (
+                      SELECT FROM pgqueue_message p WHERE p.id = b.watched_id AND p.state || '' <> 'dead'))
             THEN (SELECT max(id) FROM pgqueue_message WHERE flow_id = %(flow_id)s AND state || '' <> 'dead') END
 
 -- name: all_waiting

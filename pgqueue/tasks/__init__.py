@@ -4,6 +4,7 @@ And messages without a function: `send()`, and `receive()` where no worker takes
 """
 
 from pgqueue.codec import encoding
+from pgqueue.tasks import latches as latches
 from pgqueue.tasks.context import TaskContext
 from pgqueue.tasks.definition import Task, find_task, task
 from pgqueue.tasks.delivery import Delivery

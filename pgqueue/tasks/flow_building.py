@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import chain
-from typing import Any, NoReturn, TypeVar, cast
+from typing import Any, NoReturn, TypeVar, Union, cast
 
 from django.db import connections
 
@@ -21,13 +21,15 @@ from pgqueue.engine.flows import Waits
 from pgqueue.engine.lookup import Found
 from pgqueue.engine.values import Cursors
 from pgqueue.exceptions import ChannelFull, DuplicateMessage, InvalidFlow
-from pgqueue.tasks import registry, storing
+from pgqueue.tasks import flow_handlers, registry, storing
 from pgqueue.tasks.declaration import Declaration
 from pgqueue.tasks.result import TaskResult
 from pgqueue.values.error_words import hint
 from pgqueue.values.names import as_text
 
 T = TypeVar("T")
+After = Union["Iterable[Member[Any] | Draft]", "Member[Any]", "Draft"]
+"""What a message waits for without taking anything: messages of its flow, and other flows."""
 
 ON_FAILURE = ("wait", "cancel", "run")
 ANYWHERE = frozenset({"any savepoint"})
@@ -42,13 +44,18 @@ class Member(TaskResult[T], Reference):
 
     Attributes:
         after: the members that it waits for, beside those among its arguments.
+        other_flows: the flows that it waits for.
+        outside: the ids of messages of other flows that it waits for.
         on_failure: what becomes of it when one of them fails.
         draft: what it was added to.
         number: how many were added to that before it.
         savepoint: the block of `atomic()` that it was added in; None: that of the draft.
     """
 
-    __slots__ = ("after", "draft", "number", "on_failure", "savepoint")
+    __slots__ = (
+        *("after", "draft", "number", "on_failure"),
+        *("other_flows", "outside", "savepoint"),
+    )
 
     def __init__(
         self,
@@ -61,9 +68,12 @@ class Member(TaskResult[T], Reference):
         draft: Draft,
         number: int,
         savepoint: Savepoint | None = None,
+        other_flows: Sequence[Draft] = (),
     ) -> None:
         super().__init__(task, args, kwargs)
         self.savepoint = savepoint
+        self.other_flows = other_flows
+        self.outside: Sequence[int] = ()
         self.after = after
         self.on_failure = on_failure
         self.draft = draft
@@ -125,6 +135,10 @@ class Draft:
         """Messages that were stored before, and were asked for by their names."""
         self._awaited: set[int] = set()
         """The numbers of members that messages which are stored already are to wait for."""
+        self._after: Sequence[Draft] = ()
+        """Flows that each message waits for which waits for no other message of this flow."""
+        self._latches: dict[str, Member[Any]] = {}
+        """Messages that wait for other flows, by the ids of these."""
         self._handler: Member[Any] | None = None
         """Runs at the flow's end. It does not wait for duplicates: these are not of the flow."""
 
@@ -135,7 +149,7 @@ class Draft:
         self,
         task: Any,
         *args: Any,
-        after: Iterable[Member[Any]] | Member[Any] = (),
+        after: After = (),
         on_failure: str = "wait",
         name: str | None = None,
         **kwargs: Any,
@@ -148,7 +162,8 @@ class Draft:
 
         Args:
             task: a task of pgqueue's, or of `django.tasks`.
-            after: members to wait for without taking what they return.
+            after: members to wait for without taking what they return, and other flows that are
+                stored: the message waits until all messages of these have ended, or are dead.
             on_failure: what to do if a member that it waits for is dead, was cancelled or
                 discarded, or has expired. "wait": wait until a dead one is replayed and succeeds;
                 be cancelled where it is gone, and can't be. "cancel": be cancelled in either case.
@@ -159,8 +174,9 @@ class Draft:
             The message. It has an id when the flow is stored.
 
         Raises:
-            InvalidFlow: what it is to wait for is not of this flow, an option can't be, or another
-                message of the flow has the name.
+            InvalidFlow: what it is to wait for is neither of this flow nor another flow that is
+                stored on the same database, an option can't be, or another message of the flow has
+                the name.
             InvalidArguments: the arguments don't fit the function.
         """
         return self.add(task, args, kwargs, after=after, on_failure=on_failure, name=name)
@@ -171,7 +187,7 @@ class Draft:
         args: Sequence[Any],
         kwargs: Mapping[str, Any],
         *,
-        after: Iterable[Member[Any]] | Member[Any] = (),
+        after: After = (),
         on_failure: str = "wait",
         name: str | None = None,
     ) -> Member[Any]:
@@ -184,6 +200,10 @@ class Draft:
                 f"on_failure={on_failure!r}: it must be one of {', '.join(ON_FAILURE)}."
             )
         waits = _each(own, after)
+        flows = [each for each in waits if isinstance(each, Draft)]
+        for each in flows:
+            self._check_flow(own.name, each)
+        waits = [each for each in waits if not isinstance(each, Draft)]
         for each in waits:
             self._check_member(own, each)
         own.codec.check_fit(args, kwargs)
@@ -196,6 +216,7 @@ class Draft:
             draft=self,
             number=len(self._members),
             savepoint=self._begin_savepoint(),
+            other_flows=flows,
         )
         if name is not None:
             self._give_name(member, name)
@@ -259,7 +280,7 @@ class Draft:
         task: Any,
         calls: Iterable[Sequence[Any] | Mapping[str, Any]],
         *,
-        after: Iterable[Member[Any]] | Member[Any] = (),
+        after: After = (),
         on_failure: str = "wait",
     ) -> list[Member[Any]]:
         """Add a message for each of `calls`, a tuple or list of arguments or a dict of named ones.
@@ -267,7 +288,7 @@ class Draft:
         Raises:
             InvalidFlow, InvalidArguments: as `enqueue` does.
         """
-        waits = after if isinstance(after, Member) else list(after)
+        waits = after if isinstance(after, Member | Draft) else list(after)
         return [
             self.add(task, (), call, after=waits, on_failure=on_failure)
             if isinstance(call, Mapping)
@@ -342,6 +363,28 @@ class Draft:
                 f"{task.name} can't wait for {member!r}: it is not a message of {self}."
             )
 
+    def _check_flow(self, waiter: str, other: Draft) -> None:
+        """Check that a message may wait for another flow.
+
+        Raises:
+            InvalidFlow: it is the message's own flow, or not stored, or stored elsewhere.
+        """
+        if other.database != self.database:
+            raise InvalidFlow(
+                f"{waiter} can't wait for {other}, which is stored on {other.database!r}, and not "
+                f"on {self.database!r}: use on_end of that flow to enqueue what comes next."
+            )
+        if other is self or (other.id and other.id == self.id):
+            raise InvalidFlow(
+                f"{waiter} can't wait for {other}, which it is part of: it would wait for itself. "
+                "Wait for messages of the flow, or use on_end."
+            )
+        if not other.id:
+            raise InvalidFlow(
+                f"{waiter} can't wait for {other}, which is not stored: its `with` block goes on, "
+                "or nothing was added. Add what waits for it after that block."
+            )
+
     def _has(self, member: Member[Any]) -> bool:
         """Return whether a message is added, or was stored before; what was not stored is not."""
         number = member.number
@@ -359,7 +402,10 @@ class Draft:
         for member in self._members:
             with _noticing() as taken:
                 payloads.append(member.task.codec.encode(member.args, member.kwargs))
-            found = set()
+            found = {self._latches[each.id].number for each in member.other_flows}
+            # The latches come first.
+            if member.number >= len(self._latches) and not (member.after or taken):
+                found.update(self._latches[each.id].number for each in self._after)
             for each in (*member.after, *taken):
                 self._check_member(member.task, each)
                 if each.number >= member.number:
@@ -389,13 +435,17 @@ class Draft:
         storing.lock(connection, members)
         self.reserve(connection)
         payloads, parents = self.parents()
-        for group in storing.together(members, apart=lambda each: bool(parents[each.number])):
+
+        def waits_for_any(member: Member[Any]) -> bool:
+            return bool(parents[member.number] or member.outside)
+
+        for group in storing.together(members, apart=waits_for_any):
             storing.store(
                 group,
                 [each.message_id for each in group],
                 payloads=[payloads[each.number] for each in group],
                 flow_id=flow_id,
-                waits=bool(parents[group[0].number]),
+                waits=waits_for_any(group[0]),
             )
         if (handler := self._handler) is not None:
             waits = parents[handler.number]
@@ -405,17 +455,51 @@ class Draft:
         waiting = [
             Waits(
                 member.message_id,
-                sorted(self._at(each).message_id for each in waits),
+                sorted([*(self._at(each).message_id for each in waits), *member.outside]),
                 member.on_failure,
             )
             for member, waits in zip(members, parents, strict=True)
-            if waits and member.came_of == "stored"
+            if waits_for_any(member) and member.came_of == "stored"
         ]
         if waiting:
             engine.block(connection, flow_id, waiting)
-        if before := {self._at(each).message_id for each in chain(*parents) if each < 0}:
+        before = {self._at(each).message_id for each in chain(*parents) if each < 0}
+        if before := before.union(*(member.outside for member in members)):
             # They may have ended, or end now: whatever waits for them is looked at once more.
             engine.ring(connection, "", sorted(before))
+
+    def place_latches(self) -> None:
+        """Add a message for each other flow that is waited for; the members wait for this message.
+
+        Raises:
+            InvalidFlow: the other flow waits for this one.
+            FlowDoesNotExist: the other flow is not kept any more.
+            ChannelFull: the channel of the other flow has no room for a handler.
+        """
+        flows: dict[int, Draft] = {}
+        channels: dict[int, str] = {}
+        for member in self._members:
+            for each in (*self._after, *member.other_flows):
+                flows[int(each.id)] = each
+                channels.setdefault(int(each.id), member.task.queue_name)
+        if not flows:
+            return
+        names = {id: str(each) for id, each in flows.items()}
+        handlers = flow_handlers.handlers(self.database, names, waiter=int(self.id or 0))
+        awaited = [self._members[number] for number in self._awaited]
+        for id, each in sorted(flows.items()):
+            task = registry.of_package(flow_handlers.WAIT_FOR_FLOW).using(
+                channel=channels[id], database=self.database
+            )
+            latch: Member[Any] = Member(
+                task, (id,), {}, after=(), on_failure="run", draft=self, number=0
+            )
+            latch.outside = [handler] if (handler := handlers[id]) else []
+            self._latches[each.id] = latch
+        self._members = [*self._latches.values(), *self._members]
+        for number, member in enumerate(self._members):
+            member.number = number
+        self._awaited = {each.number for each in awaited}
 
     def reserve(self, connection: Cursors) -> None:
         """Give the messages their ids, as far as they have none of their own yet."""
@@ -469,6 +553,7 @@ class Draft:
             InvalidFlow: a name is taken, or a wait would never end.
             InvalidArguments, ChannelFull, DuplicateMessage: as `store` does.
         """
+        self.place_latches()
         if self._others:
             # Two transactions that each add one wait of a cycle would not see the other's.
             engine.lock(connection, flow_id)
@@ -480,6 +565,7 @@ class Draft:
         if any(member.task.ordered for member in self._members):
             self._check_order(connection, self._needed(), children)
             self._check_order(connection, self._members, handlers)
+        self._check_order_of_flows(connection, [*handlers, *(children if self._awaited else ())])
         pairs = [
             (child, member.message_id)
             for member in self._members
@@ -555,14 +641,35 @@ class Draft:
                     "awaited."
                 )
 
+    def _check_order_of_flows(self, connection: Cursors, waiting: Collection[int]) -> None:
+        """Check that no message of a flow that is waited for is behind one that is to wait for it.
+
+        Raises:
+            InvalidFlow: one is.
+        """
+        if not (self._latches and waiting):
+            return
+        others = engine.awaited(connection, list(map(int, self._latches)))
+        if not (behind := engine.ordered_lanes(connection, others)):
+            return
+        lanes = engine.in_order(connection, waiting)
+        for (channel, key), id in behind.items():
+            if lanes.get((channel, key), id) < id:
+                raise InvalidFlow(
+                    f"Message {id} of a flow that {self} would wait for is behind message "
+                    f"{lanes[channel, key]}, which would wait for that flow, in the order of "
+                    f"{channel!r} and the key {key!r}: neither could ever run. Give one of them "
+                    "another key."
+                )
+
 
 def _each(task: Declaration[Any, Any], after: Any) -> list[Any]:
-    if isinstance(after, Member):
+    if isinstance(after, Member | Draft):
         return [after]
     if not isinstance(after, Iterable):
         raise InvalidFlow(
-            f"after={after!r:.99} of {task.name}: it must be a message of the flow, or a list of "
-            "these."
+            f"after={after!r:.99} of {task.name}: it must be a message of the flow, another flow, "
+            "or a list of these."
         )
     return list(after)
 
@@ -674,7 +781,7 @@ class Growth(Draft):
         calls: Iterable[Sequence[Any] | Mapping[str, Any]],
         *,
         awaited: bool = False,
-        after: Iterable[Member[Any]] | Member[Any] = (),
+        after: After = (),
         on_failure: str = "wait",
     ) -> list[Member[Any]]:
         """Add messages to the flow, as `Draft.enqueue_many` does."""

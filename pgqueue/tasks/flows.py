@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from datetime import timedelta
 from threading import TIMEOUT_MAX
@@ -70,7 +70,13 @@ class Progress(NamedTuple):
         return self.done + self.failed == self.total
 
 
-def flow(name: str, *, on_end: Any = None, database: str | None = None) -> Flow:
+def flow(
+    name: str,
+    *,
+    on_end: Any = None,
+    after: Iterable[Draft] | Draft = (),
+    database: str | None = None,
+) -> Flow:
     """Collect messages that may wait for each other, and store them at the end of the `with` block.
 
         with flow("import") as f:
@@ -84,14 +90,17 @@ def flow(name: str, *, on_end: Any = None, database: str | None = None) -> Flow:
         name: for people; flows may have the same.
         on_end: a task that is called with the flow's id, once, when all messages have ended,
             however that was, or are dead. It is a message of the flow, too.
+        after: a flow that is stored, or a list of them: each message of the new flow which waits
+            for no other message of it waits until these have ended. A message that is added to the
+            flow later does not.
         database: the alias of the queue's database, if not the one of `PGQUEUE`.
 
     Raises:
-        InvalidFlow: the name is no text that can be stored.
+        InvalidFlow: the name is no text that can be stored, or `after` is not a flow.
     """
     if not isinstance(name, str) or "\0" in name:
         raise InvalidFlow(f"{name!r:.99} is no name of a flow: it must be a text without NUL.")
-    return Flow(name, database or settings().database, on_end=on_end)
+    return Flow(name, database or settings().database, on_end=on_end, after=_flows(name, after))
 
 
 def get_flow(id: str | int, *, database: str | None = None) -> Flow:
@@ -130,10 +139,13 @@ class Flow(Draft):
         name: for people.
     """
 
-    def __init__(self, name: str, database: str, *, on_end: Any = None) -> None:
+    def __init__(
+        self, name: str, database: str, *, on_end: Any = None, after: Sequence[Draft] = ()
+    ) -> None:
         super().__init__(database)
         self.name = name
         self._on_end = on_end
+        self._after = after
 
     def __str__(self) -> str:
         return f"the flow {self.name!r}"
@@ -145,6 +157,8 @@ class Flow(Draft):
         if self.id and not self._is_open:
             self._open_again()
         self._check_open()
+        for each in self._after:
+            self._check_flow(str(self), each)
         self._outside = self._savepoints()
         return self
 
@@ -155,6 +169,7 @@ class Flow(Draft):
             member.number = -1 - number
         self._others += stored
         self._members, self._names, self._handler = [], {}, None
+        self._after, self._latches = (), {}
         self._is_open = True
 
     def __exit__(self, kind: type[BaseException] | None, *raised: object) -> None:
@@ -181,6 +196,7 @@ class Flow(Draft):
         await sync_to_async(self.__exit__)(kind, *raised)
 
     def _begin(self, connection: Any) -> None:
+        self.place_latches()
         flow_id = engine.reserve(connection)
         handler = None
         if self._on_end is not None:
@@ -312,7 +328,7 @@ class Flow(Draft):
 
     async def await_(self, timeout: float | timedelta | None = None) -> Progress:  # noqa: ASYNC109
         """Wait until nothing of it goes on, from async code, as `wait()` does; no thread waits."""
-        self._check_not_within()
+        await sync_to_async(self._check_not_within)()
         seconds = _seconds(timeout)
         until = monotonic() + seconds
         while (moving := await sync_to_async(self._moving)()) is not None:
@@ -327,7 +343,9 @@ class Flow(Draft):
         within = running.get()
         if within is None or within.database != self.database or not self.id:
             return
-        if within.claim.flow_id == int(self.id):
+        if (own := within.claim.flow_id) is None:
+            return
+        if own == int(self.id) or own in engine.awaited(connections[self.database], [int(self.id)]):
             raise waits_for_itself(within.claim.id)
 
     def _moving(self) -> int | None:
@@ -370,3 +388,19 @@ class Flow(Draft):
 
 def _seconds(timeout: float | timedelta | None) -> float:
     return TIMEOUT_MAX / 2 if timeout is None else as_timedelta(timeout).total_seconds()
+
+
+def _flows(name: str, after: Any) -> Sequence[Draft]:
+    """Return the flows that a new flow waits for.
+
+    Raises:
+        InvalidFlow: it is something else.
+    """
+    given = [after] if isinstance(after, Draft) or not isinstance(after, Iterable) else list(after)
+    for each in given:
+        if not isinstance(each, Draft):
+            raise InvalidFlow(
+                f"after={each!r:.99} of the flow {name!r}: it must be a flow, or a list of flows. "
+                "A message of a flow is given to enqueue() as after=…"
+            )
+    return given

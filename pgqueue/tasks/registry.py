@@ -31,6 +31,11 @@ def get(name: str) -> Declaration[Any, Any] | None:
     return tasks.get(name)
 
 
+def of_package(name: str) -> Declaration[Any, Any]:
+    """Return a task of the package itself, whose module `pgqueue.tasks` imports."""
+    return tasks[name]
+
+
 def find(name: str) -> Declaration[Any, Any] | None:
     """Return the task of this name, importing the module of the project that declares it.
 

@@ -12,11 +12,13 @@ from django.contrib.contenttypes.models import ContentType
 from django.test import Client
 from django.utils import timezone
 
-from pgqueue import Channel
+from pgqueue import Channel, flow
 from pgqueue.engine import flow_graph
+from pgqueue.engine.flows import LATCH
 from pgqueue.models import Flow, History, Message
 from pgqueue.states import State
 from pgqueue.testing import run_all
+from tests import flow_jobs as jobs
 from tests import stored_flows as flows
 from tests.admin.acting import BULK, HISTORY, MESSAGES, listed, told
 from tests.admin.conftest import Connection, Login
@@ -92,6 +94,34 @@ class TestTheList:
         chord(5)
 
         assert "1 waits for others, 2+ succeeded" in viewer.get(FLOWS).content.decode()
+
+
+class TestAFlowThatWaitsForAnother:
+    def test_has_a_page_that_shows_the_wait(self, queue: Connection, viewer: Client) -> None:
+        with flow("first") as first:
+            first.enqueue(jobs.fail)
+        with flow("second", after=first) as second:
+            second.enqueue(jobs.nothing)
+        of_first, of_second = (Stored(int(each.id), []) for each in (first, second))
+
+        assert texts(drawing(viewer, of_first), "name") == ["fail", "end_of_flow"]
+        svg = drawing(viewer, of_second)
+        assert texts(svg, "name") == ["wait_for_flow", "nothing"]
+        assert texts(svg, "said") == ["… Waits for others"] * 2
+        assert '<p class="pgqueue-lead">Goes on</p>' in page(viewer, of_second).content.decode()
+        latch = Message.objects.get(task=LATCH)
+        shown = viewer.get(f"{MESSAGES}{latch.pk}/change/").content.decode()
+        assert "pgqueue.tasks.latches.end_of_flow" in shown
+
+        run_all()
+
+        assert texts(drawing(viewer, of_first), "said") == ["✗ Dead", "✓ Succeeded"]
+        svg = drawing(viewer, of_second)
+        assert texts(svg, "said") == ["✗ Dead", "… Waits for others"]
+        shown = page(viewer, of_second).content.decode()
+        assert "Can&#x27;t go on: messages are dead" in shown
+        shown = viewer.get(f"{MESSAGES}{latch.pk}/change/").content.decode()
+        assert "has failed: 1 of its messages are dead" in shown
 
 
 class TestTheGraph:

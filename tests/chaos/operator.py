@@ -239,12 +239,16 @@ def verbs() -> list[Callable[[], object]]:
             grown = stored.enqueue(tasks.grows.using(channel="odd"), NOBODY, [NOBODY], NOBODY)
             stored.enqueue(tasks.member.using(channel="odd"), NOBODY, [grown], [NOBODY])
             stored.enqueue(plain.using(dedupe_key="of a flow"), NOBODY)
+        with flow("behind it", after=stored) as behind:
+            behind.enqueue(plain, NOBODY)
         with suppress(WaitTimeout):
             stored.wait(timeout=3)
         get_flow(stored.id).retry()
-        stored.cancel()
+        for each in (stored, behind):
+            each.cancel()
         on_its_own(flows.ring, "odd", [NOBODY])
         on_its_own(flows.in_order, [NOBODY])
+        on_its_own(flows.ordered_lanes, [NOBODY])
         on_its_own(flows.end)
         on_its_own(flows.forget, keep=-SECOND)
 

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import pytest
 
+from pgqueue import flow
 from pgqueue.engine import flow_graph
 from pgqueue.engine.flow_graph import Graph
 from pgqueue.engine.flows import progress
 from pgqueue.models import Flow, Message
+from tests import flow_jobs as jobs
 from tests import stored_flows as flows
 from tests.factories import Connection
 from tests.stored_flows import Member, Stored
@@ -106,6 +108,31 @@ class TestNodes:
         ]
         fetch, parse, merge = (node.id for node in graph.nodes)
         assert graph.waits == {(fetch, parse), (parse, merge)}
+
+    @pytest.mark.parametrize("number", [3, 60])
+    def test_are_of_no_other_flow_that_is_waited_for_or_waits(
+        self, queue: Connection, few: None, monkeypatch: pytest.MonkeyPatch, number: int
+    ) -> None:
+        monkeypatch.setattr(flow_graph, "NODES", number)
+        with flow("first") as first:
+            first.enqueue(jobs.nothing)
+        with flow("second", after=first) as second:
+            second.enqueue(jobs.nothing, after=second.enqueue(jobs.nothing))
+        with flow("third", after=second) as third:
+            third.enqueue(jobs.nothing)
+
+        graph = flow_graph.graph_of(queue, int(second.id))
+
+        ids = {node.id: node.task.rpartition(".")[2] for node in graph.nodes}
+        pairs = [(ids[parent], ids[child]) for parent, child in sorted(graph.waits)]
+        names = ["wait_for_flow", "nothing", "end_of_flow"]
+        assert list(dict.fromkeys(ids.values())) == names
+        assert graph.by_task is (number == 3)
+        assert {*pairs} == {
+            *[("wait_for_flow", "nothing"), ("nothing", "nothing")],
+            *[("wait_for_flow", "end_of_flow"), ("nothing", "end_of_flow")],
+        }
+        assert third.progress.total == 2
 
     @pytest.mark.parametrize("bound", ["MEMBERS", "WAITS"])
     def test_are_tasks_of_a_flow_that_is_too_large_to_look_at_all_of_it(

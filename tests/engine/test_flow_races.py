@@ -5,19 +5,23 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import ExitStack, closing
 from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
 from django.db import connection as django
 from django.db import transaction
 
-from pgqueue import InvalidFlow, flow
+from pgqueue import Flow, InvalidFlow, flow, get_flow
 from pgqueue.engine import cancel, dead, flows, route, settle
 from pgqueue.engine import enqueue as enqueueing
 from pgqueue.engine.culprits import WHOLE
-from pgqueue.models import Bell, Blocked, FailedMember, Message
+from pgqueue.models import Bell, Blocked, Dependency, FailedMember, Message
+from pgqueue.models import Flow as FlowRow
 from pgqueue.states import State
+from pgqueue.tasks import latches
 from pgqueue.tasks.flow_building import Growth
+from pgqueue.testing import run_all
 from tests import flow_jobs as jobs
 from tests.engine.flow_graphs import Graph, succeed
 from tests.eventually import eventually
@@ -271,6 +275,23 @@ class TestAReplay:
         graph.route()
         assert graph.ready() == "bc"
 
+    def test_of_a_parent_before_the_router_looks_has_a_child_that_died_wait_for_it(
+        self, connection: Connection
+    ) -> None:
+        graph = Graph(connection, {"a": "", "b": "a run"})
+        graph.run("a", settled=lambda c, claims: settle.bury(c, [failure(claims[0])]))
+        graph.route()
+        passed_on = f'{{"class": "Oops", "parent": {graph.ids["a"]}}}'
+        graph.run("b", settled=lambda c, claims: settle.bury(c, [failure(claims[0], passed_on)]))
+
+        assert dead.replay(connection, [graph.ids["a"]]) == {*graph.ids.values()}
+        graph.route()
+
+        assert graph.states() == {"a": "ready", "b": "held"}
+        graph.run("a")
+        graph.route()
+        assert graph.ready() == "b"
+
     def test_waits_for_no_router(self, connection: Connection, other: Connection) -> None:
         graph = Graph(connection, {"a": "", "b": "a cancel"})
         graph.run("a", settled=lambda c, claims: settle.bury(c, [failure(claims[0])]))
@@ -452,3 +473,230 @@ class TestTwoRunsThatAddWaits:
 
         with pytest.raises(InvalidFlow, match="would never run"):
             second.result()
+
+
+class TestAFlowThatWaitsForAnother:
+    @pytest.fixture(autouse=True)
+    def _forget(self) -> None:
+        jobs.ran.clear()
+
+    @pytest.fixture
+    def elsewhere(
+        self, connection: Connection, step: Callable[..., Step]
+    ) -> Callable[[Callable[[], Any]], Step]:
+        """A function that calls another one in a transaction of another session of Django's."""
+
+        def elsewhere(call: Callable[[], Any]) -> Step:
+            pids: list[int] = []
+
+            def run(_: Connection) -> Any:
+                with closing(django), transaction.atomic():
+                    django.cursor().close()
+                    pids.append(django.connection.info.backend_pid)
+                    return call()
+
+            started = step(run, connection)
+            eventually(lambda: pids)
+            return replace(started, pid=pids[0])
+
+        return elsewhere
+
+    def stored(self, name: str, **options: Any) -> Flow:
+        with flow(name, **options) as f:
+            f.enqueue(jobs.note, name)
+        return f
+
+    def extend(self, f: Flow, *, after: Flow) -> None:
+        with get_flow(f.id) as later:
+            later.enqueue(jobs.note, "later", after=get_flow(after.id))
+
+    def route(self, connection: Connection) -> None:
+        while route.look(connection, after=0).has_rung:
+            route.route(connection, after=0)
+
+    def end_all(self, connection: Connection) -> None:
+        """Run all that is ready, as far as this session sees."""
+        while claims := claim(connection, limit=100):
+            succeed(connection, claims)
+            self.route(connection)
+
+    def test_keeps_the_last_message_of_the_other_one_until_it_is_committed(
+        self, connection: Connection
+    ) -> None:
+        first = self.stored("first")
+        [last] = claim(connection)
+        with transaction.atomic():
+            second = self.stored("second", after=first)
+            succeed(connection, [last])  # waits for no lock, and so settles nothing
+            self.route(connection)
+            assert flows.end(connection) == 0
+
+        assert first.progress == (0, 0, 1, 0, 1)
+        succeed(connection, [last])
+        self.route(connection)
+        run_all()
+
+        assert jobs.ran == ["second"]
+        assert (first.progress.done, second.progress.done) == (2, 2)
+
+    def test_goes_on_though_the_handler_of_the_other_one_ends_while_it_is_stored(
+        self, connection: Connection
+    ) -> None:
+        first = self.stored("first", on_end=jobs.note)
+        with transaction.atomic():
+            second = self.stored("second", after=first)
+            self.end_all(connection)
+            assert flows.end(connection) == 1
+
+        assert first.progress.done == 2
+        assert second.progress.waiting == 2
+        run_all()
+        assert jobs.ran == ["second"]
+
+    def test_goes_on_while_the_other_one_does(self, connection: Connection) -> None:
+        first = self.stored("first", on_end=jobs.note)
+        second, beside = (self.stored(name, after=first) for name in ("second", "beside"))
+        third = self.stored("third", after=second)
+        ids = [int(each.id) for each in (first, second, beside, third)]
+
+        def go_on() -> list[bool]:
+            return [flows.moving(connection, id) is not None for id in ids]
+
+        self.route(connection)
+        assert go_on() == [True] * 4
+        succeed(connection, claim(connection))
+        self.route(connection)
+        assert go_on() == [True] * 4, "the handler is ready"
+        succeed(connection, claim(connection))
+        assert go_on() == [False, True, True, True], "the router is to look"
+        self.route(connection)
+        assert go_on() == [False, True, True, True]
+        settle.bury(connection, [failure(each) for each in claim(connection, limit=9)])
+        self.route(connection)
+        assert go_on() == [False] * 4
+
+    def test_gives_a_handler_that_notices_an_end_before_its_commit(
+        self, connection: Connection
+    ) -> None:
+        with flow("first") as first:
+            first.enqueue_many(jobs.note, [(1,), (2,)])
+        one, two = claim(connection, limit=2)
+        with transaction.atomic():
+            self.stored("second", after=first)
+            succeed(connection, [one])
+            self.route(connection)
+
+        succeed(connection, [two])
+        self.route(connection)
+
+        handler = Message.objects.get(task=latches.end_of_flow.name)
+        assert handler.state == State.READY
+
+    def test_comes_after_the_end_that_it_has_waited_for(
+        self, connection: Connection, elsewhere: Callable[..., Step]
+    ) -> None:
+        first = self.stored("first")
+        claims = claim(connection)
+        with connection.transaction():
+            succeed(connection, claims)
+            storing = elsewhere(lambda: self.stored("second", after=first))
+            storing.waits()
+
+        second = storing.result()
+
+        assert FlowRow.objects.get(pk=first.id).handler_id is None
+        assert second.progress == (0, 0, 0, 1, 1)
+        run_all()
+        assert jobs.ran == ["second"]
+
+    def test_waits_for_what_the_other_one_grows_by_while_it_is_stored(
+        self, connection: Connection, other: Connection
+    ) -> None:
+        with flow("first") as first:
+            first.enqueue_many(jobs.note, [("run",), ("beside",)])
+        run, beside = claim(connection, limit=2)
+        with other.transaction():
+            grown = enqueueing.reserve(other, 1)
+            store(other, ids=grown, flow_id=int(first.id))
+            _, handlers = flows.children(other, int(first.id), run.id)
+            assert not handlers
+            second = self.stored("second", after=first)
+            succeed(other, [run])
+        succeed(connection, [beside])
+        self.route(connection)
+
+        # The handler ran, and knew nothing of the new message.
+        Message.objects.filter(pk__in=grown).update(run_at=datetime.now(UTC) + timedelta(hours=1))
+        Message.objects.filter(pk__in=grown).update(state="scheduled")
+        run_all()
+        assert (jobs.ran, second.progress) == ([], (0, 0, 0, 0, 2))
+
+        Message.objects.filter(pk__in=grown).cancel()
+        Message.objects.filter(state="scheduled").run_now()
+        run_all()
+        assert second.progress.failed == 2
+
+    @pytest.mark.parametrize("is_kept", [True, False])
+    def test_uses_the_handler_that_another_one_has_given_to_the_flow(
+        self, is_kept: bool, elsewhere: Callable[..., Step]
+    ) -> None:
+        first = self.stored("first")
+        with ExitStack() as block:
+            if not is_kept:
+                block.enter_context(pytest.raises(ZeroDivisionError))
+            block.enter_context(transaction.atomic())
+            self.stored("second", after=first)
+            storing = elsewhere(lambda: self.stored("third", after=first))
+            storing.waits()
+            _ = 1 / is_kept
+        storing.result()
+
+        handler = FlowRow.objects.get(pk=first.id).handler_id
+        assert list(Message.objects.filter(task=latches.end_of_flow.name)) == [
+            Message.objects.get(pk=handler)
+        ]
+        assert Dependency.objects.filter(parent_id=handler).count() == 1 + is_kept
+        run_all()
+        assert sorted(jobs.ran) == ["first", *["second"] * is_kept, "third"]
+
+    def test_that_is_rolled_back_leaves_the_other_one_as_it_was(
+        self, connection: Connection
+    ) -> None:
+        first = self.stored("first")
+        [last] = claim(connection)
+        with pytest.raises(ZeroDivisionError), transaction.atomic():
+            self.stored("second", after=first)
+            _ = 1 / 0
+
+        succeed(connection, [last])
+        self.route(connection)
+
+        assert first.progress == (1, 0, 0, 0, 0)
+        assert FlowRow.objects.get().handler_id is None
+        assert flows.end(connection) == 1
+        assert not Dependency.objects.exists()
+        assert not Blocked.objects.exists()
+
+    @pytest.mark.parametrize(
+        ("before", "one", "two"), [([], "ab", "ba"), (["ab", "cd"], "bc", "da")]
+    )
+    def test_makes_no_circle_with_one_that_is_extended_at_the_same_time(
+        self, before: list[str], one: str, two: str, elsewhere: Callable[..., Step]
+    ) -> None:
+        """The first letter of each pair waits for the second one."""
+        stored = {name: self.stored(name) for name in "abcd"}
+
+        def extend(pair: str) -> None:
+            self.extend(stored[pair[0]], after=stored[pair[1]])
+
+        for pair in before:
+            extend(pair)
+        with transaction.atomic():
+            extend(one)
+            extending = elsewhere(lambda: extend(two))
+            extending.waits()
+
+        with pytest.raises(InvalidFlow, match="neither could ever end"):
+            extending.result()
+        run_all()
+        assert all(each.progress.has_ended for each in stored.values())

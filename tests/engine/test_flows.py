@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from pgqueue import Channel, flow
 from pgqueue.duties.flows import Flows
 from pgqueue.engine import (
     cancel,
@@ -25,6 +26,8 @@ from pgqueue.engine import (
 from pgqueue.models import Bell, FailedMember, Flow, History, Message
 from pgqueue.models import Blocked as BlockedRow
 from pgqueue.states import Outcome, State
+from pgqueue.testing import run_all
+from tests import flow_jobs as jobs
 from tests.engine.flow_graphs import Graph, succeed
 from tests.factories import Connection, claim, failure
 
@@ -116,6 +119,23 @@ class TestWaiting:
             graph.route()
 
         assert set(graph.states().values()) == {"succeeded"}
+
+    def test_a_child_for_which_it_rings_although_it_waits_goes_on_waiting(
+        self, connection: Connection
+    ) -> None:
+        graph = Graph(connection, {"a": "", "b": "a", "c": "b"})
+        flows.ring(connection, "", [graph.ids["b"]])
+        graph.route()
+        assert BlockedRow.objects.count() == 2
+
+        graph.run("a")
+        flows.ring(connection, "", [graph.ids["b"]])
+        graph.route()  # both bells at once
+
+        assert graph.ready() == "b"
+        graph.run("b")
+        graph.route()
+        assert graph.ready() == "c"
 
     def test_a_child_waits_for_a_worker_since_its_parents_have_ended(
         self, connection: Connection
@@ -444,6 +464,27 @@ class TestItsEnd:
 
         assert not Flow.objects.exists()
         assert not FailedMember.objects.exists()
+
+    def test_lets_it_be_forgotten_only_when_no_flow_waits_for_it(
+        self, connection: Connection
+    ) -> None:
+        with flow("first", on_end=jobs.note) as first:
+            first.enqueue(jobs.give_up)
+        with flow("second", after=first) as second:
+            second.enqueue(jobs.nothing)
+        Message.objects.filter(flow_id=second.id).update(channel="other")
+        Channel("other").pause()
+        run_all()
+        assert flows.end(connection) == 1
+
+        assert flows.forget(connection, keep=timedelta(seconds=-1)) == 0
+        assert Flow.objects.count() == 2
+        Channel("other").resume()
+        run_all()
+        assert flows.end(connection) == 1
+        while flows.forget(connection, keep=timedelta(seconds=-1)):
+            pass
+        assert not Flow.objects.exists()
 
     def test_lets_the_duty_forget_many_in_one_run(self, connection: Connection) -> None:
         for _ in range(3):

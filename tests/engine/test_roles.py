@@ -15,7 +15,7 @@ import psycopg
 import pytest
 from django.apps import apps
 from django.core.management import CommandError, call_command
-from django.db import DatabaseError, connections, transaction
+from django.db import DatabaseError, ProgrammingError, connections, transaction
 from psycopg.errors import InsufficientPrivilege
 from psycopg.sql import SQL, Identifier
 from pytest_django import DjangoDbBlocker
@@ -47,7 +47,7 @@ from pgqueue.exceptions import ChannelFull
 from pgqueue.models import Event, History, Message, Schedule, Subscription, Webhook
 from pgqueue.operating import bulk
 from pgqueue.operating.roles import PARTS, script
-from pgqueue.tasks import registry, scheduling
+from pgqueue.tasks import latches, registry, scheduling
 from pgqueue.testing import run_all
 from pgqueue.webhooks import delivering
 from tests import jobs
@@ -451,6 +451,23 @@ class TestAProducer:
             "SELECT * FROM pgqueue_reserved",
         )
 
+    def test_adds_nothing_to_a_stored_flow_and_waits_for_none(
+        self, connection: Connection, prefix: str
+    ) -> None:
+        add = jobs.add.using(database="producer")
+        with flow("first", database="producer") as f:
+            f.enqueue(add, 1)
+
+        with pytest.raises(ProgrammingError, match="permission denied"), f:
+            f.enqueue(add, 2)
+        with (
+            pytest.raises(ProgrammingError, match="permission denied"),
+            flow("second", after=f, database="producer") as second,
+        ):
+            second.enqueue(add, 3)
+
+        assert Message.objects.count() == 1
+
     def test_uses_only_ids_that_its_own_transaction_has_reserved(
         self, connection: Connection, prefix: str
     ) -> None:
@@ -492,7 +509,7 @@ class TestAProducer:
 
     def test_enqueues_none_of_pgqueues_own_tasks(self, connection: Connection, prefix: str) -> None:
         # Imported here, whatever other tests have imported.
-        modules = (bulk, later, dead_events, delivering, linking)
+        modules = (bulk, latches, later, dead_events, delivering, linking)
         own = [each for each in registry.each() if each.name.startswith("pgqueue.")]
         assert {each.func.__module__ for each in own} == {each.__name__ for each in modules}
         allowed = set()

@@ -75,9 +75,15 @@ class Cancelled:
 
 @dataclass(frozen=True, slots=True)
 class HandedBack:
-    """It was not run; others may take it after `delay`. Nothing is charged."""
+    """It was not run; others may take it after `delay`. Nothing is charged.
+
+    Attributes:
+        counted: JSON that the message's metadata keep as `handed_back`: the reason, and how often
+            in a row. None: they stay as they are.
+    """
 
     delay: timedelta = timedelta()
+    counted: str | None = None
     word: ClassVar[str] = "handed back"
     error: ClassVar[None] = None
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from math import inf
 from typing import NamedTuple, Protocol
 from uuid import uuid4
@@ -18,8 +18,13 @@ from pgqueue.calls.outcomes import (
     Succeeded,
 )
 from pgqueue.engine import run_statistics
-from pgqueue.engine.run_statistics import BUCKETS, Counts, bucket
-from pgqueue.engine.values import Claim, Cursors
+from pgqueue.engine.run_statistics import (
+    BUCKETS,
+    Counts,
+    Pair,
+    bucket,
+)
+from pgqueue.engine.values import Claim, Connection
 
 MOST = 1000
 """Channels and tasks that are counted apart between two heartbeats."""
@@ -36,9 +41,6 @@ ORDER: dict[type, int] = {
     Discarded: 4,
     Cancelled: 5,
 }
-
-Pair = tuple[str, str]
-"""A channel and a task."""
 
 
 class Run(Protocol):
@@ -76,6 +78,19 @@ class _Sums:
         self.ran = 0.0
         self.waits = [0] * BUCKETS
         self.runs = [0] * BUCKETS
+
+    def add(self, other: _Sums) -> None:
+        """Add the counts of the same channel and task."""
+        self.ended = _added(self.ended, other.ended)
+        self.released += other.released
+        self.waited += other.waited
+        self.ran += other.ran
+        self.waits = _added(self.waits, other.waits)
+        self.runs = _added(self.runs, other.runs)
+
+
+def _added(counts: Sequence[int], more: Sequence[int]) -> list[int]:
+    return [a + b for a, b in zip(counts, more, strict=True)]
 
 
 _SumsByPair = dict[Pair, _Sums]
@@ -128,8 +143,11 @@ class Tally:
             pair = OTHER, OTHER
         return self._sums.setdefault(pair, _Sums())
 
-    def store(self, connection: Cursors) -> None:
+    def store(self, connection: Connection) -> None:
         """Store what was counted since the last time; what could not be stored then comes first.
+
+        The counts of a channel and task that the database refuses are kept, and tried again after a
+        minute. All others are stored.
 
         Raises:
             psycopg.Error: the database refused, or can't be reached.
@@ -138,15 +156,19 @@ class Tally:
             try:
                 if self._taken:
                     self._send(connection)
+                aside = run_statistics.refused(connection)
                 with self._changing:
                     self._taken, self._sums = self._sums, {}
+                    for pair in aside:
+                        if pair in self._taken:
+                            self._sums[pair] = self._taken.pop(pair)
                     self._batch += 1
                 if self._taken:
                     self._send(connection)
             finally:
                 self._storing.release()
 
-    def close(self, connection: Cursors) -> None:
+    def close(self, connection: Connection) -> None:
         """Store the rest; what is counted later may still be stored.
 
         Raises:
@@ -155,13 +177,22 @@ class Tally:
         self.store(connection)
         run_statistics.leave(connection, self._source)
 
-    def _send(self, connection: Cursors) -> None:
+    def _send(self, connection: Connection) -> None:
         # Where this fails, it is sent again as it is: another batch of its number would be refused.
         counts = [_counts(*each) for each in self._taken.items()]
-        run_statistics.add(connection, counts, source=self._source, batch=self._batch)
+        refused = run_statistics.add(connection, counts, source=self._source, batch=self._batch)
         with self._changing:
-            add_up(self._stored, counts, most=MOST_TOLD)
+            for pair in refused:
+                self._put_back(pair, self._taken.pop(pair))
+            stored = [each for each in counts if (each.channel, each.task) not in refused]
+            add_up(self._stored, stored, most=MOST_TOLD)
             self._taken = {}
+
+    def _put_back(self, pair: Pair, sums: _Sums) -> None:
+        """Count again, for a later batch, what was refused."""
+        if pair not in self._sums and len(self._sums) >= MOST:
+            pair = OTHER, OTHER
+        self._sums.setdefault(pair, _Sums()).add(sums)
 
     def totals(self) -> list[Counts]:
         """Return what was counted from the beginning on, stored or not. It only grows."""

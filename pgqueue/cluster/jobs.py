@@ -77,6 +77,11 @@ class Job:
         return self._status == 0 and self.has_stopped
 
     @property
+    def leaves_something(self) -> bool:
+        """Nothing is known of it here: the worker's log names the rows."""
+        return False
+
+    @property
     def signs(self) -> Sequence[Any]:
         """What becomes readable when it has ended."""
         return [self._wakeup]

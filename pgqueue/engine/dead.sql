@@ -33,7 +33,9 @@ WITH RECURSIVE wanted (id) AS (
         -- The key was free while this message was dead; another message may have it now.
         dedupe_key = NULL,
         -- The message keeps its id; readers of the history see from this that it was replayed.
-        metadata = metadata || jsonb_build_object('replayed_from', id)
+        metadata =
+-- include: not_handed_back
+                   || jsonb_build_object('replayed_from', id)
                    || CASE WHEN dedupe_key IS NULL THEN '{}' ELSE jsonb_build_object('dedupe_key', dedupe_key) END
     WHERE id = ANY (ARRAY(SELECT id FROM chosen))
     RETURNING id, channel, key, state, governed

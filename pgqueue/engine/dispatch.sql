@@ -147,7 +147,8 @@ SET task = excluded.task, topics = excluded.topics, "where" = excluded."where", 
                       ELSE (ARRAY[s.definition] || array_remove(s.superseded, excluded.definition))[1:20] END,
     definition = excluded.definition, seen_at = excluded.seen_at
 WHERE s.declared AND CASE
-    WHEN s.definition = excluded.definition THEN s.seen_at < statement_timestamp() - interval '10 seconds'
+    WHEN s.definition = excluded.definition
+        THEN NOT s.seen_at BETWEEN statement_timestamp() - interval '10 seconds' AND statement_timestamp()
     ELSE excluded.definition <> ALL (s.superseded) OR s.seen_at < statement_timestamp() - interval '1 minute' END
 
 -- name: known

@@ -37,7 +37,8 @@ SET reader_id = %(reader)s, lease_until = statement_timestamp() + %(lease)s::int
 FROM free
 WHERE c."group" = %(name)s AND c.partition = free.partition
 RETURNING c.partition, c.position, c.failures,
-          coalesce(extract(epoch FROM c.retry_at - statement_timestamp()), 0)::float8,
+          -- What failed in the future waits for its whole delay from now: the server's clock was set back.
+          coalesce(extract(epoch FROM c.retry_at - greatest(statement_timestamp(), c.updated_at)), 0)::float8,
           CASE WHEN c.suspect > c.position THEN c.suspect END, c.lost
 
 -- name: free

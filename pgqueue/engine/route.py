@@ -253,7 +253,7 @@ def _try_to_mark(connection: Connection, lanes: Lanes) -> None:
 
 
 def tidy(connection: Connection) -> int:
-    """Correct lanes that contradict the messages, and delete empty ones.
+    """Correct lanes that contradict the messages or the clock, and delete empty ones.
 
     Returns:
         How many lanes contradicted the messages: it should be none.
@@ -261,6 +261,7 @@ def tidy(connection: Connection) -> int:
     with in_short(connection):
         if not _locked(connection):
             return 0
+        connection.execute(SQL["ring_ahead"])
         given = {"limit": BATCH, **_left_out(connection)}
         wrong = connection.execute(SQL["contradictions"], given).fetchall()
         _try_to_mark(connection, sorted(wrong))

@@ -88,7 +88,7 @@ WHERE ordered AND state = 'dead' AND channel = ANY (%(channels)s::text[])
 UPDATE pgqueue_lane lane
 SET state = 'runnable',
     wake_at = NULL,
-    turn_at = CASE WHEN lane.state = 'runnable' THEN lane.turn_at ELSE clock_timestamp() END,
+    turn_at = CASE WHEN lane.state = 'runnable' THEN least(lane.turn_at, clock_timestamp()) ELSE clock_timestamp() END,
     tat = least(lane.tat, coalesce(
         clock_timestamp() + (
             SELECT p.per / p.rate
@@ -102,6 +102,21 @@ WHERE lane.channel = ANY (%(channels)s::text[])
 
 -- name: keys_of
 SELECT key FROM pgqueue_lane WHERE channel = %(channel)s
+
+-- name: ring_ahead
+-- Rings for channels with a lane whose last turn lies in the future, or with a gate that makes messages wait for longer
+-- than its rate: the server's clock was set back. The router marks their lanes anew, and bounds what they wait for.
+WITH rung AS (
+    INSERT INTO pgqueue_bell (channel)
+    SELECT channel FROM pgqueue_lane WHERE turn_at > statement_timestamp() + interval '1 second'
+    UNION
+    SELECT gate.channel
+    FROM pgqueue_gate gate JOIN pgqueue_policy p ON p.channel = gate.channel AND p.scope = 'channel' AND p.rate IS NOT NULL
+    WHERE gate.tat > statement_timestamp() + interval '1 second'
+              + p.per / p.rate * coalesce(p.burst, greatest(1, ceil(p.rate / extract(epoch FROM p.per) / 10)))
+    RETURNING channel
+)
+SELECT pgqueue_tell_v1(channel) FROM rung
 
 -- name: ring
 -- For lanes that can't be marked now.

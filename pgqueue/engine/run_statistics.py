@@ -11,7 +11,16 @@ from typing import Any, NamedTuple
 from uuid import UUID
 
 from pgqueue.database.sql_files import load
-from pgqueue.engine.culprits import Part, apart, delete
+from pgqueue.database.transactions import in_short
+from pgqueue.engine.culprits import (
+    Part,
+    apart,
+    delete,
+    left_out,
+    may_be_a_row,
+    search,
+    shown,
+)
 from pgqueue.engine.values import Connection, Cursors
 
 SQL = load(__name__)
@@ -21,6 +30,10 @@ BUCKETS = 24
 BOUNDS = [2**n / 1000 for n in range(BUCKETS - 1)]
 """The upper bounds of the buckets but for the last one, in seconds."""
 LIMIT = 5000
+TALLY, ADD = "pgqueue_tally", "tally"
+"""The table and the service under which counts are left out."""
+Pair = tuple[str, str]
+"""A channel and a task."""
 MINUTES_KEPT = timedelta(days=2)
 HOURS_KEPT = timedelta(days=30)
 MINUTE, HOUR = "minute", "hour"
@@ -159,27 +172,78 @@ def quantile(histogram: Sequence[int], share: float) -> float | None:
     return None
 
 
-def add(connection: Cursors, counted: Collection[Counts], *, source: UUID, batch: int) -> None:
+def add(
+    connection: Connection, counted: Collection[Counts], *, source: UUID, batch: int
+) -> list[Pair]:
     """Store what a worker has counted since it did so last; once, however often this is called.
 
     Args:
+        connection: outside of a transaction.
         source: tells who counts from all others.
         batch: a number that grows with each batch of this source.
+
+    Returns:
+        The channels and tasks whose counts the database refuses, as a trigger may do. Their counts
+        are not stored; all others are.
     """
-    columns = dict(zip(Counts._fields, map(list, zip(*counted, strict=True)), strict=True))
-    with connection.cursor() as cursor:
-        cursor.execute(
-            SQL["add"],
-            {
-                **columns,
-                "source": source,
-                "batch": batch,
-                "channels": columns["channel"],
-                "tasks": columns["task"],
-                "waits": [_text(each) for each in columns["waits"]],
-                "runs": [_text(each) for each in columns["runs"]],
-            },
+    try:
+        _add(connection, counted, source, batch)
+    except Exception as error:
+        if not may_be_a_row(connection, error):
+            raise
+        # The server has refused the batch, so it was not stored before.
+        return _add_others(connection, counted, source, batch, error)
+    return []
+
+
+def _add_others(
+    connection: Connection, counted: Collection[Counts], source: UUID, batch: int, error: Exception
+) -> list[Pair]:
+    """Find the counts that make a batch fail, and store the others."""
+    of = {(each.channel, each.task): each for each in counted}
+    known = [pair for pair in refused(connection) if pair in of]
+
+    def attempt(pairs: Sequence[Pair]) -> None:
+        _add(connection, [of[pair] for pair in pairs], source, batch)
+
+    with in_short(connection):
+        items = [pair for pair in of if pair not in known]
+        found = search(
+            connection,
+            TALLY,
+            items,
+            attempt,
+            what=ADD,
+            error=error,
+            row=lambda pair: shown(*pair),
         )
+        if not (found or known):
+            raise error
+        attempt([pair for pair in items if pair not in found])
+    return known + found
+
+
+def refused(connection: Connection) -> list[Pair]:
+    """Return the channels and tasks whose counts were refused in the last minute."""
+    return left_out(connection, ADD, TALLY)
+
+
+def _add(connection: Connection, counted: Collection[Counts], source: UUID, batch: int) -> None:
+    columns: dict[str, list[Any]] = {
+        name: [getattr(each, name) for each in counted] for name in Counts._fields
+    }
+    connection.execute(
+        SQL["add"],
+        {
+            **columns,
+            "source": source,
+            "batch": batch,
+            "channels": columns["channel"],
+            "tasks": columns["task"],
+            "waits": [_text(each) for each in columns["waits"]],
+            "runs": [_text(each) for each in columns["runs"]],
+        },
+    )
 
 
 def leave(connection: Cursors, source: UUID) -> None:

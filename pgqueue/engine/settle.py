@@ -40,6 +40,8 @@ class Deferral(NamedTuple):
     delay: timedelta
     progress: str | None = None
     """JSON for the next run; None: unchanged."""
+    counted: str | None = None
+    """JSON for `handed_back` in the metadata; "null" removes it, None leaves it unchanged."""
 
 
 class Finish(NamedTuple):
@@ -117,6 +119,7 @@ def defer(connection: Connection, deferrals: Collection[Deferral]) -> set[int]:
             **fence(deferral.lease for deferral in deferrals),
             "delays": [deferral.delay for deferral in deferrals],
             "progress": [deferral.progress for deferral in deferrals],
+            "counted": [deferral.counted for deferral in deferrals],
         },
     )
 

@@ -178,12 +178,12 @@ WITH ended AS MATERIALIZED (
 SELECT id, (SELECT count(*) FROM told) FROM became
 
 -- name: defer
--- Not a failure: no counter changes.
+-- Not a failure: no counter changes. `counted` is why, and how often, a message was handed back.
 WITH ended AS MATERIALIZED (
 -- include: each_once
     FROM unnest(%(ids)s::bigint[], %(attempts)s::int[], %(workers)s::uuid[], %(delays)s::interval[],
-                %(progress)s::text[])
-        AS e (message, fence, holder, delay, noted)
+                %(progress)s::text[], %(counted)s::text[])
+        AS e (message, fence, holder, delay, noted, counted)
 ),
 -- include: mine
 , changed AS (
@@ -192,6 +192,10 @@ WITH ended AS MATERIALIZED (
         run_at = CASE WHEN delay > interval '0' THEN statement_timestamp() + least(delay, interval '100 years')
                       ELSE run_at END,
         progress = coalesce(noted::jsonb, progress),
+        metadata = CASE WHEN counted IS NULL THEN metadata
+                        WHEN counted = 'null' THEN
+-- include: not_handed_back
+                        ELSE metadata || jsonb_build_object('handed_back', counted::jsonb) END,
         governed =
 -- include: governed_anew
         ,

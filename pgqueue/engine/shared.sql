@@ -20,6 +20,10 @@ kept AS (
 -- Keeps the first error and the last nine: "- 1" drops the second one.
 CASE WHEN jsonb_typeof(errors) <> 'array' THEN '[]' WHEN jsonb_array_length(errors) < 10 THEN errors ELSE errors - 1 END
 
+-- name: not_handed_back
+-- Metadata without the count of hand-backs. A key of that name that a producer has written stays.
+CASE WHEN metadata #> '{handed_back,times}' IS NULL THEN metadata ELSE metadata - 'handed_back' END
+
 -- name: governed_anew
 -- Each statement that makes a message ready decides again whether a policy governs its lane: the policy
 -- may be newer than the message. A governed message stays governed: under a policy that is newer than

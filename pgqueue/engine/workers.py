@@ -4,12 +4,12 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, NamedTuple
 from uuid import UUID
 
 from pgqueue.conf import settings
 from pgqueue.database.sql_files import load
-from pgqueue.engine.culprits import delete
+from pgqueue.engine.culprits import delete, shown
 from pgqueue.engine.values import Connection
 from pgqueue.values.version import VERSION
 
@@ -108,6 +108,7 @@ def waiting(
         "excluded": list(excluded),
         "takes_raw": False,
         "limit": limit,
+        **NOTHING.parameters,
     }
     row = connection.execute(SQL["waiting"], parameters).fetchone()
     return row[0] if row else 0
@@ -144,11 +145,55 @@ def forget(connection: Connection, *, silent_for: timedelta) -> int:
     )
 
 
+class LeftOut(NamedTuple):
+    """The rows that a process leaves out, since statements fail with them: see `culprits`."""
+
+    messages: Sequence[int] = ()
+    lanes: Sequence[tuple[str, str]] = ()
+    gates: Sequence[str] = ()
+    bells: Sequence[int] = ()
+
+    @property
+    def parameters(self) -> dict[str, list[Any]]:
+        """The parameters of a statement that takes no notice of them."""
+        return {
+            "aside": list(self.messages),
+            "aside_channels": [channel for channel, _ in self.lanes],
+            "aside_keys": [key for _, key in self.lanes],
+            "aside_gates": list(self.gates),
+            "aside_bells": list(self.bells),
+        }
+
+    def __str__(self) -> str:
+        """Name the rows for the log."""
+        rows = [f"pgqueue_message {id}" for id in self.messages]
+        rows += [f"pgqueue_lane {shown(*lane)}" for lane in self.lanes]
+        rows += [f"pgqueue_gate {shown(name)}" for name in self.gates]
+        rows += [f"pgqueue_bell {id}" for id in self.bells]
+        return "; ".join(rows)
+
+
+NOTHING = LeftOut()
+
+
 def unfinished(
-    connection: Connection, *, channels: Sequence[str] | None, excluded: Sequence[str]
+    connection: Connection,
+    *,
+    channels: Sequence[str] | None,
+    excluded: Sequence[str],
+    but_for: LeftOut = NOTHING,
 ) -> bool:
-    """Return whether any message of these channels is ready, running or waiting for a retry."""
-    parameters = {"channels": _listed(channels), "excluded": list(excluded), "takes_raw": False}
+    """Return whether any message of these channels is ready, running or waiting for a retry.
+
+    Args:
+        but_for: rows that don't count, nor messages that wait for these.
+    """
+    parameters = {
+        "channels": _listed(channels),
+        "excluded": list(excluded),
+        "takes_raw": False,
+        **but_for.parameters,
+    }
     row = connection.execute(SQL["unfinished"], parameters).fetchone()
     return bool(row and row[0])
 

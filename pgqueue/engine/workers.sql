@@ -89,16 +89,29 @@ SELECT ctid::text, id FROM pgqueue_worker WHERE last_seen < statement_timestamp(
     SELECT FROM pgqueue_message m
     WHERE m.state = 'ready' AND m.governed AND NOT m.ordered AND m.channel = c.channel AND
 -- include: takes_it
+      AND
+-- include: not_left_out
+      AND
+-- include: lane_of_m_not_left_out
 ) OR EXISTS (
     SELECT FROM pgqueue_message m
     WHERE m.ordered AND m.state IN ('held', 'scheduled', 'ready', 'running')
       AND m.state = 'ready' AND m.channel = c.channel AND
 -- include: takes_it
+      AND
+-- include: lane_of_m_not_left_out
+      -- An ordered message that can't be claimed keeps those behind it waiting.
+      AND (m.channel, m.key) NOT IN (
+          SELECT channel, key FROM pgqueue_message WHERE id = ANY (%(aside)s::bigint[]) AND ordered)
 ))
+
+-- name: lane_of_m_not_left_out
+m.channel <> ALL (%(aside_gates)s::text[])
+AND (m.channel, m.key) NOT IN (SELECT * FROM unnest(%(aside_channels)s::text[], %(aside_keys)s::text[]))
 
 -- name: unfinished
 -- Whether anything is left to do on these channels, or waits for a retry. Delayed messages do not
--- count, nor those of a paused channel, nor raw messages that workers leave to consumers.
+-- count, nor those of a paused channel, nor raw messages that workers leave to consumers, nor rows that are left out.
 WITH paused AS MATERIALIZED (
     SELECT name FROM pgqueue_channel WHERE paused
 )
@@ -113,12 +126,15 @@ SELECT EXISTS (
       AND (%(channels)s::text[] IS NULL OR channel = ANY (%(channels)s::text[]))
       AND channel <> ALL (%(excluded)s::text[]) AND channel NOT IN (SELECT name FROM paused) AND
 -- include: takes_it
+      AND
+-- include: not_left_out
 ) OR EXISTS (
     -- A governed message alone is no sign: behind a dead one it may wait for ever. Nor is a bell or a
     -- lane alone: it may come from a policy or a rate for which nothing waits.
     SELECT FROM pgqueue_bell c
     WHERE (%(channels)s::text[] IS NULL OR channel = ANY (%(channels)s::text[]))
       AND channel <> ALL (%(excluded)s::text[]) AND channel NOT IN (SELECT name FROM paused)
+      AND c.id <> ALL (%(aside_bells)s::bigint[])
       AND
 -- include: has_governed
 ) OR EXISTS (
@@ -130,11 +146,13 @@ SELECT EXISTS (
 -- include: has_governed
 ) OR EXISTS (
     -- What ended may let others go, once a worker looks.
-    SELECT FROM pgqueue_bell WHERE ended IS NOT NULL
+    SELECT FROM pgqueue_bell WHERE ended IS NOT NULL AND id <> ALL (%(aside_bells)s::bigint[])
 ) OR EXISTS (
     SELECT FROM pgqueue_message m
     WHERE state = 'scheduled' AND failures + lost > 0
       AND (%(channels)s::text[] IS NULL OR channel = ANY (%(channels)s::text[]))
       AND channel <> ALL (%(excluded)s::text[]) AND channel NOT IN (SELECT name FROM paused) AND
 -- include: takes_it
+      AND
+-- include: not_left_out
 )

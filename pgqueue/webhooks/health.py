@@ -81,7 +81,8 @@ def _note(target: Target, **columns: object) -> None:
 
 def _pause(target: Target, after: timedelta) -> None:
     rows = Webhook.objects.using(target.alias).filter(pk=target.name, paused=False, enabled=True)
-    if not rows.filter(failures__gte=LEAST, failing_since__lte=timezone.now() - after).exists():
+    long_ago = StatementTimestamp() - after
+    if not rows.filter(failures__gte=LEAST, failing_since__lte=long_ago).exists():
         return
     reason = f"Nothing but failures for {after}."
     if stop(target.alias, target.name, enabled=True, reason=reason):

@@ -12,7 +12,7 @@ from multiprocessing.connection import Connection
 from typing import TYPE_CHECKING
 
 from pgqueue.worker.config import WorkerConfig
-from pgqueue.worker.parent import STOPPED, WELL, Parent
+from pgqueue.worker.parent import LEFT, STOPPED, WELL, Parent
 from pgqueue.worker.stopping import OTHERS, SIGNALS, asked_for_stacks
 
 if TYPE_CHECKING:
@@ -58,6 +58,8 @@ def _run(config: WorkerConfig, parent: Parent, ids: WorkerIds, level: int | None
     have_ended = worker.run()
     if worker.holds_something:
         exit_at_once(STATUS)
+    if worker.leaves_something:
+        parent.say(LEFT)
     parent.say(STOPPED)
     if not have_ended:
         exit_at_once()

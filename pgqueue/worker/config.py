@@ -23,7 +23,8 @@ class WorkerConfig:
         grace: how long running tasks may go on after the request to stop.
         duties: whether it does duties.
         services: make further services of each process, from the alias of its database.
-        drain: stop when nothing is ready, running or waiting for a retry.
+        drain: stop when nothing is ready, running or waiting for a retry, but for rows that
+            statements fail with.
         poll_only: don't listen; always so behind a transaction pooler.
         max_tasks: after about this many tasks a process is replaced.
         max_memory: at this size a process is replaced, in MB of a million bytes.

@@ -5,11 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable
 from datetime import timedelta
 from time import monotonic
+from typing import Any
 
 from pgqueue.database.connections import Session
-from pgqueue.engine import flows, workers
+from pgqueue.engine import claim, claim_governed, flows, workers
+from pgqueue.engine.culprits import left_out
+from pgqueue.engine.values import Connection
+from pgqueue.engine.workers import NOTHING, LeftOut
 from pgqueue.threads.service import Service
+from pgqueue.values.escaping import logger_of
 from pgqueue.worker.config import WorkerConfig
+
+logger = logger_of(__name__)
 
 EVERY = timedelta(seconds=0.2)
 COST = 10
@@ -18,6 +25,8 @@ COST = 10
 
 class Drain(Service):
     """Looks whether any message is ready, running or waiting for a retry.
+
+    A message that this process leaves out, since it can't be claimed, is not waited for.
 
     Args:
         is_busy: whether this process has work, so that the database need not be asked.
@@ -37,19 +46,52 @@ class Drain(Service):
         self._config = config
         self._is_busy = is_busy
         self._on_drained = on_drained
+        self.leaves_something = False
+        """Whether it has ended beside rows that can't be claimed."""
 
     def tick(self) -> timedelta:
         """Look once."""
         began = monotonic()
-        if not self._is_busy() and not workers.unfinished(
-            self._session.connection, channels=self._config.channels, excluded=self._config.excluded
-        ):
-            # The duty may have no time left for it, and a report counts flows that have ended.
-            while flows.end(self._session.connection):
-                pass
-            self._on_drained()
+        if not self._is_busy():
+            # In this order: a row that is left out from now on may be waited for once more.
+            aside = rows_left_out(self._session.connection)
+            if not self._is_unfinished(aside):
+                self._tell(aside)
+                # The duty may have no time left for it, and a report counts flows that have ended.
+                while flows.end(self._session.connection):
+                    pass
+                self._on_drained()
         return max(EVERY, timedelta(seconds=COST * (monotonic() - began)))
+
+    def _is_unfinished(self, but_for: LeftOut) -> bool:
+        return workers.unfinished(
+            self._session.connection,
+            channels=self._config.channels,
+            excluded=self._config.excluded,
+            but_for=but_for,
+        )
+
+    def _tell(self, aside: LeftOut) -> None:
+        """Say once that something is left which can't be claimed."""
+        if not any(aside) or self.leaves_something or not self._is_unfinished(NOTHING):
+            return
+        self.leaves_something = True
+        logger.error("The queue is drained but for rows that statements fail with: %s", aside)
 
     def finish(self) -> None:
         """Close the connection."""
         self._session.close()
+
+
+def rows_left_out(connection: Connection) -> LeftOut:
+    """Return the rows that this process leaves out as it claims, routes and promotes."""
+
+    def of(table: str, *services: str) -> list[Any]:
+        return [row for what in services for row in left_out(connection, what, table)]
+
+    return LeftOut(
+        messages=of(claim.MESSAGES, claim.CLAIM, "promote"),
+        lanes=of(claim_governed.LANES, claim.CLAIM, "route"),
+        gates=of(claim_governed.GATES, claim.CLAIM),
+        bells=of("pgqueue_bell", "route"),
+    )

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import traceback
 from datetime import timedelta
-from typing import Any
+from typing import Any, NamedTuple
 
 import psycopg
 from django.db import InterfaceError, InternalError, OperationalError
@@ -41,12 +42,23 @@ from pgqueue.values.number_checks import as_timedelta
 logger = logger_of(__name__)
 
 NO_DELAY = timedelta()
-UNKNOWN_FIRST = timedelta(seconds=30)
-UNKNOWN_LONGEST = timedelta(minutes=10)
+HANDED_BACK = "handed_back"
+"""The key in a message's metadata for how often a worker handed it back, and why."""
+
+
+class Reason(NamedTuple):
+    """Why messages are handed back: its name in their metadata, and for how long."""
+
+    name: str
+    first: timedelta
+    longest: timedelta
+
+
+UNKNOWN = Reason("unknown task", timedelta(seconds=30), timedelta(minutes=10))
+NEWER = Reason("newer payload", timedelta(seconds=30), timedelta(minutes=10))
+UNBEGUN = Reason("could not begin", timedelta(seconds=1), timedelta(minutes=1))
 MOST_HANDED_BACK = 10
 """How often newer code is waited for: with the delays above, for 65 minutes."""
-UNBEGUN_FIRST = timedelta(seconds=1)
-UNBEGUN_LONGEST = timedelta(minutes=1)
 # Trying again would repeat what the task did, and end the same way.
 HOPELESS = (UnreadablePayload, InvalidResult, InvalidProgress)
 
@@ -95,17 +107,17 @@ def ending_after(task: Task[Any, Any], context: TaskContext, error: BaseExceptio
 
 def _left_to_newer(task: Task[Any, Any], context: TaskContext, error: NewerPayload) -> Ending:
     """Hand back what newer code may read; after about an hour it fails, and is tried again."""
-    if handed_back(context.claim) >= MOST_HANDED_BACK:
+    if handed_back(context.claim, NEWER) >= MOST_HANDED_BACK:
         return failed(task, context, error)
-    delay = later_each_time(context.claim, UNKNOWN_FIRST, UNKNOWN_LONGEST)
+    ending = left_alone(context.claim, NEWER)
     logger.warning(
         "%s #%s is left to a worker with newer code, for %d s: %s",
         task.name,
         context.id,
-        delay.total_seconds(),
+        ending.delay.total_seconds(),
         stand_in(error, redacting.hiding(context.claim)),
     )
-    return HandedBack(delay)
+    return ending
 
 
 def refused_connection(error: BaseException, alias: str) -> BaseException | None:
@@ -130,17 +142,32 @@ def refused_connection(error: BaseException, alias: str) -> BaseException | None
 
 def unbegun(claim: Claim) -> HandedBack:
     """Hand back what could not begin, which is charged nothing."""
-    return HandedBack(later_each_time(claim, UNBEGUN_FIRST, UNBEGUN_LONGEST))
+    return left_alone(claim, UNBEGUN)
 
 
-def later_each_time(claim: Claim, first: timedelta, longest: timedelta) -> timedelta:
-    """Return how long to leave a message alone: twice as long for each time it was handed back."""
-    return min(first * 2.0 ** min(handed_back(claim), 10), longest)
+def left_alone(claim: Claim, reason: Reason) -> HandedBack:
+    """Hand a message back: for twice as long each time in a row for the same reason."""
+    times = handed_back(claim, reason)
+    delay = min(reason.first * 2.0 ** min(times, 10), reason.longest)
+    return HandedBack(delay, json.dumps({"for": reason.name, "times": times + 1}))
 
 
-def handed_back(claim: Claim) -> int:
-    """Return how often a worker took a message, and gave it back without a failure."""
-    return max(claim.attempt - claim.failures - claim.lost - 1, 0)
+def handed_back(claim: Claim, reason: Reason) -> int:
+    """Return how often in a row a message was handed back for a reason.
+
+    Neither a deferral that its task asked for counts, nor a release.
+    """
+    if not was_handed_back(claim):
+        return 0
+    match json.loads(claim.metadata).get(HANDED_BACK):
+        case {"for": reason.name, "times": int(times)}:
+            return max(times, 0)
+    return 0
+
+
+def was_handed_back(claim: Claim) -> bool:
+    """Return whether a message's metadata may say that it was handed back."""
+    return f'"{HANDED_BACK}"'.encode() in claim.metadata
 
 
 def failed(task: Task[Any, Any], context: TaskContext, error: BaseException) -> Ending:

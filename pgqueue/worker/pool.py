@@ -39,6 +39,10 @@ class PooledWorker(Protocol):
         """Whether it ended with status 0 after it had given up all leases."""
 
     @property
+    def leaves_something(self) -> bool:
+        """Whether it has drained the queue, but for rows that statements fail with."""
+
+    @property
     def signs(self) -> Sequence[Any]:
         """The file objects that become readable when it reports something or dies."""
 

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from datetime import timedelta
 from time import monotonic
 
-from pgqueue.claiming.run_counts import Pair, add_up
-from pgqueue.engine.run_statistics import Counts
+from pgqueue.claiming.run_counts import add_up
+from pgqueue.engine.run_statistics import Counts, Pair
 from pgqueue.threads.service import Service
 from pgqueue.worker.parent import REPORT, RUNS, Superior
 

@@ -47,12 +47,11 @@ from pgqueue.worker.cancelling import cancellable
 from pgqueue.worker.failures import (
     AWAY,
     NO_DELAY,
-    UNKNOWN_FIRST,
-    UNKNOWN_LONGEST,
+    UNKNOWN,
     NotBegun,
     ending_after,
     failed,
-    later_each_time,
+    left_alone,
     unbegun,
 )
 from pgqueue.worker.handlers import Handlers
@@ -373,13 +372,13 @@ class Runner:
     def _unknown(self, leased: LeasedMessage) -> Ending:
         """Leave it to who knows what to do with it, later each time; nothing is charged."""
         claim = leased.claim
-        delay = later_each_time(claim, UNKNOWN_FIRST, UNKNOWN_LONGEST)
+        ending = left_alone(claim, UNKNOWN)
         what = claim.task or f"raw messages of {claim.channel}"
         now = time.monotonic()
         if now >= self._reported.get(what, 0):
             self._reported[what] = now + UNKNOWN_REPORTED_EVERY
-            self._report(claim, delay.total_seconds())
-        return HandedBack(delay)
+            self._report(claim, ending.delay.total_seconds())
+        return ending
 
     def _report(self, claim: Claim, delay: float) -> None:
         if claim.task:

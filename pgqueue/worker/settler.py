@@ -39,6 +39,7 @@ from pgqueue.engine.values import Connection
 from pgqueue.redaction import stand_in
 from pgqueue.tasks import redacting
 from pgqueue.threads.service import NO_NAP, Service
+from pgqueue.worker.failures import was_handed_back
 from pgqueue.worker.leases import LeasedMessage, Leases
 
 BATCH = 1000
@@ -329,11 +330,13 @@ def _failure(leased: LeasedMessage, ending: Retried | Died) -> Failure:
 
 
 def _deferral(leased: LeasedMessage, ending: Deferred) -> Deferral:
-    return Deferral(leased.claim, ending.delay, ending.progress)
+    # Its task ran: what it is handed back for later is counted anew.
+    counted = "null" if was_handed_back(leased.claim) else None
+    return Deferral(leased.claim, ending.delay, ending.progress, counted)
 
 
 def _return(leased: LeasedMessage, ending: HandedBack) -> Deferral:
-    return Deferral(leased.claim, ending.delay)
+    return Deferral(leased.claim, ending.delay, counted=ending.counted)
 
 
 def _discarded(leased: LeasedMessage, ending: Discarded) -> Finish:

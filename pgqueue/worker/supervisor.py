@@ -77,6 +77,7 @@ class Child:
         self.retires = False
         self.heard_at: float | None = None
         self.has_stopped = False
+        self.leaves_something = False
         self.reports = Reports()
         self._asked = 0
         self._pipe, its_end = PROCESSES.Pipe()
@@ -127,6 +128,7 @@ class Child:
                 self.heard_at = monotonic()
                 self.retires |= word == parent.RETIRING
                 self.has_stopped |= word == parent.STOPPED
+                self.leaves_something |= word == parent.LEFT
 
     def ask_to_stop(self, times: int) -> None:
         """Pass on requests to stop, up to this number."""
@@ -223,6 +225,8 @@ class Supervisor:
         self._passed_on = 0
         self._kill_at = inf
         self._cut_short = False
+        self.leaves_something = False
+        """Whether its processes have drained the queue, but for rows that statements fail with."""
 
     def run(self) -> bool:
         """Run until stopped. Call it in the main thread, which receives the signals.
@@ -381,6 +385,7 @@ class Supervisor:
         dead.listen()  # its last reports
         dead.leave()
         self._gathered.keep(dead.reports)
+        self.leaves_something |= dead.leaves_something
         if not dead.has_ended_well:
             had_leases = dead.status != 0 and not dead.has_stopped
             self._cut_short |= self._requests.count > 0 and had_leases

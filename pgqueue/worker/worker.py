@@ -194,6 +194,11 @@ class Worker:
         """Whether there is something that could be neither written down nor handed back."""
         return len(self._leases) > 0
 
+    @property
+    def leaves_something(self) -> bool:
+        """Whether it has drained the queue, but for rows that statements fail with."""
+        return self._drain is not None and self._drain.leaves_something
+
     def snapshot(self) -> Snapshot:
         """Return what it does, and has done. Any thread may ask, at any time."""
         report = self._report()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import signal
 import threading
 import time
+from collections.abc import Iterator
 from contextlib import closing, suppress
 from datetime import UTC, datetime, timedelta
 from types import SimpleNamespace
@@ -27,13 +28,14 @@ from pgqueue.calls.outcomes import (
 from pgqueue.claiming import run_counts as module
 from pgqueue.claiming.run_counts import OTHER, Tally
 from pgqueue.database.connections import connect
-from pgqueue.engine import run_statistics
+from pgqueue.engine import culprits, run_statistics
 from pgqueue.engine.run_statistics import Counts
 from pgqueue.exceptions import LeaseLost
 from pgqueue.models import Message, TallyBatch
 from pgqueue.models import Tally as Row
 from tests import jobs
 from tests.eventually import eventually
+from tests.factories import refusing
 from tests.processes import worker
 
 SUCCEEDED = Succeeded(None)
@@ -49,7 +51,7 @@ def ended(task: str = "t", *, waited: float = 0, ran: float = 0) -> Any:
 
 
 def stored(tally: Tally, monkeypatch: pytest.MonkeyPatch) -> list[Counts]:
-    add = Mock()
+    add = Mock(return_value=[])
     monkeypatch.setattr(run_statistics, "add", add)
     tally.store(Mock())
     return list(add.call_args.args[1]) if add.called else []
@@ -103,7 +105,7 @@ def test_what_could_not_be_stored_is_stored_the_next_time(monkeypatch: pytest.Mo
     tally.add([(ended(ran=1), SUCCEEDED)])
     assert [each.succeeded for each in tally.totals()] == [2]
 
-    add = Mock()
+    add = Mock(return_value=[])
     monkeypatch.setattr(run_statistics, "add", add)
     tally.store(Mock())
 
@@ -134,6 +136,121 @@ def test_what_was_committed_though_no_answer_came_is_counted_once(
 
         assert [each.succeeded for each in run_statistics.totals(own)] == [5]
     assert not TallyBatch.objects.exists()
+
+
+@pytest.mark.django_db(transaction=True)
+class TestCountsThatAreRefused:
+    """A trigger, or a damaged row, refuses the counts of one task."""
+
+    @pytest.fixture(autouse=True)
+    def _forget(self) -> Iterator[None]:
+        yield
+        culprits.forget_all()
+
+    def test_keep_no_others_from_being_stored(self, caplog: pytest.LogCaptureFixture) -> None:
+        tally = Tally()
+        with closing(connect("default", name="test")) as own:
+            with refusing(own, "pgqueue_tally", "NEW.task = 'bad'"):
+                for _ in range(3):
+                    tally.add([(ended(task), SUCCEEDED) for task in ("good", "bad", "other")])
+                    tally.store(own)
+
+            assert {each.task: each.succeeded for each in run_statistics.totals(own)} == {
+                "good": 3,
+                "other": 3,
+            }
+        assert {each.task: each.succeeded for each in tally.totals()} == {
+            "good": 3,
+            "other": 3,
+            "bad": 3,
+        }
+        assert caplog.text.count("tally fails because of pgqueue_tally 'c', 'bad'") == 1
+
+    def test_are_stored_once_they_are_taken(self) -> None:
+        tally = Tally()
+        with closing(connect("default", name="test")) as own:
+            with refusing(own, "pgqueue_tally", "NEW.task = 'bad'"):
+                for _ in range(3):
+                    tally.add([(ended("bad", ran=1), SUCCEEDED)])
+                    tally.store(own)
+            culprits.forget_all()  # a minute later
+
+            tally.add([(ended("bad", ran=1), SUCCEEDED)])
+            tally.close(own)
+
+            [counts] = run_statistics.totals(own)
+        assert (counts.succeeded, counts.ran, sum(counts.runs)) == (4, 4, 4)
+        assert not TallyBatch.objects.exists()
+
+    def test_are_counted_once_where_a_connection_broke_before(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        tally, add = Tally(), run_statistics.add
+
+        def add_and_break(*arguments: Any, **options: Any) -> None:
+            add(*arguments, **options)
+            raise psycopg.OperationalError("the connection broke after the commit")
+
+        with closing(connect("default", name="test")) as own:
+            tally.add([(ended(task), SUCCEEDED) for task in ("good", "bad")])
+            with monkeypatch.context() as patched, pytest.raises(psycopg.OperationalError):
+                patched.setattr(run_statistics, "add", add_and_break)
+                tally.store(own)
+            with refusing(own, "pgqueue_tally", "NEW.task = 'bad'"):
+                tally.add([(ended(task), SUCCEEDED) for task in ("good", "bad")])
+                tally.store(own)
+            culprits.forget_all()
+            tally.store(own)
+
+            found = {each.task: each.succeeded for each in run_statistics.totals(own)}
+        assert found == {"good": 2, "bad": 2}
+
+    def test_are_of_no_task_where_all_are_refused(self) -> None:
+        tally = Tally()
+        with closing(connect("default", name="test")) as own:
+            with refusing(own, "pgqueue_tally_batch", "true"):
+                tally.add([(ended(task), SUCCEEDED) for task in ("good", "bad")])
+                with pytest.raises(psycopg.Error, match="refused"):
+                    tally.store(own)
+
+            tally.store(own)
+
+            found = {each.task: each.succeeded for each in run_statistics.totals(own)}
+        assert found == {"good": 1, "bad": 1}
+
+    def test_may_be_many(self) -> None:
+        tally = Tally()
+        tally.add([(ended(f"bad {number}"), SUCCEEDED) for number in range(25)])
+        tally.add([(ended("good"), SUCCEEDED)])
+        with (
+            closing(connect("default", name="test")) as own,
+            refusing(own, "pgqueue_tally", "NEW.task <> 'good'"),
+        ):
+            for _ in range(3):  # each search ends with the tenth
+                with suppress(psycopg.Error):
+                    tally.store(own)
+
+            assert [each.task for each in run_statistics.totals(own)] == ["good"]
+        culprits.forget_all()
+        with closing(connect("default", name="test")) as own:
+            tally.store(own)
+
+            assert len(run_statistics.totals(own)) == 26
+
+    def test_stay_bounded_in_memory(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(module, "MOST", 3)
+        tally = Tally()
+        with (
+            closing(connect("default", name="test")) as own,
+            refusing(own, "pgqueue_tally", "true"),
+        ):
+            for number in range(20):
+                tally.add([(ended(str(number)), SUCCEEDED)])
+                tally.store(own)
+
+        found = {each.task: each.succeeded for each in tally.totals()}
+        assert len(found) == 4
+        assert sum(found.values()) == 20
 
 
 def test_very_many_tasks_are_counted_together(monkeypatch: pytest.MonkeyPatch) -> None:

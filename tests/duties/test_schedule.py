@@ -936,6 +936,22 @@ class TestDeclaring:
 
         assert lines() == {"nightly": "0 3 * * *"}
 
+    def test_after_the_clock_was_set_back_keeps_other_versions_out(
+        self, connection: Connection
+    ) -> None:
+        for each in (OLD, NEW):
+            engine.declare(connection, [each])
+        let_pass(connection, -3600)
+
+        engine.declare(connection, [NEW])  # as its workers go on to do
+
+        seen_at = Schedule.objects.get().seen_at
+        assert seen_at
+        assert seen_at < datetime.now(UTC) + SECOND
+        let_pass(connection, 61)  # they are gone
+        engine.declare(connection, [OLD])
+        assert lines() == {"nightly": "0 3 * * *"}
+
     def test_keeps_in_mind_no_more_than_twenty_versions(self, connection: Connection) -> None:
         for hour in range(24):
             engine.declare(connection, [declared(cron=f"{hour} {hour} * * *")])

@@ -76,6 +76,12 @@ class TestWhoIsAtFault:
     def test_is_no_row(self, error: Exception) -> None:
         assert not may_be_own(error)
 
+    def test_is_no_row_where_the_queue_of_notifications_is_full(self) -> None:
+        class QueueIsFull(errors.ProgramLimitExceeded):
+            diag = SimpleNamespace(source_function="PreCommit_Notify")  # type: ignore[assignment]
+
+        assert not may_be_own(QueueIsFull())
+
     @pytest.mark.parametrize(
         "error",
         [

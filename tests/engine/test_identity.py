@@ -8,7 +8,7 @@ import pytest
 
 from pgqueue.engine import identity
 from pgqueue.engine.values import Position
-from tests.factories import Connection, ended, one
+from tests.factories import Connection, ended, logged, one
 
 pytestmark = pytest.mark.django_db(transaction=True, databases=["default", "second"])
 Connect = Callable[..., Connection]
@@ -46,6 +46,39 @@ def test_is_another_one_after_a_restore_that_is_told(connection: Connection) -> 
     after = identity.renew(connection)
 
     assert before != after == identity.of(connection)
+
+
+class TestAMarkOfAnEventThatIsGone:
+    """Its position is remembered elsewhere, and the event has been removed."""
+
+    @pytest.fixture
+    def mark(self, connection: Connection) -> str:
+        logged(connection, 5)
+        mark = identity.mark_at(connection, 5)
+        connection.execute("DELETE FROM pgqueue_event")
+        return mark
+
+    def removed(self, connection: Connection, upto: int) -> None:
+        connection.execute(
+            "INSERT INTO pgqueue_log_floor (log, position) VALUES ('event', %s)", [upto]
+        )
+
+    def test_is_known_where_retention_has_removed_it(
+        self, connection: Connection, mark: str
+    ) -> None:
+        self.removed(connection, 5)
+
+        assert identity.is_marked(connection, 5, mark)
+
+    def test_is_not_known_where_retention_has_not(self, connection: Connection, mark: str) -> None:
+        self.removed(connection, 4)
+
+        assert not identity.is_marked(connection, 5, mark)
+
+    def test_is_not_known_where_it_is_of_another_database(self, connection: Connection) -> None:
+        self.removed(connection, 5)
+
+        assert not identity.is_marked(connection, 5, identity.mark("another", 1))
 
 
 def test_there_is_one_alone(connection: Connection) -> None:

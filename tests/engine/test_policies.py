@@ -8,6 +8,7 @@ import time
 from collections import Counter
 from collections.abc import Callable
 from datetime import timedelta
+from itertools import combinations
 
 import pytest
 from django.db import IntegrityError
@@ -816,6 +817,36 @@ class TestMaxSize:
 
         assert errors == []
         assert Message.objects.count() == 4 * 30 * 20
+
+    def test_never_deadlocks_where_two_batches_have_other_keys_of_the_same_locks(
+        self, connection: Connection, connect: Callable[..., Connection], step: Callable[..., Step]
+    ) -> None:
+        limit(max_size=10)
+        rows = connection.execute(
+            "SELECT n::text, pgqueue_bucket_v1('default', n::text) FROM generate_series(1, 9000) n"
+        )
+        keys: dict[int, list[str]] = {}
+        for key, bucket in sorted(rows.fetchall()):
+            keys.setdefault(bucket, []).append(key)
+        # By their keys, the second batch would take the two locks in the other order.
+        first, second = next(
+            (a, b)
+            for a, b in combinations(sorted(keys), 2)
+            if keys[a][0] < keys[b][0] and keys[b][1] < keys[a][1]
+        )
+        one_batch = [keys[first][0], keys[second][0]]
+        other_batch = [keys[second][1], keys[first][1]]
+        with connection.transaction():
+            store(connection, [keys[first][2]])
+            one_step = step(store, connect(), one_batch)
+            one_step.waits()
+            other_step = step(store, connect(), other_batch)
+            other_step.waits()
+
+        one_step.result()
+        other_step.result()
+
+        assert Message.objects.count() == 5
 
     def test_of_each_of_501_keys_at_once_takes_too_many_locks(self, connection: Connection) -> None:
         names = [str(n) for n in range(501)]

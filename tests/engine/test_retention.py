@@ -429,6 +429,16 @@ class TestAClockThatHasJumped:
 
         assert days_behind(jumped) == 19
 
+    def test_is_none_where_the_log_has_events_of_each_day(self, jumped: Connection) -> None:
+        for ago in range(20, 41):
+            logged(jumped, 41 - ago, ago=ago * DAY - HOUR)
+        try:
+            hourly(jumped)
+
+            assert days_behind(jumped) == 19
+        finally:
+            log_as_migrated(jumped)
+
     def test_and_back_again_changes_nothing(self, jumped: Connection) -> None:
         jumped.execute(
             "UPDATE pgqueue_duty SET upto = now() + interval '40 days', "

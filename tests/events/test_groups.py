@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
+from time import monotonic
 from typing import Any
 
 import pytest
@@ -285,6 +286,26 @@ class TestAFailure:
         assert seen == [0, 1, 2, 3]
         state = cursor()
         assert (state.position, state.failures, state.error, state.retry_at) == (4, 0, "", None)
+
+    def test_waits_no_longer_where_the_clock_was_set_back(
+        self, reading: Callable[..., GroupReader], connection: Connection
+    ) -> None:
+        publish("a", 0)
+        seen = Seen(0)
+        first = reading(declare(seen, backoff=[60]))
+        exhaust(first)
+        first.finish()
+        connection.execute(
+            "UPDATE pgqueue_cursor SET retry_at = retry_at + interval '1 hour', "
+            "updated_at = updated_at + interval '1 hour'"
+        )
+
+        reader = reading(declare(seen, backoff=[60]))
+        exhaust(reader)
+
+        assert seen.calls == [[0]]
+        [held] = reader._held.values()
+        assert 50 < held.retry_at - monotonic() <= 60
 
     def test_waits_also_for_the_next_reader(self, reading: Callable[..., GroupReader]) -> None:
         publish("a", 0)

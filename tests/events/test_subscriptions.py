@@ -920,6 +920,18 @@ class TestDeclaring:
         assert names == ["ours"]
         assert (row("ours").topics, row("ours").declared) == (["mine"], False)
 
+    def test_after_the_clock_was_set_back_is_noted_as_of_now(
+        self, connection: Connection, old: engine.Declared
+    ) -> None:
+        engine.declare(connection, [old])
+        let_pass(connection, hours=-1)
+
+        engine.declare(connection, [old])
+
+        seen_at = row("ours").seen_at
+        assert seen_at
+        assert seen_at < datetime.now(UTC) + timedelta(seconds=1)
+
     def test_forgets_what_no_code_had_for_a_month(
         self, connection: Connection, old: engine.Declared
     ) -> None:

@@ -477,6 +477,19 @@ class TestPausing:
         assert len(receiver.posts) == posted + 1
         assert (row().paused, row().failing_since, row().error) == (False, None, "")
 
+    def test_a_worker_whose_clock_is_ahead_pauses_none_early(
+        self, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        create(receiver)
+        receiver.answer(500, times=99)
+        self.fail(6, monkeypatch)
+        ahead = timezone.now() + timedelta(hours=1)
+
+        monkeypatch.setattr(health.timezone, "now", lambda: ahead)
+        again()
+
+        assert (row().failures, row().paused) == (7, False)
+
     def test_one_that_failed_and_then_answered_is_not(
         self, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
     ) -> None:

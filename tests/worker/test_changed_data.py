@@ -17,7 +17,7 @@ from django.core.management import call_command
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
-from pgqueue import NewerPayload, PayloadTooLarge, task
+from pgqueue import Defer, NewerPayload, PayloadTooLarge, task
 from pgqueue.codec.arguments import ARGUMENTS, PAYLOAD_LIMIT
 from pgqueue.models import History, Message
 from pgqueue.states import Outcome, State
@@ -84,6 +84,17 @@ def read_another(id: str) -> None:
     send.get_result(id).args  # noqa: B018
 
 
+@task
+def put_off() -> None:
+    raise Defer(1000)
+
+
+def handed_back(id: int, times: int, reason: failures.Reason = failures.NEWER) -> None:
+    """Have a message been handed back so often."""
+    note = {"handed_back": {"for": reason.name, "times": times}}
+    Message.objects.filter(pk=id).update(metadata=note, attempt=times)
+
+
 def drain(*arguments: str) -> None:
     call_command("runworker", "--drain", "--threads", "1", *arguments, verbosity=1)
 
@@ -106,6 +117,7 @@ def enqueue_raw(job: Task[..., Any], args: str, kwargs: str = "{}") -> int:
     return message.pk
 
 
+NEWER_PARCEL = {"args": [{"weight": 1, "height": 2}], "kwargs": {}}
 NEWER: dict[str, tuple[Task[..., Any], str, str]] = {
     "a field of a dataclass": (send, '[{"weight": 1, "height": 2}]', "{}"),
     "a field deep inside": (send, "[]", '{"parcel": {"weight": 1, "more": {}}}'),
@@ -124,7 +136,7 @@ class TestWhatNewerCodeHasWritten:
         self, what: str, caplog: pytest.LogCaptureFixture
     ) -> None:
         first, later = (enqueue_raw(*NEWER[what]) for _ in range(2))
-        Message.objects.filter(pk=later).update(attempt=3)
+        handed_back(later, 3)
 
         with caplog.at_level(logging.WARNING):
             drain()
@@ -160,13 +172,78 @@ class TestWhatNewerCodeHasWritten:
     @pytest.mark.parametrize("what", NEWER)
     def test_fails_as_configured_once_no_newer_worker_has_come_for_an_hour(self, what: str) -> None:
         id = enqueue_raw(*NEWER[what])
-        Message.objects.update(attempt=failures.MOST_HANDED_BACK)
+        handed_back(id, failures.MOST_HANDED_BACK)
 
         drain()
 
         dead = Message.objects.get(pk=id)
         assert (dead.state, dead.failures) == (State.DEAD, ATTEMPTS)
         assert {each["class"] for each in dead.errors} == {"pgqueue.exceptions.NewerPayload"}
+
+    def test_is_waited_for_as_long_after_deferrals_that_its_task_asked_for(self) -> None:
+        id = enqueue_raw(put_off, "[]")
+        for _ in range(failures.MOST_HANDED_BACK + 1):
+            drain()
+            Message.objects.all().run_now()
+        Message.objects.filter(pk=id).update(task=send.name, payload=NEWER_PARCEL)
+
+        drain()
+
+        message = Message.objects.get()
+        assert (message.state, message.failures) == (State.SCHEDULED, 0)
+        assert 25 < (message.run_at - message.claimed_at).total_seconds() < 35
+
+    def test_is_waited_for_as_long_after_each_deferral(self) -> None:
+        id = enqueue_raw(put_off, "[]")
+        handed_back(id, failures.MOST_HANDED_BACK)
+
+        drain()
+
+        assert Message.objects.get().metadata == {}
+
+    def test_is_waited_for_as_long_after_hand_backs_for_another_reason(self) -> None:
+        id = enqueue_raw(send, '[{"weight": 1, "height": 2}]')
+        handed_back(id, failures.MOST_HANDED_BACK, failures.UNBEGUN)
+
+        drain()
+
+        assert Message.objects.get().metadata == {
+            "handed_back": {"for": "newer payload", "times": 1}
+        }
+
+    def test_is_waited_for_as_long_after_a_replay(self) -> None:
+        id = enqueue_raw(send, '[{"weight": 1, "height": 2}]')
+        handed_back(id, failures.MOST_HANDED_BACK)
+        drain()
+        assert Message.objects.get().state == State.DEAD
+
+        Message.objects.all().replay()
+        drain()
+
+        message = Message.objects.get()
+        assert (message.state, message.failures) == (State.SCHEDULED, 0)
+
+    @pytest.mark.parametrize("own", [3, "yes", None, {"times": "many", "for": "newer payload"}, []])
+    def test_is_counted_whatever_a_producer_wrote_under_that_name(self, own: Any) -> None:
+        id = enqueue_raw(send, '[{"weight": 1, "height": 2}]')
+        Message.objects.filter(pk=id).update(metadata={"handed_back": own, "more": 1})
+
+        drain()
+
+        message = Message.objects.get()
+        assert (message.state, message.failures) == (State.SCHEDULED, 0)
+        assert message.metadata == {
+            "handed_back": {"for": "newer payload", "times": 1},
+            "more": 1,
+        }
+
+    def test_leaves_alone_a_producer_s_own_word_of_that_name(self) -> None:
+        id = enqueue_raw(put_off, "[]")
+        Message.objects.filter(pk=id).update(metadata={"handed_back": "by the shop"})
+
+        drain()
+
+        assert Message.objects.get().metadata == {"handed_back": "by the shop"}
 
     def test_is_waited_for_for_about_an_hour(self) -> None:
         waits = [min(30 * 2**number, 600) for number in range(failures.MOST_HANDED_BACK)]

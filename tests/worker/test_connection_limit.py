@@ -16,9 +16,11 @@ from pgqueue.database import connections as own
 from pgqueue.database.connections import Session
 from pgqueue.models import History, Message
 from pgqueue.worker.buffer import Buffer
+from pgqueue.worker.config import WorkerConfig
 from pgqueue.worker.failures import refused_connection
 from pgqueue.worker.leases import Leases
 from pgqueue.worker.settler import Settler
+from pgqueue.worker.worker import Worker
 from tests import jobs
 from tests.eventually import eventually
 from tests.processes import database_url, starting
@@ -108,6 +110,20 @@ class TestARefusedConnection:
 
 
 class TestASettlerWithoutAConnection:
+    def test_is_asked_by_the_worker_s_own_fetcher(self) -> None:
+        config = WorkerConfig(database="default", threads=1, grace=timedelta())
+        worker = Worker(config)
+        pipeline = worker._pipeline
+        assert pipeline
+
+        before = pipeline.fetcher._may_claim()
+        pipeline.settler._connect()
+        after = pipeline.fetcher._may_claim()
+        pipeline.settler.finish()
+        worker._requests.close()
+
+        assert (before, after) == (False, True)
+
     def test_keeps_messages_from_being_claimed(self) -> None:
         settler = Settler(
             Session("default", name="settler"),

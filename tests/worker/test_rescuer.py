@@ -15,7 +15,9 @@ from pgqueue.claiming.registration import WorkerIds
 from pgqueue.database.connections import Session, connect
 from pgqueue.models import Message
 from pgqueue.states import State
+from pgqueue.worker.config import WorkerConfig
 from pgqueue.worker.rescuer import Rescuer
+from pgqueue.worker.supervisor import Supervisor
 from tests.eventually import eventually
 from tests.factories import SOON, run
 from tests.hearing import heard
@@ -76,6 +78,19 @@ def test_it_looks_again_for_what_was_carried_out_late(rescuer: Rescuer) -> None:
         run(connection, worker_id=ids.next(), lease=SOON)
 
     eventually(is_rescued)
+
+
+def test_a_supervisor_s_own_rescues_by_leases_too() -> None:
+    def with_duties(duties: bool) -> Rescuer:
+        config = WorkerConfig(
+            database="default", threads=1, grace=timedelta(), processes=2, duties=duties
+        )
+        supervisor = Supervisor(config)
+        supervisor._requests.close()
+        return supervisor._rescuer
+
+    assert with_duties(True)._duties is not None
+    assert with_duties(False)._duties is None
 
 
 def test_it_forgets_who_has_nothing_any_more(rescuer: Rescuer, dead: WorkerIds) -> None:

@@ -248,7 +248,11 @@ class TestATask:
         jobs.add.enqueue(1)
         Message.objects.update(task="shop.tasks.of_tomorrow")
         Message.objects.create(
-            channel="default", task="no", state="ready", max_attempts=1, attempt=3
+            channel="default",
+            task="no",
+            state="ready",
+            max_attempts=1,
+            metadata={"handed_back": {"for": "unknown task", "times": 3}},
         )
 
         drain()

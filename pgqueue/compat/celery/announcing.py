@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 import traceback as tracebacks
+from functools import cache
 from types import TracebackType
 from typing import Any
 
@@ -57,6 +59,17 @@ class ExceptionInfo:
         return self.traceback
 
 
+def info_of(error: BaseException) -> ExceptionInfo:
+    """Return an error's ExceptionInfo, which other packages take for one of billiard's."""
+    theirs = getattr(sys.modules.get("billiard.einfo"), "ExceptionInfo", None)
+    return (_for(theirs) if theirs else ExceptionInfo)(error)
+
+
+@cache
+def _for(theirs: type[Any]) -> type[ExceptionInfo]:
+    return type("ExceptionInfo", (ExceptionInfo, theirs), {})
+
+
 def started(task: Any, context: CeleryContext) -> None:
     """Send task_prerun."""
     if not signals.task_prerun.receivers or has_failed_before(context):
@@ -92,7 +105,7 @@ def tell(task: Any, request: Request, state: str, value: Any) -> None:
     Args:
         value: what the run returned, or raised.
     """
-    einfo = ExceptionInfo(value) if isinstance(value, BaseException) else None
+    einfo = info_of(value) if isinstance(value, BaseException) else None
     about = {"task_id": request.id, "args": request.args, "kwargs": request.kwargs}
     if state == states.SUCCESS:
         signals.task_success.send(task, result=value)

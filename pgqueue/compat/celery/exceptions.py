@@ -46,7 +46,7 @@ class Retry(TaskPredicate):
     def __str__(self) -> str:
         when = f" at {self.when}" if isinstance(self.when, datetime) else ""
         if isinstance(self.when, int | float):
-            when = f" in {self.when:g} s"
+            when = f" in {self.when}s"  # as Celery has it: celery-progress reads it
         return self.message or f"Retry{when}" + (f": {self.exc!r}" if self.exc else "")
 
 

@@ -312,6 +312,10 @@ class Task:
         """The app it belongs to: that of its decorator, or the current one."""
         return self._app or current.app()
 
+    def _get_app(self) -> Any:
+        """Return the app: celery-singleton and celery_once ask for it in this way."""
+        return self.app
+
     @property
     def own(self) -> CeleryTask:
         """The same task as one of pgqueue's: for `own.enqueue_many()` and `own.using()`."""

@@ -122,7 +122,8 @@ class Command(BaseCommand):
         parser.add_argument(
             "--drain",
             action="store_true",
-            help="stop when nothing is ready, running or waiting for a retry.",
+            help="stop when nothing is ready, running or waiting for a retry; with status 1 if "
+            "something is left that can't be claimed.",
         )
         parser.add_argument(
             "--grace",
@@ -171,7 +172,7 @@ class Command(BaseCommand):
             supervisor = Supervisor(config, level=level)
             with serving(supervisor.snapshot):
                 have_stopped = supervisor.run()
-            if not have_stopped:
+            if not have_stopped or supervisor.leaves_something:
                 sys.exit(STATUS)
             return
         worker = Worker(config)
@@ -183,6 +184,8 @@ class Command(BaseCommand):
             exit_at_once(OVERRUN)
         if not have_ended:
             exit_at_once()
+        if worker.leaves_something:
+            sys.exit(STATUS)
 
     def _configuration(self, options: dict[str, Any]) -> WorkerConfig:
         database = database_of(options["database"])

@@ -7,12 +7,21 @@ import subprocess
 import sys
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from django.core.checks import run_checks
 
-from pgqueue.compat.celery import Celery, _state, current_task, exceptions, registry, signals
+from pgqueue.compat.celery import (
+    Celery,
+    _state,
+    announcing,
+    current_task,
+    exceptions,
+    registry,
+    signals,
+)
 from pgqueue.compat.celery.app import app_or_default, trace
 from pgqueue.compat.celery.backends import base as backends
 from pgqueue.compat.celery.backends.base import DisabledBackend
@@ -189,3 +198,28 @@ def test_a_worker_in_a_test_runs_tasks_and_is_inspected() -> None:
     assert active[0]["id"] == running.id
     assert waiting["request"]["id"] == later.id == "job-9"
     assert list(app.control.inspect([worker]).ping() or {}) in ([], [worker])
+
+
+def test_a_task_finds_its_app_as_other_packages_ask_for_it() -> None:
+    assert jobs.create_group._get_app() is jobs.app
+
+
+def test_a_retry_says_in_celerys_words_when_it_comes() -> None:
+    assert (
+        str(exceptions.Retry(exc=ValueError("no"), when=600)) == "Retry in 600s: ValueError('no')"
+    )
+
+
+def test_an_error_is_one_of_billiards_where_that_is_imported(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    class Theirs: ...
+
+    plain = announcing.info_of(ValueError("no"))
+    monkeypatch.setitem(sys.modules, "billiard.einfo", SimpleNamespace(ExceptionInfo=Theirs))
+
+    found = announcing.info_of(ValueError("no"))
+
+    assert not isinstance(plain, Theirs)
+    assert isinstance(found, Theirs) and isinstance(found, announcing.ExceptionInfo)
+    assert str(found.exception) == "no" and found.type is ValueError

@@ -124,7 +124,7 @@ def test_the_policies_of_the_example_are_those_it_describes() -> None:
 def test_the_schedules_of_the_example_are_those_it_describes(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(registry, "_tasks", {})
+    monkeypatch.setattr(registry, "tasks", {})
     in_code, in_settings, *_ = re.findall(
         r"^```python\n(.*?)^```",
         (GUIDE / "schedules.md").read_text().partition("## In code")[2],
@@ -184,7 +184,7 @@ def test_a_task_comes_back_until_everyone_is_told(monkeypatch: pytest.MonkeyPatc
 def test_the_flows_of_the_guide_return_what_it_says(monkeypatch: pytest.MonkeyPatch) -> None:
     module = ModuleType("example")
     monkeypatch.setitem(sys.modules, "example", module)
-    monkeypatch.setattr(registry, "_tasks", dict(registry._tasks))
+    monkeypatch.setattr(registry, "tasks", dict(registry.tasks))
     module.__dict__["flow"] = flow  # which the first example imports
     returned = {}
 
@@ -289,7 +289,7 @@ def test_the_handlers_of_groups_are_given_their_events(
 def subscribed(transactional_db: None, monkeypatch: pytest.MonkeyPatch) -> Iterator[ModuleType]:
     """A module that may declare subscriptions, and is alone in that."""
     autodiscover_modules("tasks", "events")  # what these declare is not to be lost
-    monkeypatch.setattr(registry, "_tasks", dict(registry._tasks))
+    monkeypatch.setattr(registry, "tasks", dict(registry.tasks))
     monkeypatch.setattr(subscribing, "_subscriptions", {})
     monkeypatch.setattr(typed, "_classes", {})
     module = ModuleType("example")
@@ -467,7 +467,7 @@ def test_the_tests_of_the_guide_pass(
     monkeypatch: pytest.MonkeyPatch,
     django_db_blocker: DjangoDbBlocker,
 ) -> None:
-    monkeypatch.setattr(registry, "_tasks", dict(registry._tasks))
+    monkeypatch.setattr(registry, "tasks", dict(registry.tasks))
     module = ModuleType("example")
     monkeypatch.setitem(sys.modules, "example", module)
     exec(compile(example("testing.md"), "testing.md", "exec"), module.__dict__)  # noqa: S102

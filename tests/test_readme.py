@@ -45,7 +45,7 @@ MEASURES = {
 def test_its_examples_run_in_their_order(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(registry, "_tasks", dict(registry._tasks))
+    monkeypatch.setattr(registry, "tasks", dict(registry.tasks))
     monkeypatch.setattr(consumers, "_consumers", {})
     module = ModuleType("readme")
     monkeypatch.setitem(sys.modules, "readme", module)

@@ -166,7 +166,7 @@ HERE = by_page("python", "sql")
 @pytest.fixture
 def module(transactional_db: None, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     """A module that has the names which the pages take for granted, and may declare anything."""
-    monkeypatch.setattr(registry, "_tasks", dict(registry._tasks))
+    monkeypatch.setattr(registry, "tasks", dict(registry.tasks))
     monkeypatch.setattr(consumers, "_consumers", {})
     monkeypatch.setattr(subscribing, "_subscriptions", {})
     monkeypatch.setattr(typed, "_classes", {})

@@ -38,7 +38,7 @@ def calls(page: str) -> list[str]:
 
 @pytest.fixture
 def module(transactional_db: None, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
-    monkeypatch.setattr(registry, "_tasks", dict(registry._tasks))
+    monkeypatch.setattr(registry, "tasks", dict(registry.tasks))
     monkeypatch.setattr(subscribing, "_subscriptions", {})
     monkeypatch.setattr(current, "apps", [])
     module = ModuleType("example")

@@ -34,7 +34,7 @@ def test_keys_are_spread_over_databases_that_each_have_a_worker() -> None:
 def test_an_event_of_one_database_is_received_once_in_another(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(registry, "_tasks", dict(registry._tasks))
+    monkeypatch.setattr(registry, "tasks", dict(registry.tasks))
     monkeypatch.setattr(subscribing, "_subscriptions", {})
     block, _ = blocks("docs/scale.md", "python")
     module = ModuleType("example")

@@ -39,7 +39,7 @@ def broker(tmp_path: Path) -> Iterator[Redis]:
 def code(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     """What runs the Python of a section of the guide, as a module that is alone in the project."""
     subscribing.declared("default")
-    monkeypatch.setattr(registry, "_tasks", dict(registry._tasks))
+    monkeypatch.setattr(registry, "tasks", dict(registry.tasks))
     monkeypatch.setattr(subscribing, "_subscriptions", {})
     modules: list[ModuleType] = []
 

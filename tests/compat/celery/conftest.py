@@ -10,7 +10,7 @@ from tests.compat.celery import jobs
 @pytest.fixture(autouse=True)
 def _each_test_is_alone(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Tasks and apps that a test makes are gone after it, and what tasks have left."""
-    monkeypatch.setattr(registry, "_tasks", dict(registry._tasks))
+    monkeypatch.setattr(registry, "tasks", dict(registry.tasks))
     monkeypatch.setattr(current, "apps", [])
     monkeypatch.setattr(current, "shared", [])
     jobs.SEEN.clear()

@@ -40,6 +40,7 @@ extensions = [
     "sphinx.ext.napoleon",
     "sphinx_copybutton",
     "checks",
+    "diagrams",
     "docstrings",
     "tables",
 ]

@@ -35,6 +35,6 @@ def _check_links(app: Sphinx, doctree: nodes.document) -> None:
 def _check_names(app: Sphinx, env: BuildEnvironment) -> None:
     described = env.domains.python_domain.objects
     for name in pgqueue.__all__:
-        home = pgqueue._HOMES[name]
+        home = pgqueue._homes()[name]
         if not {f"pgqueue.{name}", f"{home}.{name}"} & described.keys():
             logger.warning("pgqueue.%s is described nowhere in docs/reference.", name)

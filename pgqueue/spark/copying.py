@@ -7,7 +7,8 @@ itself (`psycopg.pq`): psycopg's own loop over a COPY cost as much as all the re
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime
 from typing import Any
 
 import psycopg
@@ -18,9 +19,12 @@ from psycopg.sql import SQL, Composable
 from pyarrow import csv
 
 from pgqueue.spark.tables import Column, Type
+from pgqueue.values.escaping import logger_of
 
+logger = logger_of(__name__)
 BLOCK = 4 << 20
 """Bytes that are parsed at a time."""
+_PLACE = "(place)"
 
 
 def arrow_schema(columns: Sequence[Column]) -> pa.Schema:
@@ -30,16 +34,19 @@ def arrow_schema(columns: Sequence[Column]) -> pa.Schema:
 
 def read(
     connection: psycopg.Connection[Any], query: Composable, columns: Sequence[Column]
-) -> Iterator[pa.RecordBatch]:
-    """Run a query without parameters; yield its rows.
+) -> Iterator[tuple[str, pa.RecordBatch]]:
+    """Run a query without parameters; yield its rows, with the place of the last one.
 
     Args:
-        columns: what the query returns, with binary columns as hexadecimal text. The session's
-            time zone is to be UTC, its DateStyle ISO.
+        columns: the columns of the query behind the first one, which is the place of a row. Binary
+            columns are hexadecimal text. Rows of one place are yielded together. The session's time
+            zone must be UTC, its DateStyle ISO.
     """
     copy_out = SQL("COPY ({}) TO STDOUT (FORMAT csv)").format(query)
     for rows in _blocks(connection.pgconn, copy_out.as_bytes(connection)):
-        yield from _parsed(rows, columns)
+        place = _place(rows[-1])
+        for batch in _parsed(rows, columns):
+            yield place, batch
 
 
 def _blocks(pgconn: pq.abc.PGconn, copy_out: bytes) -> Iterator[list[Any]]:
@@ -58,11 +65,11 @@ def _blocks(pgconn: pq.abc.PGconn, copy_out: bytes) -> Iterator[list[Any]]:
             length, row = take(0)
             if length < 0:
                 break
-            rows.append(row)
-            size += length
-            if size >= BLOCK:
+            if size >= BLOCK and _place(row) != _place(rows[-1]):
                 yield rows
                 rows, size = [], 0
+            rows.append(row)
+            size += length
         has_ended = True
         result = pgconn.get_result()
         while pgconn.get_result():
@@ -74,6 +81,12 @@ def _blocks(pgconn: pq.abc.PGconn, copy_out: bytes) -> Iterator[list[Any]]:
     finally:
         if not has_ended:
             _give_up(pgconn)
+
+
+def _place(row: Any) -> str:
+    """Return the first value of a row: a number, or a pair of numbers in quotes."""
+    first = bytes(row[:64]).decode("utf-8", "replace")
+    return first.split('"', 2)[1] if first.startswith('"') else first.partition(",")[0]
 
 
 def _checked(result: pq.abc.PGresult, wanted: pq.ExecStatus) -> None:
@@ -95,14 +108,61 @@ def _give_up(pgconn: pq.abc.PGconn) -> None:
 def _parsed(rows: list[Any], columns: Sequence[Column]) -> Iterator[pa.RecordBatch]:
     data = b"".join(rows)
     schema = arrow_schema(columns)
-    types = {
-        column.name: pa.string() if column.type is Type.BINARY else column.type.arrow
-        for column in columns
-    }
-    table = csv.read_csv(
+    texts = {column.name: _as_text(column) for column in columns}
+    try:
+        batches = _table(data, columns, texts).to_batches()
+    except pa.ArrowInvalid:
+        batches = [_one_by_one(data, columns)]
+    for batch in batches:
+        arrays = [
+            _unhexed(array) if column.type is Type.BINARY else array
+            for column, array in zip(columns, batch.columns, strict=True)
+        ]
+        yield pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+def _as_text(column: Column) -> pa.DataType:
+    return pa.string() if column.type is Type.BINARY else column.type.arrow
+
+
+def _one_by_one(data: bytes, columns: Sequence[Column]) -> pa.RecordBatch:
+    """Return rows without the values that Arrow refuses; name the columns of these in the log."""
+    raw = _table(data, columns, {column.name: pa.binary() for column in columns})
+    found = {}
+    for column in columns:
+        values = raw[column.name].to_pylist()
+        read = [None if value is None else _value(value, column) for value in values]
+        wrong = sum(
+            shown is None or (isinstance(shown, str) and shown.encode() != value)
+            for value, shown in zip(values, read, strict=True)
+            if value is not None
+        )
+        if wrong:
+            logger.warning("%s values of the column %s can't be read", wrong, column.name)
+        found[column.name] = pa.array(read, _as_text(column))
+    return pa.RecordBatch.from_pydict(found)
+
+
+def _value(value: bytes, column: Column) -> Any:
+    """Return the value that PostgreSQL has written; None: it is none of this type."""
+    text = value.decode("utf-8", "replace")
+    type = _as_text(column)
+    if pa.types.is_string(type):
+        return text
+    if pa.types.is_boolean(type):
+        return {"t": True, "f": False}.get(text)
+    try:
+        read = datetime.fromisoformat(text) if pa.types.is_timestamp(type) else int(text)
+        return pa.scalar(read, type).as_py()
+    except (ValueError, OverflowError, pa.ArrowInvalid):
+        return None
+
+
+def _table(data: bytes, columns: Sequence[Column], types: Mapping[str, pa.DataType]) -> pa.Table:
+    return csv.read_csv(
         pa.BufferReader(data),
         csv.ReadOptions(
-            column_names=[column.name for column in columns],
+            column_names=[_PLACE, *(column.name for column in columns)],
             block_size=len(data) + 1,
             use_threads=False,
         ),
@@ -110,6 +170,7 @@ def _parsed(rows: list[Any], columns: Sequence[Column]) -> Iterator[pa.RecordBat
         # A NULL is nothing at all; an empty text is in quotes.
         csv.ConvertOptions(
             column_types=types,
+            include_columns=[column.name for column in columns],
             null_values=[""],
             true_values=["t"],
             false_values=["f"],
@@ -117,12 +178,6 @@ def _parsed(rows: list[Any], columns: Sequence[Column]) -> Iterator[pa.RecordBat
             quoted_strings_can_be_null=False,
         ),
     )
-    for batch in table.to_batches():
-        arrays = [
-            _unhexed(array) if column.type is Type.BINARY else array
-            for column, array in zip(columns, batch.columns, strict=True)
-        ]
-        yield pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
 def _unhexed(texts: pa.Array) -> pa.Array:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from datetime import datetime
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import psycopg
@@ -19,7 +20,8 @@ from pgqueue.spark import events
 from pgqueue.spark.errors import DataLoss, InvalidOption, OtherCluster
 from pgqueue.spark.events import Range
 from pgqueue.spark.options import EARLIEST, LATEST, StreamOptions
-from pgqueue.spark.reading import prepare
+from pgqueue.spark.outages import read_on
+from pgqueue.spark.reading import BY_POSITION, prepare
 from pgqueue.spark.reading import read as rows_of
 from pgqueue.spark.tables import EVENT
 from pgqueue.spark.urls import connect
@@ -135,13 +137,20 @@ def divide(options: StreamOptions, start: Offset, end: Offset) -> list[Part]:
 
 
 def read(options: StreamOptions, start: Offset, part: Part) -> Iterator[pa.RecordBatch]:
-    """Yield the events of a range, on an executor.
+    """Yield the events of a range, on an executor. After an outage it goes on behind the last one.
 
     Raises:
         DataLoss: retention has removed some of them.
         OtherCluster: the database is another one, or was restored to an earlier time than the
             range was made at.
     """
+    return read_on(partial(_read, options, start, part))
+
+
+def _read(
+    options: StreamOptions, start: Offset, part: Part, place: str | None
+) -> Iterator[tuple[str, pa.RecordBatch]]:
+    rest = Range(int(place) if place else part.after, part.upto)
     with connect(options.url, name="stream read") as connection:
         # The last statement is to see what retention did during the one before.
         connection.isolation_level = psycopg.IsolationLevel.READ_COMMITTED
@@ -150,9 +159,8 @@ def read(options: StreamOptions, start: Offset, part: Part) -> Iterator[pa.Recor
             _checked(connection, start)
             _checked(connection, Offset(start.database, part.upto, part.marker))
             prepare(connection, options)
-            whole = Range(part.after, part.upto)
-            yield from rows_of(connection, options, EVENT, events.rows_of(whole))
-            _check_floor(part.after, log.bounds(connection), options)
+            yield from rows_of(connection, options, EVENT, events.rows_of(rest), BY_POSITION)
+            _check_floor(rest.after, log.bounds(connection), options)
 
 
 def check(url: str, offset: Offset) -> None:

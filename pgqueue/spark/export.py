@@ -16,9 +16,10 @@ still be replayed: they are written as they are now, in place of those of the ex
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from functools import partial
+from functools import partial, reduce
+from operator import or_
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import psycopg
@@ -31,13 +32,14 @@ from pgqueue.spark import events, eventstream, streaming
 from pgqueue.spark.compaction import EVENTS, HISTORY, Layout, compact, last_committed, recover
 from pgqueue.spark.errors import ExportConflict, UnknownTarget
 from pgqueue.spark.files import Files, are_within_reach
+from pgqueue.spark.tables import FIRST_TIME, LAST_TIME, TABLES, Type
 from pgqueue.spark.urls import connect
 from pgqueue.values.error_words import hint
 from pgqueue.values.escaping import logger_of
 from pgqueue.values.names import as_folder
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, DataFrameWriter, SparkSession
+    from pyspark.sql import Column, DataFrame, DataFrameWriter, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
 logger = logger_of(__name__)
@@ -53,6 +55,7 @@ LOOK = 1
 
 
 HELD = "%s messages that ended are held back, and left for the next export, by %s"
+UNREADABLE = "%s rows have a time that Spark can't show, and were written with the nearest one"
 UNKNOWN = "an open transaction that this role may not see: GRANT pg_read_all_stats"
 
 
@@ -70,6 +73,8 @@ class Exported(NamedTuple):
         held: messages that had ended and are not exported yet. A transaction holds them back that
             began before they ended, and is still open in any database of the cluster.
         held_by: the oldest such transaction; "": it is not known, or nothing is held.
+        unreadable: rows, of all that were written, that have another time than PostgreSQL: one that
+            Spark can show, or none.
     """
 
     history: int
@@ -77,6 +82,7 @@ class Exported(NamedTuple):
     events: int = 0
     held: int = 0
     held_by: str = ""
+    unreadable: int = 0
 
 
 def export(
@@ -114,6 +120,7 @@ def export(
     to = as_folder(to)
     shows = {HISTORY: progress, EVENTS: event_progress}
     written = {}
+    unreadable = 0
     with _alone(url, to) as connection:
         target = {"target": to, "database": identity.of(connection)}
         files = _files(spark, to)
@@ -125,18 +132,24 @@ def export(
             if files:
                 recover(files, each)
             exporting = _LogExport(connection, target, each, redact)
+            before = exporting.batch
             written[each] = _run(exporting, spark, url, batch, show)
+            if written[each]:
+                unreadable += _unreadable_since(spark, to, each, before)
             if files:
                 exporting.note_earlier(files)
         connection.execute(SQL["note_time"], target)
-        letters = _export_deadletters(spark, url, to, redact)
+        letters, changed = _export_deadletters(spark, url, to, redact)
+        unreadable += changed
         if files:
             for each in shows:
                 compact(spark, files, each, confirm=lambda: connection.execute(SQL["still"]))
         held, by = held_back(connection)
         if held:
             logger.warning(HELD, held, by or UNKNOWN)
-        return Exported(written[HISTORY], letters, written[EVENTS], held, by)
+        if unreadable:
+            logger.warning(UNREADABLE, unreadable)
+        return Exported(written[HISTORY], letters, written[EVENTS], held, by, unreadable)
 
 
 def held_back(connection: psycopg.Connection[Any]) -> tuple[int, str]:
@@ -219,23 +232,23 @@ class _LogExport:
         self._to = target["target"]
         self._layout = layout
         row = connection.execute(SQL["record"], target).fetchone() or (-1, 0, 0, -1, 0)
-        self._batch: int
+        self.batch: int
         self.is_done = False  # surely, before it starts: most queues have no events
         if layout == EVENTS:
-            self._batch, position = row[3:]
+            self.batch, position = row[3:]
             events.advance(connection)
             floor, head = log.bounds(connection)
             self.is_done = position == head
             waiting = max(0, head - max(position, floor))
         else:
-            self._batch = row[0]
+            self.batch = row[0]
             [waiting] = connection.execute(SQL["waiting"], row[1:3]).fetchone() or (0,)
         self.progress = Progress(0, waiting)
 
     def start(self, spark: SparkSession, url: str, batch: int) -> StreamingQuery:
         """Start the stream; it ends with what is there now."""
         # Over Spark Connect it is pickled, so it holds no connection.
-        write = partial(_write, self._to, self._layout, self._batch)
+        write = partial(_write, self._to, self._layout, self.batch)
         return (
             spark.readStream.format("pgqueue")
             .option("url", url)
@@ -254,7 +267,7 @@ class _LogExport:
     def note(self, query: StreamingQuery) -> Progress:
         """Note in the database which batches Spark has committed; return how far it is."""
         for each in query.recentProgress:
-            if each.batchId > self._batch and each.numInputRows:
+            if each.batchId > self.batch and each.numInputRows:
                 self._note(each.batchId, each.sources[0].endOffset)
                 done = self.progress.done + each.numInputRows
                 self.progress = Progress(done, max(self.progress.waiting, done))
@@ -266,13 +279,13 @@ class _LogExport:
         Retention may wait for it, and there may be nothing new.
         """
         last = last_committed(files, self._layout)
-        if last > self._batch:
+        if last > self.batch:
             self._note(last, _offset_of(files, self._layout, last))
 
     def _note(self, batch: int, last: str) -> None:
         given = {**json.loads(last), **self._target, "batch": batch}
         self._connection.execute(SQL[f"note_{self._layout.name}"], given)
-        self._batch = batch
+        self.batch = batch
 
 
 def _write(to: str, layout: Layout, before: int, frame: DataFrame, number: int) -> None:
@@ -320,14 +333,40 @@ def _as_option(redact: Redaction | None) -> str:
     return "false" if redact is None else redact.to_json()
 
 
-def _export_deadletters(spark: SparkSession, url: str, to: str, redact: Redaction | None) -> int:
+def _unreadable_since(spark: SparkSession, to: str, layout: Layout, before: int) -> int:
+    """Return how many rows of the batches after one have a time that had to be changed."""
+    columns = (*_times(layout.name), "day", "batch_id")
+    types = {"day": "date", "batch_id": "int"}
+    schema = ", ".join(f"`{name}` {types.get(name, 'timestamp')}" for name in columns)
+    rows = spark.read.schema(schema).parquet(f"{to}/{layout.name}")
+    return rows.where((F.col("batch_id") > before) & _is_unreadable(_times(layout.name))).count()
+
+
+def _times(table: str) -> list[str]:
+    return [each.name for each in TABLES[table].columns if each.type is Type.TIMESTAMP]
+
+
+def _is_unreadable(times: Sequence[str]) -> Column:
+    """Return whether a row has a time that is the first or the last one that Spark can show."""
+    limits = [F.lit(each.strip("'")).cast("timestamp") for each in (FIRST_TIME, LAST_TIME)]
+    found = [F.coalesce(F.col(name).isin(*limits), F.lit(False)) for name in times]
+    return reduce(or_, found)
+
+
+def _export_deadletters(
+    spark: SparkSession, url: str, to: str, redact: Redaction | None
+) -> tuple[int, int]:
+    """Return how many there are, and how many of them have a time that had to be changed."""
     options = {"url": url, "table": "deadletters", "redact": _as_option(redact)}
     letters = spark.read.format("pgqueue").options(**options).load()
     folder = f"{to}/deadletters"
     _by_day(letters, "died_at").option("partitionOverwriteMode", "static").parquet(folder)
     # What was written, and not what is there by now.
     schema = letters.withColumn("day", F.lit(None).cast("date")).schema
-    return spark.read.schema(schema).parquet(folder).count()
+    is_unreadable = F.col("died_at").isNull() | _is_unreadable(_times("deadletters"))
+    written = spark.read.schema(schema).parquet(folder)
+    row = written.agg(F.count("*"), F.count_if(is_unreadable)).first()
+    return (row[0], row[1]) if row else (0, 0)
 
 
 def _by_day(frame: DataFrame, time: str, *beside: str) -> DataFrameWriter:

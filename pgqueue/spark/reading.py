@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import psycopg
 from psycopg.sql import SQL, Composable, Literal
@@ -16,6 +17,7 @@ from pgqueue.spark.errors import SnapshotGone, TableChanged
 from pgqueue.spark.events import Range
 from pgqueue.spark.holding import name_of_readers
 from pgqueue.spark.options import Filter, ReadOptions, Selection
+from pgqueue.spark.outages import read_on
 from pgqueue.spark.planning import Part, Stretch, rows_of
 from pgqueue.spark.tables import EVENT, HISTORY
 from pgqueue.spark.urls import connect
@@ -32,19 +34,51 @@ _GONE = (
 )
 
 
+class Order(NamedTuple):
+    """The place of a row `m`, by which a read goes on after an outage; and an ORDER BY."""
+
+    place: str
+    by: str
+
+
+BY_BLOCKS = Order("m.ctid", "")
+"""Blocks are read one after the other, by their numbers."""
+BY_POSITION = Order("m.position", " ORDER BY m.position")
+BY_TRANSACTION = Order("ROW(m.txid, m.id)", " ORDER BY m.txid, m.id")
+
+
+class _Place(NamedTuple):
+    """How far a part is read: the number of a stretch, and the place of its last row."""
+
+    stretch: int
+    row: str
+
+
 def batches(options: ReadOptions, part: Part) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of a part.
+    """Yield the rows of a part. After an outage it goes on behind the last of them.
 
     Raises:
         OtherCluster: the event log is shorter here than where the read was planned.
         SnapshotGone: the part imports a snapshot that has ended.
         TableChanged: a table was dropped or rewritten since the plan.
-        psycopg.Error: the database can't be reached, or the connection broke.
+        SnapshotGone: the connection broke amid rows that change in place, and no snapshot is held.
+        psycopg.Error: the database can't be reached for a minute.
     """
+    return read_on(partial(_batches, options, part))
+
+
+def _batches(
+    options: ReadOptions, part: Part, place: _Place | None
+) -> Iterator[tuple[_Place, pa.RecordBatch]]:
+    if place and not (options.table.is_frozen or part.exported):
+        raise SnapshotGone("The connection was lost amid rows that change: load them again.")
     with connect(options.url, name="read") as connection:
         connection.read_only = True
         if part.positions:
-            yield from _events(connection, options, part.positions)
+            after = int(place.row) if place else part.positions.after
+            rest = part.positions._replace(after=after)
+            for row, batch in _events(connection, options, rest):
+                yield _Place(0, row), batch
             return
         connection.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
         with connection.transaction():
@@ -53,20 +87,24 @@ def batches(options: ReadOptions, part: Part) -> Iterator[pa.RecordBatch]:
             prepare(connection, options)
             if part.cutoff:
                 connection.execute(SQL_TEXTS["give"], {"name": "cutoff", "value": part.cutoff})
-            for stretch in part.stretches:
-                yield from read(connection, options, stretch.relation, _rows(part, stretch))
+            begun, after_row = place or (0, None)
+            for number, stretch in enumerate(part.stretches[begun:], begun):
+                rows = _rows(part, stretch, after_row)
+                for row, batch in read(connection, options, stretch.relation, rows, BY_BLOCKS):
+                    yield _Place(number, row), batch
                 _check_unchanged(connection, stretch)
+                after_row = None
 
 
 def _events(
     connection: psycopg.Connection[Any], options: ReadOptions, part: Range
-) -> Iterator[pa.RecordBatch]:
+) -> Iterator[tuple[str, pa.RecordBatch]]:
     # The last statement is to see what retention did during the one before.
     connection.isolation_level = psycopg.IsolationLevel.READ_COMMITTED
     with connection.transaction():
         prepare(connection, options)
         events.check_reached(connection, part.upto)
-        yield from read(connection, options, EVENT, events.rows_of(part))
+        yield from read(connection, options, EVENT, events.rows_of(part), BY_POSITION)
         floor = log.bounds(connection).floor
         if floor > part.after:
             raise TableChanged(
@@ -114,21 +152,35 @@ def _check_unchanged(connection: psycopg.Connection[Any], stretch: Stretch) -> N
 
 
 def read(
-    connection: psycopg.Connection[Any], options: Selection, relation: str, rows: Composable
-) -> Iterator[pa.RecordBatch]:
-    """Yield what is selected of some rows of a relation, redacted if that is asked for."""
+    connection: psycopg.Connection[Any],
+    options: Selection,
+    relation: str,
+    rows: Composable,
+    order: Order,
+) -> Iterator[tuple[str, pa.RecordBatch]]:
+    """Yield what is selected of some rows of a relation, redacted if that is asked for.
+
+    With each batch comes the place of its last row.
+    """
     from pgqueue.spark import copying, redacting
 
     if not options.redact:
-        yield from copying.read(connection, query(options, relation, rows), options.columns)
+        yield from copying.read(connection, query(options, relation, rows, order), options.columns)
         return
+    redaction = Redaction.from_json(options.redact)
     reading = redacting.with_tasks(options)
-    found = copying.read(connection, query(reading, relation, rows), reading.columns)
-    yield from redacting.redacted(found, Redaction.from_json(options.redact), options.columns)
+    found = copying.read(connection, query(reading, relation, rows, order), reading.columns)
+    for place, batch in found:
+        yield place, redacting.redacted(batch, redaction, options.columns)
 
 
-def query(options: Selection, relation: str, rows: Composable) -> Composable:
-    """Return a query without parameters: what is selected of some rows of a relation."""
+def query(
+    options: Selection, relation: str, rows: Composable, order: Order = BY_BLOCKS
+) -> Composable:
+    """Return a query without parameters: what is selected of some rows of a relation.
+
+    The first column is the place of a row in an order.
+    """
     table = options.table
     columns = SQL(", ").join(SQL(column.sql) for column in options.columns)
     source = SQL(table.sources[relation]).format(rows=rows)
@@ -143,7 +195,8 @@ def query(options: Selection, relation: str, rows: Composable) -> Composable:
         if value is not None
     ] + [_condition(each) for each in options.filters]
     selected = SQL("".join(f" AND {condition}" for condition in conditions))
-    return SQL("SELECT {} FROM {}{}").format(columns, source, selected)
+    place, by = SQL(order.place), SQL(order.by)
+    return SQL("SELECT {}, {} FROM {}{}{}").format(place, columns, source, selected, by)
 
 
 def _condition(selecting: Filter) -> str:
@@ -154,11 +207,11 @@ def _condition(selecting: Filter) -> str:
     return f"({is_one} OR m.{column} ~ (SELECT current_setting('pgqueue.{column}_pattern')))"
 
 
-def _rows(part: Part, stretch: Stretch) -> Composable:
-    """Return the rows of a stretch, as a sub-select without a name."""
-    conditions: list[Composable] = [
-        SQL("r.ctid >= {}::tid").format(Literal(f"({stretch.first},0)"))
-    ]
+def _rows(part: Part, stretch: Stretch, after: str | None) -> Composable:
+    """Return the rows of a stretch, or those behind one of them, as a sub-select without a name."""
+    after = after or f"({stretch.first},0)"
+    # No row has the number 0 in its block.
+    conditions: list[Composable] = [SQL("r.ctid > {}::tid").format(Literal(after))]
     if stretch.end is not None:
         conditions.append(SQL("r.ctid < {}::tid").format(Literal(f"({stretch.end},0)")))
     if part.cutoff and stretch.relation == HISTORY:

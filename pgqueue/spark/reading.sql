@@ -8,8 +8,9 @@ FROM (VALUES ('TimeZone', 'UTC'), ('DateStyle', 'ISO'), ('bytea_output', 'hex'),
 
 -- name: by_index
 -- Whatever the statistics say: blocks are read by their numbers, a range is a small part of history, and what
--- a message of a flow waited for is looked up for each of them.
-SELECT set_config('enable_seqscan', 'off', true), set_config('enable_bitmapscan', 'off', true)
+-- a message of a flow waited for is looked up for each of them. One process alone returns blocks in their order.
+SELECT set_config('enable_seqscan', 'off', true), set_config('enable_bitmapscan', 'off', true),
+       set_config('max_parallel_workers_per_gather', '0', true)
 
 -- name: give
 -- COPY takes no parameters: the query reads them back from settings.

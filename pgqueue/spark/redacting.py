@@ -5,7 +5,7 @@ Arrow finds the rows that may have something; these alone are looked at one by o
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import TypeVar
 
@@ -34,18 +34,16 @@ def with_tasks(options: S) -> S:
 
 
 def redacted(
-    batches: Iterable[pa.RecordBatch], redaction: Redaction, columns: Sequence[Column]
-) -> Iterator[pa.RecordBatch]:
-    """Yield rows without what is redacted.
+    batch: pa.RecordBatch, redaction: Redaction, columns: Sequence[Column]
+) -> pa.RecordBatch:
+    """Return rows without what is redacted.
 
     A body is bytes, and has no fields: it is left out.
 
     Args:
         columns: those that are wanted, of what was read.
     """
-    for batch in batches:
-        shown = _redacted(batch, redaction)
-        yield shown.select([column.name for column in columns])
+    return _redacted(batch, redaction).select([column.name for column in columns])
 
 
 def _redacted(batch: pa.RecordBatch, redaction: Redaction) -> pa.RecordBatch:

@@ -40,8 +40,9 @@ from pgqueue.spark.options import (
     selection,
     stream_options,
 )
-from pgqueue.spark.outages import patiently, read_patiently
+from pgqueue.spark.outages import patiently
 from pgqueue.spark.planning import Part, plan
+from pgqueue.spark.quiet import end_quietly
 from pgqueue.spark.reading import batches
 from pgqueue.spark.writeoptions import write_options
 from pgqueue.spark.writing import Attempt, Rows
@@ -103,6 +104,7 @@ class BatchReader(DataSourceReader):
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yield the rows of a partition, on an executor."""
         assert isinstance(partition, _Partition)  # noqa: S101
+        end_quietly()
         return batches(self._options, partition.part)
 
 
@@ -160,9 +162,11 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yield the rows of a range, on an executor."""
         assert isinstance(partition, _Range)  # noqa: S101
-        return read_patiently(
-            partial(self._follow.read, self._options, partition.start, partition.part)
+        end_quietly()
+        found: Iterator[pa.RecordBatch] = self._follow.read(
+            self._options, partition.start, partition.part
         )
+        return found
 
 
 class _Staged(WriterCommitMessage):

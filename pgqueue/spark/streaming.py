@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from datetime import datetime
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import psycopg
@@ -19,7 +20,8 @@ from pgqueue.engine import identity
 from pgqueue.engine.values import Position
 from pgqueue.spark.errors import DataLoss, OtherCluster
 from pgqueue.spark.options import EARLIEST, StreamOptions
-from pgqueue.spark.reading import prepare
+from pgqueue.spark.outages import read_on
+from pgqueue.spark.reading import BY_TRANSACTION, prepare
 from pgqueue.spark.reading import read as rows_of
 from pgqueue.spark.tables import HISTORY
 from pgqueue.spark.urls import connect
@@ -158,18 +160,26 @@ def divide(options: StreamOptions, start: Offset, end: Offset) -> list[Range]:
 
 
 def read(options: StreamOptions, start: Offset, part: Range) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of a range, on an executor.
+    """Yield the rows of a range, on an executor. After an outage it goes on behind the last one.
 
     Raises:
         DataLoss: retention has removed rows of it.
         OtherCluster: the cluster was restored to an earlier time than the range was made at.
     """
+    return read_on(partial(_read, options, start, part))
+
+
+def _read(
+    options: StreamOptions, start: Offset, part: Range, place: str | None
+) -> Iterator[tuple[str, pa.RecordBatch]]:
+    after = Position(*map(int, place.strip("()").split(","))) if place else part.after
+    rest = part._replace(after=after)
     with connect(options.url, name="stream read") as connection:
         # The last statement is to see what retention did during the one before.
         connection.isolation_level = psycopg.IsolationLevel.READ_COMMITTED
         with connection.transaction():
             prepare(connection, options)
-            yield from rows_of(connection, options, HISTORY, _rows(part))
+            yield from rows_of(connection, options, HISTORY, _rows(rest), BY_TRANSACTION)
             # Retention says what it removes before it does.
             _checked(connection, start, options, read_up_to=part)
 

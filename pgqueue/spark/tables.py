@@ -90,7 +90,8 @@ FLOW = "pgqueue_flow"
 DEPENDENCY = "pgqueue_dependency"
 
 # PostgreSQL knows times that Spark's timestamps and Python's don't: infinity, 294276 AD, 4713 BC.
-# Both show times in a zone, and the time there must be within the years 1 to 9999, too.
+# Both show times in a zone, and the time there must be within the years 1 to 9999, too. Our tables
+# refuse others, but a row may be older than that.
 FIRST_TIME = "'0001-01-03 00:00:00Z'"
 LAST_TIME = "'9999-12-29 00:00:00Z'"
 
@@ -99,26 +100,36 @@ def _column(name: str, of: Type) -> Column:
     return Column(name, of, f"m.{name}")
 
 
+def _nearest(sql: str) -> str:
+    """Return an expression for the nearest time that Spark can show."""
+    return f"greatest(least({sql}, {LAST_TIME}), {FIRST_TIME})"
+
+
 def _time(name: str) -> Column:
-    return _column(name, Type.TIMESTAMP)
+    # least() and greatest() pass over NULL.
+    sql = f"CASE WHEN m.{name} IS NOT NULL THEN {_nearest(f'm.{name}')} END"
+    return Column(name, Type.TIMESTAMP, sql)
 
 
 def _any_time(name: str) -> Column:
-    sql = f"greatest(least(m.{name}, {LAST_TIME}), {FIRST_TIME})"
-    # isfinite() of NULL is NULL; least() and greatest() pass over NULL.
-    return Column(name, Type.TIMESTAMP, f"CASE WHEN isfinite(m.{name}) THEN {sql} END")
+    # Of a time that may be infinite. isfinite() of NULL is NULL.
+    sql = f"CASE WHEN isfinite(m.{name}) THEN {_nearest(f'm.{name}')} END"
+    return Column(name, Type.TIMESTAMP, sql)
 
 
 def _of_flow(name: str) -> Column:
-    type = Type.TEXT if name == "name" else Type.TIMESTAMP
-    return Column(f"flow_{name}", type, SQL["of_flow"].format(name=name))
+    if name == "name":
+        return Column("flow_name", Type.TEXT, SQL["of_flow"].format(what="f.name"))
+    sql = SQL["of_flow"].format(what=_nearest(f"f.{name}"))
+    return Column(f"flow_{name}", Type.TIMESTAMP, sql)
 
 
 def _freed(until: str) -> tuple[Column, ...]:
     """Return what ended the wait of a flow's message; until: when it began, or later."""
+    at = _nearest("ended.at")
     return (
-        Column("freed_by", Type.BIGINT, SQL["freed"].format(what="id", until=until)),
-        Column("freed_at", Type.TIMESTAMP, SQL["freed"].format(what="at", until=until)),
+        Column("freed_by", Type.BIGINT, SQL["freed"].format(what="ended.id", until=until)),
+        Column("freed_at", Type.TIMESTAMP, SQL["freed"].format(what=at, until=until)),
     )
 
 
@@ -189,7 +200,7 @@ _DEADLETTERS = Table(
     columns=(
         *_COMMON,
         *_LIVE,
-        Column("died_at", Type.TIMESTAMP, "(m.errors -> -1 ->> 'at')::timestamptz"),
+        Column("died_at", Type.TIMESTAMP, SQL["died_at"].format(nearest=_nearest("died.at"))),
         Column("error_class", Type.TEXT, "m.errors -> -1 ->> 'class'"),
         Column("error_message", Type.TEXT, "m.errors -> -1 ->> 'message'"),
     ),

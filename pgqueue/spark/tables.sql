@@ -15,10 +15,10 @@ CASE WHEN e ->> 'attempt' ~ '^[0-9]{{1,9}}$' THEN (e ->> 'attempt')::int END
            END AS outcome,
            e ->> 'worker' AS worker_id, pgqueue_instant_of_v1(e ->> 'at') AS ended_at,
            e ->> 'class' AS error_class, e ->> 'message' AS error_message, e ->> 'traceback' AS traceback
-    FROM jsonb_array_elements(r.errors) e
+    FROM jsonb_array_elements(CASE jsonb_typeof(r.errors) WHEN 'array' THEN r.errors ELSE '[]' END) e
 
 -- name: attempt_columns
-r.id AS message_id, r.channel, r.key, r.task, a.attempt, a.outcome, a.worker_id,
+r.ctid, r.id AS message_id, r.channel, r.key, r.task, a.attempt, a.outcome, a.worker_id,
 CASE WHEN a.attempt = r.attempt THEN r.started_at END AS started_at, a.ended_at,
 a.error_class, a.error_message, a.traceback
 
@@ -41,20 +41,24 @@ a.error_class, a.error_message, a.traceback
         UNION ALL
         SELECT r.attempt, r.outcome, r.worker_id::text, r.finished_at, NULL, NULL, NULL
         WHERE r.outcome IN ('succeeded', 'cancelled', 'discarded') AND r.started_at IS NOT NULL
-          AND NOT EXISTS (SELECT FROM jsonb_array_elements(r.errors) e WHERE r.attempt =
+          AND NOT EXISTS (SELECT FROM jsonb_array_elements(CASE jsonb_typeof(r.errors) WHEN 'array' THEN r.errors ELSE '[]' END) e WHERE r.attempt =
 -- include: number
           )
     ) a
 ) AS m WHERE true
 
+-- name: died_at
+-- NULL: the last error tells no time.
+(SELECT {nearest} FROM pgqueue_instant_of_v1(m.errors -> -1 ->> 'at') died (at) WHERE died.at IS NOT NULL)
+
 -- name: of_flow
 -- Of the flow of the message m.
-CASE WHEN m.flow_id IS NOT NULL THEN (SELECT f.{name} FROM pgqueue_flow f WHERE f.id = m.flow_id) END
+CASE WHEN m.flow_id IS NOT NULL THEN (SELECT {what} FROM pgqueue_flow f WHERE f.id = m.flow_id) END
 
 -- name: freed
 -- Of what the message m waited for, the one that ended last, or died if that was enough.
 CASE WHEN m.flow_id IS NOT NULL THEN (
-    SELECT ended.{what}
+    SELECT {what}
     FROM pgqueue_dependency d
     CROSS JOIN LATERAL (
         -- None of them can end before m is stored: that leaves other days out.
@@ -62,9 +66,9 @@ CASE WHEN m.flow_id IS NOT NULL THEN (
         FROM pgqueue_history h
         WHERE h.id = d.parent_id AND h.finished_at >= m.created_at AND h.finished_at <= {until}
         UNION ALL
-        SELECT p.id, (p.errors -> -1 ->> 'at')::timestamptz
-        FROM pgqueue_message p
-        WHERE p.id = d.parent_id AND p.state || '' = 'dead' AND (p.errors -> -1 ->> 'at')::timestamptz <= {until}
+        SELECT p.id, died.at
+        FROM pgqueue_message p, pgqueue_instant_of_v1(p.errors -> -1 ->> 'at') died (at)
+        WHERE p.id = d.parent_id AND p.state || '' = 'dead' AND died.at <= {until}
         LIMIT 1) ended
     WHERE d.flow_id = m.flow_id AND d.child_id = m.id
     ORDER BY ended.at DESC, ended.id DESC

@@ -59,6 +59,7 @@ def message(
         "lost": 0,
         "created_at": at(due),
         "run_at": at(due),
+        "claimed_at": began,
         "started_at": began,
         "errors": json.dumps(errors or []),
         **dict.fromkeys(FLOW),

@@ -15,7 +15,7 @@ from pgqueue.spark import DataLoss, InvalidOption, OtherCluster, TableChanged, e
 from pgqueue.spark.events import Range, divided
 from pgqueue.spark.options import read_options
 from pgqueue.spark.planning import Part, plan
-from pgqueue.spark.reading import batches, query
+from pgqueue.spark.reading import BY_POSITION, batches, query
 from pgqueue.spark.tables import EVENT
 from tests.eventually import eventually
 from tests.factories import Connection
@@ -97,7 +97,7 @@ class TestARead:
         plans = []
         for options, part in parts:
             assert part.positions
-            text = query(options, EVENT, events.rows_of(part.positions))
+            text = query(options, EVENT, events.rows_of(part.positions), BY_POSITION)
             explained = connection.execute(b"EXPLAIN " + text.as_bytes(connection)).fetchall()
             plans.append(str(explained))
 

@@ -231,6 +231,7 @@ class TestTheCommand:
         )
         call_command("pgqueue_export", to=str(tmp_path), format="json")
         counts = {"history": 0, "events": 0, "deadletters": 0, "held": 0, "held_by": ""}
+        counts["unreadable"] = 0
         assert json.loads(capsys.readouterr().out) == {"to": str(tmp_path), **counts}
 
     def test_says_in_one_line_what_is_wrong(

@@ -209,7 +209,7 @@ class TestColumns:
         connection.execute("ANALYZE pgqueue_dependency")
         options = read_options({"url": url, "table": "history"})
         [part] = plan(options)
-        rows = _rows(part, part.stretches[0])
+        rows = _rows(part, part.stretches[0], None)
 
         with connection.transaction():
             prepare(connection, options)

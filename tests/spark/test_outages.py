@@ -2,20 +2,28 @@
 
 from __future__ import annotations
 
+import json
 import threading
+from collections.abc import Iterable
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
 import psycopg
 import pytest
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
+from psycopg.sql import SQL, Identifier
+from psycopg.types.json import Json
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 
-from pgqueue.spark import outages
-from pgqueue.spark.options import stream_options
+from pgqueue.spark import copying, outages
+from pgqueue.spark.errors import SnapshotGone
+from pgqueue.spark.options import read_options, stream_options
+from pgqueue.spark.planning import plan
+from pgqueue.spark.reading import batches
 from pgqueue.spark.source import StreamReader
-from tests.factories import Connection, ended
-from tests.spark.conftest import wait_for_horizon
+from tests.factories import Connection, bury, ended, enqueue
+from tests.spark.conftest import Load, wait_for_horizon
 from tests.spark.log import positions, store
 from tests.spark.test_streaming import all_ids
 
@@ -111,13 +119,152 @@ def test_another_error_is_raised_at_once() -> None:
     assert asked == [1]
 
 
-def test_what_was_begun_is_not_read_twice() -> None:
-    def read() -> Any:
-        yield 1
-        raise psycopg.OperationalError
+def test_what_was_begun_goes_on_behind_the_last_row() -> None:
+    places = []
 
-    reading = outages.read_patiently(read)
+    def read(place: int | None) -> Any:
+        places.append(place)
+        for number in range(place or 0, 3):
+            yield number + 1, f"row {number + 1}"
+            if len(places) < 3:
+                raise psycopg.OperationalError
 
-    assert next(reading) == 1
-    with pytest.raises(psycopg.OperationalError):
+    assert list(outages.read_on(read)) == ["row 1", "row 2", "row 3"]
+    assert places == [None, 1, 2]
+
+
+def test_another_error_amid_the_rows_is_raised_at_once() -> None:
+    def read(place: int | None) -> Any:
+        yield 1, "row 1"
+        raise psycopg.errors.QueryCanceled
+
+    reading = outages.read_on(read)
+
+    assert next(reading) == "row 1"
+    with pytest.raises(psycopg.errors.QueryCanceled):
         next(reading)
+
+
+READER = (
+    "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
+    "WHERE application_name ~ 'pgqueue spark .*read' OR query LIKE 'COPY (SELECT m.%'"
+)
+CUTS = 3
+
+
+def fill(connection: Connection, count: int) -> None:
+    """Store as many rows of each table, so large that the server can't have sent all of them."""
+    ended(connection, count)
+    store(connection, count)
+    bury(connection, 5)
+    for table, column in (
+        ("pgqueue_history", "result"),
+        ("pgqueue_event", "payload"),
+        ("pgqueue_message", "payload"),
+    ):
+        connection.execute(
+            SQL("UPDATE {} SET {} = to_jsonb(repeat(md5(random()::text), 1000))").format(
+                Identifier(table), Identifier(column)
+            )
+        )
+
+
+def cut_off(batches: Iterable[Any], connection: Connection) -> list[dict[str, Any]]:
+    """Read all rows, and end the backend that sends them after some of the blocks."""
+    rows: list[dict[str, Any]] = []
+    for number, batch in enumerate(batches):
+        rows += batch.to_pylist()
+        if number < CUTS:
+            assert connection.execute(READER).fetchall()
+    assert number >= CUTS
+    return rows
+
+
+@pytest.mark.parametrize("table", ["history", "events"])
+def test_a_stream_that_is_cut_off_amid_a_partition_reads_each_row_once(
+    url: str, connection: Connection, table: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fill(connection, 600)
+    wait_for_horizon(url)
+    monkeypatch.setattr(copying, "BLOCK", 1 << 20)
+    given = {"url": url, "table": table, "startingOffsets": "earliest", "minPartitions": "1"}
+    stream = StreamReader(stream_options(given))
+    start = stream.initialOffset()
+    end = stream.latestOffset(start, ReadAllAvailable())
+    [part] = stream.partitions(start, end)
+
+    rows = cut_off(stream.read(part), connection)
+
+    if table == "history":
+        assert sorted(row["id"] for row in rows) == sorted(all_ids(connection))
+    else:
+        assert [row["position"] for row in rows] == positions(connection)
+
+
+@pytest.mark.parametrize("table", ["history", "events", "attempts"])
+def test_a_read_that_is_cut_off_amid_a_partition_reads_each_row_once(
+    url: str, connection: Connection, table: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fill(connection, 600)
+    # A row of history has its two attempts in two blocks of rows.
+    failed = {"attempt": 1, "class": "Oops", "message": "x" * 40_000, "traceback": ""}
+    failed["at"] = "2026-11-24T10:00:00Z"
+    connection.execute(
+        "UPDATE pgqueue_history SET attempt = 2, errors = %s, started_at = created_at",
+        [Json([failed])],
+    )
+    monkeypatch.setattr(copying, "BLOCK", 1 << 20)
+    partitions = "2" if table == "attempts" else "1"
+    options = read_options({"url": url, "table": table, "numPartitions": partitions})
+    parts = plan(options)
+
+    rows = cut_off(chain.from_iterable(batches(options, part) for part in parts), connection)
+
+    if table == "history":
+        assert sorted(row["id"] for row in rows) == sorted(all_ids(connection))
+    elif table == "events":
+        assert [row["position"] for row in rows] == positions(connection)
+    else:
+        ids = set(all_ids(connection))
+        found = [(row["message_id"], row["attempt"]) for row in rows if row["message_id"] in ids]
+        assert sorted(found) == sorted((id, n) for id in ids for n in (1, 2))
+
+
+def test_rows_that_change_in_place_are_not_read_on(
+    url: str, connection: Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    enqueue(connection, 600, payloads=[json.dumps({"args": ["x" * 40_000], "kwargs": {}})] * 600)
+    monkeypatch.setattr(copying, "BLOCK", 1 << 20)
+    options = read_options({"url": url, "table": "messages"})
+    [part] = plan(options)
+
+    with pytest.raises(SnapshotGone, match="load them again"):
+        cut_off(batches(options, part), connection)
+
+
+def test_spark_reads_each_row_once_where_its_connections_are_cut_off(
+    load: Load, url: str, connection: Connection
+) -> None:
+    fill(connection, 1500)
+    cut: set[int] = set()
+    is_over = threading.Event()
+
+    def cut_each_once() -> None:
+        with psycopg.connect(url, autocommit=True) as other:
+            while not is_over.wait(0.02):
+                found = "SELECT pid FROM pg_stat_activity WHERE query LIKE 'COPY (SELECT m.%'"
+                for (pid,) in other.execute(found).fetchall():
+                    if len(cut) < CUTS and pid not in cut:
+                        cut.add(pid)
+                        other.execute("SELECT pg_terminate_backend(%s)", [pid])
+
+    cutting = threading.Thread(target=cut_each_once)
+    cutting.start()
+    try:
+        found = load("history", columns="id, result", numPartitions="2").select("id").collect()
+    finally:
+        is_over.set()
+        cutting.join()
+
+    assert cut
+    assert sorted(row.id for row in found) == sorted(all_ids(connection))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from datetime import timedelta
 from html.parser import HTMLParser
 from typing import TYPE_CHECKING, Any
 
@@ -10,7 +11,10 @@ import pandas as pd
 import pytest
 
 from pgqueue.spark.page import SECTIONS, render
+from pgqueue.spark.page.future import PLOTS
 from pgqueue.spark.page.groups import ROWS
+from pgqueue.spark.page.objectives import LINES
+from pgqueue.spark.pipeline.errors import CLUSTERS
 from pgqueue.spark.pipeline.forecast import LEAST
 from tests.spark import reports
 
@@ -278,7 +282,76 @@ def test_the_report_of_an_export_draws_no_backlog_and_says_why() -> None:
 def test_without_enough_of_the_past_the_forecast_says_how_much_it_needs() -> None:
     text = Elements(render(reports.empty())).text
 
-    assert f"{['two', 'three'][LEAST - 2]} days at least" in text
+    assert f"It needs more of the past: {LEAST} days at least." in text
+
+
+def test_of_too_long_a_time_the_forecast_says_so() -> None:
+    empty = reports.empty()
+    facts = {**empty.facts, "bucket_s": 43_200}
+
+    text = Elements(render(empty._replace(facts=facts))).text.replace("\u202f", " ")
+
+    assert "It needs intervals of 6 h at most, and those of this report are longer" in text
+
+
+def test_a_plot_of_fewer_channels_than_there_are_says_so() -> None:
+    slo = dict.fromkeys(reports.COLUMNS["slo"], None)
+    given = [
+        {**slo, "channel": f"channel-{n}", "target": 0.9, "worst_burn": float(n)} for n in range(8)
+    ]
+    burns = [
+        {"channel": f"channel-{n}", "at": reports.UNTIL - timedelta(hours=hour), "burn": float(n)}
+        for n in range(8)
+        for hour in (1, 2)
+    ]
+    report = with_table("slo", given)
+    tables = {**report.tables, "slo_burn": pd.DataFrame(burns)}
+
+    text = Elements(render(report._replace(tables=tables))).text
+
+    drawn = text[text.index("Burn rate by hour") :].partition("Objectives")[0]
+    assert drawn.startswith(f"Burn rate by hour (the worst {LINES} of 8)")
+    assert "channel-7" in drawn
+    assert "channel-2" not in drawn
+
+
+def test_a_table_that_has_not_all_rows_is_not_counted_as_all() -> None:
+    busy = reports.busy()
+    by_task = busy.tables["by_task"]
+    slowest = busy.tables["slowest_tasks"]
+    assert ROWS < len(by_task) != len(slowest)
+    row = dict.fromkeys(reports.COLUMNS["errors"], None) | {"error_class": "Oops", "attempts": 3}
+    tables = {**busy.tables, "errors": pd.DataFrame([row] * CLUSTERS)}
+
+    text = Elements(render(busy._replace(tables=tables))).text
+
+    assert f"Share of all run time (the first {ROWS} of {len(by_task)})" in text
+    assert f"Failed attempts (the first {ROWS} of {CLUSTERS} or more)" in text
+    assert f"300 failed attempts of the {CLUSTERS} most frequent errors" in text
+
+
+def test_the_tasks_that_changed_most_are_drawn() -> None:
+    tasks = [f"task_{n}" for n in range(PLOTS + 2)]
+    points = [
+        {"task": task, "at": reports.UNTIL, "before_p50_s": 1.0, "after_p50_s": 2.0}
+        | {"ratio": ratio, "messages_before": 9, "messages_after": 9}
+        for task, ratio in zip(tasks, [1.4, 1.5, *[2.0] * (PLOTS - 1), 0.1], strict=True)
+    ]
+    lasted = [
+        {"task": task, "at": reports.UNTIL - timedelta(hours=hour), "p50_s": 1.0}
+        for task in tasks
+        for hour in (2, 1)
+    ]
+    report = with_table("change_points", points)
+    tables = {**report.tables, "task_durations": pd.DataFrame(lasted)}
+
+    page = render(report._replace(tables=tables))
+
+    text = Elements(page).text
+    assert f"The {PLOTS} tasks of {PLOTS + 2} that changed most are drawn." in text
+    section = text[text.index("The line is the median") :].partition("Change points")[0]
+    assert f"task_{PLOTS + 1}" in section
+    assert "task_0" not in section
 
 
 def test_each_plot_of_names_stops_at_the_same_number() -> None:

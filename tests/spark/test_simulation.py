@@ -5,16 +5,28 @@ The past of these tests is itself made by a replay, with rules that are known.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas
 import pytest
 
+from pgqueue.spark.pipeline.attempts import attempts
 from pgqueue.spark.pipeline.capacity import estimate
 from pgqueue.spark.pipeline.queueing import Jobs, Limit, Rules, replay
-from pgqueue.spark.pipeline.simulation import Work, simulate, together, window, work_of
-from tests.spark.messages import at
+from pgqueue.spark.pipeline.simulation import (
+    Window,
+    Work,
+    arrivals,
+    simulate,
+    together,
+    window,
+    work_of,
+)
+from tests.spark.messages import at, error, message, runs
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 COUNT = 5000
 
@@ -38,14 +50,40 @@ def past(
     latency = chance.exponential(0.004, COUNT)
     none = np.zeros(COUNT, np.int64)
     began = replay(Jobs(due, service, channel, channel, none, latency), rules)
-    return rows(due, began, began + service, channel=channel, key=channel)
+    ended = began + service
+    worker = workers_of(began, ended, rules)
+    return rows(due, began, ended, channel=channel, key=channel, worker=worker)
 
 
 def rows(due: Any, began: Any, ended: Any, **changed: Any) -> pandas.DataFrame:
     times = {"due": due, "began": began, "ended": ended}
-    micros = {name: (np.array(each) * 1e6).astype("int64") for name, each in times.items()}
-    given = {"channel": 0, "key": 0, "priority": 0, "is_last": True, "is_before": False, **changed}
+    micros = {name: (np.array(each) * 1e6).round().astype("int64") for name, each in times.items()}
+    given = {
+        "channel": 0,
+        "key": 0,
+        "priority": 0,
+        "is_last": True,
+        "worker": "w",
+        "claim": range(len(due)),
+        "is_exact": True,
+        "is_lost": False,
+        **dict.fromkeys(("is_before", "is_after", "is_running"), False),
+        **changed,
+    }
     return pandas.DataFrame({"id": range(len(due)), **micros, **given})
+
+
+def workers_of(began: Any, ended: Any, rules: Rules) -> list[str]:
+    """Return which worker of four slots may have run each, the first that has a slot free."""
+    stops = [time for time, count in rules.slots if not count]
+    slots: list[float] = []
+    found = [""] * len(began)
+    for job in np.argsort(began, kind="stable"):
+        slot = next((n for n, until in enumerate(slots) if until <= began[job]), len(slots))
+        slots[slot : slot + 1] = [ended[job]]
+        life = sum(began[job] >= time for time in stops)
+        found[job] = f"{life}-{slot // 4}"
+    return found
 
 
 def work(frame: pandas.DataFrame) -> Work:
@@ -171,3 +209,48 @@ def test_of_many_attempts_those_of_the_longest_backlog_are_replayed() -> None:
     assert window(table, 10) == (at(0), at(60))
     assert window(table, 10, most=2) == (at(10), at(14))
     assert window(table.head(0), 10) is None
+
+
+def test_a_window_has_what_shared_its_slots(spark: SparkSession) -> None:
+    lost = error(1, 95, **{"class": "pgqueue.exceptions.LeaseLost"})
+    ended = [
+        message(10, 5, 50, id=1),  # over when the window begins
+        message(90, 5, 20, id=2),  # runs then
+        message(95, 10, 2, id=3),  # waits then
+        message(100, 5, 2, id=4),
+        message(110, 25, 2, id=5),  # begins after the window's end
+        message(122, 8, 2, id=6),  # began before that
+        message(125, 10, 2, id=7),  # began with it
+        message(100, 5, 2, id=8, errors=[lost], lost=1, failures=0, attempt=2, created_at=at(80)),
+    ]
+
+    found = arrivals(attempts(runs(spark, ended)), Window(at(100), at(120))).toPandas()
+
+    rows = found.set_index("id").sort_index()
+    assert sorted(rows.index) == [2, 3, 4, 5, 6, 8]
+    for name, numbers in {
+        "is_running": [2],
+        "is_before": [2, 3],
+        "is_after": [6],
+        "is_exact": [2, 3, 4, 5, 6, 8],
+    }.items():
+        assert list(rows.index[rows[name]]) == numbers
+    assert rows["began"][2] == at(100).timestamp() * 1e6
+    assert set(rows["worker"]) == {"w"}
+
+
+def test_an_attempt_knows_its_worker_and_its_claim(spark: SparkSession) -> None:
+    lost = error(1, 95, worker="dead", **{"class": "pgqueue.exceptions.LeaseLost"})
+    rows = [
+        message(100, 5, 2, id=1, errors=[lost], lost=1, failures=0, attempt=2, created_at=at(80)),
+        message(100, 5, 2, id=2, outcome="discarded"),
+    ]
+
+    found = attempts(runs(spark, rows)).orderBy("ended_at", "id").collect()
+
+    assert [(each.id, each.worker_id, each.is_lost, each.is_exact) for each in found] == [
+        (1, "dead", True, False),
+        (1, "w", False, True),
+        (2, "w", False, False),
+    ]
+    assert [each.claimed_at is None for each in found] == [True, False, False]

@@ -60,9 +60,10 @@ class Command(SparkCommand):
                 event_progress=lambda progress: show_events(*progress),
             )
         held = f" {export.HELD % (done.held, done.held_by or export.UNKNOWN)}." if done.held else ""
+        changed = f" {export.UNREADABLE % done.unreadable}." if done.unreadable else ""
         return Result(
             f"{done.history} messages that ended, {done.events} events and {done.deadletters} "
-            f"dead letters are in {options['to']}.{held}",
+            f"dead letters are in {options['to']}.{held}{changed}",
             {
                 "to": options["to"],
                 "history": done.history,
@@ -70,6 +71,7 @@ class Command(SparkCommand):
                 "deadletters": done.deadletters,
                 "held": done.held,
                 "held_by": done.held_by,
+                "unreadable": done.unreadable,
             },
         )
 

@@ -12,6 +12,7 @@ from pgqueue.spark.page.rows import Data
 from pgqueue.spark.page.rows import Row as Values
 from pgqueue.spark.page.sections import NO_NAME, Section, counted, empty, shortened
 from pgqueue.spark.page.tables import table
+from pgqueue.spark.pipeline.flows import NAMES, STEPS
 
 DURATIONS = ("duration_p50_s", "duration_p95_s", "duration_max_s")
 TIMES = {"waited_total_s": "for others", "ready_total_s": "ready", "run_total_s": "running"}
@@ -30,6 +31,7 @@ def flows(data: Data) -> Section:
         f"ended within {units.seconds(first['duration_p50_s'])}, the longest took "
         f"{units.seconds(first['duration_max_s'])}"
     )
+    some = f" (the {NAMES} names that took longest in total)" if len(rows) >= NAMES else ""
     figures = [_durations(rows)]
     if tasks:
         figures.append(_tasks(tasks))
@@ -43,9 +45,9 @@ def flows(data: Data) -> Section:
         "had not begun, and ran.",
         figures,
         [
-            table("By flow", rows),
+            table(f"By flow{some}", rows),
             table("Tasks on critical paths", tasks),
-            table("The longest flow of each name, step by step", paths, shown=0),
+            table(f"The longest flow of each name, its last {STEPS} steps at most", paths, shown=0),
         ],
     )
 
@@ -54,7 +56,7 @@ def _durations(rows: Sequence[Values]) -> Rows:
     drawn = rows[:ROWS]
     axis = axes.of_durations(row[column] for row in drawn for column in DURATIONS)
     return Rows(
-        f"Duration by flow{of_all(rows)}",
+        f"Duration by flow{of_all(rows, most=NAMES)}",
         axis,
         [_duration(row, axis) for row in drawn],
         [Series(label, look) for label, look in zip(("half", "95 %", "all"), LOOKS, strict=True)],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 from pgqueue.spark.page import axes, units
@@ -25,6 +26,7 @@ from pgqueue.spark.page.rows import Row as Values
 from pgqueue.spark.page.sections import Section, counted, empty, shortened
 from pgqueue.spark.page.tables import table
 from pgqueue.spark.page.timeline import MOST, NO_BACKLOG, lines, merged
+from pgqueue.spark.pipeline.forecast import LEAST, WIDEST
 
 PLOTS = 6
 """Plots of tasks that changed."""
@@ -129,7 +131,9 @@ def changes(data: Data) -> Section:
             "A change is a lasting one of a task's median, and not the spread of its runs.",
         )
     slower = [row for row in rows if (row["ratio"] or 0) > 1]
-    most = max(rows, key=lambda row: abs((row["ratio"] or 1) - 1))
+    # A third of the time is as large a change as three times.
+    rows = sorted(rows, key=lambda row: -abs(math.log(row["ratio"] or 1)))
+    most = rows[0]
     ratio = most["ratio"] or 1
     change = f"{units.times(ratio)} as long" if ratio > 1 else f"{units.share(ratio)} as long"
     return Section(
@@ -137,11 +141,17 @@ def changes(data: Data) -> Section:
         "Changes",
         f"Since {units.when(most['at'])}, {shortened(most['task'])} takes {change} as before",
         "The line is the median of a task's runs; an upright line is where it changed to stay. "
-        "Look at what was deployed, or grew, at that time.",
+        f"Look at what was deployed, or grew, at that time.{_drawn(rows)}",
         _changes(data, rows),
         [table("Change points", rows)],
         needs_attention=bool(slower),
     )
+
+
+def _drawn(rows: Sequence[Values]) -> str:
+    """Return a sentence that says that not every task is drawn."""
+    number = len({row["task"] for row in rows})
+    return f" The {PLOTS} tasks of {number} that changed most are drawn." if number > PLOTS else ""
 
 
 def _changes(data: Data, rows: Sequence[Values]) -> list[Plot]:
@@ -190,9 +200,7 @@ def forecast(data: Data) -> Section:
             "forecast",
             "Forecast",
             "There is no forecast",
-            NO_BACKLOG
-            if data.facts.get("has_live") is False
-            else "It needs more of the past: three days at least.",
+            _why_none(data),
         )
     peak = highest(coming, "backlog")
     title = "No backlog is to be expected"
@@ -210,6 +218,18 @@ def forecast(data: Data) -> Section:
         [_forecast(rows, coming)],
         [table("Forecast", coming, without=("kind",), shown=0)],
     )
+
+
+def _why_none(data: Data) -> str:
+    """Return why there is no forecast."""
+    if data.facts.get("has_live") is False:
+        return NO_BACKLOG
+    if (data.facts.get("bucket_s") or 0) > WIDEST:
+        return (
+            f"It needs intervals of {units.seconds(WIDEST)} at most, and those of this report are "
+            "longer: choose a later --since."
+        )
+    return f"It needs more of the past: {LEAST} days at least."
 
 
 def _forecast(rows: Sequence[Values], coming: Sequence[Values]) -> Plot:

@@ -11,6 +11,7 @@ from pgqueue.spark.page.rows import Data, highest, total
 from pgqueue.spark.page.rows import Row as Values
 from pgqueue.spark.page.sections import NO_NAME, Section, empty, shortened
 from pgqueue.spark.page.tables import table
+from pgqueue.spark.pipeline.rates import KEYS
 
 DETAILS = ("succeeded", "wait_p95_s", "run_p95_s")
 """Columns of groups that only the files have: a row is to fit the page."""
@@ -57,7 +58,7 @@ def tasks(data: Data) -> Section:
     if shares := slowest or _shares_of(rows):
         first = shares[0]
         title = f"{shortened(first['task'])} used {units.share(first['share'])} of all run time"
-        figures.append(_shares("Share of all run time", shares, "task", "share", "run_total_s"))
+        figures.append(_shares(shares, len(rows)))
     if rows:
         figures.append(percentiles("Run time by task", rows, "task", "run"))
     tables = [("By task", rows), ("Tasks that used most run time", slowest)]
@@ -97,7 +98,8 @@ def keys(data: Data) -> Section:
             f"{shortened(first['channel'], 30)}, with {units.share(first['share'])} of its messages"
         )
         figures = [_noise(noisiest)]
-    tables = [("Noisiest keys", noisiest, 15), ("By key", rows, 0 if noisiest else 15)]
+    some = f" (the {KEYS} with most messages)" if len(rows) >= KEYS else ""
+    tables = [("Noisiest keys", noisiest, 15), (f"By key{some}", rows, 0 if noisiest else 15)]
     return Section(
         "keys",
         "Keys",
@@ -133,9 +135,18 @@ def percentiles(title: str, rows: Sequence[Values], name: str, of: str) -> Rows:
     )
 
 
-def of_all(rows: Sequence[Values]) -> str:
-    """Return what a title says where not every row is drawn."""
-    return f" (the first {ROWS} of {len(rows)})" if len(rows) > ROWS else ""
+def of_all(
+    rows: Sequence[object], *, known: int = 0, most: int = 0, drawn: int = ROWS, word: str = "first"
+) -> str:
+    """Return the part of a title that says that not every row is drawn.
+
+    Args:
+        known: how many there are, if the table has only some of them.
+        most: how many the table has at most: there may be more.
+    """
+    number = max(known, len(rows))
+    more = " or more" if 0 < most <= number else ""
+    return f" (the {word} {drawn} of {number}{more})" if number > drawn else ""
 
 
 def _percentiles(row: Values, axis: Axis, name: str, columns: Sequence[str]) -> Row:
@@ -144,17 +155,18 @@ def _percentiles(row: Values, axis: Axis, name: str, columns: Sequence[str]) -> 
     return Row(row[name] or NO_NAME, said, span(axis, values, LOOKS))
 
 
-def _shares(title: str, rows: Sequence[Values], name: str, share: str, beside: str) -> Rows:
+def _shares(rows: Sequence[Values], number: int) -> Rows:
+    """Return the bars of the tasks that ran longest, of so many tasks."""
     drawn = rows[:ROWS]
-    axis = axes.from_zero([row[share] for row in drawn], units.share)
+    axis = axes.from_zero([row["share"] for row in drawn], units.share)
     return Rows(
-        f"{title}{of_all(rows)}",
+        f"Share of all run time{of_all(rows, known=number)}",
         axis,
         [
             Row(
-                row[name] or NO_NAME,
-                f"{units.share(row[share])} · {units.seconds(row[beside])}",
-                [Mark(box(0, 0.25, axis.place(row[share] or 0), 0.75), "bar c1")],
+                row["task"] or NO_NAME,
+                f"{units.share(row['share'])} · {units.seconds(row['run_total_s'])}",
+                [Mark(box(0, 0.25, axis.place(row["share"] or 0), 0.75), "bar c1")],
             )
             for row in drawn
         ],

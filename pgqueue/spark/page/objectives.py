@@ -107,10 +107,11 @@ def _budget(row: Values, used: float | None, axis: Axis) -> Row:
 
 
 def _burn(data: Data) -> list[Plot]:
-    """Return the plot of burn rates, if there is one hour at least."""
+    """Return the plot of burn rates of the worst channels, if there are two hours at least."""
     worst = sorted(data.rows("slo"), key=lambda row: -(row["worst_burn"] or 0))
     known = {row["channel"] for row in data.rows("slo_burn")}
     names = [name for name in dict.fromkeys(row["channel"] for row in worst) if name in known]
+    title = f"Burn rate by hour{of_all(names, drawn=LINES, word='worst')}"
     names = names[:LINES]
     burns = [row for row in data.rows("slo_burn") if row["channel"] in names]
     hours = sorted({row["at"] for row in burns})
@@ -131,7 +132,7 @@ def _burn(data: Data) -> list[Plot]:
     description = "; ".join(f"{each.name}: {each.text}" for each in legend)
     return [
         Plot(
-            "Burn rate by hour",
+            title,
             f"{description}.",
             x,
             y,

@@ -12,6 +12,7 @@ from pgqueue.spark.page.rows import Data, total
 from pgqueue.spark.page.rows import Row as Values
 from pgqueue.spark.page.sections import NO_NAME, Section, counted, empty, shortened
 from pgqueue.spark.page.tables import table
+from pgqueue.spark.pipeline.errors import CLUSTERS
 
 NARROWEST = 0.006
 """The width of a storm at least, or a short one would not be seen."""
@@ -24,10 +25,11 @@ def errors(data: Data) -> Section:
         return empty("errors", "Errors", "Nothing failed", "No attempt ended with an error.")
     first, every = rows[0], total(rows, "attempts")
     part = units.share((first["attempts"] or 0) / every if every else None)
+    some = f" of the {CLUSTERS} most frequent errors" if len(rows) >= CLUSTERS else ""
     return Section(
         "errors",
         "Errors",
-        f"{shortened(first['error_class'])} was {part} of {counted(every, 'failed attempt')}",
+        f"{shortened(first['error_class'])} was {part} of {counted(every, 'failed attempt')}{some}",
         "Errors of one class, from one place and with the same text are one line; numbers and "
         "ids in the text are left out. Open a line to see an example.",
         [_errors(rows)],
@@ -39,7 +41,9 @@ def errors(data: Data) -> Section:
 def _errors(rows: Sequence[Values]) -> Rows:
     drawn = rows[:ROWS]
     axis = axes.from_zero([row["attempts"] for row in drawn])
-    return Rows(f"Failed attempts{of_all(rows)}", axis, [_error(row, axis) for row in drawn])
+    return Rows(
+        f"Failed attempts{of_all(rows, most=CLUSTERS)}", axis, [_error(row, axis) for row in drawn]
+    )
 
 
 def _error(row: Values, axis: Axis) -> Row:

@@ -6,11 +6,14 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
 
+from pgqueue.spark.pipeline.runs import LOST
+
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
 _KEPT = ("id", "channel", "key", "task", "priority")
 _TIMES = ("due_at", "started_at", "ended_at", "is_failed")
+_BY = ("worker_id", "is_lost")
 
 
 def attempts(runs: DataFrame) -> DataFrame:
@@ -25,7 +28,10 @@ def attempts(runs: DataFrame) -> DataFrame:
         due_at, started_at (NULL: it never began), ended_at (NULL: not yet);
         is_failed: whether it failed or was lost;
         is_only: whether the message has no other; is_last: whether it is its last one; and for that
-        arrived_at: when the message was first due; wait_s: measured.
+        arrived_at: when the message was first due; wait_s: measured;
+        worker_id, NULL: it is not known; is_lost: whether its worker died, or was cut off;
+        claimed_at: of the last attempt; is_exact: whether its begin and its end are measured. A run
+        that failed ends when that was stored.
     """
     nothing = F.lit(None)
     last = runs.select(
@@ -34,14 +40,16 @@ def attempts(runs: DataFrame) -> DataFrame:
         (F.col("outcome") == "dead").alias("is_failed"),
         F.col("errors").isNull().alias("is_only"),
         F.lit(True).alias("is_last"),
-        *("arrived_at", "wait_s"),
+        *("arrived_at", "wait_s", "worker_id"),
+        F.lit(False).alias("is_lost"),
+        "claimed_at",
+        (F.col("outcome") == "succeeded").alias("is_exact"),
     )
-    before = F.filter("errors", lambda error: error.attempt < F.col("attempt"))
-    ends = F.transform(before, lambda error: error.at)
+    failed = F.filter("errors", lambda error: error.attempt < F.col("attempt"))
     earlier = (
         runs.where(F.col("errors").isNotNull())
-        .withColumn("ends", ends)
-        .select(*_KEPT, F.explode(_estimated(F.col("ends"))).alias("each"))
+        .withColumn("failed_before", failed)
+        .select(*_KEPT, F.explode(_estimated(F.col("failed_before"))).alias("each"))
         .select(
             *_KEPT,
             *[F.col(f"each.{name}") for name in _TIMES],
@@ -49,14 +57,18 @@ def attempts(runs: DataFrame) -> DataFrame:
             F.lit(False).alias("is_last"),
             nothing.cast("timestamp").alias("arrived_at"),
             nothing.cast("double").alias("wait_s"),
+            *[F.col(f"each.{name}") for name in _BY],
+            nothing.cast("timestamp").alias("claimed_at"),
+            F.lit(False).alias("is_exact"),
         )
     )
     return last.unionByName(earlier)
 
 
-def _estimated(ends: Column) -> Column:
-    def attempt(end: Column, index: Column) -> Column:
-        before = F.when(index == 0, F.col("arrived_at")).otherwise(F.get(ends, index - 1))
+def _estimated(failed: Column) -> Column:
+    def attempt(error: Column, index: Column) -> Column:
+        end = error.at
+        before = F.when(index == 0, F.col("arrived_at")).otherwise(F.get(failed, index - 1).at)
         # The times of a message that was replayed may be before its creation.
         before = F.least(before, end)
         started = F.greatest(before, _earlier(end, "run_s"))
@@ -66,9 +78,11 @@ def _estimated(ends: Column) -> Column:
             started.alias("started_at"),
             end.alias("ended_at"),
             F.lit(True).alias("is_failed"),
+            error.worker_id.alias("worker_id"),
+            (error.error_class == LOST).alias("is_lost"),
         )
 
-    return F.transform(ends, attempt)
+    return F.transform(failed, attempt)
 
 
 def _earlier(time: Column, seconds: str) -> Column:

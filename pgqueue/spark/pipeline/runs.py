@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 _COMMON = (
     *("id", "channel", "key", "task", "priority", "worker_id", "attempt", "failures", "lost"),
-    *("created_at", "run_at", "started_at", "errors"),
+    *("created_at", "run_at", "claimed_at", "started_at", "errors"),
     *("flow_id", "flow_name", "flow_created_at", "freed_by", "freed_at"),
 )
 HISTORY = (*_COMMON, "outcome", "finished_at", "flow_ended_at")
@@ -31,7 +31,8 @@ LOST = "pgqueue.exceptions.LeaseLost"
 SHOWN = 300
 """Characters of an error's message that are kept."""
 _ERRORS = (
-    "array<struct<attempt: int, at: string, class: string, message: string, traceback: string>>"
+    "array<struct<attempt: int, worker: string, at: string, class: string, message: string, "
+    "traceback: string>>"
 )
 
 
@@ -49,6 +50,7 @@ def runs(history: DataFrame, deadletters: DataFrame) -> DataFrame:
 
     Returns:
         id, channel, key, task, priority, worker_id, attempt, lost;
+        claimed_at: when the last attempt was claimed;
         outcome: as in history, or "dead";
         failed: attempts that failed or lost their lease; is_retried: whether others followed them;
         arrived_at: when it was first due (of a message that failed before: when it was created);
@@ -57,7 +59,7 @@ def runs(history: DataFrame, deadletters: DataFrame) -> DataFrame:
         ended_at: when the message ended;
         wait_s: from due_at to started_at; run_s: from started_at to ended_at;
         total_s: from arrived_at to ended_at, if it succeeded or died;
-        errors: of its attempts: attempt, at, error_class, place, pattern, message;
+        errors: of its attempts: attempt, worker_id, at, error_class, place, pattern, message;
         of messages of flows: flow_id, flow_name, flow_created_at, flow_ended_at, freed_by, and
         waited_s: from when it was stored until what it waited for had ended.
     """
@@ -123,7 +125,8 @@ def _error(error: Column) -> Column:
     message = F.substring(error.message, 1, SHOWN)
     return F.struct(
         error.attempt.alias("attempt"),
-        error.at.cast("timestamp").alias("at"),
+        error.worker.alias("worker_id"),
+        error.at.try_cast("timestamp").alias("at"),
         error["class"].alias("error_class"),
         place_of(error.traceback).alias("place"),
         pattern_of(message).alias("pattern"),

@@ -10,13 +10,17 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
+from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from pyspark.sql import functions as F
 
-from pgqueue.spark.pipeline.capacity import Past, Served, estimates, variants
+from pgqueue.spark.pipeline import fleet
+from pgqueue.spark.pipeline.capacity import Served, estimates, variants
+from pgqueue.spark.pipeline.fleet import Steps
 from pgqueue.spark.pipeline.material import Made, Material, collected
+from pgqueue.spark.pipeline.past import Past
 from pgqueue.spark.pipeline.queueing import Floats, Ints, Jobs, Limit, Rules, replay
 
 if TYPE_CHECKING:
@@ -24,8 +28,8 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 MOST = 30_000
-"""Attempts that are replayed, beside those that wait when they begin to come; of more, those of the
-stretch of time with the longest backlog."""
+"""Attempts that are replayed, beside those with which they share slots; of more, the attempts of
+the stretch of time with the longest backlog."""
 NOISY = 3
 """Keys that are limited in turn."""
 COLUMNS = (
@@ -53,7 +57,8 @@ def make(given: Material) -> Made:
     alone = set(rows["channel"]) - set().union(*served)
     found = (work_of(rows, pool) for pool in [*served, alone])
     table, facts = simulate([work for work in found if work], _noisy(given))
-    times = {"since": within.since, "until": within.until, "attempts": len(rows)}
+    counted = int((~rows["is_before"] & ~rows["is_after"]).sum())
+    times = {"since": within.since, "until": within.until, "attempts": counted}
     return Made({"what_if": table}, {"simulation": {**facts, **times}})
 
 
@@ -100,28 +105,39 @@ def window(over_time: Pandas, width: int, most: int = MOST) -> Window | None:
 
 
 def arrivals(attempts: DataFrame, within: Window) -> DataFrame:
-    """Select what was due within a window, and what waited at its begin; times in microseconds.
+    """Select what was due within a window, and what it shared slots with; times in microseconds.
 
-    Of both, what began. Without what waited, the first messages would find an empty queue.
+    The first messages would find an empty queue without those that ran or waited when the window
+    begins. The last ones would have all slots without those that came after the window, and began
+    before the last ones did; of these, all that began within as much time again.
 
     Returns:
-        due, began, ended, id, channel and key (hashes), priority, is_last; is_before: whether it
-        was due before the window.
+        due, began (in the window), ended, id, channel and key (hashes), priority, is_last; worker,
+        claim (a hash), is_exact, is_lost; is_before, is_after: whether it was due before or after
+        the window; is_running: whether it ran when that begins.
     """
-    return attempts.where(
-        (F.col("due_at") < F.lit(within.until))
-        & (F.col("started_at") >= F.lit(within.since))
-        & F.col("ended_at").isNotNull()
-    ).select(
-        F.unix_micros("due_at").alias("due"),
-        F.unix_micros("started_at").alias("began"),
+    since, until = F.lit(within.since), F.lit(within.until)
+    ran = attempts.where(F.col("started_at").isNotNull() & (F.col("ended_at") > since))
+    began, due = F.unix_micros("started_at"), F.col("due_at")
+    row = ran.where((due >= since) & (due < until)).agg(F.max(began)).first()
+    end = F.unix_micros(until)
+    last = F.least(F.lit(row[0] if row else None), end + (end - F.unix_micros(since)))
+    return ran.where((due < until) | (began < last)).select(
+        F.unix_micros(due).alias("due"),
+        F.greatest(began, F.unix_micros(since)).alias("began"),
         F.unix_micros("ended_at").alias("ended"),
         "id",
         F.xxhash64("channel").alias("channel"),
         F.xxhash64("channel", "key").alias("key"),
         "priority",
         "is_last",
-        (F.col("due_at") < F.lit(within.since)).alias("is_before"),
+        F.col("worker_id").alias("worker"),
+        F.xxhash64("worker_id", "claimed_at").alias("claim"),
+        "is_exact",
+        "is_lost",
+        (due < since).alias("is_before"),
+        (due >= until).alias("is_after"),
+        (F.col("started_at") < since).alias("is_running"),
     )
 
 
@@ -140,6 +156,7 @@ class Work:
         message: a number for each message.
         past: when they were due, began and ended.
         is_measured: whether its times are measured, not estimated.
+        since: what the times of `past` count from, in seconds.
     """
 
     past: Past
@@ -147,15 +164,33 @@ class Work:
     priority: Ints
     is_measured: Ints
     key_hash: Ints
+    since: float = 0.0
 
 
 class Outcome(NamedTuple):
-    """How long messages would have waited, and what of the slots was in use."""
+    """How long messages would have waited, how many slots there were, and for how long they ran.
+
+    Attributes:
+        steps: how many slots there were from when on; none after the last run.
+        used: the seconds in which slots ran something.
+    """
 
     waits: Floats
     totals: Floats
-    slots: int
-    utilisation: float
+    steps: Steps
+    used: float
+
+    @property
+    def slots(self) -> int:
+        """How many slots there were, at the most."""
+        return fleet.top(self.steps)
+
+    @property
+    def utilisation(self) -> float:
+        """The share of the time in which slots were in use."""
+        pairs = pairwise(self.steps)
+        offered = sum(count * (until - since) for (since, count), (until, _) in pairs)
+        return min(1.0, self.used / max(offered, 1e-9))
 
 
 def together(sets: Sequence[Sequence[int]]) -> list[set[int]]:
@@ -180,22 +215,29 @@ def work_of(rows: Pandas, pool: set[int] | None = None) -> Work | None:
     mine = rows if pool is None else rows[rows["channel"].isin(pool)]
     if mine.empty:
         return None
-    mine = mine.sort_values(["due", "id"], kind="stable")
+    # When the window begins there is at once what runs, and then what waits, in its order.
+    mine = mine.assign(waits=~mine["is_running"]).sort_values(["waits", "due", "id"], kind="stable")
     is_before = mine["is_before"].to_numpy(bool)
     due, began, ended = (mine[name].to_numpy(np.int64) for name in ("due", "began", "ended"))
-    # What waited when the window begins is there at once, in its order.
     begin = int(due[~is_before].min(initial=began.min()))
     due = np.maximum(due, begin)
     due, began, ended = ((times - begin) / 1e6 for times in (due, began, ended))
-    channel, key, message = (
-        pandas.factorize(mine[name])[0].astype(np.int64) for name in ("channel", "key", "id")
+    began = np.maximum(began, due)
+    channel, key, message, worker, claim = (
+        pandas.factorize(mine[name])[0].astype(np.int64)
+        for name in ("channel", "key", "id", "worker", "claim")
+    )
+    is_exact, is_lost = (mine[name].to_numpy(bool) for name in ("is_exact", "is_lost"))
+    past = Past(
+        due, began, np.maximum(ended, began), channel, key, worker, claim, is_exact, is_lost
     )
     return Work(
-        Past(due, np.maximum(began, due), np.maximum(ended, np.maximum(began, due)), channel, key),
+        replace(past, began=fleet.begins(past)),
         message,
         mine["priority"].to_numpy(np.int64),
-        (mine["is_last"].to_numpy(bool) & ~is_before).astype(np.int64),
+        (mine["is_last"] & ~mine["is_before"] & ~mine["is_after"]).to_numpy(np.int64),
         mine["key"].to_numpy(np.int64),
+        begin / 1e6,
     )
 
 
@@ -317,26 +359,18 @@ def _told(work: Work, rules: Rules, due: Floats, began: Floats) -> Outcome:
     np.minimum.at(first, work.message, due)
     totals = (began + service - first[work.message])[is_last]
     last = float(np.nanmax(began + service, initial=0.0))
-    offered = _seconds_of_slots(rules, last)
     used = float(np.nansum(np.where(np.isnan(began), 0.0, service)))
-    slots = max((count for _, count in rules.slots), default=0)
-    return Outcome((began - due)[is_last], totals, slots, min(1.0, used / max(offered, 1e-9)))
-
-
-def _seconds_of_slots(rules: Rules, until: float) -> float:
-    ends = [*[time for time, _ in rules.slots[1:]], until]
-    pairs = zip(rules.slots, ends, strict=True)
-    return sum(count * max(0.0, min(end, until) - begin) for (begin, count), end in pairs)
+    steps = fleet.until(rules.slots, last)
+    at = [(work.since + time, count) for time, count in steps]
+    return Outcome((began - due)[is_last], totals, at, used)
 
 
 def _joined(outcomes: Sequence[Outcome]) -> Outcome:
-    weights = [each.slots for each in outcomes]
-    used = sum(each.utilisation * each.slots for each in outcomes)
     return Outcome(
         np.concatenate([each.waits for each in outcomes]),
         np.concatenate([each.totals for each in outcomes]),
-        sum(weights),
-        used / max(1, sum(weights)),
+        fleet.added([each.steps for each in outcomes]),
+        sum(each.used for each in outcomes),
     )
 
 
@@ -354,7 +388,7 @@ def _limited(
         found = work.past.key[work.key_hash == key]
         if len(found):
             rules = today[index]
-            limit = max(1, max(count for _, count in rules.slots) // 4)
+            limit = max(1, fleet.top(fleet.until(rules.slots, float(work.past.ended.max()))) // 4)
             keys = {**rules.keys, int(found[0]): Limit(limit)}
             changed[index] = replace(rules, keys=keys)
             return changed, limit

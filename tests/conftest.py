@@ -9,9 +9,11 @@ from unittest.mock import patch
 
 import psycopg
 import pytest
-from django.db import OperationalError, connections, transaction
+from django.db import DatabaseError, OperationalError, connections, transaction
+from django.db.backends.base.base import BaseDatabaseWrapper
 from django.test import TransactionTestCase
 from hypothesis import settings
+from psycopg.pq import TransactionStatus
 from pytest_django import DjangoDbBlocker
 
 from tests import programs, server, template
@@ -97,6 +99,36 @@ def _tables_are_swept() -> Iterator[None]:
 
     with patch.object(TransactionTestCase, "_fixture_teardown", sweep):
         yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _sessions_are_reset() -> Iterator[None]:
+    """Reset Django's sessions after a test that commits, where Django would close them.
+
+    A new session has to read the catalog anew, which takes longer than most tests.
+    """
+
+    def reset(test: TransactionTestCase) -> bool:
+        for each in connections.all(initialized_only=True):
+            try:
+                _reset(each)
+            except (DatabaseError, psycopg.Error):
+                each.close()
+        return False
+
+    with patch.object(TransactionTestCase, "_should_reload_connections", reset):
+        yield
+
+
+def _reset(wrapper: BaseDatabaseWrapper) -> None:
+    """Make a session equal to a new one; close it unless it is idle."""
+    session = wrapper.connection
+    is_idle = session and session.info.transaction_status == TransactionStatus.IDLE
+    if wrapper.in_atomic_block or not (is_idle and wrapper.get_autocommit()):
+        wrapper.close()
+        return
+    session.execute("DISCARD ALL")
+    wrapper.init_connection_state()
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -5,19 +5,17 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
 from django.db import connection, connections
 
 from pgqueue.models import Worker
+from tests import starting as programs
 from tests.eventually import eventually
-
-ROOT = Path(__file__).parent.parent
+from tests.starting import ROOT as ROOT
 
 
 def database_url(alias: str = "default") -> str:
@@ -34,11 +32,13 @@ def database_url(alias: str = "default") -> str:
     return f"postgresql://{login}@{host}{port}/{settings['NAME']}"
 
 
-def manage(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+def manage(
+    *arguments: str, forked: bool = True, **environment: str
+) -> subprocess.CompletedProcess[str]:
     """Run a command of `manage.py` to its end, on the tests' settings and database."""
-    return subprocess.run(
-        [sys.executable, "manage.py", *arguments],
-        cwd=ROOT,
+    return programs.run(
+        ["manage.py", *arguments],
+        forked=forked,
         env={
             **os.environ,
             "DJANGO_SETTINGS_MODULE": "tests.worker_settings",
@@ -52,19 +52,24 @@ def manage(*arguments: str, **environment: str) -> subprocess.CompletedProcess[s
 
 
 class Process:
-    """A `manage.py runworker`, in a group of its own, and what it has to say."""
+    """A `manage.py runworker`, in a group of its own, and what it has to say.
+
+    Args:
+        forked: whether `tests/starting.py` may fork it; False: a new interpreter runs it.
+    """
 
     def __init__(
         self,
         *arguments: str,
         database: str | None = None,
         project: str = "tests.worker_settings",
+        forked: bool = True,
         **settings: Any,
     ) -> None:
         self._before = set(Worker.objects.values_list("pk", flat=True))
-        self.popen = subprocess.Popen(
-            [sys.executable, "manage.py", "runworker", *arguments],
-            cwd=ROOT,
+        self.popen = programs.Popen(
+            ["manage.py", "runworker", *arguments],
+            forked=forked,
             env={
                 **os.environ,
                 "DJANGO_SETTINGS_MODULE": project,

@@ -9,8 +9,6 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -20,7 +18,8 @@ from django.db import connection
 from psycopg.sql import SQL, Identifier
 
 from tests import projects
-from tests.processes import ROOT, database_url
+from tests.processes import database_url
+from tests.starting import run
 
 NO_PROJECTS = {"__init__", "base", "routers", "tasks", "urls", "visit"}
 NAMES = sorted({each.stem for each in Path(projects.__path__[0]).glob("*.py")} - NO_PROJECTS)
@@ -55,9 +54,9 @@ def databases(request: pytest.FixtureRequest, django_db_setup: None) -> Iterator
     [each if each in OFTEN else pytest.param(each, marks=pytest.mark.slow) for each in NAMES],
 )
 def test_all_pages_open_and_everything_runs(name: str, databases: str) -> None:
-    visit = subprocess.run(
-        [sys.executable, "-m", "tests.projects.visit"],
-        cwd=ROOT,
+    # It starts its worker by an interpreter of its own.
+    visit = run(
+        ["-m", "tests.projects.visit"],
         env={
             **os.environ,
             "DJANGO_SETTINGS_MODULE": f"tests.projects.{name}",

@@ -5,10 +5,9 @@ from __future__ import annotations
 import json
 import os
 import socket
-import subprocess
-import sys
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from subprocess import DEVNULL
 from typing import Any
 from urllib.request import Request, urlopen
 
@@ -19,7 +18,8 @@ from django.db import connections
 from psycopg.sql import SQL, Identifier
 
 from tests.eventually import eventually
-from tests.processes import ROOT, database_url
+from tests.processes import database_url
+from tests.starting import Popen, run
 from tests.system import free_port
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -52,8 +52,8 @@ def results(settings: dict[str, str], *, worker: Sequence[str] = ()) -> list[dic
             "DATABASE_URL": url,
             "DJANGO_SETTINGS_MODULE": "tests.backend.project.settings",
         }
-        manage = [sys.executable, "-m", "django"]
-        subprocess.run([*manage, "migrate", "-v0"], cwd=ROOT, env=environment, check=True)
+        manage = ["-m", "django"]
+        run([*manage, "migrate", "-v0"], env=environment, check=True)
         port = free_port()
         site = f"http://127.0.0.1:{port}"
         stack.enter_context(process([*manage, "runserver", "--noreload", str(port)], environment))
@@ -91,9 +91,7 @@ def empty_database() -> Iterator[str]:
 @contextmanager
 def process(command: list[str], environment: dict[str, str]) -> Iterator[None]:
     """Have it run while this lasts."""
-    running = subprocess.Popen(
-        command, cwd=ROOT, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
-    )
+    running = Popen(command, env=environment, stdout=DEVNULL, stderr=DEVNULL)
     try:
         yield
     finally:

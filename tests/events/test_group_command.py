@@ -6,7 +6,6 @@ import json
 import os
 import signal
 import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
@@ -21,7 +20,8 @@ from pgqueue.events import groups
 from pgqueue.events.publishing import publish, publish_many
 from pgqueue.models import Cursor, Group, Message, Reader
 from tests.eventually import eventually
-from tests.processes import ROOT, database_url
+from tests.processes import database_url
+from tests.starting import Popen
 
 
 def call(*words: Any) -> str:
@@ -161,9 +161,8 @@ class TestResumeAndDelete:
 @contextmanager
 def running(*words: str) -> Iterator[subprocess.Popen[str]]:
     """Run the command in a process of its own; it is gone at the end of the block."""
-    process = subprocess.Popen(
-        [sys.executable, "manage.py", "pgqueue_group", "run", *words],
-        cwd=ROOT,
+    process = Popen(
+        ["manage.py", "pgqueue_group", "run", *words],
         env={
             **os.environ,
             "DJANGO_SETTINGS_MODULE": "tests.events.project",

@@ -138,7 +138,7 @@ def test_a_full_channel_is_an_error_whether_it_refuses_or_drops(db: None) -> Non
 
 @pytest.mark.django_db(transaction=True)
 def test_a_process_enqueues_what_a_worker_can_run() -> None:
-    done = manage("pgqueue_enqueue", ADD, "a=20", "b=22", "--format", "json")
+    done = manage("pgqueue_enqueue", ADD, "a=20", "b=22", "--format", "json", forked=False)
     wrong = manage("pgqueue_enqueue", ADD, "a=20", "b=")
 
     assert (done.returncode, done.stderr) == (0, "")

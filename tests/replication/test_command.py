@@ -6,7 +6,6 @@ import os
 import re
 import signal
 import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from io import StringIO
@@ -25,7 +24,8 @@ from pgqueue.events.publishing import publish
 from pgqueue.replication import slots
 from tests.eventually import eventually
 from tests.feeding import by_wal, feeding, in_environment
-from tests.processes import ROOT, database_url, worker
+from tests.processes import database_url, worker
+from tests.starting import Popen
 
 
 def told(*arguments: str) -> str:
@@ -37,9 +37,8 @@ def told(*arguments: str) -> str:
 @contextmanager
 def running(*arguments: str) -> Iterator[subprocess.Popen[str]]:
     """The command, in a process of its own."""
-    process = subprocess.Popen(
-        [sys.executable, "manage.py", "pgqueue_replication", *arguments],
-        cwd=ROOT,
+    process = Popen(
+        ["manage.py", "pgqueue_replication", *arguments],
         env={
             **os.environ,
             "DJANGO_SETTINGS_MODULE": "tests.worker_settings",

@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 import os
 import socket
-import subprocess
-import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -22,9 +20,9 @@ from django.core.asgi import get_asgi_application
 
 from pgqueue.sse.feed import Feed
 from pgqueue.streams import source
-from testproject.shop.demo import bound_to_parent
 from tests.eventually import eventually
-from tests.processes import ROOT, database_url
+from tests.processes import database_url
+from tests.starting import Popen
 
 
 class Server(threading.Thread):
@@ -181,13 +179,12 @@ class Process:
     def __init__(self, *, port: int = 0, settings: str = "tests.sse.settings") -> None:
         self.port = port or free_port()
         self._log = NamedTemporaryFile("r+")  # noqa: SIM115
-        self.popen = subprocess.Popen(
+        self.popen = Popen(
             [
-                *(sys.executable, bound_to_parent.__file__, str(os.getpid())),
                 *("-m", "uvicorn", "testproject.asgi:application", "--lifespan", "off"),
                 *("--port", str(self.port), "--timeout-graceful-shutdown", "1"),
             ],
-            cwd=ROOT,
+            bound=True,
             env={
                 **os.environ,
                 "DJANGO_SETTINGS_MODULE": settings,

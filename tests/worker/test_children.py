@@ -78,7 +78,7 @@ def stopped(pid: int) -> Iterator[None]:
 
 class TestProcesses:
     def test_share_the_work(self) -> None:
-        with worker("--processes", "2", "--threads", "1"):
+        with worker("--processes", "2", "--threads", "1", forked=False):
             serve(2)
 
             jobs.sleep_and_sign.enqueue_many([(0.3,)] * 4)
@@ -89,7 +89,7 @@ class TestProcesses:
     def test_drain_together(self) -> None:
         jobs.add.enqueue_many([(each,) for each in range(100)])
 
-        with worker("--processes", "2", "--drain") as process:
+        with worker("--processes", "2", "--drain", forked=False) as process:
             assert process.exit_status(within=30) == 0
 
         assert History.objects.count() == 100
@@ -158,7 +158,7 @@ class TestProcesses:
         assert History.objects.filter(outcome=Outcome.SUCCEEDED).count() == 2
 
     def test_stop_when_their_parent_is_killed(self) -> None:
-        with worker("--processes", "2", "--threads", "1") as process:
+        with worker("--processes", "2", "--threads", "1", forked=False) as process:
             children = serve(2)
             jobs.sleep_and_sign.enqueue(1)
             eventually(began)
@@ -409,7 +409,7 @@ class TestReloading:
     def test_takes_up_code_that_has_changed(self, module: Path) -> None:
         module.write_text(edited("old"))
         name = "tests.reloaded_jobs.edited"
-        with worker("--reload") as process:
+        with worker("--reload", forked=False) as process:
             enqueue_by_name(name)
             eventually(lambda: History.objects.filter(result="old").exists(), within=20)
 

@@ -148,7 +148,8 @@ class TestAskedToStop:
     @pytest.mark.parametrize("number", [SIGTERM, SIGINT, SIGHUP])
     def test_it_ends_what_runs_and_hands_back_the_rest(self, number: signal.Signals) -> None:
         jobs.sleep.enqueue_many([(2, "first"), (0, "second"), (0, "third")])
-        with worker("--threads", "1") as process:
+        # As it is started outside of the suite.
+        with worker("--threads", "1", forked=False) as process:
             eventually(began)
             process.signal(number)
 
@@ -600,7 +601,7 @@ class TestItsConnections:
 
 
 def test_a_database_that_is_not_there_is_said_in_a_sentence() -> None:
-    done = manage("runworker", DATABASE_URL="postgresql://nobody@127.0.0.1:1/nowhere")
+    done = manage("runworker", forked=False, DATABASE_URL="postgresql://nobody@127.0.0.1:1/nowhere")
 
     assert done.returncode == 1
     assert "can't be reached" in done.stderr

@@ -83,7 +83,7 @@ class TestAsItIsToldTo:
         jobs.add.enqueue(1)
         jobs.mail.enqueue("a@example.org")
 
-        done = manage("runworker", "--queue-name", "mail", "--drain")
+        done = manage("runworker", "--queue-name", "mail", "--drain", forked=False)
 
         assert done.returncode == 0, done.stderr
         assert History.objects.get().channel == "mail"

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 
-from tests.chaos.harness.processes import ROOT
 from tests.chaos.harness.server import Server, home, url
+from tests.starting import run
 
 TABLES = Path(__file__).parent.parent / "tables.sql"
 
@@ -33,9 +31,8 @@ def migrated(name: str) -> Iterator[Server]:
 def _fill(server: Server) -> None:
     with closing(server.connect(dbname="postgres")) as connection:
         connection.execute("CREATE DATABASE chaos")
-    subprocess.run(
-        [sys.executable, "manage.py", "migrate", "-v", "0"],
-        cwd=ROOT,
+    run(
+        ["manage.py", "migrate", "-v", "0"],
         check=True,
         env={
             **os.environ,

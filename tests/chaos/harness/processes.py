@@ -5,13 +5,10 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-from testproject.shop.demo import bound_to_parent
-
-ROOT = Path(__file__).parents[3]
+from tests.starting import ROOT, Popen
 
 
 class Process:
@@ -34,10 +31,11 @@ class Process:
         self._log = folder / f"{name}.log"
         self._output = folder / f"{name}.out"
         with self._output.open("wb") as output, self._log.open("wb") as log:
-            self._popen = subprocess.Popen(
-                [sys.executable, bound_to_parent.__file__, str(os.getpid()), *arguments],
+            self._popen = Popen(
+                arguments,
                 cwd=root,
                 env={**os.environ, **environment},
+                bound=True,
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=log,

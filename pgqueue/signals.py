@@ -13,9 +13,10 @@ from typing import Any
 from django.dispatch import Signal, receiver
 
 from pgqueue.calls.outcomes import Died
+from pgqueue.calls.stand_ins import stand_in
 from pgqueue.database import migration_check
 from pgqueue.database.savepoints import GuardedSignal
-from pgqueue.redaction import Hidden, stand_in
+from pgqueue.redaction import Hidden
 from pgqueue.states import State
 from pgqueue.values import error_words, tracebacks
 from pgqueue.values.escaping import Lines, logger_of

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from sentry_sdk.serializer import serialize
 from sentry_sdk.utils import event_from_exception
 
+from pgqueue.calls.stand_ins import stand_in
 from pgqueue.redaction import (
     FIELDS,
     HEAD,
@@ -22,7 +23,6 @@ from pgqueue.redaction import (
     Redactor,
     as_fields,
     as_paths,
-    stand_in,
     tree_of,
 )
 

@@ -14,6 +14,7 @@ from weakref import WeakSet
 
 from django.db import connections
 
+from pgqueue.calls.stand_ins import stand_in
 from pgqueue.conf import settings
 from pgqueue.database.connections import Session
 from pgqueue.engine import publish as engine
@@ -23,7 +24,7 @@ from pgqueue.engine.values import Tuples
 from pgqueue.events.publishing import create
 from pgqueue.events.typed import Event
 from pgqueue.exceptions import InvalidEvent, InvalidMessage
-from pgqueue.redaction import Hidden, stand_in
+from pgqueue.redaction import Hidden
 from pgqueue.tasks import redacting
 from pgqueue.tasks.options import checked_message
 from pgqueue.threads.service import Service

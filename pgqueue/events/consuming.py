@@ -22,6 +22,7 @@ import psycopg
 from django.db import Error, connections, transaction
 
 from pgqueue import signals
+from pgqueue.calls.stand_ins import stand_in
 from pgqueue.database import django_connections, guard, session_state
 from pgqueue.database.connections import Session
 from pgqueue.engine import groups as engine
@@ -39,7 +40,7 @@ from pgqueue.events.reading import check_bounds, first_unreadable
 from pgqueue.events.recorded import RecordedEvent
 from pgqueue.exceptions import EventsRemoved, PositionAhead, ReaderLost
 from pgqueue.options.retries import Exponential
-from pgqueue.redaction import Hidden, stand_in
+from pgqueue.redaction import Hidden
 from pgqueue.tasks import redacting
 from pgqueue.threads.service import NO_NAP, Service
 from pgqueue.values.escaping import logger_of

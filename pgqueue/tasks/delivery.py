@@ -20,6 +20,7 @@ from pgqueue.calls.outcomes import (
     Retried,
     Succeeded,
 )
+from pgqueue.calls.stand_ins import stand_in
 from pgqueue.claiming.run_counts import Ended, Run
 from pgqueue.codec import raw
 from pgqueue.codec.arguments import Codec
@@ -32,7 +33,6 @@ from pgqueue.engine.errors import describe
 from pgqueue.engine.settle import Deferral, Done, Failure
 from pgqueue.engine.values import Claim, Connection
 from pgqueue.exceptions import InvalidMessage, LeaseLost, RetryRequested, UnreadablePayload
-from pgqueue.redaction import stand_in
 from pgqueue.tasks import flow_results, redacting, registry
 from pgqueue.tasks.options import checked_message
 from pgqueue.values.number_checks import as_timedelta

@@ -9,12 +9,12 @@ from django.db import connections, transaction
 from django.db.transaction import TransactionManagementError
 
 from pgqueue.calls.outcomes import Closed, Ending
+from pgqueue.calls.stand_ins import stand_in
 from pgqueue.conf import settings
 from pgqueue.database.guard import TransactionLost
 from pgqueue.engine import lease
 from pgqueue.engine.errors import RERUNS, is_conflict, pause
 from pgqueue.exceptions import LeaseLost
-from pgqueue.redaction import stand_in
 from pgqueue.tasks import redacting
 from pgqueue.tasks.options import Atomic
 from pgqueue.values.escaping import logger_of

@@ -19,6 +19,7 @@ from pgqueue.calls.outcomes import (
     HandedBack,
     Retried,
 )
+from pgqueue.calls.stand_ins import stand_in
 from pgqueue.conf import settings
 from pgqueue.database import guard
 from pgqueue.engine.errors import describe
@@ -34,7 +35,6 @@ from pgqueue.exceptions import (
     UnreadablePayload,
 )
 from pgqueue.options.retries import Exponential
-from pgqueue.redaction import stand_in
 from pgqueue.tasks import Task, TaskContext, redacting
 from pgqueue.values.escaping import logger_of
 from pgqueue.values.number_checks import as_timedelta

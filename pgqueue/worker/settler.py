@@ -24,6 +24,7 @@ from pgqueue.calls.outcomes import (
     Retried,
     Succeeded,
 )
+from pgqueue.calls.stand_ins import stand_in
 from pgqueue.claiming.run_counts import Tally
 from pgqueue.database.connections import Session
 from pgqueue.engine import lease, settle
@@ -36,7 +37,6 @@ from pgqueue.engine.culprits import (
 from pgqueue.engine.errors import describe
 from pgqueue.engine.settle import Deferral, Done, Failure, Finish
 from pgqueue.engine.values import Connection
-from pgqueue.redaction import stand_in
 from pgqueue.tasks import redacting
 from pgqueue.threads.service import NO_NAP, Service
 from pgqueue.worker.failures import was_handed_back

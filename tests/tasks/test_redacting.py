@@ -13,10 +13,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pgqueue import InvalidTask, flow, task
+from pgqueue.calls.stand_ins import stand_in
 from pgqueue.codec.encoding import Returned
 from pgqueue.engine.values import Claim
 from pgqueue.models import Message
-from pgqueue.redaction import FIELDS, MASK, MOST_SHOWN, Redactor, stand_in
+from pgqueue.redaction import FIELDS, MASK, MOST_SHOWN, Redactor
 from pgqueue.tasks import Task, redacting
 from pgqueue.testing import run_all
 from tests.cards import (

@@ -19,7 +19,7 @@ from django.db.migrations.state import ProjectState
 from psycopg.sql import Composable
 
 from pgqueue.engine import tracking, trail
-from pgqueue.engine.tracking import OWN, TABLES, Definition, Table
+from pgqueue.engine.tracking import OWN, TABLES, Definition, TrackedTable
 from pgqueue.events.tables import parts_of, parts_of_model, quoted, topic_of
 from pgqueue.exceptions import InvalidEvent, InvalidTracking
 from pgqueue.options.filters import as_topic
@@ -171,7 +171,7 @@ class TrackTable(Operation):
 
     def _find(
         self, app_label: str, editor: BaseDatabaseSchemaEditor, state: ProjectState
-    ) -> tuple[Table, Definition] | None:
+    ) -> tuple[TrackedTable, Definition] | None:
         """Return the table, and what is published of it; None: not in this database."""
         alias = editor.connection.alias
         parts, definition = self.table, self.definition
@@ -277,7 +277,7 @@ def _unready(editor: BaseDatabaseSchemaEditor, why: str) -> None:
     editor.collected_sql.append(f"-- Not known before the tables are there: {why}.")
 
 
-def _look_at(table: Table, definition: Definition, named: str) -> None:
+def _look_at(table: TrackedTable, definition: Definition, named: str) -> None:
     """Check that a table can have these triggers.
 
     Raises:

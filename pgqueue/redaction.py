@@ -135,7 +135,7 @@ class Redactor:
         """Yield where each value begins and ends that is redacted."""
         if not self.may_redact(text):
             return
-        open_: list[_Open] = []
+        open_: list[_OpenContainer] = []
         tokens = _TOKEN.finditer(text)
         for token in tokens:
             kind = text[token.start()]
@@ -155,7 +155,7 @@ class Redactor:
                     if token[0] != "null":
                         yield token.start(), _end(text, token, tokens)
                 elif kind in "{[":
-                    open_.append(_Open(below, is_list=kind == "["))
+                    open_.append(_OpenContainer(below, is_list=kind == "["))
 
     @property
     def is_idle(self) -> bool:
@@ -189,7 +189,7 @@ class Redactor:
         return frozenset(map(_plain, self.fields))
 
 
-class _Open:
+class _OpenContainer:
     """An object or a list whose end was not read yet."""
 
     __slots__ = ("_index", "_name", "_next", "_tree", "awaits_name")
@@ -364,7 +364,7 @@ def _without(text: str, form: str) -> str:
     return text
 
 
-class Rules(NamedTuple):
+class RedactionRules(NamedTuple):
     """The redactors of the columns of a message."""
 
     payload: Redactor
@@ -374,7 +374,7 @@ class Rules(NamedTuple):
     @classmethod
     def of(
         cls, fields: tuple[str, ...], payload: Tree = NOWHERE, result: Tree | None = NOWHERE
-    ) -> Rules:
+    ) -> RedactionRules:
         """Return rules by the names of fields, and by places in a payload and a result."""
         return cls(Redactor(fields, payload), Redactor(fields, result), Redactor(fields))
 
@@ -428,14 +428,16 @@ class Redaction:
         """Return it as a text."""
         return json.dumps({"fields": self.fields, "tasks": self.tasks})
 
-    def rules(self, task: str | None) -> Rules:
+    def rules(self, task: str | None) -> RedactionRules:
         """Return the rules of a task; without a known task, the rules of fields."""
         return self._rules.get(task or "", self._rules[""])
 
     @cached_property
-    def _rules(self) -> Mapping[str, Rules]:
-        by_task = {name: Rules.of(self.fields, *trees) for name, trees in self.tasks.items()}
-        return {**by_task, "": Rules.of(self.fields)}
+    def _rules(self) -> Mapping[str, RedactionRules]:
+        by_task = {
+            name: RedactionRules.of(self.fields, *trees) for name, trees in self.tasks.items()
+        }
+        return {**by_task, "": RedactionRules.of(self.fields)}
 
 
 def _said(error: BaseException) -> str:

@@ -10,7 +10,7 @@ from uuid import UUID, uuid4
 import psycopg
 
 from pgqueue.claiming.claimer import Claimant, Claimed, Claimer
-from pgqueue.claiming.free_lanes import FindChannels, FreeLanes, Request
+from pgqueue.claiming.free_lanes import ClaimLanes, FindChannels, FreeLanes
 from pgqueue.engine.claim import Answer
 from pgqueue.engine.values import Claim
 
@@ -84,7 +84,7 @@ class PlannedClaims:
     def __init__(
         self,
         find_channels: Callable[[], Sequence[str]],
-        take: Callable[[Request], Answer],
+        take: Callable[[ClaimLanes], Answer],
         clock: Callable[[], float],
     ) -> None:
         self.lanes = FreeLanes()

@@ -17,7 +17,7 @@ from django.test import override_settings
 from pgqueue.database.connections import connect
 from pgqueue.engine import replication
 from pgqueue.replication import slots
-from pgqueue.replication.feed import Feed
+from pgqueue.replication.feed import WalFeed
 from tests.eventually import eventually
 
 
@@ -70,9 +70,9 @@ def _is_active(connection: psycopg.Connection[Any], name: str) -> bool:
 
 
 @contextmanager
-def feeding(*, waits: bool = True) -> Iterator[Feed]:
+def feeding(*, waits: bool = True) -> Iterator[WalFeed]:
     """Follow the WAL in a thread, for a while."""
-    feed = Feed("default")
+    feed = WalFeed("default")
     feed.start()
     try:
         if waits:

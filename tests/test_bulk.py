@@ -254,11 +254,11 @@ def test_an_operation_that_there_is_none_of_is_refused(db: None) -> None:
 
 def test_the_share_of_the_ids_grows_to_all(queue: Connection) -> None:
     shares = [
-        bulk.Progress(newest=10).share,
-        bulk.Progress(newest=10, walked=5).share,
-        bulk.Progress(newest=10, walked=10).share,
-        bulk.Progress(newest=10, walked=10, has_ended=True).share,
-        bulk.Progress(newest=0).share,
+        bulk.OperationProgress(newest=10).share,
+        bulk.OperationProgress(newest=10, walked=5).share,
+        bulk.OperationProgress(newest=10, walked=10).share,
+        bulk.OperationProgress(newest=10, walked=10, has_ended=True).share,
+        bulk.OperationProgress(newest=0).share,
     ]
 
     assert shares == [0.0, 0.5, 0.99, 1.0, 0.0]

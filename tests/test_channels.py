@@ -449,7 +449,7 @@ class TestPurging:
         enqueue(queue, 3, channel="mail")
         later: list[int] = []
 
-        def discard_and_enqueue(*args: Any, **kwargs: Any) -> purge.Step:
+        def discard_and_enqueue(*args: Any, **kwargs: Any) -> purge.PurgeStep:
             later.extend(enqueue(queue, channel="mail"))
             return original(*args, **kwargs)
 
@@ -480,7 +480,7 @@ class TestPurging:
             monkeypatch.setattr(purge, "BATCH", 2)
             steps: list[int] = []
 
-            def fail_later(*args: Any, **kwargs: Any) -> purge.Step:
+            def fail_later(*args: Any, **kwargs: Any) -> purge.PurgeStep:
                 steps.append(1)
                 if len(steps) == 3:
                     raise DatabaseError("gone")

@@ -23,7 +23,7 @@ from pgqueue import (
     receive,
     subscribe,
 )
-from pgqueue.engine.wait import Seen
+from pgqueue.engine.wait import MessageSnapshot
 from pgqueue.events import subscriptions
 from pgqueue.exceptions import (
     DecryptionFailed,
@@ -471,7 +471,7 @@ class TestNobodyIsShown:
         progress = jobs.keep.codec.encode_progress(SECRET)
         result = jobs.keep.codec.encode_result(SECRET)
 
-        told = block("ended", Seen(1, "succeeded", 1, 0, progress, result))
+        told = block("ended", MessageSnapshot(1, "succeeded", 1, 0, progress, result))
 
         assert b'"progress": null' in told
         assert b'"result": null' in told

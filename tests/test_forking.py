@@ -15,7 +15,7 @@ from django.db import connection, connections, transaction
 from pgqueue.database import forking
 from pgqueue.database.connections import connect
 from pgqueue.metrics.port import Port
-from pgqueue.threads.listener import Subscription, Topic, subscribe
+from pgqueue.threads.listener import Topic, TopicListener, subscribe
 from pgqueue.worker.stopping import SIGNALS, StopRequests
 from tests.eventually import eventually
 
@@ -57,7 +57,7 @@ class TestASession:
     def test_of_a_listener_that_a_child_closes_goes_on_hearing(self) -> None:
         heard: list[object] = []
         topic = Topic("forking")
-        hearing = subscribe("default", Subscription(topic=topic, heard=heard.append))
+        hearing = subscribe("default", TopicListener(topic=topic, heard=heard.append))
         try:
             hearing.begun.result(10)
             listener = hearing.listener

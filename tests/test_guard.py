@@ -27,7 +27,7 @@ from pgqueue.events import consumers
 from pgqueue.events.acting import acting
 from pgqueue.events.consuming import GroupReader
 from pgqueue.models import Message
-from pgqueue.replication.feed import Feed
+from pgqueue.replication.feed import WalFeed
 from pgqueue.streams.requests import answer_of
 from pgqueue.threads.service import Service
 from pgqueue.worker.buffer import Buffer
@@ -226,7 +226,7 @@ class TestACommandWhoseThreadEnds:
             call_command("pgqueue_group", "run", "billing", "mail")
 
     def test_that_follows_the_wal_fails(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(Feed, "run", lambda self: self.finish())
+        monkeypatch.setattr(WalFeed, "run", lambda self: self.finish())
         monkeypatch.setattr("pgqueue.management.commands.pgqueue_replication._ready", lambda *_: "")
 
         with pytest.raises(CommandError, match="has ended"):

@@ -40,7 +40,7 @@ from pgqueue.engine.values import Position
 from pgqueue.events import subscribing
 from pgqueue.models import LogFloor, Subscription, Webhook
 from pgqueue.operating import health
-from pgqueue.operating.health import Check, Limits, Status
+from pgqueue.operating.health import Check, HealthLimits, Status
 from pgqueue.options.webhook_options import new_secret
 from pgqueue.tasks import scheduling
 from tests.duties.kinds import Lasting, Notes
@@ -64,7 +64,7 @@ from tests.feeding import by_wal, feeding, slot_made
 pytestmark = pytest.mark.django_db(transaction=True)
 
 Connection = psycopg.Connection[Any]
-LIMITS = Limits()
+LIMITS = HealthLimits()
 
 
 def do_all_duties() -> None:
@@ -110,7 +110,7 @@ def monitoring(connection: Connection) -> Iterator[str]:
         connection.execute(f"DROP OWNED BY {role}; DROP ROLE {role}")
 
 
-def check(name: str, limits: Limits = LIMITS) -> Check:
+def check(name: str, limits: HealthLimits = LIMITS) -> Check:
     """Make one check."""
     (made,) = health.examine("default", limits, [name])
     return made
@@ -1013,14 +1013,14 @@ class TestTheCommand:
         }
         asked = []
 
-        def note(alias: str, limits: Limits, names: object) -> list[Check]:
+        def note(alias: str, limits: HealthLimits, names: object) -> list[Check]:
             asked.append(limits)
             return []
 
         with patch("pgqueue.management.commands.pgqueue_health.examine", note):
             told(*(f"--{name.replace('_', '-')}={value}" for name, value in given.items()))
 
-        assert asked == [Limits(**given)]
+        assert asked == [HealthLimits(**given)]
 
     @pytest.mark.parametrize("arguments", [[], ["--database", "default"]])
     def test_fails_where_it_is_configured_as_can_not_be(

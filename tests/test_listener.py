@@ -20,8 +20,8 @@ from pgqueue.exceptions import NothingToHear
 from pgqueue.threads import listener as listening_module
 from pgqueue.threads.listener import (
     Listener,
-    Subscription,
     Topic,
+    TopicListener,
     subscribe,
 )
 from tests.eventually import eventually
@@ -75,8 +75,8 @@ def notify(connection: Connection, text: str) -> None:
     )
 
 
-def subscribed(heard: list[Any], key: str = "a", **options: Any) -> Subscription:
-    subscription = Subscription(topic=KEYED, key=key, heard=heard.append, **options)
+def subscribed(heard: list[Any], key: str = "a", **options: Any) -> TopicListener:
+    subscription = TopicListener(topic=KEYED, key=key, heard=heard.append, **options)
     subscribe("default", subscription).begun.result(WITHIN)
     return subscription
 
@@ -86,7 +86,7 @@ def listening(
     heard: list[str | None], between: Callable[[Connection], timedelta]
 ) -> Iterator[Listener]:
     listener = Listener(Session("default", name="listening"))
-    listener.add(Subscription(topic=NEW, heard=heard.append, between=between))
+    listener.add(TopicListener(topic=NEW, heard=heard.append, between=between))
     listener.start()
     yield listener
     listener.stop()
@@ -160,7 +160,7 @@ class TestAllSubscriptionsOfAProcess:
             raise ValueError("heard")
 
         with hearing(signals.service_failed, "error") as errors:
-            failing = subscribe("default", Subscription(topic=KEYED, key="a", heard=fail))
+            failing = subscribe("default", TopicListener(topic=KEYED, key="a", heard=fail))
             subscription = subscribed(heard)
             notify(connection, "unreadable")
             notify(connection, "a:1")
@@ -187,7 +187,7 @@ class TestAllSubscriptionsOfAProcess:
 
     def test_leave_a_channel_that_only_a_closed_one_had(self, connection: Connection) -> None:
         heard: list[str | None] = []
-        staying = Subscription(topic=NEW, heard=[].append)
+        staying = TopicListener(topic=NEW, heard=[].append)
         subscribe("default", staying).begun.result(WITHIN)
         subscription = subscribed(heard)
         listener = staying.listener
@@ -205,7 +205,7 @@ class TestAllSubscriptionsOfAProcess:
         def check(connection: Connection) -> None:
             raise NothingToHear
 
-        subscription = Subscription(topic=KEYED, heard=[].append, check=check)
+        subscription = TopicListener(topic=KEYED, heard=[].append, check=check)
 
         with pytest.raises(NothingToHear):
             subscribe("default", subscription).begun.result(WITHIN)

@@ -19,7 +19,7 @@ from pgqueue.engine import reencrypt as engine
 from pgqueue.exceptions import MissingEncryptionKey
 from pgqueue.models import History, Message
 from pgqueue.operating import reencryption
-from pgqueue.operating.reencryption import Report, reencrypt
+from pgqueue.operating.reencryption import ReencryptionReport, reencrypt
 from pgqueue.states import Outcome
 from pgqueue.testing import run_all
 from tests import encrypted_jobs as jobs
@@ -101,7 +101,7 @@ class TestReencrypting:
         with rotated():
             report = reencrypt("default", batch=2)
 
-        assert report == Report(found=7, renewed=7)
+        assert report == ReencryptionReport(found=7, renewed=7)
         assert len(tokens()) == 7 + 1 + 1 + 4  # payloads, progress of both, results
         assert_all_are_under(NEW)
 
@@ -130,7 +130,7 @@ class TestReencrypting:
 
             report = reencrypt("default")
 
-        assert report == Report(found=7, current=7)
+        assert report == ReencryptionReport(found=7, current=7)
         assert tokens() == before
 
     def test_goes_on_where_it_was_stopped(self) -> None:
@@ -150,7 +150,7 @@ class TestReencrypting:
         with rotated():
             report = reencrypt("default", dry_run=True)
 
-        assert report == Report(found=7, renewed=7)
+        assert report == ReencryptionReport(found=7, renewed=7)
         assert_all_are_under(OLD)
 
     def test_encrypts_what_was_stored_in_the_open(self, old: None) -> None:
@@ -166,7 +166,7 @@ class TestReencrypting:
     def test_leaves_messages_of_other_tasks_alone(self, old: None) -> None:
         jobs.plain.enqueue(SECRET)
 
-        assert reencrypt("default") == Report()
+        assert reencrypt("default") == ReencryptionReport()
         assert Message.objects.get().payload == {"args": [SECRET], "kwargs": {}}
 
     def test_names_what_no_key_decrypts_and_leaves_it(self, old: None) -> None:
@@ -175,7 +175,7 @@ class TestReencrypting:
         with keys(NEW):
             report = reencrypt("default")
 
-        assert report == Report(found=1, undecryptable={int(result.id)})
+        assert report == ReencryptionReport(found=1, undecryptable={int(result.id)})
         assert_all_are_under(OLD)
 
     def test_needs_a_key(self) -> None:
@@ -188,7 +188,9 @@ class TestReencrypting:
         jobs.keep.enqueue_many([(SECRET * 100,)] * 3)
         monkeypatch.setattr(engine, "BYTES", 1000)
 
-        walk = reencryption._Walk("default", dry_run=True, limit=100, is_to_stop=lambda: False)
+        walk = reencryption._ReencryptionWalk(
+            "default", dry_run=True, limit=100, is_to_stop=lambda: False
+        )
 
         assert list(walk.through("live", None)) == [1, 1, 1]
 
@@ -224,7 +226,7 @@ class TestBesideOthers:
         assert (report.renewed, report.busy) == (1, {int(locked.id)})
         assert Message.objects.get(pk=free.id).payload != Message.objects.get(pk=locked.id).payload
         with rotated():
-            assert reencrypt("default") == Report(found=2, renewed=1, current=1)
+            assert reencrypt("default") == ReencryptionReport(found=2, renewed=1, current=1)
 
     def test_a_checkpoint_that_is_written_meanwhile_is_kept(
         self, old: None, monkeypatch: pytest.MonkeyPatch

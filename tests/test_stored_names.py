@@ -132,7 +132,7 @@ class TestANameThatIsNoTask:
     @pytest.mark.django_db(transaction=True)
     @pytest.mark.parametrize("name", ["tests.trap.function", f"{ME}.undeclared", "..x"])
     def test_in_another_queue_is_left_there(self, name: str) -> None:
-        report = importers.Report()
+        report = importers.ImportReport()
         job = importers.Pending(
             **{
                 **dict.fromkeys(importers.Pending._fields),

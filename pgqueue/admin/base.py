@@ -32,7 +32,7 @@ ON_ONE_LINE: dict[Any, Any] = {**AS_JSON, TextField: {"widget": AdminTextInputWi
 
 
 @dataclass(frozen=True)
-class Done:
+class DoneText:
     """What was done to rows, in words.
 
     Args:
@@ -44,9 +44,9 @@ class Done:
     counted: Any
 
 
-PAUSED = Done(_("Paused."), ngettext_lazy("%d paused.", "%d paused."))
-RESUMED = Done(_("Resumed."), ngettext_lazy("%d resumed.", "%d resumed."))
-ENQUEUED = Done(_("Enqueued."), ngettext_lazy("%d enqueued.", "%d enqueued."))
+PAUSED = DoneText(_("Paused."), ngettext_lazy("%d paused.", "%d paused."))
+RESUMED = DoneText(_("Resumed."), ngettext_lazy("%d resumed.", "%d resumed."))
+ENQUEUED = DoneText(_("Enqueued."), ngettext_lazy("%d enqueued.", "%d enqueued."))
 
 
 class QueueAdmin(ModelAdmin):
@@ -119,7 +119,7 @@ class QueueAdmin(ModelAdmin):
     def delete_model(self, request: HttpRequest, obj: Model) -> None:
         obj.delete(using=settings().database)
 
-    def report(self, request: HttpRequest, rows: Sequence[Model], done: Done) -> None:
+    def report(self, request: HttpRequest, rows: Sequence[Model], done: DoneText) -> None:
         """Write into the history of rows what was done to them, and say how many there were."""
         for row in rows:
             self.log_change(request, row, str(done.said))

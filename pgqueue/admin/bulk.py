@@ -23,7 +23,7 @@ from pgqueue.admin.base import QueueAdmin
 from pgqueue.admin.filters import as_flow, state_label
 from pgqueue.admin.lane import serving
 from pgqueue.admin.links import page_url
-from pgqueue.admin.operations import OPERATIONS, PURGE, Operation
+from pgqueue.admin.operations import OPERATIONS, PURGE, MessageOperation
 from pgqueue.conf import settings
 from pgqueue.listing import index
 from pgqueue.listing.index import Listing, without
@@ -44,7 +44,7 @@ NEWEST = "newest"
 
 
 @dataclass(frozen=True)
-class Counted:
+class CountedMessages:
     """What an operation would be done to.
 
     Attributes:
@@ -140,14 +140,16 @@ class BulkAdmin(QueueAdmin):
         raise NotImplementedError
 
     def _begin(
-        self, request: HttpRequest, operation: Operation, chosen: bulk.Filter
+        self, request: HttpRequest, operation: MessageOperation, chosen: bulk.Filter
     ) -> HttpResponse:
         newest = request.POST.get(NEWEST, "")
         if not (newest.isascii() and newest.isdecimal() and len(newest) < 19):
             raise BadRequest(f"{NEWEST}={newest!r}: it must be an id.")
         return begin(request, operation, chosen, newest=int(newest))
 
-    def _count(self, request: HttpRequest, chosen: bulk.Filter, operation: Operation) -> Counted:
+    def _count(
+        self, request: HttpRequest, chosen: bulk.Filter, operation: MessageOperation
+    ) -> CountedMessages:
         """Count as far as a page may, in the order of an index."""
         given = {name: value for name, value in asdict(chosen).items() if value is not None}
         if chosen.state is None and len(operation.states) == 1:
@@ -174,7 +176,7 @@ class BulkAdmin(QueueAdmin):
         # A key's messages in every channel have no list of all states.
         is_all = stretch.is_all and bool(is_of_lane or listing.order)
         number = sum(group["number"] for group in found)
-        return Counted(number, is_all, found[:GROUPS])
+        return CountedMessages(number, is_all, found[:GROUPS])
 
     @property
     def _messages(self) -> MessageQuerySet:
@@ -182,7 +184,7 @@ class BulkAdmin(QueueAdmin):
 
 
 def begin(
-    request: HttpRequest, operation: Operation, chosen: bulk.Filter, *, newest: int
+    request: HttpRequest, operation: MessageOperation, chosen: bulk.Filter, *, newest: int
 ) -> HttpResponse:
     """Begin an operation for the user of a request, and lead to the page that follows it."""
     pk = request.user.pk
@@ -276,10 +278,10 @@ def find(id: int) -> Any:
     return None
 
 
-def told_of(row: Any, operation: Operation) -> dict[str, Any]:
+def told_of(row: Any, operation: MessageOperation) -> dict[str, Any]:
     """Return what the page of an operation shows, and what it is told while it goes on."""
     given = row.progress or {"newest": row.payload["args"][1]}
-    progress = bulk.Progress(**given)
+    progress = bulk.OperationProgress(**given)
     state = getattr(row, "outcome", None) or row.state
     is_over = state == State.DEAD or state in Outcome.values
     return {
@@ -306,7 +308,7 @@ def _said(state: str, row: Any) -> str:
     return words.get(state, state)  # type: ignore[call-overload,no-any-return]
 
 
-def _counts(progress: bulk.Progress, operation: Operation) -> str:
+def _counts(progress: bulk.OperationProgress, operation: MessageOperation) -> str:
     parts = [_("%(count)s %(done)s") % {"count": grouped(progress.done), "done": operation.done}]
     if progress.asked:
         parts.append(_("%s running and asked to stop") % grouped(progress.asked))

@@ -14,7 +14,7 @@ from django.utils.translation import gettext as _
 
 from pgqueue.admin.base import ReadOnlyAdmin
 from pgqueue.admin.filters import Choice, TextFilter
-from pgqueue.listing.index import Listing, Stretch, estimated_count, without
+from pgqueue.listing.index import Listing, ListStretch, estimated_count, without
 from pgqueue.templatetags.pgqueue_admin import grouped
 
 START_VAR = "start"
@@ -59,7 +59,7 @@ class BoundedChangeList(ChangeList):
             raise IncorrectLookupParameters(error) from error
         return self.root_queryset.filter(pk__in=self.stretch.ids)
 
-    def _look(self) -> Stretch:
+    def _look(self) -> ListStretch:
         until = monotonic() + LOOK_FOR
         stretch, self.looks = self.listing.stretch(self.start), 1
         while stretch.next and len(stretch.ids) < self.list_per_page and monotonic() < until:

@@ -25,7 +25,7 @@ from pgqueue.admin.flow_drawing import draw, in_order, lasting, word_for
 from pgqueue.admin.lane import serving
 from pgqueue.admin.links import page_url, to_page, to_row
 from pgqueue.admin.live import words as live_words
-from pgqueue.admin.operations import CANCEL, DISCARD, REPLAY, Operation, report
+from pgqueue.admin.operations import CANCEL, DISCARD, REPLAY, MessageOperation, report
 from pgqueue.conf import settings
 from pgqueue.engine import flow_graph, flows
 from pgqueue.engine.flow_graph import Graph
@@ -177,7 +177,9 @@ class FlowAdmin(ListedAdmin):
         }
         return TemplateResponse(request, "admin/pgqueue/flow/operation.html", context)
 
-    def _operate(self, request: HttpRequest, flow: Flow, operation: Operation) -> HttpResponse:
+    def _operate(
+        self, request: HttpRequest, flow: Flow, operation: MessageOperation
+    ) -> HttpResponse:
         found = get_flow(flow.pk, database=settings().database)
         operated = found.retry() if operation is REPLAY else found.cancel()
         number = sum(map(len, operated))
@@ -186,7 +188,7 @@ class FlowAdmin(ListedAdmin):
         self.message_user(request, text)
         return HttpResponseRedirect(_page_of(flow))
 
-    def _begin(self, request: HttpRequest, flow: Flow, operation: Operation) -> HttpResponse:
+    def _begin(self, request: HttpRequest, flow: Flow, operation: MessageOperation) -> HttpResponse:
         state = State.DEAD.value if operation is REPLAY else None
         chosen = bulk.Filter(flow=flow.pk, state=state)
         self.log_change(request, flow, _("%s: asked for.") % operation.label)

@@ -13,9 +13,9 @@ from django.utils.text import Truncator
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
-from pgqueue.admin.flow_layout import HEIGHT, WIDTH, Layout, Line, lay_out
+from pgqueue.admin.flow_layout import HEIGHT, WIDTH, FlowLayout, Line, lay_out
 from pgqueue.admin.links import page_url
-from pgqueue.engine.flow_graph import Graph, Node
+from pgqueue.engine.flow_graph import FlowNode, Graph
 from pgqueue.states import WAITING, Outcome, State
 from pgqueue.templatetags.pgqueue_admin import duration, grouped
 from pgqueue.templatetags.pgqueue_admin import state as label_of
@@ -91,7 +91,7 @@ class Box:
         is_repeated: whether some of its messages wait for others of it.
     """
 
-    node: Node
+    node: FlowNode
     x: float
     y: float
     name: str
@@ -165,7 +165,7 @@ class Drawing:
 
     boxes: Sequence[Box]
     edges: Sequence[Edge]
-    layout: Layout
+    layout: FlowLayout
     description: str
     box_width: int = WIDTH
     box_height: int = HEIGHT
@@ -218,20 +218,20 @@ def lasting(begin: datetime | None, end: datetime | None) -> timedelta | None:
     return None if begin is None or end is None else end - begin
 
 
-def _name(node: Node) -> str:
+def _name(node: FlowNode) -> str:
     if node.number == 1:
         return f"{node.task} #{node.id}"
     return f"{node.task} {TIMES} {grouped(node.number)}"
 
 
-def _counts(request: HttpRequest, flow_id: int, node: Node) -> list[Count]:
+def _counts(request: HttpRequest, flow_id: int, node: FlowNode) -> list[Count]:
     return [
         Count(word, number, _list_url(request, flow_id, node, word))
         for word, number in in_order(node.words)
     ]
 
 
-def _list_url(request: HttpRequest, flow_id: int, node: Node, word: str) -> str:
+def _list_url(request: HttpRequest, flow_id: int, node: FlowNode, word: str) -> str:
     """Return the address of the list of a task's messages in a state."""
     is_ended = word in Outcome.values
     model = "history" if is_ended else "message"
@@ -243,7 +243,7 @@ def _list_url(request: HttpRequest, flow_id: int, node: Node, word: str) -> str:
     return page_url(f"{model}_changelist", **given)
 
 
-def _node_url(request: HttpRequest, flow_id: int, node: Node) -> str:
+def _node_url(request: HttpRequest, flow_id: int, node: FlowNode) -> str:
     """Return the address of its message, or of the list of what of it needs somebody first."""
     word, _number = in_order(node.words)[0]
     if node.number > 1:

@@ -38,7 +38,7 @@ class Line:
 
 
 @dataclass(frozen=True)
-class Layout:
+class FlowLayout:
     """Where everything is.
 
     Attributes:
@@ -53,7 +53,9 @@ class Layout:
     repeated: frozenset[int] = field(default_factory=frozenset)
 
 
-def lay_out(nodes: Sequence[int], waits: Collection[Wait], keep: Collection[Wait] = ()) -> Layout:
+def lay_out(
+    nodes: Sequence[int], waits: Collection[Wait], keep: Collection[Wait] = ()
+) -> FlowLayout:
     """Place nodes, and lines for what waits for what.
 
     A wait that follows from others is left out, as is one that closes a circle: tasks may wait for
@@ -66,7 +68,7 @@ def lay_out(nodes: Sequence[int], waits: Collection[Wait], keep: Collection[Wait
     layers = _layered(nodes, drawn)
     ways = _ways(layers, drawn)
     spots, height = _spots(_ordered(layers, ways.values()))
-    return Layout(
+    return FlowLayout(
         corners={node: spots[node] for node in nodes},
         lines=[_line(wait, way, spots) for wait, way in ways.items()],
         width=2 * MARGIN + len(layers) * (WIDTH + ACROSS) - ACROSS if layers else 0,

@@ -32,7 +32,7 @@ KINDS = 5
 
 
 @dataclass(frozen=True)
-class Seen:
+class KeyState:
     """A key as it is now.
 
     Attributes:
@@ -52,7 +52,7 @@ class Seen:
     of_channel: Policy | None
 
     @classmethod
-    def of(cls, name: str, key: str) -> Seen:
+    def of(cls, name: str, key: str) -> KeyState:
         """Look at a key."""
         alias, channel = settings().database, Channel(name)
         bound = index.REACH // KINDS

@@ -22,7 +22,7 @@ from pgqueue.admin.filters import (
     TaskFilter,
     with_flow,
 )
-from pgqueue.admin.lane import Seen
+from pgqueue.admin.lane import KeyState
 from pgqueue.admin.links import page_url, to_page, to_row, with_urls
 from pgqueue.admin.operations import (
     CANCEL,
@@ -31,7 +31,7 @@ from pgqueue.admin.operations import (
     RELEASE,
     REPLAY,
     RUN_NOW,
-    Operation,
+    MessageOperation,
     operate,
 )
 from pgqueue.admin.preview import in_words
@@ -125,7 +125,7 @@ class MessageAdmin(BulkAdmin, ShownMessageAdmin):
             context["bulk_links"] = self._bulk_links(request)
         return response
 
-    def _bulk_links(self, request: HttpRequest) -> list[tuple[Operation, str]]:
+    def _bulk_links(self, request: HttpRequest) -> list[tuple[MessageOperation, str]]:
         """Return the operations that make sense for the messages which the list's filters find.
 
         A project's own filter, which operations do not know, leaves none.
@@ -157,7 +157,7 @@ class MessageAdmin(BulkAdmin, ShownMessageAdmin):
             )
         except ValueError as error:
             raise BadRequest(str(error)) from error
-        seen = Seen.of(name, key)
+        seen = KeyState.of(name, key)
         context = {
             **self.admin_site.each_context(request),
             "title": _("Key “%(key)s” of the channel “%(channel)s”") % {"key": key, "channel": name}
@@ -219,7 +219,7 @@ def _has_ended(object_id: str) -> bool:
     )
 
 
-def _policies(request: HttpRequest, seen: Seen) -> list[tuple[str, str]]:
+def _policies(request: HttpRequest, seen: KeyState) -> list[tuple[str, str]]:
     shown = {_("Limits of the key"): seen.policy, _("Limits of the channel"): seen.of_channel}
     return [
         (str(label), to_row(request, "policy", policy.pk, in_words(policy)))

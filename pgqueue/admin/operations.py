@@ -36,7 +36,7 @@ LOGGED_ONE_BY_ONE = 100
 
 
 @dataclass(frozen=True, kw_only=True)
-class Operation:
+class MessageOperation:
     """An operation, and the words for it.
 
     Args:
@@ -63,7 +63,7 @@ class Operation:
         return bool(getattr(admin, f"has_{self.permission}_permission")(request))
 
 
-RUN_NOW = Operation(
+RUN_NOW = MessageOperation(
     name="run_now",
     run=MessageQuerySet.run_now,
     label=_("Run now"),
@@ -71,7 +71,7 @@ RUN_NOW = Operation(
     states={State.SCHEDULED},
     otherwise=_("not scheduled any more"),
 )
-CANCEL = Operation(
+CANCEL = MessageOperation(
     name="cancel",
     run=MessageQuerySet.cancel,
     label=_("Cancel"),
@@ -81,7 +81,7 @@ CANCEL = Operation(
     otherwise=_("had already ended, or are dead"),
     is_final=True,
 )
-REPLAY = Operation(
+REPLAY = MessageOperation(
     name="replay",
     run=MessageQuerySet.replay,
     label=_("Replay"),
@@ -89,7 +89,7 @@ REPLAY = Operation(
     states={State.DEAD},
     otherwise=_("no longer dead"),
 )
-DISCARD = Operation(
+DISCARD = MessageOperation(
     name="discard",
     run=MessageQuerySet.discard,
     label=_("Discard"),
@@ -99,7 +99,7 @@ DISCARD = Operation(
     permission="purge",
     is_final=True,
 )
-PURGE = Operation(
+PURGE = MessageOperation(
     name="purge",
     run=MessageQuerySet.discard,
     label=_("Purge"),
@@ -110,7 +110,7 @@ PURGE = Operation(
     is_final=True,
 )
 """Of a channel: it is not offered for chosen messages."""
-RELEASE = Operation(
+RELEASE = MessageOperation(
     name="release",
     run=MessageQuerySet.release,
     label=pgettext_lazy("take from a worker", "Release"),
@@ -126,7 +126,7 @@ OPERATIONS = {each.name: each for each in (RUN_NOW, CANCEL, RELEASE, REPLAY, DIS
 
 
 def operate(
-    admin: QueueAdmin, request: HttpRequest, queryset: QuerySet[Any], operation: Operation
+    admin: QueueAdmin, request: HttpRequest, queryset: QuerySet[Any], operation: MessageOperation
 ) -> HttpResponse | None:
     """Do it to what was chosen, or first ask whether that is meant."""
     if "ids" in request.POST:
@@ -146,7 +146,7 @@ def operate(
 
 
 def _ask(
-    admin: QueueAdmin, request: HttpRequest, ids: Sequence[int], operation: Operation
+    admin: QueueAdmin, request: HttpRequest, ids: Sequence[int], operation: MessageOperation
 ) -> TemplateResponse:
     # The page holds the ids, so that what is seen on it is what is done. In one field:
     # Django takes no more than a thousand.
@@ -167,7 +167,7 @@ def _ask(
 
 
 def _perform(
-    admin: QueueAdmin, request: HttpRequest, ids: Sequence[int], operation: Operation
+    admin: QueueAdmin, request: HttpRequest, ids: Sequence[int], operation: MessageOperation
 ) -> None:
     """Do it batch by batch, and say what came of it even where it could not go on."""
     operated, tried = Operated(), 0
@@ -192,7 +192,7 @@ def _perform(
     admin.message_user(request, text, level if tried == len(ids) else messages.ERROR)
 
 
-def report(operation: Operation, operated: Operated, *, tried: int, chosen: int) -> str:
+def report(operation: MessageOperation, operated: Operated, *, tried: int, chosen: int) -> str:
     """Say what came of an operation."""
     done, asked, busy = (len(ids) for ids in operated)
     otherwise = tried - done - asked - busy

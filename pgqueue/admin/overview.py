@@ -21,7 +21,7 @@ from pgqueue.admin.overview_sections import in_words, payload, rendered
 from pgqueue.admin.overview_stream import OverviewClient
 from pgqueue.admin.visitors import Visitor
 from pgqueue.conf import settings
-from pgqueue.engine.run_statistics import WINDOWS, Window
+from pgqueue.engine.run_statistics import WINDOWS, CountingWindow
 from pgqueue.models import Overview
 from pgqueue.streams import requests
 
@@ -95,7 +95,7 @@ class OverviewAdmin(ReadOnlyAdmin):
     def _may_see(self, request: HttpRequest) -> bool:
         return self.admin_site.has_permission(request) and self.has_view_permission(request)
 
-    def _window(self, request: HttpRequest) -> Window:
+    def _window(self, request: HttpRequest) -> CountingWindow:
         if not self.has_view_permission(request):
             raise PermissionDenied
         return WINDOWS.get(request.GET.get("window", ""), WINDOWS["hour"])

@@ -19,9 +19,9 @@ from pgqueue.engine.overview import DeadGroup, HeldBack, Running, StoppedFlow
 from pgqueue.engine.run_statistics import (
     HOUR,
     MINUTE,
+    CountingWindow,
     Counts,
-    Period,
-    Window,
+    PeriodCounts,
     quantile,
 )
 from pgqueue.models import Duty, Schedule, Subscription, Webhook, Worker
@@ -90,14 +90,14 @@ class DeadRow(NamedTuple):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Snapshot:
+class OverviewSnapshot:
     """What the overview shows of one moment."""
 
     at: datetime
-    window: Window
+    window: CountingWindow
     channels: Sequence[ChannelRow]
     tasks: Sequence[TaskRow]
-    periods: Sequence[Period]
+    periods: Sequence[PeriodCounts]
     workers: Sequence[WorkerRow]
     limited: HeldBack
     dead: Sequence[DeadRow]
@@ -137,7 +137,7 @@ class Snapshot:
         if self.window.period == HOUR:
             last = last.replace(minute=0)
         times = [last - n * step for n in range(self.window.span // step)][::-1]
-        none = Period(last, 0, 0, 0, 0.0, 0.0, 0)
+        none = PeriodCounts(last, 0, 0, 0, 0.0, 0.0, 0)
         each = [known.get(time, none) for time in times]
         return {
             "at": [time.timestamp() for time in times],
@@ -148,7 +148,7 @@ class Snapshot:
         }
 
 
-def look(alias: str, window: Window) -> Snapshot:
+def look(alias: str, window: CountingWindow) -> OverviewSnapshot:
     """Read what the overview shows.
 
     Args:
@@ -166,7 +166,7 @@ def look(alias: str, window: Window) -> Snapshot:
         groups = health.groups(connection)
     now, workers = seen.at, _workers(alias)
     lease = settings().lease
-    return Snapshot(
+    return OverviewSnapshot(
         at=now,
         window=window,
         channels=[

@@ -6,7 +6,7 @@ from django.template.loader import render_to_string
 from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
-from pgqueue.admin.overview_data import Snapshot
+from pgqueue.admin.overview_data import OverviewSnapshot
 from pgqueue.templatetags.pgqueue_admin import duration, grouped
 
 SECTIONS = (
@@ -26,7 +26,7 @@ SECTIONS = (
 """The parts of the page that go on while it is open, each of a template of its own."""
 
 
-def rendered(snapshot: Snapshot) -> dict[str, str]:
+def rendered(snapshot: OverviewSnapshot) -> dict[str, str]:
     """Return the HTML of each section."""
     return {
         name: render_to_string(f"admin/pgqueue/overview/{name}.html", {"it": snapshot})
@@ -34,7 +34,7 @@ def rendered(snapshot: Snapshot) -> dict[str, str]:
     }
 
 
-def in_words(snapshot: Snapshot) -> dict[str, str]:
+def in_words(snapshot: OverviewSnapshot) -> dict[str, str]:
     """Say what each chart shows, to those who don't see it."""
     totals = snapshot.totals
     if not totals["runs"]:
@@ -49,7 +49,7 @@ def in_words(snapshot: Snapshot) -> dict[str, str]:
     }
 
 
-def payload(snapshot: Snapshot) -> dict[str, Any]:
+def payload(snapshot: OverviewSnapshot) -> dict[str, Any]:
     """Return what an open page takes over."""
     return {
         "sections": rendered(snapshot),

@@ -19,7 +19,7 @@ from pgqueue.admin.visitors import Visitor
 from pgqueue.engine.run_statistics import WINDOWS
 from pgqueue.streams import wire
 from pgqueue.streams.client import Client
-from pgqueue.streams.source import LINGER, Source
+from pgqueue.streams.source import LINGER, StreamSource
 from pgqueue.threads.service import NO_NAP
 
 EVERY = timedelta(seconds=2)
@@ -70,7 +70,7 @@ class OverviewClient(Client):
             self.begin(block)
 
 
-class Overviews(Source[OverviewClient]):
+class Overviews(StreamSource[OverviewClient]):
     """Looks every two seconds, once for all that show the same."""
 
     def __init__(self, alias: str) -> None:

@@ -37,7 +37,7 @@ EARLIEST = timedelta(milliseconds=50)
 
 
 @dataclass(frozen=True)
-class Step:
+class StoryLine:
     """A line of a timeline.
 
     Attributes:
@@ -55,10 +55,10 @@ class Step:
     is_open: bool = False
 
 
-def story(request: HttpRequest, message: Any) -> list[Step]:
+def story(request: HttpRequest, message: Any) -> list[StoryLine]:
     """Return the steps of a message, live or ended, the first one first."""
     known = [
-        Step(message.created_at, _enqueued(request, message)),
+        StoryLine(message.created_at, _enqueued(request, message)),
         *_waits(message),
         *_let_go(request, message),
         *_attempts(request, message),
@@ -67,7 +67,7 @@ def story(request: HttpRequest, message: Any) -> list[Step]:
     return [*_in_order(known), _now(request, message)]
 
 
-def _in_order(steps: Sequence[Step]) -> list[Step]:
+def _in_order(steps: Sequence[StoryLine]) -> list[StoryLine]:
     """Return steps by their times. A step without a time stays behind the one before it."""
     keys, last = [], aware(steps[0].at) if steps[0].at else datetime.min.replace(tzinfo=UTC)
     for step in steps:
@@ -140,20 +140,20 @@ def _enqueued(request: HttpRequest, message: Any) -> str:
     return format_html("<strong>{}</strong>{}", _("Enqueued"), parts)
 
 
-def _waits(message: Any) -> Iterator[Step]:
+def _waits(message: Any) -> Iterator[StoryLine]:
     state = getattr(message, "state", None)
     if _waits_for_others(message):
-        yield Step(message.created_at, _("It waits for other messages of its flow."))
+        yield StoryLine(message.created_at, _("It waits for other messages of its flow."))
     elif state == State.HELD:
-        yield Step(message.created_at, _("Held until it is committed."))
+        yield StoryLine(message.created_at, _("Held until it is committed."))
     # Later on, `run_at` is the time of the last retry.
     elif message.attempt == 0 and message.run_at - message.created_at > EARLIEST:
-        yield Step(
+        yield StoryLine(
             message.created_at,
             format_html(_("Delayed until {}"), _local(message.run_at)),
         )
     if message.expires_at:
-        yield Step(
+        yield StoryLine(
             message.created_at,
             format_html(_("It expires at {}"), _local(message.expires_at)),
         )
@@ -164,7 +164,7 @@ def _waits_for_others(message: Any) -> bool:
     return is_held and message.flow_id is not None and message.lease_until is None
 
 
-def _let_go(request: HttpRequest, message: Any) -> Iterator[Step]:
+def _let_go(request: HttpRequest, message: Any) -> Iterator[StoryLine]:
     """Yield when the last message ended that this one has waited for."""
     if message.flow_id is None or _waits_for_others(message):
         return
@@ -179,17 +179,17 @@ def _let_go(request: HttpRequest, message: Any) -> Iterator[Step]:
     if found is not None:
         id, ended_at = found
         text = _("{} ended, the last message that it waited for: it became ready.")
-        yield Step(ended_at, format_html(text, to_row(request, "history", id, f"#{id}")))
+        yield StoryLine(ended_at, format_html(text, to_row(request, "history", id, f"#{id}")))
 
 
-def _missing(request: HttpRequest, message: Any) -> Step:
+def _missing(request: HttpRequest, message: Any) -> StoryLine:
     """Say what a message still waits for, and what would let it go."""
     connection = connections[settings().database]
     with without(settings().database, *NOT_WHOLE):
         missing = flow_graph.missing(connection, message.pk, limit=SHOWN + 1)
         on_failure = flow_graph.on_failure(connection, message.pk)
     if not missing:
-        return Step(None, _("All that it waited for has ended: it is made ready soon."))
+        return StoryLine(None, _("All that it waited for has ended: it is made ready soon."))
     links = format_html_join(
         ", ",
         "{} ({})",
@@ -203,11 +203,11 @@ def _missing(request: HttpRequest, message: Any) -> Step:
     is_dead = any(row.word == State.DEAD for row in missing)
     if is_dead and on_failure == Blocked.OnFailure.WAIT:
         said = _("What is dead has to be replayed, and to succeed, first.")
-        return Step(None, format_html("{}. <strong>{}</strong>", text, said), BAD)
-    return Step(None, text)
+        return StoryLine(None, format_html("{}. <strong>{}</strong>", text, said), BAD)
+    return StoryLine(None, text)
 
 
-def _attempts(request: HttpRequest, message: Any) -> Iterator[Step]:
+def _attempts(request: HttpRequest, message: Any) -> Iterator[StoryLine]:
     """Yield the attempts that failed, as far as they are kept, and the last one."""
     errors = [each for each in message.errors or () if isinstance(each, Mapping)]
     before = 0
@@ -218,7 +218,7 @@ def _attempts(request: HttpRequest, message: Any) -> Iterator[Step]:
             text = ngettext(
                 "%d attempt more, whose end is not kept", "%d attempts more, not kept", missing
             )
-            yield Step(None, text % missing)
+            yield StoryLine(None, text % missing)
         before = attempt if isinstance(attempt, int) else before
         if before == message.attempt and message.claimed_at:
             yield from _last_attempt(request, message)
@@ -227,12 +227,12 @@ def _attempts(request: HttpRequest, message: Any) -> Iterator[Step]:
         text = ngettext(
             "%d worker died while it ran it", "%d workers died while they ran it", message.lost
         )
-        yield Step(None, text % message.lost, BAD)
+        yield StoryLine(None, text % message.lost, BAD)
     if message.claimed_at and before != message.attempt:
         yield from _last_attempt(request, message)
 
 
-def _failed(request: HttpRequest, error: Mapping[str, Any], *, is_open: bool) -> Step:
+def _failed(request: HttpRequest, error: Mapping[str, Any], *, is_open: bool) -> StoryLine:
     worker = error.get("worker")
     where = to_row(request, "worker", worker) if _is_uuid(worker) else worker or "?"
     told = {"attempt": error.get("attempt", "?"), "worker": where, "release": error.get("release")}
@@ -242,27 +242,27 @@ def _failed(request: HttpRequest, error: Mapping[str, Any], *, is_open: bool) ->
         text = _("Attempt {attempt} failed on {worker}")
     name, said, traceback = (str(error.get(each, "")) for each in ("class", "message", "traceback"))
     at = _parsed(error.get("at"))
-    return Step(at, format_html(text, **told), BAD, (name, said, traceback or said), is_open)
+    return StoryLine(at, format_html(text, **told), BAD, (name, said, traceback or said), is_open)
 
 
-def _last_attempt(request: HttpRequest, message: Any) -> Iterator[Step]:
+def _last_attempt(request: HttpRequest, message: Any) -> Iterator[StoryLine]:
     """Yield when the last attempt was claimed, and when it began."""
     worker = to_row(request, "worker", message.worker_id) if message.worker_id else "?"
     text = format_html(_("Attempt {} was taken by {}"), message.attempt, worker)
-    yield Step(message.claimed_at, text)
+    yield StoryLine(message.claimed_at, text)
     # Of an attempt that has just been taken, or was handed back, it is when the one before began.
     if message.started_at and message.started_at >= message.claimed_at:
         waited = message.started_at - message.created_at
         began = _("It began, %s after it was enqueued.") % _lasting(waited)
-        yield Step(message.started_at, began)
+        yield StoryLine(message.started_at, began)
 
 
-def _asked(message: Any) -> Iterator[Step]:
+def _asked(message: Any) -> Iterator[StoryLine]:
     if message.cancel_requested_at:
-        yield Step(message.cancel_requested_at, _("It was asked to stop."))
+        yield StoryLine(message.cancel_requested_at, _("It was asked to stop."))
 
 
-def _now(request: HttpRequest, message: Any) -> Step:
+def _now(request: HttpRequest, message: Any) -> StoryLine:
     """Return how it ended, or what it waits for."""
     outcome = getattr(message, "outcome", None)
     if outcome is not None:
@@ -272,9 +272,9 @@ def _now(request: HttpRequest, message: Any) -> Step:
             text = format_html(
                 _("{succeeded} after it had run for {time}"), succeeded=text, time=ran
             )
-        return Step(message.finished_at, text, GOOD if outcome == Outcome.SUCCEEDED else "")
+        return StoryLine(message.finished_at, text, GOOD if outcome == Outcome.SUCCEEDED else "")
     if message.state == State.DEAD:
-        return Step(
+        return StoryLine(
             None, format_html("<strong>{}</strong>", _("Dead: it waits for a replay.")), BAD
         )
     if message.state == State.SCHEDULED:
@@ -283,17 +283,17 @@ def _now(request: HttpRequest, message: Any) -> Step:
             if message.attempt
             else _("It is due at {}")
         )
-        return Step(None, format_html(due, _local(message.run_at)))
+        return StoryLine(None, format_html(due, _local(message.run_at)))
     if message.state == State.READY:
         lane = to_page(
             "message_key", _("what holds its key back"), channel=message.channel, key=message.key
         )
-        return Step(None, format_html(_("Now it waits for a worker: {}"), lane))
+        return StoryLine(None, format_html(_("Now it waits for a worker: {}"), lane))
     if message.state == State.RUNNING:
-        return Step(None, format_html("<strong>{}</strong>", _("It runs now.")), GOOD)
+        return StoryLine(None, format_html("<strong>{}</strong>", _("It runs now.")), GOOD)
     if _waits_for_others(message):
         return _missing(request, message)
-    return Step(None, _("It waits to be committed."))
+    return StoryLine(None, _("It waits to be committed."))
 
 
 def _is_uuid(text: Any) -> bool:

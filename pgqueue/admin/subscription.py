@@ -147,7 +147,7 @@ class SubscriptionChangeList(ChangeList):
         self.result_list = _placed(self.result_list)
 
 
-class StateFilter(SimpleListFilter):
+class SubscriptionStateFilter(SimpleListFilter):
     title = _("state")
     parameter_name = "state"
 
@@ -190,7 +190,7 @@ class SubscriptionAdmin(QueueAdmin):
         "state",
         "declared",
     )
-    list_filter = (StateFilter, "declared")
+    list_filter = (SubscriptionStateFilter, "declared")
     search_fields = ("name", "task", "channel")
     ordering = ("name",)
 
@@ -300,7 +300,7 @@ class SubscriptionAdmin(QueueAdmin):
     @admin.display(description=_("state"))
     def state(self, subscription: Any) -> str:
         """Say whether it makes messages, and if not, why."""
-        place: dispatch.Place = subscription.place
+        place: dispatch.DispatchPosition = subscription.place
         said: str = subscription.state(cursor=place.cursor, head=place.head)
         return said
 

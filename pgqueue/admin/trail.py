@@ -19,7 +19,7 @@ from pgqueue.tasks import redacting
 
 
 @dataclass(frozen=True)
-class Step:
+class TrailLine:
     """A line of the trail.
 
     Attributes:
@@ -36,7 +36,7 @@ class Step:
     changes: list[tuple[str, Any, Any]]
 
     @classmethod
-    def of(cls, event: RecordedEvent) -> Step:
+    def of(cls, event: RecordedEvent) -> TrailLine:
         """Return what an event says."""
         text = redacting.fields().redact(event.payload_json or "null")
         payload = parse(f"the payload of {event}", text)
@@ -108,5 +108,7 @@ class AuditTrail(ModelAdmin):
             if self.has_audit_permission(request, obj):
                 found = self.get_audit_trail(request, obj)
                 response.context_data["audit_trail"] = found
-                response.context_data["audit_steps"] = [Step.of(event) for event in found.events]
+                response.context_data["audit_steps"] = [
+                    TrailLine.of(event) for event in found.events
+                ]
         return response

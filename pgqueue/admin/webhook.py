@@ -15,7 +15,7 @@ from django.utils.translation import gettext, ngettext
 from django.utils.translation import gettext_lazy as _
 
 from pgqueue import webhooks
-from pgqueue.admin.base import PAUSED, RESUMED, Done, QueueAdmin
+from pgqueue.admin.base import PAUSED, RESUMED, DoneText, QueueAdmin
 from pgqueue.admin.display import NOTHING
 from pgqueue.admin.subscription import (
     SHOWN,
@@ -276,7 +276,7 @@ class WebhookAdmin(SubscriptionAdmin):
         request: HttpRequest,
         queryset: QuerySet[Any],
         verb: Callable[..., Any],
-        done: Done,
+        done: DoneText,
     ) -> None:
         changed = []
         for webhook in queryset:

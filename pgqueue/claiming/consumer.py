@@ -20,7 +20,7 @@ from pgqueue.claiming.claimer import Claimed, Claimer, size_left
 from pgqueue.claiming.idle import SHORTEST_PAUSE, Idle
 from pgqueue.claiming.listener import ClaimListener
 from pgqueue.claiming.registration import Registration
-from pgqueue.claiming.run_counts import Run, Tally
+from pgqueue.claiming.run_counts import Tally, TimedRun
 from pgqueue.conf import settings
 from pgqueue.database.connections import Session, borrow
 from pgqueue.database.migration_check import needing_tables
@@ -44,7 +44,7 @@ class Taken(NamedTuple):
     taken_at: float
 
 
-class Consumer:
+class PullClient:
     """Claims up to `limit` messages whenever none is left of those claimed before.
 
     Call `look()` until it returns True, then `next()` until it returns None. Several threads may
@@ -137,7 +137,7 @@ class Consumer:
             if self.is_closed:
                 self._end()
 
-    def count(self, run: Run, ending: Ending) -> None:
+    def count(self, run: TimedRun, ending: Ending) -> None:
         """Count what became of a message that was delivered, when that is committed.
 
         It is stored with the next heartbeat; after the end, at once.

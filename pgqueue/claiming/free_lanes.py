@@ -47,7 +47,7 @@ EARLIEST = datetime.min.replace(tzinfo=UTC) + OVERLAP
 REMEMBERED = 10_000  # channels whose last turn is remembered
 
 
-class Mark(NamedTuple):
+class LaneMark(NamedTuple):
     """The position of the last message that was taken from a lane."""
 
     rank: int
@@ -59,7 +59,7 @@ class FindChannels(NamedTuple):
     """A step: find the channels that may have a ready message in a free lane."""
 
 
-class Request(NamedTuple):
+class ClaimLanes(NamedTuple):
     """A step: claim from known lanes, and from lanes that are searched."""
 
     known: Sequence[Known]
@@ -71,7 +71,7 @@ class Request(NamedTuple):
 class _Channel:
     """How far a channel has been served."""
 
-    marks: dict[str, Mark] = field(default_factory=dict)
+    marks: dict[str, LaneMark] = field(default_factory=dict)
     searching: bool = True
     after: str | None = None
 
@@ -88,7 +88,7 @@ class FreeLanes:
 
     def __init__(self) -> None:
         self._channels: dict[str, _Channel] = {}
-        self._resting: dict[tuple[str, str], Mark] = {}
+        self._resting: dict[tuple[str, str], LaneMark] = {}
         self._look_at = 0.0
         self._idle_look_at = 0.0
         self._is_expensive = False
@@ -132,7 +132,7 @@ class FreeLanes:
         self._has_looked = self._is_from_the_front = False
         self._wrapped.clear()
 
-    def plan(self, limit: int) -> FindChannels | Request | None:
+    def plan(self, limit: int) -> FindChannels | ClaimLanes | None:
         """Return the next step of the claim; None: nothing else is worth asking."""
         if self._must_look:
             return FindChannels()
@@ -167,7 +167,7 @@ class FreeLanes:
         self._must_look, self._has_looked = False, True
         self._wrapped.clear()
 
-    def learn(self, request: Request, claimed: Answer) -> None:
+    def learn(self, request: ClaimLanes, claimed: Answer) -> None:
         """Remember what came of a request."""
         taken = Counter(map(LANE, claimed.claims))
         # Claims are ordered by (rank, run_at, id): the last one of a lane is its mark.
@@ -178,7 +178,7 @@ class FreeLanes:
             self._served[name] = self._claims
             marks = self._channels[name].marks
             marks.pop(key, None)  # to the end: it was served
-            marks[key] = Mark(-claim.priority, claim.run_at, claim.id)
+            marks[key] = LaneMark(-claim.priority, claim.run_at, claim.id)
         for lane in request.known:
             if taken[lane.channel, lane.key] < lane.quota:
                 mark = self._channels[lane.channel].marks.pop(lane.key)
@@ -206,7 +206,7 @@ class FreeLanes:
             state = self._channels.setdefault(name, _Channel(searching=False))
             state.marks[key] = mark
 
-    def _rest(self, name: str, key: str, mark: Mark) -> None:
+    def _rest(self, name: str, key: str, mark: LaneMark) -> None:
         """Keep the mark of a lane that is not known to have anything left."""
         lane = (name, key)
         if self._resting.get(lane) != mark:  # else nothing came since it was recalled
@@ -214,10 +214,10 @@ class FreeLanes:
             # Behind a pooler times are in the session's time zone, where "a second before" may be
             # an hour off at the change to summer time.
             began = max(mark.run_at, EARLIEST).astimezone(UTC) - OVERLAP
-            self._resting[lane] = Mark(mark.rank, began, 0)
+            self._resting[lane] = LaneMark(mark.rank, began, 0)
         _keep_last(self._resting, RESTING)
 
-    def _request(self, limit: int) -> Request:
+    def _request(self, limit: int) -> ClaimLanes:
         # As many channels as messages fit, those first that have waited longest. So no channel is
         # asked for more than fits, and none that was asked loses its turn.
         names = sorted(self._channels, key=lambda name: self._served.get(name, 0))[:limit]
@@ -232,7 +232,7 @@ class FreeLanes:
                 # On a wheel each lane gives one message; at the front, few lanes share all.
                 each = share if state.after is None else 1
                 searched.append(Search(name, state.after, share, each))
-        return Request(known, searched, limit)
+        return ClaimLanes(known, searched, limit)
 
     def _learn_of(self, search: Search, met: Met | None) -> None:
         state = self._channels[search.channel]

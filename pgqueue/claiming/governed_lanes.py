@@ -25,7 +25,7 @@ from datetime import datetime, timedelta
 from typing import NamedTuple
 
 from pgqueue.claiming.free_lanes import pause_after
-from pgqueue.engine.claim_governed import EVERY_TURN, Served
+from pgqueue.engine.claim_governed import EVERY_TURN, GovernedClaims
 from pgqueue.engine.route import Look
 
 BESIDE_ANOTHER = timedelta(milliseconds=10)
@@ -136,7 +136,7 @@ class GovernedLanes:
         channel = self._waiting[0]
         return Turn(channel, self._after[channel], share, self._until)
 
-    def learn(self, turn: Turn, served: Served) -> None:
+    def learn(self, turn: Turn, served: GovernedClaims) -> None:
         """Remember what came of a turn."""
         channel = turn.channel
         if served.turn_at is None:

@@ -43,7 +43,7 @@ ORDER: dict[type, int] = {
 }
 
 
-class Run(Protocol):
+class TimedRun(Protocol):
     """A claim, and when it was there, began and ended, by the monotonic clock."""
 
     @property
@@ -59,7 +59,7 @@ class Run(Protocol):
     def finished(self) -> float: ...
 
 
-class Ended(NamedTuple):
+class CountedRun(NamedTuple):
     """A run that nothing else needs to know of."""
 
     claim: Claim
@@ -109,7 +109,7 @@ class Tally:
         self._changing = threading.Lock()
         self._storing = threading.Lock()
 
-    def add(self, ended: Iterable[tuple[Run, Ending]]) -> None:
+    def add(self, ended: Iterable[tuple[TimedRun, Ending]]) -> None:
         """Count runs that have ended, and are settled."""
         with self._changing:
             for run, ending in ended:
@@ -123,7 +123,7 @@ class Tally:
             for claim in claims:
                 self._of(claim).released += 1
 
-    def _count(self, run: Run, index: int) -> None:
+    def _count(self, run: TimedRun, index: int) -> None:
         # For each run of a worker, so in few steps.
         claim = run.claim
         sums = self._sums.get((claim.channel, claim.task)) or self._of(claim)

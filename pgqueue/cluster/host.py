@@ -26,7 +26,7 @@ IDS_OF_AN_ATTEMPT = 1 << 16
 
 
 @dataclass(frozen=True, kw_only=True)
-class Order:
+class WorkerOrder:
     """What a worker on an executor is to do.
 
     Args:
@@ -43,14 +43,14 @@ class Order:
     level: int | None
 
 
-class Ended(NamedTuple):
+class WorkerExit(NamedTuple):
     """How a worker ended: its exit status, and whether it has given up all leases."""
 
     status: int
     has_stopped: bool
 
 
-def host(order: Order, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def host(order: WorkerOrder, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Run a worker until it ends, as a function of `mapInArrow`; return how it ended."""
     for _ in batches:
         pass
@@ -61,7 +61,7 @@ def host(order: Order, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordB
     )
 
 
-def _run(order: Order) -> Ended:
+def _run(order: WorkerOrder) -> WorkerExit:
     began_at = time.time()
     if order.settings:
         os.environ.setdefault(SETTINGS, order.settings)
@@ -95,13 +95,13 @@ def _run(order: Order) -> Ended:
     except psycopg.OperationalError as error:
         signals.send(signals.service_failed, None, service="worker", error=error)
         driver.close()
-        return Ended(STATUS, has_stopped=True)
+        return WorkerExit(STATUS, has_stopped=True)
     try:
         worker.run()
     finally:
         driver.close()
         connections.close_all()
-    return Ended(STATUS if worker.holds_something else 0, not worker.holds_something)
+    return WorkerExit(STATUS if worker.holds_something else 0, not worker.holds_something)
 
 
 def _attempt() -> int:

@@ -12,7 +12,7 @@ from uuid import UUID
 
 from pgqueue import signals
 from pgqueue.claiming.registration import WorkerIds
-from pgqueue.cluster.host import SCHEMA, Order, host
+from pgqueue.cluster.host import SCHEMA, WorkerOrder, host
 from pgqueue.spark.errors import reason
 from pgqueue.threads.wakeup import Wakeup
 from pgqueue.worker.report import Reports
@@ -37,7 +37,7 @@ class Job:
     def __init__(
         self,
         spark: SparkSession,
-        order: Order,
+        order: WorkerOrder,
         name: str,
         ids: WorkerIds,
         *,

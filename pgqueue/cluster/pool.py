@@ -14,7 +14,7 @@ from uuid import UUID
 
 from pgqueue.claiming.registration import WorkerIds
 from pgqueue.cluster.backlog import Backlog
-from pgqueue.cluster.host import SETTINGS, Order
+from pgqueue.cluster.host import SETTINGS, WorkerOrder
 from pgqueue.cluster.jobs import Job
 from pgqueue.cluster.presence import Presence
 from pgqueue.conf import settings
@@ -27,7 +27,7 @@ from pgqueue.engine.workers import WorkerInfo, versions
 from pgqueue.events import subscribing
 from pgqueue.spark.errors import ClusterLost, reason
 from pgqueue.tasks import scheduling
-from pgqueue.threads.listener import Subscription, Topic, subscribe
+from pgqueue.threads.listener import Topic, TopicListener, subscribe
 from pgqueue.threads.service import Service
 from pgqueue.worker.config import WorkerConfig
 from pgqueue.worker.supervisor import KILL_AFTER
@@ -97,7 +97,7 @@ class Cluster:
         self.services: Sequence[Service] = [
             each for each in (self._presence, self._backlog, self._duties) if each
         ]
-        self._subscription = Subscription(topic=Topic(notifications.NEW), heard=self._hear)
+        self._subscription = TopicListener(topic=Topic(notifications.NEW), heard=self._hear)
 
     def open(self) -> None:
         """Hear of messages that are due earlier than the duties know."""
@@ -121,7 +121,7 @@ class Cluster:
         self._check()
         self._jobs = [each for each in self._jobs if each.status is None]
         ids = WorkerIds()
-        order = Order(
+        order = WorkerOrder(
             config=replace(config, processes=1, duties=False),
             driver=self._id,
             first=ids.first,

@@ -48,7 +48,7 @@ class TransactionLost(PGQueueError, TransactionManagementError):
         )
 
 
-class _Open(NamedTuple):
+class _OpenTransaction(NamedTuple):
     """A transaction that is open around the user's code."""
 
     wrapper: BaseDatabaseWrapper
@@ -114,25 +114,25 @@ def _prepare() -> None:
             caches[alias]
 
 
-def _open(wrapper: BaseDatabaseWrapper) -> _Open:
+def _open(wrapper: BaseDatabaseWrapper) -> _OpenTransaction:
     own = wrapper.connection
     kept = session_state.keep(own) if isinstance(own, psycopg.Connection) else None
-    return _Open(wrapper, own, kept)
+    return _OpenTransaction(wrapper, own, kept)
 
 
-def _left(around: list[_Open]) -> list[str]:
+def _left(around: list[_OpenTransaction]) -> list[str]:
     if not around:  # as nearly always
         return django_connections.roll_back_open()
     return django_connections.roll_back_open(around=[each.wrapper for each in around])
 
 
-def _check_kept(around: list[_Open], *, quietly: bool = False) -> None:
+def _check_kept(around: list[_OpenTransaction], *, quietly: bool = False) -> None:
     lost = [each.wrapper.alias for each in around if _is_lost(each)]
     if lost and not quietly:
         raise TransactionLost(lost[0])
 
 
-def _is_lost(each: _Open) -> bool:
+def _is_lost(each: _OpenTransaction) -> bool:
     has_ended = each.kept.leave() if each.kept else False
     is_another = each.wrapper.connection is not each.session
     return has_ended or (is_another and each.session is not None)

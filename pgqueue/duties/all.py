@@ -14,7 +14,7 @@ from pgqueue.duties.promote import Promote
 from pgqueue.duties.purge import Purge
 from pgqueue.duties.rescue import Rescue
 from pgqueue.duties.retention import Retention
-from pgqueue.duties.schedule import Schedule, Scheduling
+from pgqueue.duties.schedule import Schedules, Scheduling
 from pgqueue.duties.sequence import Sequence
 from pgqueue.duties.statistics import Statistics
 
@@ -31,7 +31,7 @@ def all_duties(*, database: str, scheduling: Scheduling, subscribing: Subscribin
     return [
         Promote(),
         Rescue(lease=options.lease, max_lost=options.max_lost),
-        Schedule(database=database, scheduling=scheduling),
+        Schedules(database=database, scheduling=scheduling),
         Sequence(),
         Dispatch(database=database, subscribing=subscribing),
         Expire(),

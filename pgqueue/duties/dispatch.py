@@ -14,7 +14,7 @@ from pgqueue.duties.schedule import DECLARE_EVERY
 from pgqueue.engine import dispatch as engine
 from pgqueue.engine import predicates, sequence
 from pgqueue.engine.culprits import by_halves
-from pgqueue.engine.dispatch import Declared
+from pgqueue.engine.dispatch import DeclaredSubscription
 from pgqueue.engine.values import Connection
 from pgqueue.exceptions import PGQueueError
 
@@ -22,8 +22,8 @@ IDLE = TransactionStatus.IDLE
 LATEST = timedelta(seconds=1)
 
 
-class Waits(Protocol):
-    """Waits for the log to grow: `events.growth.Waiter`."""
+class LogWaiter(Protocol):
+    """Waits for the log to grow: `events.growth.GrowthWaiter`."""
 
     def nap(self) -> float:
         """Ask to be woken."""
@@ -38,13 +38,13 @@ class Waits(Protocol):
 class Subscribing(Protocol):
     """The functions of a higher room that the duty needs: the module `events.subscribing`."""
 
-    def declared(self, database: str) -> list[Declared]:
+    def declared(self, database: str) -> list[DeclaredSubscription]:
         """Return the subscriptions that the project has in its code."""
 
     def start_of(self, name: str, database: str) -> int:
         """Return the position after which a new one begins."""
 
-    def waiter(self, database: str, wake: Callable[[], None]) -> Waits:
+    def waiter(self, database: str, wake: Callable[[], None]) -> LogWaiter:
         """Return an object that calls `wake` when the log may have grown."""
 
 
@@ -62,7 +62,7 @@ class Dispatch:
         self._declared_at = float("-inf")
         self._taken: set[str] = set()
         self._checked: set[str] = set()
-        self._waiter: Waits | None = None
+        self._waiter: LogWaiter | None = None
         self._wake: Callable[[], None] | None = None
         self._is_wanted = False
         self.did = {"events": 0, "messages": 0}
@@ -114,7 +114,7 @@ class Dispatch:
         if waiter:
             waiter.close()
 
-    def _is_right(self, connection: Connection, declared: Declared) -> bool:
+    def _is_right(self, connection: Connection, declared: DeclaredSubscription) -> bool:
         """Check a predicate once, and log the reason if it is invalid."""
         if declared.predicate and declared.predicate not in self._checked:
             try:
@@ -151,7 +151,7 @@ class Dispatch:
                 signals.send(signals.subscription_taken, type(self), name=name)
             self._taken = taken
 
-    def _begun(self, declared: Declared) -> Declared | None:
+    def _begun(self, declared: DeclaredSubscription) -> DeclaredSubscription | None:
         """Return a new one with the position after which it begins; None: the log has none such."""
         try:
             start = self._subscribing.start_of(declared.name, self._database)

@@ -24,7 +24,7 @@ LOOK_AGAIN_IN = timedelta(seconds=1)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Report:
+class DutyReport:
     """The result of a duty.
 
     Attributes:
@@ -39,7 +39,7 @@ class Report:
     error: Exception | None = None
 
 
-def maintain(alias: str, duties: Sequence[Duty]) -> Iterator[Report]:
+def maintain(alias: str, duties: Sequence[Duty]) -> Iterator[DutyReport]:
     """Do each duty until nothing of it is left to do now, and report on it.
 
     After one that fails the others are done all the same. Beside workers it does no harm.
@@ -63,7 +63,7 @@ def maintain(alias: str, duties: Sequence[Duty]) -> Iterator[Report]:
             yield _try(connection, alias, duty, contact)
 
 
-def _try(connection: Connection, alias: str, duty: Duty, contact: Contact) -> Report:
+def _try(connection: Connection, alias: str, duty: Duty, contact: Contact) -> DutyReport:
     try:
         if not _wait_until_it_may_run(connection, duty, contact):
             return _note(connection, duty)
@@ -72,7 +72,7 @@ def _try(connection: Connection, alias: str, duty: Duty, contact: Contact) -> Re
                 return _do(own, duty, contact)
         return _do(connection, duty, contact)
     except Exception as error:
-        return Report(name=duty.name, error=error)
+        return DutyReport(name=duty.name, error=error)
 
 
 def _wait_until_it_may_run(connection: Connection, duty: Duty, contact: Contact) -> bool:
@@ -85,19 +85,19 @@ def _wait_until_it_may_run(connection: Connection, duty: Duty, contact: Contact)
     return True
 
 
-def _note(connection: Connection, duty: Duty) -> Report:
+def _note(connection: Connection, duty: Duty) -> DutyReport:
     """Note that there was nothing to do: it was looked at."""
     with in_short(connection):
         if engine.take(connection, duty.name, early=True):
             engine.done(connection, duty.name, again_in=LOOK_AGAIN_IN)
-    return Report(name=duty.name, did=dict.fromkeys(duty.did, 0))
+    return DutyReport(name=duty.name, did=dict.fromkeys(duty.did, 0))
 
 
-def _do(connection: Connection, duty: Duty, contact: Contact) -> Report:
+def _do(connection: Connection, duty: Duty, contact: Contact) -> DutyReport:
     did: dict[str, int] = {}
     while (again_in := run_duty(connection, duty, contact=contact, early=True)) is not None:
         for what, count in duty.did.items():
             did[what] = did.get(what, 0) + count
         if again_in > SOON or not any(duty.did.values()):
-            return Report(name=duty.name, did=did)
-    return Report(name=duty.name, did=did, is_busy=True)
+            return DutyReport(name=duty.name, did=did)
+    return DutyReport(name=duty.name, did=did, is_busy=True)

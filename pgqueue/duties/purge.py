@@ -39,7 +39,7 @@ class Purge:
         discarded = dead.discard_old(connection, keep=self._dead_retention)
         exported = exports.passed(connection) if self._exports_first else EVERYTHING
 
-        def some(windows: Sequence[retention.Window]) -> list[retention.Step]:
+        def some(windows: Sequence[retention.RetentionWindow]) -> list[retention.RetentionStep]:
             with connection.transaction():
                 return [
                     retention.purge(connection, window, self._retention, exported=exported)
@@ -59,5 +59,5 @@ class Purge:
         return max(EVERY, timedelta(seconds=COST * (monotonic() - began)))
 
 
-def _note_kept(window: retention.Window, error: Exception) -> None:
+def _note_kept(window: retention.RetentionWindow, error: Exception) -> None:
     tell("purge", row=f"pgqueue_purged {window.keep}", error=error)

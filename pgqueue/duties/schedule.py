@@ -14,7 +14,7 @@ from pgqueue import signals
 from pgqueue.database import guard
 from pgqueue.engine import schedule as engine
 from pgqueue.engine.culprits import by_halves
-from pgqueue.engine.schedule import Declared, Scheduled
+from pgqueue.engine.schedule import DeclaredSchedule, Scheduled
 from pgqueue.engine.values import Connection
 from pgqueue.exceptions import PGQueueError, TickMissed, UnknownTask
 from pgqueue.options.schedules import rhythm_of
@@ -31,7 +31,7 @@ ASIDE_IF_BUSY = 5.0  # seconds
 ASIDE_IF_IMPOSSIBLE = 60.0  # seconds: another worker may know the task
 
 
-class Enqueued(Protocol):
+class TickMessage(Protocol):
     """The message of a tick: a `TaskResult`."""
 
     id: Any
@@ -41,17 +41,17 @@ class Enqueued(Protocol):
 class Scheduling(Protocol):
     """The functions of a higher room that the duty needs: the module `tasks.scheduling`."""
 
-    def declared(self, database: str) -> list[Declared]:
+    def declared(self, database: str) -> list[DeclaredSchedule]:
         """Return the schedules that the project has in its code."""
 
-    def enqueue(self, scheduled: Scheduled, tick: datetime, connection: Connection) -> Enqueued:
+    def enqueue(self, scheduled: Scheduled, tick: datetime, connection: Connection) -> TickMessage:
         """Store the message of a tick, in the transaction of `connection`."""
 
     def hiding(self, scheduled: Scheduled) -> Hidden:
         """Return the `Hidden` that removes a schedule's redacted arguments from texts."""
 
 
-class Schedule:
+class Schedules:
     """Enqueue what schedules say, once at each tick.
 
     It is due when the next tick is, and at least every second: an operator may have added one.

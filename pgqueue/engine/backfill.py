@@ -12,7 +12,7 @@ from pgqueue.engine.values import Connection
 SQL = load(__name__)
 
 
-class Backfill(NamedTuple):
+class BackfillProgress(NamedTuple):
     """A backfill, and how many of its rows are done."""
 
     task: str
@@ -48,10 +48,10 @@ def record(
     return connection.execute(SQL["record"], given).fetchone() is not None
 
 
-def find(connection: Connection, name: str) -> Backfill | None:
+def find(connection: Connection, name: str) -> BackfillProgress | None:
     """Return the backfill of this name."""
     row = connection.execute(SQL["find"], {"name": name}).fetchone()
-    return Backfill(*row) if row else None
+    return BackfillProgress(*row) if row else None
 
 
 def take(connection: Connection, name: str, *, limit: int) -> list[str] | None:

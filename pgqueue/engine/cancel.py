@@ -8,17 +8,17 @@ from pgqueue.engine.values import Connection
 SQL = load(__name__)
 
 
-class Cancelled(NamedTuple):
+class CancelledIds(NamedTuple):
     """The ids that ended at once, and those of running messages that were asked to end."""
 
     ended: set[int]
     asked: set[int]
 
 
-def cancel(connection: Connection, ids: Collection[int]) -> Cancelled:
+def cancel(connection: Connection, ids: Collection[int]) -> CancelledIds:
     """End messages that wait; ask running ones to end. Dead letters are left as they are."""
     rows = partitions.repeat_if_missing(connection, SQL["cancel"], {"ids": list(ids)})
-    return Cancelled(
+    return CancelledIds(
         {id for id, how, _ in rows if how == "cancelled"},
         {id for id, how, _ in rows if how == "asked"},
     )

@@ -33,7 +33,7 @@ LANES, GATES = "pgqueue_lane", "pgqueue_gate"
 EVERY_TURN = datetime(1970, 1, 1, tzinfo=UTC)
 
 
-class Served(NamedTuple):
+class GovernedClaims(NamedTuple):
     """What was claimed from a channel.
 
     Attributes:
@@ -60,7 +60,7 @@ def claim(
     lease: timedelta,
     size: int = BYTES,
     takes_raw: bool = True,
-) -> Served:
+) -> GovernedClaims:
     """Lease up to `limit` messages of the channel's lanes whose turn it is, in a transaction.
 
     Args:
@@ -71,7 +71,7 @@ def claim(
         takes_raw: whether raw messages are taken whose channel names no handler.
     """
     if channel in left_out(connection, CLAIM, GATES):
-        return Served([])
+        return GovernedClaims([])
     given = {
         "channel": channel,
         "after": after,
@@ -92,19 +92,19 @@ def claim(
             if not _leave_out_culprits(connection, given, error):
                 raise
             if channel in left_out(connection, CLAIM, GATES):
-                return Served([])
+                return GovernedClaims([])
     return _claim(connection, given)
 
 
-def _claim(connection: Connection, given: Mapping[str, Any]) -> Served:
+def _claim(connection: Connection, given: Mapping[str, Any]) -> GovernedClaims:
     with in_short(connection):
         room, lanes = _lock(connection, given)
         if room is None:
-            return Served([], is_beside_another=True)
+            return GovernedClaims([], is_beside_another=True)
         if room.limit <= 0:
-            return Served([])
+            return GovernedClaims([])
         if not lanes:
-            return Served([], is_beside_another=_are_left(connection, given))
+            return GovernedClaims([], is_beside_another=_are_left(connection, given))
         cursor = connection.execute(SQL["claim"], _to_claim(connection, given, room, lanes))
         rows = cursor.fetchall()
         claims = [
@@ -115,7 +115,7 @@ def _claim(connection: Connection, given: Mapping[str, Any]) -> Served:
     claims = readable(connection, claims, unreadable(cursor, [row[2] for row in rows]))
     _, reached, *_ = rows[0]
     _, turn_at, looked_at = lanes[reached - 1]
-    return Served(claims, turn_at, looked_at)
+    return GovernedClaims(claims, turn_at, looked_at)
 
 
 class _Lane(NamedTuple):

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from pgqueue.database.sql_files import load
 from pgqueue.database.transactions import wait_at_most
-from pgqueue.engine.matching import Matching, Stretch
+from pgqueue.engine.matching import Matching, MatchStretch
 from pgqueue.engine.values import Connection, Cursors
 
 SQL = load(__name__)
@@ -27,7 +27,7 @@ DECLARE_PATIENCE = "500ms"
 """The lock_timeout of a declaration: an operator may have locked a row."""
 
 
-class Declared(NamedTuple):
+class DeclaredSubscription(NamedTuple):
     """A subscription, as code declares it; JSON columns are texts, arrays are lists.
 
     Attributes:
@@ -62,14 +62,14 @@ class Declared(NamedTuple):
     start: int | None = None
 
 
-class Place(NamedTuple):
+class DispatchPosition(NamedTuple):
     """Where the dispatch is, and the log's last position."""
 
     cursor: int
     head: int
 
 
-class Step(NamedTuple):
+class DispatchStep(NamedTuple):
     """What a step did: events looked at, messages stored, and whether nothing is left now."""
 
     events: int
@@ -85,14 +85,14 @@ def has_work(connection: Connection) -> bool | None:
     return bool(row[1])
 
 
-def place(connection: Cursors) -> Place:
+def place(connection: Cursors) -> DispatchPosition:
     """Return where the dispatch is."""
     with connection.cursor() as cursor:
         cursor.execute(SQL["place"])
-        return Place(*cursor.fetchone())
+        return DispatchPosition(*cursor.fetchone())
 
 
-def step(connection: Connection, *, limit: int = EVENTS) -> Step:
+def step(connection: Connection, *, limit: int = EVENTS) -> DispatchStep:
     """Match the next events with all subscriptions that are as far; let another one catch up.
 
     Args:
@@ -112,49 +112,49 @@ def step(connection: Connection, *, limit: int = EVENTS) -> Step:
     gone_on = _go_on(connection, cursor, limit)
     # The others go on meanwhile: it may be a million events behind.
     caught_up = _catch_up(connection, cursor + gone_on.events, limit)
-    return Step(
+    return DispatchStep(
         gone_on.events + caught_up.events,
         gone_on.messages + caught_up.messages,
         is_last=gone_on.is_last and caught_up.is_last,
     )
 
 
-def _go_on(connection: Connection, cursor: int, limit: int) -> Step:
+def _go_on(connection: Connection, cursor: int, limit: int) -> DispatchStep:
     """Match the next events with all that follow."""
     stretch = _stretch(connection, None, cursor, None, limit)
     if stretch.upto <= cursor:
-        return Step(0, 0, is_last=True)
+        return DispatchStep(0, 0, is_last=True)
     stored = Matching(connection, None, stretch).run()
     connection.execute(SQL["move"], {"upto": stretch.upto})
-    return Step(stretch.upto - cursor, stored, is_last=stretch.upto >= stretch.head)
+    return DispatchStep(stretch.upto - cursor, stored, is_last=stretch.upto >= stretch.head)
 
 
-def _catch_up(connection: Connection, cursor: int, limit: int) -> Step:
+def _catch_up(connection: Connection, cursor: int, limit: int) -> DispatchStep:
     """Match the next events with the subscription that is furthest behind."""
     row = connection.execute(SQL["lagging"], {"cursor": cursor}).fetchone()
     if row is None:
-        return Step(0, 0, is_last=True)
+        return DispatchStep(0, 0, is_last=True)
     name, position = row
     stretch = _stretch(connection, name, position, cursor, limit)
     stored = Matching(connection, [name], stretch).run()
     given = {"name": name, "upto": stretch.upto, "cursor": cursor}
     connection.execute(SQL["move_one"], given)
-    return Step(stretch.upto - position, stored, is_last=False)
+    return DispatchStep(stretch.upto - position, stored, is_last=False)
 
 
 def _stretch(
     connection: Connection, name: str | None, after: int, most: int | None, limit: int
-) -> Stretch:
+) -> MatchStretch:
     """Return which events a step matches; note where retention has removed some before it."""
     given = {"after": after, "most": most, "limit": limit, "bytes": BYTES}
     upto, head, floor = connection.execute(SQL["upto"], given).fetchone() or (after, after, 0)
     if after < floor:
         error = f"Events after position {after} were removed, up to {floor}, before it saw them."
         connection.execute(SQL["note_gap"], {"name": name, "error": error})
-    return Stretch(max(after, floor), max(upto, floor), head)
+    return MatchStretch(max(after, floor), max(upto, floor), head)
 
 
-def declare(connection: Connection, declared: Collection[Declared]) -> list[str]:
+def declare(connection: Connection, declared: Collection[DeclaredSubscription]) -> list[str]:
     """Store what code declares; forget what no code has declared for 30 days.
 
     Returns:
@@ -163,8 +163,10 @@ def declare(connection: Connection, declared: Collection[Declared]) -> list[str]
     Raises:
         psycopg.errors.LockNotAvailable: another session has locked a row for too long.
     """
-    columns: Any = zip(*declared, strict=True) if declared else [[] for _ in Declared._fields]
-    given: dict[str, Any] = dict(zip(Declared._fields, map(list, columns), strict=True))
+    columns: Any = (
+        zip(*declared, strict=True) if declared else [[] for _ in DeclaredSubscription._fields]
+    )
+    given: dict[str, Any] = dict(zip(DeclaredSubscription._fields, map(list, columns), strict=True))
     # Arrays of arrays would have to be of one length.
     for name in ("topics", "exact"):
         given[name] = [json.dumps(each) for each in given[name]]

@@ -16,7 +16,7 @@ from psycopg.sql import SQL as Text
 from pgqueue.database.sql_files import load
 from pgqueue.engine import log, partitioning
 from pgqueue.engine.event_partitions import SIZE, TABLE
-from pgqueue.engine.partitioning import Log, Past
+from pgqueue.engine.partitioning import Log, PartitionToDrop
 from pgqueue.engine.values import Connection
 
 SQL = load(__name__)
@@ -66,7 +66,7 @@ def waits_for(
 def _log(
     connection: Connection, keep: timedelta, max_age: timedelta | None, exports_first: bool
 ) -> Log:
-    def may_go(connection: Connection, past: Past) -> bool:
+    def may_go(connection: Connection, past: PartitionToDrop) -> bool:
         if not _is_older(connection, past, keep):
             return False
         is_passed = not _behind(connection, past, exports_first)
@@ -87,19 +87,19 @@ def _given(connection: Connection) -> Mapping[str, Any]:
     return {"size": SIZE, "head": log.bounds(connection).head}
 
 
-def _last(past: Past) -> int:
+def _last(past: PartitionToDrop) -> int:
     """Return the last position of a partition, which is full."""
     number = int(past.name.rpartition("_")[2])
     return (number + 1) * SIZE - 1
 
 
-def _behind(connection: Connection, past: Past, exports_first: bool) -> list[str]:
+def _behind(connection: Connection, past: PartitionToDrop, exports_first: bool) -> list[str]:
     """Return who has not passed a partition yet."""
     given = {"last": _last(past), "exports_first": exports_first}
     return [name for (name,) in connection.execute(SQL["behind"], given)]
 
 
-def _is_older(connection: Connection, past: Past, age: timedelta | None) -> bool:
+def _is_older(connection: Connection, past: PartitionToDrop, age: timedelta | None) -> bool:
     """Return whether all events of a partition are older; None: older than any."""
     if age is None:
         return False

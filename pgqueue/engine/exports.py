@@ -15,7 +15,7 @@ COUNTED = 100_000
 """Rows that are counted, at most."""
 
 
-class Target(NamedTuple):
+class ExportTarget(NamedTuple):
     """Where history is exported to, the last row there, and the seconds since the last export."""
 
     name: str
@@ -33,10 +33,10 @@ class Behind(NamedTuple):
     seconds: float
 
 
-def targets(connection: Connection) -> list[Target]:
+def targets(connection: Connection) -> list[ExportTarget]:
     """Return all targets; first that which is furthest behind."""
     rows = connection.execute(SQL["targets"])
-    return [Target(name, Position(txid, id), silent) for name, txid, id, silent in rows]
+    return [ExportTarget(name, Position(txid, id), silent) for name, txid, id, silent in rows]
 
 
 def passed(connection: Connection) -> Position:

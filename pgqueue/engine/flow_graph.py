@@ -57,7 +57,7 @@ class Relative(NamedTuple):
     word: str
 
 
-class Step(NamedTuple):
+class CriticalMessage(NamedTuple):
     """A message of the critical path."""
 
     id: int
@@ -69,7 +69,7 @@ class Step(NamedTuple):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Node:
+class FlowNode:
     """A message of a flow, or several.
 
     Attributes:
@@ -106,11 +106,11 @@ class Graph:
         is_whole: whether all messages and waits were looked at.
     """
 
-    nodes: Sequence[Node]
+    nodes: Sequence[FlowNode]
     waits: frozenset[tuple[int, int]]
     critical: frozenset[tuple[int, int]]
     words: Mapping[str, int]
-    steps: Sequence[Step] = field(default_factory=list)
+    steps: Sequence[CriticalMessage] = field(default_factory=list)
     by_task: bool = False
     is_whole: bool = True
 
@@ -143,8 +143,8 @@ def graph_of(connection: Cursors, flow_id: int) -> Graph:
 def _by_task(
     connection: Cursors,
     flow_id: int,
-    tasks: Sequence[Node],
-    steps: Sequence[Step],
+    tasks: Sequence[FlowNode],
+    steps: Sequence[CriticalMessage],
     words: Mapping[str, int],
     is_whole: bool,
 ) -> Graph:
@@ -183,8 +183,8 @@ def _critical_path(connection: Cursors, flow_id: int) -> tuple[list[int], bool]:
     return path[::-1], True
 
 
-def _steps(connection: Cursors, path: Sequence[int]) -> list[Step]:
-    found = {row[0]: Step(*row) for row in _rows(connection, "times", ids=list(path))}
+def _steps(connection: Cursors, path: Sequence[int]) -> list[CriticalMessage]:
+    found = {row[0]: CriticalMessage(*row) for row in _rows(connection, "times", ids=list(path))}
     return [found[id] for id in path if id in found]
 
 
@@ -226,9 +226,9 @@ def _pairs(ids: Iterable[int]) -> frozenset[tuple[int, int]]:
     return frozenset(pairwise(ids))
 
 
-def _node(row: Sequence[Any]) -> Node:
+def _node(row: Sequence[Any]) -> FlowNode:
     id, task, number, words, started_at, finished_at, ran, path, samples = row
-    return Node(
+    return FlowNode(
         id=id,
         task=task,
         number=number,

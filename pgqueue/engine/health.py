@@ -10,7 +10,7 @@ from pgqueue.engine.values import Connection
 SQL = load(__name__)
 
 
-class WorkerSeen(NamedTuple):
+class WorkerHealth(NamedTuple):
     """A worker, and for how many seconds it has been silent.
 
     Its kind: "worker" (runs tasks), "consumer" (receives messages), "driver" (has workers on
@@ -90,9 +90,9 @@ class WebhookSeen(NamedTuple):
     failing_for: float | None
 
 
-def workers(connection: Connection) -> list[WorkerSeen]:
+def workers(connection: Connection) -> list[WorkerHealth]:
     """Return all workers and consumers that have a row, alive or not."""
-    return [WorkerSeen(*row) for row in connection.execute(SQL["workers"])]
+    return [WorkerHealth(*row) for row in connection.execute(SQL["workers"])]
 
 
 def paused(connection: Connection) -> set[str]:

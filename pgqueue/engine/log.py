@@ -35,7 +35,7 @@ ALL = "true"
 """The condition that every event meets."""
 
 
-class Stored(NamedTuple):
+class StoredEvent(NamedTuple):
     """An event of the log. JSON columns are texts or bytes, not parsed yet."""
 
     position: int
@@ -46,7 +46,7 @@ class Stored(NamedTuple):
     created_at: datetime
 
 
-class Stretch(NamedTuple):
+class LogStretch(NamedTuple):
     """What was read.
 
     Attributes:
@@ -55,7 +55,7 @@ class Stretch(NamedTuple):
         head: the last position of the log.
     """
 
-    events: list[Stored]
+    events: list[StoredEvent]
     upto: int
     floor: int
     head: int
@@ -76,7 +76,7 @@ def read(
     condition: str = ALL,
     parameters: Mapping[str, Any] | None = None,
     reach: int = REACH,
-) -> Stretch:
+) -> LogStretch:
     """Read up to `limit` events after a position, within the next `reach` positions.
 
     Fewer, where their payloads take more than `BYTES`.
@@ -99,10 +99,10 @@ def read(
         )
         rows = cursor.fetchall()
     floor, head = rows[0][:2]
-    events = [Stored(*row[3:]) for row in rows if row[2]]
+    events = [StoredEvent(*row[3:]) for row in rows if row[2]]
     is_cut = len(events) == limit or (len(events) < len(rows) and bool(events))
     upto = events[-1].position if is_cut else max(after, min(head, after + reach))
-    return Stretch(events, upto, floor, head)
+    return LogStretch(events, upto, floor, head)
 
 
 def bounds(connection: Cursors) -> Bounds:

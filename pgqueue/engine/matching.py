@@ -39,7 +39,7 @@ R = TypeVar("R")
 Names = Sequence[str]
 
 
-class Stretch(NamedTuple):
+class MatchStretch(NamedTuple):
     """Events that a step matches: those after a position, up to another; and the log's last."""
 
     after: int
@@ -64,7 +64,9 @@ class Matching:
         names: of the subscriptions; None: all that follow.
     """
 
-    def __init__(self, connection: Connection, names: list[str] | None, stretch: Stretch) -> None:
+    def __init__(
+        self, connection: Connection, names: list[str] | None, stretch: MatchStretch
+    ) -> None:
         self._connection = connection
         self._names = names
         self._positions = range(stretch.after + 1, stretch.upto + 1)
@@ -290,7 +292,7 @@ def match_again(connection: Connection, position: int, names: Collection[str]) -
     Raises:
         psycopg.Error: the cause was not mended.
     """
-    stretch = Stretch(position - 1, position, position)
+    stretch = MatchStretch(position - 1, position, position)
     return Matching(connection, list(names), stretch).run_or_raise()
 
 

@@ -11,7 +11,7 @@ from pgqueue.database.sql_files import load
 from pgqueue.engine import health, run_statistics
 from pgqueue.engine.channels import in_use
 from pgqueue.engine.live_counts import Stats, measure
-from pgqueue.engine.run_statistics import Counts, Window
+from pgqueue.engine.run_statistics import CountingWindow, Counts
 from pgqueue.engine.values import Connection
 
 SQL = load(__name__)
@@ -106,7 +106,7 @@ class StoppedFlow(NamedTuple):
     dead: int
 
 
-class Seen(NamedTuple):
+class QueueSnapshot(NamedTuple):
     """What the queue does at one moment.
 
     Attributes:
@@ -127,8 +127,8 @@ class Seen(NamedTuple):
 
 
 def look(
-    connection: Connection, window: Window, *, channels: Collection[str] = (), limit: int
-) -> Seen:
+    connection: Connection, window: CountingWindow, *, channels: Collection[str] = (), limit: int
+) -> QueueSnapshot:
     """Look at the queue.
 
     Args:
@@ -139,7 +139,7 @@ def look(
     [[at]] = connection.execute(SQL["now"]).fetchall()
     names = sorted(channels) or in_use(connection)[:limit]
     stats = measure(connection, names)
-    return Seen(
+    return QueueSnapshot(
         at,
         {name: stats[name] for name in names},
         health.paused(connection),

@@ -44,7 +44,7 @@ MARK = "pgqueue: nothing in here is kept any more"
 """The comment on a table that is to be dropped, so that no operator's archive is taken for one."""
 
 
-class Past(NamedTuple):
+class PartitionToDrop(NamedTuple):
     """A partition that is to be dropped, and how far that has come.
 
     Stale: it is marked, but detaching it has not begun.
@@ -85,8 +85,8 @@ class Log:
     table: str
     pattern: str
     past: str
-    floor: Callable[[Connection, Past], int | None]
-    may_go: Callable[[Connection, Past], bool]
+    floor: Callable[[Connection, PartitionToDrop], int | None]
+    may_go: Callable[[Connection, PartitionToDrop], bool]
     given: Mapping[str, Any] = field(default_factory=dict)
 
     @property
@@ -94,12 +94,14 @@ class Log:
         """Its name in pgqueue_log_floor."""
         return self.table.removeprefix("pgqueue_")
 
-    def find(self, connection: Connection, *, only: str | None = None) -> list[Past]:
+    def find(self, connection: Connection, *, only: str | None = None) -> list[PartitionToDrop]:
         """Return what is over, or has been begun with, in the order in which it is to go."""
         own = {"table": self.table, "pattern": self.pattern, "mark": MARK, "only": only}
-        return [Past(*row) for row in connection.execute(self.past, {**own, **self.given})]
+        return [
+            PartitionToDrop(*row) for row in connection.execute(self.past, {**own, **self.given})
+        ]
 
-    def has(self, connection: Connection, past: Past) -> bool:
+    def has(self, connection: Connection, past: PartitionToDrop) -> bool:
         """Return whether a partition's state is unchanged. Others may be locked: none is read."""
         return self.find(connection, only=past.name) == [past]
 
@@ -139,7 +141,7 @@ def _share_rights(connection: Connection, parent: Identifier, table: Identifier)
         connection.execute(Text(grant))
 
 
-def drop(connection: Connection, log: Log) -> list[Past] | None:
+def drop(connection: Connection, log: Log) -> list[PartitionToDrop] | None:
     """Drop what is over, for a minute at most; there may be more.
 
     Those who read and write the log go on meanwhile and do not wait. If a lock takes too long, for
@@ -160,14 +162,14 @@ def drop(connection: Connection, log: Log) -> list[Past] | None:
 
 
 def _each(
-    drop: Callable[[Connection, Log, Past], bool],
+    drop: Callable[[Connection, Log, PartitionToDrop], bool],
     connection: Connection,
     log: Log,
-    past: Iterable[Past],
-) -> list[Past]:
+    past: Iterable[PartitionToDrop],
+) -> list[PartitionToDrop]:
     """Drop partitions; return those that were dropped."""
 
-    def one(each: Past) -> Past | None:
+    def one(each: PartitionToDrop) -> PartitionToDrop | None:
         return each if drop(connection, log, each) else None
 
     dropped = one_by_one(one, past, what=DROPPING, row=attrgetter("name"), is_own=is_own)
@@ -183,12 +185,12 @@ def is_own(error: BaseException) -> bool:
     return may_be_own(error) and not isinstance(error, others)
 
 
-def kept(connection: Connection, log: Log) -> list[Past]:
+def kept(connection: Connection, log: Log) -> list[PartitionToDrop]:
     """Return what is over, and may not go yet."""
     return [each for each in log.find(connection) if not _may_go(connection, log, each)]
 
 
-def _drop_concurrently(connection: Connection, log: Log) -> list[Past] | None:
+def _drop_concurrently(connection: Connection, log: Log) -> list[PartitionToDrop] | None:
     """Detach partitions while the log is read and written, then drop their tables."""
     connection.execute(f"SET lock_timeout = '{PATIENCE}'; SET statement_timeout = '10min'")
     if not _one(connection, SQL["try_for_session"], log):
@@ -200,7 +202,7 @@ def _drop_concurrently(connection: Connection, log: Log) -> list[Past] | None:
             connection.execute(SQL["leave"], {"table": log.table})
 
 
-def _drop(connection: Connection, log: Log, past: Past) -> bool:
+def _drop(connection: Connection, log: Log, past: PartitionToDrop) -> bool:
     """Drop a partition; return False if it must not be dropped, or not any more."""
     if not _may_go(connection, log, past):
         return False
@@ -214,7 +216,7 @@ def _drop(connection: Connection, log: Log, past: Past) -> bool:
     return True
 
 
-def _mark(connection: Connection, log: Log, past: Past) -> bool:
+def _mark(connection: Connection, log: Log, past: PartitionToDrop) -> bool:
     """Mark a partition as to be dropped; return False if it must not be dropped any more."""
     with connection.transaction():
         # Detaching a partition takes these locks, too; reading or writing it does not. The parent's
@@ -232,14 +234,14 @@ def _mark(connection: Connection, log: Log, past: Past) -> bool:
         return True
 
 
-def _raise_floor(connection: Connection, log: Log, past: Past) -> None:
+def _raise_floor(connection: Connection, log: Log, past: PartitionToDrop) -> None:
     """Tell those who follow the log how far it is gone."""
     last = log.floor(connection, past)
     if last is not None:
         connection.execute(SQL["raise_floor"], {"log": log.name, "position": last})
 
 
-def _detach(connection: Connection, log: Log, past: Past) -> None:
+def _detach(connection: Connection, log: Log, past: PartitionToDrop) -> None:
     """Detach a marked partition; remove the mark if detaching could not begin."""
     begun = past._replace(is_pending=True)
     try:
@@ -255,7 +257,7 @@ def _detach(connection: Connection, log: Log, past: Past) -> None:
         raise
 
 
-def _unmark(connection: Connection, past: Past) -> None:
+def _unmark(connection: Connection, past: PartitionToDrop) -> None:
     """Remove the mark from a partition, so that it is not dropped."""
     with connection.transaction():
         if not is_pooled(connection):
@@ -265,7 +267,7 @@ def _unmark(connection: Connection, past: Past) -> None:
         connection.execute(_comment(past, None))
 
 
-def _drop_at_once(connection: Connection, log: Log) -> list[Past] | None:
+def _drop_at_once(connection: Connection, log: Log) -> list[PartitionToDrop] | None:
     """Drop partitions behind a transaction pooler, where each statement may have another session.
 
     Each one is one transaction: writers of the log wait until it ends or gives up.
@@ -277,7 +279,7 @@ def _drop_at_once(connection: Connection, log: Log) -> list[Past] | None:
     return _each(_drop_in_one, connection, log, _in_time(past))
 
 
-def _drop_in_one(connection: Connection, log: Log, past: Past) -> bool:
+def _drop_in_one(connection: Connection, log: Log, past: PartitionToDrop) -> bool:
     """Drop a partition in one transaction; return False if it must not be dropped any more."""
     with connection.transaction():
         if not _be_alone(connection, log) or not log.has(connection, past):
@@ -307,13 +309,13 @@ def _be_alone(connection: Connection, log: Log) -> bool:
     return bool(_one(connection, SQL["try_for_transaction"], log))
 
 
-def _in_time(past: list[Past]) -> Iterator[Past]:
+def _in_time(past: list[PartitionToDrop]) -> Iterator[PartitionToDrop]:
     """Yield partitions while there is time to begin another one."""
     until = monotonic() + LONGEST
     return takewhile(lambda _: monotonic() < until, past)
 
 
-def _past(connection: Connection, log: Log) -> list[Past]:
+def _past(connection: Connection, log: Log) -> list[PartitionToDrop]:
     """Remove stale marks, then return what is to be dropped."""
     stale = [each for each in log.find(connection) if each.is_stale]
     unmark = partial(_unmark, connection)
@@ -321,7 +323,7 @@ def _past(connection: Connection, log: Log) -> list[Past]:
     return log.find(connection)
 
 
-def _may_go(connection: Connection, log: Log, past: Past) -> bool:
+def _may_go(connection: Connection, log: Log, past: PartitionToDrop) -> bool:
     """Ask the log, but not of what is on its way: there is no way back."""
     return past.is_pending or not past.is_attached or log.may_go(connection, past)
 
@@ -331,9 +333,9 @@ def _one(connection: Connection, statement: str, log: Log) -> Any:
     return row and row[0]
 
 
-def _alter(change: str, past: Past) -> Composed:
+def _alter(change: str, past: PartitionToDrop) -> Composed:
     return Text("ALTER TABLE {} " + change).format(past.parent, past.table)
 
 
-def _comment(past: Past, mark: str | None) -> Composed:
+def _comment(past: PartitionToDrop, mark: str | None) -> Composed:
     return Text("COMMENT ON TABLE {} IS {}").format(past.table, Literal(mark))

@@ -16,7 +16,7 @@ from pgqueue.database.sql_files import load
 from pgqueue.engine import partitioning
 from pgqueue.engine import retention as retaining
 from pgqueue.engine.culprits import one_by_one
-from pgqueue.engine.partitioning import Log, Past
+from pgqueue.engine.partitioning import Log, PartitionToDrop
 from pgqueue.engine.values import EVERYTHING, Connection, Position
 
 if TYPE_CHECKING:
@@ -92,19 +92,19 @@ def _history(retention: Retention, exported: Position) -> Log:
     )
 
 
-def _day(past: Past) -> date:
+def _day(past: PartitionToDrop) -> date:
     """Return the UTC day of a partition."""
     return datetime.strptime(past.name[-8:], "%Y%m%d").date()
 
 
-def _last(connection: Connection, past: Past) -> int | None:
+def _last(connection: Connection, past: PartitionToDrop) -> int | None:
     """Return the last transaction that has written to a day."""
     last = Text("SELECT max(txid) FROM {}").format(past.table)
     row = connection.execute(last).fetchone()
     return row[0] if row else None
 
 
-def _is_exported(connection: Connection, past: Past, exported: Position) -> bool:
+def _is_exported(connection: Connection, past: PartitionToDrop, exported: Position) -> bool:
     """Return whether a day has no rows after a position."""
     if exported == EVERYTHING:
         return True

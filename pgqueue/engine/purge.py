@@ -19,7 +19,7 @@ REACH = 10_000
 """Messages of all channels that one step reads at most."""
 
 
-class Bounds(NamedTuple):
+class PurgeBounds(NamedTuple):
     """The limits of a purge, read once at its beginning.
 
     Attributes:
@@ -33,7 +33,7 @@ class Bounds(NamedTuple):
     before: datetime | None
 
 
-class Step(NamedTuple):
+class PurgeStep(NamedTuple):
     """How many messages were discarded, and the last id that was read; None: there was none."""
 
     ended: int
@@ -42,12 +42,12 @@ class Step(NamedTuple):
 
 def bounds(
     connection: Connection, channel: str, *, keep: int | None, older_than: timedelta | None
-) -> Bounds:
+) -> PurgeBounds:
     """Return which waiting messages exceed the number to keep, and which are too old."""
     row = connection.execute(
         SQL["bounds"], {"channel": channel, "keep": keep, "older_than": older_than}
     ).fetchone()
-    return Bounds(*row) if row else Bounds(None, None, None)
+    return PurgeBounds(*row) if row else PurgeBounds(None, None, None)
 
 
 def discard(
@@ -58,7 +58,7 @@ def discard(
     after: int,
     up_to: int,
     before: datetime | None,
-) -> Step:
+) -> PurgeStep:
     """Discard the next messages after an id, at most 1 000; locked ones are skipped.
 
     Args:
@@ -76,13 +76,13 @@ def discard(
         "reach": REACH,
     }
 
-    def some(part: Part) -> Step:
+    def some(part: Part) -> PurgeStep:
         ((ended, last, _),) = partitions.repeat_if_missing(
             connection, SQL["discard"], {**given, **part._asdict()}
         )
-        return Step(ended, last)
+        return PurgeStep(ended, last)
 
     steps = apart(connection, "pgqueue_message", some, what="purge a channel")
     # All of them have read up to the first of these.
     last = min((step.last for step in steps if step.last is not None), default=None)
-    return Step(sum(step.ended for step in steps), last)
+    return PurgeStep(sum(step.ended for step in steps), last)

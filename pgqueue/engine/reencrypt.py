@@ -17,7 +17,7 @@ BYTES = 16 * 1024 * 1024
 Table = Literal["live", "history"]
 
 
-class Stored(NamedTuple):
+class EncryptedTexts(NamedTuple):
     """What a message has that is encrypted, or should be: texts of JSON; None: nothing."""
 
     id: int
@@ -28,7 +28,7 @@ class Stored(NamedTuple):
     result: str | None
 
 
-Rewritten = tuple[Stored, Stored]
+Rewritten = tuple[EncryptedTexts, EncryptedTexts]
 """A message as it was read, and with what is to be written; None there: unchanged."""
 
 
@@ -40,7 +40,7 @@ def read(
     tasks: Collection[str],
     limit: int,
     ids: Collection[int] | None = None,
-) -> list[Stored]:
+) -> list[EncryptedTexts]:
     """Return the next messages in the order of their ids, one at least where there are any.
 
     Args:
@@ -57,7 +57,7 @@ def read(
         "bytes": BYTES,
         "ids": None if ids is None else list(ids),
     }
-    return [Stored(*row) for row in connection.execute(SQL[table], given)]
+    return [EncryptedTexts(*row) for row in connection.execute(SQL[table], given)]
 
 
 def write(connection: Connection, table: Table, rewritten: Sequence[Rewritten]) -> set[int]:

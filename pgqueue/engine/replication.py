@@ -14,7 +14,7 @@ from pgqueue.engine.values import Connection
 SQL = load(__name__)
 
 
-class Slot(NamedTuple):
+class ReplicationSlot(NamedTuple):
     """A replication slot.
 
     Attributes:
@@ -39,7 +39,7 @@ class Slot(NamedTuple):
     kept: int | None
 
 
-class State(NamedTuple):
+class FeedState(NamedTuple):
     """The publication and the slot of the feed, as the database has them.
 
     Attributes:
@@ -52,16 +52,16 @@ class State(NamedTuple):
     has_publication: bool
     has_inbox: bool
     waiting: float | None
-    slot: Slot | None
+    slot: ReplicationSlot | None
 
 
-def state(connection: Connection, slot: str, publication: str) -> State:
+def state(connection: Connection, slot: str, publication: str) -> FeedState:
     """Return what there is."""
     given = {"slot": slot, "publication": publication}
     (row,) = connection.execute(SQL["state"], given)
     wal_level, has_publication, has_inbox, waiting, has_slot, *found = row
-    known = Slot(*found) if has_slot else None
-    return State(wal_level, has_publication, has_inbox, waiting, known)
+    known = ReplicationSlot(*found) if has_slot else None
+    return FeedState(wal_level, has_publication, has_inbox, waiting, known)
 
 
 def make_publication(connection: Connection, name: str) -> None:

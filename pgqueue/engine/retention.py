@@ -26,7 +26,7 @@ REACH = 10_000
 """Rows that a step reads, or slightly more."""
 
 
-class Window(NamedTuple):
+class RetentionWindow(NamedTuple):
     """What is kept for `keep`, and when that of it ended which there may still be to purge."""
 
     keep: timedelta
@@ -35,7 +35,7 @@ class Window(NamedTuple):
     before: datetime
 
 
-class Step(NamedTuple):
+class RetentionStep(NamedTuple):
     """How many messages were deleted, and whether nothing is left to do now."""
 
     removed: int
@@ -57,18 +57,18 @@ def advance(connection: Connection) -> timedelta:
     return timedelta(seconds=row[0]) if row and row[0] else timedelta()
 
 
-def windows(connection: Connection, retention: Retention) -> list[Window]:
+def windows(connection: Connection, retention: Retention) -> list[RetentionWindow]:
     """Return the windows that may hold rows to delete, one for each length of retention."""
-    return [Window(*row) for row in connection.execute(SQL["windows"], given(retention))]
+    return [RetentionWindow(*row) for row in connection.execute(SQL["windows"], given(retention))]
 
 
 def purge(
     connection: Connection,
-    window: Window,
+    window: RetentionWindow,
     retention: Retention,
     *,
     exported: Position = EVERYTHING,
-) -> Step:
+) -> RetentionStep:
     """Delete the next messages of a window, at most 2 000; store how far the window is done.
 
     Locked rows are skipped; they go with their day's partition.
@@ -95,9 +95,9 @@ def purge(
 
     removed = sum(apart(connection, "pgqueue_history", some, what="purge"))
     if removed >= BATCH:
-        return Step(removed, is_last=False)
+        return RetentionStep(removed, is_last=False)
     connection.execute(SQL["note"], {**parameters, "until": until})
-    return Step(removed, is_last=first is not None or until == window.before)
+    return RetentionStep(removed, is_last=first is not None or until == window.before)
 
 
 def _first_after(

@@ -45,7 +45,7 @@ OUTCOMES = (
 TIMES = ("waited", "ran")
 
 
-class Window(NamedTuple):
+class CountingWindow(NamedTuple):
     """How far back counts are read, and in which periods they are kept for so long."""
 
     name: str
@@ -56,9 +56,9 @@ class Window(NamedTuple):
 WINDOWS = {
     each.name: each
     for each in (
-        Window("hour", MINUTE, timedelta(hours=1)),
-        Window("day", HOUR, timedelta(days=1)),
-        Window("month", HOUR, timedelta(days=30)),
+        CountingWindow("hour", MINUTE, timedelta(hours=1)),
+        CountingWindow("day", HOUR, timedelta(days=1)),
+        CountingWindow("month", HOUR, timedelta(days=30)),
     )
 }
 
@@ -118,7 +118,7 @@ class Counts(NamedTuple):
         return self.raised / self.total if self.total else 0.0
 
 
-class Period(NamedTuple):
+class PeriodCounts(NamedTuple):
     """What came of all runs of a minute, or of an hour, that begins `at`."""
 
     at: datetime
@@ -289,7 +289,7 @@ def totals(connection: Cursors) -> list[Counts]:
 
 def over_time(
     connection: Cursors, *, period: str, span: timedelta, channel: str | None = None
-) -> list[Period]:
+) -> list[PeriodCounts]:
     """Return what ran in each minute or hour of late, the earliest first; without those of no run.
 
     Args:
@@ -298,7 +298,7 @@ def over_time(
         channel: None: all channels.
     """
     given = {"period": period, "span": span, "channel": channel}
-    return [Period(*row) for row in _rows(connection, "over_time", given)]
+    return [PeriodCounts(*row) for row in _rows(connection, "over_time", given)]
 
 
 def by_task(

@@ -18,7 +18,7 @@ HASTE = "10ms"
 """The lock_timeout of the ticks after one that waited for so long: there may be a hundred."""
 
 
-class Declared(NamedTuple):
+class DeclaredSchedule(NamedTuple):
     """A schedule that code declares. Either `cron` or `every` is set; the arguments are JSON."""
 
     name: str
@@ -76,7 +76,7 @@ class Scheduled(NamedTuple):
         )
 
 
-def declare(connection: Connection, declared: Collection[Declared]) -> list[str]:
+def declare(connection: Connection, declared: Collection[DeclaredSchedule]) -> list[str]:
     """Store the schedules that code declares.
 
     Returns:
@@ -87,7 +87,7 @@ def declare(connection: Connection, declared: Collection[Declared]) -> list[str]
     """
     columns: dict[str, Sequence[object]] = {
         f"{field.removesuffix('s')}s": [getattr(each, field) for each in declared]
-        for field in (*Declared._fields, "definition")
+        for field in (*DeclaredSchedule._fields, "definition")
     }
     with connection.transaction():
         wait_at_most(connection, PATIENCE)

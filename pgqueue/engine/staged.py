@@ -45,7 +45,7 @@ class Defaults(NamedTuple):
     ordered: bool = False
 
 
-class Stored(NamedTuple):
+class StagedCounts(NamedTuple):
     """How many messages were stored; and not, since their dedupe keys are taken or it is full."""
 
     stored: int = 0
@@ -100,7 +100,7 @@ def is_new(connection: Connection, write: Write, *, rows: int) -> bool:
 
 def enqueue(
     connection: Connection, attempts: Sequence[int], defaults: Defaults, *, rows: int
-) -> Stored:
+) -> StagedCounts:
     """Store staged rows as messages, in the order of the attempts and of their rows.
 
     Args:
@@ -115,7 +115,7 @@ def enqueue(
     given = {**defaults._asdict(), "attempts": list(attempts)}
     found, any_singular = connection.execute(SQL["look"], given).fetchone() or (0, False)
     _check_count(found, rows)
-    stored = _enqueue_singular(connection, given) if any_singular else Stored()
+    stored = _enqueue_singular(connection, given) if any_singular else StagedCounts()
     for attempt in attempts:
         row = connection.execute(SQL["enqueue_plain"], {**given, "attempt": attempt}).fetchone()
         stored = stored._replace(stored=stored.stored + (row[0] if row else 0))
@@ -158,7 +158,7 @@ def _check_count(found: int, rows: int) -> None:
         )
 
 
-def _enqueue_singular(connection: Connection, given: Mapping[str, Any]) -> Stored:
+def _enqueue_singular(connection: Connection, given: Mapping[str, Any]) -> StagedCounts:
     """Store the rows that need a lock, or may conflict with others."""
     _lock(connection, given)
     rows = connection.execute(SQL["enqueue_singular"], given).fetchall()
@@ -170,7 +170,7 @@ def _enqueue_singular(connection: Connection, given: Mapping[str, Any]) -> Store
                 "messages: nothing was stored. Write again later, or raise the max_size of its "
                 "policy."
             )
-    return Stored(*(came_of.get(how, 0) for how in Stored._fields))
+    return StagedCounts(*(came_of.get(how, 0) for how in StagedCounts._fields))
 
 
 def _lock(connection: Connection, given: Mapping[str, Any]) -> None:

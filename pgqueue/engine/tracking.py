@@ -85,7 +85,7 @@ PARAMETERS = Names("$1", "$2", "$3", "$4", "$5", row=ROW)
 """In a statement that the function makes."""
 
 
-class Table(NamedTuple):
+class TrackedTable(NamedTuple):
     """A table, as the database has it.
 
     Attributes:
@@ -130,15 +130,15 @@ def is_ready(connection: Cursors) -> bool:
         return bool(cursor.fetchone()[0])
 
 
-def find(connection: Cursors, table: str) -> Table | None:
+def find(connection: Cursors, table: str) -> TrackedTable | None:
     """Return a table by its name, quoted as SQL needs it."""
     with connection.cursor() as cursor:
         cursor.execute(SQL["table"], {"table": table})
         row = cursor.fetchone()
-        return Table(*row) if row else None
+        return TrackedTable(*row) if row else None
 
 
-def tracked(connection: Cursors) -> list[Table]:
+def tracked(connection: Cursors) -> list[TrackedTable]:
     """Return the tables that are tracked now."""
     with connection.cursor() as cursor:
         cursor.execute(SQL["tracked"])
@@ -146,7 +146,7 @@ def tracked(connection: Cursors) -> list[Table]:
     return [table for name in names if (table := find(connection, name)) and table.comment]
 
 
-def renew(table: Table) -> Iterator[Composable]:
+def renew(table: TrackedTable) -> Iterator[Composable]:
     """Return the statements that write the function of a tracked table anew, by its definition.
 
     Raises:
@@ -165,7 +165,7 @@ def renew(table: Table) -> Iterator[Composable]:
     )
 
 
-def check(table: Table, definition: Definition) -> Composable:
+def check(table: TrackedTable, definition: Definition) -> Composable:
     """Return the statement that fails if the condition or the serializer can't be."""
     rows = _rows(table, definition, "insert", table.identifier, table.identifier, VARIABLES)
     return Text(SQL["check"]).format(
@@ -173,13 +173,13 @@ def check(table: Table, definition: Definition) -> Composable:
     )
 
 
-def track(table: Table, definition: Definition) -> Iterator[Composable]:
+def track(table: TrackedTable, definition: Definition) -> Iterator[Composable]:
     """Return the statements that have a table tracked, in the place of how it is tracked now."""
     before = json.loads(table.comment) if table.comment else None
     yield from _track(table, definition, before)
 
 
-def untrack(table: Table) -> Iterator[Composable]:
+def untrack(table: TrackedTable) -> Iterator[Composable]:
     """Return the statements that undo the last `track`: what it replaced is there again."""
     before = (json.loads(table.comment) if table.comment else {}).get("replaced")
     if before:
@@ -188,13 +188,13 @@ def untrack(table: Table) -> Iterator[Composable]:
         yield from _drop(table)
 
 
-def remove(table: Table) -> Iterator[Composable]:
+def remove(table: TrackedTable) -> Iterator[Composable]:
     """Return the statements that end it."""
     yield from _drop(table)
 
 
 def _track(
-    table: Table, definition: Definition, before: dict[str, Any] | None
+    table: TrackedTable, definition: Definition, before: dict[str, Any] | None
 ) -> Iterator[Composable]:
     yield from _drop(table)
     function = _function(table)
@@ -216,7 +216,7 @@ def _track(
 
 
 def _function_of(
-    table: Table, definition: Definition, signature: Composable, path: Composable
+    table: TrackedTable, definition: Definition, signature: Composable, path: Composable
 ) -> Composable:
     topic = Literal(definition.topic)
     events = [event for event in definition.events if event in WHATS]
@@ -234,14 +234,14 @@ def _function_of(
     )
 
 
-def _drop(table: Table) -> Iterator[Composable]:
+def _drop(table: TrackedTable) -> Iterator[Composable]:
     for name in table.triggers:
         yield Text(SQL["drop_trigger"]).format(name=Identifier(name), table=table.identifier)
     if table.function:
         yield Text(SQL["drop_function"]).format(function=Text(table.function))
 
 
-def _function(table: Table) -> Identifier:
+def _function(table: TrackedTable) -> Identifier:
     # With the number of the table: another one may have its name later.
     room = NAME_LIMIT - len(f"pgqueue_track__{table.oid}")
     name = table.name.encode()[:room].decode(errors="ignore")
@@ -259,7 +259,7 @@ def _definition(remembered: dict[str, Any]) -> Definition:
 # --- The parts of a function
 
 
-def _hidden(table: Table, definition: Definition) -> Composable:
+def _hidden(table: TrackedTable, definition: Definition) -> Composable:
     kind, columns = "these", definition.exclude
     if definition.columns is not None:
         kind, columns = "others", definition.columns
@@ -274,7 +274,7 @@ def _hidden(table: Table, definition: Definition) -> Composable:
     return Text(SQL["hidden"]).format(which=which)
 
 
-def _branch(table: Table, definition: Definition, event: str) -> Composable:
+def _branch(table: TrackedTable, definition: Definition, event: str) -> Composable:
     return Text(SQL["branch"]).format(
         operation=Literal(event.upper()),
         merged=Text(SQL["merged"] if event == "update" else "").format(foreign_key=Literal("f")),
@@ -285,7 +285,7 @@ def _branch(table: Table, definition: Definition, event: str) -> Composable:
 
 
 def _order(
-    table: Table, definition: Definition, topic: Composable, events: Sequence[str]
+    table: TrackedTable, definition: Definition, topic: Composable, events: Sequence[str]
 ) -> Composable:
     changed = [
         Text("WHEN {} THEN {}").format(
@@ -301,7 +301,7 @@ def _order(
     )
 
 
-def _store(table: Table, definition: Definition, event: str, names: Names) -> Composable:
+def _store(table: TrackedTable, definition: Definition, event: str, names: Names) -> Composable:
     return Text(SQL["store"]).format(
         topic=Literal(definition.topic),
         key=_key(names),
@@ -312,7 +312,7 @@ def _store(table: Table, definition: Definition, event: str, names: Names) -> Co
     )
 
 
-def _changed(table: Table, definition: Definition, event: str) -> Composable:
+def _changed(table: TrackedTable, definition: Definition, event: str) -> Composable:
     names = PARAMETERS
     return Text(SQL["changed"]).format(
         topic=Literal(definition.topic),
@@ -345,7 +345,7 @@ def _row_key(row: str, columns: str) -> Composable:
 
 
 def _rows(
-    table: Table,
+    table: TrackedTable,
     definition: Definition,
     event: str,
     new: Composable,
@@ -369,7 +369,7 @@ def _rows(
 
 
 def _side(
-    table: Table,
+    table: TrackedTable,
     definition: Definition,
     source: Composable,
     name: str,

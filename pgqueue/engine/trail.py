@@ -8,36 +8,36 @@ from typing import NamedTuple
 
 from pgqueue.database.sql_files import load
 from pgqueue.engine.event_partitions import SIZE
-from pgqueue.engine.log import Stored
+from pgqueue.engine.log import StoredEvent
 from pgqueue.engine.values import Cursors
 from pgqueue.values.readable import reading
 
 SQL = load(__name__)
 
 
-class Part(NamedTuple):
+class LogPartition(NamedTuple):
     """A partition of the log, and the position that it begins with."""
 
     oid: int
     start: int
 
 
-def partitions(connection: Cursors) -> list[Part]:
+def partitions(connection: Cursors) -> list[LogPartition]:
     """Return the partitions of the log, the newest first."""
     with reading(connection), connection.cursor() as cursor:
         cursor.execute(SQL["partitions"], {"size": SIZE})
-        return [Part(*row) for row in cursor.fetchall()]
+        return [LogPartition(*row) for row in cursor.fetchall()]
 
 
 def read(
-    connection: Cursors, part: Part, *, topics: Sequence[str], key: str, limit: int
-) -> list[Stored]:
+    connection: Cursors, part: LogPartition, *, topics: Sequence[str], key: str, limit: int
+) -> list[StoredEvent]:
     """Return the newest events of some topics and a key in a partition, the newest first."""
     with reading(connection), connection.cursor() as cursor:
         cursor.execute(
             SQL["read"], {"part": part.oid, "topics": list(topics), "key": key, "limit": limit}
         )
-        return [Stored(*row) for row in cursor.fetchall()]
+        return [StoredEvent(*row) for row in cursor.fetchall()]
 
 
 def time_after(connection: Cursors, position: int) -> datetime | None:

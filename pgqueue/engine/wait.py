@@ -18,7 +18,7 @@ SQL = load(__name__)
 LIVE = {State.HELD, State.SCHEDULED, State.READY, State.RUNNING}
 
 
-class Seen(NamedTuple):
+class MessageSnapshot(NamedTuple):
     """A message as it is now: `state` is its state or its outcome. JSON is not parsed.
 
     Attributes:
@@ -64,7 +64,7 @@ def forget(connection: Connection) -> int:
     return delete(connection, "pgqueue_waiter", SQL["forget"], SQL["over"], {}, what="forget waits")
 
 
-def look(connection: Connection, ids: Collection[int]) -> dict[int, Seen]:
+def look(connection: Connection, ids: Collection[int]) -> dict[int, MessageSnapshot]:
     """Return the messages that exist as they are now, live or from history, by their ids."""
     rows = connection.execute(SQL["look"], {"ids": list(ids)})
-    return {row[0]: Seen(*row) for row in rows}
+    return {row[0]: MessageSnapshot(*row) for row in rows}

@@ -35,7 +35,7 @@ from pgqueue.engine.values import Connection
 from pgqueue.events import groups
 from pgqueue.events.consumers import Consumer
 from pgqueue.events.dead_events import parked
-from pgqueue.events.growth import Waiter
+from pgqueue.events.growth import GrowthWaiter
 from pgqueue.events.reading import check_bounds, first_unreadable
 from pgqueue.events.recorded import RecordedEvent
 from pgqueue.exceptions import EventsRemoved, PositionAhead, ReaderLost
@@ -131,11 +131,11 @@ class GroupReader(Service):
         self._lease = lease
         self.id = uuid4()
         self._session = Session(consumer.alias, name="group")
-        self._leases = Leases(consumer, self, lease=lease)
+        self._leases = LeaseRenewal(consumer, self, lease=lease)
         self._held: dict[int, Held] = {}
         self._partitions = 0
         self._rebalance_at = 0.0
-        self._waiter = Waiter(consumer.alias, self.wake)
+        self._waiter = GrowthWaiter(consumer.alias, self.wake)
 
     def run(self) -> None:
         """Read until stopped."""
@@ -291,7 +291,7 @@ class GroupReader(Service):
             self._acquit(connection, held, 1)
         return True
 
-    def _read(self, connection: Connection, held: Held, limit: int) -> log.Stretch:
+    def _read(self, connection: Connection, held: Held, limit: int) -> log.LogStretch:
         wanted = self._consumer.filter
         condition, parameters = wanted.sql, wanted.parameters
         if self._partitions > 1:
@@ -574,7 +574,7 @@ class GroupReader(Service):
         return "dead letter" if self._consumer.on_failure == "park" else "the partition stops there"
 
     def _delay(self, error: BaseException, failures: int, hidden: Hidden) -> timedelta | None:
-        result: Any = Failed(failures)
+        result: Any = FailedEvent(failures)
         try:
             delay = guard.call(self._consumer.backoff, error, result)
             return None if delay is None else max(as_timedelta(delay), NO_NAP)
@@ -585,13 +585,13 @@ class GroupReader(Service):
 
 
 @dataclass(frozen=True)
-class Failed:
+class FailedEvent:
     """What a backoff is given of an event: how often it has failed."""
 
     failures: int
 
 
-class Leases(Service):
+class LeaseRenewal(Service):
     """Renews a reader's leases while its handler runs."""
 
     longest_backoff = timedelta(seconds=1)

@@ -20,8 +20,8 @@ from pgqueue.engine import notifications, readers
 from pgqueue.engine.values import Connection
 from pgqueue.threads.listener import (
     PROBE_EVERY,
-    Subscription,
     Topic,
+    TopicListener,
     subscribe,
 )
 
@@ -33,7 +33,7 @@ WITHDRAW_AFTER = 2.0
 """Seconds without a wait after which it does not want to be notified any more: longer than naps."""
 
 
-class Growth:
+class LogGrowth:
     """The wish of a process to be notified of events, and those who wait for that."""
 
     def __init__(self, alias: str) -> None:
@@ -46,7 +46,7 @@ class Growth:
         self._beat_at = 0.0
         self._is_deaf = False
         self._subscription = subscribe(
-            alias, Subscription(topic=EVENTS, heard=self._hear, between=self._work)
+            alias, TopicListener(topic=EVENTS, heard=self._hear, between=self._work)
         )
 
     @property
@@ -121,7 +121,7 @@ class Growth:
         return PROBE_EVERY
 
 
-class Waiter:
+class GrowthWaiter:
     """Waits for growth in one thread, or calls back: first 10 ms, then twice as long each time.
 
     A transaction that was open as the process asked to be notified does not know of it: its events
@@ -132,7 +132,7 @@ class Waiter:
         self._alias = alias
         self._wake = wake
         self._nap = SHORTEST_NAP
-        self._growth: Growth | None = None
+        self._growth: LogGrowth | None = None
 
     def found(self) -> None:
         """Note that there were events."""
@@ -155,11 +155,11 @@ class Waiter:
         self._nap = min(2 * nap, longest)
         return nap
 
-    def _grown(self) -> Growth:
+    def _grown(self) -> LogGrowth:
         with _lock:
             growth = _open.get((os.getpid(), self._alias))
             if growth is None:
-                growth = _open[os.getpid(), self._alias] = Growth(self._alias)
+                growth = _open[os.getpid(), self._alias] = LogGrowth(self._alias)
             if growth is not self._growth:
                 growth.add(self._wake)
                 self._growth = growth
@@ -182,7 +182,7 @@ def forget_all() -> None:
 
 
 _lock = threading.Lock()
-_open: dict[tuple[int, str], Growth] = {}
+_open: dict[tuple[int, str], LogGrowth] = {}
 """By process, too: a forked child has no thread that listens."""
 
 if hasattr(os, "register_at_fork"):

@@ -13,7 +13,7 @@ from pgqueue.conf import settings
 from pgqueue.database.migration_check import needing_tables
 from pgqueue.engine import log
 from pgqueue.engine.culprits import by_halves, in_words
-from pgqueue.engine.log import Bounds, Stretch
+from pgqueue.engine.log import Bounds, LogStretch
 from pgqueue.engine.sequence import catch_up
 from pgqueue.engine.values import Connection, Cursors
 from pgqueue.events.recorded import RecordedEvent
@@ -94,7 +94,7 @@ def read_stretch(
     after: int,
     limit: int,
     reach: int = log.REACH,
-) -> Stretch:
+) -> LogStretch:
     """Read the next events that a filter wants, within a bounded stretch of the log.
 
     Raises:
@@ -113,7 +113,7 @@ def read_stretch(
     return stretch
 
 
-def read_or_name(connection: Connection, wanted: Filter, *, after: int, limit: int) -> Stretch:
+def read_or_name(connection: Connection, wanted: Filter, *, after: int, limit: int) -> LogStretch:
     """Read as `read_stretch` does, up to an unreadable event.
 
     Raises:
@@ -175,7 +175,7 @@ def first_unreadable(
     raise error
 
 
-def check_bounds(after: int, bounds: Bounds | Stretch) -> None:
+def check_bounds(after: int, bounds: Bounds | LogStretch) -> None:
     """Say no to a position that is not in the log.
 
     Raises:

@@ -19,7 +19,7 @@ from pgqueue.codec.encoding import expect
 from pgqueue.codec.json_text import TAG
 from pgqueue.codec.scalars import Form, as_number
 from pgqueue.engine.identity import marker_of
-from pgqueue.engine.log import Stored
+from pgqueue.engine.log import StoredEvent
 from pgqueue.events import typed
 from pgqueue.events.typed import Event
 from pgqueue.exceptions import UnreadableEvent
@@ -53,7 +53,7 @@ class RecordedEvent:
     created_at: datetime
 
     @classmethod
-    def of(cls, stored: Stored) -> RecordedEvent:
+    def of(cls, stored: StoredEvent) -> RecordedEvent:
         """Return what the engine has read."""
         # A frozen class's own __init__ takes three times as long.
         event = object.__new__(cls)

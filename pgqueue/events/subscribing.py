@@ -18,10 +18,10 @@ from pgqueue.calls.callables import fault_of
 from pgqueue.codec.hints import hints_of
 from pgqueue.conf import settings
 from pgqueue.engine import predicates
-from pgqueue.engine.dispatch import Declared
+from pgqueue.engine.dispatch import DeclaredSubscription
 from pgqueue.events import groups
 from pgqueue.events.consumers import Start, as_start
-from pgqueue.events.growth import Waiter
+from pgqueue.events.growth import GrowthWaiter
 from pgqueue.events.recorded import RecordedEvent
 from pgqueue.events.typed import Event
 from pgqueue.exceptions import InvalidSubscription, PGQueueError
@@ -309,7 +309,7 @@ _CHECKS: dict[str, Callable[[Any], Any]] = {
 _MAY_BE_NONE = ("params", "batch", "expires_after")
 
 
-def declared(database: str) -> list[Declared]:
+def declared(database: str) -> list[DeclaredSubscription]:
     """Return the subscriptions that the project has in its code, in the order of their names.
 
     It imports the `tasks` and `events` modules of all apps.
@@ -341,12 +341,12 @@ def start_of(name: str, database: str) -> int:
             django.close()
 
 
-def waiter(database: str, wake: Callable[[], None]) -> Waiter:
+def waiter(database: str, wake: Callable[[], None]) -> GrowthWaiter:
     """Return what calls `wake` when the log may have grown."""
-    return Waiter(database, wake)
+    return GrowthWaiter(database, wake)
 
 
-def _described(subscribed: Subscribed) -> Declared:
+def _described(subscribed: Subscribed) -> DeclaredSubscription:
     own, wanted = subscribed.task, subscribed.filter
     made = compiled(wanted, key=subscribed.key, split_by=subscribed.split_by)
     described: dict[str, Any] = {
@@ -370,4 +370,4 @@ def _described(subscribed: Subscribed) -> Declared:
         "params": json.dumps(subscribed.params),
     }
     digest = hashlib.sha256(json.dumps(described, sort_keys=True, default=str).encode())
-    return Declared(**described, definition=digest.hexdigest())
+    return DeclaredSubscription(**described, definition=digest.hexdigest())

@@ -15,7 +15,7 @@ from pgqueue.database.connections import AWAY, Session
 from pgqueue.database.migration_check import needing_tables
 from pgqueue.engine import log
 from pgqueue.engine.sequence import advance, catch_up
-from pgqueue.events.growth import Waiter
+from pgqueue.events.growth import GrowthWaiter
 from pgqueue.events.reading import as_alias, as_position, read_or_name
 from pgqueue.events.recorded import RecordedEvent
 from pgqueue.options.filters import as_filter
@@ -45,7 +45,7 @@ class Tail:
         self._session = Session(self._alias, name="tail")
         self._events: deque[RecordedEvent] = deque()
         self._grown = threading.Event()
-        self._waiter = Waiter(self._alias, self._grown.set)
+        self._waiter = GrowthWaiter(self._alias, self._grown.set)
         self._using = threading.Lock()
         self._is_behind = False
         self._is_closed = False

@@ -19,7 +19,7 @@ from pgqueue.exceptions import InvalidEvent, InvalidMessage, PayloadTooLarge
 from pgqueue.inbox.aggregates import AggregateMessage
 from pgqueue.inbox.receiving import REMEMBERED, known_as
 from pgqueue.operating import importers
-from pgqueue.operating.importers import Moving, Report, SourceMissing, move_some, said
+from pgqueue.operating.importers import ImportReport, Moving, SourceMissing, move_some, said
 
 SQL = load(__name__)
 
@@ -27,7 +27,7 @@ SOURCES = {"transactional-outbox": "outbox", "transactional-inbox": "inbox"}
 """The names that their tables have by default."""
 
 
-class Waiting(NamedTuple):
+class WaitingAggregate(NamedTuple):
     """A message of an aggregate that nobody has handled. By `position` they came in this order."""
 
     id: str
@@ -42,7 +42,7 @@ class Waiting(NamedTuple):
     locked_until: datetime | None
 
 
-def move(source: str, *, table: str = "", sender: str = "", dry_run: bool = False) -> Report:
+def move(source: str, *, table: str = "", sender: str = "", dry_run: bool = False) -> ImportReport:
     """Publish the messages of an outbox, or receive those of an inbox, 1 000 in a transaction.
 
     A message is deleted there in the same transaction, so that moving again finds nothing twice.
@@ -57,7 +57,7 @@ def move(source: str, *, table: str = "", sender: str = "", dry_run: bool = Fals
         SourceMissing: the queue's database does not have the table.
         InvalidMessage: the sender is invalid.
     """
-    report, alias = Report(), settings().database
+    report, alias = ImportReport(), settings().database
     table = table or SOURCES[source]
     schema, _, name = table.rpartition(".")
     found = _rows(alias, "table_named", schema=schema or None, name=name)
@@ -75,8 +75,8 @@ def move(source: str, *, table: str = "", sender: str = "", dry_run: bool = Fals
     while True:
         with transaction.atomic(using=alias):
             rows = _rows(alias, "aggregates", own, after=after, limit=importers.BATCH)
-            waiting = [Waiting(*row) for row in rows]
-            moving = Moving[Waiting](
+            waiting = [WaitingAggregate(*row) for row in rows]
+            moving = Moving[WaitingAggregate](
                 take=lambda each, part: _take_message(
                     each, sender if is_inbox else None, alias, part
                 ),
@@ -97,7 +97,7 @@ def move(source: str, *, table: str = "", sender: str = "", dry_run: bool = Fals
 
 
 def _remember_ended(
-    table: Identifier, sender: str, alias: str, report: Report, *, dry_run: bool
+    table: Identifier, sender: str, alias: str, report: ImportReport, *, dry_run: bool
 ) -> int:
     """Remember what an inbox has handled or abandoned: its senders may repeat it."""
     count, after = 0, ""
@@ -122,7 +122,9 @@ def _remember_ended(
         after = ids[-1]
 
 
-def _take_message(waiting: Waiting, sender: str | None, alias: str, report: Report) -> bool:
+def _take_message(
+    waiting: WaitingAggregate, sender: str | None, alias: str, report: ImportReport
+) -> bool:
     """Publish a message, of an inbox once for each id; or note why it can't be."""
     try:
         message = AggregateMessage(

@@ -98,7 +98,7 @@ def receive_webhook(
             payload = _parsed(sent[-1])
             if (goal := guard.call(goal_of, payload)) is not None:
                 _store(id, goal, payload, key=guard.call(key_of, payload), **options)
-        except _Refused as refused:
+        except _MessageRefused as refused:
             return refused.response
         return HttpResponse(status=204)
 
@@ -133,7 +133,7 @@ class _Keys:
         self.keys = keys
 
 
-class _Refused(Exception):
+class _MessageRefused(Exception):
     """A message is not taken; `response` says why."""
 
     def __init__(self, status: int, reason: object, **headers: str) -> None:
@@ -149,14 +149,14 @@ def _sent(request: HttpRequest, most: int) -> list[bytes]:
         # Not request.body, which has a limit for all views.
         body = request.read(most + 1)
     except UnreadablePostError as error:
-        raise _Refused(400, "The body ended early.") from error
+        raise _MessageRefused(400, "The body ended early.") from error
     if len(body) > most:
-        raise _Refused(413, f"A body may have {most} bytes.")
+        raise _MessageRefused(413, f"A body may have {most} bytes.")
     encoding = request.headers.get("content-encoding", "identity").strip().lower()
     if encoding == "identity":
         return [body]
     if encoding != "gzip":
-        raise _Refused(415, "A body may be zipped by gzip, and by nothing else.")
+        raise _MessageRefused(415, "A body may be zipped by gzip, and by nothing else.")
     return [body, _unzipped(body, most)]
 
 
@@ -165,11 +165,11 @@ def _unzipped(body: bytes, most: int) -> bytes:
     try:
         plain = unzip.decompress(body, most + 1)
     except zlib.error as error:
-        raise _Refused(400, f"The body is no gzip: {error}") from error
+        raise _MessageRefused(400, f"The body is no gzip: {error}") from error
     if len(plain) > most:
-        raise _Refused(413, f"A body may have {most} bytes, also when it is unzipped.")
+        raise _MessageRefused(413, f"A body may have {most} bytes, also when it is unzipped.")
     if not unzip.eof or unzip.unused_data:
-        raise _Refused(400, "The body is not one whole gzip.")
+        raise _MessageRefused(400, "The body is not one whole gzip.")
     return plain
 
 
@@ -179,14 +179,14 @@ def _verified(
     try:
         return verify(secrets, request.headers, bodies, tolerance=tolerance, now=time.time())
     except Unverified as error:
-        raise _Refused(401, error) from error
+        raise _MessageRefused(401, error) from error
 
 
 def _parsed(body: bytes) -> Any:
     try:
         return json.loads(body, parse_constant=_no_number)
     except (ValueError, RecursionError) as error:
-        raise _Refused(422, f"The body is no JSON: {error}") from error
+        raise _MessageRefused(422, f"The body is no JSON: {error}") from error
 
 
 def _no_number(name: str) -> NoReturn:
@@ -206,7 +206,7 @@ def _goal_of(to: Any, source: str) -> Callable[[Any], Goal]:
 def _type_of(payload: Any) -> str:
     kind = payload.get("type") if isinstance(payload, dict) else None
     if not isinstance(kind, str):
-        raise _Refused(400, "The body has no type.")
+        raise _MessageRefused(400, "The body has no type.")
     return kind
 
 
@@ -214,10 +214,10 @@ def _store(id: str, goal: Goal, payload: Any, **options: Any) -> None:
     try:
         receive_external(id, goal, payload, **options)
     except ChannelFull as error:
-        raise _Refused(503, error, **{"Retry-After": str(AGAIN_AFTER)}) from error
+        raise _MessageRefused(503, error, **{"Retry-After": str(AGAIN_AFTER)}) from error
     except (InvalidArguments, InvalidEvent, InvalidMessage) as error:
         # Not a status that ends the sender's attempts: the mistake may be on this side.
-        raise _Refused(400, error) from error
+        raise _MessageRefused(400, error) from error
 
 
 def _always(value: Any) -> Callable[[Any], Any]:

@@ -109,7 +109,7 @@ class Listing:
     sought: Mapping[str, Any] = field(default_factory=dict)
     reach: int | None = None
 
-    def stretch(self, start: str | None = None) -> Stretch:
+    def stretch(self, start: str | None = None) -> ListStretch:
         """Return what comes first, or first from `start` on.
 
         Raises:
@@ -121,21 +121,21 @@ class Listing:
         with without(self.rows.db, *NOT_IN_ORDER):
             return self._in_order(start)
 
-    def _without_order(self) -> Stretch:
+    def _without_order(self) -> ListStretch:
         if not self.sought:
             ids = sorted(_ids(self.rows)[: STRETCH + 1], reverse=True)
-            return Stretch(ids[:STRETCH], is_all=len(ids) <= STRETCH)
+            return ListStretch(ids[:STRETCH], is_all=len(ids) <= STRETCH)
         ids, reach = self._find_sought(self.rows), self.looks_at
         has_more = _ids(self.rows)[reach : reach + 1].exists()
         is_cut = len(ids) > STRETCH
-        return Stretch(ids[:STRETCH], is_all=not (has_more or is_cut), is_cut=is_cut)
+        return ListStretch(ids[:STRETCH], is_all=not (has_more or is_cut), is_cut=is_cut)
 
     @property
     def looks_at(self) -> int:
         """How many rows a stretch looks at, for what is sought."""
         return REACH if self.reach is None else self.reach
 
-    def _in_order(self, start: str | None) -> Stretch:
+    def _in_order(self, start: str | None) -> ListStretch:
         rows = self.rows.order_by(*self.order)
         if start:
             rows = rows.filter(self._is_from(start))
@@ -148,8 +148,8 @@ class Listing:
             with reading(connections[rows.db]):
                 place = _as_place(rows[reach : reach + 1].values_list(*self._columns).first())
         else:
-            return Stretch(ids)
-        return Stretch(
+            return ListStretch(ids)
+        return ListStretch(
             ids[:STRETCH], is_all=place is None and not is_cut, is_cut=is_cut, next=place
         )
 
@@ -208,7 +208,7 @@ class Listing:
 
 
 @dataclass(frozen=True)
-class Stretch:
+class ListStretch:
     """A part of a list.
 
     Args:
@@ -223,7 +223,7 @@ class Stretch:
     is_cut: bool = False
     next: str | None = None
 
-    def __add__(self, following: Stretch) -> Stretch:
+    def __add__(self, following: ListStretch) -> ListStretch:
         return replace(following, ids=self.ids + following.ids)
 
 

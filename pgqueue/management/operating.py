@@ -16,7 +16,7 @@ from pgqueue.management import arguments, rows
 from pgqueue.management.bars import progress_bar
 from pgqueue.management.base import QueueCommand
 from pgqueue.management.databases import database_of
-from pgqueue.management.selection import Selection, add_filters, selected
+from pgqueue.management.selection import MessageSelection, add_filters, selected
 from pgqueue.models import Message
 from pgqueue.states import State
 from pgqueue.worker.stopping import SIGNALS, StopRequests
@@ -31,7 +31,7 @@ STOPPED = 130
 
 
 @dataclass
-class Tally:
+class OperationCounts:
     """How many messages were operated on, and how many were not.
 
     Attributes:
@@ -103,7 +103,7 @@ def operate(
     alias: str,
     show: Callable[[int], None],
     is_to_stop: Callable[[], bool] = lambda: False,
-) -> Tally:
+) -> OperationCounts:
     """Do something to messages, a batch at a time.
 
     Args:
@@ -112,7 +112,7 @@ def operate(
         show: is called with how many have been tried.
         is_to_stop: says whether to begin no further batch.
     """
-    tally = Tally()
+    tally = OperationCounts()
     for batch in batches:
         if is_to_stop():
             break
@@ -178,7 +178,7 @@ class OperatingCommand(QueueCommand):
         else:
             self._operate(selection, options["format"])
 
-    def _look(self, selection: Selection, style: str) -> None:
+    def _look(self, selection: MessageSelection, style: str) -> None:
         found, sample = 0, list[int]()
         for batch in selection.existing():
             found += len(batch)
@@ -190,7 +190,7 @@ class OperatingCommand(QueueCommand):
             return
         self.stdout.write("\n".join(would_be(self.done, found, shown)))
 
-    def _operate(self, selection: Selection, style: str) -> None:
+    def _operate(self, selection: MessageSelection, style: str) -> None:
         requests = StopRequests()
         total = len(set(selection.ids))
         with heard(requests), progress_bar(self.done) as show:
@@ -209,7 +209,7 @@ class OperatingCommand(QueueCommand):
         if tally.busy or (selection.ids and tally.unchanged):
             raise SystemExit(1)
 
-    def _report(self, tally: Tally, style: str, *, is_stopped: bool) -> None:
+    def _report(self, tally: OperationCounts, style: str, *, is_stopped: bool) -> None:
         if style == "json":
             self.stdout.write(json.dumps(tally.counted(self.verb, is_stopped=is_stopped)))
             return

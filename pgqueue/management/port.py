@@ -11,12 +11,12 @@ from django.core.management.base import CommandError
 
 from pgqueue.management import arguments
 from pgqueue.worker.config import WorkerConfig
-from pgqueue.worker.report import Snapshot
+from pgqueue.worker.report import WorkerSnapshot
 
 ADDRESS = "127.0.0.1"
 LAST_PORT = 65_535
 
-Serving = Callable[[Callable[[], Snapshot]], AbstractContextManager[None]]
+Serving = Callable[[Callable[[], WorkerSnapshot]], AbstractContextManager[None]]
 
 
 def add_arguments(parser: ArgumentParser) -> None:

@@ -56,7 +56,7 @@ def wanted(options: Mapping[str, Any]) -> dict[str, Any]:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Selection:
+class MessageSelection:
     """Messages that are operated on.
 
     Args:
@@ -109,7 +109,7 @@ class Selection:
 
 def selected(
     options: Mapping[str, Any], alias: str, state: str | None, *, is_to_cancel: bool = False
-) -> Selection:
+) -> MessageSelection:
     """Return what the options choose.
 
     Args:
@@ -133,4 +133,6 @@ def selected(
         )
     if state:
         filters["state"] = state
-    return Selection(alias=alias, ids=options["ids"], wanted=filters, is_to_cancel=is_to_cancel)
+    return MessageSelection(
+        alias=alias, ids=options["ids"], wanted=filters, is_to_cancel=is_to_cancel
+    )

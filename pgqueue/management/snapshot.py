@@ -11,7 +11,7 @@ from pgqueue.conf import settings
 from pgqueue.database.connections import borrow
 from pgqueue.engine import overview
 from pgqueue.engine.live_counts import Stats
-from pgqueue.engine.overview import DeadGroup, Running, Seen
+from pgqueue.engine.overview import DeadGroup, QueueSnapshot, Running
 from pgqueue.engine.run_statistics import (
     OUTCOMES,
     WINDOWS,
@@ -46,7 +46,7 @@ class WorkerSeen(NamedTuple):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Snapshot:
+class WatchSnapshot:
     """What is seen of one moment."""
 
     window: str
@@ -56,7 +56,7 @@ class Snapshot:
     dead: Sequence[DeadGroup]
 
 
-def look(alias: str, window: str, only: Collection[str] = ()) -> Snapshot:
+def look(alias: str, window: str, only: Collection[str] = ()) -> WatchSnapshot:
     """Look at the queue, on this thread's connection of Django's.
 
     Args:
@@ -69,7 +69,7 @@ def look(alias: str, window: str, only: Collection[str] = ()) -> Snapshot:
     """
     with borrow(alias) as connection:
         seen = overview.look(connection, WINDOWS[window], channels=only, limit=LIMIT)
-    return Snapshot(
+    return WatchSnapshot(
         window=window,
         channels=[
             ChannelSeen(name, stats, name in seen.paused, _raised(seen.counts, name))
@@ -85,7 +85,7 @@ def _raised(counts: Sequence[Counts], channel: str) -> int:
     return sum(each.raised for each in counts if each.channel == channel)
 
 
-def _workers(alias: str, seen: Seen) -> list[WorkerSeen]:
+def _workers(alias: str, seen: QueueSnapshot) -> list[WorkerSeen]:
     lease = settings().lease
     return [
         WorkerSeen(
@@ -100,7 +100,7 @@ def _workers(alias: str, seen: Seen) -> list[WorkerSeen]:
     ]
 
 
-def as_json(seen: Snapshot) -> dict[str, Any]:
+def as_json(seen: WatchSnapshot) -> dict[str, Any]:
     """Return a snapshot as the JSON document of `pgqueue_stats`. Durations are seconds."""
     return {
         "window": seen.window,

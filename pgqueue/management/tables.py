@@ -7,7 +7,7 @@ from datetime import timedelta
 
 from pgqueue.engine.live_counts import Stats
 from pgqueue.engine.run_statistics import quantile
-from pgqueue.management.snapshot import Snapshot
+from pgqueue.management.snapshot import WatchSnapshot
 
 ABOUT = "~"
 """Before an estimate."""
@@ -21,7 +21,7 @@ HEADS = {
 """By the names of a snapshot's parts."""
 
 
-def cells(seen: Snapshot) -> dict[str, list[tuple[str, ...]]]:
+def cells(seen: WatchSnapshot) -> dict[str, list[tuple[str, ...]]]:
     """Return the lines of each table; the first cell names what a line is about."""
     return {
         "channels": [

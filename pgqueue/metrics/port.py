@@ -18,7 +18,7 @@ from pgqueue.conf import settings
 from pgqueue.database import forking
 from pgqueue.metrics.worker import registry_of
 from pgqueue.values.escaping import logger_of
-from pgqueue.worker.report import Snapshot
+from pgqueue.worker.report import WorkerSnapshot
 
 logger = logger_of("pgqueue")
 
@@ -46,7 +46,7 @@ class Port:
         forking.cut_in_children(self._server.socket)
 
     @contextmanager
-    def serving(self, snapshot: Callable[[], Snapshot]) -> Iterator[None]:
+    def serving(self, snapshot: Callable[[], WorkerSnapshot]) -> Iterator[None]:
         """Answer in threads of its own until the end of the block; then close the port.
 
         Args:
@@ -62,7 +62,7 @@ class Port:
             self._server.server_close()
 
 
-def _app(snapshot: Callable[[], Snapshot]) -> Callable[..., Iterable[bytes]]:
+def _app(snapshot: Callable[[], WorkerSnapshot]) -> Callable[..., Iterable[bytes]]:
     metrics = make_wsgi_app(registry_of(snapshot))
 
     def app(environ: dict[str, Any], start_response: StartResponse) -> Iterable[bytes]:

@@ -12,12 +12,12 @@ from prometheus_client.registry import Collector
 
 from pgqueue.conf import settings
 from pgqueue.metrics import runs
-from pgqueue.worker.report import Report, Snapshot
+from pgqueue.worker.report import ProcessReport, WorkerSnapshot
 
 LIMIT = 500
 """Of channels and tasks."""
 PREFIX = "pgqueue_worker"
-GAUGES: dict[str, tuple[str, Callable[[Report], int]]] = {
+GAUGES: dict[str, tuple[str, Callable[[ProcessReport], int]]] = {
     "slots": ("Tasks that it runs at once, at most.", lambda report: report.slots),
     "running": ("Tasks that it runs.", lambda report: report.running),
     "buffered_messages": (
@@ -38,7 +38,7 @@ class OfTheWorker(Collector):
         snapshot: returns what it does, and what it has done.
     """
 
-    def __init__(self, snapshot: Callable[[], Snapshot]) -> None:
+    def __init__(self, snapshot: Callable[[], WorkerSnapshot]) -> None:
         self._snapshot = snapshot
 
     def describe(self) -> Iterable[Metric]:
@@ -55,7 +55,7 @@ class OfTheWorker(Collector):
         yield from _life(now)
 
 
-def _counters(now: Snapshot) -> Iterator[Metric]:
+def _counters(now: WorkerSnapshot) -> Iterator[Metric]:
     for name, text, value in (
         ("claims", "Statements with which it has claimed.", now.claims),
         ("claimed_messages", "Messages that it has claimed.", now.claimed),
@@ -66,7 +66,7 @@ def _counters(now: Snapshot) -> Iterator[Metric]:
         yield CounterMetricFamily(f"{PREFIX}_{name}", text, value)
 
 
-def _life(now: Snapshot) -> Iterator[Metric]:
+def _life(now: WorkerSnapshot) -> Iterator[Metric]:
     yield GaugeMetricFamily(
         f"{PREFIX}_processes", "Processes that live, and have reported.", len(now.reports)
     )
@@ -91,7 +91,7 @@ def _life(now: Snapshot) -> Iterator[Metric]:
     )
 
 
-def registry_of(snapshot: Callable[[], Snapshot]) -> CollectorRegistry:
+def registry_of(snapshot: Callable[[], WorkerSnapshot]) -> CollectorRegistry:
     """Return a worker's figures, with those that the project's own code keeps.
 
     These are prometheus_client's default registry; or what processes have written into

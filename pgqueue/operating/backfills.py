@@ -25,7 +25,7 @@ FULL = 1.0
 """Seconds until a full channel is tried again."""
 
 
-def begun(task: Task[..., Any], name: str, *, source: str) -> engine.Backfill | None:
+def begun(task: Task[..., Any], name: str, *, source: str) -> engine.BackfillProgress | None:
     """Return the backfill of this name, if it was begun.
 
     Raises:
@@ -42,7 +42,7 @@ def begun(task: Task[..., Any], name: str, *, source: str) -> engine.Backfill | 
 
 def begin(
     task: Task[..., Any], name: str, *, source: str, attempts: list[int], total: int
-) -> engine.Backfill:
+) -> engine.BackfillProgress:
     """Record rows that were staged as a backfill.
 
     Raises:
@@ -54,7 +54,7 @@ def begin(
         )
     if not is_new:
         raise BackfillConflict(f"Another process has begun the backfill {name!r}: it goes on.")
-    return engine.Backfill(task.name, source, 0, total, None)
+    return engine.BackfillProgress(task.name, source, 0, total, None)
 
 
 def release(

@@ -101,7 +101,7 @@ def wanted(given: Mapping[str, Any]) -> dict[str, Any]:
 
 
 @dataclass(kw_only=True)
-class Progress:
+class OperationProgress:
     """How far an operation is.
 
     Attributes:
@@ -291,7 +291,7 @@ def operate(
     """Do it, from where it was; hand the message back after a while, so that workers may stop."""
     _asked_for(context)
     verb, until = VERBS[operation], monotonic() + RUN_FOR
-    walk = _Walk(context, operation, Filter(**filter), _progress(context, newest))
+    walk = _IdWalk(context, operation, Filter(**filter), _progress(context, newest))
     for ids in walk.batches():
         with transaction.atomic(using=context.database):
             with borrow(context.database) as connection:
@@ -305,13 +305,13 @@ TASKS = (operate.name, purge.name)
 
 
 @dataclass
-class _Walk:
+class _IdWalk:
     """The ids that are left, newest first."""
 
     context: TaskContext
     operation: str
     filter: Filter
-    progress: Progress
+    progress: OperationProgress
 
     def batches(self) -> Iterator[list[int]]:
         """Yield ids in batches; as each is yielded, the progress is behind it."""
@@ -341,11 +341,11 @@ class _Walk:
         return rows.filter(pk__lte=self.progress.newest)
 
 
-def _progress(context: TaskContext, newest: int) -> Progress:
-    return Progress(**(context.progress or {"newest": newest}))
+def _progress(context: TaskContext, newest: int) -> OperationProgress:
+    return OperationProgress(**(context.progress or {"newest": newest}))
 
 
-def _go_on(context: TaskContext, operation: str, progress: Progress, until: float) -> None:
+def _go_on(context: TaskContext, operation: str, progress: OperationProgress, until: float) -> None:
     """Go on with the next batch, unless it was asked to stop, or it is time for another run.
 
     Raises:
@@ -360,14 +360,14 @@ def _go_on(context: TaskContext, operation: str, progress: Progress, until: floa
         context.defer(0)
 
 
-def _ended(context: TaskContext, operation: str, progress: Progress) -> dict[str, int]:
+def _ended(context: TaskContext, operation: str, progress: OperationProgress) -> dict[str, int]:
     """Note that the walk is over; return what came of it."""
     if not progress.has_ended:
         _end(context, operation, progress, "ended")
     return {name: getattr(progress, name) for name in ("done", "asked", "busy")}
 
 
-def _end(context: TaskContext, operation: str, progress: Progress, how: str) -> None:
+def _end(context: TaskContext, operation: str, progress: OperationProgress, how: str) -> None:
     """Note the end, and write it to the log of the admin, for the user who asked."""
     progress.has_ended = how == "ended"
     with transaction.atomic(using=context.database):

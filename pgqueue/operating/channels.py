@@ -21,7 +21,7 @@ from pgqueue.engine import channels, workers
 from pgqueue.engine import purge as purging
 from pgqueue.engine.live_counts import Stats, measure, measure_all
 from pgqueue.engine.operate import Operated
-from pgqueue.engine.purge import Bounds
+from pgqueue.engine.purge import PurgeBounds
 from pgqueue.exceptions import ChannelPaused, InvalidChannel, InvalidPolicy
 from pgqueue.models import Message, Policy
 from pgqueue.models.fields import StatementTimestamp
@@ -416,7 +416,7 @@ class Channel:
     def _messages(self) -> MessageQuerySet:
         return Message.objects.using(self.alias).in_channel(self.name)
 
-    def _trimmed(self, older_than: timedelta | float | None, keep: int | None) -> Bounds:
+    def _trimmed(self, older_than: timedelta | float | None, keep: int | None) -> PurgeBounds:
         """Return what is too old, or too much.
 
         Raises:
@@ -432,11 +432,11 @@ class Channel:
         with borrow(self.alias) as connection:
             return workers.unfinished(connection, channels=[self.name], excluded=[])
 
-    def _bounds(self, *, keep: int | None, older_than: timedelta | None) -> Bounds:
+    def _bounds(self, *, keep: int | None, older_than: timedelta | None) -> PurgeBounds:
         with borrow(self.alias) as connection:
             return purging.bounds(connection, self.name, keep=keep, older_than=older_than)
 
-    def _discard(self, states: Collection[State], bounds: Bounds, *, up_to: int) -> int:
+    def _discard(self, states: Collection[State], bounds: PurgeBounds, *, up_to: int) -> int:
         total, newest = 0, bounds.newest or 0
         last: int | None = 0
         while last is not None and last < newest:

@@ -55,7 +55,7 @@ EXIT = {Status.OK: 0, Status.UNKNOWN: 0, Status.WARNING: 1, Status.FAILING: 2}
 
 
 @dataclass(frozen=True, kw_only=True)
-class Limits:
+class HealthLimits:
     """From where on something is not well.
 
     Args:
@@ -115,7 +115,7 @@ Judgement = tuple[Status, str, Mapping[str, Any]]
 
 
 def examine(
-    alias: str, limits: Limits | None = None, names: Collection[str] | None = None
+    alias: str, limits: HealthLimits | None = None, names: Collection[str] | None = None
 ) -> list[Check]:
     """Make the checks, or those of them that are named.
 
@@ -127,7 +127,7 @@ def examine(
     asked = {name: check for name, check in CHECKS.items() if names is None or name in names}
     try:
         with borrow(alias) as connection:
-            queue = _Queue(alias, connection, limits or Limits())
+            queue = _Queue(alias, connection, limits or HealthLimits())
             return [_made(queue, name, check) for name, check in asked.items()]
     except (Error, psycopg.Error) as error:
         return [Check("database", Status.FAILING, f"can't be reached: {error}".strip())]
@@ -145,10 +145,10 @@ class _Queue:
 
     alias: str
     connection: Connection
-    limits: Limits
+    limits: HealthLimits
 
     @cached_property
-    def workers(self) -> Sequence[health.WorkerSeen]:
+    def workers(self) -> Sequence[health.WorkerHealth]:
         """The processes that were seen within a lease, on the host that is asked for."""
         lease, host = settings().lease.total_seconds(), self.limits.host
         found = health.workers(self.connection)
@@ -413,7 +413,7 @@ def _feed(queue: _Queue) -> Judgement:
     return max(statuses, key=list(Status).index), said, figures
 
 
-def _fault_of(state: replication.State) -> str:
+def _fault_of(state: replication.FeedState) -> str:
     """Return what is missing that the feed needs; "": nothing is."""
     if state.wal_level != "logical":
         return f"wal_level is {state.wal_level}"

@@ -70,7 +70,7 @@ class Periodic(NamedTuple):
 
 
 @dataclass
-class Report:
+class ImportReport:
     """What was moved, by task, topic or schedule; and what was left where it is, by the reason.
 
     Attributes:
@@ -83,7 +83,7 @@ class Report:
     remembered: int | None = None
 
 
-def move(source: str, *, dry_run: bool = False) -> Report:
+def move(source: str, *, dry_run: bool = False) -> ImportReport:
     """Move what waits in another queue's tables over, 1 000 in a transaction; or its schedules.
 
     What runs there already is left to its own workers. A job that is moved is deleted there
@@ -96,7 +96,7 @@ def move(source: str, *, dry_run: bool = False) -> Report:
     Raises:
         SourceMissing: its tables are not in the queue's database.
     """
-    report = Report()
+    report = ImportReport()
     alias = settings().database
     if _rows(alias, "is_there", table=SOURCES[source]) == [(None,)]:
         raise SourceMissing(
@@ -134,22 +134,22 @@ class Moving(Generic[T]):
         name: returns what the report calls one.
     """
 
-    take: Callable[[T, Report], bool]
+    take: Callable[[T, ImportReport], bool]
     delete: Callable[[list[T]], object]
     name: Callable[[T], str]
 
 
-def move_some(items: Sequence[T], moving: Moving[T], alias: str, report: Report) -> None:
+def move_some(items: Sequence[T], moving: Moving[T], alias: str, report: ImportReport) -> None:
     """Store rows here and delete them there; leave those that can't be deleted as they are."""
 
-    def some(items: Sequence[T]) -> Report:
-        part = Report()
+    def some(items: Sequence[T]) -> ImportReport:
+        part = ImportReport()
         with transaction.atomic(using=alias):
             moving.delete([each for each in items if moving.take(each, part)])
         return part
 
-    def leave(item: T, error: Exception) -> Report:
-        return Report(left=Counter({f"{moving.name(item)}: {in_words(error)}": 1}))
+    def leave(item: T, error: Exception) -> ImportReport:
+        return ImportReport(left=Counter({f"{moving.name(item)}: {in_words(error)}": 1}))
 
     for part in by_halves(some, items, leave):
         report.moved += part.moved
@@ -161,7 +161,7 @@ def said(error: Exception) -> str:
     return in_words(error) if isinstance(error, DatabaseError) else str(error)
 
 
-def _take(job: Pending, alias: str, report: Report) -> bool:
+def _take(job: Pending, alias: str, report: ImportReport) -> bool:
     """Enqueue one job as a message, or note why it can't be."""
     try:
         task = find_task(job.task)
@@ -187,7 +187,7 @@ def _take(job: Pending, alias: str, report: Report) -> bool:
     return True
 
 
-def _move_schedules(alias: str, report: Report, *, dry_run: bool) -> None:
+def _move_schedules(alias: str, report: ImportReport, *, dry_run: bool) -> None:
     with transaction.atomic(using=alias):
         found = [Periodic(*row) for row in _rows(alias, "celery_beat")]
         moving = Moving[Periodic](
@@ -202,7 +202,7 @@ def _move_schedules(alias: str, report: Report, *, dry_run: bool) -> None:
             transaction.set_rollback(True, using=alias)
 
 
-def _take_over(periodic: Periodic, alias: str, report: Report) -> bool:
+def _take_over(periodic: Periodic, alias: str, report: ImportReport) -> bool:
     """Store a schedule for a periodic task, or note why there can't be one."""
     try:
         if periodic.hindrance:

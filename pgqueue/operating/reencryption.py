@@ -21,7 +21,7 @@ from pgqueue.database.connections import borrow
 from pgqueue.database.migration_check import needing_tables
 from pgqueue.engine import reencrypt as engine
 from pgqueue.engine.culprits import by_halves, tell
-from pgqueue.engine.reencrypt import Rewritten, Stored, Table
+from pgqueue.engine.reencrypt import EncryptedTexts, Rewritten, Table
 from pgqueue.engine.values import Connection
 from pgqueue.exceptions import DecryptionFailed
 from pgqueue.tasks import encryption, registry
@@ -33,7 +33,7 @@ COLUMNS = {"payload": ARGUMENTS, "progress": PROGRESS, "result": RESULT}
 
 
 @dataclass
-class Report:
+class ReencryptionReport:
     """How many messages there are with something encrypted, or to be, and what became of it.
 
     Attributes:
@@ -59,7 +59,7 @@ def reencrypt(
     batch: int = BATCH,
     show: Callable[[int], None] = lambda count: None,
     is_to_stop: Callable[[], bool] = lambda: False,
-) -> Report:
+) -> ReencryptionReport:
     """Encrypt by the first key what is encrypted by another, and what was stored in the open.
 
     The latter is of tasks that have asked for encryption since, or whose messages were stored by
@@ -78,7 +78,7 @@ def reencrypt(
     """
     encryption.require()
     autodiscover_modules("tasks")
-    walk = _Walk(alias, dry_run=dry_run, limit=batch, is_to_stop=is_to_stop)
+    walk = _ReencryptionWalk(alias, dry_run=dry_run, limit=batch, is_to_stop=is_to_stop)
     looked_at = 0
     for ids in (None, walk.report.busy):
         # The second time, those that were locked: they may have ended meanwhile.
@@ -91,11 +91,11 @@ def reencrypt(
     return walk.report
 
 
-class _Walk:
+class _ReencryptionWalk:
     def __init__(
         self, alias: str, *, dry_run: bool, limit: int, is_to_stop: Callable[[], bool]
     ) -> None:
-        self.report = Report()
+        self.report = ReencryptionReport()
         self._alias = alias
         self._dry_run = dry_run
         self._limit = limit
@@ -128,7 +128,7 @@ class _Walk:
         self.report.busy -= written
         self.report.busy |= set(tried) - written
 
-    def _renewed(self, row: Stored) -> Stored | None:
+    def _renewed(self, row: EncryptedTexts) -> EncryptedTexts | None:
         """Return what is to be written of a message; None: nothing."""
         report = self.report
         texts = {name: text for name in COLUMNS if (text := getattr(row, name)) is not None}
@@ -146,7 +146,9 @@ class _Walk:
             report.current += 1
             return None
         report.renewed += self._dry_run
-        return Stored(row.id, row.finished_at, row.task, **{**dict.fromkeys(COLUMNS), **new})
+        return EncryptedTexts(
+            row.id, row.finished_at, row.task, **{**dict.fromkeys(COLUMNS), **new}
+        )
 
 
 def _write(connection: Connection, table: Table, made: Sequence[Rewritten]) -> set[int]:

@@ -35,11 +35,12 @@ BEHIND_NAP = 0.005
 """Seconds, while another session gives positions."""
 
 
-class Feed(Service):
+class WalFeed(Service):
     """Follows the WAL until it is stopped; stands by while another process does."""
 
     def __init__(self, alias: str) -> None:
         super().__init__()
+        self.name = "feed"
         options = settings()
         self._slot, self._publication = options.replication_slot, options.publication
         self._session = Session(alias, name="feed")

@@ -6,7 +6,7 @@ import psycopg
 
 from pgqueue import signals
 from pgqueue.engine import replication as engine
-from pgqueue.engine.replication import Slot, State
+from pgqueue.engine.replication import FeedState, ReplicationSlot
 from pgqueue.engine.values import Connection
 from pgqueue.exceptions import FeedUnavailable
 
@@ -36,7 +36,11 @@ def as_it_should_be(
         is_there = found is not None
         is_unreadable = found is not None and not found.is_lost
         signals.send(
-            signals.slot_lost, Slot, slot=slot, is_there=is_there, is_unreadable=is_unreadable
+            signals.slot_lost,
+            ReplicationSlot,
+            slot=slot,
+            is_there=is_there,
+            is_unreadable=is_unreadable,
         )
         make_slot(connection, slot, instead_of=found)
         return True
@@ -66,7 +70,7 @@ def make(connection: Connection, slot: str, publication: str) -> list[str]:
     return made
 
 
-def make_slot(connection: Connection, slot: str, *, instead_of: Slot | None) -> None:
+def make_slot(connection: Connection, slot: str, *, instead_of: ReplicationSlot | None) -> None:
     """Make the slot, in place of one that was lost or can't be read.
 
     Raises:
@@ -106,7 +110,7 @@ def drop(connection: Connection, slot: str, publication: str) -> list[str]:
     return dropped
 
 
-def with_publication(connection: Connection, slot: str, publication: str) -> State:
+def with_publication(connection: Connection, slot: str, publication: str) -> FeedState:
     """Return what there is, with the publication at least.
 
     Raises:
@@ -119,7 +123,7 @@ def with_publication(connection: Connection, slot: str, publication: str) -> Sta
     return state
 
 
-def checked(connection: Connection, slot: str, publication: str) -> State:
+def checked(connection: Connection, slot: str, publication: str) -> FeedState:
     """Return what there is.
 
     Raises:
@@ -137,7 +141,7 @@ def checked(connection: Connection, slot: str, publication: str) -> State:
     return state
 
 
-def _check_inbox(state: State, publication: str) -> None:
+def _check_inbox(state: FeedState, publication: str) -> None:
     if state.has_publication and not state.has_inbox:
         raise FeedUnavailable(
             f"The publication {publication!r} tells of no row that is inserted into "

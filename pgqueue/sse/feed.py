@@ -23,17 +23,17 @@ from pgqueue import signals
 from pgqueue.database.connections import Session
 from pgqueue.engine import identity, log
 from pgqueue.engine.culprits import may_be_own, tell
-from pgqueue.engine.log import Stretch
+from pgqueue.engine.log import LogStretch
 from pgqueue.engine.sequence import advance
 from pgqueue.engine.values import Connection
-from pgqueue.events.growth import Waiter
+from pgqueue.events.growth import GrowthWaiter
 from pgqueue.events.reading import check_bounds, first_unreadable, read_stretch
 from pgqueue.events.recorded import RecordedEvent
 from pgqueue.exceptions import EventsRemoved, PositionAhead
 from pgqueue.options.filters import Filter, as_regex
 from pgqueue.streams import wire
 from pgqueue.streams.client import MOST_BYTES, WENT_WRONG, Client
-from pgqueue.streams.source import LINGER, Source
+from pgqueue.streams.source import LINGER, StreamSource
 from pgqueue.threads.service import NO_NAP, Service
 
 PAGE = 500
@@ -47,7 +47,7 @@ PATIENCE = 1.0
 NOWHERE = -1
 
 
-class Limits(NamedTuple):
+class ReplayLimits(NamedTuple):
     """What is sent of what a client has missed, at most; beyond, it is told to begin anew."""
 
     events: int
@@ -67,7 +67,13 @@ class EventClient(Client):
     __slots__ = ("_feed", "after", "last_event_id", "limits", "mark", "wanted")
 
     def __init__(
-        self, wanted: Filter, *, last_event_id: str, after: int | None, mark: str, limits: Limits
+        self,
+        wanted: Filter,
+        *,
+        last_event_id: str,
+        after: int | None,
+        mark: str,
+        limits: ReplayLimits,
     ) -> None:
         super().__init__()
         self.wanted = wanted
@@ -75,11 +81,11 @@ class EventClient(Client):
         self.after = after
         self.mark = mark
         self.limits = limits
-        self._feed: Feed | None = None
+        self._feed: EventFeed | None = None
 
     def join(self, alias: str) -> None:
         """Be served, until `leave()`."""
-        self._feed = Feed.serve(alias, self)
+        self._feed = EventFeed.serve(alias, self)
 
     def leave(self) -> None:
         """Be served no more."""
@@ -92,16 +98,17 @@ class EventClient(Client):
         return wire.comment("") if id is None else wire.position(id)
 
 
-class Feed(Source[EventClient]):
+class EventFeed(StreamSource[EventClient]):
     """Reads the log as it grows, and passes on to each client what it wants."""
 
     def __init__(self, alias: str) -> None:
         super().__init__(alias)
+        self.name = "sse feed"
         self.delivered: dict[asyncio.AbstractEventLoop, str] = {}
         """The id up to which a loop's clients were given everything; each loop writes its own."""
         self._clients: dict[Filter, set[EventClient]] = {}
         self._loops: dict[asyncio.AbstractEventLoop, int] = defaultdict(int)
-        self._waiter = Waiter(alias, self.wake)
+        self._waiter = GrowthWaiter(alias, self.wake)
         self._catching_up = CatchingUp(alias)
         # Its thread's own.
         self._position = NOWHERE
@@ -254,7 +261,7 @@ class Feed(Source[EventClient]):
 
     def _without_unreadable(
         self, connection: Connection, filters: Sequence[Filter], error: Exception
-    ) -> Stretch:
+    ) -> LogStretch:
         """Read up to an unreadable event; leave it out if it is the next one."""
         after, wanted = self._position, _of_any(filters)
         position = first_unreadable(
@@ -262,10 +269,10 @@ class Feed(Source[EventClient]):
         )
         if position == after + 1:
             tell(self.name, row=f"pgqueue_event at {position}", error=error)
-            return Stretch([], position, 0, position)
+            return LogStretch([], position, 0, position)
         return read_stretch(connection, wanted, after=after, limit=PAGE, reach=position - 1 - after)
 
-    def _id_at(self, connection: Connection, stretch: Stretch) -> str:
+    def _id_at(self, connection: Connection, stretch: LogStretch) -> str:
         """Return the id of the position up to which a stretch was read."""
         if stretch.events[-1].position == stretch.upto:
             marker: int | None = identity.marker_of(stretch.events[-1].created_at)

@@ -16,11 +16,11 @@ from typing import Any
 from pgqueue.codec.envelope import is_envelope
 from pgqueue.database.migration_check import needing_tables
 from pgqueue.engine import wait
-from pgqueue.engine.wait import Seen
+from pgqueue.engine.wait import MessageSnapshot
 from pgqueue.states import Outcome, State
 from pgqueue.streams import wire
 from pgqueue.streams.client import Client
-from pgqueue.streams.source import LINGER, Source
+from pgqueue.streams.source import LINGER, StreamSource
 from pgqueue.tasks import waiting
 from pgqueue.threads.service import NO_NAP
 
@@ -46,14 +46,14 @@ class MessageClient(Client):
     def __init__(self, id: int) -> None:
         super().__init__()
         self.id = id
-        self.seen: Seen | None = None
-        self._progress: Progress | None = None
+        self.seen: MessageSnapshot | None = None
+        self._progress: ProgressFeed | None = None
         self._ended: waiting.Promise | None = None
 
     def join(self, alias: str) -> None:
         """Be served, until `leave()`."""
         self._ended = waiting.ended(alias, self.id)
-        self._progress = Progress.serve(alias, self)
+        self._progress = ProgressFeed.serve(alias, self)
         self._ended.add_done_callback(partial(_wake, self._progress))
 
     def leave(self) -> None:
@@ -77,15 +77,16 @@ class MessageClient(Client):
             self.end()
 
 
-def _wake(progress: Progress, promise: object) -> None:
+def _wake(progress: ProgressFeed, promise: object) -> None:
     progress.wake()
 
 
-class Progress(Source[MessageClient]):
+class ProgressFeed(StreamSource[MessageClient]):
     """Looks at all messages that pages of this process show."""
 
     def __init__(self, alias: str) -> None:
         super().__init__(alias)
+        self.name = "sse progress"
         self._clients: set[MessageClient] = set()
         self._nap = SHORTEST_NAP
 
@@ -114,7 +115,7 @@ class Progress(Source[MessageClient]):
             found = wait.look(self._session.connection, {client.id for client in clients})
         has_happened = False
         for client in clients:
-            now = found.get(client.id) or Seen(client.id, GONE, 0, 0, None, None)
+            now = found.get(client.id) or MessageSnapshot(client.id, GONE, 0, 0, None, None)
             events = changes(client.seen, now)
             client.seen = now
             if events:
@@ -135,12 +136,12 @@ class Progress(Source[MessageClient]):
         return [client for client in self._clients if client.loop is loop]
 
 
-def is_end(seen: Seen) -> bool:
+def is_end(seen: MessageSnapshot) -> bool:
     """Return whether nothing more happens, unless it is replayed."""
     return seen.state in ENDS or seen.state == GONE
 
 
-def changes(before: Seen | None, now: Seen) -> list[str]:
+def changes(before: MessageSnapshot | None, now: MessageSnapshot) -> list[str]:
     """Return what has happened between two looks, as the names of events, in their order.
 
     Between two looks much may happen: of several runs only the last is told.
@@ -170,7 +171,7 @@ def changes(before: Seen | None, now: Seen) -> list[str]:
     return events
 
 
-def block(event: str, now: Seen) -> bytes:
+def block(event: str, now: MessageSnapshot) -> bytes:
     """Return an event of a message."""
     told: dict[str, Any] = {
         "id": str(now.id),

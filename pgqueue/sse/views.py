@@ -14,7 +14,7 @@ from django.http.response import HttpResponseBase
 from pgqueue.events.reading import MOST, as_alias
 from pgqueue.exceptions import InvalidFilter
 from pgqueue.options.filters import Filter, as_filter
-from pgqueue.sse.feed import EventClient, Limits
+from pgqueue.sse.feed import EventClient, ReplayLimits
 from pgqueue.streams import requests
 from pgqueue.streams.client import MOST_EVENTS
 from pgqueue.streams.requests import HEARTBEAT, View
@@ -69,7 +69,7 @@ def event_stream(
         events = as_count(max_events, least=0)
     except ValueError as error:
         raise ValueError(f"max_events={shown(max_events)}: {error}") from error
-    limits = Limits(events, requests.as_seconds("max_age", max_age))
+    limits = ReplayLimits(events, requests.as_seconds("max_age", max_age))
     patience = requests.as_seconds("heartbeat", heartbeat)
     if database is not None:
         as_alias(database)

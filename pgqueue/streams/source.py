@@ -16,7 +16,7 @@ from pgqueue.streams.client import Client
 from pgqueue.threads.service import Service
 
 C = TypeVar("C", bound=Client)
-S = TypeVar("S", bound="Source[Any]")
+S = TypeVar("S", bound="StreamSource[Any]")
 
 LINGER = timedelta(seconds=1)
 """How long it waits for another client after the last one. DROP DATABASE waits for 5 s."""
@@ -24,7 +24,7 @@ LONGEST_BACKOFF = timedelta(seconds=1)
 """After failures: clients wait for the database, and see that it is back."""
 
 
-class Source(Service, Generic[C]):
+class StreamSource(Service, Generic[C]):
     """Serves the clients of one process and database, until there are none."""
 
     longest_backoff = LONGEST_BACKOFF

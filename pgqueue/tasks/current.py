@@ -9,7 +9,7 @@ from pgqueue.engine.values import Claim
 from pgqueue.tasks.declaration import Declaration
 
 
-class Run(Protocol):
+class CurrentRun(Protocol):
     """A run of a message.
 
     Attributes:
@@ -23,7 +23,7 @@ class Run(Protocol):
     database: str
 
 
-running: ContextVar[Run | None] = ContextVar("running", default=None)
+running: ContextVar[CurrentRun | None] = ContextVar("running", default=None)
 
 
 def running_in(database: str) -> int | None:

@@ -23,7 +23,7 @@ from pgqueue.options.retries import Backoff
 from pgqueue.options.schedules import Schedule
 from pgqueue.tasks import encryption
 from pgqueue.tasks import options as task_options
-from pgqueue.tasks.limits import Limit
+from pgqueue.tasks.limits import TimeLimit
 from pgqueue.tasks.options import RUN_OPTIONS, Atomic, Options, RunOptions
 from pgqueue.values.error_words import shown
 from pgqueue.values.names import as_key
@@ -185,9 +185,9 @@ class Declaration(Generic[P, T]):
         return self.codec.encode_result(value)
 
     @property
-    def limits(self) -> tuple[Limit, ...]:
+    def limits(self) -> tuple[TimeLimit, ...]:
         """What bounds a run in time, in the order in which they end it."""
-        return () if self.timeout is None else (Limit(self.timeout),)
+        return () if self.timeout is None else (TimeLimit(self.timeout),)
 
     def hard_limit(self, grace: timedelta) -> timedelta | None:
         """Return after which time of a run its process is replaced; None: after none.

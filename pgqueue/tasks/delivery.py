@@ -21,7 +21,7 @@ from pgqueue.calls.outcomes import (
     Succeeded,
 )
 from pgqueue.calls.stand_ins import stand_in
-from pgqueue.claiming.run_counts import Ended, Run
+from pgqueue.claiming.run_counts import CountedRun, TimedRun
 from pgqueue.codec import raw
 from pgqueue.codec.arguments import Codec
 from pgqueue.codec.encoding import Returned
@@ -59,7 +59,7 @@ class Delivery:
     """When it was leased, by the monotonic clock."""
     started: float
     """Seconds from then until it was handed out."""
-    _count: Callable[[Run, Ending], None] = field(default=lambda run, ending: None, repr=False)
+    _count: Callable[[TimedRun, Ending], None] = field(default=lambda run, ending: None, repr=False)
     """Counts what becomes of it."""
 
     def __repr__(self) -> str:
@@ -322,7 +322,9 @@ class Delivery:
             with self._locked() as connection:
                 verb(connection, [end])
         started = self.taken_at + self.started
-        count = partial(self._count, Ended(self.claim, self.taken_at, started, monotonic()), ending)
+        count = partial(
+            self._count, CountedRun(self.claim, self.taken_at, started, monotonic()), ending
+        )
         if connections[self.database].in_atomic_block:
             transaction.on_commit(count, using=self.database)
         else:

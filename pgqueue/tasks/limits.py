@@ -8,7 +8,7 @@ from typing import NamedTuple
 from pgqueue.exceptions import TaskTimeout
 
 
-class Limit(NamedTuple):
+class TimeLimit(NamedTuple):
     """An error that is raised in a run that takes too long.
 
     Attributes:

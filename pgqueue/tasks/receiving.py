@@ -14,7 +14,7 @@ from datetime import timedelta
 from time import monotonic
 from typing import Literal
 
-from pgqueue.claiming.consumer import Consumer, Taken
+from pgqueue.claiming.consumer import PullClient, Taken
 from pgqueue.conf import settings
 from pgqueue.exceptions import ReceiverClosed
 from pgqueue.tasks.delivery import Delivery
@@ -76,7 +76,7 @@ class Receiver:
     the end of the first iteration. Closing hands back what was leased and not iterated to.
     """
 
-    def __init__(self, consumer: Consumer, patience: float) -> None:
+    def __init__(self, consumer: PullClient, patience: float) -> None:
         self._consumer = consumer
         self._patience = patience
         self._is_entered = False
@@ -143,7 +143,7 @@ class AsyncReceiver:
     it leased after all is what the next one begins with.
     """
 
-    def __init__(self, consumer: Consumer, patience: float) -> None:
+    def __init__(self, consumer: PullClient, patience: float) -> None:
         self._consumer = consumer
         self._patience = patience
         self._is_entered = False
@@ -212,7 +212,7 @@ def _consumer(
     limit: int,
     lease: float | timedelta | None,
     database: str | None,
-) -> Consumer:
+) -> PullClient:
     for name in channels:
         checked_message({"channel": name})
     if not isinstance(limit, int) or isinstance(limit, bool) or limit < 1:
@@ -220,7 +220,7 @@ def _consumer(
     leased = settings().lease if lease is None else as_timedelta(lease)
     if leased <= timedelta():
         raise ValueError(f"lease={lease!r}: it must be longer than 0 seconds.")
-    return Consumer(
+    return PullClient(
         database or settings().database, channels=channels or None, limit=limit, lease=leased
     )
 
@@ -229,7 +229,7 @@ def _patience(wait: Wait) -> float:
     return math.inf if wait is True else as_timedelta(wait).total_seconds()
 
 
-def _next(consumer: Consumer) -> Taken | None:
+def _next(consumer: PullClient) -> Taken | None:
     taken = consumer.next()
     if taken and taken.claim.lost:
         with consumer.putting_back([taken]):
@@ -237,7 +237,7 @@ def _next(consumer: Consumer) -> Taken | None:
     return taken
 
 
-def _delivery(taken: Taken, consumer: Consumer) -> Delivery:
+def _delivery(taken: Taken, consumer: PullClient) -> Delivery:
     waited = monotonic() - taken.taken_at
     return Delivery(
         taken.claim, consumer.database, consumer.lease, taken.taken_at, waited, consumer.count

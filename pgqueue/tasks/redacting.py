@@ -21,7 +21,7 @@ from pgqueue.codec.references import filled
 from pgqueue.conf import settings
 from pgqueue.engine.values import Claim
 from pgqueue.exceptions import DecryptionFailed, InvalidTask, MissingEncryptionKey
-from pgqueue.redaction import NOWHERE, Hidden, Redaction, Redactor, Rules, tree_of
+from pgqueue.redaction import NOWHERE, Hidden, Redaction, RedactionRules, Redactor, tree_of
 from pgqueue.tasks import registry
 from pgqueue.tasks.declaration import Declaration
 from pgqueue.values.error_words import hint
@@ -50,7 +50,7 @@ def fields() -> Redactor:
     return _by_names(settings().redact).others
 
 
-def rules(task: str) -> Rules:
+def rules(task: str) -> RedactionRules:
     """Return what redacts messages of a task; "": raw ones."""
     found = _declared(task) if task else None
     return _by_names(settings().redact) if found is None else _rules_of(found)
@@ -131,7 +131,7 @@ def hiding_of(claims: Iterable[Claim], events: Iterable[Any] = ()) -> Hidden:
     return _hidden(chain(*map(_of_claim, claims), *map(_of_event, events)))
 
 
-class Part(NamedTuple):
+class RedactedColumn(NamedTuple):
     """A column that may have redacted values.
 
     Attributes:
@@ -144,7 +144,7 @@ class Part(NamedTuple):
     text: Callable[[], str | bytes | None]
 
 
-def _hidden(parts: Iterable[Part], *, keeps_locals: bool = True) -> Hidden:
+def _hidden(parts: Iterable[RedactedColumn], *, keeps_locals: bool = True) -> Hidden:
     looked_at = [part for part in parts if part.size and not part.redactor.is_idle]
     if sum(part.size for part in looked_at) > MOST_BYTES:
         return TOO_LARGE
@@ -197,18 +197,20 @@ def _is_encrypted(claim: Claim) -> bool:
     )
 
 
-def _of_claim(claim: Claim) -> Iterator[Part]:
+def _of_claim(claim: Claim) -> Iterator[RedactedColumn]:
     by = rules(claim.task)
     taken = [each for _, each in claim.taken]
     # Where results stand matters only to places in the payload: the names of fields in them are
     # looked for in each result, too.
     places = taken if by.payload.tree != NOWHERE else []
     size = len(claim.payload or b"") + sum(each.size for each in places)
-    yield Part(by.payload, size, partial(_payload_of, claim) if places else lambda: claim.payload)
+    yield RedactedColumn(
+        by.payload, size, partial(_payload_of, claim) if places else lambda: claim.payload
+    )
     for column in (claim.metadata, claim.progress):
-        yield Part(by.others, len(column or b""), partial(_as_text, column))
+        yield RedactedColumn(by.others, len(column or b""), partial(_as_text, column))
     for each in taken:
-        yield Part(rules(each.task).result, each.size, partial(to_text, each.plain))
+        yield RedactedColumn(rules(each.task).result, each.size, partial(to_text, each.plain))
 
 
 def _payload_of(claim: Claim) -> str | bytes | None:
@@ -217,10 +219,10 @@ def _payload_of(claim: Claim) -> str | bytes | None:
     return to_text(filled(json.loads(claim.payload or b"null"), values))
 
 
-def _of_event(event: Any) -> Iterator[Part]:
+def _of_event(event: Any) -> Iterator[RedactedColumn]:
     by = fields()
     for text in (event.payload_json, event.metadata_json):
-        yield Part(by, len(text or ""), partial(str, text or ""))
+        yield RedactedColumn(by, len(text or ""), partial(str, text or ""))
 
 
 def check(task: Declaration[Any, Any]) -> None:
@@ -242,19 +244,19 @@ def check(task: Declaration[Any, Any]) -> None:
             )
 
 
-def _rules_of(task: Declaration[Any, Any]) -> Rules:
+def _rules_of(task: Declaration[Any, Any]) -> RedactionRules:
     return _rules(task.func, task.redact, task.takes_context, settings().redact)
 
 
 @lru_cache(maxsize=10)
-def _by_names(names: tuple[str, ...]) -> Rules:
-    return Rules.of(names)
+def _by_names(names: tuple[str, ...]) -> RedactionRules:
+    return RedactionRules.of(names)
 
 
 @lru_cache(maxsize=10_000)
 def _rules(
     function: Callable[..., Any], paths: tuple[str, ...], skip_first: bool, names: tuple[str, ...]
-) -> Rules:
+) -> RedactionRules:
     is_field, tree = _by_names(names).others.is_field, tree_of(paths)
     result = tree.pop(RETURN, NOWHERE)
     firsts: dict[str, Any] = {}
@@ -267,7 +269,7 @@ def _rules(
             firsts["[*]"] = below
     is_some = any(below != NOWHERE for below in (*firsts.values(), tree))
     payload = {"args": firsts, "kwargs": tree} if is_some else NOWHERE
-    return Rules.of(names, payload, result)
+    return RedactionRules.of(names, payload, result)
 
 
 def _declared(name: str) -> Declaration[Any, Any] | None:

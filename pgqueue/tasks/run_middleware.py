@@ -9,7 +9,7 @@ from contextvars import Token, copy_context
 from typing import Any
 
 from pgqueue.tasks.context import TaskContext
-from pgqueue.tasks.current import Run, running
+from pgqueue.tasks.current import CurrentRun, running
 from pgqueue.values.escaping import logger_of
 
 logger = logger_of(__name__)
@@ -51,7 +51,7 @@ class _Running:
 
     __slots__ = ("_context", "_token")
 
-    _token: Token[Run | None]
+    _token: Token[CurrentRun | None]
 
     def __init__(self, context: TaskContext) -> None:
         self._context = context

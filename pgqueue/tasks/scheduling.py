@@ -17,7 +17,7 @@ from pgqueue import models
 from pgqueue.conf import settings
 from pgqueue.database.migration_check import needing_tables
 from pgqueue.engine import schedule as engine
-from pgqueue.engine.schedule import Declared, Scheduled
+from pgqueue.engine.schedule import DeclaredSchedule, Scheduled
 from pgqueue.exceptions import ChannelFull, InvalidSchedule, PGQueueError, UnknownTask
 from pgqueue.options.schedules import Schedule, checked_name, rhythm_of
 from pgqueue.options.ticks import Cron
@@ -28,7 +28,7 @@ from pgqueue.tasks.definition import Task, find_task
 from pgqueue.tasks.result import TaskResult
 
 
-def declared(database: str) -> list[Declared]:
+def declared(database: str) -> list[DeclaredSchedule]:
     """Return the schedules that the project has in its code, in the order of their names.
 
     It imports the `tasks` modules of all apps, since that is where most are.
@@ -60,7 +60,7 @@ def _each() -> Iterator[tuple[Declaration[Any, Any], Schedule]]:
         yield from scheduler()
 
 
-def _described(task: Declaration[Any, Any], schedule: Schedule) -> Declared:
+def _described(task: Declaration[Any, Any], schedule: Schedule) -> DeclaredSchedule:
     rhythm = schedule.rhythm
     when: dict[str, Any] = {"cron": "", "every": None, "timezone": "UTC"}
     if isinstance(rhythm, Cron):
@@ -74,7 +74,7 @@ def _described(task: Declaration[Any, Any], schedule: Schedule) -> Declared:
         payload = json.loads(task.plain_codec.encode(tuple(schedule.args), schedule.kwargs))
     except TypeError as error:  # InvalidArguments is one
         raise InvalidSchedule(f"{name!r}: {error}") from error
-    return Declared(
+    return DeclaredSchedule(
         name=name,
         task=task.name,
         **when,

@@ -26,8 +26,8 @@ from pgqueue.engine import notifications, wait
 from pgqueue.engine.lookup import Found
 from pgqueue.threads.listener import (
     PROBE_EVERY,
-    Subscription,
     Topic,
+    TopicListener,
     subscribe,
 )
 from pgqueue.threads.service import NO_NAP
@@ -59,11 +59,11 @@ def ended(alias: str, id: int) -> Promise:
     with _lock:
         waiting = _open.get((os.getpid(), alias))
         if waiting is None:
-            waiting = _open[os.getpid(), alias] = Waiting(alias)
+            waiting = _open[os.getpid(), alias] = AwaitedMessages(alias)
         return waiting.add(id)
 
 
-class Waiting:
+class AwaitedMessages:
     """The messages in one database that this process waits for, until there are none."""
 
     def __init__(self, alias: str) -> None:
@@ -75,7 +75,7 @@ class Waiting:
         self._looks: list[tuple[float, int]] = []
         self._renew_at = monotonic() + RENEW_EVERY.total_seconds()
         self._subscription = subscribe(
-            alias, Subscription(topic=RESULTS, heard=self._hear, between=self._look)
+            alias, TopicListener(topic=RESULTS, heard=self._hear, between=self._look)
         )
 
     def add(self, id: int) -> Promise:
@@ -185,7 +185,7 @@ class Waiting:
 RESULTS = Topic(notifications.RESULTS)
 
 _lock = threading.Lock()
-_open: dict[tuple[int, str], Waiting] = {}
+_open: dict[tuple[int, str], AwaitedMessages] = {}
 """By process, too: a forked child has no thread that waits."""
 
 if hasattr(os, "register_at_fork"):

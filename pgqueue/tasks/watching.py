@@ -23,7 +23,7 @@ from pgqueue.database.migration_check import needing_tables
 from pgqueue.database.transactions import is_pooled
 from pgqueue.engine import notifications
 from pgqueue.exceptions import ChannelNotWatched, NothingToHear
-from pgqueue.threads.listener import Subscription, Topic, subscribe
+from pgqueue.threads.listener import Topic, TopicListener, subscribe
 
 NoticeKind = Literal["created", "started", "deferred", "ended", "replayed"]
 
@@ -70,7 +70,7 @@ class Watch:
     def __init__(self, channel: str, database: str) -> None:
         self._channel = channel
         self._database = database
-        self._subscription: Subscription | None = None
+        self._subscription: TopicListener | None = None
         self._mailbox = Mailbox()
 
     def __enter__(self) -> Watch:
@@ -120,7 +120,7 @@ class Watch:
         self._mailbox = Mailbox()
         self._subscription = subscribe(
             self._database,
-            Subscription(topic=NOTICES, key=self._channel, heard=self._hear, check=self._check),
+            TopicListener(topic=NOTICES, key=self._channel, heard=self._hear, check=self._check),
         )
         return self._subscription.begun
 

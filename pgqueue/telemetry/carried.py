@@ -20,7 +20,7 @@ MOST_LINKS = 128
 Carrier = Mapping[str, Any]
 
 
-class Origin(NamedTuple):
+class MessageOrigin(NamedTuple):
     """Where messages come from.
 
     Attributes:
@@ -41,7 +41,7 @@ def added(carrier: Carrier, text: str) -> str:
     return text if not carrier or _carries(given) else json.dumps({**given, **carrier})
 
 
-def origin(carriers: Iterable[Carrier]) -> Origin:
+def origin(carriers: Iterable[Carrier]) -> MessageOrigin:
     """Return where messages with these metadata come from."""
     found = {}
     for carrier in carriers:
@@ -55,7 +55,7 @@ def origin(carriers: Iterable[Carrier]) -> Origin:
         if len(found) == MOST_LINKS:
             break
     contexts = [context for context, _ in found.values()]
-    return Origin(
+    return MessageOrigin(
         contexts[0] if len(contexts) == 1 else Context(), [link for _, link in found.values()]
     )
 

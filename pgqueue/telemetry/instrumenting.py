@@ -21,10 +21,17 @@ from pgqueue.events.recorded import RecordedEvent
 from pgqueue.tasks import TaskContext, redacting
 from pgqueue.tasks.delivery import Delivery
 from pgqueue.tasks.run_middleware import around_runs, remove
-from pgqueue.telemetry.carried import MESSAGE, MOST_LINKS, Origin, carriers_of, links_to, origin
+from pgqueue.telemetry.carried import (
+    MESSAGE,
+    MOST_LINKS,
+    MessageOrigin,
+    carriers_of,
+    links_to,
+    origin,
+)
 from pgqueue.telemetry.gauges import forget
 from pgqueue.telemetry.instruments import Instruments
-from pgqueue.telemetry.spans import Attributes, Processing, Sending, harmless
+from pgqueue.telemetry.spans import Attributes, Processing, ProducerSpan, harmless
 from pgqueue.values.version import VERSION
 
 NAME = "pgqueue"
@@ -96,15 +103,15 @@ class _Instrumented:
         *,
         task: str | None,
         count: int,
-    ) -> Sending:
+    ) -> ProducerSpan:
         """Return the span of storing messages."""
-        return Sending(
+        return ProducerSpan(
             self._tracer, self._instruments, operation, destination, task=task, count=count
         )
 
     def run(self, context: TaskContext) -> AbstractContextManager[Any]:
         """Return the span of a run."""
-        return _Run(self._tracer, self._instruments, context)
+        return _RunSpan(self._tracer, self._instruments, context)
 
     def handling(self, group: str, events: Sequence[RecordedEvent]) -> AbstractContextManager[Any]:
         """Return the span in which a group's handler handles events."""
@@ -167,7 +174,7 @@ class _Instrumented:
         return {name: value for name, value in carrier.items() if name == "traceparent"}
 
 
-class _Run(Processing):
+class _RunSpan(Processing):
     """The span of a run."""
 
     def __init__(
@@ -190,12 +197,12 @@ class _Run(Processing):
         return None if self._context.cancelled else super().failure(error)
 
 
-def _origin_of(context: TaskContext) -> Origin:
+def _origin_of(context: TaskContext) -> MessageOrigin:
     """Return where a run's message comes from, with links to what it waited for."""
     parent, links = origin(carriers_of(context.claim, context.metadata))
     if not context.waited_for:
-        return Origin(parent, links)
-    return Origin(parent, [*links, *links_to(context.waited_for)][:MOST_LINKS])
+        return MessageOrigin(parent, links)
+    return MessageOrigin(parent, [*links, *links_to(context.waited_for)][:MOST_LINKS])
 
 
 def _of_message(claim: Claim, metadata: Mapping[str, Any]) -> Attributes:

@@ -22,7 +22,7 @@ from opentelemetry.trace import Tracer as OTelTracer
 from pgqueue.calls.stand_ins import stand_in
 from pgqueue.exceptions import Cancel, Defer, Discard
 from pgqueue.redaction import Hidden
-from pgqueue.telemetry.carried import EMPTY, Origin, added
+from pgqueue.telemetry.carried import EMPTY, MessageOrigin, added
 from pgqueue.telemetry.instruments import SYSTEM, TASK, Instruments, name_of
 from pgqueue.values.escaping import logger_of
 
@@ -97,7 +97,7 @@ class _Messaging:
         self._token = contexts.attach(trace.set_span_in_context(self._span, parent))
 
 
-class Sending(_Messaging):
+class ProducerSpan(_Messaging):
     """A span of the kind PRODUCER, whose context the messages carry. See `tracing.Sending`."""
 
     def __init__(
@@ -115,7 +115,7 @@ class Sending(_Messaging):
         self._carrier: dict[str, str] = {}
         self._alone = EMPTY
 
-    def __enter__(self) -> Sending:
+    def __enter__(self) -> ProducerSpan:
         with harmless:
             many: Attributes = {"messaging.batch.message_count": self._count}
             self._begin(SpanKind.PRODUCER, many if self._count > 1 else {})
@@ -166,7 +166,7 @@ class Processing(_Messaging):
         self,
         tracer: OTelTracer,
         instruments: Instruments,
-        origin: Callable[[], Origin],
+        origin: Callable[[], MessageOrigin],
         hiding: Callable[[], Hidden],
         *,
         destination: str | None,

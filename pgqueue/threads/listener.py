@@ -51,7 +51,7 @@ class Topic:
 
 
 @dataclass(eq=False, kw_only=True)
-class Subscription:
+class TopicListener:
     """The callbacks of the notifications of a topic that have one key.
 
     Everything is called in the listener's thread: it must be quick, or others hear late.
@@ -113,7 +113,7 @@ class Subscription:
                 self.begun.set_result(None)
 
 
-def subscribe(alias: str, subscription: Subscription) -> Subscription:
+def subscribe(alias: str, subscription: TopicListener) -> TopicListener:
     """Subscribe on this process's connection to the database; wait for nothing.
 
     The listener's thread starts with the first subscription, and ends a while after the last one.
@@ -145,9 +145,9 @@ class Listener(Service):
         self._wakeup = Wakeup()
         self._connection: Connection | None = None
         # Changed by any thread, under the lock.
-        self._subscribed: dict[Topic, dict[str, set[Subscription]]] = {}
-        self._coming: dict[Subscription, None] = {}  # in their order
-        self._working: set[Subscription] = set()
+        self._subscribed: dict[Topic, dict[str, set[TopicListener]]] = {}
+        self._coming: dict[TopicListener, None] = {}  # in their order
+        self._working: set[TopicListener] = set()
         self._idle_since = monotonic()
         # The thread's own: the channels that the connection listens to, and since when in vain.
         self._channels: dict[str, Topic] = {}
@@ -158,7 +158,7 @@ class Listener(Service):
         """Whether it has an open connection that listens."""
         return bool(self._channels and self._connection and not self._connection.closed)
 
-    def add(self, subscription: Subscription) -> None:
+    def add(self, subscription: TopicListener) -> None:
         """Add a subscription. The lock is held, or the thread not started."""
         subscription.listener = self
         keys = self._subscribed.setdefault(subscription.topic, {})
@@ -167,7 +167,7 @@ class Listener(Service):
         if subscription.between:
             self._working.add(subscription)
 
-    def remove(self, subscription: Subscription) -> None:
+    def remove(self, subscription: TopicListener) -> None:
         """Remove a subscription. The lock is held."""
         keys = self._subscribed[subscription.topic]
         keys[subscription.key].discard(subscription)
@@ -236,7 +236,7 @@ class Listener(Service):
             if each not in self._coming:
                 self._tell(each, None)
 
-    def _begin_one(self, connection: Connection, subscription: Subscription) -> None:
+    def _begin_one(self, connection: Connection, subscription: TopicListener) -> None:
         error = None
         try:
             if subscription.check:
@@ -301,17 +301,17 @@ class Listener(Service):
         for each in subscriptions:
             self._tell(each, news)
 
-    def _tell(self, subscription: Subscription, news: Any) -> None:
+    def _tell(self, subscription: TopicListener, news: Any) -> None:
         try:
             subscription.heard(news)
         except BaseException as error:  # the others must hear it all the same
             signals.send(signals.service_failed, type(self), service=self.name, error=error)
 
-    def _new(self) -> list[Subscription]:
+    def _new(self) -> list[TopicListener]:
         with _lock:
             return list(self._coming)
 
-    def _all(self) -> list[Subscription]:
+    def _all(self) -> list[TopicListener]:
         with _lock:
             keys = [key for topic in self._subscribed.values() for key in topic.values()]
             return [each for subscriptions in keys for each in subscriptions]

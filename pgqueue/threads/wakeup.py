@@ -11,7 +11,7 @@ from typing import Protocol
 _Selector = getattr(selectors, "PollSelector", selectors.SelectSelector)
 
 
-class Readable(Protocol):
+class HasFileno(Protocol):
     """A socket, a pipe or a connection of psycopg's."""
 
     def fileno(self) -> int:
@@ -39,7 +39,7 @@ class Wakeup:
         with suppress(OSError):  # closed; or the buffer is full, so it is set already
             self._writer.send(b".")
 
-    def wait(self, timeout: float, *others: Readable | int) -> list[object]:
+    def wait(self, timeout: float, *others: HasFileno | int) -> list[object]:
         """Wait until it is set, until one of the others is readable, or until the time is over.
 
         Args:

@@ -19,7 +19,7 @@ from pgqueue.tasks import TaskContext, task
 from pgqueue.values.number_checks import as_timedelta
 from pgqueue.webhooks import bodies, health, targets
 from pgqueue.webhooks.bodies import Body
-from pgqueue.webhooks.targets import Target
+from pgqueue.webhooks.targets import WebhookTarget
 
 if TYPE_CHECKING:
     from pgqueue.webhooks.sending import Response
@@ -82,7 +82,7 @@ def _deliver(
     return _judged(target, response, is_test=is_test)
 
 
-def _check(target: Target, context: TaskContext) -> None:
+def _check(target: WebhookTarget, context: TaskContext) -> None:
     """Go on only if the webhook is to be posted to.
 
     Raises:
@@ -98,7 +98,7 @@ def _check(target: Target, context: TaskContext) -> None:
         raise Defer(delay, progress=delay)
 
 
-def _body(target: Target, events: Sequence[RecordedEvent], *, is_batch: bool) -> Body:
+def _body(target: WebhookTarget, events: Sequence[RecordedEvent], *, is_batch: bool) -> Body:
     if target.serializer:
         return bodies.serialized(target.serializer, events)
     if target.cloudevents:
@@ -107,7 +107,7 @@ def _body(target: Target, events: Sequence[RecordedEvent], *, is_batch: bool) ->
     return bodies.plain(events, is_batch=is_batch)
 
 
-def _post(target: Target, id: str, body: Body) -> Response:
+def _post(target: WebhookTarget, id: str, body: Body) -> Response:
     try:
         # Others need no urllib3.
         from pgqueue.webhooks.sending import post
@@ -135,7 +135,7 @@ def _post(target: Target, id: str, body: Body) -> Response:
     )
 
 
-def _judged(target: Target, response: Response, *, is_test: bool) -> dict[str, Any]:
+def _judged(target: WebhookTarget, response: Response, *, is_test: bool) -> dict[str, Any]:
     """Return what is kept of a success; raise what any other status means.
 
     Raises:
@@ -164,7 +164,7 @@ def _judged(target: Target, response: Response, *, is_test: bool) -> dict[str, A
     raise DeliveryFailed(said, backoff=target.backoff, asked_for=asked_for)
 
 
-def _redacted(target: Target, excerpt: str) -> str:
+def _redacted(target: WebhookTarget, excerpt: str) -> str:
     """Return a response without what it repeats of the request's headers."""
     known = {part for value in target.headers.values() for part in (value, *value.split())}
     for part in sorted(known, key=len, reverse=True):

@@ -20,7 +20,7 @@ from pgqueue.conf import settings
 from pgqueue.models import Subscription, Webhook
 from pgqueue.models.fields import StatementTimestamp
 from pgqueue.webhooks import targets
-from pgqueue.webhooks.targets import Target
+from pgqueue.webhooks.targets import WebhookTarget
 
 NOTE_EVERY = 1.0  # seconds
 LEAST = 5
@@ -29,7 +29,7 @@ outage."""
 GONE = "The endpoint answered 410 Gone."
 
 
-def succeeded(target: Target) -> None:
+def succeeded(target: WebhookTarget) -> None:
     """Note that an endpoint has answered, if it had failed before."""
     with target.lock:
         had_failed, target.failing_since = target.failing_since is not None, None
@@ -37,7 +37,7 @@ def succeeded(target: Target) -> None:
         _note(target, failures=0, failing_since=None)
 
 
-def failed(target: Target) -> None:
+def failed(target: WebhookTarget) -> None:
     """Note that an endpoint failed, and pause its webhook if it has for too long."""
     with target.lock:
         if monotonic() - target.noted_at < NOTE_EVERY:
@@ -51,7 +51,7 @@ def failed(target: Target) -> None:
         _pause(target, after)
 
 
-def gone(target: Target) -> None:
+def gone(target: WebhookTarget) -> None:
     """Disable the webhook of an endpoint that says that it will never be back."""
     if stop(target.alias, target.name, enabled=False, reason=GONE):
         signals.send(signals.webhook_stopped, Webhook, name=target.name, reason=GONE)
@@ -70,7 +70,7 @@ def stop(alias: str, name: str, *, enabled: bool, reason: str) -> bool:
     return bool(count)
 
 
-def _note(target: Target, **columns: object) -> None:
+def _note(target: WebhookTarget, **columns: object) -> None:
     try:
         with transaction.atomic(using=target.alias):
             Webhook.objects.using(target.alias).filter(pk=target.name).update(**columns)
@@ -79,7 +79,7 @@ def _note(target: Target, **columns: object) -> None:
         targets.forget(target.alias, target.name)
 
 
-def _pause(target: Target, after: timedelta) -> None:
+def _pause(target: WebhookTarget, after: timedelta) -> None:
     rows = Webhook.objects.using(target.alias).filter(pk=target.name, paused=False, enabled=True)
     long_ago = StatementTimestamp() - after
     if not rows.filter(failures__gte=LEAST, failing_since__lte=long_ago).exists():

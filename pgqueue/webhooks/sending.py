@@ -85,7 +85,7 @@ def post(
             decode_content=False,
         )
         excerpt = _excerpt(response)
-    except _Refused as error:
+    except _AddressRefused as error:
         raise DeliveryFailed(str(error)) from None
     except (TimeoutError, PoolTimeout):
         raise DeliveryFailed(f"It did not answer within {timeout:g} s.") from None
@@ -156,7 +156,7 @@ for _name in ("connection", "connectionpool", "poolmanager", "response", "util.r
     logging.getLogger(f"urllib3.{_name}").addFilter(_QUIET)
 
 
-class _Refused(Exception):
+class _AddressRefused(Exception):
     """The address may not be posted to."""
 
 
@@ -208,7 +208,7 @@ def _connected(host: str, port: int) -> _Socket:
     for *_, address in found:
         # Each of them: who answers for the name chooses which one comes first.
         if not is_allowed(str(address[0]), networks):
-            raise _Refused(
+            raise _AddressRefused(
                 f"Its address {address[0]} is private: PGQUEUE['WEBHOOKS']['ALLOW_PRIVATE'] would "
                 "have to allow it."
             )

@@ -22,11 +22,11 @@ ASK_AGAIN = 1.0  # seconds
 MOST = 10_000
 """Webhooks that are remembered."""
 
-_known: dict[tuple[str, str], tuple[Target, float]] = {}
+_known: dict[tuple[str, str], tuple[WebhookTarget, float]] = {}
 
 
 @dataclass(eq=False)
-class Target:
+class WebhookTarget:
     """A webhook as it was a moment ago."""
 
     alias: str
@@ -58,7 +58,7 @@ class Target:
         return [key for key, until in self.keys if until is None or until > now]
 
 
-def find(alias: str, name: str) -> Target | None:
+def find(alias: str, name: str) -> WebhookTarget | None:
     """Return a webhook by its name; None: there is none of this name."""
     found, asked_at = _known.get((alias, name), (None, 0.0))
     if found is not None and monotonic() - asked_at < ASK_AGAIN:
@@ -86,7 +86,7 @@ def forget_all() -> None:
     _known.clear()
 
 
-def _target(alias: str, webhook: Webhook) -> Target:
+def _target(alias: str, webhook: Webhook) -> WebhookTarget:
     options = settings().webhooks
     origin, path = parsed(webhook.url)
     rotated = [
@@ -95,7 +95,7 @@ def _target(alias: str, webhook: Webhook) -> Target:
     ]
     own = {name.lower(): value for name, value in webhook.headers.items()}
     common = {name.lower(): value for name, value in options.headers.items()}
-    return Target(
+    return WebhookTarget(
         alias=alias,
         name=webhook.name,
         origin=origin,

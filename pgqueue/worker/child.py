@@ -12,7 +12,7 @@ from multiprocessing.connection import Connection
 from typing import TYPE_CHECKING
 
 from pgqueue.worker.config import WorkerConfig
-from pgqueue.worker.parent import LEFT, STOPPED, WELL, Parent
+from pgqueue.worker.parent import LEFT, STOPPED, WELL, SupervisorPipe
 from pgqueue.worker.stopping import OTHERS, SIGNALS, asked_for_stacks
 
 if TYPE_CHECKING:
@@ -34,10 +34,10 @@ def main(config: WorkerConfig, pipe: Connection, ids: WorkerIds, level: int | No
     # The parent blocked them before it started this process. Processes started here inherit that.
     with asked_for_stacks():
         signal.pthread_sigmask(signal.SIG_UNBLOCK, [*SIGNALS, *OTHERS])
-        _run(config, Parent(pipe), ids, level)
+        _run(config, SupervisorPipe(pipe), ids, level)
 
 
-def _run(config: WorkerConfig, parent: Parent, ids: WorkerIds, level: int | None) -> None:
+def _run(config: WorkerConfig, parent: SupervisorPipe, ids: WorkerIds, level: int | None) -> None:
     import django
 
     django.setup()

@@ -48,7 +48,7 @@ class Superior(Protocol):
         """Send one of the messages above, if it wants to know; return whether it was sent."""
 
 
-class Parent:
+class SupervisorPipe:
     """The supervisor as its child sees it: a pipe, which also shows that the supervisor lives."""
 
     def __init__(self, pipe: Connection) -> None:

@@ -17,7 +17,7 @@ EVERY = timedelta(seconds=1)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Report:
+class ProcessReport:
     """What one process does at a moment, and what it has done until then.
 
     Attributes:
@@ -55,7 +55,7 @@ class Report:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Snapshot:
+class WorkerSnapshot:
     """What a worker does, in however many processes, and what it has done since it began.
 
     Attributes:
@@ -69,7 +69,7 @@ class Snapshot:
         complaints: why the worker is not well, beside what the reports say.
     """
 
-    reports: Sequence[Report] = ()
+    reports: Sequence[ProcessReport] = ()
     runs: Sequence[Counts] = ()
     claims: int = 0
     claimed: int = 0
@@ -94,7 +94,7 @@ class Snapshot:
         return [*self.not_alive(), *_silence(self.reports, lease.total_seconds())]
 
 
-def _silence(reports: Sequence[Report], longest: float) -> list[str]:
+def _silence(reports: Sequence[ProcessReport], longest: float) -> list[str]:
     silences = [each.silent_for for each in reports]
     known = [each for each in silences if each is not None]
     if not known:  # a process that has just replaced another one is no reason
@@ -115,7 +115,7 @@ class Reporter(Service):
     def __init__(
         self,
         parent: Superior,
-        report: Callable[[], Report],
+        report: Callable[[], ProcessReport],
         totals: Callable[[], Iterable[Counts]],
     ) -> None:
         super().__init__()
@@ -147,14 +147,14 @@ class Reports:
     """What one process has reported so far, as its supervisor keeps it."""
 
     def __init__(self) -> None:
-        self.last: Report | None = None
+        self.last: ProcessReport | None = None
         self.runs: dict[Pair, Counts] = {}
 
     def take(self, message: bytes) -> None:
         """Take a message of a `Reporter`."""
         if message.startswith(REPORT):
             told = json.loads(message.removeprefix(REPORT))
-            self.last = Report(**told | {"at": monotonic()})
+            self.last = ProcessReport(**told | {"at": monotonic()})
         else:
             counts = Counts(*json.loads(message.removeprefix(RUNS)))
             self.runs[counts.channel, counts.task] = counts
@@ -177,7 +177,7 @@ class Gathered:
             self._claimed += last.claimed
             self._leases_lost += last.leases_lost
 
-    def with_those(self, living: Iterable[Reports], complaints: Sequence[str]) -> Snapshot:
+    def with_those(self, living: Iterable[Reports], complaints: Sequence[str]) -> WorkerSnapshot:
         """Return what all of them have done, and what the living do.
 
         Args:
@@ -188,7 +188,7 @@ class Gathered:
             add_up(runs, each.runs.values())
             if each.last:
                 reports.append(each.last)
-        return Snapshot(
+        return WorkerSnapshot(
             reports=reports,
             runs=list(runs.values()),
             claims=self._claims + sum(each.claims for each in reports),

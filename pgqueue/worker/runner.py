@@ -38,7 +38,7 @@ from pgqueue.tasks import (
     flow_results,
     redacting,
 )
-from pgqueue.tasks.limits import Limit
+from pgqueue.tasks.limits import TimeLimit
 from pgqueue.tasks.run_middleware import around
 from pgqueue.values.escaping import logger_of
 from pgqueue.values.tracebacks import calls_user_code
@@ -425,7 +425,7 @@ def _needless(leased: LeasedMessage) -> Ending | None:
     return HandedBack() if leased.cancelled else None
 
 
-def _over_at(run: Run, limit: Limit) -> float:
+def _over_at(run: Run, limit: TimeLimit) -> float:
     # A call that is repeated after a conflict has only the rest of the time.
     return run.leased.started + limit.after.total_seconds()
 

@@ -17,7 +17,7 @@ from datetime import timedelta
 from types import FrameType
 
 from pgqueue.database import forking
-from pgqueue.threads.wakeup import Readable, Wakeup
+from pgqueue.threads.wakeup import HasFileno, Wakeup
 from pgqueue.worker.parent import Superior
 
 SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
@@ -60,7 +60,7 @@ class StopRequests:
         """End the wait, or the next one, without a request."""
         self._wakeup.set()
 
-    def wait(self, timeout: timedelta, *others: Readable | int) -> None:
+    def wait(self, timeout: timedelta, *others: HasFileno | int) -> None:
         """Wait for a request, until one of the others is readable, or until the time is over."""
         parent = self._parent
         if parent and not parent.is_gone:

@@ -23,7 +23,7 @@ from pgqueue.worker.config import WorkerConfig
 from pgqueue.worker.main_session import MainSession
 from pgqueue.worker.migrations import wait_until_migrated
 from pgqueue.worker.pool import PooledWorker, WorkerPool
-from pgqueue.worker.report import Gathered, Reports, Snapshot
+from pgqueue.worker.report import Gathered, Reports, WorkerSnapshot
 from pgqueue.worker.rescuer import Rescuer
 from pgqueue.worker.stopping import OTHERS, SIGNALS, STACKS, StopRequests, blocked
 from pgqueue.worker.unknown_channels import warn_of_unseen
@@ -158,7 +158,7 @@ class Child:
         signals.send(signals.worker_died, Supervisor, pid=self.pid, status=self.status)
 
 
-class Slot:
+class ProcessSlot:
     """A place for one process at a time."""
 
     def __init__(self) -> None:
@@ -214,13 +214,13 @@ class Supervisor:
         self._config = config
         self._pool: WorkerPool = pool or Processes(level)
         self._requests = StopRequests()
-        self._slots = [Slot() for _ in range(config.processes)]
+        self._slots = [ProcessSlot() for _ in range(config.processes)]
         self._retiring: list[PooledWorker] = []
         self._is_crowded = False
         self._rescuer = Rescuer(config.database, duties=config.duties)
         self._watchdog = Watchdog([self._rescuer, *self._pool.services])
         self._gathered = Gathered()
-        self._snapshot = Snapshot(started=0)
+        self._snapshot = WorkerSnapshot(started=0)
         self._looked_at = monotonic()
         self._passed_on = 0
         self._kill_at = inf
@@ -258,7 +258,7 @@ class Supervisor:
         self._requests.close()
         return not self._cut_short
 
-    def snapshot(self) -> Snapshot:
+    def snapshot(self) -> WorkerSnapshot:
         """Return what its processes do, and what they have done. Any thread may ask."""
         snapshot = self._snapshot
         if (silence := monotonic() - self._looked_at) > WELL_WITHIN:
@@ -328,7 +328,7 @@ class Supervisor:
                     )
                     slot.vacate()
 
-    def _to_fill(self) -> list[Slot]:
+    def _to_fill(self) -> list[ProcessSlot]:
         """Return the empty places in which a worker is wanted; note that the others are empty."""
         empty = [slot for slot in self._slots if not slot.child]
         empty.sort(key=lambda slot: slot.fill_at)

@@ -29,7 +29,7 @@ CLEANING_UP = 5.0
 After so long the stack of a run that does not end is logged."""
 
 
-class _Run:
+class _TimedRun:
     __slots__ = ("deadline", "error", "is_final", "leased", "thread")
 
     def __init__(
@@ -72,7 +72,7 @@ class Timeouts(Service):
 
     def __init__(self) -> None:
         super().__init__()
-        self._runs: set[_Run] = set()
+        self._runs: set[_TimedRun] = set()
         self._bounds: set[_Bound] = set()
         self._lock = threading.Lock()
 
@@ -96,7 +96,7 @@ class Timeouts(Service):
             TaskTimeout: the block took too long.
         """
         thread = threading.get_ident()
-        run = _Run(leased, deadline, thread, error, is_final=is_final)
+        run = _TimedRun(leased, deadline, thread, error, is_final=is_final)
         self._watch(run)
         try:
             yield
@@ -109,7 +109,7 @@ class Timeouts(Service):
     @contextmanager
     def outlived(self, leased: LeasedMessage, deadline: float) -> Iterator[None]:
         """Give the lease up if the block, which should end by itself at its deadline, does not."""
-        run = _Run(leased, deadline + CLEANING_UP, None)
+        run = _TimedRun(leased, deadline + CLEANING_UP, None)
         self._watch(run)
         try:
             yield
@@ -144,7 +144,7 @@ class Timeouts(Service):
                 self._bounds.discard(bound)
             leased.is_bounded = False
 
-    def _watch(self, run: _Run) -> None:
+    def _watch(self, run: _TimedRun) -> None:
         with self._lock:
             self._runs.add(run)
         self.wake()

@@ -28,7 +28,7 @@ from pgqueue.engine import lease, notifications, settle
 from pgqueue.engine.workers import WorkerInfo, versions
 from pgqueue.events import subscribing
 from pgqueue.tasks import scheduling
-from pgqueue.threads.listener import Subscription, Topic, subscribe
+from pgqueue.threads.listener import Topic, TopicListener, subscribe
 from pgqueue.threads.service import Service
 from pgqueue.worker import interpreter
 from pgqueue.worker.autoreload import Autoreload
@@ -42,7 +42,7 @@ from pgqueue.worker.migrations import wait_until_migrated
 from pgqueue.worker.parent import RETIRING, WELL, Superior
 from pgqueue.worker.pipeline import Pipeline
 from pgqueue.worker.recycling import memory
-from pgqueue.worker.report import Report, Reporter, Snapshot
+from pgqueue.worker.report import ProcessReport, Reporter, WorkerSnapshot
 from pgqueue.worker.stopping import SIGNALS, StopRequests
 from pgqueue.worker.unknown_channels import warn_of_unseen
 from pgqueue.worker.watchdog import Watchdog, touch
@@ -139,7 +139,7 @@ class Worker:
         )
         # Messages that are due earlier. Where there is a fetcher, that one listens.
         self._subscription = (
-            Subscription(topic=NEW_MESSAGES, heard=self._hear)
+            TopicListener(topic=NEW_MESSAGES, heard=self._hear)
             if listens and self._duties and not self._pipeline
             else None
         )
@@ -199,10 +199,10 @@ class Worker:
         """Whether it has drained the queue, but for rows that statements fail with."""
         return self._drain is not None and self._drain.leaves_something
 
-    def snapshot(self) -> Snapshot:
+    def snapshot(self) -> WorkerSnapshot:
         """Return what it does, and has done. Any thread may ask, at any time."""
         report = self._report()
-        return Snapshot(
+        return WorkerSnapshot(
             reports=[report],
             runs=self._tally.totals(),
             claims=report.claims,
@@ -493,8 +493,8 @@ class Worker:
             each.lost = True
             self._leases.drop(each)
 
-    def _report(self) -> Report:
-        report = Report(
+    def _report(self) -> ProcessReport:
+        report = ProcessReport(
             slots=self._config.slots,
             silence=self._heartbeat.silence,
             stuck=[self._watchdog.name] if self._watchdog.is_stuck else self._watchdog.stuck,

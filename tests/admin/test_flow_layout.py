@@ -6,12 +6,12 @@ import random
 import re
 from itertools import combinations
 
-from pgqueue.admin.flow_layout import HEIGHT, WIDTH, Layout, Wait, lay_out
+from pgqueue.admin.flow_layout import HEIGHT, WIDTH, FlowLayout, Wait, lay_out
 
 NUMBER = re.compile(r"-?\d+(?:\.\d+)?")
 
 
-def drawn(layout: Layout) -> set[Wait]:
+def drawn(layout: FlowLayout) -> set[Wait]:
     return {line.wait for line in layout.lines}
 
 
@@ -50,7 +50,7 @@ def test_a_line_that_passes_a_layer_crosses_none_of_its_nodes() -> None:
 
 
 def test_nothing_is_drawn_of_no_nodes() -> None:
-    assert lay_out([], []) == Layout({}, [], 0, 24)
+    assert lay_out([], []) == FlowLayout({}, [], 0, 24)
 
 
 def test_nodes_of_any_graph_overlap_nowhere_and_lines_end_where_they_should() -> None:

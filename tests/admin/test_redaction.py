@@ -10,7 +10,7 @@ import pytest
 from django.contrib.auth.models import Permission, User
 from django.test import Client
 
-from pgqueue.admin.trail import Step
+from pgqueue.admin.trail import TrailLine
 from pgqueue.events.reading import read
 from pgqueue.models import Subscription, Webhook
 from pgqueue.redaction import MASK
@@ -110,4 +110,4 @@ def test_the_trail_of_a_row_shows_no_column_with_the_name_of_a_field(db: None) -
     leave_traces()
     [event] = read(topics="shop_order.*")
 
-    assert Step.of(event).changes == [("secret", MASK, MASK)]
+    assert TrailLine.of(event).changes == [("secret", MASK, MASK)]

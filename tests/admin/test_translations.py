@@ -42,7 +42,8 @@ NAME = "κλ"
 DATA = {
     *("UTC", "GMT", "Europe", "Berlin", "https", "http"),
     # Names of tasks, channels and duties.
-    *("tests", "jobs", "add", "pgqueue", "bulk", "operate", "purge", "operations", "default"),
+    *("tests", "jobs", "add", "pgqueue", "operating", "bulk", "operate", "purge", "operations"),
+    "default",
     # Django's own admin says these in English alone.
     *("Search", "True", "False", "None"),
 }

@@ -333,7 +333,7 @@ def verbs() -> list[Callable[[], object]]:
                 defaults={"task": task, "every": SECOND, "args": [NOBODY], "channel": "odd"},
             )
         on_its_own(schedule.find, "known")
-        yearly = schedule.Declared(
+        yearly = schedule.DeclaredSchedule(
             "yearly", tasks.plain.name, "0 0 1 1 *", None, "UTC", "[]", "{}", "once", "allow"
         )
         on_its_own(schedule.declare, [yearly])

@@ -11,7 +11,7 @@ import pytest
 from pgqueue.database.connections import Session
 from pgqueue.engine import notifications
 from pgqueue.threads import listener, service
-from pgqueue.threads.listener import Listener, Subscription, Topic
+from pgqueue.threads.listener import Listener, Topic, TopicListener
 from pgqueue.worker.watchdog import CUT_AFTER, Watchdog
 from tests.chaos.harness.processes import Process
 from tests.chaos.harness.server import nap, url
@@ -131,7 +131,7 @@ def test_who_listens_notices_a_connection_that_died_half_open(
     proxy = stage.proxy()
     heard: list[str | None] = []
     listening = Listener(Through(proxy.port))
-    listening.add(Subscription(topic=Topic(notifications.NEW), heard=heard.append))
+    listening.add(TopicListener(topic=Topic(notifications.NEW), heard=heard.append))
     dog = Watchdog([listening])
     listening.start()
     try:

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from pgqueue.claiming.free_lanes import EXPENSIVE, LOOK_AGAIN_COST_WHEN_IDLE, Request
+from pgqueue.claiming.free_lanes import EXPENSIVE, LOOK_AGAIN_COST_WHEN_IDLE, ClaimLanes
 from pgqueue.engine.claim import Answer, Known, Met, Search
 from tests.claims import PlannedClaims
 
@@ -112,7 +112,7 @@ class Backlog:
         """Return what could be claimed."""
         return [each for lane in self.lanes.values() for each in lane if each.id not in self.locked]
 
-    def take(self, request: Request) -> Answer:
+    def take(self, request: ClaimLanes) -> Answer:
         known, searched, limit = request
         self.asked += 1
         self._check(known, searched, limit)

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pgqueue.claiming.governed_lanes import BESIDE_ANOTHER, GovernedLanes, Turn
-from pgqueue.engine.claim_governed import EVERY_TURN, Served
+from pgqueue.engine.claim_governed import EVERY_TURN, GovernedClaims
 from pgqueue.engine.route import Look
 
 START = datetime(2025, 1, 1, tzinfo=UTC)
@@ -40,10 +40,10 @@ class Rounds:
     def channels(self) -> list[str]:
         return [name for name, lanes in self.waiting.items() if any(lanes.values())]
 
-    def claim(self, turn: Turn) -> Served:
+    def claim(self, turn: Turn) -> GovernedClaims:
         self.asked.append(turn)
         if turn.channel in self.locked:
-            return Served([], is_beside_another=True)
+            return GovernedClaims([], is_beside_another=True)
         turns, waiting = self.turns[turn.channel], self.waiting[turn.channel]
         reached: Any = None
         claims: list[Any] = []
@@ -59,7 +59,7 @@ class Rounds:
                 claims.append((turn.channel, key))
             if len(claims) == turn.limit or not claims:
                 break
-        return Served(claims, reached, looked_at if reached else None)
+        return GovernedClaims(claims, reached, looked_at if reached else None)
 
 
 def claim(lanes: GovernedLanes, rounds: Rounds, limit: int, *, now: float = 0) -> list[Any]:

@@ -18,7 +18,7 @@ from tests.hearing import heard
 
 pytest.importorskip("pyspark")
 
-from pgqueue.cluster.host import Order
+from pgqueue.cluster.host import WorkerOrder
 from pgqueue.cluster.jobs import Job
 
 
@@ -51,7 +51,7 @@ def spark() -> Iterator[Waiting]:
 @pytest.fixture
 def job(spark: Waiting) -> Iterator[Job]:
     ids = WorkerIds()
-    order = Order(
+    order = WorkerOrder(
         config=WorkerConfig(database="default", threads=1, grace=timedelta()),
         driver=uuid4(),
         first=ids.first,

@@ -128,7 +128,7 @@ class TestTwoWorkers:
 
         third.execute("SELECT pg_terminate_backend(%s)", [other.info.backend_pid])
 
-        assert waiting.result() == engine.Step(2, 2, is_last=True)
+        assert waiting.result() == engine.DispatchStep(2, 2, is_last=True)
         assert numbers() == [1, 2]
         with pytest.raises(psycopg.OperationalError):
             other.execute("COMMIT")
@@ -147,7 +147,7 @@ class TestTwoWorkers:
         assert one(connection, 'SELECT position FROM pgqueue_cursor WHERE "group" = %s', "") == (1,)
 
 
-def in_transaction(connection: Connection) -> engine.Step:
+def in_transaction(connection: Connection) -> engine.DispatchStep:
     with connection.transaction():
         return engine.step(connection)
 
@@ -186,7 +186,7 @@ class TestAStep:
         create("ahead", start=2)
 
         with connection.transaction():
-            assert engine.step(connection) == engine.Step(1, 1, is_last=True)
+            assert engine.step(connection) == engine.DispatchStep(1, 1, is_last=True)
 
         assert numbers("ahead") == [3]
         assert Subscription.objects.get().follows

@@ -26,7 +26,7 @@ from pgqueue.duties import schedule as kind
 from pgqueue.duties.service import Duties
 from pgqueue.engine import cancel, duty, settle
 from pgqueue.engine import schedule as engine
-from pgqueue.engine.schedule import Declared
+from pgqueue.engine.schedule import DeclaredSchedule
 from pgqueue.exceptions import ChannelFull, InvalidSchedule
 from pgqueue.models import Channel, Message, Policy, Schedule
 from pgqueue.options.schedules import as_schedules
@@ -79,12 +79,12 @@ def log_in(password: str) -> None: ...
 
 
 @pytest.fixture
-def duty_of() -> Callable[[], kind.Schedule]:
+def duty_of() -> Callable[[], kind.Schedules]:
     """A function that makes the duty of another worker."""
-    return lambda: kind.Schedule(database="default", scheduling=scheduling)
+    return lambda: kind.Schedules(database="default", scheduling=scheduling)
 
 
-def do(a_duty: kind.Schedule, connection: Connection) -> timedelta:
+def do(a_duty: kind.Schedules, connection: Connection) -> timedelta:
     """Do the duty as its service does, but for the duty's row."""
     with connection.transaction():
         return a_duty.run(connection)
@@ -114,7 +114,7 @@ def ticks() -> list[datetime]:
 
 class TestATick:
     def test_of_a_new_schedule_is_the_next_one_from_now(
-        self, connection: Connection, duty_of: Callable[[], kind.Schedule]
+        self, connection: Connection, duty_of: Callable[[], kind.Schedules]
     ) -> None:
         add(cron="0 3 * * *", timezone="Europe/Berlin")
 
@@ -128,7 +128,7 @@ class TestATick:
         assert again_in <= SECOND
 
     def test_has_a_message_that_says_which_it_is(
-        self, connection: Connection, duty_of: Callable[[], kind.Schedule]
+        self, connection: Connection, duty_of: Callable[[], kind.Schedules]
     ) -> None:
         add(channel="mail", priority=7)
         tick = make_due(connection)
@@ -146,7 +146,7 @@ class TestATick:
         assert row.recent == [message.pk]
 
     def test_is_done_once_however_often_one_looks(
-        self, connection: Connection, duty_of: Callable[[], kind.Schedule]
+        self, connection: Connection, duty_of: Callable[[], kind.Schedules]
     ) -> None:
         add()
         make_due(connection)
@@ -157,7 +157,7 @@ class TestATick:
         assert Message.objects.count() == 1
 
     def test_tells_when_the_next_one_is(
-        self, connection: Connection, duty_of: Callable[[], kind.Schedule]
+        self, connection: Connection, duty_of: Callable[[], kind.Schedules]
     ) -> None:
         a_duty = duty_of()
         add()
@@ -171,7 +171,7 @@ class TestATick:
         assert timedelta() < again_in <= SECOND / 2
 
     def test_of_a_paused_schedule_has_none_nor_later(
-        self, connection: Connection, duty_of: Callable[[], kind.Schedule]
+        self, connection: Connection, duty_of: Callable[[], kind.Schedules]
     ) -> None:
         add()
         make_due(connection, days=5)
@@ -187,7 +187,7 @@ class TestATick:
         assert row.next_at > datetime.now(UTC) - SECOND
 
     def test_is_not_done_again_when_its_line_is_changed_or_the_clock_set_back(
-        self, connection: Connection, duty_of: Callable[[], kind.Schedule]
+        self, connection: Connection, duty_of: Callable[[], kind.Schedules]
     ) -> None:
         add(every=10 * SECOND)
         (*_, ahead) = upcoming(Every(10 * SECOND), datetime.now(UTC), 5)
@@ -198,7 +198,7 @@ class TestATick:
         assert Schedule.objects.get().next_at == ahead + 10 * SECOND
 
     def test_that_a_clock_far_ahead_has_done_is_not_waited_for_by_what_begins_again(
-        self, connection: Connection, duty_of: Callable[[], kind.Schedule]
+        self, connection: Connection, duty_of: Callable[[], kind.Schedules]
     ) -> None:
         add()
         far = EPOCH + 90_000 * DAY
@@ -211,7 +211,7 @@ class TestATick:
         assert Schedule.objects.get().next_at == make_due(connection) + DAY
 
     def test_has_a_context_of_its_own(
-        self, connection: Connection, duty_of: Callable[[], kind.Schedule]
+        self, connection: Connection, duty_of: Callable[[], kind.Schedules]
     ) -> None:
         for name in ("a", "b"):
             Schedule.objects.create(name=name, task=take.name, args=[{"name": name}], every=DAY)
@@ -224,7 +224,7 @@ class TestATick:
         assert tenant.get() == "none"
 
     def test_goes_by_what_the_task_says(
-        self, connection: Connection, duty_of: Callable[[], kind.Schedule]
+        self, connection: Connection, duty_of: Callable[[], kind.Schedules]
     ) -> None:
         add("keyed", task="tests.jobs.keyed", args=[7])
         make_due(connection, "keyed")
@@ -234,7 +234,7 @@ class TestATick:
         assert Message.objects.get().key == "tenant:7"
 
     def test_may_call_a_task_of_djangos(
-        self, connection: Connection, duty_of: Callable[[], kind.Schedule]
+        self, connection: Connection, duty_of: Callable[[], kind.Schedules]
     ) -> None:
         add(task="tests.backend.jobs.add", args=[], kwargs={"a": 1})
         make_due(connection)
@@ -244,7 +244,7 @@ class TestATick:
         assert Message.objects.get().payload == {"args": [], "kwargs": {"a": 1}}
 
     def test_may_call_a_task_with_a_model_instance_as_long_as_there_is_one(
-        self, connection: Connection, duty_of: Callable[[], kind.Schedule]
+        self, connection: Connection, duty_of: Callable[[], kind.Schedules]
     ) -> None:
         group = Group.objects.create(name="before")
         stored = json.loads(jobs.rename.codec.encode((group, "after"), {}))
@@ -278,7 +278,7 @@ class TestInASessionOfAnyZone:
         assert (found.next_at, found.next_at.tzinfo, found.now.tzinfo) == (tick, UTC, UTC)
 
     def test_a_message_says_in_utc_which_tick_it_is(
-        self, connection: Connection, duty_of: Callable[[], kind.Schedule]
+        self, connection: Connection, duty_of: Callable[[], kind.Schedules]
     ) -> None:
         add()
         tick = make_due(connection)
@@ -300,7 +300,7 @@ class TestInASessionOfAnyZone:
     def test_each_tick_comes_once_where_the_clock_changes(
         self,
         connection: Connection,
-        duty_of: Callable[[], kind.Schedule],
+        duty_of: Callable[[], kind.Schedules],
         monkeypatch: pytest.MonkeyPatch,
         when: dict[str, Any],
         change: datetime,
@@ -337,7 +337,7 @@ class TestManyWorkers:
         self,
         connection: Connection,
         other: Connection,
-        duty_of: Callable[[], kind.Schedule],
+        duty_of: Callable[[], kind.Schedules],
     ) -> None:
         add()
         make_due(connection)
@@ -355,7 +355,7 @@ class TestManyWorkers:
         connection: Connection,
         other: Connection,
         third: Connection,
-        duty_of: Callable[[], kind.Schedule],
+        duty_of: Callable[[], kind.Schedules],
     ) -> None:
         add()
         tick = make_due(connection)
@@ -369,7 +369,7 @@ class TestManyWorkers:
         assert ticks() == [tick.astimezone(UTC)]
 
     def test_an_operator_who_edits_it_meanwhile_is_not_waited_for(
-        self, connection: Connection, other: Connection, duty_of: Callable[[], kind.Schedule]
+        self, connection: Connection, other: Connection, duty_of: Callable[[], kind.Schedules]
     ) -> None:
         add("a")
         add("b")
@@ -386,7 +386,7 @@ class TestManyWorkers:
         assert Message.objects.count() == 2
 
     def test_all_in_a_service_do_a_tick_once(
-        self, connection: Connection, duty_of: Callable[[], kind.Schedule]
+        self, connection: Connection, duty_of: Callable[[], kind.Schedules]
     ) -> None:
         add()
         make_due(connection)
@@ -410,7 +410,7 @@ class TestMissedTicks:
     def test_are_made_up_for_as_the_schedule_says(
         self,
         connection: Connection,
-        duty_of: Callable[[], kind.Schedule],
+        duty_of: Callable[[], kind.Schedules],
         missed: str,
         count: int,
     ) -> None:
@@ -425,7 +425,7 @@ class TestMissedTicks:
     def test_are_made_up_for_a_batch_at_a_time(
         self,
         connection: Connection,
-        duty_of: Callable[[], kind.Schedule],
+        duty_of: Callable[[], kind.Schedules],
         monkeypatch: pytest.MonkeyPatch,
     ) -> None:
         monkeypatch.setattr(kind, "BATCH", 4)
@@ -444,7 +444,7 @@ class TestMissedTicks:
     def test_of_many_schedules_are_not_made_up_for_in_one_transaction(
         self,
         connection: Connection,
-        duty_of: Callable[[], kind.Schedule],
+        duty_of: Callable[[], kind.Schedules],
         monkeypatch: pytest.MonkeyPatch,
     ) -> None:
         monkeypatch.setattr(kind, "BATCH", 4)
@@ -465,7 +465,7 @@ class TestOverlap:
     """A tick comes while the message of an earlier one waits or runs."""
 
     def test_that_is_allowed_has_both_run(
-        self, connection: Connection, duty_of: Callable[[], kind.Schedule]
+        self, connection: Connection, duty_of: Callable[[], kind.Schedules]
     ) -> None:
         add(overlap="allow", missed="all")
         make_due(connection, days=2)
@@ -475,7 +475,7 @@ class TestOverlap:
         assert len(claim(connection)) == 3
 
     def test_that_is_skipped_has_no_message_until_that_one_ends(
-        self, connection: Connection, duty_of: Callable[[], kind.Schedule]
+        self, connection: Connection, duty_of: Callable[[], kind.Schedules]
     ) -> None:
         a_duty = duty_of()
         add(overlap="skip", missed="all")
@@ -497,7 +497,7 @@ class TestOverlap:
         assert Message.objects.get().pk != running.id
 
     def test_that_is_skipped_is_not_told_as_a_tick_that_had_a_message(
-        self, connection: Connection, duty_of: Callable[[], kind.Schedule]
+        self, connection: Connection, duty_of: Callable[[], kind.Schedules]
     ) -> None:
         a_duty = duty_of()
         add(overlap="skip", missed="all")
@@ -514,7 +514,7 @@ class TestOverlap:
         assert row.next_at == first + 3 * DAY
 
     def test_that_is_one_at_a_time_has_one_wait_for_the_other(
-        self, connection: Connection, duty_of: Callable[[], kind.Schedule]
+        self, connection: Connection, duty_of: Callable[[], kind.Schedules]
     ) -> None:
         add(overlap="one", missed="all")
         make_due(connection, days=2)
@@ -547,7 +547,7 @@ def small(monkeypatch: pytest.MonkeyPatch) -> str:
 
 class TestATickThatFails:
     def test_is_left_out_and_said_and_the_next_one_is_done(
-        self, connection: Connection, duty_of: Callable[[], kind.Schedule]
+        self, connection: Connection, duty_of: Callable[[], kind.Schedules]
     ) -> None:
         add("full", channel="small")
         add("other")
@@ -571,7 +571,7 @@ class TestATickThatFails:
     def test_takes_none_of_those_with_it_that_are_made_up_for_along_with_it(
         self,
         connection: Connection,
-        duty_of: Callable[[], kind.Schedule],
+        duty_of: Callable[[], kind.Schedules],
         monkeypatch: pytest.MonkeyPatch,
     ) -> None:
         add(missed="all")
@@ -596,7 +596,7 @@ class TestATickThatFails:
         assert "DivisionByZero" in row.error
 
     def test_since_its_channel_drops_it_says_so(
-        self, connection: Connection, duty_of: Callable[[], kind.Schedule]
+        self, connection: Connection, duty_of: Callable[[], kind.Schedules]
     ) -> None:
         a_duty = duty_of()
         add(channel="small")
@@ -613,7 +613,7 @@ class TestATickThatFails:
         assert a_duty.did == {"enqueued": 0, "skipped": 1}
 
     def test_since_the_arguments_do_not_fit_says_so(
-        self, connection: Connection, duty_of: Callable[[], kind.Schedule]
+        self, connection: Connection, duty_of: Callable[[], kind.Schedules]
     ) -> None:
         add(args=[1, 2, 3])
         make_due(connection)
@@ -626,7 +626,7 @@ class TestATickThatFails:
     def test_says_so_without_what_is_redacted_of_its_arguments(
         self,
         connection: Connection,
-        duty_of: Callable[[], kind.Schedule],
+        duty_of: Callable[[], kind.Schedules],
         caplog: pytest.LogCaptureFixture,
     ) -> None:
         Schedule.objects.create(
@@ -642,7 +642,7 @@ class TestATickThatFails:
         assert "hunter2" not in error + caplog.text
 
     def test_since_the_projects_code_left_a_transaction_open_says_so(
-        self, connection: Connection, duty_of: Callable[[], kind.Schedule]
+        self, connection: Connection, duty_of: Callable[[], kind.Schedules]
     ) -> None:
         Schedule.objects.create(name="s", task=take.name, args=[{"name": "opens"}], every=DAY)
         make_due(connection)
@@ -658,7 +658,7 @@ class TestATickThatFails:
         assert names == ["after"]
 
     def test_since_its_task_is_unknown_is_left_to_workers_that_know_it(
-        self, connection: Connection, duty_of: Callable[[], kind.Schedule]
+        self, connection: Connection, duty_of: Callable[[], kind.Schedules]
     ) -> None:
         old = duty_of()
         add(task="tests.jobs.of_tomorrow")
@@ -678,7 +678,7 @@ class TestATickThatFails:
         self,
         connection: Connection,
         other: Connection,
-        duty_of: Callable[[], kind.Schedule],
+        duty_of: Callable[[], kind.Schedules],
         small: str,
     ) -> None:
         a_duty = duty_of()
@@ -701,7 +701,7 @@ class TestATickThatFails:
         self,
         connection: Connection,
         other: Connection,
-        duty_of: Callable[[], kind.Schedule],
+        duty_of: Callable[[], kind.Schedules],
         small: str,
     ) -> None:
         a_duty = duty_of()
@@ -727,7 +727,7 @@ class TestATickThatFails:
         self,
         connection: Connection,
         other: Connection,
-        duty_of: Callable[[], kind.Schedule],
+        duty_of: Callable[[], kind.Schedules],
         small: str,
         monkeypatch: pytest.MonkeyPatch,
     ) -> None:
@@ -751,7 +751,7 @@ class TestATickThatFails:
     def test_since_its_task_is_unknown_says_so_still_when_it_is_skipped_as_missed(
         self,
         connection: Connection,
-        duty_of: Callable[[], kind.Schedule],
+        duty_of: Callable[[], kind.Schedules],
     ) -> None:
         add(task="tests.jobs.of_tomorrow", missed="skip")
         Schedule.objects.update(next_at=datetime.now(UTC) - 30 * SECOND)
@@ -768,7 +768,7 @@ class TestATickThatFails:
         self,
         connection: Connection,
         other: Connection,
-        duty_of: Callable[[], kind.Schedule],
+        duty_of: Callable[[], kind.Schedules],
     ) -> None:
         limit("small", "channel", max_size=99)
         names = [f"bounded {number}" for number in range(8)]
@@ -790,7 +790,7 @@ class TestATickThatFails:
     def test_since_another_session_locks_what_it_needs_is_not_waited_for_first_each_time(
         self,
         connection: Connection,
-        duty_of: Callable[[], kind.Schedule],
+        duty_of: Callable[[], kind.Schedules],
         monkeypatch: pytest.MonkeyPatch,
     ) -> None:
         monkeypatch.setattr(kind, "ASIDE_IF_BUSY", 0)
@@ -820,7 +820,7 @@ class TestATickThatFails:
         assert not Message.objects.filter(metadata__schedule="blocked").exists()
 
     def test_that_has_no_next_tick_harms_no_other(
-        self, connection: Connection, duty_of: Callable[[], kind.Schedule]
+        self, connection: Connection, duty_of: Callable[[], kind.Schedules]
     ) -> None:
         add("broken", cron="at noon")
         add("other")
@@ -836,7 +836,7 @@ class TestATickThatFails:
         assert Message.objects.get().metadata["schedule"] == "other"
 
 
-def declared(name: str = "nightly", **changed: Any) -> Declared:
+def declared(name: str = "nightly", **changed: Any) -> DeclaredSchedule:
     """A schedule as code has it."""
     given = {
         "task": "tests.jobs.add",
@@ -848,7 +848,7 @@ def declared(name: str = "nightly", **changed: Any) -> Declared:
         "missed": "once",
         "overlap": "allow",
     }
-    return Declared(name=name, **{**given, **changed})
+    return DeclaredSchedule(name=name, **{**given, **changed})
 
 
 NIGHTLY = {"task": "tests.jobs.add", "when": "0 5 * * *", "args": [1]}
@@ -976,7 +976,7 @@ class TestDeclaring:
             assert waiting.result() == []
 
     def test_does_not_wait_for_an_operator_who_takes_time(
-        self, connection: Connection, other: Connection, duty_of: Callable[[], kind.Schedule]
+        self, connection: Connection, other: Connection, duty_of: Callable[[], kind.Schedules]
     ) -> None:
         connection.execute("SET lock_timeout = 0")  # tests have one of their own
         engine.declare(connection, [OLD])
@@ -1011,7 +1011,7 @@ class TestTheCode:
         return override
 
     def test_is_declared_by_each_worker_whichever_does_the_ticks(
-        self, connection: Connection, duty_of: Callable[[], kind.Schedule], entries: Any
+        self, connection: Connection, duty_of: Callable[[], kind.Schedules], entries: Any
     ) -> None:
         duty.due(connection, ["schedule"])
         duty.done(connection, "schedule", again_in=DAY)
@@ -1030,7 +1030,7 @@ class TestTheCode:
         )
 
     def test_that_can_not_be_read_keeps_none_of_the_others_from_ticking(
-        self, connection: Connection, duty_of: Callable[[], kind.Schedule], entries: Any
+        self, connection: Connection, duty_of: Callable[[], kind.Schedules], entries: Any
     ) -> None:
         add()
         make_due(connection)
@@ -1043,7 +1043,7 @@ class TestTheCode:
         assert Message.objects.get().metadata["schedule"] == "s"
 
     def test_that_others_do_not_have_is_looked_for_by_those_that_have_it(
-        self, connection: Connection, duty_of: Callable[[], kind.Schedule], entries: Any
+        self, connection: Connection, duty_of: Callable[[], kind.Schedules], entries: Any
     ) -> None:
         # One without it has just done the duty, and found nothing.
         entry = {"task": "tests.jobs.add", "when": DAY, "args": [1]}
@@ -1062,7 +1062,7 @@ class TestTheCode:
     def test_that_is_older_than_a_schedules_arguments_leaves_its_ticks_to_the_newer(
         self,
         connection: Connection,
-        duty_of: Callable[[], kind.Schedule],
+        duty_of: Callable[[], kind.Schedules],
         entries: Any,
         monkeypatch: pytest.MonkeyPatch,
     ) -> None:
@@ -1084,7 +1084,7 @@ class TestTheCode:
         assert ticks() == [tick.astimezone(UTC)]
 
     def test_has_the_name_of_an_operators_schedule_that_fails_and_goes_on_all_the_same(
-        self, connection: Connection, duty_of: Callable[[], kind.Schedule], entries: Any
+        self, connection: Connection, duty_of: Callable[[], kind.Schedules], entries: Any
     ) -> None:
         duty = duty_of()
         add("ours", args=["too", "many", "of", "them"])
@@ -1097,7 +1097,7 @@ class TestTheCode:
         assert Schedule.objects.get().next_at > tick
 
     def test_that_a_schedule_vanished_from_does_not_do_its_ticks(
-        self, connection: Connection, duty_of: Callable[[], kind.Schedule], entries: Any
+        self, connection: Connection, duty_of: Callable[[], kind.Schedules], entries: Any
     ) -> None:
         entry = {"task": "tests.jobs.add", "when": DAY, "args": [1]}
         with entries(gone=entry):

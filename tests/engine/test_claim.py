@@ -13,7 +13,7 @@ from uuid import uuid4
 import pytest
 
 from pgqueue.claiming import claimer
-from pgqueue.claiming.free_lanes import LOOK_AGAIN, Request
+from pgqueue.claiming.free_lanes import LOOK_AGAIN, ClaimLanes
 from pgqueue.engine import cancel, claim, settle
 from pgqueue.engine.claim import Answer, Known, Met, Search
 from pgqueue.engine.values import Claim
@@ -776,7 +776,7 @@ def claim_one(worker: FreeClaims, clock: SimpleNamespace) -> Any:
 def deep_lane() -> Callable[..., Answer]:
     """Something to take from that is never used up."""
 
-    def take(request: Request) -> Answer:
+    def take(request: ClaimLanes) -> Answer:
         moment = datetime(2025, 1, 1, tzinfo=UTC)
         claims: list[Any] = [
             SimpleNamespace(channel="default", key="", priority=0, run_at=moment, id=id)

@@ -13,7 +13,7 @@ import psycopg
 import pytest
 from psycopg import errors
 
-from pgqueue.duties.schedule import Schedule
+from pgqueue.duties.schedule import Schedules
 from pgqueue.engine import (
     culprits,
     dead,
@@ -26,7 +26,7 @@ from pgqueue.engine import (
     run_statistics,
 )
 from pgqueue.engine.culprits import by_halves, may_be_own
-from pgqueue.engine.schedule import Declared
+from pgqueue.engine.schedule import DeclaredSchedule
 from pgqueue.models import History, Message
 from pgqueue.states import Outcome
 from tests.engine.flow_graphs import Graph
@@ -309,13 +309,15 @@ class TestOtherRows:
         self, connection: Connection, caplog: pytest.LogCaptureFixture
     ) -> None:
         declared = [
-            Declared(f"s{n}", "a.task", "0 0 * * *", None, "UTC", "[]", "{}", "once", "allow")
+            DeclaredSchedule(
+                f"s{n}", "a.task", "0 0 * * *", None, "UTC", "[]", "{}", "once", "allow"
+            )
             for n in range(5)
         ]
         scheduling = SimpleNamespace(declared=lambda database: declared)
 
         with refusing(connection, "pgqueue_schedule", "NEW.name = 's3'"):
-            Schedule(database="default", scheduling=scheduling).look(connection)
+            Schedules(database="default", scheduling=scheduling).look(connection)
 
         names = connection.execute("SELECT name FROM pgqueue_schedule ORDER BY name").fetchall()
         assert [name for (name,) in names] == ["s0", "s1", "s2", "s4"]

@@ -83,7 +83,7 @@ class TestADay:
 
 
 class TestPurging:
-    def purge(self, connection: Connection, exported: Position) -> list[retention.Step]:
+    def purge(self, connection: Connection, exported: Position) -> list[retention.RetentionStep]:
         """Take steps until there is nothing left to do now."""
         steps = []
         while not steps or not steps[-1].is_last:

@@ -18,7 +18,7 @@ from psycopg import ClientCursor, Error
 from pgqueue.claiming.governed_lanes import BESIDE_ANOTHER
 from pgqueue.engine import cancel, dead, expire, held, lease, promote, route, settle
 from pgqueue.engine import claim_governed as engine
-from pgqueue.engine.cancel import Cancelled
+from pgqueue.engine.cancel import CancelledIds
 from pgqueue.engine.settle import Deferral
 from pgqueue.engine.values import Claim, Lease
 from pgqueue.models import Bell, Channel, History, Lane, Message, Policy
@@ -714,7 +714,7 @@ class TestClaimBesideCancel:
             cancelling = step(cancel.cancel, other, [id])
             cancelling.waits()
 
-        assert cancelling.result() == Cancelled(set(), {id})
+        assert cancelling.result() == CancelledIds(set(), {id})
 
     @pytest.mark.parametrize("undone", [True, False], ids=["rolled back", "committed"])
     def test_of_an_ordered_head_waits_for_how_that_ends(

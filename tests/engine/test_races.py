@@ -19,7 +19,7 @@ from django.db import connections, transaction
 from psycopg import IsolationLevel
 
 from pgqueue.engine import cancel, dead, held, lease, promote, settle
-from pgqueue.engine.cancel import Cancelled
+from pgqueue.engine.cancel import CancelledIds
 from pgqueue.engine.settle import Deferral, Finish
 from pgqueue.engine.values import Claim
 from pgqueue.models import History, Message
@@ -44,7 +44,7 @@ from tests.stepping import Step
 Stepping = Callable[..., Step]
 DELAY = timedelta(minutes=5)
 
-NOTHING = Cancelled(set(), set())
+NOTHING = CancelledIds(set(), set())
 
 
 def complete(connection: Connection, claims: Sequence[Claim]) -> set[int]:
@@ -169,7 +169,7 @@ class TestClaimBesideCancel:
             cancelling = step(cancel.cancel, other, [id])
             cancelling.waits()
 
-        assert cancelling.result() == Cancelled(set(), {id})
+        assert cancelling.result() == CancelledIds(set(), {id})
         assert lease.extend(connection, [held], lease=LEASE) == {id: True}
 
     def test_a_cancel_ends_what_was_not_claimed_after_all(
@@ -182,7 +182,7 @@ class TestClaimBesideCancel:
             cancelling = step(cancel.cancel, other, [id])
             cancelling.waits()
 
-        assert cancelling.result() == Cancelled({id}, set())
+        assert cancelling.result() == CancelledIds({id}, set())
         assert outcomes() == {id: Outcome.CANCELLED}
 
 
@@ -340,7 +340,7 @@ class TestSettleBesideCancel:
             cancelling = step(cancel.cancel, other, [held.id])
             cancelling.waits()
 
-        assert cancelling.result() == Cancelled({held.id}, set())
+        assert cancelling.result() == CancelledIds({held.id}, set())
         assert outcomes() == {held.id: Outcome.CANCELLED}
 
     def test_two_cancels_end_it_once(
@@ -593,7 +593,7 @@ class TestDeadLetters:
             cancelling = step(cancel.cancel, other, ids)
             cancelling.waits()
 
-        assert cancelling.result() == Cancelled(set(ids), set())
+        assert cancelling.result() == CancelledIds(set(ids), set())
 
     def test_the_old_worker_of_a_replayed_one_settles_nothing(
         self, connection: Connection, other: Connection
@@ -633,7 +633,7 @@ class TestDelayedMessages:
             cancelling = step(cancel.cancel, other, ids)
             cancelling.waits()
 
-        assert cancelling.result() == Cancelled(set(ids), set())
+        assert cancelling.result() == CancelledIds(set(ids), set())
 
     def test_run_now_waits_for_the_promoter_and_finds_nothing_to_do(
         self, connection: Connection, other: Connection, step: Stepping
@@ -738,7 +738,7 @@ class TestAnAtomicTask:
             assert verb(task, [held]) == {held.id}
 
         has_ended = verb in (complete, discard, give_up)
-        assert cancelling.result() == (NOTHING if has_ended else Cancelled({held.id}, set()))
+        assert cancelling.result() == (NOTHING if has_ended else CancelledIds({held.id}, set()))
 
     def test_that_is_rolled_back_keeps_its_lease(self, task: Connection, other: Connection) -> None:
         (held,) = run(other)
@@ -755,7 +755,7 @@ class TestAnAtomicTask:
         one, two = run(connection, 2)
         both_hold = Barrier(2)
 
-        def task(session: Connection, mine: Claim, theirs: Claim) -> Cancelled:
+        def task(session: Connection, mine: Claim, theirs: Claim) -> CancelledIds:
             with session.transaction():
                 lease.lock(session, mine)
                 both_hold.wait(20)
@@ -814,7 +814,7 @@ class TestADatabaseThatIsStricterByDefault:
             cancelling = step(cancel.cancel, connect(strict), ids)
             cancelling.waits()
 
-        assert cancelling.result() == Cancelled(set(), set(ids))
+        assert cancelling.result() == CancelledIds(set(), set(ids))
 
     def test_lets_a_claim_see_what_was_committed_since_though_a_pooler_keeps_no_setting(
         self,

@@ -14,7 +14,7 @@ from django.db import connection as django_connection
 from django.db import transaction
 
 from pgqueue.engine import cancel, dead, lease, lookup, partitions, settle
-from pgqueue.engine.cancel import Cancelled
+from pgqueue.engine.cancel import CancelledIds
 from pgqueue.engine.settle import Deferral, Failure
 from pgqueue.engine.values import Claim, Lease
 from pgqueue.models import History, Message
@@ -548,7 +548,7 @@ class TestCancel:
 
         cancelled = cancel.cancel(connection, [id])
 
-        assert cancelled == Cancelled({id}, set())
+        assert cancelled == CancelledIds({id}, set())
         assert History.objects.get().outcome == Outcome.CANCELLED
         assert not Message.objects.exists()
 
@@ -558,7 +558,7 @@ class TestCancel:
         cancelled = cancel.cancel(connection, [held.id])
 
         message = Message.objects.get()
-        assert cancelled == Cancelled(set(), {held.id})
+        assert cancelled == CancelledIds(set(), {held.id})
         assert (message.state, message.worker_id) == (State.RUNNING, held.worker_id)
         assert message.cancel_requested_at
 
@@ -566,13 +566,13 @@ class TestCancel:
         (held,) = start(connection)
         complete(connection, [held])
 
-        assert cancel.cancel(connection, [held.id, 2**62]) == Cancelled(set(), set())
+        assert cancel.cancel(connection, [held.id, 2**62]) == CancelledIds(set(), set())
 
     def test_may_be_of_ten_thousand_or_of_none(self, connection: Connection) -> None:
         ids = enqueue(connection, 10_000)
 
-        assert cancel.cancel(connection, []) == Cancelled(set(), set())
-        assert cancel.cancel(connection, [*ids, *ids[:5]]) == Cancelled(set(ids), set())
+        assert cancel.cancel(connection, []) == CancelledIds(set(), set())
+        assert cancel.cancel(connection, [*ids, *ids[:5]]) == CancelledIds(set(ids), set())
         assert History.objects.count() == 10_000
 
 

@@ -13,7 +13,7 @@ from psycopg.sql import SQL, Identifier, Literal
 
 from pgqueue.engine import enqueue as enqueueing
 from pgqueue.engine import notifications, operate, staged
-from pgqueue.engine.staged import Defaults, Stored, Write
+from pgqueue.engine.staged import Defaults, StagedCounts, Write
 from pgqueue.exceptions import BatchTooLarge, ChannelFull, WriteConflict
 from pgqueue.models import Channel, History, Message, Staged
 from tests.claims import GovernedClaims
@@ -54,7 +54,7 @@ def commit(
     *attempts: int,
     rows: int | None = None,
     defaults: Defaults = DEFAULTS,
-) -> Stored:
+) -> StagedCounts:
     """Store what was staged, in a transaction."""
     count = Staged.objects.filter(attempt__in=attempts).count() if rows is None else rows
     with connection.transaction():
@@ -250,7 +250,7 @@ class TestADedupeKey:
             connection, *({"dedupe_key": key} for key in ("taken", "new", "new", None, None))
         )
 
-        assert commit(connection, attempt) == Stored(stored=3, existing=2)
+        assert commit(connection, attempt) == StagedCounts(stored=3, existing=2)
 
     def test_is_waited_for_in_one_order(
         self, connection: Connection, other: Connection, step: Callable[..., Step]
@@ -263,7 +263,7 @@ class TestADedupeKey:
             # The write, which waits for "a", has not stored "b": this would be a deadlock.
             store(other, dedupe_keys=["b"])
 
-        assert writing.result() == Stored(stored=0, existing=2)
+        assert writing.result() == StagedCounts(stored=0, existing=2)
 
 
 class TestAFullChannel:
@@ -282,7 +282,7 @@ class TestAFullChannel:
         Channel.objects.create(name="default", on_full="drop")
         attempt = stage(connection, *({"key": key} for key in ("a", "a", "b", "")))
 
-        assert commit(connection, attempt) == Stored(stored=3, dropped=1)
+        assert commit(connection, attempt) == StagedCounts(stored=3, dropped=1)
 
     def test_is_not_found_to_have_room_twice(
         self, connection: Connection, other: Connection, step: Callable[..., Step]

@@ -547,7 +547,7 @@ def limited(catch_up: Callable[..., Any], limit: int) -> Callable[..., Any]:
     return lambda connection, cursor, _: catch_up(connection, cursor, limit)
 
 
-def engine_step(connection: Connection) -> engine.Step:
+def engine_step(connection: Connection) -> engine.DispatchStep:
     """Do one step, as a worker does."""
     catch_up(connection)
     with connection.transaction():
@@ -831,20 +831,22 @@ def remove(connection: Connection, *, upto: int) -> None:
 @pytest.mark.usefixtures("code")
 class TestDeclaring:
     @pytest.fixture
-    def old(self) -> engine.Declared:
+    def old(self) -> engine.DeclaredSubscription:
         subscribe("n", name="ours")(handlers.plain)
         [declared] = subscribing.declared("default")
         return declared
 
     @pytest.fixture
-    def new(self, old: engine.Declared, monkeypatch: pytest.MonkeyPatch) -> engine.Declared:
+    def new(
+        self, old: engine.DeclaredSubscription, monkeypatch: pytest.MonkeyPatch
+    ) -> engine.DeclaredSubscription:
         monkeypatch.setattr(subscribing, "_subscriptions", {})
         subscribe("other", name="ours")(handlers.plain)
         [declared] = subscribing.declared("default")
         return declared
 
     def test_by_code_that_is_gone_makes_no_messages_after_five_minutes_and_catches_up_later(
-        self, connection: Connection, old: engine.Declared, dispatch: Dispatch
+        self, connection: Connection, old: engine.DeclaredSubscription, dispatch: Dispatch
     ) -> None:
         create("by hand")
         publish_numbers(1)
@@ -865,7 +867,7 @@ class TestDeclaring:
         assert numbers("ours") == numbers("by hand") == [1, 2, 3, 4]
 
     def test_again_changes_nothing_that_workers_or_operators_wrote(
-        self, connection: Connection, old: engine.Declared
+        self, connection: Connection, old: engine.DeclaredSubscription
     ) -> None:
         engine.declare(connection, [old])
         Subscription.objects.update(paused=True, position=7, error="e")
@@ -877,7 +879,10 @@ class TestDeclaring:
         assert (found.paused, found.position, found.error, found.superseded) == (True, 7, "e", [])
 
     def test_by_old_workers_does_not_undo_what_new_ones_say(
-        self, connection: Connection, old: engine.Declared, new: engine.Declared
+        self,
+        connection: Connection,
+        old: engine.DeclaredSubscription,
+        new: engine.DeclaredSubscription,
     ) -> None:
         for each in (old, new):
             engine.declare(connection, [each])
@@ -889,7 +894,10 @@ class TestDeclaring:
             engine.declare(connection, [new])
 
     def test_by_code_that_was_rolled_back_holds_once_the_new_workers_are_gone(
-        self, connection: Connection, old: engine.Declared, new: engine.Declared
+        self,
+        connection: Connection,
+        old: engine.DeclaredSubscription,
+        new: engine.DeclaredSubscription,
     ) -> None:
         for each in (old, new):
             engine.declare(connection, [each])
@@ -902,7 +910,7 @@ class TestDeclaring:
         assert row("ours").exact == ["n"]
 
     def test_keeps_in_mind_no_more_than_twenty_versions(
-        self, connection: Connection, old: engine.Declared
+        self, connection: Connection, old: engine.DeclaredSubscription
     ) -> None:
         for n in range(24):
             engine.declare(connection, [old._replace(definition=str(n))])
@@ -910,7 +918,7 @@ class TestDeclaring:
         assert len(row("ours").superseded) == 20
 
     def test_leaves_alone_what_was_added_by_hand_under_that_name_and_tells_it(
-        self, connection: Connection, old: engine.Declared, dispatch: Dispatch
+        self, connection: Connection, old: engine.DeclaredSubscription, dispatch: Dispatch
     ) -> None:
         Subscription.objects.all().delete()
         create("ours", topics="mine")
@@ -921,7 +929,7 @@ class TestDeclaring:
         assert (row("ours").topics, row("ours").declared) == (["mine"], False)
 
     def test_after_the_clock_was_set_back_is_noted_as_of_now(
-        self, connection: Connection, old: engine.Declared
+        self, connection: Connection, old: engine.DeclaredSubscription
     ) -> None:
         engine.declare(connection, [old])
         let_pass(connection, hours=-1)
@@ -933,7 +941,7 @@ class TestDeclaring:
         assert seen_at < datetime.now(UTC) + timedelta(seconds=1)
 
     def test_forgets_what_no_code_had_for_a_month(
-        self, connection: Connection, old: engine.Declared
+        self, connection: Connection, old: engine.DeclaredSubscription
     ) -> None:
         engine.declare(connection, [old])
         create("by hand")
@@ -944,7 +952,7 @@ class TestDeclaring:
         assert list(Subscription.objects.values_list("name", flat=True)) == ["by hand"]
 
     def test_does_not_wait_for_an_operator_who_takes_time_nor_end_the_step(
-        self, connection: Connection, other: Connection, old: engine.Declared
+        self, connection: Connection, other: Connection, old: engine.DeclaredSubscription
     ) -> None:
         connection.execute("SET lock_timeout = 0")  # tests have one of their own
         engine.declare(connection, [old])

@@ -14,7 +14,7 @@ from psycopg import OperationalError
 
 from pgqueue.database.connections import POOLED
 from pgqueue.events import growth, tailing
-from pgqueue.events.growth import Waiter
+from pgqueue.events.growth import GrowthWaiter
 from pgqueue.events.publishing import apublish, publish, publish_many
 from pgqueue.events.recorded import RecordedEvent
 from pgqueue.events.tailing import Tail, tail
@@ -193,8 +193,10 @@ class TestATail:
         self, follow: Callable[..., Following], monkeypatch: pytest.MonkeyPatch
     ) -> None:
         # Who is not notified would sleep longer than this test waits.
-        real = Waiter.nap
-        monkeypatch.setattr(Waiter, "nap", lambda self, **options: max(real(self, **options), 60.0))
+        real = GrowthWaiter.nap
+        monkeypatch.setattr(
+            GrowthWaiter, "nap", lambda self, **options: max(real(self, **options), 60.0)
+        )
         monkeypatch.setattr(tailing, "ROUND", 60.0)
         following = follow()
         idle()

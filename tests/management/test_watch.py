@@ -17,8 +17,8 @@ from textual.pilot import Pilot
 from textual.widgets import Static
 
 from pgqueue.management import snapshot
-from pgqueue.management.watch.app import Story, Table, Watch
-from pgqueue.management.watch.source import Source
+from pgqueue.management.watch.app import LiveTable, Story, WatchApp
+from pgqueue.management.watch.source import SnapshotSource
 from pgqueue.models import Channel as Row
 from tests.eventually import eventually
 from tests.factories import enqueue, insert, register, run
@@ -28,7 +28,7 @@ from tests.processes import manage
 pytestmark = pytest.mark.django_db(transaction=True)
 
 ERROR = '[{"class": "shop.tasks.ForkliftStuck", "message": "It is free again soon."}]'
-Steps = Callable[[Pilot[None], Watch], Awaitable[None]]
+Steps = Callable[[Pilot[None], WatchApp], Awaitable[None]]
 
 
 @pytest.fixture
@@ -40,18 +40,18 @@ def connection(transactional_db: None) -> Iterator[psycopg.Connection[Any]]:
 
 
 @pytest.fixture
-def source(transactional_db: None) -> Iterator[Source]:
-    source = Source("default", "hour")
+def source(transactional_db: None) -> Iterator[SnapshotSource]:
+    source = SnapshotSource("default", "hour")
     yield source
     source.close()
 
 
-def watched(source: Source, steps: Steps) -> None:
+def watched(source: SnapshotSource, steps: Steps) -> None:
     """Open the view without a terminal, and take steps in it."""
 
     async def watch() -> None:
         # Longer than a look takes: the pilot waits until nothing is done.
-        app = Watch(source, every=0.3)
+        app = WatchApp(source, every=0.3)
         async with app.run_test(size=(160, 50)) as pilot:
             await until(pilot, lambda: app.seen is not None)
             await steps(pilot, app)
@@ -67,22 +67,22 @@ async def until(pilot: Pilot[None], fact: Callable[[], Any]) -> None:
         await pilot.pause(0.01)
 
 
-def names(table: Table) -> list[str]:
+def names(table: LiveTable) -> list[str]:
     return [line[0] for line in table.shown]
 
 
-def state(app: Watch) -> str:
+def state(app: WatchApp) -> str:
     return str(app.query_one("#state", Static).render())
 
 
 def test_it_shows_channels_workers_and_dead_letters_and_goes_on(
-    connection: psycopg.Connection[Any], source: Source
+    connection: psycopg.Connection[Any], source: SnapshotSource
 ) -> None:
     enqueue(connection, 2, channel="mail")
     [claim] = run(connection, worker_id=register(connection))
     insert(connection, channel="[/b]", state="dead", errors=ERROR, claimed_at="2026-01-02T00:00Z")
 
-    async def steps(pilot: Pilot[None], app: Watch) -> None:
+    async def steps(pilot: Pilot[None], app: WatchApp) -> None:
         assert names(app.table("channels")) == ["[/b]", "default", "mail"]
         [worker] = app.table("workers").shown
         assert worker[0] == "somewhere:1"
@@ -96,11 +96,11 @@ def test_it_shows_channels_workers_and_dead_letters_and_goes_on(
     watched(source, steps)
 
 
-def test_keys_sort_and_filter(connection: psycopg.Connection[Any], source: Source) -> None:
+def test_keys_sort_and_filter(connection: psycopg.Connection[Any], source: SnapshotSource) -> None:
     for number, channel in enumerate("abc"):
         enqueue(connection, number + 1, channel=channel)
 
-    async def steps(pilot: Pilot[None], app: Watch) -> None:
+    async def steps(pilot: Pilot[None], app: WatchApp) -> None:
         table = app.table("channels")
         await pilot.press("down")
         assert table.current is not None
@@ -122,7 +122,7 @@ def test_keys_sort_and_filter(connection: psycopg.Connection[Any], source: Sourc
 
 
 def test_a_key_pauses_the_channel_under_the_cursor_and_resumes_it(
-    connection: psycopg.Connection[Any], source: Source
+    connection: psycopg.Connection[Any], source: SnapshotSource
 ) -> None:
     enqueue(connection, channel="mail")
     enqueue(connection, channel="stock")
@@ -130,7 +130,7 @@ def test_a_key_pauses_the_channel_under_the_cursor_and_resumes_it(
     def paused() -> list[Any]:
         return connection.execute("SELECT name FROM pgqueue_channel WHERE paused").fetchall()
 
-    async def steps(pilot: Pilot[None], app: Watch) -> None:
+    async def steps(pilot: Pilot[None], app: WatchApp) -> None:
         await pilot.press("down", "p")
         await until(pilot, lambda: app.table("channels").shown[1][-1] == "paused")
         assert paused() == [("stock",)]
@@ -143,12 +143,12 @@ def test_a_key_pauses_the_channel_under_the_cursor_and_resumes_it(
 
 
 def test_a_message_is_opened_and_closed(
-    connection: psycopg.Connection[Any], source: Source
+    connection: psycopg.Connection[Any], source: SnapshotSource
 ) -> None:
     [claim] = run(connection, worker_id=register(connection))
     dead = insert(connection, state="dead", errors=ERROR, claimed_at="2026-01-02T00:00Z")
 
-    async def steps(pilot: Pilot[None], app: Watch) -> None:
+    async def steps(pilot: Pilot[None], app: WatchApp) -> None:
         for name, id in (("dead", dead), ("workers", claim.id)):
             app.table(name).focus()
             await pilot.press("enter" if name == "dead" else "o")
@@ -165,12 +165,12 @@ def test_a_message_is_opened_and_closed(
 
 
 def test_it_says_that_the_database_is_lost_and_finds_it_again(
-    connection: psycopg.Connection[Any], source: Source, monkeypatch: pytest.MonkeyPatch
+    connection: psycopg.Connection[Any], source: SnapshotSource, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fail(*_: object) -> None:
         raise OperationalError("the server is on its way")
 
-    async def steps(pilot: Pilot[None], app: Watch) -> None:
+    async def steps(pilot: Pilot[None], app: WatchApp) -> None:
         monkeypatch.setattr(snapshot, "look", fail)
         await until(pilot, lambda: "the server is on its way" in state(app))
         assert names(app.table("channels")) == ["mail"]
@@ -193,9 +193,9 @@ def _pid() -> int:
 
 
 def test_it_has_one_connection_which_is_closed_in_the_end(
-    connection: psycopg.Connection[Any], source: Source
+    connection: psycopg.Connection[Any], source: SnapshotSource
 ) -> None:
-    async def steps(pilot: Pilot[None], app: Watch) -> None:
+    async def steps(pilot: Pilot[None], app: WatchApp) -> None:
         pids = set()
         for _ in range(3):
             pids.add(await asyncio.wrap_future(source.ask(_pid)))

@@ -25,8 +25,8 @@ from pgqueue.engine.run_statistics import BUCKETS, Counts
 from pgqueue.metrics import port as module
 from pgqueue.metrics.port import Port
 from pgqueue.models import Worker
-from pgqueue.worker.parent import Parent
-from pgqueue.worker.report import Gathered, Report, Reporter, Reports, Snapshot
+from pgqueue.worker.parent import SupervisorPipe
+from pgqueue.worker.report import Gathered, ProcessReport, Reporter, Reports, WorkerSnapshot
 from tests import jobs
 from tests.eventually import eventually
 from tests.processes import Process, manage, worker
@@ -202,7 +202,7 @@ def _workers(process: Process) -> list[int]:
 class TestThePort:
     def test_hangs_up_on_those_who_are_too_many_and_answers_the_others(self) -> None:
         port = free_port()
-        with Port("127.0.0.1", port).serving(Snapshot), ExitStack() as clients:
+        with Port("127.0.0.1", port).serving(WorkerSnapshot), ExitStack() as clients:
             for _ in range(module.MOST_CLIENTS):
                 clients.enter_context(socket.create_connection(("127.0.0.1", port)))
 
@@ -215,7 +215,7 @@ class TestThePort:
         port = free_port()
         with (
             patch.object(module._Handler, "timeout", 0.1),
-            Port("127.0.0.1", port).serving(Snapshot),
+            Port("127.0.0.1", port).serving(WorkerSnapshot),
             socket.create_connection(("127.0.0.1", port), timeout=10) as client,
         ):
             assert client.recv(1) == b""
@@ -226,7 +226,7 @@ class TestThePort:
             opened = Port("::1", port)
         except OSError as error:
             pytest.skip(f"no IPv6 here: {error}")
-        with opened.serving(Snapshot):
+        with opened.serving(WorkerSnapshot):
             assert urllib3.request("GET", f"http://[::1]:{port}/livez").status == 200
 
     def test_needs_prometheus_client_and_says_so(self) -> None:
@@ -242,7 +242,7 @@ class TestThePort:
     ) -> None:
         monkeypatch.setenv("PROMETHEUS_MULTIPROC_DIR", str(tmp_path))
         port = free_port()
-        with Port("127.0.0.1", port).serving(Snapshot):
+        with Port("127.0.0.1", port).serving(WorkerSnapshot):
             found = scraped(port)
 
         assert one("slots") in found
@@ -250,17 +250,19 @@ class TestThePort:
 
 
 class TestHealth:
-    @pytest.mark.parametrize("reports", [[], [Report(at=0)]], ids=["no report", "no heartbeat"])
-    def test_is_not_there_before_the_first_heartbeat(self, reports: list[Report]) -> None:
-        found = Snapshot(reports=reports)
+    @pytest.mark.parametrize(
+        "reports", [[], [ProcessReport(at=0)]], ids=["no report", "no heartbeat"]
+    )
+    def test_is_not_there_before_the_first_heartbeat(self, reports: list[ProcessReport]) -> None:
+        found = WorkerSnapshot(reports=reports)
 
         assert found.not_working(LEASE) == ["the database has taken no heartbeat so far"]
         assert found.not_alive() == []
 
     def test_names_what_is_stuck_in_one_of_several_processes(self) -> None:
         stuck, well = Reports(), Reports()
-        stuck.last = Report(silence=0, stuck=["settler"], at=monotonic())
-        well.last = Report(silence=0, at=monotonic())
+        stuck.last = ProcessReport(silence=0, stuck=["settler"], at=monotonic())
+        well.last = ProcessReport(silence=0, at=monotonic())
 
         now = Gathered().with_those([well, stuck], [])
 
@@ -268,14 +270,18 @@ class TestHealth:
 
     def test_looks_at_the_process_that_has_been_silent_for_longest(self) -> None:
         with patch("pgqueue.worker.report.monotonic", return_value=100.0):
-            well = [Report(silence=1, at=100), Report(silence=2, at=95), Report(at=100)]
-            silent = [*well, Report(silence=25, at=90)]
+            well = [
+                ProcessReport(silence=1, at=100),
+                ProcessReport(silence=2, at=95),
+                ProcessReport(at=100),
+            ]
+            silent = [*well, ProcessReport(silence=25, at=90)]
 
-            assert Snapshot(reports=well).not_working(LEASE) == []
-            assert Snapshot(reports=silent).not_working(LEASE) == [
+            assert WorkerSnapshot(reports=well).not_working(LEASE) == []
+            assert WorkerSnapshot(reports=silent).not_working(LEASE) == [
                 "the database has taken no heartbeat for 35 s"
             ]
-            assert Snapshot(reports=silent).not_alive() == []
+            assert WorkerSnapshot(reports=silent).not_alive() == []
 
 
 class TestAReporter:
@@ -289,7 +295,9 @@ class TestAReporter:
 
     def test_tells_counts_once_and_again_when_they_have_changed(self, pipe: Any) -> None:
         totals = [_counts("a", 1), _counts("b", 1)]
-        reporter = Reporter(Parent(pipe[1]), lambda: Report(claims=1, at=0), lambda: totals)
+        reporter = Reporter(
+            SupervisorPipe(pipe[1]), lambda: ProcessReport(claims=1, at=0), lambda: totals
+        )
 
         reporter.tick()
         first = list(received(pipe[0]))
@@ -311,7 +319,7 @@ class TestAReporter:
     def test_keeps_what_a_full_pipe_had_no_room_for_and_never_waits(self, pipe: Any) -> None:
         names = [f"task {number}" for number in range(3000)]
         totals = [_counts(each, 1) for each in names]
-        reporter = Reporter(Parent(pipe[1]), lambda: Report(at=0), lambda: totals)
+        reporter = Reporter(SupervisorPipe(pipe[1]), lambda: ProcessReport(at=0), lambda: totals)
         reports = Reports()
 
         while len(reports.runs) < len(names):
@@ -335,7 +343,7 @@ def _counts(task: str, succeeded: int) -> Counts:
 def test_what_is_gathered_only_grows() -> None:
     def reports(claimed: int, succeeded: int) -> Reports:
         made = Reports()
-        made.last = Report(claimed=claimed, at=0)
+        made.last = ProcessReport(claimed=claimed, at=0)
         made.runs["c", "t"] = _counts("t", succeeded)
         return made
 

@@ -304,7 +304,7 @@ class Machine(RuleBasedStateMachine):
             self.seen += [fact_of(each) for each in stretch.events]
 
     def check(
-        self, stretch: log.Stretch, after: int, limit: int, wants: Callable[[Fact], bool]
+        self, stretch: log.LogStretch, after: int, limit: int, wants: Callable[[Fact], bool]
     ) -> None:
         head = len(self.log)
         expected = [
@@ -410,7 +410,7 @@ class Machine(RuleBasedStateMachine):
 
     def next_of(
         self, connection: Connection, partition: int, after: int, limit: int
-    ) -> log.Stretch:
+    ) -> log.LogStretch:
         parameters = {"partitions": len(self.place) or 1, "partition": partition}
         stretch = log.read(
             connection, after=after, limit=limit, condition=OF_PARTITION, parameters=parameters
@@ -699,7 +699,7 @@ def new(fact: Fact) -> NewEvent:
     return NewEvent(fact.topic, fact.key, payload, "{}")
 
 
-def fact_of(stored: log.Stored) -> Fact:
+def fact_of(stored: log.StoredEvent) -> Fact:
     payload = json.loads(stored.payload)
     return Fact(payload["number"], payload["transaction"], stored.topic, stored.key)
 

@@ -219,7 +219,7 @@ class TestStatus:
         assert re.search(r"the first for \d", missing)
 
     def test_of_a_server_whose_wal_has_no_events(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        state = replication.State(
+        state = replication.FeedState(
             "replica", has_publication=False, has_inbox=False, waiting=None, slot=None
         )
         monkeypatch.setattr(replication, "state", lambda *given: state)

@@ -18,7 +18,7 @@ import uvicorn
 from django.contrib.staticfiles.handlers import ASGIStaticFilesHandler
 from django.core.asgi import get_asgi_application
 
-from pgqueue.sse.feed import Feed
+from pgqueue.sse.feed import EventFeed
 from pgqueue.streams import source
 from tests.eventually import eventually
 from tests.processes import database_url
@@ -163,9 +163,9 @@ class Stream(threading.Thread):
             self.join(10)
 
 
-def feeds() -> list[Feed]:
+def feeds() -> list[EventFeed]:
     """Return what reads the log for streams in this process."""
-    return [each for each in source._open.values() if isinstance(each, Feed)]
+    return [each for each in source._open.values() if isinstance(each, EventFeed)]
 
 
 def clients() -> int:

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from pgqueue import receive, send
-from pgqueue.engine.wait import Seen
+from pgqueue.engine.wait import MessageSnapshot
 from pgqueue.models import History, Message, Waiter
 from pgqueue.sse import message_stream
-from pgqueue.sse.progress import Progress, changes
+from pgqueue.sse.progress import ProgressFeed, changes
 from pgqueue.streams import source
 from tests import jobs
 from tests.eventually import eventually
@@ -20,8 +20,10 @@ from tests.sse.serving import Stream
 Open = Callable[..., Stream]
 
 
-def seen(state: str, attempt: int = 0, failures: int = 0, progress: str | None = None) -> Seen:
-    return Seen(1, state, attempt, failures, progress, None)
+def seen(
+    state: str, attempt: int = 0, failures: int = 0, progress: str | None = None
+) -> MessageSnapshot:
+    return MessageSnapshot(1, state, attempt, failures, progress, None)
 
 
 @pytest.mark.parametrize(
@@ -49,7 +51,7 @@ def seen(state: str, attempt: int = 0, failures: int = 0, progress: str | None =
     ],
 )
 def test_what_has_happened_between_two_looks(
-    before: Seen | None, now: Seen, events: list[str]
+    before: MessageSnapshot | None, now: MessageSnapshot, events: list[str]
 ) -> None:
     assert changes(before, now) == events
 
@@ -125,7 +127,7 @@ class TestAMessage:
         for each in streams:
             tells(each, "waiting")
 
-        [progress] = [each for each in source._open.values() if isinstance(each, Progress)]
+        [progress] = [each for each in source._open.values() if isinstance(each, ProgressFeed)]
         eventually(lambda: Waiter.objects.count() == 3)
         for each in streams:
             each.leave()

@@ -23,7 +23,7 @@ from django.db import connection, connections, transaction
 from pgqueue import Delivery, areceive, receive, send, send_many, signals
 from pgqueue.claiming import idle
 from pgqueue.claiming.claimer import Claimer
-from pgqueue.claiming.consumer import Consumer
+from pgqueue.claiming.consumer import PullClient
 from pgqueue.database.connections import connect
 from pgqueue.duties import agenda, expire, rescue
 from pgqueue.engine import lease
@@ -546,7 +546,7 @@ class TestWaiting:
         with receive("mail", limit=2) as receiver:
             Message.objects.filter(payload=2).update(lost=1)
             with (
-                patch.object(Consumer, "begin", side_effect=gone),
+                patch.object(PullClient, "begin", side_effect=gone),
                 pytest.raises(psycopg.OperationalError, match="gone"),
             ):
                 receiver.take()
@@ -560,7 +560,7 @@ class TestWaiting:
 
         async def main() -> list[object]:
             async with areceive("mail", limit=2) as receiver:
-                slow = patch.object(Consumer, "begin", side_effect=lambda claim: time.sleep(0.3))
+                slow = patch.object(PullClient, "begin", side_effect=lambda claim: time.sleep(0.3))
                 with slow, pytest.raises(TimeoutError):
                     await asyncio.wait_for(receiver.take(), 0.2)
                 return [delivery.payload for delivery in await receiver.take()]

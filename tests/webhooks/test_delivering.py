@@ -519,7 +519,7 @@ class TestPausing:
         receiver.answer(500, b"busy")
         note = health._note
 
-        def answered_meanwhile(target: targets.Target, **columns: object) -> None:
+        def answered_meanwhile(target: targets.WebhookTarget, **columns: object) -> None:
             note(target, **columns)
             if columns["failures"]:
                 health.succeeded(target)

@@ -16,8 +16,8 @@ import pytest
 from pgqueue import signals
 from pgqueue.worker import supervisor
 from pgqueue.worker.config import WorkerConfig
-from pgqueue.worker.parent import WELL, Parent
-from pgqueue.worker.supervisor import Child, Slot, Supervisor
+from pgqueue.worker.parent import WELL, SupervisorPipe
+from pgqueue.worker.supervisor import Child, ProcessSlot, Supervisor
 from tests.eventually import eventually
 from tests.hearing import heard
 from tests.system import free_port
@@ -71,7 +71,7 @@ def test_a_process_that_cannot_be_started_is_tried_again_later(
 def test_the_next_one_comes_later_only_where_one_died_young(
     lived: float, ended_well: bool, pauses: bool
 ) -> None:
-    slot = Slot()
+    slot = ProcessSlot()
     slot.child = Mock(started_at=monotonic() - lived, has_ended_well=ended_well)
 
     slot.vacate()
@@ -149,7 +149,7 @@ def test_a_process_that_says_nothing_for_a_while_is_not_taken_to_be_well() -> No
         child = Child(Mock(), None)
     at_first = child.is_well
 
-    Parent(its).say(WELL)
+    SupervisorPipe(its).say(WELL)
     child.listen()
     spoken = child.is_well
     child.heard_at -= supervisor.WELL_WITHIN
@@ -163,7 +163,7 @@ class TestAPlace:
     """Of one process after the other, as the liveness file has it."""
 
     def test_is_well_as_its_process_says(self) -> None:
-        slot = Slot()
+        slot = ProcessSlot()
         slot.child = Mock(heard_at=monotonic(), is_well=True)
         well = slot.is_well
         slot.child.is_well = False
@@ -171,7 +171,7 @@ class TestAPlace:
         assert (well, slot.is_well) == (True, False)
 
     def test_is_well_for_as_long_as_a_process_may_take_to_start(self) -> None:
-        slot = Slot()
+        slot = ProcessSlot()
         empty = slot.is_well
         slot.child = Mock(heard_at=None, is_well=False)
         starting = slot.is_well
@@ -180,7 +180,7 @@ class TestAPlace:
         assert (empty, starting, slot.is_well) == (True, True, False)
 
     def test_is_well_while_a_process_takes_the_place_of_another_that_was(self) -> None:
-        slot = Slot()
+        slot = ProcessSlot()
         slot._well_at -= supervisor.FILLED_WITHIN
         slot.child = Mock(heard_at=monotonic(), started_at=monotonic() - 60)
 
@@ -191,7 +191,7 @@ class TestAPlace:
         assert (empty, slot.is_well) == (True, True)
 
     def test_is_not_well_where_processes_die_before_they_say_a_word(self) -> None:
-        slot = Slot()
+        slot = ProcessSlot()
         slot._well_at -= supervisor.FILLED_WITHIN
         for _ in range(3):
             slot.child = Mock(heard_at=None, started_at=monotonic())

@@ -160,7 +160,7 @@ def names_of(module: str) -> Callable[[str], Any]:
     return __getattr__
 
 
-class Finder(MetaPathFinder):
+class AbsentFinder(MetaPathFinder):
     """Finds no module, and says what takes the place of those that are not here."""
 
     def find_spec(self, fullname: str, path: Any, target: Any = None) -> None:
@@ -181,4 +181,4 @@ def _error(name: str, why: str) -> Exception:
 
 
 # The last one: it is asked for what no other finds.
-sys.meta_path.append(Finder())
+sys.meta_path.append(AbsentFinder())

@@ -23,7 +23,7 @@ OURS = "pgqueue.compat.celery"
 THEIRS = "celery"
 
 
-class _Known(Loader):
+class _AliasLoader(Loader):
     """Loads a module by its other name."""
 
     def __init__(self, module: ModuleType) -> None:
@@ -39,7 +39,7 @@ class _Known(Loader):
         module.__spec__ = self._spec
 
 
-class Finder(MetaPathFinder):
+class AliasFinder(MetaPathFinder):
     """Finds modules of Celery's names, if `celery` is this package."""
 
     def find_spec(
@@ -62,8 +62,8 @@ class Finder(MetaPathFinder):
                 raise
             name = THEIRS + error.name.removeprefix(OURS)
             raise ModuleNotFoundError(f"No module named {name!r}", name=name) from None
-        return ModuleSpec(fullname, _Known(module), is_package=hasattr(module, "__path__"))
+        return ModuleSpec(fullname, _AliasLoader(module), is_package=hasattr(module, "__path__"))
 
 
 # The first one: by its `__path__` another finder would load a second copy of the module.
-sys.meta_path.insert(0, Finder())
+sys.meta_path.insert(0, AliasFinder())

@@ -27,7 +27,7 @@ AGAIN = timedelta(seconds=1)
 FAILED = (State.DEAD, *Outcome)
 
 
-class Failure(NamedTuple):
+class FirstFailure(NamedTuple):
     """The first message that failed of those that one waited for.
 
     Attributes:
@@ -69,7 +69,7 @@ def has_failed_before(context: CeleryContext) -> bool:
     return context.claim.flow_id is not None and first_failure(context) is not None
 
 
-def first_failure(context: TaskContext) -> Failure | None:
+def first_failure(context: TaskContext) -> FirstFailure | None:
     """Return how the first message failed that this one waited for; None: none has failed."""
     claim = context.claim
     with connections[context.database].cursor() as cursor:
@@ -81,7 +81,7 @@ def first_failure(context: TaskContext) -> Failure | None:
     error = flow_results.results(context.database, [id], since=claim.created_at)[id].error
     if not isinstance(error, ParentFailed) or error.outcome not in FAILED:
         return None
-    return Failure(error, task_id or str(id), is_before)
+    return FirstFailure(error, task_id or str(id), is_before)
 
 
 def error_of(failed: ParentFailed) -> TaskError:
@@ -90,7 +90,7 @@ def error_of(failed: ParentFailed) -> TaskError:
     return TaskError(0, known["class"], known["message"], known.get("traceback", ""))
 
 
-def _pass_on(failure: Failure, follows: str) -> None:
+def _pass_on(failure: FirstFailure, follows: str) -> None:
     parent = failure.parent
     raised: BaseException = as_raised(error_of(parent))
     if parent.outcome in REVOKED:

@@ -30,7 +30,7 @@ from pgqueue.engine.values import Claim
 from pgqueue.exceptions import Defer, Discard, ParentFailed, UnknownTask
 from pgqueue.tasks import Task, TaskContext, registry
 from pgqueue.tasks.context import RunState
-from pgqueue.tasks.limits import Limit
+from pgqueue.tasks.limits import TimeLimit
 from pgqueue.tasks.options import LIMIT, RUN_OPTIONS, RunOption, RunOptions, checked
 from pgqueue.values.number_checks import as_flag
 from pgqueue.values.tracebacks import calls_user_code
@@ -78,13 +78,13 @@ class CeleryTask(Task[Any, Any]):
         return self.codec
 
     @property
-    def limits(self) -> tuple[Limit, ...]:
+    def limits(self) -> tuple[TimeLimit, ...]:
         """The soft limit, then the hard one."""
         hard, soft = self.timeout, self.soft_timeout
         if soft is None:
-            return () if hard is None else (Limit(hard, TimeLimitExceeded),)
-        warning = Limit(soft, SoftTimeLimitExceeded, is_final=False)
-        return (warning,) if hard is None else (warning, Limit(hard, TimeLimitExceeded))
+            return () if hard is None else (TimeLimit(hard, TimeLimitExceeded),)
+        warning = TimeLimit(soft, SoftTimeLimitExceeded, is_final=False)
+        return (warning,) if hard is None else (warning, TimeLimit(hard, TimeLimitExceeded))
 
     def using(self, **options: Any) -> Self:
         """Return a copy with other options, also soft_timeout and ignore_result."""

@@ -59,7 +59,7 @@ class BaseSchedule:
         return dt.replace(tzinfo=UTC) if timezone.is_naive(dt) else dt
 
 
-class _Known(BaseSchedule):
+class _KnownSchedule(BaseSchedule):
     """A schedule whose rhythm pgqueue knows."""
 
     def remaining_estimate(self, last_run_at: datetime) -> timedelta:
@@ -71,7 +71,7 @@ class _Known(BaseSchedule):
         return then - self.now()
 
 
-class crontab(_Known):
+class crontab(_KnownSchedule):
     """The times that a cron line names; each field as text, a number or several numbers.
 
     Raises:
@@ -130,7 +130,7 @@ class crontab(_Known):
         return hash(self.line)
 
 
-class schedule(_Known):
+class schedule(_KnownSchedule):
     """A steady rhythm. Its ticks are multiples of the interval since 1970, also `relative` ones.
 
     Args:
@@ -174,7 +174,7 @@ def when_of(given: Any) -> When:
     """
     for name in ("is_due", "remaining_estimate"):
         own = getattr(type(given), name, None)
-        if isinstance(given, BaseSchedule) and own is not getattr(_Known, name):
+        if isinstance(given, BaseSchedule) and own is not getattr(_KnownSchedule, name):
             raise InvalidSchedule(
                 f"{type(given).__name__}.{name}(): workers do not call it. {absent.SCHEDULES}."
             )

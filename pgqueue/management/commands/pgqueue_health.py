@@ -12,7 +12,7 @@ from pgqueue.management.databases import database_of
 from pgqueue.operating.health import (
     CHECKS,
     EXIT,
-    Limits,
+    HealthLimits,
     Status,
     examine,
     worst,
@@ -26,7 +26,7 @@ class Command(QueueCommand):
     requires_system_checks = []
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        known, whole, seconds = Limits(), arguments.whole(), arguments.seconds
+        known, whole, seconds = HealthLimits(), arguments.whole(), arguments.seconds
         parser.add_argument(
             "--check",
             action="append",
@@ -77,7 +77,7 @@ class Command(QueueCommand):
         arguments.add_database(parser)
 
     def handle(self, *args: Any, **options: Any) -> None:
-        limits = Limits(**{each.name: options[each.name] for each in fields(Limits)})
+        limits = HealthLimits(**{each.name: options[each.name] for each in fields(HealthLimits)})
         try:
             checks = examine(database_of(options["database"]), limits, options["check"])
         except (ImproperlyConfigured, CommandError) as error:

@@ -6,7 +6,7 @@ import psycopg
 from django.core.management.base import CommandError
 
 from pgqueue.duties.all import all_duties
-from pgqueue.duties.maintain import Report, maintain
+from pgqueue.duties.maintain import DutyReport, maintain
 from pgqueue.events import subscribing
 from pgqueue.management import arguments
 from pgqueue.management.base import QueueCommand
@@ -44,7 +44,7 @@ class Command(QueueCommand):
             raise CommandError(f"Not done: {', '.join(failed)}.")
 
 
-def _in_words(report: Report) -> str:
+def _in_words(report: DutyReport) -> str:
     if report.error:
         return on_one_line(f"failed: {report.error}".strip())
     parts = [f"{count} {what}" for what, count in report.did.items() if count]
@@ -53,6 +53,6 @@ def _in_words(report: Report) -> str:
     return ", ".join(parts) or "nothing to do"
 
 
-def _plain(report: Report) -> dict[str, Any]:
+def _plain(report: DutyReport) -> dict[str, Any]:
     error = {"error": str(report.error)} if report.error else {}
     return {**report.did, "is_busy": report.is_busy, **error}

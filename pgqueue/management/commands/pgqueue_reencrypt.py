@@ -15,7 +15,7 @@ from pgqueue.management.operating import AGAIN, STOPPED, heard
 from pgqueue.operating.reencryption import (
     BATCH,
     NAMED,
-    Report,
+    ReencryptionReport,
     reencrypt,
 )
 from pgqueue.worker.stopping import StopRequests
@@ -67,7 +67,7 @@ class Command(QueueCommand):
             raise SystemExit(1)
 
 
-def _as_json(report: Report, *, dry_run: bool, is_stopped: bool) -> str:
+def _as_json(report: ReencryptionReport, *, dry_run: bool, is_stopped: bool) -> str:
     return json.dumps(
         {
             "dry_run": dry_run,
@@ -83,7 +83,7 @@ def _as_json(report: Report, *, dry_run: bool, is_stopped: bool) -> str:
     )
 
 
-def _in_words(report: Report, *, dry_run: bool, is_stopped: bool) -> str:
+def _in_words(report: ReencryptionReport, *, dry_run: bool, is_stopped: bool) -> str:
     verb = "would be brought" if dry_run else "brought"
     parts = [f"{report.renewed} {verb} under the first key", f"{report.current} were under it"]
     if report.busy:

@@ -16,14 +16,14 @@ from django.core.management.base import CommandError
 from pgqueue.conf import settings
 from pgqueue.database.connections import connect
 from pgqueue.engine import replication as engine
-from pgqueue.engine.replication import State
+from pgqueue.engine.replication import FeedState
 from pgqueue.engine.values import Connection
 from pgqueue.exceptions import FeedUnavailable
 from pgqueue.management import arguments
 from pgqueue.management.base import QueueCommand
 from pgqueue.management.databases import database_of
 from pgqueue.replication import slots
-from pgqueue.replication.feed import Feed
+from pgqueue.replication.feed import WalFeed
 from pgqueue.values.names import AT_START
 from pgqueue.worker.logs import configure_logging
 from pgqueue.worker.stopping import SIGNALS, StopRequests
@@ -110,13 +110,13 @@ def _status(connection: Connection, options: Mapping[str, Any]) -> str:
     return "\n".join(f"{name:<{width}}{said}" for name, said in lines.items())
 
 
-def _of_publication(state: State) -> str:
+def _of_publication(state: FeedState) -> str:
     if not state.has_publication:
         return "missing"
     return "there" if state.has_inbox else "there, without the table pgqueue_event_inbox"
 
 
-def _of_slot(state: State) -> str:
+def _of_slot(state: FeedState) -> str:
     slot = state.slot
     if slot is None:
         return "missing"
@@ -152,7 +152,7 @@ ENDS = ("make", "drop", "status")
 
 def _run(alias: str) -> None:
     requests = StopRequests()
-    feed = Feed(alias)
+    feed = WalFeed(alias)
     with requests.on_signals(*SIGNALS):
         feed.start()
         while not requests.count and feed.is_alive():

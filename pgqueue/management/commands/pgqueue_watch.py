@@ -12,7 +12,7 @@ from pgqueue.engine.run_statistics import WINDOWS
 from pgqueue.management import arguments
 from pgqueue.management.base import QueueCommand
 from pgqueue.management.databases import database_of
-from pgqueue.management.watch.source import Source
+from pgqueue.management.watch.source import SnapshotSource
 
 
 class Command(QueueCommand):
@@ -34,18 +34,18 @@ class Command(QueueCommand):
     def handle(self, *args: Any, **options: Any) -> None:
         alias = database_of(options["database"])
         try:
-            from pgqueue.management.watch.app import Watch
+            from pgqueue.management.watch.app import WatchApp
         except ImportError as error:
             raise CommandError(
                 "pgqueue_watch needs textual: pip install 'pgqueue[watch]'."
             ) from error
         if not (sys.stdin.isatty() and sys.stdout.isatty()):
             raise CommandError("pgqueue_watch needs a terminal; pgqueue_stats needs none.")
-        source = Source(alias, options["window"])
+        source = SnapshotSource(alias, options["window"])
         try:
             # What is wrong at the start is an error, and not a view that waits.
             source.look().result()
-            Watch(source).run()
+            WatchApp(source).run()
         except (DatabaseError, InterfaceError) as error:
             if lack_of(error, alias):
                 raise

@@ -232,6 +232,6 @@ def _services(options: dict[str, Any]) -> list[Callable[[str], Service]]:
     """Return the services that each process has beside those of a worker."""
     if not options["replication"]:
         return []
-    from pgqueue.replication.feed import Feed
+    from pgqueue.replication.feed import WalFeed
 
-    return [Feed]
+    return [WalFeed]

@@ -17,10 +17,10 @@ from textual.widgets import DataTable, Footer, Input, Label, Static
 
 from pgqueue.exceptions import PGQueueError
 from pgqueue.management.columns import short
-from pgqueue.management.snapshot import Snapshot
+from pgqueue.management.snapshot import WatchSnapshot
 from pgqueue.management.story import as_lines
 from pgqueue.management.tables import HEADS, cells
-from pgqueue.management.watch.source import Source
+from pgqueue.management.watch.source import SnapshotSource
 from pgqueue.values.escaping import on_one_line
 
 EVERY = 1.0
@@ -54,7 +54,7 @@ class Story(ModalScreen[None]):
             yield Static("\n".join(self.lines), markup=False)
 
 
-class Table(DataTable[Text]):
+class LiveTable(DataTable[Text]):
     """Lines that keep the cursor where it was, though they are read anew each second."""
 
     def __init__(self, name: str) -> None:
@@ -93,7 +93,7 @@ class Table(DataTable[Text]):
         return self.shown[row] if 0 <= row < len(self.shown) else None
 
 
-class Watch(App[None]):
+class WatchApp(App[None]):
     """The live view of a queue.
 
     Args:
@@ -109,7 +109,7 @@ class Watch(App[None]):
     #filter { display: none; }
     #filter.open { display: block; }
     Label { padding: 0 1; text-style: bold; }
-    Table { height: auto; min-height: 2; max-height: 40%; }
+    LiveTable { height: auto; min-height: 2; max-height: 40%; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("q", "quit", "Quit"),
@@ -120,11 +120,11 @@ class Watch(App[None]):
         Binding("escape", "unfilter", "All", show=False),
     ]
 
-    def __init__(self, source: Source, *, every: float = EVERY) -> None:
+    def __init__(self, source: SnapshotSource, *, every: float = EVERY) -> None:
         super().__init__()
         self.source = source
         self.every = every
-        self.seen: Snapshot | None = None
+        self.seen: WatchSnapshot | None = None
         self.sought = ""
 
     def compose(self) -> ComposeResult:
@@ -134,7 +134,7 @@ class Watch(App[None]):
         with VerticalScroll():
             for name, title in TITLES.items():
                 yield Label(title, id=f"title-{name}")
-                yield Table(name)
+                yield LiveTable(name)
         yield Footer()
 
     def on_mount(self) -> None:
@@ -153,7 +153,7 @@ class Watch(App[None]):
                 self._show(seen)
             await asyncio.sleep(self.every)
 
-    def _show(self, seen: Snapshot) -> None:
+    def _show(self, seen: WatchSnapshot) -> None:
         self.seen = seen
         lines = cells(seen)
         for name, title in TITLES.items():
@@ -174,15 +174,15 @@ class Watch(App[None]):
         state.update(on_one_line(" ".join(text.split())))
         state.set_class(is_lost, "lost")
 
-    def table(self, name: str) -> Table:
+    def table(self, name: str) -> LiveTable:
         """Return the table of a part."""
-        return self.query_one(f"#{name}", Table)
+        return self.query_one(f"#{name}", LiveTable)
 
     # --- Keys
 
     def action_sort(self) -> None:
         """Sort the table that has the focus by its next column; behind the last, as it was read."""
-        if isinstance(self.focused, Table):
+        if isinstance(self.focused, LiveTable):
             table = self.focused
             following = 0 if table.column is None else table.column + 1
             table.column = following if following < len(HEADS[table.part]) else None
@@ -234,7 +234,7 @@ class Watch(App[None]):
     def action_open(self) -> None:
         """Open a message of the line under the cursor: the newest dead letter, or one that runs."""
         table = self.focused
-        id = self._message(table) if isinstance(table, Table) else None
+        id = self._message(table) if isinstance(table, LiveTable) else None
         if id is None:
             self.notify("There is no message on this line.")
         else:
@@ -249,7 +249,7 @@ class Watch(App[None]):
         gone = [f"No message has the id {id} any more."]
         await self.push_screen(Story(gone if found is None else list(as_lines(found))))
 
-    def _message(self, table: Table) -> int | None:
+    def _message(self, table: LiveTable) -> int | None:
         line = table.current
         if line is None or self.seen is None:
             return None

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 from django.db import connections
 
 from pgqueue.management import snapshot
-from pgqueue.management.snapshot import Snapshot
+from pgqueue.management.snapshot import WatchSnapshot
 from pgqueue.management.story import story
 from pgqueue.operating.channels import Channel
 
@@ -23,7 +23,7 @@ PATIENCE = 2.0
 """Seconds that the last statement has to end. Behind a silent network it may never."""
 
 
-class Source:
+class SnapshotSource:
     """Asks the database, one question after the other.
 
     An error leaves no broken connection behind: the next question opens another one.
@@ -42,7 +42,7 @@ class Source:
         self._thread = Thread(target=self._answer, name="pgqueue-watch", daemon=True)
         self._thread.start()
 
-    def look(self) -> Future[Snapshot]:
+    def look(self) -> Future[WatchSnapshot]:
         """Look at the queue."""
         return self.ask(lambda: snapshot.look(self.alias, self._window))
 

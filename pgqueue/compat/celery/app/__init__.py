@@ -72,7 +72,7 @@ REPLACED: Mapping[str, str] = {
 """Parts that Celery's apps can be given, by an argument or as a class's `…_cls`."""
 
 
-class Handlers:
+class SetupHandlers:
     """Functions that are called once, before the app's schedules are looked at."""
 
     def __init__(self) -> None:
@@ -158,9 +158,9 @@ class Celery:
         _check_parts(type(self), others)
         self.strict_typing = strict_typing
         self.conf = Conf(config_source, namespace)
-        self.on_configure = Handlers()
-        self.on_after_configure = Handlers()
-        self.on_after_finalize = Handlers()
+        self.on_configure = SetupHandlers()
+        self.on_after_configure = SetupHandlers()
+        self.on_after_finalize = SetupHandlers()
         self.control = Control()
         self.task_cls = task_cls or self.task_cls
         given = {

@@ -71,6 +71,15 @@ def _is_xdist_worker(config: pytest.Config) -> bool:
     return hasattr(config, "workerinput")
 
 
+@pytest.fixture
+def own_tasks() -> Iterator[None]:
+    """Forget the tasks that a test declares when the test has ended."""
+    from pgqueue.tasks import declaration  # which needs Django's settings
+
+    with patch.dict(declaration.tasks):
+        yield
+
+
 @pytest.fixture(scope="session")
 def django_db_modify_db_settings(
     request: pytest.FixtureRequest,

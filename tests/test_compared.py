@@ -13,8 +13,11 @@ PAGE = (ROOT / "docs/compared.md").read_text()
 
 TEST = re.compile(r"tests/[\w/]+\.py(?:::\w+)+")
 ROW = re.compile(
-    r"^\| \*\*(?P<feature>.+?)\*\*: (?P<known>.+?) \| (?P<here>.+?) \| (?P<shown>.+?) \|$"
+    r"^\| \*\*(?P<feature>.+?)\*\*: (?P<known>.+?) \| (?P<here>.+?)\[\^(?P<note>[\w-]+)\] \|$"
 )
+NOTE = re.compile(r"^\[\^([\w-]+)\]: ((?:.*\n)(?:    .*\n)*)", re.M)
+WORDS = 45
+"""In a cell of the table, at most."""
 
 FEATURES = {
     "hotmesh's streams": [
@@ -129,6 +132,11 @@ def rows(system: str) -> list[re.Match[str]]:
     return [row for _, row in found if row]
 
 
+def notes(text: str) -> dict[str, str]:
+    """Return the notes at the end of a page, by their names."""
+    return dict(NOTE.findall(text))
+
+
 def defined_in(path: Path) -> set[str]:
     """Return the tests that a file has, as `test_x` or `TestY::test_x`."""
     found = set()
@@ -146,10 +154,24 @@ def functions(body: list[ast.stmt], prefix: str) -> set[str]:
 
 @pytest.mark.parametrize("system", FEATURES)
 def test_every_feature_has_its_row_and_a_test_that_shows_it(system: str) -> None:
-    found = rows(system)
+    found, shown = rows(system), notes(PAGE)
 
     assert [row["feature"] for row in found] == FEATURES[system]
-    assert all(TEST.search(row["shown"]) for row in found)
+    assert all(TEST.search(shown[row["note"]]) for row in found)
+    assert [row["feature"] for row in found if len(row["here"].split()) > WORDS] == []
+
+
+def test_each_promise_has_a_note_with_a_test() -> None:
+    text = (ROOT / "docs/guarantees.md").read_text("utf-8")
+    promised = text.partition("\n## Promised\n")[2].partition("\n## Not promised\n")[0]
+    items = re.split(r"^ *- ", promised, flags=re.M)[1:]
+    named = [re.findall(r"\[\^([\w-]+)\]\s*(?:\n#.*)?\s*\Z", item) for item in items]
+    shown = notes(text)
+
+    assert len(items) > 90
+    assert [item for item, found in zip(items, named, strict=True) if len(found) != 1] == []
+    assert [name for (name,) in named if not TEST.search(shown[name])] == []
+    assert len({name for (name,) in named}) == len(items) == len(shown)
 
 
 @pytest.mark.parametrize("page", ["compared.md", "guarantees.md", "peers.md", "threat-model.md"])
@@ -190,7 +212,7 @@ def cells(text: str) -> list[list[str]]:
 
 
 def test_every_guide_that_is_named_exists() -> None:
-    links = re.findall(r"\]\((.+?)\)", PAGE)
+    links = re.findall(r"\]\(([^#].*?)\)", PAGE)
 
     assert links
     assert [link for link in links if not (ROOT / "docs" / link).is_file()] == []

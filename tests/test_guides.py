@@ -6,7 +6,7 @@ import json
 import re
 import sys
 import unittest
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import timedelta
 from inspect import signature
 from pathlib import Path
@@ -42,15 +42,18 @@ from pgqueue.models import Group, History, Message, Subscription, Webhook
 from pgqueue.options.filters import Filter
 from pgqueue.sse import StreamedMessage
 from pgqueue.states import Outcome, State
-from pgqueue.tasks import registry, scheduling
+from pgqueue.tasks import declaration, scheduling
 from pgqueue.testing import run_all
 from pgqueue.webhooks import bodies
 from tests.brokers import Redis
+from tests.docs.blocks import Block, blocks, pages
+from tests.docs.shop import install_shop
 from tests.eventually import eventually
 from tests.processes import worker
 from tests.webhooks.receiver import receiving
 
 GUIDE = Path(__file__).parent.parent / "docs" / "guide"
+PROJECT = "testproject"
 
 
 @pytest.fixture(autouse=True)
@@ -65,24 +68,53 @@ def example(name: str) -> str:
     return "\n".join(re.findall(r"^```python\n(.*?)^```", (GUIDE / name).read_text(), re.M | re.S))
 
 
-def tried(language: str) -> dict[str, str]:
-    """Return what the guides have one try beside a worker, by their names."""
-    found = {}
-    for page in GUIDE.glob("*.md"):
-        _, _, section = page.read_text().partition("## Try it")
-        if block := re.search(
-            rf"^```{language}\n(.*?)^```", section.partition("\n## ")[0], re.M | re.S
-        ):
-            found[page.name] = block[1]
-    return found
+def tried(*languages: str) -> dict[str, list[Block]]:
+    """Return the blocks under "Try it" of each page that has any."""
+    found = {page.name: blocks(f"docs/guide/{page.name}", *languages) for page in GUIDE.glob("*")}
+    found = {page: [b for b in all_ if b.section == "Try it"] for page, all_ in found.items()}
+    return {page: rest for page, rest in found.items() if rest}
+
+
+@pytest.fixture
+def saved(
+    own_tasks: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Callable[[list[Block]], str]]:
+    """A function that saves the files of a page as a reader does, in apps of a project.
+
+    It returns the name of the project's settings. Then the other blocks can import the apps.
+    """
+    apps: list[str] = []
+
+    def save(of_page: list[Block]) -> str:
+        for block in of_page:
+            if block.file:
+                file = tmp_path / block.file
+                file.parent.mkdir()
+                file.write_text(block.code)
+                (file.parent / "__init__.py").touch()
+                if file.name == "tasks.py":
+                    apps.append(file.parent.name)
+        settings = "from tests.worker_settings import *\nINSTALLED_APPS += "
+        (tmp_path / "guide_settings.py").write_text(f"{settings}{apps}")
+        return "guide_settings"
+
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    yield save
+    for name in list(sys.modules):
+        if name.partition(".")[0] in apps:
+            del sys.modules[name]
 
 
 @pytest.mark.django_db(transaction=True)
-@pytest.mark.parametrize("name", sorted(tried("python")))
-def test_what_one_is_to_try_works(name: str, capsys: pytest.CaptureFixture[str]) -> None:
-    program = tried("python")[name]
+@pytest.mark.parametrize("name", sorted(tried("python").keys() - tried("sql").keys()))
+def test_what_one_is_to_try_works(
+    name: str, saved: Callable[[list[Block]], str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    found = tried("python")[name]
+    program = "\n".join(block.code for block in found if not block.file)
 
-    with worker():
+    with worker(project=saved(found)):
         exec(compile(program, name, "exec"), {})  # noqa: S102
 
     said = capsys.readouterr().out
@@ -90,13 +122,21 @@ def test_what_one_is_to_try_works(name: str, capsys: pytest.CaptureFixture[str])
         assert promised in said
 
 
-@pytest.mark.django_db(transaction=True)
-def test_what_one_is_to_try_in_sql_works() -> None:
-    (text,) = tried("sql").values()
+def test_examples_import_only_what_a_reader_has() -> None:
+    """A reader has pgqueue, Django and the files of the page."""
+    found = [str(block) for page in pages() for block in blocks(page) if PROJECT in block.code]
 
-    with worker():
+    assert found == []
+
+
+@pytest.mark.django_db(transaction=True)
+def test_what_one_is_to_try_in_sql_works(saved: Callable[[list[Block]], str]) -> None:
+    [page] = tried("sql")
+    [statement] = tried("sql")[page]
+
+    with worker(project=saved(tried("python")[page])):
         with connection.cursor() as cursor:
-            cursor.execute(text)
+            cursor.execute(statement.code)
         eventually(History.objects.filter(outcome="succeeded").exists)
 
 
@@ -122,9 +162,9 @@ def test_the_policies_of_the_example_are_those_it_describes() -> None:
 
 
 def test_the_schedules_of_the_example_are_those_it_describes(
-    monkeypatch: pytest.MonkeyPatch,
+    own_tasks: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(registry, "tasks", {})
+    declaration.tasks.clear()
     in_code, in_settings, *_ = re.findall(
         r"^```python\n(.*?)^```",
         (GUIDE / "schedules.md").read_text().partition("## In code")[2],
@@ -153,27 +193,29 @@ def test_the_schedules_of_the_example_are_those_it_describes(
 
 
 def as_module(page: str, monkeypatch: pytest.MonkeyPatch) -> Any:
-    """Return the first example of a page as the module that a reader would have."""
-    (code, *_) = re.findall(r"```python\n(.*?)```", (GUIDE / page).read_text("utf-8"), re.DOTALL)
+    """Return the examples of a page as the module that a reader would have."""
     module = ModuleType("example")
     monkeypatch.setitem(sys.modules, "example", module)
-    exec(code, module.__dict__)  # noqa: S102
+    exec(compile(example(page), page, "exec"), module.__dict__)  # noqa: S102
     return module
 
 
 @pytest.mark.django_db(transaction=True)
 def test_a_task_comes_back_until_everyone_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    task = as_module("inside-a-task.md", monkeypatch).tell_everyone
+    module = as_module("inside-a-task.md", monkeypatch)
+    task = module.tell_everyone
     users = [User.objects.create(username=name, email=f"{name}@x.org") for name in "abc"]
-    task.enqueue("We have moved", at_once=2)
+    result = task.enqueue("We have moved", at_once=2)
 
     call_command("runworker", "--drain")
     waiting = Message.objects.get()
+    read = module.progress_of(result)
     told = [message.to for message in mail.outbox]
     Message.objects.update(state=State.READY)
     call_command("runworker", "--drain")
 
-    assert (waiting.state, waiting.progress) == (State.SCHEDULED, users[1].pk)
+    assert (waiting.state, waiting.progress, read) == (State.SCHEDULED, users[1].pk, users[1].pk)
+    assert module.progress_of(result) is None
     assert told == [["a@x.org"], ["b@x.org"]]
     assert [message.to for message in mail.outbox][2:] == [["c@x.org"]]
     ended = History.objects.get()
@@ -181,16 +223,17 @@ def test_a_task_comes_back_until_everyone_is_told(monkeypatch: pytest.MonkeyPatc
 
 
 @pytest.mark.django_db(transaction=True)
-def test_the_flows_of_the_guide_return_what_it_says(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_flows_of_the_guide_return_what_it_says(
+    own_tasks: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
     module = ModuleType("example")
     monkeypatch.setitem(sys.modules, "example", module)
-    monkeypatch.setattr(registry, "tasks", dict(registry.tasks))
     module.__dict__["flow"] = flow  # which the first example imports
     returned = {}
 
     for block in re.findall(
         r"^```python\n(.*?)^```", (GUIDE / "flows.md").read_text(), re.M | re.S
-    )[1:]:
+    )[2:]:
         exec(compile(block, "flows.md", "exec"), module.__dict__)  # noqa: S102
         for ran in run_all():
             returned.setdefault(ran.task.name, ran.return_value)
@@ -202,9 +245,6 @@ def test_the_flows_of_the_guide_return_what_it_says(monkeypatch: pytest.MonkeyPa
     assert returned["example.report"] == ["fetched"]
     assert returned["example.mail"] == "7 to owner@shop.example"
     assert f.progress.done == 4
-    assert [module.__dict__[name].progress.done for name in ("first", "second", "third")] == [
-        *(2, 3, 4)
-    ]
     module.last.refresh()
     module.step.refresh()
     assert (module.last.return_value, module.step.return_value) == (18, 256)
@@ -288,13 +328,13 @@ def test_the_handlers_of_groups_are_given_their_events(
 @pytest.fixture
 def subscribed(transactional_db: None, monkeypatch: pytest.MonkeyPatch) -> Iterator[ModuleType]:
     """A module that may declare subscriptions, and is alone in that."""
-    autodiscover_modules("tasks", "events")  # what these declare is not to be lost
-    monkeypatch.setattr(registry, "tasks", dict(registry.tasks))
+    autodiscover_modules("tasks", "events")  # the tasks that these declare must stay
     monkeypatch.setattr(subscribing, "_subscriptions", {})
     monkeypatch.setattr(typed, "_classes", {})
     module = ModuleType("example")
     monkeypatch.setitem(sys.modules, "example", module)
-    yield module
+    with patch.dict(declaration.tasks):
+        yield module
     growth.forget_all()
 
 
@@ -464,12 +504,14 @@ def test_the_webhooks_of_the_guide_post_what_it_says(
 @pytest.mark.usefixtures("django_db_setup")
 def test_the_tests_of_the_guide_pass(
     request: pytest.FixtureRequest,
+    own_tasks: None,
     monkeypatch: pytest.MonkeyPatch,
     django_db_blocker: DjangoDbBlocker,
 ) -> None:
-    monkeypatch.setattr(registry, "tasks", dict(registry.tasks))
     module = ModuleType("example")
     monkeypatch.setitem(sys.modules, "example", module)
+    autodiscover_modules("tasks", "events")  # what these declare is not the guide's
+    monkeypatch.setattr(subscribing, "_subscriptions", {})
     exec(compile(example("testing.md"), "testing.md", "exec"), module.__dict__)  # noqa: S102
 
     result = unittest.TestResult()
@@ -480,13 +522,14 @@ def test_the_tests_of_the_guide_pass(
     mail.outbox.clear()
     function(**{name: request.getfixturevalue(name) for name in signature(function).parameters})
 
-    assert (result.errors, result.failures, result.testsRun) == ([], [], 8)
+    assert (result.errors, result.failures, result.testsRun) == ([], [], 9)
 
 
 @pytest.mark.django_db(transaction=True)
 def test_the_table_of_the_example_publishes_what_it_says(
-    capsys: pytest.CaptureFixture[str],
+    own_tasks: None, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    install_shop(monkeypatch)
     page = (GUIDE / "table-events.md").read_text()
     migration, usage, _, trail, _ = re.findall(r"^```python\n(.*?)^```", page, re.M | re.S)
     made: dict[str, Any] = {"__name__": "example"}

@@ -15,7 +15,6 @@ from django.core.management import call_command
 from pgqueue import Channel
 from pgqueue.events import consumers
 from pgqueue.models import History
-from pgqueue.tasks import registry
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text("utf-8")
@@ -42,10 +41,10 @@ MEASURES = {
 
 
 @pytest.mark.django_db(transaction=True)
+@pytest.mark.usefixtures("own_tasks")
 def test_its_examples_run_in_their_order(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(registry, "tasks", dict(registry.tasks))
     monkeypatch.setattr(consumers, "_consumers", {})
     module = ModuleType("readme")
     monkeypatch.setitem(sys.modules, "readme", module)

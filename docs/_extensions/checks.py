@@ -1,4 +1,4 @@
-"""What Sphinx itself does not find: links to files that are gone, names without a description."""
+"""Checks that Sphinx does not make: links to missing files, names without a description."""
 
 from __future__ import annotations
 

@@ -7,6 +7,7 @@ the names of `names.py`.
 from __future__ import annotations
 
 import ast
+import codeop
 import json
 import re
 import shlex
@@ -28,7 +29,6 @@ from django.db import connection, transaction
 
 import pgqueue
 from pgqueue.events import consumers, subscribing, typed
-from pgqueue.tasks import registry
 from tests import programs
 from tests.docs import names
 from tests.docs.blocks import ROOT, Block, blocks, pages
@@ -58,28 +58,29 @@ RUN_BY: Mapping[str, Mapping[int, str]] = {
     "docs/from-outbox.md": {
         ALL: GUIDES + "test_the_code_that_moves_from_an_outbox_publishes_and_listens"
     },
-    "docs/guide/batches.md": {1: TRIED},
+    "docs/guide/batches.md": {1: TRIED, 2: TRIED},
     "docs/guide/channels.md": {ALL: GUIDES + "test_an_example_runs"},
-    "docs/guide/dedupe.md": {1: TRIED},
+    "docs/guide/dedupe.md": {1: TRIED, 2: TRIED},
     "docs/guide/events.md": {
         5: GUIDES + "test_the_sql_of_events_runs",
         6: GUIDES + "test_the_sql_of_events_runs",
         ALL: GUIDES + "test_the_examples_of_events_run",
     },
-    "docs/guide/expiry.md": {1: TRIED},
+    "docs/guide/expiry.md": {1: TRIED, 2: TRIED},
     "docs/guide/flows.md": {
         1: TRIED,
+        2: TRIED,
         ALL: GUIDES + "test_the_flows_of_the_guide_return_what_it_says",
     },
     "docs/guide/groups.md": {ALL: GUIDES + "test_the_handlers_of_groups_are_given_their_events"},
-    "docs/guide/holds.md": {1: TRIED},
+    "docs/guide/holds.md": {1: TRIED, 2: TRIED},
     "docs/guide/inbox.md": {1: TRIED, ALL: GUIDES + "test_what_the_guide_receives_is_handled_once"},
     "docs/guide/inside-a-task.md": {ALL: GUIDES + "test_a_task_comes_back_until_everyone_is_told"},
     "docs/guide/limits.md": {ALL: GUIDES + "test_an_example_runs"},
     "docs/guide/observability.md": {
         1: "tests/test_logs.py::test_the_settings_of_the_guide_write_lines_of_json"
     },
-    "docs/guide/order.md": {1: TRIED},
+    "docs/guide/order.md": {1: TRIED, 2: TRIED},
     "docs/guide/publishing-later.md": {
         ALL: GUIDES + "test_what_is_published_later_and_together_is"
     },
@@ -94,11 +95,14 @@ RUN_BY: Mapping[str, Mapping[int, str]] = {
     },
     "docs/guide/schedules.md": {
         1: TRIED,
-        2: GUIDES + "test_the_schedules_of_the_example_are_those_it_describes",
+        2: TRIED,
         3: GUIDES + "test_the_schedules_of_the_example_are_those_it_describes",
+        4: GUIDES + "test_the_schedules_of_the_example_are_those_it_describes",
     },
-    "docs/guide/sql.md": {1: TRIED_IN_SQL},
+    "docs/guide/sql.md": {1: TRIED_IN_SQL, 2: TRIED_IN_SQL},
     "docs/guide/sse.md": {
+        1: TRIED,
+        2: TRIED,
         ALL: GUIDES + "test_the_views_of_the_browser_s_page_allow_whom_they_say",
     },
     "docs/guide/subscriptions.md": {
@@ -114,7 +118,7 @@ RUN_BY: Mapping[str, Mapping[int, str]] = {
         ALL: "tests/telemetry/test_guide.py::"
         "test_the_code_of_the_guide_traces_measures_and_processes",
     },
-    "docs/guide/waiting.md": {1: TRIED},
+    "docs/guide/waiting.md": {1: TRIED, 2: TRIED},
     "docs/guide/webhooks.md": {ALL: GUIDES + "test_the_webhooks_of_the_guide_post_what_it_says"},
     "docs/pipeline.md": {ALL: "tests/spark/test_docs.py::test_the_examples_run"},
     "docs/scale.md": {
@@ -135,11 +139,11 @@ NOT_RUN: Mapping[tuple[str, int], str] = {
     ): "It receives until it is closed: tests/tasks/test_receiving.py has it.",
     (
         "docs/guide/sql.md",
-        4,
+        5,
     ): "It has dots for an address and SQL: tests/tasks/test_send.py has both.",
     (
         "docs/guide/waiting.md",
-        4,
+        5,
     ): "It listens until the process ends; the first block does so, too.",
 }
 """Why a block is only compiled, by its page and number."""
@@ -164,9 +168,8 @@ HERE = by_page("python", "sql")
 
 
 @pytest.fixture
-def module(transactional_db: None, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+def module(transactional_db: None, own_tasks: None, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     """A module that has the names which the pages take for granted, and may declare anything."""
-    monkeypatch.setattr(registry, "tasks", dict(registry.tasks))
     monkeypatch.setattr(consumers, "_consumers", {})
     monkeypatch.setattr(subscribing, "_subscriptions", {})
     monkeypatch.setattr(typed, "_classes", {})
@@ -237,6 +240,26 @@ def test_what_is_javascript_compiles(tmp_path: Path) -> None:
             assert checked.returncode == 0, f"{block}\n{checked.stderr}"
 
 
+FOR_THE_SHELL = [
+    block
+    for page in pages()
+    for block in blocks(page, "python")
+    if not block.file and (block.section == "Try it" or page == "docs/tutorial.md")
+]
+
+
+@pytest.mark.parametrize("block", FOR_THE_SHELL, ids=str)
+def test_a_block_for_the_shell_can_be_entered_line_by_line(block: Block) -> None:
+    """In a shell, a blank line ends a `with` or a `for`, and only a blank line ends it."""
+    entered: list[str] = []
+    for line in [*block.code.splitlines(), ""]:
+        entered.append(line)
+        if codeop.compile_command("\n".join(entered)):  # raises SyntaxError where the shell does
+            entered = []
+
+    assert entered in ([], [""])
+
+
 def commands(page: str) -> list[str]:
     """Return what a page has one type after `manage.py`, in blocks and in lines of code."""
     text = (ROOT / page).read_text("utf-8").replace("\\\n", " ")
@@ -251,6 +274,7 @@ def test_commands_take_what_the_page_gives_them(page: str) -> None:
 
 def parse(line: str) -> None:
     """Have a command parse its line, unless that has words to be replaced."""
+    line = line.replace("--database queue", "--database second")  # the alias of these tests
     words = shlex.split(line, comments=True)
     ends = [words.index(each) for each in ("&", "|", ">") if each in words]
     name, *given = words[: min(ends, default=len(words))]
@@ -299,7 +323,7 @@ def test_what_the_pages_import_is_public() -> None:
 
 def test_no_block_is_left_out() -> None:
     """Each has a language that something runs or parses, here or where a table says."""
-    ways = {"python", "sql", "console", "json", "yaml", "js", "{toctree}", "{diagram}"}
+    ways = {"python", "sql", "console", "json", "yaml", "js", "{toctree}"}
     every = [block for page in pages() for block in blocks(page)]
     unknown = [str(each) for each in every if each.language not in ways and not shown_by(each)]
     fences = [len(re.findall(r"^ *```", (ROOT / page).read_text(), re.M)) for page in pages()]

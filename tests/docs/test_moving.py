@@ -18,7 +18,6 @@ from pgqueue.conf import Settings
 from pgqueue.events import subscribing
 from pgqueue.exceptions import EndOfRun
 from pgqueue.models import Message
-from pgqueue.tasks import registry
 from pgqueue.tasks.scheduling import declared
 from tests.docs.blocks import ROOT, Block, blocks
 from tests.docs.test_blocks import parse, run
@@ -37,8 +36,7 @@ def calls(page: str) -> list[str]:
 
 
 @pytest.fixture
-def module(transactional_db: None, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
-    monkeypatch.setattr(registry, "tasks", dict(registry.tasks))
+def module(transactional_db: None, own_tasks: None, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     monkeypatch.setattr(subscribing, "_subscriptions", {})
     monkeypatch.setattr(current, "apps", [])
     module = ModuleType("example")

@@ -10,13 +10,16 @@ from django.core.management import call_command
 
 from pgqueue.events import subscribing
 from pgqueue.models import History, Message
-from pgqueue.tasks import registry
 from tests.docs.blocks import blocks
+from tests.docs.shop import install_shop
 
 pytestmark = pytest.mark.django_db(transaction=True, databases=["default", "second"])
 
 
-def test_keys_are_spread_over_databases_that_each_have_a_worker() -> None:
+def test_keys_are_spread_over_databases_that_each_have_a_worker(
+    own_tasks: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    install_shop(monkeypatch)
     _, block = blocks("docs/scale.md", "python")
     names: dict[str, object] = {"__name__": "example"}
 
@@ -32,9 +35,8 @@ def test_keys_are_spread_over_databases_that_each_have_a_worker() -> None:
 
 
 def test_an_event_of_one_database_is_received_once_in_another(
-    monkeypatch: pytest.MonkeyPatch,
+    own_tasks: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(registry, "tasks", dict(registry.tasks))
     monkeypatch.setattr(subscribing, "_subscriptions", {})
     block, _ = blocks("docs/scale.md", "python")
     module = ModuleType("example")

@@ -25,7 +25,18 @@ from tests.unmigrated import empty_database
 
 PAGE = "docs/tutorial.md"
 INSTALLING = ("python3 -m venv", ". .venv/bin/activate", "pip install")
-"""What the tests' own environment has done."""
+"""The tests' own environment has these."""
+
+SHELL = "python manage.py shell"
+INTERACTIVE = (
+    "import code, sys; sys.ps1 = sys.ps2 = ''; sys.displayhook = id; code.interact('', exitmsg='')"
+)
+"""Reads lines as a terminal does: a blank line ends a block, and only a blank line.
+
+It shows neither prompts nor the values of expressions.
+"""
+
+END = "the end of the block"
 
 
 class Reader:
@@ -39,6 +50,7 @@ class Reader:
         self.environment["PATH"] = os.pathsep.join([binaries, self.environment["PATH"]])
         self.port = free_port()
         self.background: list[subprocess.Popen[bytes]] = []
+        self.shell: subprocess.Popen[bytes] | None = None
 
     def follow(self, block: Block) -> None:
         if block.language == "console":
@@ -62,7 +74,13 @@ class Reader:
 
     def type(self, line: str) -> None:
         """Run a line of the shell."""
-        if line.startswith(INSTALLING) or line == "python manage.py shell":
+        if line.startswith(INSTALLING):
+            return
+        if line == SHELL:
+            self.leave_the_shell()
+            with (self.folder / "shell.err").open("w") as errors:
+                pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": errors}
+                self.shell = self._start(f'{SHELL} -v 0 -c "{INTERACTIVE}"', **pipes)
             return
         line = line.replace("8000", str(self.port))
         if line.endswith("&"):
@@ -74,16 +92,23 @@ class Reader:
         assert process.returncode == 0, f"{line}\n{said.decode()}"
 
     def enter(self, block: Block) -> None:
-        """Enter a block into Django's shell, which prints what the comments behind it say."""
-        process = self._start(
-            "python manage.py shell -v 0",
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-        )
-        said, errors = process.communicate(block.code.encode(), timeout=60)
+        """Enter a block into the open shell, which prints what the comments behind it say."""
+        shell = self.shell
+        assert shell and shell.stdin and shell.stdout, f"{block}: no shell is open"
+        shell.stdin.write(f"{block.code}\nprint('{END}')\n".encode())
+        shell.stdin.flush()
+        said = []
+        for line in shell.stdout:
+            if line.decode().strip() == END:
+                break
+            said.append(line.decode().rstrip("\n"))
         promised = re.findall(r"^print\(.*\)  # (.*)$", block.code, re.M)
-        assert said.decode().splitlines() == promised, f"{block}\n{errors.decode()}"
+        errors = (self.folder / "shell.err").read_text()
+        assert (said, errors) == (promised, ""), f"{block}\n{errors}"
+
+    def leave_the_shell(self) -> None:
+        if self.shell:
+            self.shell.communicate(timeout=30)
 
     def _start(self, line: str, **streams: object) -> subprocess.Popen[bytes]:
         return subprocess.Popen(
@@ -94,6 +119,7 @@ class Reader:
         )
 
     def stop(self) -> None:
+        self.leave_the_shell()
         for each in self.background:
             each.send_signal(signal.SIGTERM)
         for each in self.background:

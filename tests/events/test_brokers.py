@@ -16,7 +16,6 @@ from pgqueue import publish_many
 from pgqueue.events import subscribing
 from pgqueue.models import History, Message
 from pgqueue.states import State
-from pgqueue.tasks import registry
 from pgqueue.testing import run_all
 from tests.brokers import Kafka, Redis
 from tests.events.conftest import dispatching
@@ -36,10 +35,9 @@ def broker(tmp_path: Path) -> Iterator[Redis]:
 
 
 @pytest.fixture
-def code(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+def code(own_tasks: None, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     """What runs the Python of a section of the guide, as a module that is alone in the project."""
     subscribing.declared("default")
-    monkeypatch.setattr(registry, "tasks", dict(registry.tasks))
     monkeypatch.setattr(subscribing, "_subscriptions", {})
     modules: list[ModuleType] = []
 

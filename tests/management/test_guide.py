@@ -12,6 +12,7 @@ from django.core.management import get_commands, load_command_class
 from django.db import connection
 
 from tests import test_reencryption
+from tests.docs.shop import install_shop
 from tests.management import test_flows, test_list, test_show, test_stats
 from tests.management.calling import call
 
@@ -76,7 +77,8 @@ def test_the_options_that_a_synopsis_names_exist() -> None:
 
 
 @pytest.mark.django_db
-def test_the_examples_say_what_they_say() -> None:
+def test_the_examples_say_what_they_say(own_tasks: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    install_shop(monkeypatch)
     # Numbers that nothing else in the output has.
     with connection.cursor() as cursor:
         cursor.execute(

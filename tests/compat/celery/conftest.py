@@ -3,14 +3,12 @@ from collections.abc import Iterator
 import pytest
 
 from pgqueue.compat.celery import current
-from pgqueue.tasks import registry
 from tests.compat.celery import jobs
 
 
 @pytest.fixture(autouse=True)
-def _each_test_is_alone(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def _each_test_is_alone(own_tasks: None, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Tasks and apps that a test makes are gone after it, and what tasks have left."""
-    monkeypatch.setattr(registry, "tasks", dict(registry.tasks))
     monkeypatch.setattr(current, "apps", [])
     monkeypatch.setattr(current, "shared", [])
     jobs.SEEN.clear()

@@ -1,5 +1,5 @@
 # Two commands are all that is needed: `make demo` and `make test`.
-# The plain commands they run are in README.md.
+# The plain commands they run are in docs/internals/running.md.
 
 # Each Django has a virtual environment and a constraints file of its own:
 # `make test DJANGO=61` is the same suite on Django 6.1 (Python >= 3.12), and with
@@ -9,7 +9,7 @@ ifeq ($(DJANGO),52)
 VENV ?= .venv
 OLDEST = 11
 # In this one the pipeline is tested, too.
-TESTED = $(PIPELINE)
+TESTED = $(INSTALLED_ALL)
 else
 VENV ?= .venv-$(DJANGO)
 OLDEST = 12
@@ -18,15 +18,15 @@ endif
 PYTHON ?= $(shell for python in python3 python3.14 python3.13 python3.12 python3.11; do \
 	$$python -c 'import sys; sys.exit(sys.version_info < (3, $(OLDEST)))' 2>/dev/null \
 	&& echo $$python && break; done)
-CONSTRAINTS = requirements/django$(DJANGO).txt
+# Every release with its hashes: of what `make test` needs, and of what all targets need.
+REQUIREMENTS = requirements/django$(DJANGO).txt
+ALL_REQUIREMENTS = requirements/django$(DJANGO)-all.txt
 RUN = $(VENV)/bin/python
 # Tests start hundreds of processes: each would compile what it imports, a third of its start.
 unexport PYTHONDONTWRITEBYTECODE
 # Written last, so that an installation which was killed is begun afresh.
 INSTALLED = $(VENV)/installed
-PLOTTING = $(VENV)/installed-soak
-PIPELINE = $(VENV)/installed-spark
-DOCUMENTING = $(VENV)/installed-docs
+INSTALLED_ALL = $(VENV)/installed-all
 # Other queues, on the newest Python there is: pyenv's are not on PATH as such.
 PEERS_VENV = .venv-peers
 PEERS_INSTALLED = $(PEERS_VENV)/installed
@@ -35,10 +35,10 @@ PEERS_PYTHON ?= $(shell for python in python3.14 python3.13 python3.12 \
 	$$python -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null \
 	&& echo $$python && break; done)
 
-.PHONY: demo history test test-slow test-postgres test-wal test-spark test-browser test-celery model fuzz chaos soak bench bench-smoke bench-peers docs messages audit lint types imports migrations check constraints clean
+.PHONY: demo history test test-slow test-postgres test-wal test-spark test-browser test-celery model fuzz chaos soak bench bench-smoke bench-peers docs messages audit dist lint types imports migrations check constraints clean
 
 # With SPARK=1 a report about it follows, which needs Python 3.11 to 3.13, and no Java on the machine.
-demo: $(if $(SPARK),$(PIPELINE),$(INSTALLED))
+demo: $(if $(SPARK),$(INSTALLED_ALL),$(INSTALLED))
 	$(RUN) manage.py demo
 	$(if $(SPARK),$(RUN) manage.py pgqueue_report --html report.html)
 
@@ -64,7 +64,7 @@ test-wal: $(TESTED)
 
 # The data pipeline: what needs a session of Spark, and what takes long. MARKED="spark and not slow" is a part of it.
 test-spark: MARKED ?= spark
-test-spark: $(PIPELINE)
+test-spark: $(INSTALLED_ALL)
 	$(PYTEST) -n 2 -m "$(MARKED)" tests/spark
 
 # Pages in headless Chromium, which has to be there: apt-get install chromium. PGQUEUE_SCREENSHOTS=1 makes those of the docs.
@@ -87,28 +87,28 @@ fuzz: $(INSTALLED)
 	$(RUN) -m pytest -q -n 0 --timeout=0 --hypothesis-profile=many $(FUZZED) || exit 1; done
 
 # Every fault, under load; a table of how long each recovery took. CHAOS_SEED=… repeats its choices.
-chaos: $(PLOTTING)
+chaos: $(INSTALLED_ALL)
 	$(RUN) -m pytest tests/chaos -m ""
 
 # Everything at once for an hour, with faults; fails where it becomes slower. Alone on the machine.
 soak: MINUTES = 60
 soak: INTO = tests/benchmarks
-soak: $(PLOTTING)
+soak: $(INSTALLED_ALL)
 	$(RUN) -m tests.chaos.soak --minutes $(MINUTES) --into $(INTO)
 
-bench: $(PIPELINE)
+bench: $(INSTALLED_ALL)
 	$(RUN) -m tests.benchmarks
 
 # Whether the benchmarks, the soak and the chaos tests' ledger work; what they measure means nothing here.
 # MARKED="smoke and not spark" is a part of it.
 bench-smoke: MARKED ?= smoke
-bench-smoke: $(PLOTTING) $(PIPELINE)
+bench-smoke: $(INSTALLED_ALL)
 	$(RUN) -m pytest -m "$(MARKED)"
 
 # Millions of messages that workers ran, under load and faults, for the benchmark `spark` and for trying
 # reports. It is made once, and takes minutes for each million.
 history: MESSAGES = 1000000
-history: $(PIPELINE)
+history: $(INSTALLED_ALL)
 	$(RUN) -m tests.benchmarks.harness.history --messages $(MESSAGES)
 
 # Other queues beside ours, in a virtual environment of their own. ROUNDS=1 MESSAGES=1000 is only to see
@@ -122,7 +122,8 @@ bench-peers: $(PEERS_INSTALLED)
 
 # A site of the Markdown files in build/docs; a broken link or reference is an error. Then follows the
 # tutorial; all other code in the pages is run by the suite.
-docs: $(DOCUMENTING)
+docs: $(INSTALLED_ALL)
+	$(RUN) docs/_extensions/settings_table.py
 	$(VENV)/bin/sphinx-build -W --keep-going -n -q -c docs . build/docs
 	$(RUN) -m pytest -m docs tests/docs
 
@@ -141,11 +142,25 @@ AUDITING = $(AUDIT_VENV)/installed
 audit: $(AUDITING)
 	$(AUDIT_VENV)/bin/python -m tests.audit $(AUDIT_VENV)/bin/pip-audit
 
+# Build the package into dist/, and list the releases that an installation of it consists of (a CycloneDX SBOM) in build/.
+# docs/internals/releasing.md says what follows.
+RELEASE_VENV = .venv-release
+RELEASING = $(RELEASE_VENV)/installed
+SBOM = build/pgqueue.cdx.json
+
+dist: $(RELEASING)
+	rm -rf dist build/lib build/sbom
+	$(RELEASE_VENV)/bin/python -m build --no-isolation
+	$(RELEASE_VENV)/bin/twine check --strict dist/*
+	$(PYTHON) -m venv --without-pip build/sbom
+	$(RELEASE_VENV)/bin/python -m pip --python build/sbom/bin/python install --quiet --disable-pip-version-check dist/*.whl
+	$(RELEASE_VENV)/bin/cyclonedx-py environment --mc-type library --output-file $(SBOM) build/sbom/bin/python
+
 lint: $(INSTALLED)
 	$(VENV)/bin/ruff check .
 	$(VENV)/bin/ruff format --check .
 
-types: $(PIPELINE)
+types: $(INSTALLED_ALL)
 	$(VENV)/bin/mypy
 
 imports: $(INSTALLED)
@@ -156,50 +171,51 @@ migrations: $(INSTALLED)
 
 check: lint types imports migrations
 
-$(INSTALLED): setup.cfg pyproject.toml $(CONSTRAINTS)
+$(INSTALLED): setup.cfg pyproject.toml $(REQUIREMENTS)
 	@test -n "$(PYTHON)" || { echo "Python 3.$(OLDEST) or newer is needed." >&2; exit 1; }
 	test -e $@ || $(PYTHON) -m venv --clear $(VENV)
-	$(RUN) -m pip install --quiet --disable-pip-version-check -c $(CONSTRAINTS) -e '.[embedded,dev]'
+	$(RUN) -m pip install --quiet --disable-pip-version-check --require-hashes -r $(REQUIREMENTS)
+	$(RUN) -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
 	touch $@
 
 $(PEERS_INSTALLED): setup.cfg requirements/peers.in requirements/peers.txt
 	@test -n "$(PEERS_PYTHON)" || { echo "Python 3.11 or newer is needed." >&2; exit 1; }
 	test -e $@ || $(PEERS_PYTHON) -m venv --clear $(PEERS_VENV)
-	$(PEERS_VENV)/bin/python -m pip install --quiet --disable-pip-version-check \
-		-c requirements/peers.txt -r requirements/peers.in -e '.[embedded]'
+	$(PEERS_VENV)/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes \
+		-r requirements/peers.txt
+	$(PEERS_VENV)/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
 	touch $@
 
 $(AUDITING): requirements/audit.txt
 	@test -n "$(PYTHON)" || { echo "Python 3.$(OLDEST) or newer is needed." >&2; exit 1; }
 	test -e $@ || $(PYTHON) -m venv --clear $(AUDIT_VENV)
-	$(AUDIT_VENV)/bin/python -m pip install --quiet --disable-pip-version-check -r $<
+	$(AUDIT_VENV)/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes -r $<
 	touch $@
 
-$(PLOTTING): $(INSTALLED)
-	$(RUN) -m pip install --quiet --disable-pip-version-check -c $(CONSTRAINTS) -e '.[soak]'
+$(RELEASING): requirements/release.txt
+	@test -n "$(PYTHON)" || { echo "Python 3.$(OLDEST) or newer is needed." >&2; exit 1; }
+	test -e $@ || $(PYTHON) -m venv --clear $(RELEASE_VENV)
+	$(RELEASE_VENV)/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes -r $<
 	touch $@
 
-$(DOCUMENTING): $(INSTALLED)
-	$(RUN) -m pip install --quiet --disable-pip-version-check -c $(CONSTRAINTS) -e '.[docs]'
+$(INSTALLED_ALL): $(INSTALLED) $(ALL_REQUIREMENTS)
+	$(RUN) -m pip install --quiet --disable-pip-version-check --require-hashes -r $(ALL_REQUIREMENTS)
 	touch $@
 
-$(PIPELINE): $(INSTALLED)
-	$(RUN) -m pip install --quiet --disable-pip-version-check -c $(CONSTRAINTS) -e '.[spark,spark-java]'
-	touch $@
-
-# Needs uv (pip install uv). One file a Django, good for every Python it supports.
+# Needs uv (pip install uv). Two files a Django, good for every Python it supports: all extras, and those of them that
+# `make test` needs, at the same releases.
+COMPILE = uv pip compile --quiet --universal --generate-hashes --no-emit-index-url --no-emit-find-links --no-header
 constraints:
 	for each in 52:3.11 60:3.12 61:3.12; do \
-		uv pip compile --quiet --universal --python-version $${each#*:} --extra embedded --extra dev --extra soak \
-			--extra spark --extra spark-java --extra docs --no-emit-index-url --no-emit-find-links --no-header setup.cfg \
-			--constraint requirements/django$${each%:*}.in -o requirements/django$${each%:*}.txt \
+		pinned=requirements/django$${each%:*} python=$${each#*:}; \
+		$(COMPILE) --python-version $$python --all-extras setup.cfg -c $$pinned.in -o $$pinned-all.txt \
+		&& $(COMPILE) --python-version $$python --extra embedded --extra dev setup.cfg -c $$pinned-all.txt -o $$pinned.txt \
 		|| exit; \
 	done
-	uv pip compile --quiet --universal --python-version 3.11 --extra embedded \
-		--no-emit-index-url --no-emit-find-links --no-header setup.cfg requirements/peers.in \
-		-o requirements/peers.txt
-	uv pip compile --quiet --universal --python-version 3.11 --no-emit-index-url --no-emit-find-links --no-header \
-		requirements/audit.in -o requirements/audit.txt
+	$(COMPILE) --python-version 3.11 --extra embedded setup.cfg requirements/peers.in -o requirements/peers.txt
+	for each in audit release; do \
+		$(COMPILE) --python-version 3.11 requirements/$$each.in -o requirements/$$each.txt || exit; \
+	done
 
 clean:
 	rm -rf .venv .venv-* build dist *.egg-info

@@ -1,7 +1,8 @@
 """How Sphinx makes a site of the Markdown files: `make docs`.
 
 Sources are those files where they are, README.md and CHANGELOG.md included, so that a link between
-two of them is right in the site as it is on GitHub.
+two of them is right in the site as it is on GitHub. The links of README.md are absolute, since PyPI
+shows it, too: the extension `readme` makes them relative.
 """
 
 import os
@@ -42,6 +43,8 @@ extensions = [
     "checks",
     "diagrams",
     "docstrings",
+    "llms",
+    "readme",
     "tables",
 ]
 source_suffix = {".md": "markdown", ".rst": "restructuredtext"}

@@ -46,73 +46,80 @@ def _for_a_month() -> Retention:
 
 @dataclass(frozen=True, kw_only=True)
 class Settings:
-    """The options of the `PGQUEUE` dict, in lower case, with their default values.
+    """The keys of the `PGQUEUE` dict, in lower case, with their defaults.
 
-    Durations are given as seconds or `timedelta`.
+    Durations are given as seconds or `timedelta`. docs/settings.md is made of the docstrings below.
     """
 
     database: str = "default"
-    """The alias of the database that the queue's tables are in."""
+    """The alias of the database that has the queue's tables."""
     default_channel: str = "default"
     """The channel of tasks that name none."""
     lease: timedelta = timedelta(seconds=30)
-    """How long a worker may be silent before others take over what it runs."""
+    """The time without a heartbeat after which other workers take over the messages of a worker."""
     poll_interval: timedelta = timedelta(seconds=5)
-    """How long an idle worker naps at most: the delay of a notification that got lost."""
+    """The longest nap of an idle worker, at most 20 s: the delay of a lost notification."""
     threads: int = 8
-    """Tasks that one worker runs at once."""
+    """The number of tasks that one worker runs at once."""
     grace: timedelta = timedelta(seconds=25)
-    """How long a worker that was asked to stop waits for the tasks it is running."""
+    """The time that running tasks have to end after a worker was asked to stop."""
     max_attempts: int = 5
-    """Errors after which a message is dead."""
+    """The number of errors after which a message is dead."""
     max_lost: int = 3
-    """Workers that a message may take down with it before it is dead."""
+    """The number of workers that may die while they run a message before the message is dead."""
     backoff: Backoff = field(default_factory=Exponential)
-    """How long a failed message waits: a policy, a list of delays or a function."""
+    """The delay of a failed message: a policy, a list of delays or a function."""
     retention: Retention = field(default_factory=_for_a_month)
-    """How long messages that ended are kept: a duration, or a dict of some by outcome."""
+    """The time that ended messages are kept; or a dict of times by outcome, such as
+    `{"succeeded": timedelta(days=7)}`.
+    """
     dead_retention: timedelta = 3 * MONTH
-    """How long dead letters are kept before they are discarded."""
+    """The time that dead letters are kept before they are discarded."""
     export_before_drop: bool = False
-    """Whether history and events are removed only after all exports have them, however old they are
-    (events: but for EVENT_MAX_AGE).
+    """Whether history and events are removed only after every export has them, whatever their age.
+    EVENT_MAX_AGE still removes events.
     """
     event_retention: timedelta = MONTH
-    """How long events are kept at least: they go by the million, after all groups have passed."""
+    """The least time that events are kept. They are removed by the million, after all groups have
+    passed them.
+    """
     event_max_age: timedelta | None = None
-    """After which events are dropped even if a group has not passed them; None: never."""
+    """The age at which events are removed even if a group has not passed them. None: never."""
     keep_connections: bool = True
     """Whether a worker's thread keeps its Django connections open while it has work, although
-    their CONN_MAX_AGE is 0. If not, it closes them after each task, as Django does after a request.
+    their CONN_MAX_AGE is 0. Otherwise it closes them after each task, as Django does after each
+    request.
     """
     feed: str = "poll"
-    """Who notifies those who wait for events: "poll", those who publish; "wal", a process that
-    follows PostgreSQL's write-ahead log (`manage.py pgqueue_replication`).
+    """The notifier of readers of events. "poll": each publisher notifies them. "wal": a process
+    that follows PostgreSQL's write-ahead log does (`manage.py pgqueue_replication`).
     """
     replication_slot: str = "pgqueue"
-    """The slot of the feed. Slots belong to the whole server: no two databases may share one."""
+    """The slot of that process. Slots belong to a whole server: two databases need two."""
     publication: str = "pgqueue"
-    """The publication of the feed."""
+    """The publication of that process."""
     schedules: Schedules = field(default_factory=dict)
-    """Tasks that are enqueued by themselves: by name, what `Schedule` takes, and the `task`."""
+    """Tasks that are enqueued at set times: a dict by name, with the options of `Schedule` and the
+    `task`.
+    """
     webhooks: Endpoints = field(default_factory=Endpoints)
-    """What holds for all webhooks: a dict of TIMEOUT, HEADERS, BACKOFF, MAX_ATTEMPTS, PAUSE_AFTER,
+    """Defaults of all webhooks: a dict of TIMEOUT, HEADERS, BACKOFF, MAX_ATTEMPTS, PAUSE_AFTER,
     ALLOW_PRIVATE and SOURCE.
     """
     release: str = ""
-    """What is deployed: a version, or a commit. Workers, and the errors of their runs, tell it."""
+    """The deployed version or commit. Workers, and the errors of their runs, name it."""
     redact: Fields = FIELDS
-    """The names of fields whose values the admin, commands, logs and exports do not show: a list,
-    in the place of `pgqueue.redaction.FIELDS`. Whole words are compared, whatever their case:
-    "token" is also the access_token and the accessToken.
+    """The names of fields whose values the admin, commands, logs and exports do not show: a list
+    that replaces `pgqueue.redaction.FIELDS`. Whole words are compared, in any case: "token" also
+    stands for access_token and accessToken.
     """
     metrics_token: str = field(default="", repr=False)
-    """What Prometheus sends to the view of metrics, as a bearer token or a password; 16 characters
-    at least. Without one, only staff may see the figures.
+    """The bearer token or password that Prometheus sends to the view of metrics: 16 characters or
+    more. Without one, only staff may see the figures.
     """
     encryption_keys: Keys = field(default=(), repr=False)
-    """Keys for tasks with encrypted=True, as `Fernet.generate_key()` makes them: the first one
-    encrypts, all of them decrypt.
+    """Keys of tasks with `encrypted=True`, as `Fernet.generate_key()` makes them. The first key
+    encrypts, and every key decrypts.
     """
 
     @property

@@ -205,7 +205,10 @@ def log_finished(task: Any, context: Any, ending: Any, hiding: Callable[[Any], H
 
 
 def fields_of(task: Any, context: Any) -> dict[str, Any]:
-    """Return the fields of a log record about a run, beside its text."""
+    """Return the fields of a run for a record of the log: each line about one run has them.
+
+    They are passed as `extra`. `logs.RunFilter` adds them to the lines of the task itself.
+    """
     claim = context.claim
     return {
         "message_id": context.id,

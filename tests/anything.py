@@ -1,4 +1,8 @@
-"""Values of any kind, for options that can be given anything."""
+"""Values of any kind, for options that can be given anything.
+
+`tests/test_fuzz.py` and `tests/test_fuzz_commands.py` have tables of options: add each new option.
+`tests/test_fuzz_received.py` has bytes of other systems: the WAL, headers, signatures.
+"""
 
 from __future__ import annotations
 

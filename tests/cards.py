@@ -1,4 +1,9 @@
-"""Tasks whose arguments nobody is shown, and values that must not be seen anywhere."""
+"""Tasks with arguments that are redacted, and the secrets in them.
+
+Each kind of message and event leaves a secret here. Tests look for these in pages, commands, logs
+and exports: a new way to show or log a payload, a result or an error passes it through
+`tasks.redacting`.
+"""
 
 from __future__ import annotations
 

@@ -9,6 +9,7 @@ import sys
 import tomllib
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from itertools import pairwise
 from pathlib import Path
 from threading import Thread
 from typing import Any
@@ -95,13 +96,54 @@ def test_where_nobody_answers_it_says_so(program: str, files: list[str], capsys:
 
 def test_everything_that_is_installed_by_make_is_audited() -> None:
     makefile = (ROOT / "Makefile").read_text()
-    named = set(re.findall(r"requirements/(\w+\.txt)", makefile.replace("$(DJANGO)", "52")))
+    named = set(re.findall(r"requirements/([\w-]+\.txt)", makefile.replace("$(DJANGO)", "52")))
 
     assert named
     assert named <= {Path(each).name for each in audit.PINNED}
     for each in audit.PINNED:
-        pins = [line for line in Path(each).read_text().splitlines() if re.match(r"\w", line)]
-        assert all("==" in line for line in pins), each
+        assert all("==" in line for line in pins(each)), each
+
+
+def test_every_release_that_is_installed_by_make_has_its_hashes() -> None:
+    makefile = (ROOT / "Makefile").read_text()
+    installs = re.findall(r"-m pip (?:--python \S+ )?install (?:[^\n\\]|\\\n)*", makefile)
+
+    assert len(installs) > 5
+    for line in installs:
+        ours = "--no-deps --no-build-isolation -e ." in line or line.endswith("dist/*.whl")
+        assert ours or "--require-hashes" in line, line
+    for each in audit.PINNED:
+        lines = Path(each).read_text().splitlines()
+        bare = [
+            line
+            for line, following in pairwise(lines)
+            if re.match(r"\w", line) and "--hash=sha256:" not in following
+        ]
+        assert bare == [], f"{each} lacks hashes: run `make constraints`"
+
+
+def test_each_action_of_a_workflow_is_pinned_by_its_commit() -> None:
+    workflows = [path.read_text() for path in (ROOT / ".github" / "workflows").glob("*.yml")]
+    actions = re.findall(r"uses: (\S+)", "\n".join(workflows))
+
+    assert len(actions) > 5
+    loose = [action for action in actions if not re.search(r"@[0-9a-f]{40}$", action)]
+    assert loose == [], "a tag can be moved to other code: write the commit, and the tag behind it"
+
+
+def test_the_workflow_runs_what_a_change_must_pass() -> None:
+    assert " .ci/run\n" in (ROOT / ".github" / "workflows" / "ci.yml").read_text()
+
+
+@pytest.mark.parametrize("django", ["52", "60", "61"])
+def test_the_suite_s_releases_are_those_of_all_extras(django: str) -> None:
+    all_extras = ROOT / f"requirements/django{django}-all.txt"
+
+    assert set(pins(ROOT / f"requirements/django{django}.txt")) <= set(pins(all_extras))
+
+
+def pins(file: str | Path) -> list[str]:
+    return [line for line in Path(file).read_text().splitlines() if re.match(r"\w", line)]
 
 
 def test_what_each_extra_brings_is_pinned() -> None:
@@ -110,7 +152,7 @@ def test_what_each_extra_brings_is_pinned() -> None:
     named = re.findall(
         r"^([A-Za-z][\w.-]*)", "\n".join(config["options.extras_require"].values()), re.M
     )
-    pinned = (ROOT / "requirements/django52.txt").read_text().lower()
+    pinned = (ROOT / "requirements/django52-all.txt").read_text().lower()
 
     assert len(named) > 30
     assert [name for name in named if f"\n{name.lower()}" not in pinned] == []

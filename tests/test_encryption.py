@@ -1,4 +1,8 @@
-"""What is stored of tasks that ask for encryption, and what is made of it."""
+"""Tasks with encryption: their rows, in each table, and the use of them.
+
+Arguments, results and progress go through the task's `codec`. A way to store one of them without
+it (an event, a staged row, a schedule) must refuse encrypted tasks.
+"""
 
 from __future__ import annotations
 

@@ -2,7 +2,8 @@
 
 `tests/projects` has a project for each. A process of its own migrates an empty database and opens
 the pages of the admin and ours. A worker and a group run messages and events. Then the
-configuration is moved by dumpdata and loaddata.
+configuration is moved by dumpdata and loaddata. A new setting that changes behaviour gets a project
+there.
 """
 
 from __future__ import annotations

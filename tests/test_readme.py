@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import sys
+from configparser import ConfigParser
 from pathlib import Path
 from types import ModuleType
 
@@ -63,10 +64,22 @@ def test_its_examples_run_in_their_order(
 
 
 def test_its_links_lead_somewhere() -> None:
-    links = re.findall(r"\]\(([^)#]+)\)", README)
+    config = ConfigParser()
+    config.read(ROOT / "setup.cfg")
+    base = f"{config['metadata']['url']}/blob/main/"
+    links = re.findall(r"\]\(([^)#]+)(?:#[^)]*)?\)", README)
 
-    assert links
-    assert [link for link in links if not (ROOT / link).exists()] == []
+    assert len(links) > 50
+    relative = [link for link in links if not link.startswith(base)]
+    assert relative == [], f"PyPI shows README, too: its links must begin with {base}"
+    assert [link for link in links if not (ROOT / link.removeprefix(base)).exists()] == []
+
+
+@pytest.mark.parametrize(("page", "most"), [("README.md", 1200), ("CONTRIBUTING.md", 600)])
+def test_a_door_is_short(page: str, most: int) -> None:
+    words = len((ROOT / page).read_text("utf-8").split())
+
+    assert words <= most, f"{page} has {words} words: move some of them to a page of docs/"
 
 
 def test_its_figures_of_other_queues_are_those_that_were_measured() -> None:

@@ -1,11 +1,10 @@
-"""Directives that write the reference from the code: settings, columns, options, SQL functions."""
+"""Directives that write the reference from the code: columns, options, SQL functions, signals."""
 
 from __future__ import annotations
 
 import argparse
 import re
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import fields
 from importlib import import_module, resources
 from pathlib import Path
 from typing import Any
@@ -18,8 +17,6 @@ from docutils import nodes
 from sphinx.application import Sphinx
 from sphinx.pycode import ModuleAnalyzer
 from sphinx.util.docutils import SphinxDirective
-
-from pgqueue.conf import Settings, read
 
 OF_DJANGO = {"help", "version", "verbosity", "settings", "pythonpath", "traceback", "no_color",
              "force_color", "skip_checks"}  # fmt: skip
@@ -47,23 +44,6 @@ def _row(name: str, about: str, kind: str = "") -> Iterator[str]:
     yield f"``{name}``" + (f" ({kind})" if kind else "")
     yield from (f"    {line}" for line in (about or "\\").splitlines())
     yield ""
-
-
-def settings() -> Iterator[str]:
-    """Write a row for each key of `PGQUEUE`, from the docstring of its field."""
-    about = ModuleAnalyzer.for_module("pgqueue.conf").find_attr_docs()
-    held = read({})
-    for each in fields(Settings):
-        said = " ".join(about["Settings", each.name]).strip()
-        default = getattr(held, each.name)
-        yield from _row(each.name.upper(), said, f"by default ``{_short(default)}``")
-
-
-def _short(value: Any) -> str:
-    text = {"Endpoints()": "{}"}.get(str(value), str(value)) or "''"
-    if isinstance(value, dict) and len(set(value.values())) == 1:
-        text = str(next(iter(value.values())))
-    return re.sub(r", 0:00:00$", "", text) if len(text) < 60 else "…"
 
 
 def tables() -> Iterator[str]:
@@ -163,7 +143,7 @@ def signals(module: str) -> Iterator[str]:
 
 
 def setup(app: Sphinx) -> dict[str, Any]:
-    for each in (settings, tables, commands, sql_function, signals):
+    for each in (tables, commands, sql_function, signals):
         name = each.__name__.replace("_", "-")
         app.add_directive(name, type(name, (Written,), {"write": staticmethod(each)}))
     return {"parallel_read_safe": True}

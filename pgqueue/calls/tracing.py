@@ -85,7 +85,10 @@ def sending(
     count: int = 1,
     operation: Operation = "send",
 ) -> Sending:
-    """Return the span in which messages are stored. See `Tracer.sending`."""
+    """Return the span in which messages are stored. See `Tracer.sending`.
+
+    Each way to store messages or events enters it: a trace ends where one does not.
+    """
     if tracer is None:
         return _UNTRACED
     return tracer.sending(operation, destination, task=task, count=count)

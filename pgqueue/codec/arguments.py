@@ -82,7 +82,8 @@ class Codec:
     ) -> tuple[list[Any], dict[str, Any]]:
         """Return the arguments that `encode` was given.
 
-        Model instances are fetched from the database, with one query each.
+        Model instances are fetched from the database, with one query each. So no verb that settles
+        or fetches calls this: arguments are decoded when somebody looks at them.
 
         Args:
             resolve: returns the results that arguments stand for.

@@ -51,6 +51,8 @@ class NotMigrated(PGQueueError, DjangoError, psycopg.ProgrammingError):
 class needing_tables:
     """Raise NotMigrated, in place of the database's error, where a block finds tables missing.
 
+    Each call of the user's that asks the database does so in such a block; `borrow()` is one.
+
     Args:
         alias: the database that the block uses.
 

@@ -50,6 +50,8 @@ _HARMLESS = frozenset(
     ]
 )
 _OF_THE_TRANSACTION = frozenset(["local", "transaction", "constraints"])
+# Our own statements on a connection of Django's set things in this form: any other set_config costs
+# the connection.
 _SET_LOCALLY = re.compile(r"set_config\s*\([^,()]+,[^,()]+,\s*true\s*\)")
 _LASTING = re.compile(
     r"set_config|pg_(try_)?advisory_lock|pg_temp|\bwith\s+hold\b"

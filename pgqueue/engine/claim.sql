@@ -133,7 +133,8 @@ SELECT id FROM fitting
 
 -- name: first_of_a_channel
 -- Lease ready messages of one channel without governed lanes. After a notification, most of the time of
--- `claim` would be spent on its preparation for many lanes.
+-- `claim` would be spent on its preparation for many lanes. Add each new rule to `first_of_lanes` and to this one:
+-- tests/engine/test_two_ways.py compares them.
 WITH fast AS MATERIALIZED (
 -- include: unflushed
 ), due AS MATERIALIZED (

@@ -65,6 +65,9 @@ FROM pgqueue_flow f
 WHERE f.id = %(flow_id)s
 
 -- name: reserve
+-- A message that waits walks through its parents upwards, by id. So a parent that is added to a running flow
+-- needs a higher id than each parent that its child may watch already. Growth reserves ids within the run, and the
+-- sequence caches none.
 SELECT pgqueue_reserve_flow_v1()
 
 -- name: children
@@ -100,7 +103,8 @@ COPY pgqueue_dependency (flow_id, child_id, parent_id) FROM STDIN
 
 -- name: block
 -- Each child watches the first of its parents; the router moves that on. Returns false to a producer's role, which may
--- not COPY the dependencies.
+-- not COPY the dependencies. Only stored messages are blocked: nothing would delete the row of a duplicate, or of a
+-- message that a full channel dropped.
 SELECT pgqueue_block_v1(%(flow_id)s, %(children)s::bigint[], %(watched)s::bigint[], %(on_failures)s::text[])
 
 -- name: produce_waits

@@ -55,7 +55,11 @@ FROM (
 
 -- name: match
 -- Topics first, each only once however many events have it, and patterns, each only once however many
--- subscriptions have it. Then equalities, by a hash of the values; then what is left of the conditions.
+-- subscriptions have it. Then equalities, by a hash of the values; then the other conditions. A new condition goes behind
+-- both lookups: before them, each event would be compared with each subscription.
+--
+-- The messages skip engine/enqueue. So each effect of an insert (governed lanes, bells, notices, idle workers) is here,
+-- too, except for max_size and dedupe keys, which such messages do not have.
 WITH subs AS MATERIALIZED (
     SELECT *, exact = '{}' AND regex = '' AS is_any, predicate = '' AND eq_path = '' AS is_plain
     FROM pgqueue_subscription

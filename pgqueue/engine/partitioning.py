@@ -235,7 +235,11 @@ def _mark(connection: Connection, log: Log, past: PartitionToDrop) -> bool:
 
 
 def _raise_floor(connection: Connection, log: Log, past: PartitionToDrop) -> None:
-    """Tell those who follow the log how far it is gone."""
+    """Raise the floor of the log to the last position of a partition.
+
+    This is committed before, or with, the removal: a stream looks at the floor after each read, and
+    finds out by it that it lost rows.
+    """
     last = log.floor(connection, past)
     if last is not None:
         connection.execute(SQL["raise_floor"], {"log": log.name, "position": last})

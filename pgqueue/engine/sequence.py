@@ -33,6 +33,9 @@ READ_COMMITTED = "read committed"
 def advance(connection: Connection) -> bool:
     """Give positions to what was published; return whether another session is at it.
 
+    Never in a transaction of the caller's: it would hold the lock, and hide the positions from all
+    other sessions, until it ends.
+
     For who does it again and again: where a look is expensive, an event whose transaction was open
     for long may be found a second later.
 

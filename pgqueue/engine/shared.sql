@@ -243,13 +243,14 @@ FROM parts
 CASE WHEN state = 'held' AND lease_until IS NULL THEN 'waiting' ELSE state END AS word
 
 -- name: is_from_the_future
--- Of a lease: its end is further away than the lease is long, so it began after now. The server's clock was set
--- back, or a host whose clock is behind took over. A second is left to small corrections.
+-- Of a lease: its end is further away than the lease is long, so it began after now. Each statement that grants a
+-- lease stores its length in `lease_for`. The server's clock was set back, or a host whose clock is behind took over.
+-- A second is left to small corrections.
 lease_until > statement_timestamp() + lease_for + interval '1 second'
 
 -- name: retained_at
--- The time by which retention removes. After the clock has jumped (or no worker has run for long), it goes on by at
--- most a day an hour: see `retention.advance`.
+-- The time by which retention removes, in place of the clock. After the clock has jumped (or no worker has run for
+-- long), it goes on by at most a day an hour: see `retention.advance`.
 least(statement_timestamp(), (SELECT upto + interval '1 day' FROM pgqueue_duty WHERE name = 'retention'))
 
 -- name: within

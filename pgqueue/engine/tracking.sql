@@ -1,4 +1,8 @@
--- Triggers that publish what happens to a table, in the transaction in which it happens.
+-- Triggers that publish the changes of a table, in the transaction that makes them.
+--
+-- Triggers of an older version stay in the databases of users until they track the table again. So the functions that
+-- triggers call (pgqueue_diff_v1, …) and the columns of the inbox must not change. An error in a trigger fails the
+-- user's own write, so a trigger names columns only where the user named some.
 
 -- name: table
 -- What is there: the table, our schema and the search_path; and which of our triggers the table has already.

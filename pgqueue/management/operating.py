@@ -1,4 +1,8 @@
-"""Commands that do something to many messages: in batches, each a transaction of its own."""
+"""Commands that operate on many messages: in batches, each a transaction of its own.
+
+Each is an `OperatingCommand`, with its batches, dry run, signals and exit statuses.
+docs/guide/commands.md names the keys of its JSON.
+"""
 
 from __future__ import annotations
 

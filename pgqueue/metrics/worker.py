@@ -1,4 +1,9 @@
-"""Figures of one worker, for its port. What tables know of the whole queue is in `fleet`."""
+"""Figures of one worker, for its port. Figures of the whole queue are read from tables, in `fleet`.
+
+Each name begins with `pgqueue_worker_`, since Prometheus may scrape a port and the view. A figure
+that two processes would tell alike belongs in `fleet`. There it is bounded by `LIMIT`, and never
+goes back.
+"""
 
 from __future__ import annotations
 

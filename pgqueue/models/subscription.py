@@ -270,7 +270,10 @@ class Subscription(models.Model):
         return Filter(tuple(self.topics), self.where)
 
     def compile(self) -> None:
-        """Make of topics, conditions and places what the statement that matches needs.
+        """Compute the columns of the statement that matches, from topics, conditions and places.
+
+        `update()` does not call it, and leaves the old filter in force. Nor does a worker: of a row
+        that code declares, `save()` writes only `paused`.
 
         Raises:
             InvalidFilter: one is invalid.

@@ -1,8 +1,9 @@
 """Operate on all messages that a filter finds, however many: a message that does so batch by batch.
 
 The messages are walked through by their ids, from the newest one that there was when this was asked
-for. What a batch did and how far the walk is are committed together. So it goes on from there after
-an error, a restart or the death of its worker, and no message is met twice.
+for. Each batch commits its changes and its place together. So the walk goes on from there after an
+error, a restart or the death of its worker, and no message is met twice. An index of a state would
+not do: a replayed message may be dead again, further on in it.
 """
 
 from __future__ import annotations

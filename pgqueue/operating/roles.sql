@@ -1,9 +1,12 @@
 -- Roles with the rights that each part of a queue needs, and no others. The owner of the tables runs it, who may
 -- also create roles (CREATEROLE), and runs it again after `migrate`: then rights are as below, whatever they were.
 --
+-- A new table, or a new right on one, goes into the matrix below. tests/engine/test_roles.py does the work of each part
+-- in sessions of its role.
+--
 -- They are groups, which nobody logs in as: GRANT pgqueue_worker TO shop_worker;
 --
--- What is below is about the tables of pgqueue alone. Tasks need rights on your own tables, too.
+-- These rights are on the tables of pgqueue alone. Tasks need rights on your own tables, too.
 DO $roles$
 DECLARE
     groups constant text[] := ARRAY[{producer}, {worker}, {operator}, {reader}];

@@ -1,4 +1,7 @@
-"""Which events: by patterns of topics, and by what their payloads contain.
+"""Select events: by patterns of topics, and by conditions on their payloads.
+
+`pgqueue_comparable_v1` and this module define the meaning of a filter for PostgreSQL, and
+`tests/events/test_one_meaning.py` defines it again in Python. A new lookup goes into both.
 
 A pattern is a topic in which `*` stands for one word, and `**`, as its last word, for one or more:
 "order.*" is "order.paid" and not "order.line.added"; "order.**" is both, and "**" is all topics.

@@ -123,6 +123,8 @@ class WalFeed(Service):
 
     def _move(self, connection: Connection) -> None:
         """Have all that is seen by now moved, and its commits forgotten."""
+        # Before the move: a commit is in the WAL before other sessions see it. A commit that is
+        # unseen now may be missing from the move, and must not be confirmed.
         unseen = replication.unseen(connection, list(self._announced))
         if sequence.advance(connection):
             # Its statement may not see all that we do.

@@ -105,7 +105,9 @@ class EventFeed(StreamSource[EventClient]):
         super().__init__(alias)
         self.name = "sse feed"
         self.delivered: dict[asyncio.AbstractEventLoop, str] = {}
-        """The id up to which a loop's clients were given everything; each loop writes its own."""
+        """The id up to which a loop's clients were given everything. Each loop writes its own, in
+        the order of its batches: an id ahead of an event would cost that event, if the page is cut
+        off between the two."""
         self._clients: dict[Filter, set[EventClient]] = {}
         self._loops: dict[asyncio.AbstractEventLoop, int] = defaultdict(int)
         self._waiter = GrowthWaiter(alias, self.wake)

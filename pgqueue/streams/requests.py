@@ -107,6 +107,7 @@ async def _stream(
 ) -> AsyncIterator[bytes]:
     # A response that no server iterates over never gets here: so nothing is left of it.
     _let_thread_go()
+    # From here on nothing may call sync_to_async: that would make a thread for the whole stream.
     client = make()
     client.join(alias)
     try:

@@ -287,7 +287,11 @@ class Declaration(Generic[P, T]):
 
     @property
     def shared(self) -> tuple[Hashable, ...]:
-        """The values that messages must share to be stored together: all but their keys."""
+        """The values that messages must share to be stored together: all but their keys.
+
+        Each option that storing uses belongs here. Of one that is missing, all messages of a batch
+        would get the value of the first.
+        """
         return (
             self.func,
             self.name,

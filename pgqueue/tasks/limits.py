@@ -14,7 +14,8 @@ class TimeLimit(NamedTuple):
     Attributes:
         after: the time that the run may take.
         error: what is raised then.
-        is_final: its lease is not renewed any more, so that others may run the message.
+        is_final: its lease is not renewed any more, so that others may run the message. Only the
+            last limit of a run takes the lease away.
     """
 
     after: timedelta

@@ -1,4 +1,4 @@
-"""How figures are written in the admin's pages."""
+"""How figures are written in the admin's pages: each number by `grouped` or `figure`."""
 
 from __future__ import annotations
 

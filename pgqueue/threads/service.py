@@ -154,7 +154,7 @@ class Service(threading.Thread):
                 _waiting_for_tables.pop(self, None)
 
     def note_progress(self, *, within: float | None = None) -> None:
-        """Begin the next step of a long tick.
+        """Begin the next step of a long tick: a tick of several statements calls it between them.
 
         Args:
             within: the seconds that the step may take; None: `longest_step`.

@@ -76,7 +76,8 @@ class Buffer:
     def room(self, most: int) -> int:
         """Return how much to claim: as much as ended in the last second, one for each free slot.
 
-        So nothing waits behind runs that take long, while other workers might have it.
+        So nothing waits behind runs that take long, while other workers might have it. (A test that
+        needs a message claimed and not begun has many short ones run before it.)
 
         None until half of what was buffered is used up; `on_low` tells when it is.
         """

@@ -14,7 +14,8 @@ from typing import Protocol
 REQUEST = b"stop"
 """The supervisor's only message: a request to stop."""
 WELL = b"well"
-"""A child's message: no service in it is stuck. It is sent every second."""
+"""A child's message: no service in it is stuck. It is sent every second. A stuck child sends its
+report, too: this message alone says that it is well."""
 RETIRING = b"retiring"
 """A child's message: it claims no more; start another process in its place."""
 STOPPED = b"stopped"

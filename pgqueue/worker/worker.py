@@ -322,7 +322,10 @@ class Worker:
         self._requests.wake()
 
     def _stop(self) -> None:
-        """Claim no more, let run what runs, write it down, hand back the rest; heartbeat last."""
+        """Claim no more, let run what runs, write it down, hand back the rest; heartbeat last.
+
+        The deadline, which is only ever shortened, bounds each wait in here.
+        """
         self._until = self._grace_ends()
         signals.send(signals.worker_stopping, type(self), requests=self._requests.count)
         if self._parent and (self._is_retiring or self.has_overrun):

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from importlib import import_module
 from importlib.resources import files
+from itertools import pairwise
 from pkgutil import iter_modules
 from typing import Any
 from uuid import uuid4
@@ -92,14 +93,60 @@ class TestEveryStatement:
         old = r"\bnow\s*\(|\bcurrent_(timestamp|time|date)\b|\blocaltime|transaction_timestamp"
 
         # But one that must not take for over what was not when its transaction began.
-        assert failing(lambda text: not re.search(old, text, re.IGNORECASE)) == ["lease.rescue"]
+        assert failing(lambda text: not re.search(old, text, re.IGNORECASE)) == ["lease.rescue"], (
+            "now() stands still in a long transaction and in a TestCase: use statement_timestamp()"
+        )
 
     def test_names_states_as_literals(self) -> None:
         def does(text: str) -> bool:
             compared = re.findall(r"\bstate\s*(?:=|<>|!=|(?:NOT )?IN)\s*(\S+)", text)
             return all(each.startswith(("'", "('", "CASE")) for each in compared)
 
-        assert failing(does) == []
+        assert failing(does) == [], "else PostgreSQL does not use the partial indexes"
+
+    def test_locks_rows_in_the_order_of_their_ids_or_skips_what_is_locked(self) -> None:
+        def does(text: str) -> bool:
+            parts = re.split(r"\bFOR (?:NO KEY )?(?:UPDATE|SHARE)\b", text)
+            return all(
+                re.match(r"( OF \w+)? (SKIP LOCKED|NOWAIT)", after) or is_in_order(before)
+                for before, after in pairwise(parts)
+            )
+
+        def is_in_order(before: str) -> bool:
+            # In the order of ids, or one row.
+            return bool(re.search(r"(\bORDER BY id|\bLIMIT 1|\bWHERE id = %\(\w+\)s)\s*$", before))
+
+        assert failing(does) == [], (
+            "two transactions that lock the same rows in different orders deadlock: "
+            "add ORDER BY id, or SKIP LOCKED"
+        )
+
+    def test_stores_the_length_of_a_lease_that_it_grants(self) -> None:
+        def does(text: str) -> bool:
+            grants = re.search(r"UPDATE pgqueue_message\b.*lease_until = (?!NULL)", text, re.S)
+            return not grants or "lease_for" in text
+
+        # A hold is no lease of a worker: nothing rescues it.
+        assert failing(does) == ["held.extend"], (
+            "a rescue cuts a lease that ends later than lease_for from now"
+        )
+
+    def test_claims_no_raw_message_without_a_handler_and_no_more_bytes_than_fit(self) -> None:
+        def does(text: str) -> bool:
+            if "FROM fast" not in text:
+                return True
+            *picked, _ = text.split("FOR NO KEY UPDATE SKIP LOCKED")
+            selected = [before.rpartition("SELECT m.id")[2] for before in picked]
+            return "SELECT id FROM fitting" in text and all(
+                "%(takes_raw)s" in each and "%(aside)s" in each for each in selected
+            )
+
+        claims = [name for name, text in statements() if "FROM fast" in text]
+
+        assert {"claim.claim", "claim.claim_at_once", "claim_governed.claim"} <= set(claims)
+        assert failing(does) == [], (
+            "each claim includes takes_it, not_left_out and fitting of engine/shared.sql"
+        )
 
     def test_stores_no_infinity(self) -> None:
         assert failing(lambda text: "infinity" not in text) == []
@@ -137,6 +184,15 @@ def custom_plan(connection: Connection, text: str, parameters: Any) -> str:
     """Return the plan for these parameters."""
     lines = connection.execute("EXPLAIN " + text, parameters).fetchall()
     return "\n".join(line for (line,) in lines)
+
+
+def test_no_index_has_the_end_of_leases(connection: Connection) -> None:
+    rows = connection.execute(
+        "SELECT indexname FROM pg_indexes "
+        "WHERE tablename = 'pgqueue_message' AND indexdef ~ 'lease_(until|for)'"
+    ).fetchall()
+
+    assert rows == [], "each heartbeat would have to write to it, even to a partial one"
 
 
 def test_no_column_is_filled_with_the_transactions_time(connection: Connection) -> None:

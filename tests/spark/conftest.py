@@ -105,7 +105,8 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
             "spark.sql.warehouse.dir": str(folder / "warehouse"),
             "spark.eventLog.enabled": "true",
             "spark.eventLog.dir": f"file://{folder}",
-            # Of few rows: a JVM that compiles less starts sooner.
+            # Of few rows: a JVM that compiles less starts sooner. A million rows take it twice as
+            # long, so only tests use it.
             "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
         }
     )

@@ -1,4 +1,8 @@
-"""The apps of this process, and the one whose settings shared tasks take."""
+"""The apps of this process, and the one whose settings shared tasks take.
+
+A project makes its Celery app while Django's settings are imported. So no module of `compat.celery`
+imports models, or reads a setting, at its top: `later` calls a function once both are there.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,13 @@
-"""What models can't say, in files that never change once they are released."""
+"""Statements that models have no words for, in files that never change once they are released.
+
+A function that changes gets a new number (`_v2`) in a new migration: old workers still call the old
+one. In plpgsql a row is passed as one parameter. `new.id` in RETURNING is PostgreSQL 18's new row,
+whatever a parameter is called, and a name in `ON CONFLICT (…)` may be a variable.
+
+A new column needs a CHECK: a time within `readable.EARLIEST` and `LATEST`, a counter with room to
+grow, a name of bounded length. Otherwise one row stops each statement that reads it.
+`tests/test_extremes.py` writes the extremes of each column.
+"""
 
 from importlib.resources import files
 

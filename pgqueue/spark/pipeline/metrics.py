@@ -1,4 +1,8 @@
-"""The list of metrics: the name of each, what it says, and how it is made."""
+"""The list of metrics: the name of each, its meaning, and the function that makes it.
+
+Spark is slow where it interprets. Examples are functions of arrays (`transform`, `filter`) over all
+rows, lists that are sorted in the JVM, and joins that repeat rows.
+"""
 
 from __future__ import annotations
 

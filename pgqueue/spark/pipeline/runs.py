@@ -1,8 +1,11 @@
-"""What history tells of each message: when it was due, when it ran, and how it ended.
+"""Derive from history when each message was due, when it ran, and how it ended.
 
 A row of history keeps the times of a message's last attempt, and of each earlier one that failed
 only the end. So what is derived here is measured for the last attempt, and estimated for those
 before (see `attempts`).
+
+The `run_at` of a flow's message is the time when it was stored. It could begin at `freed_at`: its
+wait since `run_at` is no sign of too few workers.
 """
 
 from __future__ import annotations

@@ -80,7 +80,7 @@ def test_it_shows_how_many_runs_were_lost_with_their_workers(viewer: Client) -> 
     given = {**dict.fromkeys(Counts._fields[2:10], 0), "succeeded": 1, "lost": 4321}
     buckets = [0] * run_statistics.BUCKETS
     counts = Counts("mail", "send", **given, waits=buckets, runs=buckets)  # type: ignore[arg-type]
-    run_statistics.add(connection, [counts], source=uuid4(), batch=1)
+    run_statistics.add(connection.connection, [counts], source=uuid4(), batch=1)
 
     assert '<td class="number">4321</td>' in viewer.get(URL).text
 

@@ -323,7 +323,7 @@ def test_what_the_pages_import_is_public() -> None:
 
 def test_no_block_is_left_out() -> None:
     """Each has a language that something runs or parses, here or where a table says."""
-    ways = {"python", "sql", "console", "json", "yaml", "js", "{toctree}"}
+    ways = {"python", "sql", "console", "json", "yaml", "js", "{toctree}", "{diagram}"}
     every = [block for page in pages() for block in blocks(page)]
     unknown = [str(each) for each in every if each.language not in ways and not shown_by(each)]
     fences = [len(re.findall(r"^ *```", (ROOT / page).read_text(), re.M)) for page in pages()]

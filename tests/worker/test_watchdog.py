@@ -213,7 +213,7 @@ class TestTheWatchdog:
     def test_says_where_everybody_was(self) -> None:
         program = (
             "import threading\n"
-            "from pgqueue import service\n"
+            "from pgqueue.threads import service\n"
             "from pgqueue.worker.watchdog import Watchdog\n"
             "service.Service.longest_step = 0\n"
             "class Stubborn(service.Service):\n"
